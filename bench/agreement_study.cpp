@@ -145,7 +145,8 @@ void compare_envpipe_file() {
     const GivenProfile& given = gpt3 ? kGpt3OnA100 : kBloomOnA40;
     const auto microbatches = static_cast<int>(table.integer(row, table.column("num_microbatches")));
     const Pipeline pipeline(given, microbatches);
-    const planner::PolicyPlan plan = planner::EnvPipeOfflinePolicy(given.perseus_unit_s).plan(pipeline.problem(), std::nullopt);
+    const planner::PolicyPlan plan =
+        planner::EnvPipeOfflinePolicy(given.perseus_unit_s).plan(pipeline.problem(), std::nullopt);
     const simulator::Timeline replayed = replay_clocks(pipeline.problem(), plan.clocks_mhz);
     fmt::print("| {} | {} | {:.3f} s | {:.3f} s | {:.1f} J | {:.1f} J |\n", given.name, microbatches,
                table.number(row, table.column("iteration_time")), kTimeScale * replayed.time_s,

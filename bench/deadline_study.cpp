@@ -47,7 +47,8 @@ void print_row(const GivenProfile& given, int microbatches, const char* what, co
 }
 
 Passes time_discrete_planner(const Pipeline& pipeline) {
-  const planner::PlanningModel model = planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
+  const planner::PlanningModel model =
+      planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
   planner::Checkpoints checkpoints;
   planner::FrontierObserver* const observers[] = {&checkpoints};
   const planner::Frontier frontier = solve_frontier(model.instance, observers);

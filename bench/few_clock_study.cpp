@@ -89,8 +89,8 @@ PlanDifference compare_plans(const Pipeline& truth, const profile::StageProfile&
     const double deadline_s = fastest_s + (from_all.slowest_s() - fastest_s) * i / (kPlans - 1);
     const plan::Plan reference = from_all.plan(deadline_s);
     const std::vector<int> clocks_mhz = clocks_for(from_few.plan(deadline_s), truth.dag());
-    const simulator::Timeline replayed =
-        simulator::replay(truth.dag(), simulator::costs_at_clocks(truth.dag(), truth.profile(), clocks_mhz), truth.blocking_power_w());
+    const simulator::Timeline replayed = simulator::replay(
+        truth.dag(), simulator::costs_at_clocks(truth.dag(), truth.profile(), clocks_mhz), truth.blocking_power_w());
     difference.energy_pct.add(100 * (replayed.energy_j_total / reference.energy_j - 1));
     difference.late_pct.add(100 * (replayed.time_s / deadline_s - 1));
   }

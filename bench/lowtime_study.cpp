@@ -31,8 +31,8 @@ struct Comparison {
 /// Energies that are sums of the same terms in another order differ by less.
 constexpr double kEnergyTolerance = 1e-12;
 
-void compare_at(const Pipeline& pipeline, const planner::PerseusModel& perseus, double row_time_s, planner::PipelinePlanner& planner,
-                Comparison& comparison) {
+void compare_at(const Pipeline& pipeline, const planner::PerseusModel& perseus, double row_time_s,
+                planner::PipelinePlanner& planner, Comparison& comparison) {
   const simulator::Timeline theirs = replay_clocks(pipeline.problem(), perseus.clocks_mhz(perseus.solve(row_time_s)));
   // T_min is rounded up to whole picoseconds, the replay is not.
   const plan::Plan ours = planner.plan(std::max(theirs.time_s, planner.fastest_s()));

@@ -48,7 +48,8 @@ Pipeline::Pipeline(profile::StageProfile profile, double blocking_power_w, int m
 
 planner::ProblemInstance instance_of(const profile::StageProfile& profile, double blocking_power_w, int microbatches) {
   const std::vector<double> power_w(static_cast<std::size_t>(profile.stages()), blocking_power_w);
-  return planner::make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(profile.stages(), microbatches)), profile, power_w)
+  return planner::make_planning_model(
+             schedule::build_dag(schedule::one_f_one_b_schedule(profile.stages(), microbatches)), profile, power_w)
       .instance;
 }
 

@@ -62,7 +62,8 @@ class Pipeline {
 };
 
 /// What the solver works on, all the way from a profile in memory: schedule, graph and costs on 1F1B.
-[[nodiscard]] planner::ProblemInstance instance_of(const profile::StageProfile& profile, double blocking_power_w, int microbatches);
+[[nodiscard]] planner::ProblemInstance instance_of(const profile::StageProfile& profile, double blocking_power_w,
+                                                   int microbatches);
 
 /// A pipeline in which no two stages are alike: every (stage, kind) has the times and the energies of the base's first
 /// stage (of its last, the last one), each scaled by a factor of its own from 0.95 to 1.05. The same on every machine.

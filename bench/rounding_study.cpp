@@ -31,7 +31,8 @@ std::vector<RuleRecord> all_rules() {
   return records;
 }
 
-void record_deadline(planner::Rounder& rounder, const planner::ContinuousPlan& continuous, std::vector<RuleRecord>& records) {
+void record_deadline(planner::Rounder& rounder, const planner::ContinuousPlan& continuous,
+                     std::vector<RuleRecord>& records) {
   std::vector<double> energy_j;
   for (const RuleRecord& record : records) {
     const planner::DiscretePlan plan = rounder.round(continuous, record.rule);
@@ -45,7 +46,8 @@ void record_deadline(planner::Rounder& rounder, const planner::ContinuousPlan& c
 }
 
 void record_pipeline(const Pipeline& pipeline, std::vector<RuleRecord>& records) {
-  const planner::PlanningModel model = planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
+  const planner::PlanningModel model =
+      planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
   planner::Checkpoints checkpoints;
   planner::FrontierObserver* const observers[] = {&checkpoints};
   const planner::Frontier frontier = solve_frontier(model.instance, observers);

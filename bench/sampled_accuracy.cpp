@@ -52,7 +52,8 @@ std::vector<estimator::SampleFile> files_of(const Cluster& cluster) {
   for (const char* const below : {"operator", "nccl"}) {
     for (const auto& entry : std::filesystem::directory_iterator(samples_folder() / cluster.folder / below)) {
       const std::string name = entry.path().filename().string();
-      if (const auto parts = estimator::parse_sample_file_name(name)) files.push_back({name, *parts, read_file(entry.path())});
+      if (const auto parts = estimator::parse_sample_file_name(name))
+        files.push_back({name, *parts, read_file(entry.path())});
     }
   }
   return files;
@@ -146,12 +147,15 @@ std::vector<SplitFile> believed_files(const Cluster& cluster, const estimator::G
     const std::string name = fmt::format("{}_{}_fp16.csv", cluster.gpu_files, function.name);
     const auto path = samples_folder() / cluster.folder / "operator" / name;
     if (function.kind == estimator::OperatorKind::optimizer || !std::filesystem::exists(path)) continue;
-    const estimator::OperatorSamples samples = parse_operator_samples(read_file(path), name, function, estimator::DataType::fp16);
+    const estimator::OperatorSamples samples =
+        parse_operator_samples(read_file(path), name, function, estimator::DataType::fp16);
     const estimator::CleanSamples clean = clean_samples(samples, gpu);
     for (const estimator::Pass pass : {estimator::Pass::forward, estimator::Pass::backward}) {
-      const std::vector<estimator::TimedOperator>& rows = pass == estimator::Pass::forward ? clean.forward : clean.backward;
+      const std::vector<estimator::TimedOperator>& rows =
+          pass == estimator::Pass::forward ? clean.forward : clean.backward;
       if (rows.empty()) {
-        table.left_out.push_back(fmt::format("{} {}", function.name, pass == estimator::Pass::forward ? "forward" : "backward"));
+        table.left_out.push_back(
+            fmt::format("{} {}", function.name, pass == estimator::Pass::forward ? "forward" : "backward"));
         continue;
       }
       HoldoutRow row{.function = std::string(function.name), .pass = pass, .samples = samples.rows.size()};

@@ -86,7 +86,8 @@ class Served {
 /// A small job tries clocks out, so that later ones of the same model need not.
 void learn_profile(server::Process& server) {
   server::LoadConnections connections(server.socket(), server.port());
-  server::LoadJob job(connections, {.run = "profiles", .model = std::string(kModel), .pp = 8, .dp = 1, .microbatches = 8});
+  server::LoadJob job(connections,
+                      {.run = "profiles", .model = std::string(kModel), .pp = 8, .dp = 1, .microbatches = 8});
   const Clock::time_point begin = Clock::now();
   while (!job.finished()) {
     if (seconds_since(begin) > kPatienceS) throw Error("the small job was not planned for");
@@ -121,7 +122,8 @@ class Ranks {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) connections_.send(rank, "POST", "/v1/jobs", body_);
     while (with_training_plan_ < ranks_.size()) {
       if (seconds_since(begin_) > kPatienceS) throw Error("the job takes too long");
-      connections_.receive(seconds(0.1), [this](std::size_t rank, const server::LoadAnswer& answer) { next(rank, answer); });
+      connections_.receive(seconds(0.1),
+                           [this](std::size_t rank, const server::LoadAnswer& answer) { next(rank, answer); });
     }
     return times_;
   }
@@ -175,7 +177,7 @@ class Ranks {
         if (++registered_ == ranks_.size()) times_.registered_s = seconds_since(begin_);
         return ask_for_plan(number, 0, 60);
       case Stage::baseline:
-        if (member_text(answer.body, "purpose") != "baseline") throw Error("the first plan is no baseline");
+        if (server::member_text(answer.body, "purpose") != "baseline") throw Error("the first plan is no baseline");
         if (++with_baseline_ == ranks_.size()) times_.baseline_s = seconds_since(begin_);
         rank.stage = Stage::reports;
         return report(number);
@@ -185,7 +187,7 @@ class Ranks {
         rank.stage = Stage::training;
         return ask_for_plan(number, 1, 60);
       case Stage::training:
-        if (member_text(answer.body, "purpose") != "train") throw Error("the second plan is not for training");
+        if (server::member_text(answer.body, "purpose") != "train") throw Error("the second plan is not for training");
         plan_bytes_ = answer.body.size();
         if (++with_training_plan_ == ranks_.size()) times_.training_plan_s = seconds_since(begin_);
     }
@@ -408,7 +410,7 @@ class SteadyRequests {
     const server::LoadJobShape shape{.run = "one", .model = "one", .pp = 1, .dp = 1, .microbatches = 1};
     const std::string job(server::member_text(connections_.ask(0, "POST", "/v1/jobs", job_text(shape)).body, "job"));
     const auto rank = connections_.ask(0, "POST", fmt::format("/v1/jobs/{}/ranks", job), rank_text(shape, 0));
-    key_ = member_text(rank.body, "rank_key");
+    key_ = server::member_text(rank.body, "rank_key");
     kinds_ = {{"GET /healthz", "/healthz", {}},
               {"GET /v1/jobs", "/v1/jobs", {}},
               {"GET a job's 100 last iterations", fmt::format("/v1/jobs/{}/iterations?limit=100", job), {}},

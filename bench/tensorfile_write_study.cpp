@@ -31,7 +31,8 @@ constexpr double kReach = 0.7;
 
 void write_tensors(const fs::path& path, std::span<const std::byte> data) {
   std::vector<tensorfile::TensorSpec> specs;
-  for (std::size_t i = 0; i < kTensors; ++i) specs.push_back({fmt::format("w{}", i), tensorfile::TensorType::f32, {2048, 2048}});
+  for (std::size_t i = 0; i < kTensors; ++i)
+    specs.push_back({fmt::format("w{}", i), tensorfile::TensorType::f32, {2048, 2048}});
   tensorfile::SafetensorsWriter writer(path, specs);
   for (const tensorfile::TensorSpec& spec : specs) writer.write(spec.name, data);
   writer.commit();

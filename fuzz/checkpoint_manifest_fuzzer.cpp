@@ -14,7 +14,8 @@ void require(bool holds) {
 }
 
 void check_manifest(std::string_view text) {
-  const std::string written = lowgear::launcher::write_manifest(lowgear::launcher::parse_manifest(text, "checkpoint.json"));
+  const std::string written =
+      lowgear::launcher::write_manifest(lowgear::launcher::parse_manifest(text, "checkpoint.json"));
   require(lowgear::launcher::write_manifest(lowgear::launcher::parse_manifest(written, "written.json")) == written);
 }
 

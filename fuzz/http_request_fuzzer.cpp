@@ -72,7 +72,8 @@ void answer(const http::Request& request) {
   const agent::Metrics metrics;
   const agent::RouteContext context{service, cpu_power, metrics};
   for (const std::optional<agent::Peer>& peer :
-       {std::optional<agent::Peer>(), std::optional<agent::Peer>(agent::Peer{0, 0, 1}), std::optional<agent::Peer>(agent::Peer{1000, 1000, 2})}) {
+       {std::optional<agent::Peer>(), std::optional<agent::Peer>(agent::Peer{0, 0, 1}),
+        std::optional<agent::Peer>(agent::Peer{1000, 1000, 2})}) {
     http::Request asked = request;
     asked.peer = peer;
     agent::RouteAnswer response = handle(asked, context);

@@ -31,7 +31,8 @@ void check_predictions(const std::vector<estimator::TimedOperator>& rows, const 
   require(prediction.error_s >= 0 && prediction.outside.empty());
 }
 
-void check_operator(const estimator::SampledFunction& function, std::string_view text, estimator::DataType dtype, const estimator::GpuModel& gpu) {
+void check_operator(const estimator::SampledFunction& function, std::string_view text, estimator::DataType dtype,
+                    const estimator::GpuModel& gpu) {
   const estimator::OperatorSamples samples = parse_operator_samples(text, "fuzz.csv", function, dtype);
   const estimator::CleanSamples clean = clean_samples(samples, gpu);
   require(!samples.rows.empty() && clean.forward.size() <= samples.rows.size());
@@ -40,7 +41,8 @@ void check_operator(const estimator::SampledFunction& function, std::string_view
   check_predictions(clean.backward, gpu);
 }
 
-void check_collective(estimator::CollectiveKind kind, std::string_view text, estimator::DataType dtype, const estimator::GpuModel& gpu) {
+void check_collective(estimator::CollectiveKind kind, std::string_view text, estimator::DataType dtype,
+                      const estimator::GpuModel& gpu) {
   const estimator::CollectiveSamples samples = parse_collective_samples(text, "fuzz.csv", kind, dtype);
   const estimator::CleanCollectives clean = clean_samples(samples, gpu);
   std::size_t discarded = 0;

@@ -26,7 +26,8 @@ lowgear::plan::PerseusPlan bare(lowgear::plan::PerseusPlan plan) {
   return plan;
 }
 
-lowgear::plan::PerseusPlan written_and_read(const lowgear::plan::PerseusPlan& plan, lowgear::plan::PerseusDialect dialect) {
+lowgear::plan::PerseusPlan written_and_read(const lowgear::plan::PerseusPlan& plan,
+                                            lowgear::plan::PerseusDialect dialect) {
   return lowgear::plan::read_perseus_plan(lowgear::plan::write_perseus_plan(plan, {}, dialect), "written.py");
 }
 

@@ -19,7 +19,7 @@ void require(bool condition) {
 void read_job(std::string_view body) {
   const server::perseus::JobInfo job = server::perseus::read_perseus_job(body);
   require(job.world_size == job.pp_degree * job.dp_degree * job.tp_degree);
-  require(read_perseus_job(to_json(job).dump()) == job);
+  require(server::perseus::read_perseus_job(to_json(job).dump()) == job);
   require(perseus_job_name(job, "Lowgear", 0).find_first_of("/?#% \n") == std::string::npos);
 }
 
@@ -34,7 +34,7 @@ void read_rank(std::string_view body, server::perseus::Client client) {
 /// Whatever a rank reports can be written down and condensed, or is refused.
 void read_result(std::string_view body) {
   server::perseus::Result result = server::perseus::read_perseus_result(body);
-  require(read_perseus_result(to_json(result).dump()) == result);
+  require(server::perseus::read_perseus_result(to_json(result).dump()) == result);
   result.rank = 0;
   const server::perseus::RankInfo rank = {0, 0, 0, 0, {}, {1}};
   const server::perseus::Layout layout = server::perseus::rank_layout({}, {&rank, 1});

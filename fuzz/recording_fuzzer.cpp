@@ -46,7 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       number = iteration.number;
     }
     const auto profile = lowgear::profile::profile_recordings(recordings, {.skipped_iterations = 0, .blocking_w = {}});
-    for (const lowgear::profile::RecordedCell& cell : profile.cells) expect(cell.energy_j >= 0 && cell.energy_error_j >= 0);
+    for (const lowgear::profile::RecordedCell& cell : profile.cells)
+      expect(cell.energy_j >= 0 && cell.energy_error_j >= 0);
   } catch (const lowgear::InputError&) {
   }
   return 0;

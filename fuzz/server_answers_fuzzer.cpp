@@ -27,7 +27,7 @@ void check(std::string_view text, Read read) {
 
 void check_error(std::string_view text) {
   const std::optional<http::ErrorBody> body = http::read_error_body(text);
-  if (body) require(read_error_body(to_json(*body).dump()) == body);
+  if (body) require(http::read_error_body(to_json(*body).dump()) == body);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ class LateStore final : public server::Store {
     require(!change.empty());
     waiting_.push_back(std::move(done));
   }
-  void read_decisions(std::string, std::int64_t, int, std::function<void(std::vector<server::StoredDecision>)> done) override {
+  void read_decisions(std::string, std::int64_t, int,
+                      std::function<void(std::vector<server::StoredDecision>)> done) override {
     done({{.job = "j", .id = 1, .time_s = 0, .document = R"({"id":1})"}});
   }
   void read_archive(std::string, std::function<void(std::optional<server::StoredArchive>)> done) override { done({}); }
@@ -50,7 +51,9 @@ class LateStore final : public server::Store {
 /// Plans after the request that asks for it; nothing, where that takes too long for a fuzzer.
 class SmallPlanning final : public server::PlanningService {
  public:
-  void submit(server::PlanningTask task, Done done) override { waiting_.emplace_back(std::move(task), std::move(done)); }
+  void submit(server::PlanningTask task, Done done) override {
+    waiting_.emplace_back(std::move(task), std::move(done));
+  }
   void forget(const std::string& job) override {
     std::erase_if(waiting_, [&](const auto& entry) { return entry.first.job == job; });
   }
@@ -191,7 +194,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const std::size_t end = std::min(body.find(' '), body.size());
       server.ask(std::string(head), body.substr(0, end), {}, body.substr(end));
     } else if (what >= 'A' && what < 'A' + static_cast<char>(server::api_routes().size())) {
-      const server::ApiRoute& route = api_routes()[static_cast<std::size_t>(what - 'A')];
+      const server::ApiRoute& route = server::api_routes()[static_cast<std::size_t>(what - 'A')];
       std::string path(route.pattern);
       const std::string_view name = path.starts_with("/v1/signals") ? "s" : "j-000000000000";
       if (const std::size_t hole = path.find("{}"); hole != std::string::npos) path.replace(hole, 2, name);

@@ -29,7 +29,7 @@ constexpr long long kMostUnits = 4'096;
 void read_job(const JsonView& body) {
   const protocol::JobSpec spec = protocol::read_job_spec(body);
   const Json json = to_json(spec);
-  require(read_job_spec(JsonView(json, "written")) == spec);
+  require(protocol::read_job_spec(JsonView(json, "written")) == spec);
   require(first_difference(spec, spec).empty());
   if (2LL * spec.parallel.stages() * spec.microbatches > kMostUnits) return;
   const schedule::Schedule schedule = server::make_schedule(spec);
@@ -78,20 +78,20 @@ void read_cells(const JsonView& body) {
 void read_finish(const JsonView& body) {
   const protocol::RankFinish finish = protocol::read_rank_finish(body, protocol::kMaxJobRanks);
   const Json json = Json::parse(write_rank_finish(finish));
-  require(read_rank_finish(JsonView(json, "written"), protocol::kMaxJobRanks) == finish);
+  require(protocol::read_rank_finish(JsonView(json, "written"), protocol::kMaxJobRanks) == finish);
 }
 
 void read_version(std::string_view text) {
   const server::PlanVersion version = server::read_plan_version(text);
   const std::string written = write_plan_version(version);
-  require(server::write_plan_version(read_plan_version(written)) == written);
+  require(server::write_plan_version(server::read_plan_version(written)) == written);
   if (version.plan_of_replica.empty() || version.plan_of(0).ranks.empty()) return;
   require(!server::RankPlanTexts(version).text(0, 0, 7)->empty());
 }
 
 void read_profile(std::string_view text) {
   const std::string written = server::write_measured_profile(server::read_measured_profile(text));
-  require(write_measured_profile(read_measured_profile(written)) == written);
+  require(server::write_measured_profile(server::read_measured_profile(written)) == written);
 }
 
 }  // namespace

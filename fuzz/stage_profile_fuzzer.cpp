@@ -12,8 +12,8 @@
 
 namespace {
 
-using lowgear::profile::Measurement;
 using lowgear::OpKind;
+using lowgear::profile::Measurement;
 using lowgear::profile::StageProfile;
 
 void expect(bool promise) {
@@ -32,8 +32,9 @@ void check_options(std::span<const Measurement> measurements) {
   if (!hull.empty()) expect(hull.front() == 0 && hull.back() == options.size() - 1);
 }
 
-void check_written(const profile::StageProfile& profile) {
-  const profile::StageProfile again = lowgear::profile::read_stage_profile(lowgear::profile::write_stage_profile(profile), "written.csv");
+void check_written(const StageProfile& profile) {
+  const StageProfile again =
+      lowgear::profile::read_stage_profile(lowgear::profile::write_stage_profile(profile), "written.csv");
   expect(again.stages() == profile.stages());
   for (int stage = 0; stage < profile.stages(); ++stage) {
     for (int kind = 0; kind < lowgear::kOpKindCount; ++kind) {
@@ -49,7 +50,7 @@ void check_written(const profile::StageProfile& profile) {
   }
 }
 
-void check_derived(const profile::StageProfile& profile) {
+void check_derived(const StageProfile& profile) {
   (void)lowgear::profile::summarise(profile, std::vector<double>(static_cast<std::size_t>(profile.stages()), 83.64));
   (void)lowgear::profile::with_virtual_stages(lowgear::profile::with_split_backward(profile, 0.5), 2);
 }
@@ -57,13 +58,13 @@ void check_derived(const profile::StageProfile& profile) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  profile::StageProfile profile;
+  StageProfile profile;
   try {
-    lowgear::profile = lowgear::profile::read_stage_profile({reinterpret_cast<const char*>(data), size}, "fuzz.csv");
+    profile = lowgear::profile::read_stage_profile({reinterpret_cast<const char*>(data), size}, "fuzz.csv");
   } catch (const lowgear::InputError&) {
     return 0;
   }
-  check_written(lowgear::profile);
+  check_written(profile);
   try {
     check_derived(profile);
   } catch (const lowgear::InputError&) {  // halves that are too short, or stages that became too many

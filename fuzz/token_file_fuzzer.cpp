@@ -25,7 +25,8 @@ std::optional<lowgear::dataset::TokenType> headerless(std::uint8_t choice) {
 }
 
 void sample(const lowgear::dataset::TokenView& tokens, std::int64_t sequence_length) {
-  const lowgear::dataset::BatchSampler batches(tokens, {.sequence_length = sequence_length, .global_batch = 3, .seed = 1});
+  const lowgear::dataset::BatchSampler batches(tokens,
+                                               {.sequence_length = sequence_length, .global_batch = 3, .seed = 1});
   std::vector<std::int64_t> samples(static_cast<std::size_t>(3 * batches.sample_tokens()));
   batches.read(1, {.first = 0, .count = 3}, samples);
 }

@@ -19,7 +19,8 @@ void require(bool holds) {
 
 void exercise(std::string_view text) {
   const lowgear::schedule::Schedule schedule = lowgear::schedule::read_torch_csv(text, "fuzz.csv");
-  const lowgear::schedule::Schedule again = lowgear::schedule::read_torch_csv(lowgear::schedule::write_torch_csv(schedule), "fuzz.csv");
+  const lowgear::schedule::Schedule again =
+      lowgear::schedule::read_torch_csv(lowgear::schedule::write_torch_csv(schedule), "fuzz.csv");
   require(again.ranks == schedule.ranks);
   (void)lowgear::schedule::peak_in_flight_activations(schedule);
   const lowgear::schedule::PipelineDag dag = lowgear::schedule::build_dag(schedule);
@@ -29,7 +30,8 @@ void exercise(std::string_view text) {
   require(!lowgear::schedule::find_communication_fault(ordered, lowgear::schedule::P2pGrouping::adjacent));
   if (!lowgear::schedule::has_communication(schedule)) return;
   const bool safe = !lowgear::schedule::find_communication_fault(schedule, lowgear::schedule::P2pGrouping::none);
-  const bool safe_in_groups = !lowgear::schedule::find_communication_fault(schedule, lowgear::schedule::P2pGrouping::adjacent);
+  const bool safe_in_groups =
+      !lowgear::schedule::find_communication_fault(schedule, lowgear::schedule::P2pGrouping::adjacent);
   require(safe_in_groups || !safe);
 }
 

@@ -11,9 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const lowgear::estimator::TransformerShape shape =
         lowgear::estimator::parse_transformer_shape({reinterpret_cast<const char*>(data), size}, "config.json");
-    lowgear::require_valid(shape);
-    if (lowgear::parameter_count(shape) <= 0) std::abort();
-    if (!(lowgear::training_flops_per_token(shape, shape.max_positions) > 0)) std::abort();
+    lowgear::estimator::require_valid(shape);
+    if (lowgear::estimator::parameter_count(shape) <= 0) std::abort();
+    if (!(lowgear::estimator::training_flops_per_token(shape, shape.max_positions) > 0)) std::abort();
   } catch (const lowgear::InputError&) {
     return 0;
   }

@@ -42,7 +42,8 @@ estimator::TrainingJob job_of(const SearchCase& search) {
 }
 
 /// Largest difference between the quick plan and the planner's, of the planner's, over the best layouts.
-double quick_error_pct(const estimator::TrainingJob& job, const estimator::SearchOutcome& outcome, const estimator::CostSources& sources) {
+double quick_error_pct(const estimator::TrainingJob& job, const estimator::SearchOutcome& outcome,
+                       const estimator::CostSources& sources) {
   double largest_pct = 0;
   for (std::size_t i = 0; i < std::min(kPlanned, outcome.results.size()); ++i) {
     const estimator::SearchResult& result = outcome.results[i];

@@ -72,7 +72,8 @@ std::string summary(const gpu::GpuSurvey& gpu) {
 
 Finding energy_finding(const gpu::GpuSurvey& gpu) {
   const gpu::GpuFeatureStatus& counter = status_of(gpu, gpu::GpuFeature::energy_counter);
-  const bool power = status_of(gpu, gpu::GpuFeature::average_power).works || status_of(gpu, gpu::GpuFeature::instant_power).works;
+  const bool power =
+      status_of(gpu, gpu::GpuFeature::average_power).works || status_of(gpu, gpu::GpuFeature::instant_power).works;
   if (counter.works) return {FindingLevel::works, topic_of(gpu), "energy by the GPU's own counter", ""};
   if (power) {
     return {FindingLevel::limited, topic_of(gpu),

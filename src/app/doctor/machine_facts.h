@@ -32,12 +32,12 @@ struct GpuSwitchLatency {
 /// What `lowgear doctor` looks at. Nothing of it is changed by looking.
 struct MachineFacts {
   std::optional<gpu::NvmlSurvey> nvml;
-  std::string nvml_problem;                               ///< why there is no `nvml`
+  std::string nvml_problem;                                         ///< why there is no `nvml`
   gpu::GpuErrorCode nvml_code = gpu::GpuErrorCode::driver_missing;  ///< kind of that problem
-  std::string nvml_override;                              ///< value of LOWGEAR_NVML, empty when not set
-  int nvidia_pci_gpus = 0;                                ///< display and 3D controllers of NVIDIA on the PCI bus
-  std::string kernel_module_version;                      ///< of the nvidia module, empty when it is not loaded
-  bool device_nodes = false;                              ///< /dev/nvidiactl is there
+  std::string nvml_override;                                        ///< value of LOWGEAR_NVML, empty when not set
+  int nvidia_pci_gpus = 0;            ///< display and 3D controllers of NVIDIA on the PCI bus
+  std::string kernel_module_version;  ///< of the nvidia module, empty when it is not loaded
+  bool device_nodes = false;          ///< /dev/nvidiactl is there
 
   bool root = false;
   bool cap_sys_admin = false;  ///< in the effective set

@@ -116,7 +116,8 @@ std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, AllowedClocks 
   return chosen;
 }
 
-profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu, const std::filesystem::path& agent_socket, GpuLoad& load) {
+profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu, const std::filesystem::path& agent_socket,
+                                              GpuLoad& load) {
   const ipc::HelloMessage hello{.gpu = gpu.identity.uuid, .job = "lowgear doctor"};
   client::AgentConnection agent(agent_socket, hello, kAgentTimeout);
   const ipc::LeaseMessage& lease = agent.lease();

@@ -27,8 +27,8 @@ inline constexpr double kSwitchLatencyProbeS = 6;
 /// Has the agent at `agent_socket` change the clocks of a GPU while `load` runs on it, and finds out as `lowgear
 /// profile` does how late they take effect. The agent restores the clocks when this returns, or when this process dies.
 /// Throws Error when the agent refuses, only pretends, or does not hold the clocks, and when the times do not tell.
-[[nodiscard]] profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu, const std::filesystem::path& agent_socket,
-                                                   GpuLoad& load);
+[[nodiscard]] profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu,
+                                                            const std::filesystem::path& agent_socket, GpuLoad& load);
 
 /// The same for all GPUs of a machine, with a load that suits them. GPUs that are busy are left alone.
 [[nodiscard]] std::vector<GpuSwitchLatency> measure_switch_latencies(const gpu::NvmlSurvey& nvml,

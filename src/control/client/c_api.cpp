@@ -16,11 +16,11 @@
 
 namespace {
 
-using lowgear::client::Client;
-using lowgear::client::Options;
 using lowgear::Error;
 using lowgear::InputError;
 using lowgear::OpKind;
+using lowgear::client::Client;
+using lowgear::client::Options;
 
 /// How often this process has been forked off, counted in the child: a client of another count is the parent's.
 std::atomic<int>& fork_generation() {
@@ -123,7 +123,8 @@ lowgear::client::RankInfo rank_of(const lowgear_options& options, const lowgear:
   return rank;
 }
 
-lowgear::client::ServerOptions server_options(const lowgear_options& options, const lowgear::client::Environment& environment) {
+lowgear::client::ServerOptions server_options(const lowgear_options& options,
+                                              const lowgear::client::Environment& environment) {
   lowgear::client::ServerOptions result;
   result.address = text_or(options.server, environment, "LOWGEAR_SERVER", "");
   if (result.address.empty()) return result;
@@ -135,7 +136,8 @@ lowgear::client::ServerOptions server_options(const lowgear_options& options, co
   return result;
 }
 
-lowgear::client::JobPlaceFacts place_facts(const lowgear_options& options, const lowgear::client::Environment& environment) {
+lowgear::client::JobPlaceFacts place_facts(const lowgear_options& options,
+                                           const lowgear::client::Environment& environment) {
   const auto rank_or = [&](std::int32_t rank, const char* variable) {
     return rank >= 0 ? std::optional<int>(rank) : lowgear::client::number_from_environment(environment, variable);
   };

@@ -243,10 +243,10 @@ void Client::iteration_end() noexcept {
 void Client::unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
   if (training_.unit != 0) count_mismatch();
   const ipc::UnitEvent event{.time_ns = event_time_ns(),
-                        .type = ipc::UnitEventType::unit_begin,
-                        .kind = static_cast<std::uint8_t>(kind),
-                        .stage = stage,
-                        .microbatch = microbatch};
+                             .type = ipc::UnitEventType::unit_begin,
+                             .kind = static_cast<std::uint8_t>(kind),
+                             .stage = stage,
+                             .microbatch = microbatch};
   if (ipc::UnitRing* ring = this->ring()) write_unit(*ring, event);
   training_.unit = pack_unit(event);
   training_.unit_begin_ns = event.time_ns;
@@ -254,10 +254,10 @@ void Client::unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbat
 
 void Client::unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
   ipc::UnitEvent event{.time_ns = event_time_ns(),
-                  .type = ipc::UnitEventType::unit_begin,
-                  .kind = static_cast<std::uint8_t>(kind),
-                  .stage = stage,
-                  .microbatch = microbatch};
+                       .type = ipc::UnitEventType::unit_begin,
+                       .kind = static_cast<std::uint8_t>(kind),
+                       .stage = stage,
+                       .microbatch = microbatch};
   if (training_.unit != pack_unit(event)) return count_mismatch();
   training_.unit = 0;
   units_.store(units_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

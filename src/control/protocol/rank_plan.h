@@ -24,13 +24,13 @@ struct PlanHead {
   PlanPurpose purpose = PlanPurpose::train;
   std::int64_t from_iteration = 0;
   std::string reason;
-  int iterations = 0;              ///< of baseline plans: that count; 0 in others
-  int settle_iterations = 0;       ///< of baseline plans: before those; of profile plans: after each change of clock
+  int iterations = 0;         ///< of baseline plans: that count; 0 in others
+  int settle_iterations = 0;  ///< of baseline plans: before those; of profile plans: after each change of clock
   std::vector<plan::ClockTrial> trials;  ///< of profile plans
-  double settle_s = 0;             ///< of profile plans: after each change of clock, not counted
-  int sweep = 0;                   ///< of profile plans: plans of one sweep are measured together
-  double time_s = 0;               ///< planned, of the job's iteration; 0: not known
-  double energy_j = 0;             ///< planned, of all GPUs; 0: not known
+  double settle_s = 0;                   ///< of profile plans: after each change of clock, not counted
+  int sweep = 0;                         ///< of profile plans: plans of one sweep are measured together
+  double time_s = 0;                     ///< planned, of the job's iteration; 0: not known
+  double energy_j = 0;                   ///< planned, of all GPUs; 0: not known
   friend bool operator==(const PlanHead&, const PlanHead&) = default;
 };
 

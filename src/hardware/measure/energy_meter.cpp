@@ -76,7 +76,9 @@ std::map<EnergyMeter::WindowId, EnergyMeter::Window>::iterator EnergyMeter::find
   return found;
 }
 
-std::vector<gpu::RaplReading> EnergyMeter::read_cpus() { return cpus_ ? cpus_->read() : std::vector<gpu::RaplReading>(); }
+std::vector<gpu::RaplReading> EnergyMeter::read_cpus() {
+  return cpus_ ? cpus_->read() : std::vector<gpu::RaplReading>();
+}
 
 WindowMeasurement EnergyMeter::measure(const Window& window) {
   const double now_s = monotonic_s();

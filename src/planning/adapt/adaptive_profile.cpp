@@ -165,7 +165,8 @@ class ErrorModel {
     const auto uses = uses_of(dag_, plan);
     std::map<CellKey, std::set<double>> measured;
     for (const profile::FilledRow& row : fit.rows) {
-      if (row.origin == profile::RowOrigin::measured) measured[{row.stage, row.kind}].insert(std::log(row.value.clock_mhz));
+      if (row.origin == profile::RowOrigin::measured)
+        measured[{row.stage, row.kind}].insert(std::log(row.value.clock_mhz));
     }
     std::map<std::pair<OpKind, std::set<double>>, KindError> kinds;
     for (const profile::FilledRow& row : fit.rows) {
@@ -183,7 +184,8 @@ class ErrorModel {
   }
 
  private:
-  void add(const profile::FilledRow& row, const profile::StageProfile& profile, const CellUse& use, KindError& error) const {
+  void add(const profile::FilledRow& row, const profile::StageProfile& profile, const CellUse& use,
+           KindError& error) const {
     const int clock_mhz = row.value.clock_mhz;
     const auto ops = use.ops.find(clock_mhz);
     if (ops == use.ops.end()) return;
@@ -212,8 +214,8 @@ class ErrorModel {
     error.predicted.push_back({at, time_j / deviation, power_j / deviation});
   }
 
-  [[nodiscard]] Sensitivity sensitivity_of(const profile::FilledRow& row, const profile::StageProfile& profile, double ops,
-                                           double bound_ops) const {
+  [[nodiscard]] Sensitivity sensitivity_of(const profile::FilledRow& row, const profile::StageProfile& profile,
+                                           double ops, double bound_ops) const {
     const auto rank = static_cast<std::size_t>(ranks_[static_cast<std::size_t>(row.stage)]);
     const double blocking_w = task_.blocking_power_w[rank];
     const auto options = pareto_options(profile.measurements(row.stage, row.kind), blocking_w);

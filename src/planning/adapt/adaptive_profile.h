@@ -37,10 +37,10 @@ struct AdaptiveProfileOptions {
 
 /// What is known after a round of measurements, and what to measure next.
 struct ProfilingStep {
-  profile::StageProfile profile;       ///< measured rows, and predicted ones at all supported clocks between them
-  double energy_j = 0;        ///< *planned*, of an iteration of the wanted plan
-  double energy_error_j = 0;  ///< its standard error
-  bool is_known = false;      ///< whether that is as wanted
+  profile::StageProfile profile;  ///< measured rows, and predicted ones at all supported clocks between them
+  double energy_j = 0;            ///< *planned*, of an iteration of the wanted plan
+  double energy_error_j = 0;      ///< its standard error
+  bool is_known = false;          ///< whether that is as wanted
   /// Clocks to measure next, those that lower the error most first. A clock that was measured already is to be measured
   /// again and averaged. Empty when known, and when nothing that could be measured would help.
   std::vector<int> next_clocks_mhz;

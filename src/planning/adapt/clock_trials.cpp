@@ -58,7 +58,7 @@ void TrialBudget::spend(double iteration_time_s, double full_clock_time_s) {
 }
 
 std::vector<plan::ClockTrial> plan_trials(std::span<const int> clocks_mhz, int full_clock_mhz, double full_clock_time_s,
-                                    double left_s, const TrialOptions& options) {
+                                          double left_s, const TrialOptions& options) {
   const double cost_s = predicted_cost_s(clocks_mhz, full_clock_mhz, full_clock_time_s);
   const int iterations = affordable_iterations(cost_s, full_clock_time_s, left_s, options);
   std::vector<plan::ClockTrial> trials;

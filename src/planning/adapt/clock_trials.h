@@ -38,7 +38,8 @@ class TrialBudget {
 /// the clock, and a tenth longer. Empty when not even one iteration at each can be afforded. The full clock itself
 /// needs no trial and is left out. `full_clock_time_s` is an iteration's time at `full_clock_mhz`.
 [[nodiscard]] std::vector<plan::ClockTrial> plan_trials(std::span<const int> clocks_mhz, int full_clock_mhz,
-                                                  double full_clock_time_s, double left_s, const TrialOptions& options);
+                                                        double full_clock_time_s, double left_s,
+                                                        const TrialOptions& options);
 
 /// Which clocks to try out first: `count` of the supported ones (highest first) from `lowest_mhz` to `highest_mhz`, as
 /// `choose_clocks` spaces them; fewer, and then from a higher clock on, where `left_s` affords no trial of them. Empty

@@ -86,8 +86,8 @@ class CappedSearch {
   bool try_level(double gpu_power_w, planner::PlanGranularity granularity) {
     planner::PlannerOptions options = job_.planner;
     options.granularity = granularity;
-    planner::PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w, options,
-                            {}, job_.progress);
+    planner::PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w,
+                                     options, {}, job_.progress);
     const double known_s = fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
     if (planner.fastest_s() >= known_s) return false;
     const double fastest_s = std::max(planner.fastest_s(), job_.wanted_deadline_s);

@@ -47,12 +47,14 @@ std::vector<simulator::StageSlowdown> stage_slowdowns(const schedule::PipelineDa
   return slowdowns;
 }
 
-double fastest_time_s(const schedule::PipelineDag& dag, const simulator::TimingGraph& graph, const profile::StageProfile& profile) {
+double fastest_time_s(const schedule::PipelineDag& dag, const simulator::TimingGraph& graph,
+                      const profile::StageProfile& profile) {
   std::vector<double> duration_s;
   for (const schedule::ComputeOp& op : dag.ops) {
     // at_max_clock says what is missing; noise or a power cap may make another clock the fastest.
     double time_s = profile.at_max_clock(op.stage, op.kind).time_s;
-    for (const profile::Measurement& row : profile.measurements(op.stage, op.kind)) time_s = std::min(time_s, row.time_s);
+    for (const profile::Measurement& row : profile.measurements(op.stage, op.kind))
+      time_s = std::min(time_s, row.time_s);
     duration_s.push_back(time_s);
   }
   std::vector<double> start_s(duration_s.size());
@@ -61,7 +63,8 @@ double fastest_time_s(const schedule::PipelineDag& dag, const simulator::TimingG
 
 }  // namespace
 
-profile::StageProfile slowed_profile(const profile::StageProfile& profile, std::span<const simulator::StageSlowdown> slowdowns) {
+profile::StageProfile slowed_profile(const profile::StageProfile& profile,
+                                     std::span<const simulator::StageSlowdown> slowdowns) {
   std::vector<double> factor(static_cast<std::size_t>(profile.stages()), 1.0);
   for (const simulator::StageSlowdown& slowdown : slowdowns) {
     if (slowdown.stage < 0 || slowdown.stage >= profile.stages()) {
@@ -118,7 +121,8 @@ Replan replan(const schedule::PipelineDag& dag, const profile::StageProfile& pro
   return result;
 }
 
-simulator::PipelineFigures job_figures(const Replan& replan, std::span<const plan::Plan> plans, double blocking_power_w) {
+simulator::PipelineFigures job_figures(const Replan& replan, std::span<const plan::Plan> plans,
+                                       double blocking_power_w) {
   if (plans.size() != replan.groups.size()) {
     throw InputError(
         fmt::format("{} plans for {} groups of replicas; give one for each", plans.size(), replan.groups.size()));

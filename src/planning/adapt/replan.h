@@ -21,8 +21,8 @@ struct RankSlowdown {
 struct ReplicaGroup {
   std::vector<int> replicas;  ///< rising
   std::vector<simulator::StageSlowdown> slowdowns;
-  profile::StageProfile profile;       ///< slowed; plan with it
-  double fastest_time_s = 0;  ///< one iteration at the fastest clocks, *replayed*
+  profile::StageProfile profile;  ///< slowed; plan with it
+  double fastest_time_s = 0;      ///< one iteration at the fastest clocks, *replayed*
 };
 
 /// How the replicas of a job are to be planned so that all arrive together.
@@ -37,7 +37,8 @@ struct Replan {
 /// Times of the slowed stages are multiplied by the factor and so are energies: a slow GPU is taken to draw the power
 /// that it was profiled with (`StageSlowdown`). A throttled GPU draws less; its energy is then overestimated, by the
 /// same factor for every plan of the group.
-[[nodiscard]] profile::StageProfile slowed_profile(const profile::StageProfile& profile, std::span<const simulator::StageSlowdown> slowdowns);
+[[nodiscard]] profile::StageProfile slowed_profile(const profile::StageProfile& profile,
+                                                   std::span<const simulator::StageSlowdown> slowdowns);
 
 /// Splits a job of `replicas` copies of the pipeline into groups. Several slowdowns of one position multiply; those
 /// that come to 1 are none. `allowed_slowdown_pct`: how much longer than at the fastest clocks an iteration may take.
@@ -49,6 +50,7 @@ struct Replan {
 /// Time and energy of an iteration of the whole job with one plan for each group, made with its profile, replicas that
 /// are done waiting for the slowest at `blocking_power_w` (of one pipeline, all its GPUs). *Planned*. Throws InputError
 /// unless there is one plan for each group.
-[[nodiscard]] simulator::PipelineFigures job_figures(const Replan& replan, std::span<const plan::Plan> plans, double blocking_power_w);
+[[nodiscard]] simulator::PipelineFigures job_figures(const Replan& replan, std::span<const plan::Plan> plans,
+                                                     double blocking_power_w);
 
 }  // namespace lowgear::adapt

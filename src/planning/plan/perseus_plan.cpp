@@ -152,7 +152,8 @@ class PlanParser {
   std::size_t position_ = 0;
 };
 
-void require_kind_fits(const PerseusPlan::Entry& entry, const schedule::ComputeOp& op, std::size_t rank, std::size_t position) {
+void require_kind_fits(const PerseusPlan::Entry& entry, const schedule::ComputeOp& op, std::size_t rank,
+                       std::size_t position) {
   if (entry.kind && *entry.kind != op.kind) {
     throw InputError(fmt::format(
         "plan: stage {}, entry {} is a {}, but the schedule runs the {} of microbatch {} there; use the schedule that "

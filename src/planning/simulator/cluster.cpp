@@ -89,8 +89,8 @@ PipelineFigures synchronise(std::span<const PipelineGroup> groups, double blocki
   return cluster;
 }
 
-ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::StageProfile& profile, std::span<const PipelineRun> runs,
-                               std::span<const double> blocking_power_w) {
+ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+                               std::span<const PipelineRun> runs, std::span<const double> blocking_power_w) {
   const TimingGraph graph(dag);
   ClusterTimeline cluster;
   std::vector<PipelineGroup> groups;

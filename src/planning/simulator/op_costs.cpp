@@ -36,8 +36,8 @@ OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::Com
 }
 
 /// Runs one op that asks for `requested_mhz`, where it costs `own`, and moves `clock` to the op's end.
-OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& op, int requested_mhz, const OpCost& own, double latency_s,
-              LaggingClock& clock) {
+OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& op, int requested_mhz, const OpCost& own,
+              double latency_s, LaggingClock& clock) {
   if (requested_mhz == clock.effective_mhz) {
     clock.remaining_lag_s.reset();
     return own;
@@ -54,8 +54,8 @@ OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& o
 }
 
 /// Changes the costs of a rank's ops at their own clocks to those with the lag.
-void run_rank(const profile::StageProfile& profile, std::span<const schedule::ComputeOp> ops, std::span<const int> clocks_mhz,
-              double latency_s, std::span<OpCost> costs) {
+void run_rank(const profile::StageProfile& profile, std::span<const schedule::ComputeOp> ops,
+              std::span<const int> clocks_mhz, double latency_s, std::span<OpCost> costs) {
   const std::vector<OpCost> own(costs.begin(), costs.end());
   LaggingClock clock{clocks_mhz.back(), std::nullopt};
   LaggingClock at_lap_begin;
@@ -99,7 +99,8 @@ std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag, 
   return costs;
 }
 
-void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs) {
+void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns,
+                     std::span<OpCost> costs) {
   assert(costs.size() == dag.ops.size());
   std::vector<double> factor_of_stage(static_cast<std::size_t>(dag.stages), 1.0);
   for (const StageSlowdown& slowdown : slowdowns) {

@@ -16,7 +16,8 @@ struct OpCost {
 
 /// Costs of every op at the given clocks (by op), as measured. Throws InputError when the profile lacks a clock.
 /// A clock above what the op was profiled at is an error too: clocks are never guessed.
-[[nodiscard]] std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+[[nodiscard]] std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag,
+                                                  const profile::StageProfile& profile,
                                                   std::span<const int> clocks_mhz);
 
 /// Costs when clock changes take effect late. The GPU of a rank has a clock in effect; an op that asks for another one
@@ -32,7 +33,8 @@ struct OpCost {
 /// cost at a clock of another op that it was not measured at is that of its nearest measured clock below (so that its
 /// time is not made shorter than it is), or of its lowest where it has none below. With latency 0 it is
 /// `costs_at_clocks`. Throws what that throws, and InputError when the latency is negative or not finite.
-[[nodiscard]] std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+[[nodiscard]] std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag,
+                                                            const profile::StageProfile& profile,
                                                             std::span<const int> clocks_mhz, double latency_s);
 
 /// Largest factor by which a stage may be slowed.
@@ -48,6 +50,7 @@ struct StageSlowdown {
 
 /// Applies slowdowns to costs in place. A lag that is in them is slowed too. Throws InputError when a stage or a factor
 /// is out of range.
-void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs);
+void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns,
+                     std::span<OpCost> costs);
 
 }  // namespace lowgear::simulator

@@ -5,7 +5,8 @@
 
 namespace lowgear::simulator {
 
-Timeline replay(const schedule::PipelineDag& dag, std::span<const OpCost> costs, std::span<const double> blocking_power_w) {
+Timeline replay(const schedule::PipelineDag& dag, std::span<const OpCost> costs,
+                std::span<const double> blocking_power_w) {
   return replay(dag, TimingGraph(dag), costs, blocking_power_w);
 }
 
@@ -34,7 +35,7 @@ Timeline replay(const schedule::PipelineDag& dag, const TimingGraph& graph, std:
 }
 
 std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDag& dag, const Timeline& timeline,
-                                                std::span<const int> clocks_mhz) {
+                                                      std::span<const int> clocks_mhz) {
   assert(clocks_mhz.size() == dag.ops.size());
   std::vector<std::vector<plan::PlannedOp>> ranks(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {

@@ -33,7 +33,8 @@ struct Timeline {
 
 /// The ops of a replay with the clocks that they ran at, as a Plan holds them: rank by rank, in the order of execution.
 /// `clocks_mhz` by op.
-[[nodiscard]] std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDag& dag, const Timeline& timeline,
-                                                              std::span<const int> clocks_mhz);
+[[nodiscard]] std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDag& dag,
+                                                                    const Timeline& timeline,
+                                                                    std::span<const int> clocks_mhz);
 
 }  // namespace lowgear::simulator

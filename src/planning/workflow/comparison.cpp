@@ -135,7 +135,8 @@ class Comparer {
   }
 
   void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, std::span<const int> clocks_mhz) const {
-    const simulator::Timeline timeline = replay_under(pipeline.problem, clocks_mhz, {options_->planner.switch_latency_s, {}});
+    const simulator::Timeline timeline =
+        replay_under(pipeline.problem, clocks_mhz, {options_->planner.switch_latency_s, {}});
     row.time_s = timeline.time_s;
     row.energy_j = timeline.energy_j_total;
     row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));

@@ -11,7 +11,8 @@ std::vector<simulator::PipelineFigures> frontier_points(const planner::Frontier&
   return points;
 }
 
-std::vector<simulator::PipelineFigures> lower_bound_points(const planner::Frontier& frontier, planner::FrontierMethod method) {
+std::vector<simulator::PipelineFigures> lower_bound_points(const planner::Frontier& frontier,
+                                                           planner::FrontierMethod method) {
   std::vector<simulator::PipelineFigures> points;
   if (method == planner::FrontierMethod::exact) return points;
   for (const planner::FrontierVertex& vertex : frontier.vertices()) {

@@ -11,6 +11,7 @@ namespace lowgear::workflow {
 [[nodiscard]] std::vector<simulator::PipelineFigures> frontier_points(const planner::Frontier& frontier);
 
 /// The proven lower bound at the same times; empty for an exact frontier, which is its own bound.
-[[nodiscard]] std::vector<simulator::PipelineFigures> lower_bound_points(const planner::Frontier& frontier, planner::FrontierMethod method);
+[[nodiscard]] std::vector<simulator::PipelineFigures> lower_bound_points(const planner::Frontier& frontier,
+                                                                         planner::FrontierMethod method);
 
 }  // namespace lowgear::workflow

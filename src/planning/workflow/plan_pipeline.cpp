@@ -24,7 +24,9 @@ namespace {
 constexpr std::size_t kMaxOpsToCompare = 20'000;
 constexpr std::size_t kMaxOpsToVerify = 1'000'000;
 
-simulator::PipelineFigures figures_of(const simulator::Timeline& timeline) { return {timeline.time_s, timeline.energy_j_total}; }
+simulator::PipelineFigures figures_of(const simulator::Timeline& timeline) {
+  return {timeline.time_s, timeline.energy_j_total};
+}
 
 /// One call of `plan`.
 class Planning {
@@ -38,8 +40,8 @@ class Planning {
     if (options_->policy != planner::kLowgearPolicy) choose_schedule();
     planner::CertificateRecorder certificate;
     const std::array<planner::FrontierObserver*, 1> observers{&certificate};
-    planner::PipelinePlanner planner(result_.pipeline.schedule, result_.pipeline.profile, result_.pipeline.blocking_power_w,
-                            options_->planner, observers, progress_);
+    planner::PipelinePlanner planner(result_.pipeline.schedule, result_.pipeline.profile,
+                                     result_.pipeline.blocking_power_w, options_->planner, observers, progress_);
     describe_frontier(planner);
     result_.certificate = certificate.text();
     const planner::PlanningProblem problem = result_.pipeline.problem();
@@ -178,7 +180,7 @@ class Planning {
 
   const PlanOptions* options_;
   const PlanReceiver* receive_;
-  Progress* progress_;              ///< may be null
+  Progress* progress_;                       ///< may be null
   std::unique_ptr<planner::Policy> policy_;  ///< null: Lowgear's own planner
   planner::PolicyPlan answer_;               ///< of `policy_`
   PlanResult result_;

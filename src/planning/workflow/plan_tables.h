@@ -24,7 +24,8 @@ struct PlanFigures {
 /// `frontier.csv`: `time_s,energy_j`, as short as numbers can be to be read back unchanged.
 [[nodiscard]] std::string write_frontier_table(std::span<const simulator::PipelineFigures> points);
 /// Throws InputError at the cell that is wrong, and when there is no row.
-[[nodiscard]] std::vector<simulator::PipelineFigures> read_frontier_table(std::string_view text, const std::string& source);
+[[nodiscard]] std::vector<simulator::PipelineFigures> read_frontier_table(std::string_view text,
+                                                                          const std::string& source);
 
 /// A plan's row of `plans.csv`.
 [[nodiscard]] PlanFigures plan_row(int number, const plan::Plan& plan);

@@ -13,9 +13,9 @@ namespace lowgear::workflow {
 
 /// A pipeline as everything in this module takes it.
 struct ProfiledPipeline {
-  profile::StageProfile profile;                          ///< by virtual stage of the schedule, split where the schedule is
-  schedule::Schedule schedule;                             ///< computations only
-  schedule::PipelineDag dag;                               ///< of `schedule`
+  profile::StageProfile profile;                 ///< by virtual stage of the schedule, split where the schedule is
+  schedule::Schedule schedule;                   ///< computations only
+  schedule::PipelineDag dag;                     ///< of `schedule`
   std::vector<double> blocking_power_w;          ///< by rank: what one GPU draws while it waits
   std::optional<std::string> unit_warning = {};  ///< why its figures may be in other units (planning/profile)
 

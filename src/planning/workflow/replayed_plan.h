@@ -23,7 +23,7 @@ struct ReplayConditions {
 /// One iteration with the given clocks (by op). Throws what `costs_at_clocks`, `costs_with_switch_latency` and
 /// `apply_slowdowns` throw.
 [[nodiscard]] simulator::Timeline replay_under(const planner::PlanningProblem& problem, std::span<const int> clocks_mhz,
-                                    const ReplayConditions& conditions);
+                                               const ReplayConditions& conditions);
 
 /// The schedule that a plan follows, read off its ops.
 [[nodiscard]] schedule::Schedule schedule_of(const plan::Plan& plan);

@@ -23,7 +23,8 @@ double baseline_time_s(const RunContents& contents) {
 
 }  // namespace
 
-RunContents read_run_contents(const planner::PlanFolder& files, const std::optional<planner::PlanFolder::File>& lower_bound) {
+RunContents read_run_contents(const planner::PlanFolder& files,
+                              const std::optional<planner::PlanFolder::File>& lower_bound) {
   RunContents contents;
   contents.run = read_run(files.run.text, files.run.name);
   contents.profile = profile::read_stage_profile(files.profile.text, files.profile.name);

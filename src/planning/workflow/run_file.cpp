@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kFormat = "lowgear.run/1";
 constexpr auto kMethods = std::to_array({planner::FrontierMethod::exact, planner::FrontierMethod::sandwich});
-constexpr auto kGranularities = std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
+constexpr auto kGranularities =
+    std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
 
 Json to_json(const ComparisonRow& policy) {
   Json json = {{"policy", policy.label()},
@@ -113,8 +114,9 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.stages = document.at("stages").integer_in(1, profile::kMaxStages);
   run.microbatches = document.at("microbatches").integer_in(1, kMost);
   run.schedule = document.at("schedule").text();
-  run.blocking_power_w = read_array<double>(
-      document.at("blocking_power_w"), [](const JsonView& view) { return number_in(view, 0, profile::kMaxBlockingPowerW); });
+  run.blocking_power_w = read_array<double>(document.at("blocking_power_w"), [](const JsonView& view) {
+    return number_in(view, 0, profile::kMaxBlockingPowerW);
+  });
   if (run.blocking_power_w.size() != static_cast<std::size_t>(run.stages)) {
     document.at("blocking_power_w").fail(fmt::format("expected one power for each of {} stages", run.stages));
   }

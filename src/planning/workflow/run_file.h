@@ -19,9 +19,9 @@ struct RunFile {
   int stages = 0;       ///< ranks
   int microbatches = 0;
   std::string schedule;
-  std::vector<double> blocking_power_w;           ///< by rank
+  std::vector<double> blocking_power_w;                             ///< by rank
   planner::FrontierMethod method = planner::FrontierMethod::exact;  ///< never `automatic`
-  double epsilon = 0;                             ///< asked of the sandwich
+  double epsilon = 0;                                               ///< asked of the sandwich
   planner::PlanGranularity granularity = planner::PlanGranularity::per_op;
   double switch_latency_s = 0;
   std::vector<ComparisonRow> policies;  ///< *replayed*, for the report

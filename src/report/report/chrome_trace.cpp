@@ -194,8 +194,8 @@ std::string write_chrome_trace(const Timeline& timeline, std::span<const double>
   return out + "\n]}\n";
 }
 
-std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w,
-                               TraceFigures figures, const MeasuredTimeline& measured) {
+std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w, TraceFigures figures,
+                               const MeasuredTimeline& measured) {
   assert(blocking_power_w.size() == timeline.ranks.size());
   const std::string title = title_of(timeline, figures);
   std::string out = begin_trace(timeline, title, name(figures), measured_json(measured));

@@ -52,7 +52,7 @@ struct Plot {
   std::string caption;
   std::string curve_name;
   std::vector<simulator::PipelineFigures> curve;  ///< fastest first; may be empty
-  std::vector<Mark> marks;       ///< with one baseline, savings are against it
+  std::vector<Mark> marks;                        ///< with one baseline, savings are against it
   MarkNames mark_names;
 };
 

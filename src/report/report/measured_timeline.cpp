@@ -45,7 +45,8 @@ int pipeline_rank_of(const profile::Recording& recording, const std::map<int, in
   return rank.value_or(0);
 }
 
-std::vector<RankIterations> by_iteration(std::span<const profile::Recording> recordings, const schedule::PipelineDag& dag) {
+std::vector<RankIterations> by_iteration(std::span<const profile::Recording> recordings,
+                                         const schedule::PipelineDag& dag) {
   std::map<int, int> rank_of_stage;
   for (const schedule::ComputeOp& op : dag.ops) rank_of_stage[op.stage] = op.rank;
   std::vector<RankIterations> ranks;
@@ -184,7 +185,8 @@ std::vector<int> complete_iterations(std::span<const RankIterations* const> rank
 
 }  // namespace
 
-std::vector<MeasuredTimeline> measured_timelines(std::span<const profile::Recording> recordings, const schedule::PipelineDag& dag) {
+std::vector<MeasuredTimeline> measured_timelines(std::span<const profile::Recording> recordings,
+                                                 const schedule::PipelineDag& dag) {
   const std::vector<RankIterations> ranks = by_iteration(recordings, dag);
   std::map<int, std::vector<const RankIterations*>> parts;
   for (const RankIterations& rank : ranks) parts[rank.recording->part].push_back(&rank);

@@ -86,7 +86,7 @@ struct IterationComparison {
 
 /// Compares all timelines but those of the first kWarmUpIterations iterations, or all when there are no others.
 /// `expected_s` by op of `dag`. `timelines` are not empty.
-[[nodiscard]] IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, const schedule::PipelineDag& dag,
-                                               std::span<const double> expected_s);
+[[nodiscard]] IterationComparison compare_with(std::span<const MeasuredTimeline> timelines,
+                                               const schedule::PipelineDag& dag, std::span<const double> expected_s);
 
 }  // namespace lowgear::report

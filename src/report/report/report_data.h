@@ -40,7 +40,7 @@ struct Op {
 struct Timeline {
   std::string label;  ///< for example "lowgear, plan 0"
   double time_s = 0;
-  double energy_j = 0;                       ///< ops and blocking energy of all ranks
+  double energy_j = 0;                 ///< ops and blocking energy of all ranks
   std::vector<std::vector<Op>> ranks;  ///< by rank, in the order of execution
 };
 
@@ -56,15 +56,16 @@ struct Data {
   double switch_latency_s = 0;           ///< how late a clock change takes effect; 0: not modelled
 
   Baseline baseline;
-  std::vector<simulator::PipelineFigures> frontier;     ///< vertices of the convex curve, fastest first
-  std::vector<simulator::PipelineFigures> lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
+  std::vector<simulator::PipelineFigures> frontier;  ///< vertices of the convex curve, fastest first
+  std::vector<simulator::PipelineFigures>
+      lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
   Certificate certificate;
   std::vector<workflow::PlanFigures> plans;
   std::optional<int> chosen_plan;  ///< the number of the plan that `chosen` shows; must be among `plans`
   std::vector<workflow::ComparisonRow> policies;
 
-  Timeline chosen;              ///< *planned*
-  Timeline baseline_timeline;   ///< *planned*; no ranks: not shown
+  Timeline chosen;                    ///< *planned*
+  Timeline baseline_timeline;         ///< *planned*; no ranks: not shown
   std::vector<std::string> warnings;  ///< about the profile or the plan, one line each
 };
 

@@ -123,7 +123,8 @@ Json timeline_object(const Timeline& timeline) {
 }
 
 /// Height of the chord from `from` to `to` above the curve at `at`.
-double chord_error_j(const simulator::PipelineFigures& from, const simulator::PipelineFigures& to, const simulator::PipelineFigures& at) {
+double chord_error_j(const simulator::PipelineFigures& from, const simulator::PipelineFigures& to,
+                     const simulator::PipelineFigures& at) {
   const double share = (at.time_s - from.time_s) / (to.time_s - from.time_s);
   return std::abs(from.energy_j + share * (to.energy_j - from.energy_j) - at.energy_j);
 }
@@ -136,7 +137,8 @@ bool is_chord_close(std::span<const simulator::PipelineFigures> run, double tole
 }
 
 /// Index of the last vertex that a chord from `first` may reach, by doubling and bisection.
-std::size_t farthest_chord_end(std::span<const simulator::PipelineFigures> curve, std::size_t first, double tolerance_j) {
+std::size_t farthest_chord_end(std::span<const simulator::PipelineFigures> curve, std::size_t first,
+                               double tolerance_j) {
   const auto close = [&](std::size_t last) {
     return is_chord_close(curve.subspan(first, last - first + 1), tolerance_j);
   };
@@ -156,9 +158,9 @@ std::size_t farthest_chord_end(std::span<const simulator::PipelineFigures> curve
 
 std::vector<simulator::PipelineFigures> thin_curve(std::span<const simulator::PipelineFigures> curve) {
   if (curve.size() <= 2) return {curve.begin(), curve.end()};
-  const auto [lowest, highest] =
-      std::minmax_element(curve.begin(), curve.end(),
-                          [](const simulator::PipelineFigures& a, const simulator::PipelineFigures& b) { return a.energy_j < b.energy_j; });
+  const auto [lowest, highest] = std::minmax_element(
+      curve.begin(), curve.end(),
+      [](const simulator::PipelineFigures& a, const simulator::PipelineFigures& b) { return a.energy_j < b.energy_j; });
   const double tolerance_j = kCurveTolerance * (highest->energy_j - lowest->energy_j);
   std::vector<simulator::PipelineFigures> kept{curve.front()};
   for (std::size_t at = 0; at + 1 < curve.size();) {

@@ -35,7 +35,7 @@ Certificate certificate_of(const workflow::RunContents& contents) {
 }  // namespace
 
 Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, const simulator::Timeline& timeline,
-                               std::span<const int> clocks_mhz) {
+                         std::span<const int> clocks_mhz) {
   Timeline result{std::move(label), timeline.time_s, timeline.energy_j_total, {}};
   result.ranks.resize(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {

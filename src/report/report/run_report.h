@@ -11,8 +11,8 @@
 namespace lowgear::report {
 
 /// A replay with its clocks (by op) as the report and traces show it.
-[[nodiscard]] Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, const simulator::Timeline& timeline,
-                                             std::span<const int> clocks_mhz);
+[[nodiscard]] Timeline report_timeline(std::string label, const schedule::PipelineDag& dag,
+                                       const simulator::Timeline& timeline, std::span<const int> clocks_mhz);
 
 /// The figures of the report on a run of `lowgear plan`. Throws what a replay throws.
 [[nodiscard]] Data build_report(const workflow::RunContents& contents);

@@ -62,7 +62,7 @@ struct CheckpointManifest {
   std::int64_t optimizer_steps = 0;
   std::uint64_t seed = 0;
   model::ModelConfig model;
-  protocol::JobParallel parallel;                     ///< of the ranks that wrote it
+  protocol::JobParallel parallel;           ///< of the ranks that wrote it
   std::optional<CheckpointData> data = {};  ///< empty: every step before took as many samples as the next will
   std::vector<File> files;
 };

@@ -46,14 +46,16 @@ void require_no_others(const fs::path& path, const tensorfile::WeightFiles& file
   }
 }
 
-const tensorfile::TensorView& find(const tensorfile::WeightFiles& files, const std::string& name, const model::ModelConfig& config) {
+const tensorfile::TensorView& find(const tensorfile::WeightFiles& files, const std::string& name,
+                                   const model::ModelConfig& config) {
   const tensorfile::TensorView* const bare = files.find(without_prefix(name, config.architecture));
   return bare != nullptr ? *bare : files.at(name);
 }
 
 void require_fits(const fs::path& path, const tensorfile::TensorView& tensor, const model::ParameterSpec& spec) {
   const tensorfile::TensorType type = tensor.type;
-  if (type != tensorfile::TensorType::f32 && type != tensorfile::TensorType::bf16 && type != tensorfile::TensorType::f16) {
+  if (type != tensorfile::TensorType::f32 && type != tensorfile::TensorType::bf16 &&
+      type != tensorfile::TensorType::f16) {
     fail_tensor(path, tensor.name, fmt::format("expected F32, BF16 or F16, not {}", name(type)));
   }
   if (tensor.shape != spec.shape) {
@@ -65,7 +67,8 @@ void require_fits(const fs::path& path, const tensorfile::TensorView& tensor, co
 
 }  // namespace
 
-ModelWeights::ModelWeights(tensorfile::WeightFiles files, std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors)
+ModelWeights::ModelWeights(tensorfile::WeightFiles files,
+                           std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors)
     : files_(std::move(files)), tensors_(std::move(tensors)) {}
 
 ModelWeights ModelWeights::open(const fs::path& path, const model::ModelConfig& config) {

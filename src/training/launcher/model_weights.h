@@ -24,7 +24,8 @@ class ModelWeights {
   [[nodiscard]] const tensorfile::TensorView& at(std::string_view parameter) const;
 
  private:
-  ModelWeights(tensorfile::WeightFiles files, std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors);
+  ModelWeights(tensorfile::WeightFiles files,
+               std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors);
 
   tensorfile::WeightFiles files_;
   std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors_;

@@ -24,7 +24,8 @@ struct PipelineEnds {
 class RankLayout {
  public:
   /// With the first stage at the first position of the pipeline, and the last at the last.
-  explicit RankLayout(const protocol::JobParallel& parallel) : RankLayout(parallel, {.first = 0, .last = parallel.pp - 1}) {}
+  explicit RankLayout(const protocol::JobParallel& parallel)
+      : RankLayout(parallel, {.first = 0, .last = parallel.pp - 1}) {}
   RankLayout(const protocol::JobParallel& parallel, const PipelineEnds& ends) : parallel_(parallel), ends_(ends) {}
 
   [[nodiscard]] int world_size() const { return parallel_.world_size(); }

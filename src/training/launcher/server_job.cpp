@@ -28,8 +28,8 @@ std::string model_text(const TrainConfig& config) {
   const model::ModelConfig& model = config.model;
   std::string text =
       fmt::format("{} {}x{} heads {}/{} intermediate {} vocabulary {} sequence {} {}{}{}",
-                  model.architecture == model::Architecture::gpt2 ? "gpt2" : "llama", model.layers, model.hidden, model.heads,
-                  model.kv_heads, model.intermediate, model.vocabulary, config.sequence_length,
+                  model.architecture == model::Architecture::gpt2 ? "gpt2" : "llama", model.layers, model.hidden,
+                  model.heads, model.kv_heads, model.intermediate, model.vocabulary, config.sequence_length,
                   config.bf16 ? "bf16" : "fp32", config.recompute ? " recompute" : "", config.cuda ? "" : " cpu");
   if (const auto& gpu = config.simulated_gpu) {
     text += fmt::format(" simulated {}+{}+{} s x{} memory {} load {}", gpu->layer_forward_s, gpu->embedding_forward_s,

@@ -116,7 +116,8 @@ std::vector<fs::path> paths_at(const YamlView& view, const fs::path& folder) {
 
 dataset::TokenType token_type_at(const YamlView& view) {
   const std::string text = view.text();
-  const auto* const type = std::ranges::find(dataset::kTokenTypes, text, [](dataset::TokenType known) { return name(known); });
+  const auto* const type =
+      std::ranges::find(dataset::kTokenTypes, text, [](dataset::TokenType known) { return name(known); });
   if (type == dataset::kTokenTypes.end()) {
     view.fail(fmt::format("unknown type of tokens {}", quote(text)), "there are uint16, uint32");
   }

@@ -69,12 +69,12 @@ struct RecordedSteps {
 /// Everything that the YAML file of `lowgear train` says (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
-  model::ModelConfig model;                                ///< as the file or the section says
+  model::ModelConfig model;                         ///< as the file or the section says
   std::optional<std::filesystem::path> weights;     ///< folder or file to begin with; else random
   std::string partition = "uniform";
 
-  std::vector<std::filesystem::path> tokens;  ///< token files, one text in their order; none: synthetic text
-  std::optional<dataset::TokenType> token_type;        ///< of token files without header; empty: they have one
+  std::vector<std::filesystem::path> tokens;     ///< token files, one text in their order; none: synthetic text
+  std::optional<dataset::TokenType> token_type;  ///< of token files without header; empty: they have one
   std::int64_t synthetic_tokens = 0;
   std::int64_t sequence_length = 0;
 

@@ -92,7 +92,8 @@ void require_file(const fs::path& file, std::string_view fix) {
 }
 
 /// Returns how many steps were done before: 0 when there is no checkpoint to continue from.
-std::int64_t check_checkpoints(const fs::path& folder, const TrainConfig& config, const dataset::BatchSampler& sampler) {
+std::int64_t check_checkpoints(const fs::path& folder, const TrainConfig& config,
+                               const dataset::BatchSampler& sampler) {
   require_folder(folder, "name another folder for checkpoints");
   const std::vector<std::int64_t> steps = complete_checkpoints(folder);
   if (steps.empty()) return 0;

@@ -32,7 +32,8 @@ void require_divides(const schedule::Schedule& schedule, const TrainConfig& conf
 std::vector<schedule::Action> computations(const std::vector<plan::PlannedOp>& ops) {
   std::vector<schedule::Action> actions;
   actions.reserve(ops.size());
-  for (const plan::PlannedOp& op : ops) actions.push_back({schedule::ActionKind::compute, op.kind, op.stage, op.microbatch});
+  for (const plan::PlannedOp& op : ops)
+    actions.push_back({schedule::ActionKind::compute, op.kind, op.stage, op.microbatch});
   return actions;
 }
 
@@ -60,13 +61,14 @@ schedule::Schedule training_schedule(const TrainConfig& config) {
   if (config.schedule.ends_with(".csv")) {
     schedule = schedule::read_torch_csv(read_file(config.schedule), config.schedule);
   } else {
-    const std::vector<schedule::EnvPipeStage> even(static_cast<std::size_t>(config.parallel.pp),
-                                         {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
+    const std::vector<schedule::EnvPipeStage> even(
+        static_cast<std::size_t>(config.parallel.pp),
+        {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
     schedule = schedule::make_schedule({.name = config.schedule,
-                              .ranks = config.parallel.pp,
-                              .microbatches = config.microbatches,
-                              .chunks = config.parallel.chunks,
-                              .envpipe_stages = even});
+                                        .ranks = config.parallel.pp,
+                                        .microbatches = config.microbatches,
+                                        .chunks = config.parallel.chunks,
+                                        .envpipe_stages = even});
   }
   validate(schedule);
   require_fits(schedule, config);

@@ -27,9 +27,10 @@ std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
 }  // namespace
 
 TrainingText::TrainingText(const TrainConfig& config) {
-  const dataset::BatchSamplerOptions options{.sequence_length = config.sequence_length,
-                                    .global_batch = config.microbatches * config.microbatch_size * config.parallel.dp,
-                                    .seed = config.seed};
+  const dataset::BatchSamplerOptions options{
+      .sequence_length = config.sequence_length,
+      .global_batch = config.microbatches * config.microbatch_size * config.parallel.dp,
+      .seed = config.seed};
   if (!config.tokens.empty()) {
     files_ = dataset::TokenFiles::open(config.tokens, config.model.vocabulary, config.token_type);
     sampler_.emplace(files_->text(), options);
@@ -39,7 +40,8 @@ TrainingText::TrainingText(const TrainConfig& config) {
     throw InputError("model.vocabulary: made-up text has 256 tokens, one for every byte; set it to 256 or more");
   }
   made_up_ = synthetic_token_bytes(config.synthetic_tokens, config.seed);
-  sampler_.emplace(dataset::TokenView(made_up_, "made-up text", config.model.vocabulary, dataset::TokenType::uint16), options);
+  sampler_.emplace(dataset::TokenView(made_up_, "made-up text", config.model.vocabulary, dataset::TokenType::uint16),
+                   options);
 }
 
 }  // namespace lowgear::launcher

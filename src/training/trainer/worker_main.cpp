@@ -27,7 +27,7 @@
 
 namespace {
 
-using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
+using namespace lowgear;           // NOLINT(google-build-using-namespace): the program is all Lowgear's
 using namespace lowgear::trainer;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
 
 /// A rank that nothing is heard of for so long is taken for dead.
@@ -77,7 +77,8 @@ client::ServerOptions server_options(const launcher::TrainConfig& config) {
   return options;
 }
 
-client::Options client_options(const launcher::TrainConfig& config, const client::RankInfo& rank, const client::Environment& environment) {
+client::Options client_options(const launcher::TrainConfig& config, const client::RankInfo& rank,
+                               const client::Environment& environment) {
   client::Options options;
   options.agent_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("/run/lowgear/lease.sock");
   options.job = environment("LOWGEAR_JOB").value_or(rank.job);

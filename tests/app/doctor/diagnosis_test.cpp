@@ -60,7 +60,8 @@ TEST(Diagnosis, SaysSimulatedAloud) {
 TEST(Diagnosis, EnergyCanComeFromPowerButFromSomewhereItMust) {
   MachineFacts facts = good_machine();
   gpu::GpuSurvey& gpu = facts.nvml->gpus[0];
-  status_of(gpu, gpu::GpuFeature::energy_counter) = {.works = false, .code = gpu::GpuErrorCode::not_supported, .reason = "why"};
+  status_of(gpu, gpu::GpuFeature::energy_counter) = {
+      .works = false, .code = gpu::GpuErrorCode::not_supported, .reason = "why"};
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "GPU 0", "integrating power")));
   EXPECT_TRUE(can_measure(diagnose(facts)));
   status_of(gpu, gpu::GpuFeature::average_power).works = false;

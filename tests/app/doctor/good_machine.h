@@ -20,10 +20,10 @@ inline MachineFacts good_machine() {
   gpu.supported_sm_clocks_mhz = {1980, 1965, 345};
   MachineFacts facts;
   facts.nvml = gpu::NvmlSurvey{.library_path = "/usr/lib/libnvidia-ml.so.1",
-                          .driver_version = "580.159.04",
-                          .simulated = false,
-                          .gpus = {gpu},
-                          .problems = {}};
+                               .driver_version = "580.159.04",
+                               .simulated = false,
+                               .gpus = {gpu},
+                               .problems = {}};
   facts.nvidia_pci_gpus = 1;
   facts.kernel_module_version = "580.159.04";
   facts.device_nodes = true;

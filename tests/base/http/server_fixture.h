@@ -34,8 +34,8 @@ class TestHandler : public Handler {
       reply->send(large);
     } else {
       reply->send(Response::with_body(200, "text/plain",
-                                          fmt::format("{} {} {} [{}] from {}", request.method, request.path,
-                                                      request.query, request.body, request.remote)));
+                                      fmt::format("{} {} {} [{}] from {}", request.method, request.path, request.query,
+                                                  request.body, request.remote)));
     }
     last = std::move(request);
   }

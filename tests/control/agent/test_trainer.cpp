@@ -113,7 +113,8 @@ void TestTrainer::begin_unit(OpKind kind, std::uint32_t microbatch, std::uint16_
 }
 
 void TestTrainer::begin_iteration(std::uint32_t iteration) {
-  write_unit(*ring_, {.time_ns = event_time_ns(), .type = ipc::UnitEventType::iteration_begin, .microbatch = iteration});
+  write_unit(*ring_,
+             {.time_ns = event_time_ns(), .type = ipc::UnitEventType::iteration_begin, .microbatch = iteration});
 }
 
 ipc::PlanMessage plan_message(std::string plan_json) {

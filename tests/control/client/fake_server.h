@@ -54,7 +54,7 @@ class FakeServer final : private http::Handler {
   mutable std::mutex mutex_;
   std::vector<Seen> seen_;
   std::vector<Answer> answers_;
-  Json plan_;                                                        ///< null: none
+  Json plan_;                                                          ///< null: none
   std::vector<std::pair<int, std::shared_ptr<http::Reply>>> waiting_;  ///< for a plan above a version
   boost::asio::io_context io_;
   http::Server server_;

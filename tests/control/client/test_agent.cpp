@@ -183,8 +183,10 @@ void TestAgent::answer(int connection, const ipc::Frame& frame) {
         if (plan.plan_json == behaviour_.refuse_only.value_or(plan.plan_json)) refusal = behaviour_.refuse_plan;
       }
       if (behaviour_.end_with_plan) return accept_and_end(connection, *behaviour_.end_with_plan);
-      if (behaviour_.plans_are_too_late && plan.from_iteration) return send_all(connection, encode(ipc::TooLateMessage{}));
-      return send_all(connection, refusal ? encode(ipc::RefusedMessage{*refusal}) : encode_empty(ipc::FrameType::accepted));
+      if (behaviour_.plans_are_too_late && plan.from_iteration)
+        return send_all(connection, encode(ipc::TooLateMessage{}));
+      return send_all(connection,
+                      refusal ? encode(ipc::RefusedMessage{*refusal}) : encode_empty(ipc::FrameType::accepted));
     }
     case ipc::FrameType::release:
       ++released_;

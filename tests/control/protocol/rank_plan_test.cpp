@@ -32,7 +32,7 @@ TEST(RankPlan, IsRead) {
   EXPECT_THAT(plan.trials, testing::ElementsAre(plan::ClockTrial{130, 2, 990}));
   EXPECT_EQ(plan.settle_iterations, 1);
   EXPECT_EQ(plan.settle_s, 0.1);
-  EXPECT_EQ(read_plan(plan.plan_json, "plan").ranks[0][0].clock_mhz, 1200);
+  EXPECT_EQ(plan::read_plan(plan.plan_json, "plan").ranks[0][0].clock_mhz, 1200);
 }
 
 TEST(RankPlan, IsRefusedWhereItIsNone) {

@@ -21,7 +21,9 @@ constexpr std::chrono::milliseconds kAgain{5};
 /// Of an iteration, what the units of a rank take at full clocks when it never waits.
 constexpr double kBusyShare = 0.5;
 
-profile::StageProfile profile_of(int pp) { return modelled_profile(profile::ExampleGpu{}, profile::TransformerModel{.stages = pp}); }
+profile::StageProfile profile_of(int pp) {
+  return modelled_profile(profile::ExampleGpu{}, profile::TransformerModel{.stages = pp});
+}
 
 std::vector<int> clocks_of(const profile::StageProfile& profile) {
   std::vector<int> clocks;
@@ -254,7 +256,8 @@ double LoadJob::compute_of(int number, std::string_view answer) const {
   const int stage = number / shape_.dp;
   const plan::Plan plan = plan::read_plan(Json::parse(answer).at("plan").dump(), "plan");
   double compute_s = 0;
-  for (const plan::PlannedOp& op : plan.ranks.at(0)) compute_s += profile_.at_clock(stage, op.kind, op.clock_mhz).time_s;
+  for (const plan::PlannedOp& op : plan.ranks.at(0))
+    compute_s += profile_.at_clock(stage, op.kind, op.clock_mhz).time_s;
   return compute_s * scale_;
 }
 

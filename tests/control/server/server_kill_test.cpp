@@ -99,7 +99,8 @@ class Life {
     for (const StoredReports& row : contents.reports) {
       if (!of_job(row)) continue;
       const Json document = parse_json(row.document, "reports");
-      for (const protocol::IterationReport& report : protocol::read_rank_reports(JsonView(document, "reports")).reports) {
+      for (const protocol::IterationReport& report :
+           protocol::read_rank_reports(JsonView(document, "reports")).reports) {
         stored.at(static_cast<std::size_t>(row.rank)).insert(report.iteration);
       }
     }

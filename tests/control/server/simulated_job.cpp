@@ -62,7 +62,8 @@ protocol::RankSpec SimulatedJob::rank_spec(int rank) const {
   spec.gpu = spec_.gpu;
   spec.simulated = gpus_are_simulated;
   spec.follows_plans = has_agent_.at(static_cast<std::size_t>(rank));
-  for (const profile::Measurement& row : truth_.measurements(0, OpKind::forward)) spec.clocks_mhz.push_back(row.clock_mhz);
+  for (const profile::Measurement& row : truth_.measurements(0, OpKind::forward))
+    spec.clocks_mhz.push_back(row.clock_mhz);
   return spec;
 }
 

@@ -168,7 +168,8 @@ int main(int argc, char** argv) {
   if (mkdtemp(folder.data()) == nullptr) return EXIT_FAILURE;
   bool good = false;
   try {
-    const lowgear::server::Result result = lowgear::server::run(folder, static_cast<int>(*rounds), static_cast<std::uint64_t>(*seed));
+    const lowgear::server::Result result =
+        lowgear::server::run(folder, static_cast<int>(*rounds), static_cast<std::uint64_t>(*seed));
     fmt::print(
         "{} rounds (seed {}): the writer was killed {} times while it wrote; {} changes, none that was "
         "acknowledged is missing\n",

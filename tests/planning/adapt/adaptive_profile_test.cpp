@@ -38,7 +38,8 @@ struct Laboratory {
 
   Laboratory(profile::StageProfile profile, int microbatches, double blocking_power_w, double slowdown_pct)
       : truth(std::move(profile)) {
-    for (const profile::Measurement& row : truth.measurements(0, OpKind::forward)) task.supported_mhz.push_back(row.clock_mhz);
+    for (const profile::Measurement& row : truth.measurements(0, OpKind::forward))
+      task.supported_mhz.push_back(row.clock_mhz);
     task.schedule = schedule::one_f_one_b_schedule(truth.stages(), microbatches);
     task.blocking_power_w.assign(static_cast<std::size_t>(truth.stages()), blocking_power_w);
     task.slowdown_pct = slowdown_pct;
@@ -134,7 +135,8 @@ TEST(AdaptiveProfile, AsksForMoreClocksForASmallerError) {
 
 TEST(AdaptiveProfile, AsksForClocksThatAreThere) {
   Laboratory laboratory(profile::example_profile(), 8, 80, 5);
-  laboratory.measured_mhz = profile::choose_clocks(laboratory.task.supported_mhz, 210, 1410, profile::kMinMeasuredClocks);
+  laboratory.measured_mhz =
+      profile::choose_clocks(laboratory.task.supported_mhz, 210, 1410, profile::kMinMeasuredClocks);
   const ProfilingStep step =
       next_profiling_step(laboratory.task, laboratory.measured(), {}, {.wanted_error = 1e-6, .clocks_per_round = 3});
   EXPECT_FALSE(step.is_known);
@@ -180,7 +182,7 @@ TEST(AdaptiveProfile, StatesTheSpreadThatMeasuringAgainShows) {
   constexpr double kRelative = 0.02;
   const ProfilingStep stated = next_profiling_step(laboratory.task, exact, errors_of(exact, kRelative));
   planner::PipelinePlanner planner(laboratory.task.schedule, stated.profile, laboratory.task.blocking_power_w,
-                          laboratory.task.planner);
+                                   laboratory.task.planner);
   const plan::Plan plan = planner.plan(planner.fastest_s() * 1.05);
   Noise noise(5);
   double squares = 0;
@@ -213,8 +215,8 @@ TEST(AdaptiveProfile, KnowsPublishedProfilesFromFewClocks) {
        {Published{"gpt3-175b+a100_sxm_bf16.csv", 83.64}, Published{"bloom+a40_bf16.csv", 70.38}}) {
     for (const double slowdown_pct : {0.0, 5.0}) {
       const auto path = folder / published.file;
-      Laboratory laboratory(profile::read_stage_profile(read_file(path), path.filename()), 12, published.blocking_power_w,
-                            slowdown_pct);
+      Laboratory laboratory(profile::read_stage_profile(read_file(path), path.filename()), 12,
+                            published.blocking_power_w, slowdown_pct);
       laboratory.run();
       const auto few = laboratory.outcome(laboratory.step.profile, laboratory.deadline_s());
       const auto all = laboratory.outcome(laboratory.truth, few.true_time_s);

@@ -64,7 +64,8 @@ class ControlledJob {
   [[nodiscard]] const SlowdownGuard& guard() const { return guard_; }
 
  private:
-  [[nodiscard]] simulator::Timeline slowed(const std::vector<int>& clocks_mhz, const std::vector<simulator::StageSlowdown>& slowdowns) const {
+  [[nodiscard]] simulator::Timeline slowed(const std::vector<int>& clocks_mhz,
+                                           const std::vector<simulator::StageSlowdown>& slowdowns) const {
     auto costs = simulator::costs_at_clocks(dag_, profile_, clocks_mhz);
     apply_slowdowns(dag_, slowdowns, costs);
     return simulator::replay(dag_, costs, kSmallBlockingW);
@@ -81,7 +82,7 @@ class ControlledJob {
     std::vector<std::vector<int>> clocks_mhz(kReplicas, full_clocks_);
     for (const ReplicaGroup& group : job.groups) {
       planner::PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW,
-                              {.granularity = planner::PlanGranularity::per_stage_kind});
+                                       {.granularity = planner::PlanGranularity::per_stage_kind});
       const plan::Plan plan = planner.plan(job.deadline_s);
       for (const int replica : group.replicas) clocks_mhz[static_cast<std::size_t>(replica)] = clocks_for(plan, dag_);
     }
@@ -110,7 +111,8 @@ class ControlledJob {
   schedule::PipelineDag dag_ = build_dag(small_schedule());
   std::vector<int> full_clocks_ =
       std::vector<int>(dag_.ops.size(), profile_.at_max_clock(0, OpKind::forward).clock_mhz);
-  double healthy_s_ = simulator::replay(dag_, simulator::costs_at_clocks(dag_, profile_, full_clocks_), kSmallBlockingW).time_s;
+  double healthy_s_ =
+      simulator::replay(dag_, simulator::costs_at_clocks(dag_, profile_, full_clocks_), kSmallBlockingW).time_s;
   StragglerDetector detector_{kReplicas * kRanks};
   // The slowest of four noisy pipelines takes longer than an exact one.
   SlowdownGuard guard_{{healthy_s_ * (1 + 2 * kSpread), 0.001 * healthy_s_, kSpread* healthy_s_}, {.limit_pct = 1}};

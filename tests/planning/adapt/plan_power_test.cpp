@@ -16,7 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 /// What a rank draws at a time, by looking through all its ops.
-double power_at(const plan::Plan& plan, const profile::StageProfile& profile, std::size_t rank, double blocking_w, double time_s) {
+double power_at(const plan::Plan& plan, const profile::StageProfile& profile, std::size_t rank, double blocking_w,
+                double time_s) {
   for (const plan::PlannedOp& op : plan.ranks[rank]) {
     if (time_s < op.start_s || time_s >= op.start_s + op.duration_s) continue;
     const profile::Measurement& row = profile.at_clock(op.stage, op.kind, op.clock_mhz);
@@ -32,7 +33,8 @@ struct Sampled {
   double mean_w = 0;
 };
 
-Sampled sample(const plan::Plan& plan, const profile::StageProfile& profile, const std::vector<GpuGroup>& gpus, int node) {
+Sampled sample(const plan::Plan& plan, const profile::StageProfile& profile, const std::vector<GpuGroup>& gpus,
+               int node) {
   const auto total_w = [&](double time_s) {
     double power_w = 0;
     for (const GpuGroup& group : gpus) {

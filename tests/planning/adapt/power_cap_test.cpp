@@ -134,7 +134,8 @@ TEST(PlanWithinCap, APeakPerGpuIsKeptExactly) {
   const CappedJob job = small_job();
   const double cap_w = 0.8 * frontier_plans(job, 2).front().power.gpus[0].peak_w;
   const CappedPlan capped = plan_within_cap(job, {.gpu = {.peak_w = cap_w}});
-  planner::PipelinePlanner planner(job.schedule, within_gpu_power(job.profile, cap_w), job.blocking_power_w, job.planner);
+  planner::PipelinePlanner planner(job.schedule, within_gpu_power(job.profile, cap_w), job.blocking_power_w,
+                                   job.planner);
   ASSERT_TRUE(capped.plan);
   EXPECT_NEAR(capped.plan->plan.time_s, planner.fastest_s(), 1e-9 * planner.fastest_s());
   for (const ScopePower& gpu : capped.plan->power.gpus) EXPECT_LE(gpu.peak_w, cap_w * (1 + 1e-9));

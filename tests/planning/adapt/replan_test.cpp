@@ -99,7 +99,8 @@ TEST(Replan, RefusesBadInput) {
   EXPECT_THAT(error({0, 0, std::numeric_limits<double>::quiet_NaN()}), HasSubstr("factor of nan"));
   EXPECT_THAT(error({0, 0, 1.2}, 0), HasSubstr("0 replicas"));
   EXPECT_THAT(error({0, 0, 1.2}, 2, -1), HasSubstr("-1 %"));
-  EXPECT_THAT(error_of([&] { (void)replan(dag, profile::StageProfile(2), 1, {}, 0); }), testing::Not(HasSubstr("no error")));
+  EXPECT_THAT(error_of([&] { (void)replan(dag, profile::StageProfile(2), 1, {}, 0); }),
+              testing::Not(HasSubstr("no error")));
   EXPECT_THAT(error_of([&] { (void)job_figures(replan(dag, profile, 1, {}, 0), {}, 0); }), HasSubstr("0 plans for 1"));
 }
 

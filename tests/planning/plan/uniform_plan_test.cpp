@@ -20,7 +20,8 @@ TEST(UniformPlan, HasEveryComputationInOrderAtOneClock) {
     for (std::size_t i = 0; i < plan.ranks[rank].size(); ++i) {
       const PlannedOp& op = plan.ranks[rank][i];
       EXPECT_EQ(op.clock_mhz, 1410);
-      EXPECT_EQ((schedule::Action{schedule::ActionKind::compute, op.kind, op.stage, op.microbatch}), schedule.ranks[rank][i]);
+      EXPECT_EQ((schedule::Action{schedule::ActionKind::compute, op.kind, op.stage, op.microbatch}),
+                schedule.ranks[rank][i]);
     }
   }
   EXPECT_EQ(count_switches(plan.ranks), 0);

@@ -25,10 +25,12 @@ namespace {
 constexpr double kAgreement = 1e-9;
 
 /// The program of a pipeline straight from its measurements.
-LinearProgram linear_program_of(const schedule::PipelineDag& dag, const profile::StageProfile& profile, double blocking_power_w) {
+LinearProgram linear_program_of(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+                                double blocking_power_w) {
   std::vector<std::vector<CostCorner>> corners;
   for (const schedule::ComputeOp& op : dag.ops) {
-    const std::vector<profile::Option> options = pareto_options(profile.measurements(op.stage, op.kind), blocking_power_w);
+    const std::vector<profile::Option> options =
+        pareto_options(profile.measurements(op.stage, op.kind), blocking_power_w);
     std::vector<CostCorner>& of_op = corners.emplace_back();
     for (const std::size_t index : lower_convex_hull(options)) {
       of_op.push_back({options[index].time_s, options[index].effective_energy_j});
@@ -75,8 +77,8 @@ TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
   profile::StageProfile profile = profile::read_stage_profile(*text, GetParam().profile);
   const int ranks = profile.stages();
   profile = with_split_backward(interleaved ? with_virtual_stages(profile, 2) : profile, 0.5);
-  const schedule::PipelineDag dag =
-      schedule::build_dag(schedule::make_schedule({GetParam().schedule, ranks, interleaved ? 2 * ranks : 12, interleaved ? 2 : 1, {}}));
+  const schedule::PipelineDag dag = schedule::build_dag(
+      schedule::make_schedule({GetParam().schedule, ranks, interleaved ? 2 * ranks : 12, interleaved ? 2 : 1, {}}));
   const std::vector<double> blocking_power_w(static_cast<std::size_t>(ranks), GetParam().blocking_power_w);
   const Frontier frontier = solve_frontier(make_planning_model(dag, profile, blocking_power_w).instance);
   LinearProgram program = linear_program_of(dag, profile, GetParam().blocking_power_w);

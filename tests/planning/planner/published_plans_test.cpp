@@ -60,7 +60,8 @@ TEST_P(PublishedPlans, HaveASmallCertifiedGap) {
 TEST_P(PublishedPlans, UseNoMoreThanThoseOfPerseusInTheSameReplayedTime) {
   constexpr int kPoints = 6;
   const auto& [name, pipeline, microbatches, max_gap_pct] = GetParam();
-  const SampleProblem sample(schedule::one_f_one_b_schedule(kStages, microbatches), pipeline.read(), pipeline.blocking_power_w);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(kStages, microbatches), pipeline.read(),
+                             pipeline.blocking_power_w);
   const PerseusModel perseus(sample.problem(), pipeline.unit_s);
   const double cheapest_s = perseus.solve(std::numeric_limits<double>::infinity()).time_s;
   PipelinePlanner planner = PublishedPlans::planner();

@@ -55,7 +55,8 @@ schedule::Schedule random_schedule(std::mt19937_64& random, const RandomPipeline
     case 1:
       return schedule::one_f_one_b_schedule(ranks, microbatches);
     case 2:  // fewer microbatches than ranks, or whole rounds of them
-      return schedule::interleaved_schedule(ranks, microbatches < ranks ? microbatches : microbatches / ranks * ranks, 2);
+      return schedule::interleaved_schedule(ranks, microbatches < ranks ? microbatches : microbatches / ranks * ranks,
+                                            2);
     default:
       return schedule::zb_h1_schedule(ranks, microbatches);
   }

@@ -30,9 +30,11 @@ std::vector<int> clocks_below_highest(const SampleRun& run, const schedule::Pipe
   return clocks_mhz;
 }
 
-plan::Plan plan_of(const SampleRun& run, const schedule::PipelineDag& dag, const Frontier& frontier, std::vector<int> clocks_mhz) {
+plan::Plan plan_of(const SampleRun& run, const schedule::PipelineDag& dag, const Frontier& frontier,
+                   std::vector<int> clocks_mhz) {
   const simulator::Timeline timeline =
-      replay(dag, costs_with_switch_latency(dag, run.profile, clocks_mhz, run.switch_latency_s), run.blocking_power_w);
+      simulator::replay(dag, simulator::costs_with_switch_latency(dag, run.profile, clocks_mhz, run.switch_latency_s),
+                        run.blocking_power_w);
   plan::Plan plan;
   plan.policy = "lowgear";
   plan.schedule = run.schedule.name;
@@ -93,7 +95,7 @@ profile::StageProfile sample_profile(int stages, int clocks) {
 
 SampleRun sample_run() {
   SampleRun run;
-  run.schedule = one_f_one_b_schedule(3, 4);
+  run.schedule = schedule::one_f_one_b_schedule(3, 4);
   run.profile = sample_profile(3, 6);
   run.blocking_power_w = {80, 83.64, 75.5};
   return run;

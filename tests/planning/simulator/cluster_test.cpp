@@ -198,8 +198,8 @@ class Emulation : public ::testing::TestWithParam<EmulationCase> {
     read_envpipe(*envpipe);
     const double fastest_s = frontier_.back().time_s;
     const std::vector<double> blocking_w(kStages, emulation.blocking_power_w);
-    const double baseline_j = max_clock_energy_j(profile::read_stage_profile(*profile, "profile"), emulation.microbatches,
-                                                 fastest_s / kTimeScale, blocking_w);
+    const double baseline_j = max_clock_energy_j(profile::read_stage_profile(*profile, "profile"),
+                                                 emulation.microbatches, fastest_s / kTimeScale, blocking_w);
     scenario_ = {.pipelines = 1536 / emulation.microbatches,
                  .factor = 1,
                  .blocking_power_w = kStages * kGpusPerStage * emulation.blocking_power_w,

@@ -84,10 +84,11 @@ TEST(ReplayOfPlanFiles, IsTheSameWhateverTheirForm) {
       planned_ops(dag, replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>{10, 20}), clocks_mhz);
   const plan::PerseusPlan perseus = plan::perseus_plan(dag, clocks_mhz);
   const double expected_j = energy_j(clocks_mhz);
-  EXPECT_EQ(energy_j(clocks_for(read_plan(write_plan(plan), "plan.json"), dag)), expected_j);
-  EXPECT_EQ(energy_j(clocks_for(read_perseus_plan(write_perseus_plan(perseus, {}), "plan.py"), dag)), expected_j);
+  EXPECT_EQ(energy_j(plan::clocks_for(plan::read_plan(write_plan(plan), "plan.json"), dag)), expected_j);
+  EXPECT_EQ(energy_j(plan::clocks_for(plan::read_perseus_plan(write_perseus_plan(perseus, {}), "plan.py"), dag)),
+            expected_j);
   const std::string tuples = write_perseus_plan(perseus, {}, plan::PerseusDialect::zeus);
-  EXPECT_EQ(energy_j(clocks_for(read_perseus_plan(tuples, "plan.py"), dag)), expected_j);
+  EXPECT_EQ(energy_j(plan::clocks_for(plan::read_perseus_plan(tuples, "plan.py"), dag)), expected_j);
 }
 
 /// Figures of the Perseus artifact's profile at full speed, from an independent replay of it.

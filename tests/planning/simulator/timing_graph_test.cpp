@@ -36,7 +36,8 @@ schedule::PipelineDag random_dag(int ops, std::mt19937& random) {
 }
 
 /// Longest paths by relaxing all edges until nothing changes (Bellman-Ford): knows no topological order.
-std::vector<TimePs> start_times_by_relaxation(const schedule::PipelineDag& dag, const std::vector<TimePs>& duration_ps) {
+std::vector<TimePs> start_times_by_relaxation(const schedule::PipelineDag& dag,
+                                              const std::vector<TimePs>& duration_ps) {
   std::vector<TimePs> start_ps(duration_ps.size(), 0);
   for (bool changed = true; changed;) {
     changed = false;

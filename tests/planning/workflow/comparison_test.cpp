@@ -73,7 +73,7 @@ TEST_F(Comparison, SkipsAPolicyThatIsNotThereButNotTheBaseline) {
 }
 
 TEST(ComparedPolicies, AreAllThatThereAreWithLowgearLast) {
-  EXPECT_EQ(comparable_policies(), policy_names());
+  EXPECT_EQ(comparable_policies(), planner::policy_names());
   EXPECT_THAT(other_policies(), Not(::testing::Contains(std::string(planner::kLowgearPolicy))));
 }
 

@@ -41,7 +41,9 @@ TEST(RunContents, AreWhatWasPlannedAndTheTextsPassVerification) {
   EXPECT_EQ(contents.chosen.time_s, contents.plans[static_cast<std::size_t>(contents.chosen_plan)].time_s);
   EXPECT_EQ(contents.schedule.name, sample_pipeline().schedule.name);
   EXPECT_TRUE(contents.lower_bound.empty());
-  EXPECT_EQ(read_run_contents(files, planner::PlanFolder::File{"b.csv", "time_s,energy_j\n1,2\n"}).lower_bound.front().energy_j,
+  EXPECT_EQ(read_run_contents(files, planner::PlanFolder::File{"b.csv", "time_s,energy_j\n1,2\n"})
+                .lower_bound.front()
+                .energy_j,
             2);
 }
 

@@ -25,16 +25,14 @@ EstimateReport sample_estimate() {
           .facts = {{"Layout", "tp 2, pp 4"}},
           .cards = {{"Iteration time", "1.5 s", "\u00b1 0.1 s"}},
           .warnings = {"a remark"},
-          .plot =
-              Plot{
-                  .title = "Time and energy",
-                  .caption = "All GPUs.",
-                  .curve_name = "frontier",
-                  .curve = {{1.5, 100}, {1.6, 90}, {1.8, 85}},
-                  .marks = {{Mark::Kind::baseline, "full clocks", "estimated", "full clocks", false, {1.5, 120}},
-                            {Mark::Kind::plan, "no later", "planned", "saved", true, {1.5, 100}},
-                            {Mark::Kind::candidate, "another", "estimated", "", false, {1.7, 110}}},
-                  .mark_names = {}},
+          .plot = Plot{.title = "Time and energy",
+                       .caption = "All GPUs.",
+                       .curve_name = "frontier",
+                       .curve = {{1.5, 100}, {1.6, 90}, {1.8, 85}},
+                       .marks = {{Mark::Kind::baseline, "full clocks", "estimated", "full clocks", false, {1.5, 120}},
+                                 {Mark::Kind::plan, "no later", "planned", "saved", true, {1.5, 100}},
+                                 {Mark::Kind::candidate, "another", "estimated", "", false, {1.7, 110}}},
+                       .mark_names = {}},
           .bars = {{.title = "Where the time goes",
                     .basis = "estimated",
                     .caption = "Every rank.",
@@ -157,12 +155,8 @@ TEST_P(EstimatePage, CoversNoLabelWhereThereIsLittleRoom) {
   report.plot->marks = {{Mark::Kind::plan, "1", "estimated", "1, the winner", true, {1.5, 100}}};
   for (int i = 1; i < kPoints; ++i) {
     const double time_s = 1.5 + 0.3 * i / kPoints;
-    report.plot->marks.push_back({Mark::Kind::candidate,
-                                  "other",
-                                  "estimated",
-                                  "",
-                                  false,
-                                  {time_s, 100 * (time_s / 1.5 + 0.002 * (i % 17))}});
+    report.plot->marks.push_back(
+        {Mark::Kind::candidate, "other", "estimated", "", false, {time_s, 100 * (time_s / 1.5 + 0.002 * (i % 17))}});
   }
   // Ends just before, at and beyond the limit.
   report.bars[1].rows = {

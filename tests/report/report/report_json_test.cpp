@@ -90,9 +90,8 @@ Op op_of(const Json& timeline, const Json& row, std::size_t index) {
 }
 
 auto same_op(const Op& op, double tolerance_s) {
-  return AllOf(Field(&Op::stage, op.stage), Field(&Op::kind, op.kind),
-               Field(&Op::microbatch, op.microbatch), Field(&Op::clock_mhz, op.clock_mhz),
-               Field(&Op::start_s, DoubleNear(op.start_s, tolerance_s)),
+  return AllOf(Field(&Op::stage, op.stage), Field(&Op::kind, op.kind), Field(&Op::microbatch, op.microbatch),
+               Field(&Op::clock_mhz, op.clock_mhz), Field(&Op::start_s, DoubleNear(op.start_s, tolerance_s)),
                Field(&Op::duration_s, DoubleNear(op.duration_s, tolerance_s)),
                Field(&Op::energy_j, DoubleNear(op.energy_j, op.energy_j * 1e-5)));
 }
@@ -184,14 +183,15 @@ double energy_at(const std::vector<simulator::PipelineFigures>& curve, double ti
 }
 
 double energy_range(const std::vector<simulator::PipelineFigures>& curve) {
-  const auto [low, high] =
-      std::minmax_element(curve.begin(), curve.end(),
-                          [](const simulator::PipelineFigures& a, const simulator::PipelineFigures& b) { return a.energy_j < b.energy_j; });
+  const auto [low, high] = std::minmax_element(
+      curve.begin(), curve.end(),
+      [](const simulator::PipelineFigures& a, const simulator::PipelineFigures& b) { return a.energy_j < b.energy_j; });
   return high->energy_j - low->energy_j;
 }
 
 /// Largest vertical distance of a vertex of `curve` from `thin`.
-double worst_error(const std::vector<simulator::PipelineFigures>& thin, const std::vector<simulator::PipelineFigures>& curve) {
+double worst_error(const std::vector<simulator::PipelineFigures>& thin,
+                   const std::vector<simulator::PipelineFigures>& curve) {
   double worst_j = 0;
   for (const simulator::PipelineFigures& point : curve) {
     worst_j = std::max(worst_j, std::abs(energy_at(thin, point.time_s) - point.energy_j));

@@ -175,7 +175,8 @@ std::vector<workflow::PlanFigures> sample_plans(const std::vector<simulator::Pip
   return plans;
 }
 
-std::vector<workflow::ComparisonRow> sample_policies(const simulator::PipelineFigures& baseline, const simulator::PipelineFigures& fastest) {
+std::vector<workflow::ComparisonRow> sample_policies(const simulator::PipelineFigures& baseline,
+                                                     const simulator::PipelineFigures& fastest) {
   const auto at = [&](double time_share, double energy_share) {
     return std::pair{baseline.time_s * time_share,
                      fastest.energy_j + energy_share * (baseline.energy_j - fastest.energy_j)};

@@ -33,7 +33,8 @@ using SavedTensors = std::map<std::string, tensorfile::TensorSpec>;
 
 inline SavedTensors tensors_of(const model::ModelConfig& model) {
   SavedTensors tensors;
-  for (const model::ParameterSpec& spec : parameters(model)) tensors[spec.name] = {spec.name, tensorfile::TensorType::f32, spec.shape};
+  for (const model::ParameterSpec& spec : parameters(model))
+    tensors[spec.name] = {spec.name, tensorfile::TensorType::f32, spec.shape};
   return tensors;
 }
 

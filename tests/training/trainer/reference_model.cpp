@@ -15,7 +15,8 @@ at::Tensor apply(const Weights& weights, const std::string& name, const at::Tens
                                : input.matmul(weights.at(name + ".weight").t()) + bias->second;
 }
 
-at::Tensor norm(const model::ModelConfig& config, const Weights& weights, const std::string& name, const at::Tensor& input) {
+at::Tensor norm(const model::ModelConfig& config, const Weights& weights, const std::string& name,
+                const at::Tensor& input) {
   if (config.architecture == model::Architecture::gpt2) {
     const at::Tensor centred = input - input.mean(-1, true);
     const at::Tensor variance = centred.square().mean(-1, true);

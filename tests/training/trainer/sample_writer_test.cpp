@@ -19,7 +19,9 @@ using Plan = std::vector<std::vector<std::int64_t>>;
 
 class SampleWriterTest : public ::testing::Test {
  protected:
-  [[nodiscard]] SampleWriter open() const { return {path, sampling::SampleFormat::of(sampling::SampledOperator::optimizer), plan}; }
+  [[nodiscard]] SampleWriter open() const {
+    return {path, sampling::SampleFormat::of(sampling::SampledOperator::optimizer), plan};
+  }
   static std::vector<sampling::PassSample> passes() {
     return {{.duration_us = 5, .spread_us = 1, .repeats = 3, .clock_mhz = {}, .energy = {}}};
   }

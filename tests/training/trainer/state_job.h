@@ -67,7 +67,8 @@ class StateRank {
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<AdamW> optimizer_;
   std::string text_ = std::string(2000, '\0');
-  dataset::BatchSampler sampler_{dataset::TokenView(text_, "text", 64, dataset::TokenType::uint16), {.sequence_length = 8, .global_batch = 4}};
+  dataset::BatchSampler sampler_{dataset::TokenView(text_, "text", 64, dataset::TokenType::uint16),
+                                 {.sequence_length = 8, .global_batch = 4}};
 };
 
 /// What a moment of a parameter is made to be: random, by the parameter's name and the moment alone.

@@ -161,12 +161,13 @@ std::vector<Microbatch> test_microbatches(const model::ModelConfig& config, int 
 }
 
 ThreadJobResult run_iteration(const ThreadJob& job) {
-  schedule::Schedule schedule = schedule::with_communication(schedule::make_schedule(
-      {.name = job.schedule,
-       .ranks = job.pp,
-       .microbatches = job.microbatches,
-       .chunks = job.chunks,
-       .envpipe_stages = std::vector<schedule::EnvPipeStage>(static_cast<std::size_t>(job.pp), schedule::EnvPipeStage{1, 2, {}})}));
+  schedule::Schedule schedule = schedule::with_communication(
+      schedule::make_schedule({.name = job.schedule,
+                               .ranks = job.pp,
+                               .microbatches = job.microbatches,
+                               .chunks = job.chunks,
+                               .envpipe_stages = std::vector<schedule::EnvPipeStage>(
+                                   static_cast<std::size_t>(job.pp), schedule::EnvPipeStage{1, 2, {}})}));
   if (job.pp > 1) require_runnable(schedule, schedule::P2pGrouping::none);
   InProcessHub hub;
   Collector collector;

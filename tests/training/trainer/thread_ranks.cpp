@@ -29,7 +29,8 @@ Communicators communicators(InProcessHub& hub, const protocol::JobParallel& para
 
 }  // namespace
 
-void run_thread_ranks(const protocol::JobParallel& parallel, const std::function<void(int rank, Communicators ranks)>& body) {
+void run_thread_ranks(const protocol::JobParallel& parallel,
+                      const std::function<void(int rank, Communicators ranks)>& body) {
   InProcessHub hub;
   std::mutex mutex;
   std::exception_ptr failure;

@@ -95,7 +95,7 @@ TEST_P(Resuming, GivesTheSameBitsAsGoingOn) {
   interrupted.checkpoint = folder.path();
   const Outcome first = train(interrupted, 2);
   ASSERT_EQ(first.losses.size(), 3);
-  EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(3));
+  EXPECT_THAT(launcher::complete_checkpoints(folder.path()), ElementsAre(3));
   const Outcome second = train(interrupted);
   EXPECT_EQ(second.first_step, 3);
   std::vector<double> losses = first.losses;
@@ -200,7 +200,7 @@ TEST(ResumedTraining, RefusesOtherData) {
   // Made-up text is what `lowgear data synthetic` writes: going on with the file is going on with the text.
   launcher::TrainConfig same_text = other_text;
   same_text.tokens = {folder / "same.bin"};
-  write_synthetic_corpus(same_text.tokens[0], 20'000, config.seed);
+  dataset::write_synthetic_corpus(same_text.tokens[0], 20'000, config.seed);
   EXPECT_EQ(train(same_text).losses.size(), 6);
 }
 
@@ -266,7 +266,7 @@ TEST(Training, ThatDivergesKeepsTheLastGoodCheckpoint) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("diverged"), HasSubstr("the last good checkpoint is"),
                                     HasSubstr(folder.path().string())));
   }
-  EXPECT_FALSE(complete_checkpoints(folder.path()).empty());
+  EXPECT_FALSE(launcher::complete_checkpoints(folder.path()).empty());
 }
 
 }  // namespace

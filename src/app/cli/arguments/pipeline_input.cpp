@@ -31,12 +31,14 @@ constexpr auto kGroupings = std::to_array<std::string_view>({"single", "grouped"
 
 std::string schedule_help() {
   std::string names;
-  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) names += fmt::format("{}, ", generator.name);
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators())
+    names += fmt::format("{}, ", generator.name);
   return names + "or a CSV in PyTorch's notation";
 }
 
 bool is_generator(const std::string& name) {
-  return std::ranges::any_of(schedule::schedule_generators(), [&](const auto& generator) { return generator.name == name; });
+  return std::ranges::any_of(schedule::schedule_generators(),
+                             [&](const auto& generator) { return generator.name == name; });
 }
 
 /// A schedule's name in any case as its generator writes it; a path as it is.
@@ -53,8 +55,9 @@ std::string nearest_schedule(const std::string& text) {
 }
 
 /// EnvPipe looks at the clock at which a stage's forward uses least energy, waiting included.
-std::vector<schedule::EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments, const profile::StageProfile* profile,
-                                         std::span<const double> blocking_power_w) {
+std::vector<schedule::EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments,
+                                                   const profile::StageProfile* profile,
+                                                   std::span<const double> blocking_power_w) {
   if (profile == nullptr) throw InputError("the schedule envpipe depends on the stages' times: give --profile");
   if (profile->stages() != *arguments.stages) {
     throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage a rank",
@@ -72,16 +75,16 @@ std::vector<schedule::EnvPipeStage> envpipe_stages(const ScheduleArguments& argu
 }
 
 schedule::Schedule generate_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
-                           std::span<const double> blocking_power_w) {
+                                     std::span<const double> blocking_power_w) {
   if (!arguments.stages) throw InputError(fmt::format("the schedule {} needs --stages", arguments.schedule));
   if (!arguments.microbatches) {
     throw InputError(fmt::format("the schedule {} needs --microbatches", arguments.schedule));
   }
   schedule::ScheduleRequest request{.name = arguments.schedule,
-                          .ranks = *arguments.stages,
-                          .microbatches = *arguments.microbatches,
-                          .chunks = arguments.chunks.value_or(1),
-                          .envpipe_stages = {}};
+                                    .ranks = *arguments.stages,
+                                    .microbatches = *arguments.microbatches,
+                                    .chunks = arguments.chunks.value_or(1),
+                                    .envpipe_stages = {}};
   workflow::require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
   if (request.name == "envpipe") request.envpipe_stages = envpipe_stages(arguments, profile, blocking_power_w);
   return make_schedule(request);
@@ -114,8 +117,9 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
 
 bool runs(const schedule::Schedule& schedule, OpKind kind) {
   return std::ranges::any_of(schedule.ranks, [kind](const auto& actions) {
-    return std::ranges::any_of(
-        actions, [kind](const schedule::Action& action) { return action.kind == schedule::ActionKind::compute && action.op == kind; });
+    return std::ranges::any_of(actions, [kind](const schedule::Action& action) {
+      return action.kind == schedule::ActionKind::compute && action.op == kind;
+    });
   });
 }
 
@@ -152,7 +156,9 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
                    "(default: no limit)");
   add_choice(
       app, "--p2p", kGroupings,
-      [&arguments](std::size_t place) { arguments.grouping = place == 0 ? schedule::P2pGrouping::none : schedule::P2pGrouping::adjacent; },
+      [&arguments](std::size_t place) {
+        arguments.grouping = place == 0 ? schedule::P2pGrouping::none : schedule::P2pGrouping::adjacent;
+      },
       "How a rank issues the sends and receives of a schedule file: one at a time (single, the default), or adjacent "
       "ones together (grouped)");
 }
@@ -188,12 +194,13 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
 }
 
 schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
-                       std::span<const double> blocking_power_w) {
+                                 std::span<const double> blocking_power_w) {
   return is_generator(arguments.schedule) ? generate_schedule(arguments, profile, blocking_power_w)
                                           : read_schedule(arguments);
 }
 
-profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule, std::optional<double> backward_split) {
+profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
+                                  std::optional<double> backward_split) {
   profile = with_stages_of(std::move(profile), schedule);
   if (!runs(schedule, OpKind::input_gradient)) return profile;
   if (backward_split) return with_split_backward(profile, *backward_split);
@@ -233,7 +240,8 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   }
   pipeline.profile = fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.backward_split);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w, estimator::power_limit_of(arguments.gpu_name));
+  pipeline.unit_warning =
+      unit_warning(pipeline.profile, pipeline.blocking_power_w, estimator::power_limit_of(arguments.gpu_name));
   return input;
 }
 

@@ -54,12 +54,12 @@ struct PipelineInput {
 /// (by rank) are what EnvPipe's schedule depends on, null and empty when not known. Throws InputError when it does not
 /// exist, contradicts the other arguments, is larger than memory, or can hang.
 [[nodiscard]] schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
-                                     std::span<const double> blocking_power_w);
+                                               std::span<const double> blocking_power_w);
 
 /// `profile` with the stages and kinds of operation that the schedule runs: cut into virtual stages or split backwards
 /// where it was not measured so. Throws InputError, naming the option to give, when that cannot be done.
 [[nodiscard]] profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
-                                       std::optional<double> backward_split);
+                                                std::optional<double> backward_split);
 
 /// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency. Throws InputError.
 [[nodiscard]] profile::StageProfile read_profile(PipelineInput& input);

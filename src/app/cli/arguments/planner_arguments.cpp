@@ -11,9 +11,11 @@ namespace lowgear::cli {
 namespace {
 
 constexpr auto kMethodWords = std::to_array<std::string_view>({"auto", "exact", "sandwich"});
-constexpr auto kMethods = std::to_array({planner::FrontierMethod::automatic, planner::FrontierMethod::exact, planner::FrontierMethod::sandwich});
+constexpr auto kMethods = std::to_array(
+    {planner::FrontierMethod::automatic, planner::FrontierMethod::exact, planner::FrontierMethod::sandwich});
 constexpr auto kGranularityWords = std::to_array<std::string_view>({"op", "stage"});
-constexpr auto kGranularities = std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
+constexpr auto kGranularities =
+    std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
 
 constexpr double kSmallestEpsilon = 1e-9;
 constexpr double kLargestEpsilon = 0.5;

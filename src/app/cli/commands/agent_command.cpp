@@ -124,9 +124,10 @@ std::string preview_of_recovery(const agent::Config& config) {
 /// that it may do.
 ExitCode preview_serve(const AgentArguments& arguments, Console& console) {
   std::error_code unknown;
-  const bool none = arguments.config == agent::kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
-  const agent::Config config =
-      none ? agent::parse_agent_config("", arguments.config, system_name_lookup()) : agent::load_agent_config(arguments.config);
+  const bool none =
+      arguments.config == agent::kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
+  const agent::Config config = none ? agent::parse_agent_config("", arguments.config, system_name_lookup())
+                                    : agent::load_agent_config(arguments.config);
   std::string text;
   if (none) {
     text = fmt::format(

@@ -45,13 +45,14 @@ workflow::ComparisonOptions comparison_options(const CompareArguments& arguments
   for (const std::string& name : options.policies) {
     if (name != planner::kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
   }
-  if (options.baseline == planner::kLowgearPolicy) throw InputError("--baseline: compare with a policy other than lowgear");
+  if (options.baseline == planner::kLowgearPolicy)
+    throw InputError("--baseline: compare with a policy other than lowgear");
   return options;
 }
 
 /// The comparison as a page: frontier, policies as points, the baseline's timeline against Lowgear's.
-std::string render_page(const CompareArguments& arguments, const PipelineInput& input, planner::PipelinePlanner& planner,
-                        const workflow::PolicyComparison& comparison) {
+std::string render_page(const CompareArguments& arguments, const PipelineInput& input,
+                        planner::PipelinePlanner& planner, const workflow::PolicyComparison& comparison) {
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
   const planner::PlanningProblem problem = pipeline.problem();
   const workflow::ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
@@ -71,7 +72,8 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
   data.plans = {workflow::plan_row(0, plan)};
   data.chosen_plan = 0;
-  data.chosen = report::report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);
+  data.chosen =
+      report::report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);
   data.policies = comparison.rows;
   data.warnings = comparison.skipped;
   if (pipeline.unit_warning) data.warnings.push_back(*pipeline.unit_warning);
@@ -123,7 +125,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   std::optional<ProgressBar> progress(std::in_place);
   const Stopwatch stopwatch;
   planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
-                          &*progress);
+                                   &*progress);
   options.frontier_time_s = stopwatch.elapsed_s();
   const workflow::PolicyComparison comparison = compare_policies(pipeline, planner, options, &*progress);
   std::optional<std::string> page;
@@ -154,11 +156,11 @@ VerbAction declare_compare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
   add_pipeline_options(app, arguments->pipeline);
   add_gpu_name_option(app, arguments->pipeline.gpu_name, "the profile's powers are checked against its limit");
-  take_names_of_any_case(
-      app.add_option("--policies", arguments->policies,
-                     fmt::format("Policies to compare, of {} (default all)", fmt::join(workflow::comparable_policies(), ", ")))
-          ->type_name("A,B")
-          ->delimiter(','));
+  take_names_of_any_case(app.add_option("--policies", arguments->policies,
+                                        fmt::format("Policies to compare, of {} (default all)",
+                                                    fmt::join(workflow::comparable_policies(), ", ")))
+                             ->type_name("A,B")
+                             ->delimiter(','));
   take_names_of_any_case(app.add_option("--baseline", arguments->baseline,
                                         "Policy that savings and slowdowns are relative to (default max)")
                              ->type_name("POLICY"));

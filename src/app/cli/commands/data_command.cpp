@@ -130,7 +130,8 @@ ExitCode run_synthetic(const DataArguments& arguments, Console& console) {
   if (!arguments.files.empty()) throw InputError("`data synthetic` makes its text up; name no file but that of --out");
   if (!arguments.tokens) throw InputError("--tokens is missing: how many to write");
   ProgressBar progress;
-  dataset::write_synthetic_corpus(arguments.out, *arguments.tokens, static_cast<std::uint64_t>(arguments.seed), &progress);
+  dataset::write_synthetic_corpus(arguments.out, *arguments.tokens, static_cast<std::uint64_t>(arguments.seed),
+                                  &progress);
   if (arguments.json) {
     console.print_json({{"out", arguments.out},
                         {"tokens", *arguments.tokens},
@@ -220,8 +221,8 @@ VerbAction declare_data(CLI::App& app) {
   app.add_option("--separator", arguments->separator, "tokenize: text added after every file, as <|endoftext|>")
       ->type_name("TEXT");
   app.add_option("--out", arguments->out, "tokenize, synthetic: token file to write")->type_name("FILE");
-  add_whole_number(app, "--tokens", {.low = 1, .high = static_cast<int>(dataset::kMaxHeaderTokens)}, into(arguments->tokens),
-                   "synthetic: number of tokens to write");
+  add_whole_number(app, "--tokens", {.low = 1, .high = static_cast<int>(dataset::kMaxHeaderTokens)},
+                   into(arguments->tokens), "synthetic: number of tokens to write");
   add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),
                    "synthetic: random seed of the text")
       ->default_str("1");

@@ -40,7 +40,8 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   write_listed_file(folder, "profile.csv", profile::write_stage_profile(profile::example_profile()));
   write_listed_file(folder, "README.txt", kReadme);
   if (arguments.json) {
-    console.print_json({{"profile", profile.string()}, {"stages", profile::example_profile().stages()}, {"modelled", true}});
+    console.print_json(
+        {{"profile", profile.string()}, {"stages", profile::example_profile().stages()}, {"modelled", true}});
   } else {
     console.print(
         fmt::format("{}: modelled, not measured (see README.txt there)\n"

@@ -85,7 +85,8 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
   const std::vector<double> power_w =
       blocking_power_from_argument(arguments.blocking_power.empty() ? "0" : arguments.blocking_power, profile.stages());
   const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
-  if (const auto warning = unit_warning(profile, power_w, estimator::power_limit_of(arguments.gpu_name))) console.warn(*warning);
+  if (const auto warning = unit_warning(profile, power_w, estimator::power_limit_of(arguments.gpu_name)))
+    console.warn(*warning);
   const bool modelled = is_example_profile(profile);
   if (arguments.json) {
     Json operations = Json::array();

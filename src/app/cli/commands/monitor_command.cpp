@@ -58,8 +58,8 @@ std::vector<gpu::Gpu*> chosen_gpus(const gpu::GpuSystem& system, const std::vect
   return gpus;
 }
 
-void report(const MonitorArguments& arguments, const measure::WindowMeasurement& measurement, const measure::CommandResult& result,
-            Console& console) {
+void report(const MonitorArguments& arguments, const measure::WindowMeasurement& measurement,
+            const measure::CommandResult& result, Console& console) {
   Json json = measurement_json(measurement);
   json["exit_status"] = result.shell_status();
   if (arguments.json) {
@@ -81,10 +81,11 @@ ExitCode run_monitor(const MonitorArguments& arguments, Console& console) {
   measure::SignalGuard guard;
   const std::unique_ptr<gpu::GpuSystem> system = open_gpus(arguments, console);
   measure::EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
-                    std::make_unique<gpu::Rapl>());
+                             std::make_unique<gpu::Rapl>());
   const measure::EnergyMeter::WindowId window = meter.begin(arguments.command.front());
   const measure::CommandResult result = run_command(
-      arguments.command, arguments.json ? measure::CommandOutput::standard_error : measure::CommandOutput::standard_output, guard);
+      arguments.command,
+      arguments.json ? measure::CommandOutput::standard_error : measure::CommandOutput::standard_output, guard);
   report(arguments, meter.end(window), result, console);
   return static_cast<ExitCode>(result.shell_status());
 }

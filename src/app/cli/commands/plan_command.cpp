@@ -154,7 +154,9 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
 void add_perseus_format_option(CLI::App& app, std::optional<plan::PerseusDialect>& dialect) {
   add_choice(
       app, "--perseus-format", kDialectWords,
-      [&dialect](std::size_t place) { dialect = place == 0 ? plan::PerseusDialect::artifact : plan::PerseusDialect::zeus; },
+      [&dialect](std::size_t place) {
+        dialect = place == 0 ? plan::PerseusDialect::artifact : plan::PerseusDialect::zeus;
+      },
       "Also write freqs_pipeline_NNNNN.py files, of which 00000 is the slowest plan: clocks for Perseus' server "
       "(artifact, the default), or tuples for Zeus' server and PipelineFrequencyOptimizer (zeus)")
       ->expected(0, 1)

@@ -141,7 +141,8 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   Json json = recorded_json(recorded);
   if (latency) json["switch_latency"] = switch_latency_json(*latency);
   // Checked as a reader would: every stage with what a plan needs.
-  const profile::StageProfile profile = profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
+  const profile::StageProfile profile =
+      profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
     const profile::FewClockFit fit = fill(profile, arguments, console);

@@ -23,7 +23,8 @@ ExitCode run_report(const ReportArguments& arguments, Console& console) {
   workflow::RunContents contents = read_run_contents(files, folder);
   contents.verified = verify(files);
   const std::filesystem::path path = folder / output_file::kReport;
-  write_listed_file(folder, std::string(output_file::kReport), report::render_html_report(report::build_report(contents)));
+  write_listed_file(folder, std::string(output_file::kReport),
+                    report::render_html_report(report::build_report(contents)));
   if (arguments.json) {
     console.print_json({{"report", path.string()}, {"verified", contents.verified->ok()}});
   } else {

@@ -38,7 +38,8 @@ schedule::Schedule runnable_schedule(const ScheduleCommandArguments& arguments) 
       power_w = blocking_power_from_argument(arguments.blocking_power, profile->stages());
     }
   }
-  schedule::Schedule schedule = with_communication(load_schedule(arguments.schedule, profile ? &*profile : nullptr, power_w));
+  schedule::Schedule schedule =
+      with_communication(load_schedule(arguments.schedule, profile ? &*profile : nullptr, power_w));
   (void)build_dag(schedule);  // refuses an order that contradicts the data
   require_runnable(schedule, arguments.schedule.grouping);
   return schedule;

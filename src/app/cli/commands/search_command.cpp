@@ -45,7 +45,8 @@ struct SearchArguments {
   bool json = false;
 };
 
-constexpr auto kRecomputes = std::to_array({estimator::Recompute::none, estimator::Recompute::selective, estimator::Recompute::full});
+constexpr auto kRecomputes =
+    std::to_array({estimator::Recompute::none, estimator::Recompute::selective, estimator::Recompute::full});
 
 /// What layouts are to have in common.
 void add_fixed_options(CLI::App& app, estimator::FixedLayout& fixed) {
@@ -103,7 +104,8 @@ estimator::SearchRequest request_of(const SearchArguments& arguments) {
 ExitCode run_search_command(const SearchArguments& arguments, Console& console) {
   const estimator::SearchRequest request = request_of(arguments);
   std::optional<ProgressBar> progress(std::in_place);
-  const estimator::SearchTools tools{.run = run_parallel, .now_s = wall_clock(), .available_bytes = available_memory_bytes};
+  const estimator::SearchTools tools{
+      .run = run_parallel, .now_s = wall_clock(), .available_bytes = available_memory_bytes};
   const estimator::SearchReportData found = run_search(request, tools, *progress);
   progress.reset();
   if (!arguments.report.empty()) {

@@ -62,7 +62,8 @@ std::filesystem::path own_state(const client::Environment& environment) {
 /// are in a folder of the user's.
 server::Config config_without_file(const ServeArguments& arguments) {
   server::Config config;
-  config.state = arguments.state.empty() ? own_state(client::process_environment()) : std::filesystem::path(arguments.state);
+  config.state =
+      arguments.state.empty() ? own_state(client::process_environment()) : std::filesystem::path(arguments.state);
   config.state = std::filesystem::absolute(config.state);
   config.unix_socket = config.state / "server.sock";
   if (arguments.state.empty() && !arguments.check) {
@@ -103,9 +104,11 @@ server::ProcessOptions options_of(const ServeArguments& arguments) {
   server::ProcessOptions options{.config = config_of(arguments), .perseus = {}};
   const server::PerseusConfig& perseus = options.config.perseus;
   if (!perseus.listen) return options;
-  const std::string mode = perseus.mode.empty() ? std::string(server::perseus::default_perseus_mode(perseus.scheduler)) : perseus.mode;
-  options.perseus = server::PerseusPort{.listen = *perseus.listen,
-                                .settings = server::perseus::read_perseus_settings(perseus.scheduler, perseus.scheduler_args, mode)};
+  const std::string mode =
+      perseus.mode.empty() ? std::string(server::perseus::default_perseus_mode(perseus.scheduler)) : perseus.mode;
+  options.perseus = server::PerseusPort{
+      .listen = *perseus.listen,
+      .settings = server::perseus::read_perseus_settings(perseus.scheduler, perseus.scheduler_args, mode)};
   if (perseus.dump) options.perseus->settings.dump_dir = dump_dir_of(options.config).string();
   return options;
 }

@@ -151,7 +151,8 @@ std::string machine_text(simgpu::SimulatedMachine& machine, const std::string& s
          fmt::format("{:g}", gpu.slowdown()), fmt::to_string(gpu.faults().size())});
   }
   return fmt::format("Simulated machine {}, {} time, {:.3f} s old\n{}", printable(state),
-                     machine.clock() == simgpu::SimulatedClock::real ? "real" : "virtual", machine.now_s(), table.text());
+                     machine.clock() == simgpu::SimulatedClock::real ? "real" : "virtual", machine.now_s(),
+                     table.text());
 }
 
 void show(simgpu::SimulatedMachine& machine, const std::string& state, bool json, Console& console) {
@@ -242,11 +243,11 @@ void reset(simgpu::SimulatedGpu& gpu) {
 }
 
 std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
-  return simgpu::SimulatedMachine::create(state,
-                                  {.gpus = simgpu::gpu_models_from_text(arguments.gpus),
-                                   .clock = arguments.virtual_time ? simgpu::SimulatedClock::virtual_ : simgpu::SimulatedClock::real,
-                                   .seed = static_cast<std::uint64_t>(arguments.seed),
-                                   .root_required = !arguments.any_user});
+  return simgpu::SimulatedMachine::create(
+      state, {.gpus = simgpu::gpu_models_from_text(arguments.gpus),
+              .clock = arguments.virtual_time ? simgpu::SimulatedClock::virtual_ : simgpu::SimulatedClock::real,
+              .seed = static_cast<std::uint64_t>(arguments.seed),
+              .root_required = !arguments.any_user});
 }
 
 ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Console& console) {

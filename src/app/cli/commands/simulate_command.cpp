@@ -58,7 +58,8 @@ struct PlannedPipeline {
 struct Simulation {
   simulator::Timeline timeline;                        ///< as asked for
   std::optional<simulator::PipelineFigures> unslowed;  ///< without stragglers, when there are some
-  std::optional<simulator::PipelineFigures> late;      ///< with kAssumedSwitchLatencyS, when the switch latency is not known
+  std::optional<simulator::PipelineFigures>
+      late;  ///< with kAssumedSwitchLatencyS, when the switch latency is not known
   std::optional<simulator::ClusterTimeline> cluster;
   std::vector<report::MeasuredTimeline> measured;         ///< empty: nothing was recorded
   std::optional<report::IterationComparison> comparison;  ///< of these with the replay
@@ -70,10 +71,11 @@ simulator::StageSlowdown parse_straggler(const std::string& text) {
   const auto stage = parse_integer(std::string_view(text).substr(0, equals));
   const auto factor =
       equals == std::string::npos ? std::nullopt : parse_number(std::string_view(text).substr(equals + 1));
-  if (!stage || !factor || *stage < 0 || *stage >= profile::kMaxStages || *factor < 1 || *factor > simulator::kMaxSlowdownFactor) {
+  if (!stage || !factor || *stage < 0 || *stage >= profile::kMaxStages || *factor < 1 ||
+      *factor > simulator::kMaxSlowdownFactor) {
     // Without the option's name, which is put before what a check of `each` throws.
-    throw CLI::ValidationError(
-        fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}", simulator::kMaxSlowdownFactor, quote(text)));
+    throw CLI::ValidationError(fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}",
+                                           simulator::kMaxSlowdownFactor, quote(text)));
   }
   return {static_cast<int>(*stage), *factor};
 }
@@ -101,8 +103,8 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
       blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.backward_split);
-  pipeline.unit_warning =
-      unit_warning(pipeline.profile, pipeline.blocking_power_w, estimator::power_limit_of(gpu_name_of(arguments, *planned.plan)));
+  pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w,
+                                       estimator::power_limit_of(gpu_name_of(arguments, *planned.plan)));
   planned.clocks_mhz = clocks_for(*planned.plan, pipeline.dag);
   return planned;
 }
@@ -132,12 +134,13 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
   result.timeline = replay_under(problem, planned.clocks_mhz, conditions);
   if (!conditions.slowdowns.empty()) result.unslowed = {unslowed.time_s, unslowed.energy_j_total};
   if (const auto late_s = arguments.switch_latency.late_s()) {
-    const simulator::Timeline late = workflow::replay_under(problem, planned.clocks_mhz, {*late_s, conditions.slowdowns});
+    const simulator::Timeline late =
+        workflow::replay_under(problem, planned.clocks_mhz, {*late_s, conditions.slowdowns});
     result.late = {late.time_s, late.energy_j_total};
   }
   if (arguments.pipelines > 1 || arguments.slow_pipeline) {
     std::vector<simulator::PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
-                                  {planned.clocks_mhz, conditions.slowdowns});
+                                             {planned.clocks_mhz, conditions.slowdowns});
     const auto slow = slow_all_stages(planned.input.pipeline.dag, arguments.slow_pipeline.value_or(1));
     runs.front().slowdowns.insert(runs.front().slowdowns.end(), slow.begin(), slow.end());
     result.cluster = replay_cluster(planned.input.pipeline.dag, planned.input.pipeline.profile, runs,
@@ -161,7 +164,7 @@ void require_cluster_without_latency(const SimulateArguments& arguments) {
 
 /// The iteration that the trace shows: the one asked for, or the last.
 const report::MeasuredTimeline& traced_iteration(const SimulateArguments& arguments,
-                                         const std::vector<report::MeasuredTimeline>& measured) {
+                                                 const std::vector<report::MeasuredTimeline>& measured) {
   if (!arguments.iteration) return measured.back();
   const auto found = std::ranges::find(measured, *arguments.iteration, &report::MeasuredTimeline::iteration);
   if (found != measured.end()) return *found;
@@ -172,8 +175,8 @@ const report::MeasuredTimeline& traced_iteration(const SimulateArguments& argume
 
 std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
-  const report::Timeline replayed = report::report_timeline(fmt::format("{}, {}", label, arguments.plan),
-                                                  planned.input.pipeline.dag, result.timeline, planned.clocks_mhz);
+  const report::Timeline replayed = report::report_timeline(
+      fmt::format("{}, {}", label, arguments.plan), planned.input.pipeline.dag, result.timeline, planned.clocks_mhz);
   const std::vector<double>& blocking_power_w = planned.input.pipeline.blocking_power_w;
   if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed);
   return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed,
@@ -258,9 +261,9 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   if (result.unslowed) text += figures_line("unslowed", result.unslowed->time_s, result.unslowed->energy_j);
   text += figures_line("replayed", result.timeline.time_s, result.timeline.energy_j_total);
   if (result.late) {
-    text +=
-        fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
-                    figures_line("late", result.late->time_s, result.late->energy_j, ""), workflow::kAssumedSwitchLatencyS * 1e3);
+    text += fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
+                        figures_line("late", result.late->time_s, result.late->energy_j, ""),
+                        workflow::kAssumedSwitchLatencyS * 1e3);
   }
   if (result.cluster) {
     text += figures_line(fmt::format("{} of them", result.cluster->pipelines.size()), result.cluster->time_s,

@@ -59,7 +59,7 @@ std::string plan_command(const estimator::TrainingJob& job, const std::string& p
 PlannedEstimate plan_estimate(const estimator::TrainingJob& job, const estimator::IterationEstimate& estimate,
                               const EstimatePlanArguments& arguments, Progress& progress) {
   workflow::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
-                          available_memory_bytes());
+                                    available_memory_bytes());
   estimator::PlannedJob planner(job, estimate, estimator::kEstimatePlannerOptions, &progress);
   PlannedEstimate planned;
   planned.frontier = planner.frontier();

@@ -17,7 +17,7 @@ namespace lowgear::cli {
 /// What `lowgear estimate --plan` is asked for.
 struct EstimatePlanArguments {
   workflow::Deadlines deadline;  ///< `plans` is not used
-  std::string policy;  ///< empty: Lowgear's own planner
+  std::string policy;            ///< empty: Lowgear's own planner
   PriceArguments prices;
 };
 
@@ -33,13 +33,14 @@ struct ClockedJob {
 
 /// What clocks make of a job, from estimates alone. One iteration of all GPUs.
 struct PlannedEstimate {
-  std::vector<ClockedJob> rows;      ///< full clocks first
+  std::vector<ClockedJob> rows;                 ///< full clocks first
   std::vector<estimator::JobFigures> frontier;  ///< vertices, fastest first
-  std::string note;                  ///< of the policy; may be empty
+  std::string note;                             ///< of the policy; may be empty
 };
 
 /// Throws InputError when the deadline cannot be met, or where there is no such policy.
-[[nodiscard]] PlannedEstimate plan_estimate(const estimator::TrainingJob& job, const estimator::IterationEstimate& estimate,
+[[nodiscard]] PlannedEstimate plan_estimate(const estimator::TrainingJob& job,
+                                            const estimator::IterationEstimate& estimate,
                                             const EstimatePlanArguments& arguments, Progress& progress);
 
 /// The command that plans on an emitted profile.

@@ -20,7 +20,8 @@ planner::PlanFolder::File read_part(const fs::path& folder, std::string_view nam
 /// Numbers of the plans that the table lists.
 std::vector<int> plan_numbers(const planner::PlanFolder::File& table) {
   std::vector<int> numbers;
-  for (const workflow::PlanFigures& plan : workflow::read_plans_table(table.text, table.name)) numbers.push_back(plan.number);
+  for (const workflow::PlanFigures& plan : workflow::read_plans_table(table.text, table.name))
+    numbers.push_back(plan.number);
   return numbers;
 }
 

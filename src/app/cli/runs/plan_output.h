@@ -32,6 +32,7 @@ inline constexpr std::string_view kReport = "report.html";
 
 /// What the report is made from, the table of lower bounds in `folder` included. Throws InputError when something is
 /// missing or cannot be read.
-[[nodiscard]] workflow::RunContents read_run_contents(const planner::PlanFolder& files, const std::filesystem::path& folder);
+[[nodiscard]] workflow::RunContents read_run_contents(const planner::PlanFolder& files,
+                                                      const std::filesystem::path& folder);
 
 }  // namespace lowgear::cli

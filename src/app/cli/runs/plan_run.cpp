@@ -21,7 +21,8 @@ namespace {
 /// What `plan` refuses, too, here in the words of the command line.
 void require_plannable(const PlanArguments& arguments, const workflow::PlanOptions& options) {
   if (options.gpu_name.size() > plan::kMaxGpuNameBytes) {
-    throw InputError(fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", plan::kMaxGpuNameBytes));
+    throw InputError(
+        fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", plan::kMaxGpuNameBytes));
   }
   if (options.policy == planner::kLowgearPolicy) return;
   (void)make_policy(options.policy, options.policy_settings);  // names those that exist
@@ -31,13 +32,14 @@ void require_plannable(const PlanArguments& arguments, const workflow::PlanOptio
 }
 
 workflow::PlanOptions plan_options(const PlanArguments& arguments) {
-  workflow::PlanOptions options{.policy = arguments.policy,
-                      .policy_settings = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations},
-                      .planner = planner_options(arguments.planner),
-                      .deadlines = arguments.deadlines,
-                      .gpu_name = arguments.pipeline.gpu_name,
-                      .late_s = arguments.planner.switch_latency.late_s(),
-                      .now_s = wall_clock()};
+  workflow::PlanOptions options{
+      .policy = arguments.policy,
+      .policy_settings = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations},
+      .planner = planner_options(arguments.planner),
+      .deadlines = arguments.deadlines,
+      .gpu_name = arguments.pipeline.gpu_name,
+      .late_s = arguments.planner.switch_latency.late_s(),
+      .now_s = wall_clock()};
   require_plannable(arguments, options);
   return options;
 }
@@ -54,7 +56,8 @@ class PlanFiles {
     if (!is_quick_to_verify(pipeline, files_.plans.size())) files_.plans.back().text.clear();
   }
 
-  void add_result(const workflow::PlanResult& result, const workflow::RunFile& run, std::optional<double> switch_latency_s) {
+  void add_result(const workflow::PlanResult& result, const workflow::RunFile& run,
+                  std::optional<double> switch_latency_s) {
     write(files_.profile, output_file::kProfile,
           profile::with_switch_latency(write_stage_profile(result.pipeline.profile), switch_latency_s));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
@@ -62,7 +65,8 @@ class PlanFiles {
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
           workflow::write_frontier_table(result.frontier));
     if (own_frontier) folder_->write(output_file::kFrontier, workflow::write_frontier_table(result.policy_frontier));
-    if (!result.lower_bound.empty()) folder_->write(output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
+    if (!result.lower_bound.empty())
+      folder_->write(output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
     write(files_.certificate, output_file::kCertificate, result.certificate);
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
     write(files_.run, output_file::kRun, write_run(run));
@@ -112,9 +116,8 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
                        Progress& progress) {
   const workflow::PlanOptions options = plan_options(arguments);
   PlanFiles files(arguments, folder);
-  const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline& pipeline, int number, const plan::Plan& made) {
-    files.add_plan(pipeline, number, made);
-  };
+  const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline& pipeline, int number,
+                                                  const plan::Plan& made) { files.add_plan(pipeline, number, made); };
   PlanSummary summary;
   summary.result = workflow::plan(std::move(input.pipeline), options, receive, &progress);
   workflow::RunFile run = run_file_of(summary.result, options);
@@ -125,7 +128,8 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
   if (is_quick_to_verify(summary.result.pipeline, summary.result.plans.size())) {
     summary.verified = verified(files.texts(), progress);
   }
-  folder.write(output_file::kReport, report::render_html_report(report::build_report(contents_of(summary, std::move(run)))));
+  folder.write(output_file::kReport,
+               report::render_html_report(report::build_report(contents_of(summary, std::move(run)))));
   return summary;
 }
 

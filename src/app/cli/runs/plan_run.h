@@ -23,7 +23,7 @@ struct PlanArguments {
   std::string out;
   double perseus_unit_s = planner::kPerseusUnitS;
   std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
-  std::string command;                           ///< the command line, for the report
+  std::string command;                                 ///< the command line, for the report
 };
 
 /// What it has made, for the summary.

@@ -50,7 +50,7 @@ estimator::SampleSet load_samples(const std::string& folder) {
 }
 
 estimator::PeerSamples read_peer_samples(const estimator::SampledJob& job, const std::filesystem::path& operators,
-                              const std::filesystem::path& collectives) {
+                                         const std::filesystem::path& collectives) {
   estimator::PeerSamples samples;
   append_files(operators, samples.files);
   append_files(collectives, samples.files);

@@ -23,7 +23,8 @@ namespace lowgear::cli {
 
 /// What the published estimator reads for the job: from `operators` and `collectives`, the folders of sampling files of
 /// its GPU. Throws InputError where one of them or its `{GPU}.csv` is missing.
-[[nodiscard]] estimator::PeerSamples read_peer_samples(const estimator::SampledJob& job, const std::filesystem::path& operators,
-                                            const std::filesystem::path& collectives);
+[[nodiscard]] estimator::PeerSamples read_peer_samples(const estimator::SampledJob& job,
+                                                       const std::filesystem::path& operators,
+                                                       const std::filesystem::path& collectives);
 
 }  // namespace lowgear::cli

@@ -65,13 +65,13 @@ std::vector<report::Card> cards_of(const JobEstimate& estimate, const PlannedEst
 
 report::Plot plot_of(const PlannedEstimate& planned) {
   report::Plot plot{.title = "Time and energy of one iteration",
-                  .caption =
-                      "All GPUs, planned on estimated values. The energy axis does not start at zero. Drag to "
-                      "move; click the plot, then scroll to zoom (or Ctrl + scroll).",
-                  .curve_name = "frontier: least energy of any clocks",
-                  .curve = {},
-                  .marks = {},
-                  .mark_names = {}};
+                    .caption =
+                        "All GPUs, planned on estimated values. The energy axis does not start at zero. Drag to "
+                        "move; click the plot, then scroll to zoom (or Ctrl + scroll).",
+                    .curve_name = "frontier: least energy of any clocks",
+                    .curve = {},
+                    .marks = {},
+                    .mark_names = {}};
   for (const estimator::JobFigures& point : planned.frontier) plot.curve.push_back({point.time_s, point.energy_j});
   for (std::size_t i = 0; i < planned.rows.size(); ++i) {
     const ClockedJob& row = planned.rows[i];
@@ -88,10 +88,10 @@ report::Plot plot_of(const PlannedEstimate& planned) {
 
 report::Table planned_table(const PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
   report::Table table{.title = "Plans compared",
-                    .basis = "planned on estimated values",
-                    .columns = {"One iteration", "Basis", "Time", "Energy", "Saved", "Mean power"},
-                    .rows = {},
-                    .chosen = 1};
+                      .basis = "planned on estimated values",
+                      .columns = {"One iteration", "Basis", "Time", "Energy", "Saved", "Mean power"},
+                      .rows = {},
+                      .chosen = 1};
   if (prices.any_cost()) table.columns.emplace_back("Cost");
   if (prices.co2_g_per_kwh) table.columns.emplace_back("CO2");
   for (const ClockedJob& row : planned.rows) {
@@ -131,25 +131,27 @@ std::string job_title(const estimator::TrainingJob& job, int gpus) {
 report::Bars time_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration) {
   const auto ranks = static_cast<std::size_t>(job.parallel.pp);
   report::Bars bars{.title = "Where the time goes",
-                  .basis = "estimated, full clocks",
-                  .caption = "One iteration on a GPU of each pipeline rank." + some_ranks_text(ranks),
-                  .quantity = report::Quantity::time,
-                  .parts = {},
-                  .rows = {},
-                  .limit = std::nullopt,
-                  .limit_name = ""};
+                    .basis = "estimated, full clocks",
+                    .caption = "One iteration on a GPU of each pipeline rank." + some_ranks_text(ranks),
+                    .quantity = report::Quantity::time,
+                    .parts = {},
+                    .rows = {},
+                    .limit = std::nullopt,
+                    .limit_name = ""};
   std::vector<std::vector<estimator::TimePart>> breakdowns;
   for (const std::size_t rank : shown(ranks)) {
     breakdowns.push_back(time_breakdown(job, iteration, static_cast<int>(rank)));
     // Work first, then what every rank has at the end.
     for (const estimator::TimePart& part : breakdowns.back()) {
-      if (part.name != estimator::kWaitingPart && part.name != estimator::kGradientsPart && part.name != estimator::kOptimizerPart) {
+      if (part.name != estimator::kWaitingPart && part.name != estimator::kGradientsPart &&
+          part.name != estimator::kOptimizerPart) {
         place_of(bars.parts, part.name);
       }
     }
     bars.rows.push_back({rank_name(rank), {}});
   }
-  for (const std::string_view part : {estimator::kWaitingPart, estimator::kGradientsPart, estimator::kOptimizerPart}) place_of(bars.parts, part);
+  for (const std::string_view part : {estimator::kWaitingPart, estimator::kGradientsPart, estimator::kOptimizerPart})
+    place_of(bars.parts, part);
   for (std::size_t row = 0; row < bars.rows.size(); ++row) {
     bars.rows[row].amounts.assign(bars.parts.size(), 0);
     for (const estimator::TimePart& part : breakdowns[row]) {
@@ -161,15 +163,16 @@ report::Bars time_bars(const estimator::TrainingJob& job, const estimator::Itera
 
 report::Bars energy_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration) {
   const estimator::JobEnergy energy = estimate_energy(job, iteration);
-  report::Bars bars{.title = "Where the energy goes",
-                  .basis = "estimated, full clocks",
-                  .caption = fmt::format("One iteration on a GPU of each pipeline rank; each stands for {} GPUs.{}",
-                                         energy.gpus_per_rank, some_ranks_text(energy.ranks.size())),
-                  .quantity = report::Quantity::energy,
-                  .parts = {"static power", "multiprocessors", "memory", "links", "waiting", "gradients and optimizer"},
-                  .rows = {},
-                  .limit = std::nullopt,
-                  .limit_name = ""};
+  report::Bars bars{
+      .title = "Where the energy goes",
+      .basis = "estimated, full clocks",
+      .caption = fmt::format("One iteration on a GPU of each pipeline rank; each stands for {} GPUs.{}",
+                             energy.gpus_per_rank, some_ranks_text(energy.ranks.size())),
+      .quantity = report::Quantity::energy,
+      .parts = {"static power", "multiprocessors", "memory", "links", "waiting", "gradients and optimizer"},
+      .rows = {},
+      .limit = std::nullopt,
+      .limit_name = ""};
   for (const std::size_t rank : shown(energy.ranks.size())) {
     const estimator::EnergySplit& split = energy.ranks[rank];
     bars.rows.push_back(
@@ -198,8 +201,8 @@ report::Bars memory_bars(const estimator::MemoryEstimate& memory) {
   return bars;
 }
 
-report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned, const PriceArguments& prices,
-                             std::string command) {
+report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned,
+                                     const PriceArguments& prices, std::string command) {
   const estimator::TrainingJob& job = estimate.job;
   const int gpus = job.parallel.gpus();
   return {

@@ -11,11 +11,12 @@ namespace lowgear::cli {
 /// The page of `lowgear estimate --report`: where time, energy and memory go on every pipeline rank, and the frontier.
 /// `command` is the command line.
 [[nodiscard]] report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned,
-                                           const PriceArguments& prices, std::string command);
+                                                   const PriceArguments& prices, std::string command);
 
 /// Bars for a page: a row for every pipeline rank, or for some where there are more than a page can show.
 [[nodiscard]] report::Bars time_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration);
-[[nodiscard]] report::Bars energy_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration);
+[[nodiscard]] report::Bars energy_bars(const estimator::TrainingJob& job,
+                                       const estimator::IterationEstimate& iteration);
 [[nodiscard]] report::Bars memory_bars(const estimator::MemoryEstimate& memory);
 
 /// `llama-3-70b on 64 h100-sxm`.

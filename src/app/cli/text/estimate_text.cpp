@@ -39,7 +39,9 @@ std::string overflow_text(const JobEstimate& estimate) {
   return text + "\n";
 }
 
-std::string_view recomputation(estimator::Recompute recompute) { return recompute == estimator::Recompute::none ? "no" : name(recompute); }
+std::string_view recomputation(estimator::Recompute recompute) {
+  return recompute == estimator::Recompute::none ? "no" : name(recompute);
+}
 
 std::string layout_text(const estimator::TrainingJob& job) {
   const estimator::ParallelLayout& parallel = job.parallel;

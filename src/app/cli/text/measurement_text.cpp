@@ -55,7 +55,8 @@ std::string total_text(const measure::WindowMeasurement& measurement) {
   if (!energy_j) return "";
   const auto count = [&](const auto& is) { return std::ranges::count_if(measurement.gpus, is); };
   const auto without_energy = count([](const measure::GpuMeasurement& gpu) { return !gpu.energy_j; });
-  const auto without_error = count([](const measure::GpuMeasurement& gpu) { return gpu.energy_j && !gpu.energy_uncertainty_j; });
+  const auto without_error =
+      count([](const measure::GpuMeasurement& gpu) { return gpu.energy_j && !gpu.energy_uncertainty_j; });
   const auto partly_read = count([](const measure::GpuMeasurement& gpu) { return gpu.energy_j && !gpu.covers_all(); });
   const auto gpus = static_cast<std::ptrdiff_t>(measurement.gpus.size());
   const std::optional<double> uncertainty_j = measurement.gpu_energy_uncertainty_j();

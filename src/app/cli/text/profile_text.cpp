@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::string_view kErrorHeader = "stage,instruction,frequency,origin,time_error,energy_error,throttled\n";
 
-std::string_view name(profile::RowOrigin origin) { return origin == profile::RowOrigin::measured ? "measured" : "predicted"; }
+std::string_view name(profile::RowOrigin origin) {
+  return origin == profile::RowOrigin::measured ? "measured" : "predicted";
+}
 
 std::string with_error(double value, double error) { return fmt::format("{:.6g} +-{:.2g}", value, error); }
 
@@ -32,7 +34,9 @@ void append_errors(std::string& text, const profile::CellKey& key, std::string_v
                  errors, throttled ? 1 : 0);
 }
 
-std::string errors_of(const profile::RecordedCell& cell) { return fmt::format("{},{}", cell.time_error_s, cell.energy_error_j); }
+std::string errors_of(const profile::RecordedCell& cell) {
+  return fmt::format("{},{}", cell.time_error_s, cell.energy_error_j);
+}
 
 }  // namespace
 

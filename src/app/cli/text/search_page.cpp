@@ -22,11 +22,11 @@ constexpr std::size_t kMaxDrawn = 1500;
 report::Plot plot_of(const estimator::SearchReportData& found) {
   const double fastest_s = found.results[found.pareto.front()].time_s;
   report::Plot plot{.title = "Layouts by time and energy of one iteration",
-                  .caption = "",
-                  .curve_name = "no layout is better in both",
-                  .curve = {},
-                  .marks = {},
-                  .mark_names = {}};
+                    .caption = "",
+                    .curve_name = "no layout is better in both",
+                    .curve = {},
+                    .marks = {},
+                    .mark_names = {}};
   plot.mark_names.plan = "among the best";
   plot.mark_names.chosen = "winner";
   plot.mark_names.candidate = "other layout";
@@ -54,7 +54,8 @@ report::Plot plot_of(const estimator::SearchReportData& found) {
   return plot;
 }
 
-report::Table best_table(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found) {
+report::Table best_table(const estimator::SearchRequest& request, const PriceArguments& prices,
+                         const estimator::SearchReportData& found) {
   report::Table table{
       .title = fmt::format("The best by {}", name(request.objective)),
       .basis = "estimated; energy planned",
@@ -136,8 +137,8 @@ std::vector<report::Card> cards_of(const estimator::SearchRequest& request, cons
 
 }  // namespace
 
-report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found,
-                           std::string command) {
+report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                   const estimator::SearchReportData& found, std::string command) {
   return {
       .lowgear_version = std::string(version()),
       .command = std::move(command),

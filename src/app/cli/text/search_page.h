@@ -11,6 +11,6 @@ namespace lowgear::cli {
 /// The page of `lowgear search --report`: time against energy of the layouts, the best, and where the winner's time,
 /// energy and memory go.
 [[nodiscard]] report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                         const estimator::SearchReportData& found, std::string command);
+                                                 const estimator::SearchReportData& found, std::string command);
 
 }  // namespace lowgear::cli

@@ -33,7 +33,8 @@ std::string head_text(const estimator::SearchRequest& request, const estimator::
       found.evaluate_s, static_cast<double>(found.layouts) / found.evaluate_s);
 }
 
-std::string best_text(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found) {
+std::string best_text(const estimator::SearchRequest& request, const PriceArguments& prices,
+                      const estimator::SearchReportData& found) {
   std::vector<Table::Column> columns{{"#"},           {"layout", Table::Align::left},
                                      {"time s"},      {"+- s"},
                                      {"MFU %"},       {"GiB"},
@@ -93,7 +94,8 @@ std::string front_text(const estimator::SearchReportData& found) {
 }
 
 /// A schedule is asked for where the layout needs another than the job has.
-std::string next_text(const estimator::SearchRequest& request, const estimator::SearchLayout& layout, const std::string& estimate_command) {
+std::string next_text(const estimator::SearchRequest& request, const estimator::SearchLayout& layout,
+                      const std::string& estimate_command) {
   estimator::TrainingJob job = request.job;
   apply(layout, job);
   return fmt::format("\nNext: estimate the first and plan its clocks: {} {}{} --plan\n", estimate_command,
@@ -125,17 +127,20 @@ Json result_json(const estimator::SearchRequest& request, const estimator::Searc
           {"quick_planned_energy_j", result.planned_energy_j}};
 }
 
-Json figures_json(const estimator::JobFigures& figures) { return {{"time_s", figures.time_s}, {"energy_j", figures.energy_j}}; }
+Json figures_json(const estimator::JobFigures& figures) {
+  return {{"time_s", figures.time_s}, {"energy_j", figures.energy_j}};
+}
 
 }  // namespace
 
-std::string search_text(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found,
-                        const std::string& estimate_command) {
+std::string search_text(const estimator::SearchRequest& request, const PriceArguments& prices,
+                        const estimator::SearchReportData& found, const std::string& estimate_command) {
   return head_text(request, found) + best_text(request, prices, found) + reasons_text(found) + front_text(found) +
          next_text(request, found.results.front().layout, estimate_command);
 }
 
-Json search_json(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found) {
+Json search_json(const estimator::SearchRequest& request, const PriceArguments& prices,
+                 const estimator::SearchReportData& found) {
   Json best = Json::array();
   for (const estimator::PlannedLayout& layout : found.best) {
     Json row = result_json(request, layout.result);

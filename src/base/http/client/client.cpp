@@ -254,7 +254,7 @@ Client::Client(Endpoint endpoint, ClientOptions options)
 }
 
 ReplyText Client::request(std::string_view method, std::string_view target, std::string_view body,
-                                  const HeaderList& headers, std::chrono::milliseconds timeout) {
+                          const HeaderList& headers, std::chrono::milliseconds timeout) {
   constexpr std::chrono::hours kLongest{24 * 365};  // so that no time is too long to be counted
   const Clock::time_point deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest);
   const std::string head = request_head(endpoint_, method, target, body.size(), headers);

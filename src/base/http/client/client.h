@@ -56,8 +56,8 @@ class Client {
   /// server has closed meanwhile is replaced; a request other than GET or HEAD is sent again only when none of it was
   /// sent before. Looking up a host's name is not bounded by `timeout`, nor ended by `cancel`.
   [[nodiscard]] ReplyText request(std::string_view method, std::string_view target, std::string_view body = {},
-                                      const HeaderList& headers = {},
-                                      std::chrono::milliseconds timeout = std::chrono::seconds(30));
+                                  const HeaderList& headers = {},
+                                  std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
   /// Ends the request under way in another thread at once, and every later one: the client is of no more use. From any
   /// thread, and from a signal handler.

@@ -83,7 +83,7 @@ std::optional<ErrorBody> read_error_body(std::string_view text) {
     const Json json = parse_json(text, "answer");
     const JsonView error = JsonView(json, "answer").at("error");
     return ErrorBody{.message = error.at("message").text(),
-                         .code = error.has("code") ? error.at("code").text() : std::string()};
+                     .code = error.has("code") ? error.at("code").text() : std::string()};
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -91,8 +91,7 @@ std::optional<ErrorBody> read_error_body(std::string_view text) {
 
 Response error_response(ErrorCode code, std::string_view message) {
   const ErrorRow& row = row_of(code);
-  return json_response(to_json(ErrorBody{.message = std::string(message), .code = std::string(row.name)}),
-                       row.status);
+  return json_response(to_json(ErrorBody{.message = std::string(message), .code = std::string(row.name)}), row.status);
 }
 
 Response error_response(const HttpError& error) {

@@ -30,7 +30,7 @@ struct Request {
   Headers headers;
   std::string body;
   std::optional<ipc::UnixPeer> peer;  ///< who asks; empty over TCP, where the caller cannot be identified
-  std::string remote;            ///< `127.0.0.1` or `unix`: for limits per client and for the log
+  std::string remote;                 ///< `127.0.0.1` or `unix`: for limits per client and for the log
 
   /// Empty when it was not sent. `name` in lower case.
   [[nodiscard]] std::string_view header(std::string_view name) const;

@@ -24,8 +24,7 @@ Router::Match Router::find(const Request& request, const Target& target) const {
     if (head_as_get && routes_[i].method == "GET") allowed.emplace_back("HEAD");
   }
   if (allowed.empty()) {
-    throw HttpError(ErrorCode::not_found,
-                    fmt::format("nothing at {}; {} lists the paths", quote(request.path), list_));
+    throw HttpError(ErrorCode::not_found, fmt::format("nothing at {}; {} lists the paths", quote(request.path), list_));
   }
   const std::string methods = fmt::format("{}", fmt::join(allowed, ", "));
   throw HttpError(ErrorCode::method_not_allowed,

@@ -31,8 +31,7 @@ Response refusal_of(const boost::system::error_code& error, const Limits& limits
     return error_response(ErrorCode::body_too_large,
                           fmt::format("the request's body is larger than {} bytes", limits.body_bytes));
   }
-  return error_response(ErrorCode::bad_request,
-                        fmt::format("this is not an HTTP/1.1 request: {}", error.message()));
+  return error_response(ErrorCode::bad_request, fmt::format("this is not an HTTP/1.1 request: {}", error.message()));
 }
 
 /// Headers that decide who is answered and what is read. Of two with one name, a proxy may go by one and we by the
@@ -88,11 +87,10 @@ std::size_t RequestParser::put(std::string_view bytes) {
   } else if (state_->parser.is_header_done() && state_->parser.get().count(http::field::transfer_encoding) > 0) {
     // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short. Of a body in another
     // encoding it would not know where it ends.
-    state_->refusal =
-        error_response(ErrorCode::length_required, "send the body with Content-Length, not in chunks");
+    state_->refusal = error_response(ErrorCode::length_required, "send the body with Content-Length, not in chunks");
   } else if (const std::string_view name = repeated_field(state_->parser.get()); !name.empty()) {
-    state_->refusal = error_response(ErrorCode::bad_request,
-                                     fmt::format("the header {} comes more than once; send it once", name));
+    state_->refusal =
+        error_response(ErrorCode::bad_request, fmt::format("the header {} comes more than once; send it once", name));
   }
   return taken;
 }

@@ -134,9 +134,7 @@ void Connection::dispatch() {
 // --- answering
 // --------------------------------------------------------------------------------------------------------
 
-bool Connection::awaits_answer(std::uint64_t request) const {
-  return state_ == State::handling && request == request_;
-}
+bool Connection::awaits_answer(std::uint64_t request) const { return state_ == State::handling && request == request_; }
 
 void Connection::answer(std::uint64_t request, const Response& response) {
   if (awaits_answer(request)) respond(response, after_);

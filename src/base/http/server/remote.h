@@ -10,7 +10,7 @@ namespace lowgear::http {
 /// Who is at the other end of a connection.
 struct Remote {
   std::optional<ipc::UnixPeer> peer;  ///< of a Unix socket
-  std::string address;           ///< as Request::remote
+  std::string address;                ///< as Request::remote
   /// Who counts as one client where limits are per client: `user 1000`, `192.0.2.7`, `127.0.0.0/8`, a /64 of IPv6.
   std::string client;
 };

@@ -44,7 +44,7 @@ struct ServerOptions {
   /// Sent to clients of streams as `retry:`, the time after which they come back; 0: not sent.
   std::chrono::milliseconds stream_retry{2'000};
   std::chrono::milliseconds stream_heartbeat{15'000};  ///< a comment after this silence finds clients that are dead
-  RateLimit rate_limit;                            ///< beyond it the answer is 429 with `Retry-After`
+  RateLimit rate_limit;                                ///< beyond it the answer is 429 with `Retry-After`
   std::function<void(std::string_view)> warn;          ///< receives what an operator should know; may be empty
 };
 

@@ -230,7 +230,8 @@ void GpuWorker::Loop::write(const Task& task) {
   task(*writer_);
 }
 
-ipc::PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration) {
+ipc::PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks,
+                                        std::optional<std::uint32_t> from_iteration) {
   if (!from_iteration) {
     use(std::move(clocks));
     wanted_clock_mhz_.reset();
@@ -238,7 +239,8 @@ ipc::PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std:
   }
   // What began while the plan was read began at the old clocks.
   if (ring_) look_at_ring();
-  if (iteration_ && ipc::has_come(*iteration_, *from_iteration)) return ipc::TooLateMessage{.begun_iteration = *iteration_};
+  if (iteration_ && ipc::has_come(*iteration_, *from_iteration))
+    return ipc::TooLateMessage{.begun_iteration = *iteration_};
   next_clocks_ = {.from_iteration = *from_iteration, .clocks = std::move(clocks)};
   return ipc::AcceptedMessage{};
 }

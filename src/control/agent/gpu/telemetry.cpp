@@ -49,9 +49,10 @@ GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem) {
 }
 
 GpuSettings read_settings(gpu::Gpu& gpu) {
-  return {.asked_ns = monotonic_ns(),
-          .power_limits = read_if(gpu, gpu::GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
-          .persistence_mode = read_if(gpu, gpu::GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
+  return {
+      .asked_ns = monotonic_ns(),
+      .power_limits = read_if(gpu, gpu::GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
+      .persistence_mode = read_if(gpu, gpu::GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
 }
 
 /// One GPU's thread, and what it found last.

@@ -86,8 +86,6 @@ Json to_json(const LeaseStatus& lease) {
           {"unplanned_units", lease.unplanned_units}};
 }
 
-Json answer(const Service& service) {
-  return {{"simulated", service.simulated()}, {"dry_run", service.dry_run()}};
-}
+Json answer(const Service& service) { return {{"simulated", service.simulated()}, {"dry_run", service.dry_run()}}; }
 
 }  // namespace lowgear::agent

@@ -131,7 +131,7 @@ RouteAnswer get_power(const RouteCall& call) {
     }
   }
   return http::Response::with_body(200, "application/json",
-                                 power_text(call.context.service, call.context.service.gpus()) + "\n");
+                                   power_text(call.context.service, call.context.service.gpus()) + "\n");
 }
 
 RouteAnswer post_clocks(const RouteCall& call) {
@@ -195,7 +195,7 @@ RouteAnswer get_health(const RouteCall& call) {
 
 RouteAnswer get_metrics(const RouteCall& call) {
   return http::Response::with_body(200, metrics::kMetricsContentType,
-                                 call.context.metrics.text(call.context.service, call.context.cpu_power.energy()));
+                                   call.context.metrics.text(call.context.service, call.context.cpu_power.energy()));
 }
 
 const std::vector<Route>& own_routes() {

@@ -21,7 +21,8 @@ metrics::MetricLabels gpu_labels(const GpuStatus& gpu) {
 }
 
 void add_agent(Service& service, metrics::Exposition& exposition) {
-  metrics::MetricFamily& build = exposition.gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
+  metrics::MetricFamily& build =
+      exposition.gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
   build.add({{"version", LOWGEAR_VERSION}, {"driver_version", service.driver_version()}}, 1.0);
   metrics::MetricFamily& simulated =
       exposition.gauge("simulated", "1 when the GPUs are Lowgear's simulation, 0 when they are real.");
@@ -42,7 +43,8 @@ void add_agent(Service& service, metrics::Exposition& exposition) {
   suspended.add({}, static_cast<double>(std::ranges::count_if(leases, &LeaseStatus::suspended)));
 }
 
-void add_quantity(const std::vector<GpuStatus>& gpus, const gpu::GpuQuantity& quantity, metrics::Exposition& exposition) {
+void add_quantity(const std::vector<GpuStatus>& gpus, const gpu::GpuQuantity& quantity,
+                  metrics::Exposition& exposition) {
   const bool counts = quantity.aggregation == gpu::GpuAggregation::difference;
   metrics::MetricFamily& family =
       counts ? exposition.counter(quantity.metric, quantity.help) : exposition.gauge(quantity.metric, quantity.help);
@@ -72,7 +74,8 @@ void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposi
   metrics::MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
   metrics::MetricFamily& healthy =
       exposition.gauge("gpu_healthy", "1 while the GPU answers every reading that worked when the agent started.");
-  metrics::MetricFamily& age = exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last answered a reading.");
+  metrics::MetricFamily& age =
+      exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last answered a reading.");
   metrics::MetricFamily& controlled =
       exposition.gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
   metrics::MetricFamily& state =
@@ -85,7 +88,8 @@ void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposi
       exposition.counter("gpu_late_units", "Unit starts that came while a write was under way and were skipped.");
   for (const GpuStatus& gpu : gpus) {
     const metrics::MetricLabels labels = gpu_labels(gpu);
-    info.add(metrics::with(metrics::with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address), 1.0);
+    info.add(metrics::with(metrics::with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address),
+             1.0);
     healthy.add(labels, gpu.healthy ? 1.0 : 0.0);
     age.add(labels, gpu.reading_age_s);
     controlled.add(labels, gpu.controlled ? 1.0 : 0.0);
@@ -121,7 +125,8 @@ void add_throttling(const std::vector<GpuStatus>& gpus,
 }
 
 void add_cpus(const std::vector<CpuEnergy>& cpus, metrics::Exposition& exposition) {
-  metrics::MetricFamily& energy = exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
+  metrics::MetricFamily& energy =
+      exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
   for (const CpuEnergy& cpu : cpus) {
     energy.add({{"zone", fmt::format("package-{}", cpu.package)}}, static_cast<double>(cpu.package_uj) * 1e-6);
     energy.add({{"zone", fmt::format("dram-{}", cpu.package)}}, cpu.dram_uj, 1e-6);

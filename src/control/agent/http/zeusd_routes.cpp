@@ -157,9 +157,13 @@ LockClocks clock_range(const RouteCall& call) {
   return range;
 }
 
-RouteAnswer set_gpu_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<gpu::LockSmClocks>(call)); }
+RouteAnswer set_gpu_locked_clocks(const RouteCall& call) {
+  return set_each(call, clock_range<gpu::LockSmClocks>(call));
+}
 
-RouteAnswer set_mem_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<gpu::LockMemoryClocks>(call)); }
+RouteAnswer set_mem_locked_clocks(const RouteCall& call) {
+  return set_each(call, clock_range<gpu::LockMemoryClocks>(call));
+}
 
 RouteAnswer reset_gpu_locked_clocks(const RouteCall& call) { return set_each(call, gpu::ResetSmClocks{}); }
 
@@ -316,7 +320,7 @@ RouteAnswer stream_power(const RouteCall& call) {
 std::vector<int> selected_cpus(const RouteCall& call, const std::vector<CpuEnergy>& cpus) {
   if (cpus.empty()) {
     throw http::HttpError(http::ErrorCode::not_supported,
-                    fmt::format("the energy of the CPUs is not readable: {}", call.context.cpu_power.problem()));
+                          fmt::format("the energy of the CPUs is not readable: {}", call.context.cpu_power.problem()));
   }
   std::vector<int> ids;
   if (!call.has("cpu_ids")) {
@@ -423,7 +427,8 @@ RouteAnswer get_time(const RouteCall& call) {
 }
 
 RouteAnswer whoami(const RouteCall&) {
-  throw http::HttpError(http::ErrorCode::no_tokens, "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
+  throw http::HttpError(http::ErrorCode::no_tokens,
+                        "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ bool is_tried_in(const ipc::TrialIterations& trial, std::uint32_t iteration) {
 
 }  // namespace
 
-PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu_name, std::span<const int> supported_mhz,
-                           const AllowedRange& allowed) {
+PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu_name,
+                           std::span<const int> supported_mhz, const AllowedRange& allowed) {
   const plan::Plan plan = plan::read_plan(message.plan_json, "plan");
   if (!plan.gpu_name.empty() && plan.gpu_name != gpu_name) {
     throw InputError(fmt::format("the plan is for {}, and this GPU is {}: plan from a profile of this model",

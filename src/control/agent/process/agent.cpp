@@ -215,7 +215,7 @@ std::size_t Agent::controlled_gpu(std::string_view gpu) const {
   }
   if (hangs(managed)) {
     throw gpu::GpuError(gpu::GpuErrorCode::timeout,
-                   fmt::format("{}: the driver does not answer; see the agent's log", managed.identity.uuid));
+                        fmt::format("{}: the driver does not answer; see the agent's log", managed.identity.uuid));
   }
   return index;
 }
@@ -345,7 +345,7 @@ void Agent::restore_all(const Peer& peer, WriteDone done) {
     if (failures.empty()) return done(nullptr);
     done(std::make_exception_ptr(
         gpu::GpuError(gpu::GpuErrorCode::driver_error,
-                 fmt::format("{} GPUs were not restored: {}", failures.size(), fmt::join(failures, "; ")))));
+                      fmt::format("{} GPUs were not restored: {}", failures.size(), fmt::join(failures, "; ")))));
   };
   // The threads count down what is still waited for: one for each restore, and one for the GPUs that have no thread.
   const auto count_down = [left = std::make_shared<std::atomic<std::size_t>>(restores->size() + 1),
@@ -394,7 +394,7 @@ void Agent::apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting&
   require_allowed(setting, environment_.policy->allow(peer, managed.identity));
   (void)lease_for_request(peer, index);
   const gpu::GpuError too_late(gpu::GpuErrorCode::timeout,
-                          fmt::format("{}: the driver has not answered yet", managed.identity.uuid));
+                               fmt::format("{}: the driver has not answered yet", managed.identity.uuid));
   const auto tell = [this, index, done = std::move(done)](const std::exception_ptr& error) {
     telemetry_->settings_changed(index);
     done(error);

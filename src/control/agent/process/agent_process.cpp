@@ -50,8 +50,8 @@ HttpApiOptions http_options(const ProcessOptions& options, const AgentEnvironmen
 
 }  // namespace
 
-std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment,
-                                   CpuMeter* cpu_meter, const ipc::TerminationSignals& signals) {
+std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment, CpuMeter* cpu_meter,
+                                   const ipc::TerminationSignals& signals) {
   asio::io_context io(1);
   asio::posix::stream_descriptor told_to_end(io, ::dup(signals.descriptor()));
   told_to_end.async_wait(asio::posix::stream_descriptor::wait_read, [&io](const boost::system::error_code& error) {

@@ -27,8 +27,8 @@ struct Messages {
 ///
 /// A signal that comes while it starts lets it finish restoring, and then ends it; when the driver holds that up,
 /// within a second, with the journal as it is.
-[[nodiscard]] std::vector<std::string> serve_node(const Config& config, Mode mode,
-                                                  const Messages& unguarded, const ipc::TerminationSignals& signals);
+[[nodiscard]] std::vector<std::string> serve_node(const Config& config, Mode mode, const Messages& unguarded,
+                                                  const ipc::TerminationSignals& signals);
 
 /// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored, and
 /// what is to be mended: a journal that was damaged or that cannot be written.

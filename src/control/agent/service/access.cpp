@@ -32,7 +32,7 @@ AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
     const std::vector<int>& clocks_mhz = gpu.sm_clocks_mhz;
     if (!gpu.problem.empty()) {
       throw gpu::GpuError(gpu::GpuErrorCode::driver_error,
-                     fmt::format("{}, when the agent started; restart it once the GPU answers", gpu.problem));
+                          fmt::format("{}, when the agent started; restart it once the GPU answers", gpu.problem));
     }
     AllowedRange range;
     if (!clocks_mhz.empty()) {

@@ -12,9 +12,9 @@ namespace lowgear::agent {
 /// driver.
 struct KnownGpu {
   gpu::GpuIdentity identity;
-  std::vector<int> sm_clocks_mhz;           ///< that can be locked, highest first; empty where it did not tell
+  std::vector<int> sm_clocks_mhz;                ///< that can be locked, highest first; empty where it did not tell
   std::optional<gpu::PowerLimits> power_limits;  ///< of which minimum and maximum stay; empty where it did not tell
-  std::string problem;                      ///< why it reported no clocks; empty when it did
+  std::string problem;                           ///< why it reported no clocks; empty when it did
 };
 
 [[nodiscard]] KnownGpu know(gpu::Gpu& gpu);

@@ -31,7 +31,8 @@ struct ClockGovernorOptions {
 class ClockGovernor final : public GpuWriter {
  public:
   /// A GPU that the journal still names counts as one whose restoring failed, so that it is tried again.
-  ClockGovernor(std::unique_ptr<gpu::GpuControl> control, std::shared_ptr<Journal> journal, ClockGovernorOptions options);
+  ClockGovernor(std::unique_ptr<gpu::GpuControl> control, std::shared_ptr<Journal> journal,
+                ClockGovernorOptions options);
 
   bool follow(int clock_mhz) override;
   void apply(const gpu::GpuSetting& setting) override;

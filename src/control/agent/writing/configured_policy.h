@@ -43,8 +43,9 @@ class ConfiguredPolicy final : public Policy {
   std::shared_ptr<Journal> journal_;
   AccessRules access_;
   std::vector<std::string> controlled_;
-  std::map<std::string, KnownGpu, std::less<>> known_;                        ///< by UUID
-  std::map<std::string, std::unique_ptr<gpu::GpuControl>, std::less<>> controls_;  ///< of writers that are not taken yet
+  std::map<std::string, KnownGpu, std::less<>> known_;  ///< by UUID
+  std::map<std::string, std::unique_ptr<gpu::GpuControl>, std::less<>>
+      controls_;  ///< of writers that are not taken yet
   ClockGovernorOptions governor_;
 };
 

@@ -37,8 +37,8 @@ void restore_power_limit(gpu::GpuControl& control, double power_limit_w) {
   const double now_w = control.gpu().power_limits().current_w;
   if (std::abs(now_w - power_limit_w) > kPowerToleranceW) {
     throw gpu::GpuError(gpu::GpuErrorCode::driver_error,
-                   fmt::format("GPU {}: the power limit was set back to {} W and reads {} W",
-                               control.gpu().identity().uuid, power_limit_w, now_w));
+                        fmt::format("GPU {}: the power limit was set back to {} W and reads {} W",
+                                    control.gpu().identity().uuid, power_limit_w, now_w));
   }
 }
 
@@ -150,8 +150,8 @@ std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system, co
   // A lost GPU is not in the list either: it may come back, and then has to be restored.
   if (const std::vector<std::string> problems = system.problems(); !there && !problems.empty()) {
     throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost,
-                   fmt::format("GPU {}: was left changed and does not answer, so that it is not restored ({})",
-                               state.uuid, fmt::join(problems, "; ")));
+                        fmt::format("GPU {}: was left changed and does not answer, so that it is not restored ({})",
+                                    state.uuid, fmt::join(problems, "; ")));
   }
   if (there) restore_gpu(*system.control(state.uuid), state);
   journal.record_restored(state.uuid);

@@ -23,7 +23,8 @@ void restore_gpu(gpu::GpuControl& control, const OriginalGpuState& original);
 /// Restores a GPU that the journal names, and strikes it out; one that is no longer in the machine is only struck out.
 /// Returns what has been done, in one line. Throws GpuError when the GPU does not answer or refuses, and Error when the
 /// journal cannot be written; the journal then keeps it.
-[[nodiscard]] std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system, const OriginalGpuState& state);
+[[nodiscard]] std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system,
+                                           const OriginalGpuState& state);
 
 /// What an agent does first: restores every GPU that the journal names, and after damage also every GPU that the
 /// configuration names for control and that is in the machine, as far as it may have been changed to the driver's

@@ -38,7 +38,8 @@ MappedUnitRing::MappedUnitRing(const FileDescriptor& memory) {
   void* mapped = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) throw_system_error("the agent's unit ring cannot be mapped");
   ring_ = static_cast<ipc::UnitRing*>(mapped);
-  if (ring_->magic != ipc::kUnitRingMagic || ring_->version != ipc::kUnitRingVersion || ring_->capacity != ipc::kUnitRingCapacity) {
+  if (ring_->magic != ipc::kUnitRingMagic || ring_->version != ipc::kUnitRingVersion ||
+      ring_->capacity != ipc::kUnitRingCapacity) {
     ::munmap(mapped, sizeof(ipc::UnitRing));
     throw Error("the agent shares a unit ring of another version; use a client and an agent of the same release");
   }
@@ -53,7 +54,8 @@ AgentConnection::AgentConnection(const std::filesystem::path& socket, const ipc:
   send_all(encode(hello), deadline);
   const ipc::Frame frame = receive(deadline);
   if (frame.type == ipc::FrameType::refused) throw LeaseRefused(ipc::decode_refused(frame.payload).reason);
-  if (frame.type != ipc::FrameType::lease || !received_) throw Error("the agent answers with something else than a lease");
+  if (frame.type != ipc::FrameType::lease || !received_)
+    throw Error("the agent answers with something else than a lease");
   lease_ = ipc::decode_lease(frame.payload);
   ring_ = std::make_shared<MappedUnitRing>(received_);
   received_.reset();

@@ -46,7 +46,8 @@ class AgentConnection {
  public:
   /// Asks the agent at `socket` for the GPU. Throws LeaseRefused, and Error when there is no agent or it does not
   /// answer within `timeout`.
-  AgentConnection(const std::filesystem::path& socket, const ipc::HelloMessage& hello, std::chrono::milliseconds timeout);
+  AgentConnection(const std::filesystem::path& socket, const ipc::HelloMessage& hello,
+                  std::chrono::milliseconds timeout);
 
   [[nodiscard]] const ipc::LeaseMessage& lease() const { return lease_; }
   [[nodiscard]] const std::shared_ptr<MappedUnitRing>& ring() const { return ring_; }

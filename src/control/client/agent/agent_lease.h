@@ -112,7 +112,7 @@ class AgentLease {
   std::mutex mutex_;  ///< of all below
   std::unique_ptr<AgentConnection> agent_;
   std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
-  std::optional<ipc::PlanMessage> loaded_;                   ///< by the program, and no agent has answered yet
+  std::optional<ipc::PlanMessage> loaded_;              ///< by the program, and no agent has answered yet
   std::optional<HeldPlan> current_;  ///< the newest that an agent has taken and whose iteration has begun
   std::optional<HeldPlan> next_;     ///< accepted, and its iteration had not begun when it was last looked at
   bool followed_ = false;            ///< the agent has the current plan

@@ -45,8 +45,9 @@ std::vector<std::string> visible_gpus(std::string_view list) {
 /// GPUs by PCI address, as CUDA numbers them.
 std::vector<gpu::Gpu*> in_pci_order(const gpu::GpuSystem& system, const Environment& environment) {
   if (const std::vector<std::string> problems = system.problems(); !problems.empty()) {
-    throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, fmt::format("{}; which number each of the others has now cannot be known{}",
-                                                       problems.front(), kFix));
+    throw gpu::GpuError(
+        gpu::GpuErrorCode::gpu_lost,
+        fmt::format("{}; which number each of the others has now cannot be known{}", problems.front(), kFix));
   }
   if (environment("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" && !all_of_one_model(system)) {
     throw InputError(
@@ -107,8 +108,9 @@ gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environ
   }
   const std::vector<std::string> words = visible_gpus(*visible);
   if (words.empty()) {
-    throw gpu::GpuError(gpu::GpuErrorCode::no_permission, fmt::format("CUDA_VISIBLE_DEVICES is {}: this process sees no GPU",
-                                                            visible->empty() ? "empty" : printable(*visible, 60)));
+    throw gpu::GpuError(gpu::GpuErrorCode::no_permission,
+                        fmt::format("CUDA_VISIBLE_DEVICES is {}: this process sees no GPU",
+                                    visible->empty() ? "empty" : printable(*visible, 60)));
   }
   const std::size_t device = words.size() == 1 ? 0 : static_cast<std::size_t>(local_rank);
   if (device >= words.size()) {

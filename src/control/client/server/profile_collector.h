@@ -28,7 +28,7 @@ struct ProfileRequest {
 struct ProfileResult {
   int plan_version = 0;
   profile::RecordedProfile profile;  ///< empty when nothing could be measured
-  std::string problem;      ///< why something is missing; empty when nothing is
+  std::string problem;               ///< why something is missing; empty when nothing is
 };
 
 /// Records the units and samples of a profile plan's iterations in memory, and measures their times and energies by

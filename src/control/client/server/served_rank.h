@@ -20,7 +20,7 @@ struct ServedRankOptions {
   ServerConnectionOptions server;
   std::optional<measure::GpuMeter> gpu;  ///< empty: no GPU is measured
   profile::Recording like;               ///< whose recordings this rank's are, without units and samples
-  std::uint64_t start_ns = 0;   ///< CLOCK_MONOTONIC from which they tell times
+  std::uint64_t start_ns = 0;            ///< CLOCK_MONOTONIC from which they tell times
 };
 
 struct ServedRankStatus {

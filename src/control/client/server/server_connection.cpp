@@ -146,7 +146,7 @@ ServerStatus ServerConnection::status() const {
 // Questions.
 
 http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view method, const std::string& target,
-                                    const std::string& body, const Session* session, milliseconds timeout) {
+                                      const std::string& body, const Session* session, milliseconds timeout) {
   http::Client::HeaderList headers;
   if (!body.empty()) headers.emplace_back("Content-Type", "application/json");
   if (!options_.token_file.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(options_.token_file));
@@ -202,7 +202,7 @@ void ServerConnection::start_session(Session session) {
 }
 
 http::ReplyText ServerConnection::ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
-                                            const std::string& what, const std::string& body, milliseconds timeout) {
+                                              const std::string& what, const std::string& body, milliseconds timeout) {
   try {
     return ask(channel, method, fmt::format("/v1/jobs/{}/{}", session.job, what), body, &session, timeout);
   } catch (const ServerRefusal& refusal) {

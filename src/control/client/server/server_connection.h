@@ -91,10 +91,10 @@ class ServerConnection {
   [[nodiscard]] Session session(HttpChannel& channel);
   void start_session(Session session);
   [[nodiscard]] http::ReplyText ask(HttpChannel& channel, std::string_view method, const std::string& target,
-                                  const std::string& body, const Session* session, std::chrono::milliseconds timeout);
+                                    const std::string& body, const Session* session, std::chrono::milliseconds timeout);
   [[nodiscard]] http::ReplyText ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
-                                          const std::string& what, const std::string& body,
-                                          std::chrono::milliseconds timeout);
+                                            const std::string& what, const std::string& body,
+                                            std::chrono::milliseconds timeout);
   [[nodiscard]] bool post(HttpChannel& channel, const std::string& what, const std::string& body);
   void failed(HttpChannel& channel, const Error& error);
   void sleep(std::chrono::milliseconds time);

@@ -23,8 +23,8 @@ void check_access(const ApiRoute& route, Authenticator& authenticator, const htt
   const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
   if (!caller) {
     throw http::HttpError(http::ErrorCode::no_token,
-                    request.peer ? "this user may do nothing here: the server's configuration says who may"
-                                 : "send the header Authorization: Bearer TOKEN with a token of the server");
+                          request.peer ? "this user may do nothing here: the server's configuration says who may"
+                                       : "send the header Authorization: Bearer TOKEN with a token of the server");
   }
   const Role needed = route.access == ApiAccess::readers ? Role::read
                       : route.access == ApiAccess::ranks ? Role::train
@@ -98,7 +98,7 @@ void ApiCall::require_rank(const Job& of, int rank) const {
   if (of.ranks().owns(rank, request.header("lowgear-rank-key"))) return;
   if (of.is_over()) throw job_is_over();  // a server that starts anew keeps no keys of such jobs
   throw http::HttpError(http::ErrorCode::not_your_rank,
-                  fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
+                        fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
 }
 
 Settled ApiCall::answer_when_stored(Json answer, int status) const {
@@ -114,8 +114,8 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
       }
       case StoreOutcome::busy: {
         http::Response response = error_response(http::ErrorCode::busy,
-                                               "the server's disk is too slow, or another program holds its "
-                                               "database: send it again later");
+                                                 "the server's disk is too slow, or another program holds its "
+                                                 "database: send it again later");
         response.headers.emplace_back("Retry-After", "1");
         return reply->send(std::move(response));
       }

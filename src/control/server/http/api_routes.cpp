@@ -46,10 +46,12 @@ void send_archived(ApiCall& call, const FinishedJob& job,
 void register_job(ApiCall& call) {
   const auto answer = [&](const ControlPlane::Registered& registered) {
     const Job& job = *registered.job;
-    const protocol::JobAnswer document{.job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
+    const protocol::JobAnswer document{
+        .job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
     return call.answer_when_stored(to_json(document), registered.created ? 201 : 200);
   };
-  const ControlPlane::Registered registered = call.control_plane.register_job(protocol::read_job_spec(call.body()), answer);
+  const ControlPlane::Registered registered =
+      call.control_plane.register_job(protocol::read_job_spec(call.body()), answer);
   if (const FinishedJob* over = registered.finished) {
     return send(call, to_json(protocol::JobAnswer{.job = over->id, .created = false, .state = over->state}));
   }
@@ -60,13 +62,15 @@ void register_rank(ApiCall& call) {
   const protocol::RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
   (void)call.control_plane.register_rank(job, rank, [&](const RankRegistration& registration) {
     if (registration.outcome == RankRegistration::Outcome::taken) {
-      throw http::HttpError(http::ErrorCode::rank_taken, fmt::format("another process is rank {} of this job", rank.rank));
+      throw http::HttpError(http::ErrorCode::rank_taken,
+                            fmt::format("another process is rank {} of this job", rank.rank));
     }
     if (registration.outcome == RankRegistration::Outcome::moved) {
-      throw http::HttpError(http::ErrorCode::rank_moved,
-                      fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the "
-                                  "same place, or start another run",
-                                  rank.rank));
+      throw http::HttpError(
+          http::ErrorCode::rank_moved,
+          fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the "
+                      "same place, or start another run",
+                      rank.rank));
     }
     const protocol::RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
     const bool created = registration.outcome == RankRegistration::Outcome::created;
@@ -91,14 +95,16 @@ void take_reports(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
   const protocol::RankReports reports = protocol::read_rank_reports(call.body());
   if (over != nullptr) {
-    return send(call, to_json(protocol::ReportsAnswer{.last_iteration = call.late_rank(*over, reports.rank).last_iteration,
-                                            .plan_version = over->plan_version}));
+    return send(call,
+                to_json(protocol::ReportsAnswer{.last_iteration = call.late_rank(*over, reports.rank).last_iteration,
+                                                .plan_version = over->plan_version}));
   }
   const Job& open = call.job();
   call.require_rank(open, reports.rank);
   call.control_plane.change(open, [&](Job& job) {
     job.report(reports, call.control_plane.now_s());
-    const protocol::ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank), .plan_version = job.plan_version()};
+    const protocol::ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank),
+                                         .plan_version = job.plan_version()};
     return call.answer_when_stored(to_json(answer));
   });
 }
@@ -165,16 +171,17 @@ void show_decisions(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
   const std::string id = over != nullptr ? over->id : call.job().id();
   const auto limit = static_cast<int>(call.integer("limit", kMaxPage, 1, kMaxPage));
-  call.control_plane.store().read_decisions(id, call.integer("after", 0, 0, 1LL << 40), limit,
-                                            [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
-                                              Json list = Json::array();
-                                              for (const StoredDecision& decision : decisions) {
-                                                Json document = Json::parse(decision.document, nullptr, false);
-                                                if (document.is_discarded()) continue;  // its row is damaged
-                                                list.push_back(std::move(document));
-                                              }
-                                              reply->send(http::json_response({{"job", id}, {"decisions", std::move(list)}}));
-                                            });
+  call.control_plane.store().read_decisions(
+      id, call.integer("after", 0, 0, 1LL << 40), limit,
+      [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
+        Json list = Json::array();
+        for (const StoredDecision& decision : decisions) {
+          Json document = Json::parse(decision.document, nullptr, false);
+          if (document.is_discarded()) continue;  // its row is damaged
+          list.push_back(std::move(document));
+        }
+        reply->send(http::json_response({{"job", id}, {"decisions", std::move(list)}}));
+      });
 }
 
 void show_signals(ApiCall& call) { send(call, call.control_plane.signals_json()); }
@@ -198,7 +205,8 @@ void stream_job_events(ApiCall& call) {
 /// The job, to be changed: throws HttpError 409 when it is over.
 const Job& open_job(ApiCall& call) {
   const Job& job = call.job();
-  if (job.is_over()) throw http::HttpError(http::ErrorCode::job_over, "this job is over: nothing can be changed any more");
+  if (job.is_over())
+    throw http::HttpError(http::ErrorCode::job_over, "this job is over: nothing can be changed any more");
   return job;
 }
 
@@ -248,7 +256,8 @@ void set_settings(ApiCall& call) {
 }
 
 void delete_job(ApiCall& call) {
-  if (const FinishedJob* over = call.finished_job()) return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
+  if (const FinishedJob* over = call.finished_job())
+    return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   call.control_plane.change(call.job(), [&](Job& job) {
     job.finish("finished by request", call.control_plane.now_s());
     return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.state()))}));

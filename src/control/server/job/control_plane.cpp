@@ -20,7 +20,9 @@ constexpr double kLongestLateWaitS = 5;
 constexpr std::string_view kProfilePrefix = "profile/";
 constexpr std::string_view kSignalPrefix = "signal/";
 
-void send_no_plan(http::Reply& reply) { reply.send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}}); }
+void send_no_plan(http::Reply& reply) {
+  reply.send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
+}
 
 /// The rows of one job, of each kind.
 std::map<std::string, StoreContents> by_job(StoreContents all) {
@@ -115,7 +117,8 @@ const Job& ControlPlane::job(std::string_view id) const {
 const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
   if (const auto found = finished_.find(id); found != finished_.end()) return &found->second;
   if (entries_.contains(id)) return nullptr;
-  throw http::HttpError(http::ErrorCode::no_such_job, fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
+  throw http::HttpError(http::ErrorCode::no_such_job,
+                        fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
 }
 
 std::vector<Json> ControlPlane::summaries() const {
@@ -143,8 +146,8 @@ ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& s
     const std::string difference = first_difference(job.spec(), spec);
     if (!difference.empty()) {
       throw http::HttpError(http::ErrorCode::disagrees,
-                      fmt::format("run {} is registered with another {}: all its ranks have to say the same",
-                                  quote(spec.run), difference));
+                            fmt::format("run {} is registered with another {}: all its ranks have to say the same",
+                                        quote(spec.run), difference));
     }
     return {&job, nullptr, false};
   }
@@ -159,14 +162,16 @@ ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& s
 
 void ControlPlane::require_room(const protocol::JobSpec& spec) const {
   if (store_.health() == StoreOutcome::disk_full)
-    throw http::HttpError(http::ErrorCode::disk_full, "the server's disk is full: running jobs continue, new ones wait");
+    throw http::HttpError(http::ErrorCode::disk_full,
+                          "the server's disk is full: running jobs continue, new ones wait");
   if (draining_) throw http::HttpError(http::ErrorCode::draining, "the server is about to end");
   const std::size_t own_units = job_units(spec);
   if (own_units > limits_.job_units) {
-    throw http::HttpError(http::ErrorCode::too_large,
-                    fmt::format("{} stages and {} microbatches make {} forwards and backwards an iteration, and this "
-                                "server takes {} of a job: max_job_units of its configuration",
-                                spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
+    throw http::HttpError(
+        http::ErrorCode::too_large,
+        fmt::format("{} stages and {} microbatches make {} forwards and backwards an iteration, and this "
+                    "server takes {} of a job: max_job_units of its configuration",
+                    spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
   }
   std::size_t jobs = 1;
   std::size_t unarchived = 0;
@@ -336,7 +341,8 @@ void ControlPlane::answer_waiters(Entry& entry) {
   std::erase_if(entry.waiters, [&](const Waiter& waiter) { return answer(entry, waiter); });
 }
 
-void ControlPlane::wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply) {
+void ControlPlane::wait_for_plan(const Job& job, int rank, int after, double wait_s,
+                                 std::shared_ptr<http::Reply> reply) {
   Waiter waiter{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
   Entry& of_job = entry(job);
   if (answer(of_job, waiter)) return;
@@ -361,7 +367,7 @@ void ControlPlane::put_signal(const std::string& name, const JsonView& body, Set
 void ControlPlane::remove_signal(const std::string& name, Settled settled) {
   if (!signals_.has(name)) {
     throw http::HttpError(http::ErrorCode::no_such_signal,
-                    fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
+                          fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
   }
   StoreChange change;
   change.removed_documents.push_back(std::string(kSignalPrefix) + name);

@@ -102,8 +102,8 @@ class Job {
 
   // By ranks.
   /// `rank_key` is used when the rank is new. Throws InputError when its place is another rank's.
-  [[nodiscard]] RankRegistration register_rank(const protocol::RankSpec& rank, std::string rank_key, const Profiles& profiles,
-                                               double now_s);
+  [[nodiscard]] RankRegistration register_rank(const protocol::RankSpec& rank, std::string rank_key,
+                                               const Profiles& profiles, double now_s);
   void report(const protocol::RankReports& reports, double now_s);
   /// Throws InputError when the plan version is none that was issued to profile.
   void add_cells(protocol::RankCells cells, double now_s);

@@ -10,8 +10,8 @@ namespace {
 /// From a tenth of a millisecond to some minutes.
 std::vector<double> latency_bounds() { return metrics::geometric_bounds(1e-4, 4, 11); }
 
-metrics::Histogram& histogram_of(std::map<std::string, metrics::Histogram, std::less<>>& histograms, std::string_view name,
-                        const std::vector<double>& bounds) {
+metrics::Histogram& histogram_of(std::map<std::string, metrics::Histogram, std::less<>>& histograms,
+                                 std::string_view name, const std::vector<double>& bounds) {
   const auto found = histograms.find(name);
   if (found != histograms.end()) return found->second;
   return histograms.emplace(std::string(name), metrics::Histogram(bounds)).first->second;
@@ -30,7 +30,8 @@ void add_server(const Snapshot& snapshot, metrics::Exposition& exposition) {
   exposition.gauge("server_event_streams", "Clients that watch events.").add({}, static_cast<double>(snapshot.streams));
   exposition.gauge("server_waiting_ranks", "Ranks that wait for a newer plan.")
       .add({}, static_cast<double>(snapshot.waiting_for_plans));
-  metrics::MetricFamily& planned = exposition.gauge("server_planned_jobs", "Jobs that are planned for, and that wait for it.");
+  metrics::MetricFamily& planned =
+      exposition.gauge("server_planned_jobs", "Jobs that are planned for, and that wait for it.");
   planned.add({{"state", "running"}}, static_cast<double>(snapshot.planned_for));
   planned.add({{"state", "waiting"}}, static_cast<double>(snapshot.waiting_planning));
   exposition.gauge("server_perseus_jobs", "Jobs of clients of the Perseus protocol.")
@@ -71,11 +72,15 @@ void add_activity(const Activity& activity, metrics::Exposition& exposition) {
 /// What is known of a job's plan.
 void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
   metrics::MetricFamily& info = exposition.gauge("train_info", "What the job is; always 1.");
-  metrics::MetricFamily& ranks = exposition.gauge("train_ranks", "Ranks of the job, and how many of them have registered.");
+  metrics::MetricFamily& ranks =
+      exposition.gauge("train_ranks", "Ranks of the job, and how many of them have registered.");
   metrics::MetricFamily& version = exposition.gauge("train_plan_version", "Newest plan of the job.");
-  metrics::MetricFamily& planned_s = exposition.gauge("train_planned_step_seconds", "Iteration time that the plan expects.");
-  metrics::MetricFamily& planned_j = exposition.gauge("train_planned_step_joules", "Energy of an iteration that it expects.");
-  metrics::MetricFamily& stragglers = exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
+  metrics::MetricFamily& planned_s =
+      exposition.gauge("train_planned_step_seconds", "Iteration time that the plan expects.");
+  metrics::MetricFamily& planned_j =
+      exposition.gauge("train_planned_step_joules", "Energy of an iteration that it expects.");
+  metrics::MetricFamily& stragglers =
+      exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
   for (const JobSnapshot& job : jobs) {
     const metrics::MetricLabels labels = job_labels(job);
     info.add({{"job_id", job.job},
@@ -101,7 +106,8 @@ void add_iterations(const std::vector<JobSnapshot>& jobs, metrics::Exposition& e
   metrics::MetricFamily& steps = exposition.counter("train_steps", "Iterations that all ranks have reported.");
   metrics::MetricFamily& energy = exposition.counter("train_energy_joules", "Energy of all GPUs over them, by phase.");
   metrics::MetricFamily& seconds = exposition.histogram("train_step_seconds", "Iteration times.");
-  metrics::MetricFamily& joules = exposition.histogram("train_step_energy_joules", "Energy of an iteration, all GPUs together.");
+  metrics::MetricFamily& joules =
+      exposition.histogram("train_step_energy_joules", "Energy of an iteration, all GPUs together.");
   for (const JobSnapshot& job : jobs) {
     if (job.activity == nullptr) continue;
     const metrics::MetricLabels labels = job_labels(job);
@@ -116,15 +122,17 @@ void add_iterations(const std::vector<JobSnapshot>& jobs, metrics::Exposition& e
 
 /// Against what was measured at full clocks.
 void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
-  metrics::MetricFamily& baseline_s = exposition.gauge("train_baseline_step_seconds", "Measured iteration time at full clocks.");
+  metrics::MetricFamily& baseline_s =
+      exposition.gauge("train_baseline_step_seconds", "Measured iteration time at full clocks.");
   metrics::MetricFamily& baseline_j =
       exposition.gauge("train_baseline_step_joules", "Measured energy of an iteration at full clocks.");
   metrics::MetricFamily& saved = exposition.gauge("train_saved_energy_ratio",
-                                         "Share of the measured baseline that the last iterations used less.");
+                                                  "Share of the measured baseline that the last iterations used less.");
   metrics::MetricFamily& error = exposition.gauge("train_saved_energy_error_ratio", "Standard error of that share.");
   metrics::MetricFamily& slowdown =
       exposition.gauge("train_slowdown_ratio", "Share of the measured baseline that the last iterations took longer.");
-  metrics::MetricFamily& guard = exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are taken back.");
+  metrics::MetricFamily& guard =
+      exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are taken back.");
   for (const JobSnapshot& job : jobs) {
     const metrics::MetricLabels labels = job_labels(job);
     guard.add(labels, job.slowdown_allowed_ratio);
@@ -142,8 +150,7 @@ void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& expo
 
 }  // namespace
 
-void Activity::request(std::string_view method, std::string_view route, int status,
-                             std::optional<double> seconds) {
+void Activity::request(std::string_view method, std::string_view route, int status, std::optional<double> seconds) {
   ++requests_[{std::string(method), std::string(route), status}];
   if (seconds) histogram_of(request_seconds_, route, latency_bounds()).observe(*seconds);
 }

@@ -33,8 +33,8 @@ class Activity {
 
  private:
   std::map<std::tuple<std::string, std::string, int>, std::uint64_t> requests_;  // method, route, status
-  std::map<std::string, metrics::Histogram, std::less<>> request_seconds_;                // by route
-  std::map<std::string, metrics::Histogram, std::less<>> plan_seconds_;                   // by kind
+  std::map<std::string, metrics::Histogram, std::less<>> request_seconds_;       // by route
+  std::map<std::string, metrics::Histogram, std::less<>> plan_seconds_;          // by kind
   std::map<std::pair<std::string, std::string>, std::uint64_t> decisions_;       // kind, outcome
 };
 
@@ -45,7 +45,9 @@ class JobActivity {
   void iteration(std::string_view phase, double time_s, std::optional<double> energy_j);
 
   [[nodiscard]] const metrics::Histogram& step_seconds() const { return step_seconds_; }
-  [[nodiscard]] const std::map<std::string, metrics::Histogram, std::less<>>& step_joules() const { return step_joules_; }
+  [[nodiscard]] const std::map<std::string, metrics::Histogram, std::less<>>& step_joules() const {
+    return step_joules_;
+  }
   [[nodiscard]] std::uint64_t steps() const { return step_seconds_.count(); }
 
  private:

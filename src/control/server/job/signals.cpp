@@ -21,7 +21,8 @@ Signal read_signal(const std::string& name, const JsonView& body) {
     values.push_back({.time_s = points.at(i).at(0).number(), .value = points.at(i).at(1).number()});
   }
   const JsonView rules = body.at("rules");
-  if (rules.size() > adapt::kMaxSignalThresholds) rules.fail(fmt::format("more than {} rules", adapt::kMaxSignalThresholds));
+  if (rules.size() > adapt::kMaxSignalThresholds)
+    rules.fail(fmt::format("more than {} rules", adapt::kMaxSignalThresholds));
   std::vector<adapt::SignalThreshold> thresholds;
   for (std::size_t i = 0; i < rules.size(); ++i) {
     protocol::require_members(rules.at(i), {"above", "slowdown_pct"});

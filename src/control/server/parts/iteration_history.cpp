@@ -68,9 +68,9 @@ std::int64_t IterationHistory::next_boundary(double now_s) const {
     shortest_s = std::max(shortest_s, kShortestIterationS);
   }
   return adapt::switch_boundary({.latest_complete = latest(),
-                          .since_complete_s = std::clamp(now_s - latest_s_, 0.0, shortest_s),
-                          .iteration_time_s = shortest_s},
-                         kDeliveryBudgetS);
+                                 .since_complete_s = std::clamp(now_s - latest_s_, 0.0, shortest_s),
+                                 .iteration_time_s = shortest_s},
+                                kDeliveryBudgetS);
 }
 
 }  // namespace lowgear::server

@@ -19,7 +19,8 @@ constexpr std::int64_t kLongestLasting = 1'000'000;
 
 /// Of a rank that the detector has found.
 adapt::SlowdownCause cause_named(std::string_view text) {
-  for (const adapt::SlowdownCause cause : {adapt::SlowdownCause::power_throttle, adapt::SlowdownCause::thermal_throttle}) {
+  for (const adapt::SlowdownCause cause :
+       {adapt::SlowdownCause::power_throttle, adapt::SlowdownCause::thermal_throttle}) {
     if (text == name(cause)) return cause;
   }
   return adapt::SlowdownCause::straggler;
@@ -68,7 +69,8 @@ adapt::StragglerDetector& ProfileWatch::detector() {
   return *detector_;
 }
 
-std::vector<adapt::SlowdownChange> ProfileWatch::observe(const std::vector<adapt::RankIteration>& measured, std::int64_t iteration) {
+std::vector<adapt::SlowdownChange> ProfileWatch::observe(const std::vector<adapt::RankIteration>& measured,
+                                                         std::int64_t iteration) {
   if (drift_ && std::abs(typical_slowdown(measured) - 1) <= kProfiledAgainDrift) drift_.reset();  // it was a hiccup
   std::vector<adapt::SlowdownChange> changes = detector().observe(measured);
   for (const adapt::SlowdownChange& change : changes) {

@@ -37,7 +37,8 @@ class ProfileWatch {
   /// A profile is begun: what has been found is by the one that it replaces.
   void begin_profile(double now_s);
   /// Takes the ranks of an iteration, at least one, and returns what has changed.
-  [[nodiscard]] std::vector<adapt::SlowdownChange> observe(const std::vector<adapt::RankIteration>& measured, std::int64_t iteration);
+  [[nodiscard]] std::vector<adapt::SlowdownChange> observe(const std::vector<adapt::RankIteration>& measured,
+                                                           std::int64_t iteration);
   /// The drift for which another profile is worth what it costs, now that `iteration` is complete: at most one an hour,
   /// unless the drift lasts. To be called once an iteration, and followed by `begin_profile`.
   [[nodiscard]] std::optional<Drift> outdated_profile(std::int64_t iteration, double now_s);

@@ -31,13 +31,14 @@ void refuse_browsers(const http::Request& request, bool loopback_only) {
   }
   const std::string_view content_type = request.header("content-type");
   if (!content_type.empty() && !equal_without_case(media_type(content_type), "application/json")) {
-    throw http::HttpError(http::ErrorCode::not_json, "the body has to be JSON, sent with Content-Type: application/json");
+    throw http::HttpError(http::ErrorCode::not_json,
+                          "the body has to be JSON, sent with Content-Type: application/json");
   }
   const std::string_view host = request.header("host");
   if (loopback_only && !host.empty() && !http::names_loopback(host)) {
     throw http::HttpError(http::ErrorCode::not_allowed,
-                    "this port is for this machine alone: use localhost or 127.0.0.1 in place of " + quote(host) +
-                        ", or let it listen on an address that other machines reach");
+                          "this port is for this machine alone: use localhost or 127.0.0.1 in place of " + quote(host) +
+                              ", or let it listen on an address that other machines reach");
   }
 }
 

@@ -53,7 +53,7 @@ struct Job {
   // After the registration of all ranks.
   Layout layout;
   std::unique_ptr<Scheduler> scheduler;  ///< null while it works
-  bool observes = false;                        ///< the present window's measurements matter
+  bool observes = false;                 ///< the present window's measurements matter
   Schedule schedule;                     ///< of the present window
   int window = 0;
   std::vector<int> kept_windows;  ///< that have a document
@@ -61,7 +61,7 @@ struct Job {
   std::vector<std::shared_ptr<http::Reply>> waiting;  ///< by rank; null: does not ask
   int asking = 0;
   std::vector<std::optional<Result>> results;  ///< of the present window, by rank
-  int reported = 0;                                   ///< results that are on disk
+  int reported = 0;                            ///< results that are on disk
 
   Job(std::string job_id, JobInfo job_info);
 

@@ -50,8 +50,7 @@ schedule::Schedule pipeline_of(const Layout& layout) {
   return schedule;
 }
 
-LowgearScheduler::LowgearScheduler(const Layout& layout, const Arguments& arguments,
-                                   std::shared_ptr<Progress> progress)
+LowgearScheduler::LowgearScheduler(const Layout& layout, const Arguments& arguments, std::shared_ptr<Progress> progress)
     : layout_(layout),
       arguments_(arguments),
       progress_(std::move(progress)),

@@ -19,8 +19,7 @@ class LowgearScheduler final : public Scheduler {
  public:
   /// `layout` has a position for every rank. `progress`, of planning, may be null. Throws InputError when the ranks'
   /// instructions are no pipeline schedule, or there are too few clocks.
-  LowgearScheduler(const Layout& layout, const Arguments& arguments,
-                   std::shared_ptr<Progress> progress = nullptr);
+  LowgearScheduler(const Layout& layout, const Arguments& arguments, std::shared_ptr<Progress> progress = nullptr);
   [[nodiscard]] Step schedule() const override;
   [[nodiscard]] bool observes() const override { return warmup_windows_ == 0 && !plan_; }
   /// Plans when the last clock has run.

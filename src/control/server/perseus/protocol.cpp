@@ -112,9 +112,7 @@ void read_artifact_members(const JsonView& view, JobInfo& job) {
 
 }  // namespace
 
-std::string_view name(Instruction instruction) {
-  return kInstructionNames.at(static_cast<std::size_t>(instruction));
-}
+std::string_view name(Instruction instruction) { return kInstructionNames.at(static_cast<std::size_t>(instruction)); }
 
 std::optional<Instruction> perseus_instruction_from_name(std::string_view text) {
   const auto found = std::ranges::find(kInstructionNames, text);

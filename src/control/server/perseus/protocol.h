@@ -17,18 +17,7 @@
 namespace lowgear::server::perseus {
 
 /// What a rank's schedule consists of.
-enum class Instruction : unsigned char {
-  load,
-  forward,
-  backward,
-  p2p,
-  cc,
-  step,
-  low,
-  high,
-  other,
-  pure_backward
-};
+enum class Instruction : unsigned char { load, forward, backward, p2p, cc, step, low, high, other, pure_backward };
 
 /// The name on the wire: `load`, `forward`, ...
 [[nodiscard]] std::string_view name(Instruction instruction);
@@ -82,7 +71,7 @@ struct RankInfo {
   int pp_rank = 0;
   int tp_rank = 0;
   std::vector<Instruction> pipe_schedule;  ///< empty from Zeus' client
-  std::vector<int> power_states;                  ///< unique, highest first; not empty
+  std::vector<int> power_states;           ///< unique, highest first; not empty
 
   friend bool operator==(const RankInfo&, const RankInfo&) = default;
 };

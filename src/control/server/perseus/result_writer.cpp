@@ -10,7 +10,7 @@
 namespace lowgear::server::perseus {
 
 ResultWriter::ResultWriter(ResultFolder folder, std::function<void(const std::string&)> warn,
-                                         std::size_t max_kept_bytes)
+                           std::size_t max_kept_bytes)
     : folder_(std::move(folder)), warn_(std::move(warn)), max_kept_bytes_(max_kept_bytes) {}
 
 ResultWriter::~ResultWriter() { write_kept(); }

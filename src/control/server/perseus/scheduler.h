@@ -51,15 +51,13 @@ class Scheduler {
 };
 
 /// The layout that the scheduler of these settings works on. `ranks` in the order of ranks, none missing.
-[[nodiscard]] Layout make_perseus_layout(const Settings& settings, const JobInfo& job,
-                                                std::span<const RankInfo> ranks);
+[[nodiscard]] Layout make_perseus_layout(const Settings& settings, const JobInfo& job, std::span<const RankInfo> ranks);
 
 /// `progress`, which may be null, receives how far a scheduler that plans has come, and may stop it by an exception.
 /// Throws InputError when the job is not one that the scheduler can serve: the plans of a solution do not fit it, a
 /// clock is not among its power states, it has data or tensor parallelism and the scheduler has none.
-[[nodiscard]] std::unique_ptr<Scheduler> make_perseus_scheduler(const Settings& settings,
-                                                                       const Layout& layout,
-                                                                       std::shared_ptr<Progress> progress = nullptr);
+[[nodiscard]] std::unique_ptr<Scheduler> make_perseus_scheduler(const Settings& settings, const Layout& layout,
+                                                                std::shared_ptr<Progress> progress = nullptr);
 
 /// One power state for everything.
 [[nodiscard]] Schedule uniform_schedule(const Layout& layout, int power_state);

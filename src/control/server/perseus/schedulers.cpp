@@ -175,13 +175,12 @@ Schedule uniform_schedule(const Layout& layout, std::span<const int> power_state
   return schedule;
 }
 
-Layout make_perseus_layout(const Settings& settings, const JobInfo& job,
-                                  std::span<const RankInfo> ranks) {
+Layout make_perseus_layout(const Settings& settings, const JobInfo& job, std::span<const RankInfo> ranks) {
   return works_on_stages(settings.scheduler) ? stage_layout(job, ranks) : rank_layout(job, ranks);
 }
 
 std::unique_ptr<Scheduler> make_perseus_scheduler(const Settings& settings, const Layout& layout,
-                                                         std::shared_ptr<Progress> progress) {
+                                                  std::shared_ptr<Progress> progress) {
   require_pipeline_only(settings, layout.job);
   require_instructions(settings, layout);
   const std::string_view scheduler = settings.scheduler;

@@ -201,7 +201,8 @@ void Service::Impl::take_result(const Call& call) {
 
 JobPointer Service::Impl::find(const std::string& id) const {
   const auto found = jobs_.find(id);
-  if (found == jobs_.end()) throw http::HttpError(http::ErrorCode::no_such_job, "no job " + quote(id) + "; register it first");
+  if (found == jobs_.end())
+    throw http::HttpError(http::ErrorCode::no_such_job, "no job " + quote(id) + "; register it first");
   found->second->last_active_s = surroundings_.now_s();
   return found->second;
 }
@@ -227,7 +228,7 @@ void Service::Impl::register_job(const Call& call) {
   for (const auto& [id, job] : jobs_) ranks += job->ranks.size();
   if (jobs_.size() >= options_.max_jobs || ranks > options_.max_ranks) {
     throw http::HttpError(http::ErrorCode::full,
-                    fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
+                          fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
   }
   const auto job = std::make_shared<Job>(new_id(info), std::move(info));
   job->created_s = job->last_active_s = surroundings_.now_s();
@@ -493,8 +494,7 @@ Status Service::Impl::status() const {
   return status;
 }
 
-Service::Service(ServiceOptions options, Surroundings surroundings, Store& store,
-                               const StoreContents& contents)
+Service::Service(ServiceOptions options, Surroundings surroundings, Store& store, const StoreContents& contents)
     : impl_(std::make_shared<Impl>(std::move(options), std::move(surroundings), store)) {
   impl_->restore(contents);
 }

@@ -56,8 +56,7 @@ struct Status {
 class Service {
  public:
   /// `store` must outlive the service; `contents` is what it held when the server started.
-  Service(ServiceOptions options, Surroundings surroundings, Store& store,
-                 const StoreContents& contents);
+  Service(ServiceOptions options, Surroundings surroundings, Store& store, const StoreContents& contents);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;

@@ -56,8 +56,7 @@ struct Settings {
 /// `unspecified`. Plan files of `solution_path` (a file, or a folder whose `.py` files run in the order of their names,
 /// or backwards with `reverse`) are read now, as data. Throws InputError when a scheduler or argument is unknown, an
 /// argument missing or out of range, or the mode not that of the scheduler.
-[[nodiscard]] Settings read_perseus_settings(std::string_view scheduler, std::string_view args,
-                                                    std::string_view mode);
+[[nodiscard]] Settings read_perseus_settings(std::string_view scheduler, std::string_view args, std::string_view mode);
 
 /// Reply of `GET /info`; also `perseus.json`.
 [[nodiscard]] Json perseus_server_info(const Settings& settings);

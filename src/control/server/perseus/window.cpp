@@ -66,8 +66,8 @@ Pooled pool_iterations(std::span<const Result* const> ranks, std::size_t skipped
 }
 
 /// Empty when the ranks did not measure this kind. Without energies when any of them did not measure those.
-std::optional<Unit> pool_units(std::span<const Result* const> ranks, Instruction kind,
-                                      std::size_t skipped, std::size_t iterations) {
+std::optional<Unit> pool_units(std::span<const Result* const> ranks, Instruction kind, std::size_t skipped,
+                               std::size_t iterations) {
   Pooled pooled;
   bool have_energies = true;
   for (const Result* rank : ranks) {
@@ -159,8 +159,7 @@ Layout stage_layout(const JobInfo& job, std::span<const RankInfo> ranks) {
   return layout;
 }
 
-std::vector<Window> condense(const Layout& layout, std::span<const Result> results,
-                                    double warmup_step_ratio) {
+std::vector<Window> condense(const Layout& layout, std::span<const Result> results, double warmup_step_ratio) {
   std::vector<std::vector<const Result*>> by_position(layout.positions.size());
   for (std::size_t rank = 0; rank < results.size(); ++rank) {
     by_position.at(static_cast<std::size_t>(layout.position_of_rank.at(rank))).push_back(&results[rank]);

@@ -50,7 +50,7 @@ struct Window {
 /// are left out. Throws InputError, naming the rank, when nothing is left, an iteration took no time, or ranks of a
 /// position differ in how much they measured.
 [[nodiscard]] std::vector<Window> condense(const Layout& layout, std::span<const Result> results,
-                                                  double warmup_step_ratio);
+                                           double warmup_step_ratio);
 
 [[nodiscard]] Json to_json(std::span<const Window> windows);
 /// The inverse, exact to the last bit. Throws InputError.

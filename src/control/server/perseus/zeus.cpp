@@ -81,7 +81,7 @@ Step ZeusLocalPowerState::schedule() const {
   if (phase_ == Phase::balancing) return uniform_schedule(layout_, states());
   const ZeusMeasurement& best = cheapest(measured_, arguments_.eta_knob, max_power_w(layout_));
   return Stop{fmt::format("[profiling-done] the heaviest stage {} is best at power state {}", *heaviest_stage_,
-                                 best.power_state)};
+                          best.power_state)};
 }
 
 double ZeusLocalPowerState::phase_time_s(const Window& window, std::size_t stage) const {

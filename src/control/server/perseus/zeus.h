@@ -23,8 +23,7 @@ struct ZeusMeasurement {
   }
 };
 
-[[nodiscard]] ZeusMeasurement measure(int power_state, std::vector<int> power_states,
-                                      std::span<const Window> window);
+[[nodiscard]] ZeusMeasurement measure(int power_state, std::vector<int> power_states, std::span<const Window> window);
 
 /// The power limit that is best for all GPUs at once: every limit but the lowest in turn, from the top, after a window
 /// of warm-up; then stops. (The artifact counts the world size twice in the largest power; here it counts once.)

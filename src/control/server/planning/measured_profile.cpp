@@ -45,7 +45,8 @@ class CellGroup {
 std::vector<protocol::BlockingCell> merge_blocking(std::span<const protocol::RankCells> ranks, int stages) {
   std::vector<std::vector<protocol::BlockingCell>> by_stage(static_cast<std::size_t>(stages));
   for (const protocol::RankCells& rank : ranks) {
-    for (const protocol::BlockingCell& cell : rank.blocking) by_stage.at(static_cast<std::size_t>(cell.stage)).push_back(cell);
+    for (const protocol::BlockingCell& cell : rank.blocking)
+      by_stage.at(static_cast<std::size_t>(cell.stage)).push_back(cell);
   }
   std::vector<protocol::BlockingCell> merged;
   for (int stage = 0; stage < stages; ++stage) {

@@ -36,7 +36,8 @@ profile::StageProfile measured_rows(const MeasuredProfile& measured, int stages)
   profile::StageProfile profile(stages);
   for (const auto& [op, cells] : cells_of_op) {
     std::vector<profile::ClockTime> times;
-    for (const protocol::ProfileCell* cell : cells) times.push_back({cell->clock_mhz, cell->time_s, cell->time_error_s});
+    for (const protocol::ProfileCell* cell : cells)
+      times.push_back({cell->clock_mhz, cell->time_s, cell->time_error_s});
     times = monotone_times(std::move(times));
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const double energy_j = cells[i]->energy_j * (times[i].time_s / cells[i]->time_s);
@@ -231,7 +232,8 @@ struct JobPlanner::Impl {
     job.plans = std::move(plans);
     // Of the pipelines as they are, where all are alike; else of those that no slow rank is in.
     const bool all_alike = replan.groups.size() == 1;
-    if (const auto shown = find(all_alike ? replan.groups.front().slowdowns : std::vector<simulator::StageSlowdown>())) {
+    if (const auto shown =
+            find(all_alike ? replan.groups.front().slowdowns : std::vector<simulator::StageSlowdown>())) {
       for (const simulator::PipelineFigures& point : workflow::frontier_points(shown->frontier())) {
         job.frontier.emplace_back(point.time_s, point.energy_j);
       }
@@ -240,14 +242,15 @@ struct JobPlanner::Impl {
   }
 
   /// One group's plan under its share of the job's limit: as many GPUs as it has of the job's.
-  [[nodiscard]] adapt::CappedPlan capped(const adapt::ReplicaGroup& group, const PlanningConditions& conditions, double deadline_s) {
+  [[nodiscard]] adapt::CappedPlan capped(const adapt::ReplicaGroup& group, const PlanningConditions& conditions,
+                                         double deadline_s) {
     adapt::CappedJob job{.schedule = model->schedule,
-                  .profile = group.profile,
-                  .blocking_power_w = blocking_w,
-                  .gpus = {},
-                  .planner = planner_options(),
-                  .wanted_deadline_s = deadline_s,
-                  .progress = progress.get()};
+                         .profile = group.profile,
+                         .blocking_power_w = blocking_w,
+                         .gpus = {},
+                         .planner = planner_options(),
+                         .wanted_deadline_s = deadline_s,
+                         .progress = progress.get()};
     for (const int replica : group.replicas) {
       for (int rank = 0; rank < model->parallel.pp; ++rank) {
         const int node =
@@ -331,12 +334,13 @@ ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) c
                       .energy_error_j = cell.energy_error_j});
   }
   const adapt::ProfilingTask task{.schedule = model.schedule,
-                           .supported_mhz = model.clocks_mhz,
-                           .blocking_power_w = impl_->blocking_w,
-                           .slowdown_pct = conditions.slowdown_pct,
-                           .planner = impl_->planner_options(),
-                           .progress = impl_->progress.get()};
-  const adapt::ProfilingStep step = next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);
+                                  .supported_mhz = model.clocks_mhz,
+                                  .blocking_power_w = impl_->blocking_w,
+                                  .slowdown_pct = conditions.slowdown_pct,
+                                  .planner = impl_->planner_options(),
+                                  .progress = impl_->progress.get()};
+  const adapt::ProfilingStep step =
+      next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);
   ProfileVerdict verdict{.more_clocks_mhz = step.next_clocks_mhz,
                          .energy_error_pct = step.energy_error_j / step.energy_j * 100,
                          .reason = {}};

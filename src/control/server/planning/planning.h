@@ -35,7 +35,7 @@ struct PowerLimit {
 
 /// What a plan has to take into account.
 struct PlanningConditions {
-  double slowdown_pct = 0;         ///< how much longer than the fastest plan
+  double slowdown_pct = 0;                ///< how much longer than the fastest plan
   std::vector<adapt::RankSlowdown> slow;  ///< positions that are slower than profiled
   std::optional<PowerLimit> power;
   std::vector<std::vector<int>> node_of_gpu;  ///< by dp and pp rank; for caps on nodes

@@ -66,7 +66,8 @@ void MeasuredOperatorCosts::note_gaps(OperatorKind kind, Kind& samples) {
   const bool no_backward = has_backward && samples.samples[1].empty();
   if (!no_forward && !no_backward) return;
   const std::string_view pass = no_forward && no_backward ? "" : no_forward ? " forward" : " backward";
-  samples.notes.push_back(fmt::format("{}{}: no samples; taken from the GPU's data sheet", estimator::name(kind), pass));
+  samples.notes.push_back(
+      fmt::format("{}{}: no samples; taken from the GPU's data sheet", estimator::name(kind), pass));
 }
 
 MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataType dtype) const {
@@ -99,8 +100,8 @@ WorkCost MeasuredOperatorCosts::predict(const Operator& op) const {
   if (!regressor) regressor.emplace(kind.samples[pass], gpu_);
   const OperatorPrediction prediction = regressor->predict(op);
   if (kind.outside.empty() && !prediction.outside.empty()) {
-    kind.outside = fmt::format("{} {}: {} lies outside of the samples; carried on by its trend", estimator::name(op.kind),
-                               name(op.pass), prediction.outside);
+    kind.outside = fmt::format("{} {}: {} lies outside of the samples; carried on by its trend",
+                               estimator::name(op.kind), name(op.pass), prediction.outside);
   }
   return cost_of(op, gpu_, prediction);
 }

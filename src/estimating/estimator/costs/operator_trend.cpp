@@ -96,7 +96,8 @@ OperatorTrend::OperatorTrend(std::span<const TimedOperator> samples) {
   for (int pass = 0; pass < kReweightings; ++pass) {
     const Eigen::MatrixXd weighted = weights.asDiagonal() * relative;
     costs =
-        profile::solve_non_negative(weighted.transpose() * relative, weighted.transpose() * Eigen::VectorXd::Ones(rows)).values;
+        profile::solve_non_negative(weighted.transpose() * relative, weighted.transpose() * Eigen::VectorXd::Ones(rows))
+            .values;
     weights = ((relative * costs).array() - 1).abs().max(kUsualError).inverse();
   }
   for (std::size_t i = 0; i < kTerms; ++i) cost_s_[i] = costs(static_cast<Eigen::Index>(i));

@@ -79,7 +79,8 @@ RooflineCosts::Split RooflineCosts::batched_s(const Operator& op) const {
   const double rate = peak_flops(gpu_, op.dtype) * gpu_.efficiency.matmul_peak;
   const Operator forward{op.kind, Pass::forward, {op.dims[0], op.dims[1], op.dims[2], op.dims[3]}, op.dtype};
   const double each_s = flops(forward) / rate;
-  const double moving_s = lowgear::estimator::memory_bytes(forward) / (gpu_.memory_bytes_per_s * gpu_.efficiency.batched_product);
+  const double moving_s =
+      lowgear::estimator::memory_bytes(forward) / (gpu_.memory_bytes_per_s * gpu_.efficiency.batched_product);
   const Split writes{each_s, moving_s};
   const Split reads = each_s >= moving_s ? Split{each_s, 0} : Split{0, moving_s};
   const bool scores = op.kind == OperatorKind::attention_scores;

@@ -27,10 +27,10 @@ simulator::Timeline replay_at_full_clocks(const EstimatedPipeline& pipeline, con
 
 EstimatedPipeline estimated_pipeline(const TrainingJob& job, const IterationEstimate& estimate) {
   const schedule::ScheduleRequest request{.name = job.schedule,
-                                .ranks = job.parallel.pp,
-                                .microbatches = static_cast<int>(job.microbatches()),
-                                .chunks = job.parallel.virtual_stages,
-                                .envpipe_stages = {}};
+                                          .ranks = job.parallel.pp,
+                                          .microbatches = static_cast<int>(job.microbatches()),
+                                          .chunks = job.parallel.virtual_stages,
+                                          .envpipe_stages = {}};
   return {.profile = emitted_profile(job.gpu, estimate),
           .schedule = make_schedule(request),
           .blocking_power_w = std::vector<double>(static_cast<std::size_t>(job.parallel.pp), job.gpu.power.blocking_w)};
@@ -46,8 +46,8 @@ JobFigures JobScale::job(double pipeline_s, double pipeline_j) const {
   return {pipeline_s + rest_s_, gpus_per_rank_ * (pipeline_j + rest_j_)};
 }
 
-PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, const planner::PlannerOptions& options,
-                       Progress* progress)
+PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate,
+                       const planner::PlannerOptions& options, Progress* progress)
     : PlannedJob(job, estimate, estimated_pipeline(job, estimate), options, progress) {}
 
 PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
@@ -73,13 +73,14 @@ JobFigures PlannedJob::plan(double time_s) {
 }
 
 PolicyFigures PlannedJob::plan_with(const planner::Policy& policy, std::optional<double> time_s) const {
-  const planner::PlanningProblem problem{&pipeline_.schedule, &planner_.dag(), &pipeline_.profile, pipeline_.blocking_power_w};
+  const planner::PlanningProblem problem{&pipeline_.schedule, &planner_.dag(), &pipeline_.profile,
+                                         pipeline_.blocking_power_w};
   std::optional<double> deadline_s;
   if (time_s) deadline_s = scale_.pipeline_s(*time_s);
   const planner::PolicyPlan answer = policy.plan(problem, deadline_s);
   const schedule::PipelineDag dag = answer.schedule ? build_dag(*answer.schedule) : planner_.dag();
-  const simulator::Timeline timeline =
-      simulator::replay(dag, simulator::costs_at_clocks(dag, pipeline_.profile, answer.clocks_mhz), pipeline_.blocking_power_w);
+  const simulator::Timeline timeline = simulator::replay(
+      dag, simulator::costs_at_clocks(dag, pipeline_.profile, answer.clocks_mhz), pipeline_.blocking_power_w);
   return {scale_.job(timeline.time_s, timeline.energy_j_total), answer.note};
 }
 

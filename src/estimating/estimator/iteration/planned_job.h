@@ -25,8 +25,8 @@ struct JobFigures {
 
 /// The pipeline of a job as the planner takes it. All values are estimated.
 struct EstimatedPipeline {
-  profile::StageProfile profile;                  ///< emitted_profile
-  schedule::Schedule schedule;                     ///< computations only
+  profile::StageProfile profile;         ///< emitted_profile
+  schedule::Schedule schedule;           ///< computations only
   std::vector<double> blocking_power_w;  ///< by rank
 };
 [[nodiscard]] EstimatedPipeline estimated_pipeline(const TrainingJob& job, const IterationEstimate& estimate);
@@ -58,7 +58,8 @@ struct PolicyFigures {
 
 /// How a job is planned unless said otherwise: a frontier within a thousandth of its proven bound, which takes a tiny
 /// part of the time of an exact one, is far closer than estimated values are.
-inline const planner::PlannerOptions kEstimatePlannerOptions{.method = planner::FrontierMethod::sandwich, .epsilon = 1e-3};
+inline const planner::PlannerOptions kEstimatePlannerOptions{.method = planner::FrontierMethod::sandwich,
+                                                             .epsilon = 1e-3};
 
 /// A job planned from its estimate: what clocks would save before there is a GPU. *Planned* on *estimated* values.
 class PlannedJob {

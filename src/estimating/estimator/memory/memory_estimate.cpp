@@ -73,10 +73,10 @@ int representative_microbatches(const TrainingJob& job) {
 /// The most that a rank's microbatches in flight keep, where one of virtual stage s keeps `bytes[s]`.
 std::vector<double> peak_bytes(const TrainingJob& job, const std::vector<double>& bytes) {
   const schedule::Schedule schedule = schedule::make_schedule({.name = job.schedule,
-                                           .ranks = job.parallel.pp,
-                                           .microbatches = representative_microbatches(job),
-                                           .chunks = job.parallel.virtual_stages,
-                                           .envpipe_stages = {}});
+                                                               .ranks = job.parallel.pp,
+                                                               .microbatches = representative_microbatches(job),
+                                                               .chunks = job.parallel.virtual_stages,
+                                                               .envpipe_stages = {}});
   std::vector<double> peaks;
   for (const std::vector<schedule::Action>& actions : schedule.ranks) {
     double held = 0;

@@ -26,7 +26,8 @@ void lock_sm_clocks(SimulatedGpu& gpu, unsigned min_mhz, unsigned max_mhz) {
   if (is_symbolic(min_mhz) != is_symbolic(max_mhz)) throw lowgear::InputError("a clock and a limit do not mix");
   const lowgear::simgpu::ClockRange& range = gpu.model().sm_clocks;
   if (is_symbolic(min_mhz)) {
-    if (min_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited && max_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited) {
+    if (min_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited &&
+        max_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited) {
       gpu.reset_sm_clocks();
     } else {
       gpu.lock_sm_clocks(range.min_mhz, range.max_mhz);
@@ -64,9 +65,11 @@ LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit(Device device, unsigned limit_mw)
 LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit_v2(Device device, const PowerValueV2* value) {
   return answer_for(device, "DeviceSetPowerManagementLimit", [&](SimulatedGpu& gpu) {
     if (value == nullptr) return Return::invalid_argument;
-    if (value->version != lowgear::simgpu::nvml::struct_version<PowerValueV2>(2)) return Return::argument_version_mismatch;
+    if (value->version != lowgear::simgpu::nvml::struct_version<PowerValueV2>(2))
+      return Return::argument_version_mismatch;
     if (value->scope != lowgear::simgpu::nvml::kPowerScopeGpu) return Return::not_supported;
-    if (!lowgear::simgpu::nvml::may_set(*lowgear::simgpu::nvml::Session::instance().machine())) return Return::no_permission;
+    if (!lowgear::simgpu::nvml::may_set(*lowgear::simgpu::nvml::Session::instance().machine()))
+      return Return::no_permission;
     gpu.set_power_limit_w(value->power_mw * 1e-3);
     return Return::success;
   });

@@ -14,7 +14,8 @@ using lowgear::simgpu::nvml::Return;
 using lowgear::simgpu::nvml::Session;
 
 LOWGEAR_NVML nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* device);
-LOWGEAR_NVML nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count, lowgear::simgpu::nvml::ProcessInfo* infos);
+LOWGEAR_NVML nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count,
+                                                     lowgear::simgpu::nvml::ProcessInfo* infos);
 LOWGEAR_NVML nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length);
 
 namespace {

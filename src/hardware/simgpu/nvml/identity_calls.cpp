@@ -93,7 +93,8 @@ LOWGEAR_NVML nvmlDeviceGetVbiosVersion(Device device, char* version, unsigned le
 }
 LOWGEAR_NVML nvmlDeviceGetGspFirmwareVersion(Device device, char* version) {
   return answer_for(device, "DeviceGetGspFirmwareVersion", [&](SimulatedGpu&) {
-    return give_text(version, lowgear::simgpu::nvml::kDriverVersionBytes, lowgear::simgpu::nvml::simulated_driver_version());
+    return give_text(version, lowgear::simgpu::nvml::kDriverVersionBytes,
+                     lowgear::simgpu::nvml::simulated_driver_version());
   });
 }
 LOWGEAR_NVML nvmlDeviceGetBrand(Device device, unsigned* brand) {
@@ -144,16 +145,19 @@ LOWGEAR_NVML nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multiple) {
   return give_number(device, "DeviceGetMultiGpuBoard", multiple, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetDisplayActive(Device device, unsigned* active) {
-  return give_number(device, "DeviceGetDisplayActive", active, [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
+  return give_number(device, "DeviceGetDisplayActive", active,
+                     [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
-  return give_number(device, "DeviceGetDisplayMode", mode, [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
+  return give_number(device, "DeviceGetDisplayMode", mode,
+                     [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetComputeMode(Device device, unsigned* mode) {
   return give_number(device, "DeviceGetComputeMode", mode, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetAccountingMode(Device device, unsigned* mode) {
-  return give_number(device, "DeviceGetAccountingMode", mode, [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
+  return give_number(device, "DeviceGetAccountingMode", mode,
+                     [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
   return give_number(device, "DeviceGetVirtualizationMode", mode, [](const auto&) { return kPassThrough; });

@@ -106,12 +106,13 @@ Return give_engine_load(Device device, std::string_view call, unsigned* percent,
 /// As driver 580.159.04 answers on an H200, but for the power of the memory, which is not simulated: an H200 tells its
 /// average.
 Return check_scope(const FieldValue& field) {
-  const bool has_scope =
-      field.field_id >= lowgear::simgpu::nvml::kFieldAveragePower && field.field_id <= lowgear::simgpu::nvml::kFieldRequestedPowerLimit;
+  const bool has_scope = field.field_id >= lowgear::simgpu::nvml::kFieldAveragePower &&
+                         field.field_id <= lowgear::simgpu::nvml::kFieldRequestedPowerLimit;
   if (!has_scope || field.scope_id == lowgear::simgpu::nvml::kPowerScopeGpu) return Return::success;
-  const bool is_power =
-      field.field_id == lowgear::simgpu::nvml::kFieldAveragePower || field.field_id == lowgear::simgpu::nvml::kFieldInstantPower;
-  if (field.field_id == lowgear::simgpu::nvml::kFieldEnergy || field.scope_id == lowgear::simgpu::nvml::kPowerScopeModule ||
+  const bool is_power = field.field_id == lowgear::simgpu::nvml::kFieldAveragePower ||
+                        field.field_id == lowgear::simgpu::nvml::kFieldInstantPower;
+  if (field.field_id == lowgear::simgpu::nvml::kFieldEnergy ||
+      field.scope_id == lowgear::simgpu::nvml::kPowerScopeModule ||
       (is_power && field.scope_id == lowgear::simgpu::nvml::kPowerScopeMemory)) {
     return Return::not_supported;
   }

@@ -84,7 +84,8 @@ void FrontierSolver::build_adjacency() {
 void FrontierSolver::set_initial_events() {
   events_.assign(2 * ops_ + 2, {});
   std::vector<std::vector<int>> successors(ops_);
-  for (const schedule::DagEdge& edge : instance_->edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  for (const schedule::DagEdge& edge : instance_->edges)
+    successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   for (const int op : instance_->topological_order) {
     const TimePs finish_ps = event(start_node(op)).time_ps + instance_->cost(op).slowest_ps();
     event(end_node(op)).time_ps = finish_ps;

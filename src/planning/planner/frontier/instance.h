@@ -30,9 +30,9 @@ struct ConvexCost {
 /// Minimise the sum of op costs subject to precedence and a deadline: what the frontier solver works on. Holds nothing
 /// of GPUs or schedules.
 struct ProblemInstance {
-  std::vector<ConvexCost> costs;  ///< distinct costs; ops share them
-  std::vector<int> cost_of_op;    ///< index into costs, by op
-  std::vector<schedule::DagEdge> edges;     ///< between ops
+  std::vector<ConvexCost> costs;         ///< distinct costs; ops share them
+  std::vector<int> cost_of_op;           ///< index into costs, by op
+  std::vector<schedule::DagEdge> edges;  ///< between ops
   std::vector<int> topological_order;
   PowerNw blocking_power_nw = 0;  ///< sum over ranks: what one more unit of iteration time costs while all wait
 

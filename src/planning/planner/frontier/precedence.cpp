@@ -8,8 +8,8 @@ namespace {
 
 /// Groups `item(edge)` by `key(edge)` in compressed rows.
 template <typename Key, typename Item>
-void group(const std::vector<schedule::DagEdge>& edges, std::size_t ops, Key key, Item item, std::vector<std::int32_t>& begin,
-           std::vector<std::int32_t>& items) {
+void group(const std::vector<schedule::DagEdge>& edges, std::size_t ops, Key key, Item item,
+           std::vector<std::int32_t>& begin, std::vector<std::int32_t>& items) {
   begin.assign(ops + 1, 0);
   for (const schedule::DagEdge& edge : edges) ++begin[static_cast<std::size_t>(key(edge)) + 1];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());

@@ -27,8 +27,8 @@ int fastest_clock_mhz(std::span<const profile::Measurement> measurements) {
 
 }  // namespace
 
-FastestClocks::FastestClocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile, const LatencyPlanner& latency,
-                             WorkReport* work)
+FastestClocks::FastestClocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+                             const LatencyPlanner& latency, WorkReport* work)
     : dag_(&dag), profile_(&profile), latency_(&latency), work_(work) {}
 
 ReplayedClocks FastestClocks::find(double bound_s) {

@@ -21,7 +21,8 @@ namespace lowgear::planner {
 class FastestClocks {
  public:
   /// Arguments must outlive the search. `work` may be null.
-  FastestClocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile, const LatencyPlanner& latency, WorkReport* work);
+  FastestClocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile, const LatencyPlanner& latency,
+                WorkReport* work);
 
   /// Ends at once when it finds clocks that take `bound_s` at most, what no clocks can beat.
   [[nodiscard]] ReplayedClocks find(double bound_s);

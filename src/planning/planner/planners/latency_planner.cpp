@@ -52,7 +52,8 @@ ReplayedClocks LatencyPlanner::replayed(std::vector<int> clocks_mhz) const {
   // Costs and times each take several visits of every op.
   constexpr std::size_t kVisitsPerReplay = 8;
   report_visits(kVisitsPerReplay / 2 * dag_->ops.size());
-  const std::vector<simulator::OpCost> costs = simulator::costs_with_switch_latency(*dag_, *profile_, clocks_mhz, latency_s_);
+  const std::vector<simulator::OpCost> costs =
+      simulator::costs_with_switch_latency(*dag_, *profile_, clocks_mhz, latency_s_);
   report_visits(kVisitsPerReplay / 2 * dag_->ops.size());
   return {std::move(clocks_mhz), replay(*dag_, graph_, costs, blocking_power_w_)};
 }

@@ -34,8 +34,9 @@ class LatencyPlanner {
   using Proposal = std::function<std::optional<std::vector<int>>(TimePs deadline_ps)>;
 
   /// Arguments must outlive the planner. `blocking_power_w` by rank; `work` may be null.
-  LatencyPlanner(const schedule::PipelineDag& dag, const profile::StageProfile& profile, std::span<const double> blocking_power_w,
-                 double latency_s, PlanGranularity granularity = PlanGranularity::per_op, WorkReport* work = nullptr);
+  LatencyPlanner(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+                 std::span<const double> blocking_power_w, double latency_s,
+                 PlanGranularity granularity = PlanGranularity::per_op, WorkReport* work = nullptr);
 
   /// The best plan found whose time, latency included, is at most `deadline_ps`; none when no proposal keeps it.
   /// Each proposal is asked for deadlines in [`fastest_ps`, `deadline_ps`], tighter ones where latency makes it late.

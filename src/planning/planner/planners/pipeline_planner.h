@@ -38,9 +38,9 @@ class PipelinePlanner {
   /// `blocking_power_w` by rank. `progress` may be null; else it must outlive the planner, as plans report to it, too.
   /// Throws InputError when the profile lacks what the schedule needs. The other arguments are copied; observers (for
   /// certificates) are shown every vertex during construction.
-  PipelinePlanner(const schedule::Schedule& schedule, const profile::StageProfile& profile, std::span<const double> blocking_power_w,
-                  const PlannerOptions& options, std::span<FrontierObserver* const> observers = {},
-                  Progress* progress = nullptr);
+  PipelinePlanner(const schedule::Schedule& schedule, const profile::StageProfile& profile,
+                  std::span<const double> blocking_power_w, const PlannerOptions& options,
+                  std::span<FrontierObserver* const> observers = {}, Progress* progress = nullptr);
   ~PipelinePlanner();
   PipelinePlanner(const PipelinePlanner&) = delete;
   PipelinePlanner& operator=(const PipelinePlanner&) = delete;

@@ -75,11 +75,12 @@ std::vector<int> max_clocks_mhz(const PlanningProblem& problem) {
 }
 
 simulator::Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz) {
-  return simulator::replay(*problem.dag, simulator::costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz), problem.blocking_power_w);
+  return simulator::replay(*problem.dag, simulator::costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz),
+                           problem.blocking_power_w);
 }
 
 plan::Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const simulator::Timeline& timeline,
-                    std::span<const int> clocks_mhz) {
+                          std::span<const int> clocks_mhz) {
   plan::Plan plan;
   plan.policy = std::move(policy);
   plan.schedule = problem.schedule->name;

@@ -26,8 +26,8 @@ namespace lowgear::planner {
 [[nodiscard]] simulator::Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz);
 
 /// A replay of `clocks_mhz` as a plan whose deadline is its own time.
-[[nodiscard]] plan::Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const simulator::Timeline& timeline,
-                                  std::span<const int> clocks_mhz);
+[[nodiscard]] plan::Plan plan_of_replay(std::string policy, const PlanningProblem& problem,
+                                        const simulator::Timeline& timeline, std::span<const int> clocks_mhz);
 
 /// Picks among whole-iteration candidates, given one by one, the one of least replayed energy that keeps a deadline.
 class CheapestInTime {

@@ -80,7 +80,7 @@ void require_one_whole_stage_per_rank(const schedule::PipelineDag& dag) {
 }
 
 schedule::Schedule own_schedule(const PlanningProblem& problem, std::span<const int> optimal_mhz,
-                      std::optional<int> extra_activations) {
+                                std::optional<int> extra_activations) {
   std::vector<schedule::EnvPipeStage> stages;
   for (int stage = 0; stage < problem.dag->stages; ++stage) {
     const int clock = optimal_mhz[static_cast<std::size_t>(stage)];
@@ -119,7 +119,9 @@ class Reconfiguration {
   [[nodiscard]] const std::vector<int>& clocks_mhz() const { return clocks_mhz_; }
 
  private:
-  [[nodiscard]] const schedule::ComputeOp& op(int index) const { return problem_->dag->ops[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const schedule::ComputeOp& op(int index) const {
+    return problem_->dag->ops[static_cast<std::size_t>(index)];
+  }
   [[nodiscard]] bool first_of_rank(int index) const {
     return problem_->dag->rank_begin[static_cast<std::size_t>(op(index).rank)] == index;
   }

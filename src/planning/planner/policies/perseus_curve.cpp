@@ -25,7 +25,8 @@ bool beaten(const profile::Measurement& option, std::span<const profile::Measure
   });
 }
 
-std::vector<QuantisedOption> quantise(std::span<const profile::Measurement> measurements, double unit_s, double factor) {
+std::vector<QuantisedOption> quantise(std::span<const profile::Measurement> measurements, double unit_s,
+                                      double factor) {
   std::map<int, QuantisedOption> by_units;
   for (const profile::Measurement& measurement : measurements) {
     if (beaten(measurement, measurements, factor)) continue;

@@ -22,7 +22,8 @@ struct QuantisedOption {
 /// *and in measured energy* (not in effective energy), of equal units the one of highest energy. When at most three are
 /// left, as its planner does, another one must be 5 % better to drop one.
 /// `measurements` must not be empty. Throws InputError when an op is shorter than a unit or longer than 2^30 units.
-[[nodiscard]] std::vector<QuantisedOption> quantised_options(std::span<const profile::Measurement> measurements, double unit_s);
+[[nodiscard]] std::vector<QuantisedOption> quantised_options(std::span<const profile::Measurement> measurements,
+                                                             double unit_s);
 
 /// Effective energy of an op against its time as Perseus sees it: an exponential through the quantised options, taken
 /// at every whole number of units.

@@ -15,10 +15,10 @@ namespace lowgear::planner {
 
 /// What a policy plans for: a profiled pipeline on a schedule.
 struct PlanningProblem {
-  const schedule::Schedule* schedule = nullptr;        ///< never null; compute actions only
-  const schedule::PipelineDag* dag = nullptr;          ///< never null; of that schedule
-  const profile::StageProfile* profile = nullptr;     ///< never null
-  std::span<const double> blocking_power_w;  ///< by rank
+  const schedule::Schedule* schedule = nullptr;    ///< never null; compute actions only
+  const schedule::PipelineDag* dag = nullptr;      ///< never null; of that schedule
+  const profile::StageProfile* profile = nullptr;  ///< never null
+  std::span<const double> blocking_power_w;        ///< by rank
 };
 
 /// The name of Lowgear's own planner among the policies.
@@ -35,8 +35,9 @@ struct PolicySettings {
 
 /// A policy's answer. Its time and energy are found by replaying the clocks, the same way for all policies.
 struct PolicyPlan {
-  std::optional<schedule::Schedule> schedule;  ///< set when the policy runs another order than it was given (EnvPipe's own)
-  std::vector<int> clocks_mhz;       ///< by op of the graph of that schedule
+  std::optional<schedule::Schedule>
+      schedule;                 ///< set when the policy runs another order than it was given (EnvPipe's own)
+  std::vector<int> clocks_mhz;  ///< by op of the graph of that schedule
   /// What the policy itself believes its plan takes, where it has a model of its own (Perseus' exponential fit).
   std::optional<double> own_time_s;
   std::optional<double> own_energy_j;

@@ -31,7 +31,8 @@ std::vector<OpName> own_inputs(const PipelineOp& op) {
 
 }  // namespace
 
-Pipeline::Pipeline(const schedule::Schedule& schedule, const profile::StageProfile& profile, std::span<const double> blocking_power_w)
+Pipeline::Pipeline(const schedule::Schedule& schedule, const profile::StageProfile& profile,
+                   std::span<const double> blocking_power_w)
     : ranks_(schedule.rank_count()) {
   for (const double power_w : blocking_power_w) blocking_power_nw_ += nw_from_w(power_w);
   add_ops(schedule);
@@ -44,7 +45,8 @@ Pipeline::Pipeline(const schedule::Schedule& schedule, const profile::StageProfi
 void Pipeline::add_ops(const schedule::Schedule& schedule) {
   for (int rank = 0; rank < ranks_; ++rank) {
     for (const schedule::Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-      if (action.kind == schedule::ActionKind::compute) ops_.push_back({rank, action.stage, action.op, action.microbatch, 0});
+      if (action.kind == schedule::ActionKind::compute)
+        ops_.push_back({rank, action.stage, action.op, action.microbatch, 0});
     }
   }
 }

@@ -33,7 +33,8 @@ class Pipeline {
  public:
   /// `blocking_power_w` by rank. Throws InputError when the profile lacks a (stage, kind) of the schedule, when the
   /// schedule's order contradicts its data, or when all ops together take longer than kMaxTimeS.
-  Pipeline(const schedule::Schedule& schedule, const profile::StageProfile& profile, std::span<const double> blocking_power_w);
+  Pipeline(const schedule::Schedule& schedule, const profile::StageProfile& profile,
+           std::span<const double> blocking_power_w);
 
   /// Rank by rank, each in its order of execution.
   [[nodiscard]] const std::vector<PipelineOp>& ops() const { return ops_; }

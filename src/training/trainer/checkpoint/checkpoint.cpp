@@ -172,8 +172,8 @@ FolderLock prepare(const fs::path& folder) {
 
 }  // namespace
 
-void save_checkpoint(const fs::path& folder, std::int64_t step, const launcher::TrainConfig& config, const TrainingState& state,
-                     const Communicators& ranks) {
+void save_checkpoint(const fs::path& folder, std::int64_t step, const launcher::TrainConfig& config,
+                     const TrainingState& state, const Communicators& ranks) {
   const AutoGradMode no_gradient(false);
   OptimizerState& optimizer = state.optimizer->state();
   launcher::CheckpointManifest manifest;
@@ -213,7 +213,8 @@ std::int64_t load_checkpoint(const fs::path& path, const launcher::TrainConfig& 
   return manifest.step;
 }
 
-CheckpointFolder::CheckpointFolder(const launcher::TrainConfig& config, const TrainingState& state, const Communicators& ranks)
+CheckpointFolder::CheckpointFolder(const launcher::TrainConfig& config, const TrainingState& state,
+                                   const Communicators& ranks)
     : config_(&config), state_(state), ranks_(&ranks), folder_(*config.checkpoint) {
   together(*ranks_->world, [this] {
     if (ranks_->world->rank() == 0) lock_.emplace(prepare(folder_));

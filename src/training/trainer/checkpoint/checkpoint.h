@@ -32,8 +32,8 @@ void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, con
 /// number of steps done. The samples continue after those that it has taken, also where a step takes another number of
 /// them. A meeting of all ranks; all throw InputError naming the file when it is of another model, seed, text or
 /// sequence length, damaged or incomplete.
-std::int64_t load_checkpoint(const std::filesystem::path& path, const launcher::TrainConfig& config, const TrainingState& state,
-                             const Communicators& ranks);
+std::int64_t load_checkpoint(const std::filesystem::path& path, const launcher::TrainConfig& config,
+                             const TrainingState& state, const Communicators& ranks);
 
 /// The checkpoints of a job in their folder, which is the job's alone for as long as rank 0 has this. Every call is a
 /// meeting of all ranks.

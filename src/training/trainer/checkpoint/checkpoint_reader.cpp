@@ -45,7 +45,8 @@ CheckpointReader::CheckpointReader(std::filesystem::path path, const launcher::C
     : path_(std::move(path)) {
   files_.reserve(manifest.files.size());  // sources point to them
   for (const auto& listed : manifest.files) {
-    const tensorfile::SafetensorsFile& file = files_.emplace_back(tensorfile::SafetensorsFile::open(path_ / listed.name));
+    const tensorfile::SafetensorsFile& file =
+        files_.emplace_back(tensorfile::SafetensorsFile::open(path_ / listed.name));
     const auto pieces = file.metadata().find(std::string(kPiecesKey));
     if (pieces == file.metadata().end()) fail(file.path().string(), "it is not a file of a checkpoint");
     for (launcher::CheckpointPiece& piece : launcher::parse_pieces(pieces->second, file.path().string() + ": pieces")) {

@@ -66,7 +66,8 @@ std::vector<tensorfile::TensorSpec> tensors_of(const ParameterStore& store) {
   std::vector<tensorfile::TensorSpec> specs;
   for (const Parameter& parameter : store.parameters()) {
     if (parameter.tied_copy) continue;
-    specs.push_back({parameter.name, narrow ? tensorfile::TensorType::bf16 : tensorfile::TensorType::f32, file_shape(parameter)});
+    specs.push_back(
+        {parameter.name, narrow ? tensorfile::TensorType::bf16 : tensorfile::TensorType::f32, file_shape(parameter)});
   }
   return specs;
 }

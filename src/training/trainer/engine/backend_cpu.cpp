@@ -14,8 +14,8 @@ void require_device(bool gpu) {
       "'import torch; print(torch.utils.cmake_prefix_path)' prints");
 }
 
-Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int /*local_rank*/, const Rendezvous& rendezvous,
-                        std::chrono::seconds timeout) {
+Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int /*local_rank*/,
+                        const Rendezvous& rendezvous, std::chrono::seconds timeout) {
   require_device(gpu);
   return {at::kCPU, connect_gloo(layout, rank, rendezvous, timeout)};
 }

@@ -16,8 +16,8 @@ void require_device(bool gpu) {
   if (!gpu) throw InputError("device: cpu needs a build with Debian's libtorch: PyTorch's own has no Gloo for C++");
 }
 
-Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int local_rank, const Rendezvous& rendezvous,
-                        std::chrono::seconds timeout) {
+Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int local_rank,
+                        const Rendezvous& rendezvous, std::chrono::seconds timeout) {
   require_device(gpu);
   const int devices = c10::cuda::device_count();
   if (local_rank >= devices) {

@@ -2,8 +2,8 @@
 
 namespace lowgear::trainer {
 
-ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition, const std::vector<int>& here,
-                     const ModelPartOptions& options, const Communicators& ranks)
+ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition,
+                     const std::vector<int>& here, const ModelPartOptions& options, const Communicators& ranks)
     : config_(config), ranks_(&ranks) {
   require_divisible(config_, ranks.tensor->size());
   const int last = static_cast<int>(partition.size()) - 1;

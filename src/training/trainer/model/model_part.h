@@ -26,8 +26,8 @@ class ModelPart {
  public:
   /// `partition` has the layers of every virtual stage, `here` the stages of this rank in rising order. Throws
   /// InputError when the tensor-parallel ranks do not divide what is to be split.
-  ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition, const std::vector<int>& here,
-            const ModelPartOptions& options, const Communicators& ranks);
+  ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition,
+            const std::vector<int>& here, const ModelPartOptions& options, const Communicators& ranks);
   ModelPart(const ModelPart&) = delete;
   ModelPart& operator=(const ModelPart&) = delete;
   ~ModelPart() = default;

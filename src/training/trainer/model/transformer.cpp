@@ -39,7 +39,9 @@ at::Tensor heads_joined(const at::Tensor& input) {
   return input.transpose(1, 2).reshape({input.size(0), input.size(2), -1});
 }
 
-double attention_scale(const model::ModelConfig& config) { return 1.0 / std::sqrt(static_cast<double>(config.head_dim)); }
+double attention_scale(const model::ModelConfig& config) {
+  return 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+}
 
 at::Tensor with_late_bias(const at::Tensor& output, const LinearLayer& layer) {
   return layer.late_bias() != nullptr ? output + layer.late_bias()->value : output;

@@ -31,7 +31,8 @@ bool is_ignored(int signal_number) {
 int run_rank(const std::function<int()>& work) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    const char* launcher = std::getenv(launcher::kLauncherReleaseVariable);  // NOLINT(concurrency-mt-unsafe): no other thread yet
+    const char* launcher =
+        std::getenv(launcher::kLauncherReleaseVariable);  // NOLINT(concurrency-mt-unsafe): no other thread yet
     launcher::require_release_of(launcher != nullptr ? std::optional<std::string>(launcher) : std::nullopt);
     return work();
   } catch (const InputError& error) {

@@ -20,7 +20,8 @@ struct UnitKernel {
 };
 
 /// How long the units of a stage run, by what is configured.
-[[nodiscard]] UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range, OpKind kind);
+[[nodiscard]] UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range,
+                                          OpKind kind);
 
 /// What simulated kernels and the real computation that runs concurrently have taken.
 struct SimulatedTimes {

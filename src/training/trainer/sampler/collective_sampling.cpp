@@ -57,7 +57,8 @@ class Message {
       : ranks_(&ranks), collective_(collective) {
     const auto options = at::device(ranks.backend().device).dtype(scalar_type(type));
     part_ = at::randn({elements}, options);
-    const bool gathers = collective == sampling::SampledCollective::all_gather || collective == sampling::SampledCollective::reduce_scatter;
+    const bool gathers = collective == sampling::SampledCollective::all_gather ||
+                         collective == sampling::SampledCollective::reduce_scatter;
     if (gathers) all_ = at::randn({elements * ranks.world().size()}, options);
   }
 
@@ -119,7 +120,8 @@ class CollectiveSampler {
   }
 
  private:
-  [[nodiscard]] SampleWriter open_file(sampling::SampledCollective collective, const std::vector<sampling::PlannedMessage>& plan) const {
+  [[nodiscard]] SampleWriter open_file(sampling::SampledCollective collective,
+                                       const std::vector<sampling::PlannedMessage>& plan) const {
     std::vector<std::vector<std::int64_t>> cells;
     cells.reserve(plan.size());
     for (const sampling::PlannedMessage& message : plan) cells.push_back({message.elements, nodes_, gpus_per_node_});
@@ -131,7 +133,8 @@ class CollectiveSampler {
   }
 
   /// All ranks go through the same messages and end after the same one.
-  void sample_rest(sampling::SampledCollective collective, std::span<const sampling::PlannedMessage> plan, SampleWriter* file) {
+  void sample_rest(sampling::SampledCollective collective, std::span<const sampling::PlannedMessage> plan,
+                   SampleWriter* file) {
     for (const sampling::PlannedMessage& message : plan) {
       if (ranks_->largest(run_->asked_to_end() ? 1 : 0) > 0) return;
       const sampling::PassSample sample = sample_message(collective, message);
@@ -142,7 +145,8 @@ class CollectiveSampler {
     }
   }
 
-  [[nodiscard]] sampling::PassSample sample_message(sampling::SampledCollective collective, const sampling::PlannedMessage& planned) const {
+  [[nodiscard]] sampling::PassSample sample_message(sampling::SampledCollective collective,
+                                                    const sampling::PlannedMessage& planned) const {
     const Message message(*ranks_, collective, run_->options.type, planned.elements);
     const auto agree = [this](double value) { return ranks_->largest(value); };
     const auto once = [&] { message.pass(); };

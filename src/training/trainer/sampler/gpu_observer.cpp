@@ -34,7 +34,8 @@ GpuObserver::GpuObserver(int local_rank, const client::Environment& environment)
       gpu_(&client::choose_gpu(*system_, local_rank, environment)),
       meter_(*system_, {gpu_}) {}
 
-GpuObserver::GpuObserver(const gpu::GpuSystem& system, gpu::Gpu& gpu) : system_(&system), gpu_(&gpu), meter_(system, {&gpu}) {}
+GpuObserver::GpuObserver(const gpu::GpuSystem& system, gpu::Gpu& gpu)
+    : system_(&system), gpu_(&gpu), meter_(system, {&gpu}) {}
 
 std::optional<double> GpuObserver::clock_mhz() {
   if (!works(*gpu_, gpu::GpuFeature::sm_clock)) return std::nullopt;
@@ -55,9 +56,9 @@ std::optional<sampling::SampledEnergy> GpuObserver::energy_of(const RepeatedWork
   const measure::GpuMeasurement measured = meter_.end(window).gpus.front();
   if (!measured.covers_all()) return std::nullopt;
   return sampling::SampledEnergy{.energy_j = *measured.energy_j / count,
-                       .error_j = measured.energy_uncertainty_j.value_or(0) / count,
-                       .window_us = time_s / count * 1e6,
-                       .clock_mhz = measured.mean_sm_clock_mhz};
+                                 .error_j = measured.energy_uncertainty_j.value_or(0) / count,
+                                 .window_us = time_s / count * 1e6,
+                                 .clock_mhz = measured.mean_sm_clock_mhz};
 }
 
 }  // namespace lowgear::trainer

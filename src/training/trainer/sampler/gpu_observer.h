@@ -35,7 +35,8 @@ class GpuObserver {
   [[nodiscard]] std::optional<double> clock_mhz();
   /// Runs the work without a pause, at first until power has settled, then for about `window_s`, which is measured.
   /// `run_s` is about what one run takes. Empty where the GPU does not tell its energy.
-  [[nodiscard]] std::optional<sampling::SampledEnergy> energy_of(const RepeatedWork& work, double run_s, double window_s);
+  [[nodiscard]] std::optional<sampling::SampledEnergy> energy_of(const RepeatedWork& work, double run_s,
+                                                                 double window_s);
 
  private:
   std::unique_ptr<gpu::GpuSystem> own_system_;

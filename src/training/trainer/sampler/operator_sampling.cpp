@@ -54,7 +54,8 @@ sampling::PassSample sample_pass(const SamplingRun& run, const OperatorWorkload&
   return sample;
 }
 
-std::vector<sampling::PassSample> sample_point(const SamplingRun& run, sampling::SampledOperator op, const sampling::PlannedSample& point) {
+std::vector<sampling::PassSample> sample_point(const SamplingRun& run, sampling::SampledOperator op,
+                                               const sampling::PlannedSample& point) {
   const OperatorWorkload workload(op, point.shape, run.options.type, run.options.gpu, run.rank.local_rank);
   std::vector<sampling::PassSample> passes;
   passes.reserve(static_cast<std::size_t>(workload.passes()));

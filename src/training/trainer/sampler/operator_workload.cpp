@@ -264,8 +264,8 @@ auto with_errors(Call&& call) {
 
 }  // namespace
 
-OperatorWorkload::OperatorWorkload(sampling::SampledOperator op, const sampling::OperatorShape& shape, sampling::SampleType type, bool gpu,
-                                   int local_rank) {
+OperatorWorkload::OperatorWorkload(sampling::SampledOperator op, const sampling::OperatorShape& shape,
+                                   sampling::SampleType type, bool gpu, int local_rank) {
   const at::Device device = gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)) : at::kCPU;
   Passes passes = with_errors([&] { return passes_of(op, TensorMaker(type, device), kernel_sizes(op, shape)); });
   forward_ = std::move(passes.forward);

@@ -17,7 +17,8 @@ class OutOfMemory : public Error {
 class OperatorWorkload {
  public:
   /// Throws OutOfMemory, and Error where libtorch refuses the operator on this device.
-  OperatorWorkload(sampling::SampledOperator op, const sampling::OperatorShape& shape, sampling::SampleType type, bool gpu, int local_rank);
+  OperatorWorkload(sampling::SampledOperator op, const sampling::OperatorShape& shape, sampling::SampleType type,
+                   bool gpu, int local_rank);
 
   [[nodiscard]] int passes() const { return backward_ ? 2 : 1; }
   /// Runs pass 0 (forward) or 1 (backward); on a GPU, begins to. Throws as the constructor does.

@@ -48,7 +48,8 @@ void write_all(int descriptor, const fs::path& path, std::string_view text) {
 
 }  // namespace
 
-SampleWriter::SampleWriter(const fs::path& path, sampling::SampleFormat format, std::vector<std::vector<std::int64_t>> plan)
+SampleWriter::SampleWriter(const fs::path& path, sampling::SampleFormat format,
+                           std::vector<std::vector<std::int64_t>> plan)
     : path_(path), format_(std::move(format)), plan_(std::move(plan)), descriptor_(open_alone(path)) {
   try {
     const sampling::ResumePoint point = resume(format_, read_file(path), path.string(), plan_);

@@ -14,7 +14,8 @@ class SampleWriter {
  public:
   /// Opens the file, or makes it with its folders; a last line that was not finished is cut off. Throws InputError when
   /// another process writes it, when it cannot be written, and as resume() does.
-  SampleWriter(const std::filesystem::path& path, sampling::SampleFormat format, std::vector<std::vector<std::int64_t>> plan);
+  SampleWriter(const std::filesystem::path& path, sampling::SampleFormat format,
+               std::vector<std::vector<std::int64_t>> plan);
   ~SampleWriter();
   SampleWriter(const SampleWriter&) = delete;
   SampleWriter& operator=(const SampleWriter&) = delete;

@@ -24,7 +24,7 @@
 
 namespace {
 
-using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
+using namespace lowgear;           // NOLINT(google-build-using-namespace): the program is all Lowgear's
 using namespace lowgear::trainer;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
 
 /// Lines on standard error, which `lowgear sample` draws as a bar: `progress 12 345 linear1`.

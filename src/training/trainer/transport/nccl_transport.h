@@ -14,7 +14,7 @@ namespace lowgear::trainer {
 /// Waiting for a transfer makes the GPU's current stream wait, not the CPU. Every pair of stages has its own
 /// communicator, and with it its own order of messages: a receive that waits holds up only what follows between the
 /// same two ranks.
-[[nodiscard]] Communicators connect_nccl(const launcher::RankLayout& layout, int rank, int device, const Rendezvous& rendezvous,
-                                         std::chrono::seconds timeout);
+[[nodiscard]] Communicators connect_nccl(const launcher::RankLayout& layout, int rank, int device,
+                                         const Rendezvous& rendezvous, std::chrono::seconds timeout);
 
 }  // namespace lowgear::trainer

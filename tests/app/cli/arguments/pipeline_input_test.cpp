@@ -12,7 +12,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-profile::StageProfile profile_of(int stages) { return profile::read_stage_profile(small_profile(stages), "profile.csv"); }
+profile::StageProfile profile_of(int stages) {
+  return profile::read_stage_profile(small_profile(stages), "profile.csv");
+}
 
 TEST(FitProfile, CutsStagesIntoVirtualOnes) {
   const schedule::Schedule schedule = schedule::interleaved_schedule(3, 6, 2);
@@ -25,14 +27,17 @@ TEST(FitProfile, CutsStagesIntoVirtualOnes) {
 }
 
 TEST(FitProfile, TakesOneWithAllVirtualStagesAsItIs) {
-  const profile::StageProfile profile = fit_profile(profile_of(6), schedule::interleaved_schedule(3, 6, 2), std::nullopt);
+  const profile::StageProfile profile =
+      fit_profile(profile_of(6), schedule::interleaved_schedule(3, 6, 2), std::nullopt);
   EXPECT_EQ(write_stage_profile(profile), write_stage_profile(profile_of(6)));
 }
 
 TEST(FitProfile, DoesNotGuessWhichStageRunsWhere) {
   // A "V": rank 0 runs the virtual stages 0 and 3.
   schedule::Schedule schedule{"v", 4, 1, {}};
-  const auto op = [](OpKind kind, int stage) { return schedule::Action{schedule::ActionKind::compute, kind, stage, 0}; };
+  const auto op = [](OpKind kind, int stage) {
+    return schedule::Action{schedule::ActionKind::compute, kind, stage, 0};
+  };
   schedule.ranks = {{op(OpKind::forward, 0), op(OpKind::forward, 3), op(OpKind::backward, 3), op(OpKind::backward, 0)},
                     {op(OpKind::forward, 1), op(OpKind::forward, 2), op(OpKind::backward, 2), op(OpKind::backward, 1)}};
   EXPECT_THAT(error_of([&] { (void)fit_profile(profile_of(2), schedule, std::nullopt); }),
@@ -60,7 +65,8 @@ TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {
   arguments.extra_activations = 0;
   const schedule::Schedule tight = load_schedule(arguments, &profile, std::vector<double>(3, 70));
   EXPECT_GT(peak_in_flight_activations(free)[0], peak_in_flight_activations(tight)[0]);
-  EXPECT_EQ(peak_in_flight_activations(tight), peak_in_flight_activations(one_f_one_b_schedule(3, 8)));
+  EXPECT_EQ(schedule::peak_in_flight_activations(tight),
+            schedule::peak_in_flight_activations(schedule::one_f_one_b_schedule(3, 8)));
 }
 
 }  // namespace

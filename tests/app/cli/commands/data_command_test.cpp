@@ -111,7 +111,8 @@ TEST_F(DataCommand, ShowsFilesWithoutHeader) {
 
 TEST_F(DataCommand, SaysInWhichTextAWordIsTooLong) {
   std::mt19937 random(1);
-  write_text(folder_ / "tokenizer.json", tokenizer::tokenizer_json(tokenizer::random_vocabulary(random, 5, "ab")).dump());
+  write_text(folder_ / "tokenizer.json",
+             tokenizer::tokenizer_json(tokenizer::random_vocabulary(random, 5, "ab")).dump());
   write_text(folder_ / "good.txt", "ab");
   write_text(folder_ / "bad.txt", std::string(5'000'000, 'x'));
   expect_refused(

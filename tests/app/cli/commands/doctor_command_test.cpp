@@ -75,15 +75,15 @@ TEST(Doctor, SeesStubLibrariesAsAnyNvmlProgramDoes) {
 
 TEST(ReachAgent, TellsTheStatesOfASocketApart) {
   const TemporaryFolder folder;
-  EXPECT_EQ(reach_agent(folder / "none"), doctor::AgentReach::absent);
-  EXPECT_EQ(reach_agent(write_text(folder / "file", "")), doctor::AgentReach::not_socket);
-  EXPECT_EQ(reach_agent(folder / "file" / "below"), doctor::AgentReach::absent);
+  EXPECT_EQ(doctor::reach_agent(folder / "none"), doctor::AgentReach::absent);
+  EXPECT_EQ(doctor::reach_agent(write_text(folder / "file", "")), doctor::AgentReach::not_socket);
+  EXPECT_EQ(doctor::reach_agent(folder / "file" / "below"), doctor::AgentReach::absent);
   {
     const Listener listener(folder / "socket");
-    EXPECT_EQ(reach_agent(folder / "socket"), doctor::AgentReach::answers);
+    EXPECT_EQ(doctor::reach_agent(folder / "socket"), doctor::AgentReach::answers);
   }
-  EXPECT_EQ(reach_agent(folder / "socket"), doctor::AgentReach::refused);
-  EXPECT_EQ(reach_agent(fs::path("/") / std::string(300, 'x')), doctor::AgentReach::failed);
+  EXPECT_EQ(doctor::reach_agent(folder / "socket"), doctor::AgentReach::refused);
+  EXPECT_EQ(doctor::reach_agent(fs::path("/") / std::string(300, 'x')), doctor::AgentReach::failed);
 }
 
 TEST(MachineFacts, AreReadBelowARoot) {
@@ -109,17 +109,17 @@ TEST(MachineFacts, AreReadBelowARoot) {
 
 TEST(MachineFacts, KnowContainersByTheirMarks) {
   const TemporaryFolder root;
-  EXPECT_EQ(container_kind(root / ""), "");
+  EXPECT_EQ(doctor::container_kind(root / ""), "");
   fs::create_directories(root / "proc/1");
   write_text(root / "proc/1/cgroup", "0::/kubepods/besteffort/pod1\n");
-  EXPECT_EQ(container_kind(root / ""), "kubernetes");
+  EXPECT_EQ(doctor::container_kind(root / ""), "kubernetes");
   fs::create_directories(root / "run/systemd");
   write_text(root / "run/systemd/container", "systemd-nspawn\n");
-  EXPECT_EQ(container_kind(root / ""), "systemd-nspawn");
+  EXPECT_EQ(doctor::container_kind(root / ""), "systemd-nspawn");
   write_text(root / "run/.containerenv", "");
-  EXPECT_EQ(container_kind(root / ""), "podman");
+  EXPECT_EQ(doctor::container_kind(root / ""), "podman");
   write_text(root / ".dockerenv", "");
-  EXPECT_EQ(container_kind(root / ""), "docker");
+  EXPECT_EQ(doctor::container_kind(root / ""), "docker");
 }
 
 }  // namespace

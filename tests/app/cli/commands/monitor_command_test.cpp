@@ -63,7 +63,8 @@ measure::GpuMeasurement measured(double covered_s, std::optional<double> uncerta
 }
 
 TEST(MonitorCommand, SaysWhatItsTotalLeavesOut) {
-  measure::WindowMeasurement window{.name = "train", .time_s = 2, .simulated = false, .gpus = {measured(2, 1.5)}, .cpus = {}};
+  measure::WindowMeasurement window{
+      .name = "train", .time_s = 2, .simulated = false, .gpus = {measured(2, 1.5)}, .cpus = {}};
   EXPECT_THAT(measurement_text(window), StartsWith("train: 2.000 s, 100.0 +-1.5 J on 1 GPU\n"));
   EXPECT_EQ(measurement_json(window)["gpu_energy_covers_all"], true);
 

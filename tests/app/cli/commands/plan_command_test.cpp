@@ -196,7 +196,7 @@ TEST_F(PlanCommand, PerseusFilesAreWrittenForEitherReader) {
   ASSERT_EQ(plan({"--plans", "3", "--perseus-format", "zeus"}).exit_code, 0);
   EXPECT_THAT(text(first), HasSubstr("[('forward', "));
   const plan::PerseusPlan tuples = plan::read_perseus_plan(text(first), first);
-  const plan::PerseusPlan clocks = read_perseus_plan(artifact, first);
+  const plan::PerseusPlan clocks = plan::read_perseus_plan(artifact, first);
   ASSERT_EQ(tuples.stages.size(), clocks.stages.size());
   EXPECT_EQ(tuples.stages[0].front().kind, OpKind::forward);
   EXPECT_EQ(tuples.stages[0].back().kind, OpKind::backward);

@@ -75,7 +75,7 @@ TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).energy_j, 15, 1.5);
   EXPECT_THAT(read_file(path("b.csv")), StartsWith("stage,blocking_power\n0,"));
   EXPECT_THAT(result.out, HasSubstr("clock changes take effect 0.0 +-"));
-  EXPECT_NEAR(read_switch_latency(read_file(path("p.csv")), "p.csv").value(), 0, 5e-3);
+  EXPECT_NEAR(profile::read_switch_latency(read_file(path("p.csv")), "p.csv").value(), 0, 5e-3);
   EXPECT_THAT(read_file(path("p.csv.errors.csv")), HasSubstr(",simulated,"));
 }
 
@@ -94,7 +94,7 @@ TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
     EXPECT_EQ(errors.text(row, errors.column("origin")), between ? "predicted" : "simulated");
     EXPECT_GT(errors.number(row, errors.column("energy_error")), 0);
   }
-  EXPECT_EQ(read_stage_profile(read_file(path("p.csv")), "p").measurements(0, OpKind::forward).size(), 7);
+  EXPECT_EQ(profile::read_stage_profile(read_file(path("p.csv")), "p").measurements(0, OpKind::forward).size(), 7);
 }
 
 TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
@@ -103,7 +103,7 @@ TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
       {"profile", "--fill", path("few.csv"), "--supported-clocks", "1400-800/50", "--out", path("all.csv")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("predicted"));
-  EXPECT_EQ(read_stage_profile(read_file(path("all.csv")), "p").measurements(1, OpKind::backward).size(), 13);
+  EXPECT_EQ(profile::read_stage_profile(read_file(path("all.csv")), "p").measurements(1, OpKind::backward).size(), 13);
 }
 
 TEST_F(ProfileCommand, ChoosesClocksToMeasure) {

@@ -73,7 +73,7 @@ TEST(EstimatePlan, EmitsAProfileThatPlanTakes) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("estimated, not measured"));
   EXPECT_THAT(result.out, HasSubstr("\nNext: lowgear plan --profile "));
-  EXPECT_EQ(read_stage_profile(read_file(path), path).stages(), 4);
+  EXPECT_EQ(profile::read_stage_profile(read_file(path), path).stages(), 4);
   const ProgramResult plan =
       run_lowgear({"plan", "--profile", path, "--stages", "4", "--microbatches", "16", "--schedule", "1f1b",
                    "--blocking-power", "83.64", "--plans", "2", "--out", (folder / "out").string()});

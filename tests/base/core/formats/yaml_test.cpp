@@ -45,7 +45,9 @@ TEST(Yaml, AViewOutlivesTheDocument) {
   EXPECT_EQ(inner.at("c").text(), "deep");
 }
 
-TEST(Yaml, ReadsWhatJsonWrites) { EXPECT_EQ(parse_text(R"({"a": {"b": [1, "x"]}})").at("a").at("b").at(1).text(), "x"); }
+TEST(Yaml, ReadsWhatJsonWrites) {
+  EXPECT_EQ(parse_text(R"({"a": {"b": [1, "x"]}})").at("a").at("b").at(1).text(), "x");
+}
 
 TEST(Yaml, SkipsAByteOrderMark) {
   EXPECT_EQ(parse_text("\xEF\xBB\xBFsteps: 3\n").at("steps").integer_in(0, 9), 3);
@@ -181,8 +183,9 @@ TEST(Yaml, RefusesWhatIsTooLarge) {
 }
 
 TEST(YamlSettings, ReplaceAndAddValues) {
-  const YamlView view = parse_text("steps: 1\noptimizer:\n  beta1: 0.5\n",
-                              {"steps=7", "optimizer.beta2=0.75", "energy.profile.clocks_mhz=[1200, 1410]", "steps=8"});
+  const YamlView view =
+      parse_text("steps: 1\noptimizer:\n  beta1: 0.5\n",
+                 {"steps=7", "optimizer.beta2=0.75", "energy.profile.clocks_mhz=[1200, 1410]", "steps=8"});
   EXPECT_EQ(view.at("steps").integer_in(1, 9), 8);
   EXPECT_EQ(view.at("optimizer").at("beta1").number_in(0, 1), 0.5);
   EXPECT_EQ(view.at("optimizer").at("beta2").number_in(0, 1), 0.75);

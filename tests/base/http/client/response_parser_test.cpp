@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 
 ResponseParser parse(std::string_view text, std::size_t piece, ResponseBody body = ResponseBody::expected,
-                         Limits limits = {}) {
+                     Limits limits = {}) {
   ResponseParser parser(limits, body);
   for (; !text.empty(); text.remove_prefix(std::min(piece, text.size()))) parser.put(text.substr(0, piece));
   return parser;

@@ -49,8 +49,7 @@ TEST(HttpErrorTest, IsAnsweredWithItsHeaders) {
 }
 
 TEST(ErrorResponse, AnswersAnyException) {
-  EXPECT_EQ(error_response_to(InputError("wrong")).text(),
-            error_response(ErrorCode::invalid_argument, "wrong").text());
+  EXPECT_EQ(error_response_to(InputError("wrong")).text(), error_response(ErrorCode::invalid_argument, "wrong").text());
   EXPECT_EQ(error_response_to(std::runtime_error("odd")).text(), error_response(ErrorCode::internal, "odd").text());
   EXPECT_EQ(error_response_to(HttpError(ErrorCode::busy, "later", {{"Retry-After", "1"}})).headers.size(), 1U);
 }

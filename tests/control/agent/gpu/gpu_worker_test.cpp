@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 class GpuWorkerTest : public ::testing::Test {
  protected:
   void start(GpuWorkerOptions options = {}) {
-    worker_ =
-        std::make_unique<GpuWorker>(std::make_shared<gpu::FakeGpuSystem>(1), std::make_unique<FakeWriter>(log_), options);
+    worker_ = std::make_unique<GpuWorker>(std::make_shared<gpu::FakeGpuSystem>(1), std::make_unique<FakeWriter>(log_),
+                                          options);
   }
   void begin_lease_with_plan() {
     worker_->begin_lease(ring_).get();
@@ -99,7 +99,7 @@ TEST_F(GpuWorkerTest, CountsUnitsThatThePlanDoesNotNameAndTellsTheClient) {
   begin_unit(OpKind::backward);
   ASSERT_TRUE(eventually([this] { return worker_->status().unplanned_units == 2; }));
   EXPECT_EQ(ring_->ring().unplanned_units.load(), 2U);
-  EXPECT_EQ(unpack_unit(0, ring_->ring().unplanned_unit.load()).kind, static_cast<std::uint8_t>(OpKind::backward));
+  EXPECT_EQ(ipc::unpack_unit(0, ring_->ring().unplanned_unit.load()).kind, static_cast<std::uint8_t>(OpKind::backward));
   ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 2)));
   begin_iteration(2);
   begin_unit(OpKind::backward);

@@ -109,7 +109,7 @@ class AgentTest : public ::testing::Test {
     const std::optional<ipc::Frame> frame = trainer.receive();
     ASSERT_TRUE(frame);
     ASSERT_EQ(frame->type, ipc::FrameType::ended);
-    EXPECT_NE(decode_ended(frame->payload).reason.find(reason), std::string::npos);
+    EXPECT_NE(ipc::decode_ended(frame->payload).reason.find(reason), std::string::npos);
     EXPECT_FALSE(trainer.receive());
   }
 
@@ -313,8 +313,12 @@ TEST_F(AgentTest, SurvivesTheLackOfDescriptors) {
 
 TEST_F(AgentTest, RequestsTakeALeaseThatTheirProcessHolds) {
   start();
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done)); });
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1500}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) {
+    agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
+  });
+  write([](Agent& agent, WriteDone done) {
+    agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1500}, std::move(done));
+  });
   EXPECT_EQ(log(0).calls(),
             (std::vector<std::string>{"lock SM clocks to 345-1005 MHz", "lock SM clocks to 345-1500 MHz"}));
   EXPECT_EQ(leases(), 1U);
@@ -333,7 +337,9 @@ TEST_F(AgentTest, ARequestersEndEndsItsLease) {
     while (true) ::pause();
   }
   const Peer peer{.uid = ::getuid(), .gid = ::getgid(), .pid = process};
-  write([&](Agent& agent, WriteDone done) { agent.apply(peer, uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done)); });
+  write([&](Agent& agent, WriteDone done) {
+    agent.apply(peer, uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
+  });
   EXPECT_EQ(leases(), 1U);
   ::kill(process, SIGKILL);
   EXPECT_TRUE(log(0).wait_for("restore"));
@@ -372,13 +378,16 @@ TEST_F(AgentTest, ProcessesOfOneUserShareALeaseUntilTheLastHasEnded) {
   IdleProcess second;
   IdleProcess third;
   const auto lease = [&] { return on_agent([](Agent& agent) { return agent.leases().at(0); }); };
-  write([&](Agent& agent, WriteDone done) { agent.apply(first.peer(), uuid(0), gpu::SetPowerLimit{400}, std::move(done)); });
+  write([&](Agent& agent, WriteDone done) {
+    agent.apply(first.peer(), uuid(0), gpu::SetPowerLimit{400}, std::move(done));
+  });
   for (int i = 0; i < 2; ++i) {
     write([&](Agent& agent, WriteDone done) {
       agent.apply(second.peer(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
     });
   }
-  write([&](Agent& agent, WriteDone done) { agent.apply(third.peer(), uuid(0), gpu::ResetSmClocks{}, std::move(done)); });
+  write(
+      [&](Agent& agent, WriteDone done) { agent.apply(third.peer(), uuid(0), gpu::ResetSmClocks{}, std::move(done)); });
   EXPECT_EQ(leases(), 1U);
   EXPECT_EQ(lease().other_pids, (std::vector{second.peer().pid, third.peer().pid}));
   const auto id = lease().id;
@@ -407,7 +416,9 @@ TEST_F(AgentTest, ALeaseOfAnotherUserOrWithAConnectionIsNotShared) {
         });
       },
       "holds this GPU");
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) {
+    agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(done));
+  });
   const Peer stranger{.uid = ::getuid() + 1, .gid = ::getgid(), .pid = other.peer().pid};
   expect_refusal(
       [&] {
@@ -428,15 +439,17 @@ TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
                  agent.apply(self(), uuid(0), gpu::LockSmClocks{1500, 1005}, std::move(done));
                }),
                InputError);
-  EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), gpu::SetPowerLimit{900}, std::move(done)); }),
-      InputError);
+  EXPECT_THROW(write([](Agent& agent, WriteDone done) {
+                 agent.apply(self(), uuid(0), gpu::SetPowerLimit{900}, std::move(done));
+               }),
+               InputError);
   EXPECT_THROW(
       write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(2), gpu::ResetSmClocks{}, std::move(done)); }),
       AccessDenied);
-  EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.apply(self(), "GPU-none", gpu::ResetSmClocks{}, std::move(done)); }),
-      NotFound);
+  EXPECT_THROW(write([](Agent& agent, WriteDone done) {
+                 agent.apply(self(), "GPU-none", gpu::ResetSmClocks{}, std::move(done));
+               }),
+               NotFound);
   const Peer afar{.uid = ::getuid(), .gid = ::getgid(), .pid = 0};
   EXPECT_THROW(
       write([&](Agent& agent, WriteDone done) { agent.apply(afar, uuid(0), gpu::ResetSmClocks{}, std::move(done)); }),
@@ -517,7 +530,9 @@ TEST_F(AgentTest, ASlowDriverHoldsUpNobodyButItsAsker) {
   });
   std::future<bool> done = written.get_future();
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.gpus().size(); }), 3U);
-  write([](Agent& agent, WriteDone told) { agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(told)); });
+  write([](Agent& agent, WriteDone told) {
+    agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(told));
+  });
   EXPECT_EQ(log(1).calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
   EXPECT_EQ(done.wait_for(0s), std::future_status::timeout);
   log(0).let_go();
@@ -605,7 +620,9 @@ TEST_F(AgentTest, ReportsAHungDriver) {
   EXPECT_FALSE(statuses.at(0).healthy);
   EXPECT_TRUE(statuses.at(1).healthy);
   EXPECT_FALSE(statuses.at(2).controlled);
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) {
+    agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(done));
+  });
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.stop(); }).size(), 1U);
   log(0).let_go();
 }

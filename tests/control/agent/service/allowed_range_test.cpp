@@ -25,16 +25,18 @@ constexpr AllowedRange kClocksAlone{.min_clock_mhz = 345, .max_clock_mhz = 1980}
 
 TEST(RequireAllowed, TakesWhatIsWithinTheRange) {
   for (const gpu::GpuSetting& setting :
-       {gpu::GpuSetting(gpu::LockSmClocks{345, 1980}), gpu::GpuSetting(gpu::ResetSmClocks{}), gpu::GpuSetting(gpu::LockMemoryClocks{1593, 2619}),
-        gpu::GpuSetting(gpu::ResetMemoryClocks{}), gpu::GpuSetting(gpu::SetPowerLimit{200}), gpu::GpuSetting(gpu::SetPersistenceMode{true})}) {
+       {gpu::GpuSetting(gpu::LockSmClocks{345, 1980}), gpu::GpuSetting(gpu::ResetSmClocks{}),
+        gpu::GpuSetting(gpu::LockMemoryClocks{1593, 2619}), gpu::GpuSetting(gpu::ResetMemoryClocks{}),
+        gpu::GpuSetting(gpu::SetPowerLimit{200}), gpu::GpuSetting(gpu::SetPersistenceMode{true})}) {
     EXPECT_NO_THROW(require_allowed(setting, kEverything)) << to_string(setting);
   }
 }
 
 TEST(RequireAllowed, RefusesValuesOutsideOfIt) {
   for (const gpu::GpuSetting& setting :
-       {gpu::GpuSetting(gpu::LockSmClocks{344, 1980}), gpu::GpuSetting(gpu::LockSmClocks{345, 1981}), gpu::GpuSetting(gpu::LockSmClocks{1005, 1000}),
-        gpu::GpuSetting(gpu::LockMemoryClocks{0, 2619}), gpu::GpuSetting(gpu::LockMemoryClocks{2619, 1593}), gpu::GpuSetting(gpu::SetPowerLimit{199}),
+       {gpu::GpuSetting(gpu::LockSmClocks{344, 1980}), gpu::GpuSetting(gpu::LockSmClocks{345, 1981}),
+        gpu::GpuSetting(gpu::LockSmClocks{1005, 1000}), gpu::GpuSetting(gpu::LockMemoryClocks{0, 2619}),
+        gpu::GpuSetting(gpu::LockMemoryClocks{2619, 1593}), gpu::GpuSetting(gpu::SetPowerLimit{199}),
         gpu::GpuSetting(gpu::SetPowerLimit{701}), gpu::GpuSetting(gpu::SetPowerLimit{std::nan("")})}) {
     EXPECT_THROW(require_allowed(setting, kEverything), InputError) << to_string(setting);
   }
@@ -43,8 +45,11 @@ TEST(RequireAllowed, RefusesValuesOutsideOfIt) {
 TEST(RequireAllowed, NamesTheRightThatIsMissing) {
   EXPECT_NO_THROW(require_allowed(gpu::LockSmClocks{345, 1980}, kClocksAlone));
   EXPECT_NO_THROW(require_allowed(gpu::ResetSmClocks{}, kClocksAlone));
-  const auto refused = [](const gpu::GpuSetting& setting) { return [setting] { require_allowed(setting, kClocksAlone); }; };
-  EXPECT_THAT(refused(gpu::LockMemoryClocks{1593, 2619}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
+  const auto refused = [](const gpu::GpuSetting& setting) {
+    return [setting] { require_allowed(setting, kClocksAlone); };
+  };
+  EXPECT_THAT(refused(gpu::LockMemoryClocks{1593, 2619}),
+              ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
   EXPECT_THAT(refused(gpu::ResetMemoryClocks{}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
   EXPECT_THAT(refused(gpu::SetPowerLimit{400}), ThrowsMessage<AccessDenied>(HasSubstr("power = true")));
   EXPECT_THAT(refused(gpu::SetPersistenceMode{true}), ThrowsMessage<AccessDenied>(HasSubstr("persistence = true")));

@@ -51,7 +51,7 @@ class RecoverTest : public testing::Test {
 
   [[nodiscard]] std::vector<std::string> recover(gpu::GpuControlSystem& system) {
     return lowgear::agent::recover(journal_, system, Config{},
-                            [this](std::string_view text) { notes_.emplace_back(text); });
+                                   [this](std::string_view text) { notes_.emplace_back(text); });
   }
   [[nodiscard]] std::string uuid() { return system_.fake(1).identity().uuid; }
 

@@ -53,7 +53,9 @@ class UnattendedGpusTest : public testing::Test {
     [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return fakes_->gpus(); }
     [[nodiscard]] const std::string& driver_version() const override { return fakes_->driver_version(); }
     [[nodiscard]] bool simulated() const override { return false; }
-    [[nodiscard]] std::unique_ptr<gpu::GpuControl> control(std::string_view name) override { return fakes_->control(name); }
+    [[nodiscard]] std::unique_ptr<gpu::GpuControl> control(std::string_view name) override {
+      return fakes_->control(name);
+    }
 
    private:
     std::shared_ptr<gpu::FakeGpuSystem> fakes_;

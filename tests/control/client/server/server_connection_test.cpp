@@ -136,7 +136,7 @@ TEST_F(ServerConnectionTest, HandsPlansOnAndAsksForNewerOnes) {
   server_->offer(offered(1, 7));
   ASSERT_TRUE(eventually([&] { return taker_.plans().size() == 1; }));
   EXPECT_EQ(taker_.plans()[0].from_iteration, 7);
-  EXPECT_NO_THROW((void)read_plan(taker_.plans()[0].plan_json, "plan"));
+  EXPECT_NO_THROW((void)plan::read_plan(taker_.plans()[0].plan_json, "plan"));
   server_->offer(offered(2, 9));
   ASSERT_TRUE(eventually([&] { return taker_.plans().size() == 2; }));
   ASSERT_TRUE(eventually([&] { return server_->plan_queries().size() == 3; }));

@@ -21,12 +21,12 @@ TEST(ServerMessages, ReportSharesOfTheIterationsTime) {
   measured.energy_error_j = 4.1;
   measured.throttled_power_s = 0.5;
   EXPECT_EQ(report_of(measured, 3), (protocol::IterationReport{.iteration = 40,
-                                                     .plan_version = 3,
-                                                     .time_s = 2.5,
-                                                     .compute_s = 1.93,
-                                                     .energy_j = 1302.7,
-                                                     .energy_error_j = 4.1,
-                                                     .throttled_power = 0.2}));
+                                                               .plan_version = 3,
+                                                               .time_s = 2.5,
+                                                               .compute_s = 1.93,
+                                                               .energy_j = 1302.7,
+                                                               .energy_error_j = 4.1,
+                                                               .throttled_power = 0.2}));
   measured.time_s = 0;
   EXPECT_EQ(report_of(measured, 0).throttled_power, 0) << "no time has passed";
 }

@@ -81,13 +81,11 @@ TEST(PerseusProtocol, DegreesThatWouldOverflowAreRefused) {
 }
 
 TEST(PerseusProtocol, PowerStatesAreSortedAndHaveToBeDistinct) {
-  const RankRegistration rank =
-      read_perseus_rank(rank_body("power_state_range", {900, 1410, 1200}), Client::artifact);
+  const RankRegistration rank = read_perseus_rank(rank_body("power_state_range", {900, 1410, 1200}), Client::artifact);
   EXPECT_EQ(rank.job_id, "a+b");
   EXPECT_THAT(rank.rank.power_states, ElementsAre(1410, 1200, 900));
   const auto refused = [](const Json& states) {
-    return refusal_of(
-        [&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); });
+    return refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); });
   };
   EXPECT_THAT(refused({900, 1410, 900}), HasSubstr("900 comes twice"));
   EXPECT_THAT(refused({900, -1}), HasSubstr("$.power_state_range[1]"));
@@ -98,9 +96,8 @@ TEST(PerseusProtocol, PowerStatesAreSortedAndHaveToBeDistinct) {
 TEST(PerseusProtocol, AMillionPowerStatesAreRefused) {
   Json states = Json::array();
   for (int i = 1; i <= 1'000'000; ++i) states.push_back(i);
-  EXPECT_THAT(
-      refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); }),
-      HasSubstr("1000000 elements are too many"));
+  EXPECT_THAT(refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); }),
+              HasSubstr("1000000 elements are too many"));
 }
 
 TEST(PerseusProtocol, ARankSaysInstructionsThatExist) {

@@ -291,9 +291,7 @@ int nearest_state(int stage, int heaviest, int heaviest_state) {
   int best = 0;
   for (const int state : test_clocks()) {
     if (state > heaviest_state) continue;
-    const auto distance = [&](int each) {
-      return std::abs(test_time_s(stage, Instruction::forward, each) - target_s);
-    };
+    const auto distance = [&](int each) { return std::abs(test_time_s(stage, Instruction::forward, each) - target_s); };
     if (best == 0 || distance(state) < distance(best)) best = state;
   }
   return best;
@@ -393,7 +391,7 @@ TEST(PerseusSchedulers, LowgearProfilesPlansAndKeepsServing) {
   const std::vector<File> files = run.scheduler->files();
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[1].name, "freqs_pipeline_00000.py");
-  EXPECT_EQ(read_perseus_plan(files[1].content, "plan").stages.size(), 3U);
+  EXPECT_EQ(plan::read_perseus_plan(files[1].content, "plan").stages.size(), 3U);
 }
 
 TEST(PerseusSchedulers, LowgearsPlanningCanBeStopped) {

@@ -147,7 +147,7 @@ inline std::vector<RankInfo> test_ranks(const TestJobShape& shape) {
 /// What a rank of a stage measures when it runs these power states, in an iteration as long as `iteration_s` (0: no
 /// waiting), `slower` times as slow as others. Energies by instruction are left out as Merak does unless asked for.
 inline Result test_result(const RankInfo& rank, const std::vector<int>& states, double iteration_s = 0,
-                                 bool with_energies = true, double slower = 1, int iterations = 3) {
+                          bool with_energies = true, double slower = 1, int iterations = 3) {
   Result result;
   result.rank = rank.rank;
   for (int i = 0; i < iterations; ++i) {

@@ -43,7 +43,7 @@ TEST(PerseusWindow, StagesAreFoundByTheirPipelineRank) {
 TEST(PerseusWindow, AStageIsAsSlowAsItsSlowestRankAndUsesWhatAllUse) {
   const Layout layout = stage_layout(test_job(kScattered), test_ranks(kScattered));
   std::vector<Result> results = {result(0, {9, 1, 4}, {9, 10, 20}), result(1, {9, 7, 7}, {9, 1, 1}),
-                                        result(2, {9, 3, 2}, {9, 30, 40}), result(3, {9, 8, 6}, {9, 2, 2})};
+                                 result(2, {9, 3, 2}, {9, 30, 40}), result(3, {9, 8, 6}, {9, 2, 2})};
   results[0].time_s[Instruction::forward] = {{9, 9}, {1, 4}, {2, 2}};
   results[2].time_s[Instruction::forward] = {{9, 9}, {3, 3}, {1, 6}};
   results[0].energy_j[Instruction::forward] = {{9, 9}, {1, 1}, {1, 1}};
@@ -108,7 +108,7 @@ TEST(PerseusWindow, WhatCannotBePutTogetherIsRefused) {
 
 TEST(PerseusWindow, WindowsAreReadBackToTheLastBit) {
   const std::vector<Window> windows = {{1.0 / 3, 2e-17, 3e8, Unit{6, 0.1, std::nullopt}, std::nullopt},
-                                              {0.1 + 0.2, 0, 1, std::nullopt, Unit{1.5, 2.0 / 7, 1e-9}}};
+                                       {0.1 + 0.2, 0, 1, std::nullopt, Unit{1.5, 2.0 / 7, 1e-9}}};
   const Json json = Json::parse(to_json(windows).dump());
   EXPECT_EQ(read_perseus_windows(JsonView(json, "windows")), windows);
 }

@@ -49,7 +49,8 @@ TEST(MergeCells, TakesTheLastOfACellThatARankNamesTwice) {
 }
 
 TEST(MergeCells, NeedsABlockingPowerOfEachStage) {
-  EXPECT_THAT(error_of([] { (void)merge_cells(std::vector<protocol::RankCells>{cells(0, 1, 1, 1)}, 2); }), HasSubstr("stage 1"));
+  EXPECT_THAT(error_of([] { (void)merge_cells(std::vector<protocol::RankCells>{cells(0, 1, 1, 1)}, 2); }),
+              HasSubstr("stage 1"));
 }
 
 TEST(MeasuredProfile, ReadsBackWhatItWrites) {

@@ -45,7 +45,8 @@ std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, d
     }
     model.measured.blocking.push_back({.stage = stage, .power_w = 75, .error_w = 0.5});
   }
-  for (const profile::Measurement& row : truth.measurements(0, OpKind::forward)) model.clocks_mhz.push_back(row.clock_mhz);
+  for (const profile::Measurement& row : truth.measurements(0, OpKind::forward))
+    model.clocks_mhz.push_back(row.clock_mhz);
   std::ranges::sort(model.clocks_mhz, std::greater<>());
   return std::make_shared<const PipelineModel>(std::move(model));
 }
@@ -130,7 +131,8 @@ TEST(JobPlanner, WantsMoreClocksWhereThePlanIsUncertain) {
 
 TEST(JobPlanner, RefusesAProfileThatLacksWhatTheScheduleNeeds) {
   PipelineModel lacking = *model(2, 1, 6);
-  std::erase_if(lacking.measured.cells, [](const protocol::ProfileCell& cell) { return cell.kind == OpKind::backward; });
+  std::erase_if(lacking.measured.cells,
+                [](const protocol::ProfileCell& cell) { return cell.kind == OpKind::backward; });
   EXPECT_THROW(JobPlanner(std::make_shared<const PipelineModel>(lacking)), InputError);
   lacking = *model(2, 1, 6);
   lacking.measured.blocking.pop_back();

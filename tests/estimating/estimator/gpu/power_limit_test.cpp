@@ -40,7 +40,9 @@ TEST(Plausibility, NamesTheLikelyUnitOfAProfile) {
 }
 
 TEST(Plausibility, KnowsThePowerLimitOfAGpuByBothItsNames) {
-  const auto limit_w = [](const char* name) { return power_limit_of(name).value_or(profile::NamedPowerLimit{}).limit_w; };
+  const auto limit_w = [](const char* name) {
+    return power_limit_of(name).value_or(profile::NamedPowerLimit{}).limit_w;
+  };
   EXPECT_EQ(limit_w("NVIDIA H100 80GB HBM3"), 700);
   EXPECT_EQ(limit_w("NVIDIA H100 PCIe"), 350);
   EXPECT_EQ(limit_w("NVIDIA H200"), 700);

@@ -73,7 +73,7 @@ TEST(EmittedProfile, HasNoGradientsApartWhereTheEstimateHasNone) {
 TEST(EmittedProfile, CanBeReadBackAsAStageProfile) {
   const profile::StageProfile profile = emitted_profile(named_gpu("h100"), two_stages());
   const std::string text = write_stage_profile(profile);
-  EXPECT_EQ(write_stage_profile(read_stage_profile(text, "emitted.csv")), text);
+  EXPECT_EQ(profile::write_stage_profile(profile::read_stage_profile(text, "emitted.csv")), text);
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ TEST(PipelineTimes, SteppingIsWhatReplayingGives) {
     const int microbatches = std::uniform_int_distribution(1, 60)(random);
     const PipelineCosts costs = random_costs(random, ranks, 1, microbatches);
     SCOPED_TRACE(testing::Message() << ranks << " ranks, " << microbatches << " microbatches");
-    expect_same(pipeline_times("1f1b", costs), replayed_times(schedule::one_f_one_b_schedule(ranks, microbatches), costs));
+    expect_same(pipeline_times("1f1b", costs),
+                replayed_times(schedule::one_f_one_b_schedule(ranks, microbatches), costs));
   }
 }
 

@@ -81,7 +81,7 @@ TEST(PlannedJob, ReplaysOtherPoliciesOnTheWholeJob) {
   const PolicyFigures max = planned.plan_with(*planner::make_policy("max"), std::nullopt);
   EXPECT_NEAR(max.figures.time_s, planned.full_clocks().time_s, 1e-9);
   EXPECT_NEAR(max.figures.energy_j, planned.full_clocks().energy_j, 1e-6 * max.figures.energy_j);
-  const PolicyFigures envpipe = planned.plan_with(*make_policy("envpipe"), std::nullopt);
+  const PolicyFigures envpipe = planned.plan_with(*planner::make_policy("envpipe"), std::nullopt);
   EXPECT_LT(envpipe.figures.energy_j, planned.full_clocks().energy_j);
 }
 

@@ -143,8 +143,8 @@ TEST(RequireValid, NamesTheMemberThatIsWrong) {
   EXPECT_THAT(error_with([](auto& shape) { shape.hidden = std::int64_t{1} << 40; }), testing::HasSubstr("hidden: "));
   EXPECT_THAT(error_with([](auto& shape) {
                 shape.experts->experts = 1 << 16;
-                shape.experts->intermediate = kMaxModelWidth;
-                shape.hidden = kMaxModelWidth;
+                shape.experts->intermediate = model::kMaxModelWidth;
+                shape.hidden = model::kMaxModelWidth;
                 shape.layers = model::kMaxModelLayers;
               }),
               testing::HasSubstr("more than 10^16 parameters"));

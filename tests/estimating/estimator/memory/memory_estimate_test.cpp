@@ -195,12 +195,12 @@ TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {
 
 /// The oracle: every action of the whole schedule, counted by schedule::peak_in_flight_activations.
 void expect_as_many_as_in_flight(const TrainingJob& job) {
-  const std::vector<int> in_flight =
-      schedule::peak_in_flight_activations(schedule::make_schedule({.name = job.schedule,
-                                                .ranks = job.parallel.pp,
-                                                .microbatches = static_cast<int>(job.microbatches()),
-                                                .chunks = job.parallel.virtual_stages,
-                                                .envpipe_stages = {}}));
+  const std::vector<int> in_flight = schedule::peak_in_flight_activations(
+      schedule::make_schedule({.name = job.schedule,
+                               .ranks = job.parallel.pp,
+                               .microbatches = static_cast<int>(job.microbatches()),
+                               .chunks = job.parallel.virtual_stages,
+                               .envpipe_stages = {}}));
   const MemoryEstimate estimate = estimate_memory(job);
   const double stage = activation_bytes_per_layer(job) * static_cast<double>(layers_of_stages(job).front());
   for (std::size_t rank = 0; rank + 1 < in_flight.size(); ++rank) {  // the last also has the head

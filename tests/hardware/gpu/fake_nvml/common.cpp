@@ -27,7 +27,9 @@ gpu::nvml::Return copy(std::string_view symbol, const std::string& text, char* t
 }
 
 /// Handles are 1 and 2.
-unsigned number(gpu::nvml::Device device) { return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(device) - 1); }
+unsigned number(gpu::nvml::Device device) {
+  return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(device) - 1);
+}
 
 }  // namespace
 
@@ -63,7 +65,9 @@ gpu::nvml::Return nvmlShutdown() {
   --fake_nvml::open_count;
   return gpu::nvml::Return::success;
 }
-const char* nvmlErrorString(gpu::nvml::Return code) { return code == gpu::nvml::Return::gpu_is_lost ? "GPU is lost" : "Failed"; }
+const char* nvmlErrorString(gpu::nvml::Return code) {
+  return code == gpu::nvml::Return::gpu_is_lost ? "GPU is lost" : "Failed";
+}
 gpu::nvml::Return nvmlSystemGetDriverVersion(char* version, unsigned size) {
   return fake_nvml::copy("nvmlSystemGetDriverVersion", "470.256.02", version, size);
 }
@@ -106,7 +110,7 @@ gpu::nvml::Return nvmlDeviceGetSupportedMemoryClocks(gpu::nvml::Device, unsigned
   return give("nvmlDeviceGetSupportedMemoryClocks", count, 2);
 }
 gpu::nvml::Return nvmlDeviceGetSupportedGraphicsClocks(gpu::nvml::Device, unsigned memory_clock_mhz, unsigned* count,
-                                                  unsigned* clocks_mhz) {
+                                                       unsigned* clocks_mhz) {
   if (memory_clock_mhz != 1593) return gpu::nvml::Return::not_found;
   clocks_mhz[0] = 210;
   clocks_mhz[1] = 1410;

@@ -15,8 +15,8 @@ gpu::nvml::Return nvmlDeviceGetTotalEnergyConsumption(gpu::nvml::Device, unsigne
 gpu::nvml::Return nvmlDeviceGetFieldValues(gpu::nvml::Device, int count, gpu::nvml::FieldValue* values) {
   for (int i = 0; i < count; ++i) {
     values[i].value_type = gpu::nvml::ValueType::unsigned_integer;
-    values[i].result =
-        values[i].field_id == gpu::nvml::kFieldInstantPower ? fake_nvml::scripted("field") : gpu::nvml::Return::not_supported;
+    values[i].result = values[i].field_id == gpu::nvml::kFieldInstantPower ? fake_nvml::scripted("field")
+                                                                           : gpu::nvml::Return::not_supported;
     values[i].value.unsigned_long = ~0ULL;
     values[i].value.unsigned_integer = 99250;
   }

@@ -66,7 +66,7 @@ TEST(CertificateRecorder, LeavesOutWhatDoesNotChange) {
 
 TEST(CertificateRecorder, TakesAFewHundredBytesPerVertexHoweverManyMicrobatches) {
   const auto bytes_per_vertex = [](int microbatches) {
-    const SampleRun run{one_f_one_b_schedule(4, microbatches), sample_profile(4, 6), {80, 80, 80, 80}};
+    const SampleRun run{schedule::one_f_one_b_schedule(4, microbatches), sample_profile(4, 6), {80, 80, 80, 80}};
     CertificateRecorder recorder;
     const auto observer = std::to_array<FrontierObserver*>({&recorder});
     const ProblemInstance instance =

@@ -263,8 +263,8 @@ TEST(BoundOfFlow, HoldsForAnyFlowAndTime) {
     while (has_predecessor[static_cast<std::size_t>(op)]) ++op;
     for (bool more = true; more;) {
       flow_nw[static_cast<std::size_t>(op)] = value_nw;
-      const auto next =
-          std::find_if(instance.edges.begin(), instance.edges.end(), [op](const schedule::DagEdge& e) { return e.from == op; });
+      const auto next = std::find_if(instance.edges.begin(), instance.edges.end(),
+                                     [op](const schedule::DagEdge& e) { return e.from == op; });
       more = next != instance.edges.end();
       if (more) op = next->to;
     }

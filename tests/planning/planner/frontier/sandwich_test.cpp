@@ -37,8 +37,8 @@ SampleRun random_run(std::mt19937_64& random) {
   constexpr std::array kNames{"1f1b", "gpipe", "zb-h1"};
   SampleRun run;
   const auto ranks = static_cast<int>(random_in(random, 1, 6));
-  run.schedule =
-      make_schedule({kNames.at(random() % kNames.size()), ranks, static_cast<int>(random_in(random, 1, 16)), 1, {}});
+  run.schedule = schedule::make_schedule(
+      {kNames.at(random() % kNames.size()), ranks, static_cast<int>(random_in(random, 1, 16)), 1, {}});
   run.profile = profile::StageProfile(ranks);
   const bool in_round_numbers = random() % 2 == 0;
   const std::int64_t clocks = random_in(random, 1, 25);

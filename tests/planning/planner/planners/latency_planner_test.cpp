@@ -50,9 +50,9 @@ TEST(LatencyPlanner, ReplaysWithTheLatency) {
   for (const double latency_s : {0.0, 0.05}) {
     const LatencyPlanner planner(pipeline.dag, pipeline.profile, pipeline.blocking_power_w, latency_s);
     const ReplayedClocks replayed = planner.replayed(clocks_mhz);
-    const simulator::Timeline expected =
-        simulator::replay(pipeline.dag, simulator::costs_with_switch_latency(pipeline.dag, pipeline.profile, clocks_mhz, latency_s),
-               pipeline.blocking_power_w);
+    const simulator::Timeline expected = simulator::replay(
+        pipeline.dag, simulator::costs_with_switch_latency(pipeline.dag, pipeline.profile, clocks_mhz, latency_s),
+        pipeline.blocking_power_w);
     EXPECT_EQ(replayed.clocks_mhz, clocks_mhz);
     EXPECT_EQ(replayed.timeline.time_s, expected.time_s);
     EXPECT_EQ(replayed.timeline.energy_j_total, expected.energy_j_total);
@@ -145,8 +145,8 @@ TEST(LatencyPlanner, IsInTimeWhereverAPlanWithoutLatencyIs) {
     for (std::size_t op = 0; op < pipeline.dag.ops.size(); ++op) {
       clocks_mhz.push_back(std::array{1200, 1000, 800}.at(static_cast<std::size_t>(random_in(random, 0, 2))));
     }
-    const simulator::Timeline at_once =
-        simulator::replay(pipeline.dag, simulator::costs_at_clocks(pipeline.dag, profile, clocks_mhz), pipeline.blocking_power_w);
+    const simulator::Timeline at_once = simulator::replay(
+        pipeline.dag, simulator::costs_at_clocks(pipeline.dag, profile, clocks_mhz), pipeline.blocking_power_w);
     const TimePs deadline_ps = ps_from_s(at_once.time_s + 1e-9);
     const std::vector<LatencyPlanner::Proposal> proposals{[&](TimePs) { return std::optional(clocks_mhz); }};
     const std::optional<ReplayedClocks> plan = planner.plan(proposals, deadline_ps, deadline_ps);

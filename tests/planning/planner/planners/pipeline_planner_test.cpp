@@ -39,9 +39,9 @@ double deadline_at(const PipelinePlanner& planner, double share) {
 
 /// Checks all that holds for any plan: its figures are a replay's, the deadline is kept, and the bound is below.
 void expect_sound(const plan::Plan& plan, const SamplePipeline& pipeline) {
-  const simulator::Timeline timeline =
-      simulator::replay(pipeline.dag, simulator::costs_at_clocks(pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag)),
-             pipeline.blocking_power_w);
+  const simulator::Timeline timeline = simulator::replay(
+      pipeline.dag, simulator::costs_at_clocks(pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag)),
+      pipeline.blocking_power_w);
   EXPECT_EQ(plan.time_s, timeline.time_s);
   EXPECT_EQ(plan.energy_j, timeline.energy_j_total);
   EXPECT_LE(plan.time_s, plan.deadline_s * (1 + 1e-12));
@@ -202,7 +202,8 @@ TEST(PipelinePlanner, PlansTheLargestAndTheSmallestValues) {
     double blocking_power_w;
   };
   for (const auto& [time_s, energy_j, blocking_power_w] :
-       {Extreme{5e4, 5e8, profile::kMaxBlockingPowerW}, Extreme{5e4, 5e4, 0}, Extreme{1e-9, 5e8, 0}, Extreme{1e-9, 1e-9, 0}}) {
+       {Extreme{5e4, 5e8, profile::kMaxBlockingPowerW}, Extreme{5e4, 5e4, 0}, Extreme{1e-9, 5e8, 0},
+        Extreme{1e-9, 1e-9, 0}}) {
     SCOPED_TRACE(fmt::format("{} s, {} J", time_s, energy_j));
     profile::StageProfile profile(2);
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {

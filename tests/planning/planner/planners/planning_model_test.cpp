@@ -31,8 +31,8 @@ profile::StageProfile one_stage_profile() {
 
 TEST(PlanningModel, OffersTheParetoOptionsOnEffectiveEnergyFastestFirst) {
   const std::vector<double> blocking_power_w{80};
-  const PlanningModel model =
-      make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(1, 1)), one_stage_profile(), blocking_power_w);
+  const PlanningModel model = make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(1, 1)),
+                                                  one_stage_profile(), blocking_power_w);
   const std::vector<ClockChoice>& forward = model.choices_of(0);
   ASSERT_EQ(forward.size(), 3U);
   EXPECT_EQ(forward[0].clock_mhz, 1400);
@@ -69,7 +69,8 @@ TEST(PlanningModel, NamesWhatTheProfileLacks) {
   for (int stage = 0; stage < 2; ++stage) profile.add(stage, OpKind::forward, {1400, 0.010, 4});
   profile.add(0, OpKind::backward, {1400, 0.010, 4});
   try {
-    (void)make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(2, 1)), profile, std::vector<double>{50, 70});
+    (void)make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(2, 1)), profile,
+                              std::vector<double>{50, 70});
     FAIL() << "stage 1 has no backward";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("backward"));

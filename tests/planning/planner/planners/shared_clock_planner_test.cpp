@@ -139,7 +139,8 @@ TEST(SharedClockPlanner, ComesCloseToTheBestOnSmallPipelines) {
 }
 
 /// One forward and one backward on one GPU.
-SamplePipeline two_ops(const std::vector<profile::Measurement>& forward, const std::vector<profile::Measurement>& backward) {
+SamplePipeline two_ops(const std::vector<profile::Measurement>& forward,
+                       const std::vector<profile::Measurement>& backward) {
   SamplePipeline pipeline;
   pipeline.schedule = schedule::one_f_one_b_schedule(1, 1);
   pipeline.dag = build_dag(pipeline.schedule);

@@ -57,7 +57,8 @@ TEST(EnvPipe, UniformRunsEveryStageAtItsOwnBestClock) {
   std::vector<int> best(4);
   std::vector<double> least_j(4, std::numeric_limits<double>::infinity());
   for (int clock = 1410; clock >= 855; clock -= 90) {
-    const simulator::Timeline timeline = replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
+    const simulator::Timeline timeline =
+        replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
     std::vector<double> energy_j(4);
     for (std::size_t op = 0; op < sample.dag().ops.size(); ++op) {
       energy_j[static_cast<std::size_t>(sample.dag().ops[op].stage)] += timeline.energy_j[op];
@@ -145,10 +146,12 @@ TEST(EnvPipe, AHigherThresholdSeesLessWaiting) {
 
 TEST(EnvPipe, ItsOwnOrderCannotHang) {
   for (const int microbatches : {1, 2, 4, 5, 8, 16}) {
-    const SampleProblem sample(schedule::one_f_one_b_schedule(4, microbatches), modelled_profile({0.05, 0.08, 0.03, 0.06}), 80);
+    const SampleProblem sample(schedule::one_f_one_b_schedule(4, microbatches),
+                               modelled_profile({0.05, 0.08, 0.03, 0.06}), 80);
     const PolicyPlan plan = plan_with(sample, {});
     ASSERT_TRUE(plan.schedule);
-    EXPECT_FALSE(find_communication_fault(with_communication(*plan.schedule), schedule::P2pGrouping::adjacent)) << microbatches;
+    EXPECT_FALSE(find_communication_fault(with_communication(*plan.schedule), schedule::P2pGrouping::adjacent))
+        << microbatches;
   }
 }
 
@@ -163,7 +166,8 @@ TEST(EnvPipe, MemoryBoundsItsOwnOrder) {
 }
 
 TEST(EnvPipe, RefusesItsOwnOrderWhereARankRunsSeveralStages) {
-  const SampleProblem interleaved(schedule::interleaved_schedule(2, 4, 2), modelled_profile({0.03, 0.03, 0.03, 0.03}), 80);
+  const SampleProblem interleaved(schedule::interleaved_schedule(2, 4, 2), modelled_profile({0.03, 0.03, 0.03, 0.03}),
+                                  80);
   EXPECT_THROW((void)plan_with(interleaved, {.order = Order::own}), InputError);
   const PolicyPlan plan = plan_with(interleaved, {.order = Order::given});
   EXPECT_FALSE(plan.schedule);

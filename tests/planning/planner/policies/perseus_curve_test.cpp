@@ -37,13 +37,13 @@ TEST(WholeUnits, RefusesWhatDoesNotSuitTheUnit) {
 
 TEST(QuantisedOptions, DropsWhatAnotherBeatsInTimeAndMeasuredEnergy) {
   const std::vector<profile::Measurement> measurements = {{1400, 0.050, 20}, {1300, 0.055, 18}, {1200, 0.060, 19},
-                                                 {1100, 0.065, 16}, {1000, 0.070, 15}, {900, 0.080, 15.5}};
+                                                          {1100, 0.065, 16}, {1000, 0.070, 15}, {900, 0.080, 15.5}};
   EXPECT_THAT(clocks_of(quantised_options(measurements, kCurveUnitS)), ElementsAre(1400, 1300, 1100, 1000));
 }
 
 TEST(QuantisedOptions, OfEqualUnitsTheOneOfHighestEnergyStays) {
   const std::vector<profile::Measurement> measurements = {{1400, 0.0501, 20}, {1385, 0.0504, 19}, {1370, 0.0509, 18.5},
-                                                 {1355, 0.0511, 18}, {1340, 0.0523, 17}, {1325, 0.0534, 16}};
+                                                          {1355, 0.0511, 18}, {1340, 0.0523, 17}, {1325, 0.0534, 16}};
   const auto options = quantised_options(measurements, kCurveUnitS);
   EXPECT_THAT(clocks_of(options), ElementsAre(1400, 1355, 1340, 1325));
   EXPECT_THAT(options, ElementsAre(Field(&QuantisedOption::units, 50), Field(&QuantisedOption::units, 51),

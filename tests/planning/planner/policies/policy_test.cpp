@@ -50,7 +50,9 @@ class EveryPolicy : public testing::TestWithParam<std::string> {
 
 TEST_P(EveryPolicy, PlansAnOrdinaryPipeline) { expect_plan(four_stages(8)); }
 
-TEST_P(EveryPolicy, PlansAPipelineOfOneOp) { expect_plan({schedule::one_f_one_b_schedule(1, 1), modelled_profile({0.05}), 80}); }
+TEST_P(EveryPolicy, PlansAPipelineOfOneOp) {
+  expect_plan({schedule::one_f_one_b_schedule(1, 1), modelled_profile({0.05}), 80});
+}
 
 TEST_P(EveryPolicy, PlansWithoutBlockingPower) {
   expect_plan({schedule::one_f_one_b_schedule(2, 3), modelled_profile({0.05, 0.06}), 0});

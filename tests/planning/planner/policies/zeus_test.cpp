@@ -55,7 +55,8 @@ TEST(ZeusGlobal, FindsTheBestCommonClock) {
     const double deadline_s = factor * fastest_s;
     double least_j = std::numeric_limits<double>::infinity();
     for (int clock = 855; clock <= 1410; clock += 15) {
-      const simulator::Timeline timeline = replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
+      const simulator::Timeline timeline =
+          replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
       if (timeline.time_s <= deadline_s) least_j = std::min(least_j, timeline.energy_j_total);
     }
     const PolicyPlan plan = ZeusGlobalPolicy().plan(sample.problem(), deadline_s);

@@ -331,7 +331,8 @@ const auto kInputTampering = std::to_array<Tampering>({
     {"ScheduleSwapped", [](PlanFolder& f) { replace(f.schedule.text, "0F1", "0F1,0F2", "0F2,0F1"); }},
     {"ScheduleBackwardFirst", [](PlanFolder& f) { replace(f.schedule.text, "2F", "2F0,2B0", "2B0,2F0"); }},
     {"ScheduleOpMissing", [](PlanFolder& f) { replace(f.schedule.text, "0F", "0F0,", ""); }},
-    {"ScheduleGPipe", [](PlanFolder& f) { f.schedule.text = schedule::write_torch_csv(schedule::gpipe_schedule(3, 4)); }},
+    {"ScheduleGPipe",
+     [](PlanFolder& f) { f.schedule.text = schedule::write_torch_csv(schedule::gpipe_schedule(3, 4)); }},
 });
 INSTANTIATE_TEST_SUITE_P(Input, TamperedFolder, ::testing::ValuesIn(kInputTampering),
                          [](const auto& tampering) { return std::string(tampering.param.name); });

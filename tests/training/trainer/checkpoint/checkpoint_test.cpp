@@ -240,9 +240,9 @@ TEST(CheckpointFolder, AreSavedEverySoOftenAndAtTheEnd) {
   config.checkpoint_every = 2;
   config.checkpoint_keep = 3;
   run_steps(config, 0, 9);
-  EXPECT_THAT(complete_checkpoints(*config.checkpoint), ElementsAre(6, 8, 9));
+  EXPECT_THAT(launcher::complete_checkpoints(*config.checkpoint), ElementsAre(6, 8, 9));
   run_steps(config, 9, 11);
-  EXPECT_THAT(complete_checkpoints(*config.checkpoint), ElementsAre(9, 10, 11));
+  EXPECT_THAT(launcher::complete_checkpoints(*config.checkpoint), ElementsAre(9, 10, 11));
 }
 
 TEST(CheckpointFolder, AreOnlyAtTheEndUnlessAskedFor) {
@@ -250,7 +250,7 @@ TEST(CheckpointFolder, AreOnlyAtTheEndUnlessAskedFor) {
   launcher::TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
   run_steps(config, 0, 5);
-  EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(5));
+  EXPECT_THAT(launcher::complete_checkpoints(folder.path()), ElementsAre(5));
 }
 
 TEST(CheckpointFolder, HalfWrittenAreIgnoredAndRemoved) {
@@ -261,7 +261,7 @@ TEST(CheckpointFolder, HalfWrittenAreIgnoredAndRemoved) {
   fs::copy(folder / "step-00000003", temporary_of(folder / "step-00000004"));
   fs::create_directory(folder / "step-00000005");
   run_steps(config, 3, 5);
-  EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(3, 5));
+  EXPECT_THAT(launcher::complete_checkpoints(folder.path()), ElementsAre(3, 5));
   EXPECT_FALSE(fs::exists(temporary_of(folder / "step-00000004")));
 }
 
@@ -274,7 +274,7 @@ TEST(CheckpointFolder, PutRightWhatAnExchangeLeftThatWasCutShort) {
   aside += ".old";
   fs::rename(folder / "step-00000003", aside);
   run_steps(config, 3, 5);
-  EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(3, 5));
+  EXPECT_THAT(launcher::complete_checkpoints(folder.path()), ElementsAre(3, 5));
   EXPECT_FALSE(fs::exists(aside));
 }
 
@@ -308,7 +308,7 @@ TEST(CheckpointFolder, AreOneJobs) {
     EXPECT_THAT(error, HasSubstr("writes checkpoints here; wait for it to end, or name another folder"));
     EXPECT_TRUE(fs::exists(temporary_of(folder / "step-00000001"))) << "the other job's";
     checkpoints.after_step(1, true);
-    EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(1));
+    EXPECT_THAT(launcher::complete_checkpoints(folder.path()), ElementsAre(1));
   });
   run_steps(config, 1, 2);
 }
@@ -337,7 +337,7 @@ TEST(CheckpointFolder, DoNotSaveValuesThatAreNoNumbers) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("not finite numbers"), HasSubstr("step-00000001")));
   }
-  EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(1));
+  EXPECT_THAT(launcher::complete_checkpoints(folder.path()), ElementsAre(1));
 }
 
 /// What a job says that cannot write all of its second checkpoint.

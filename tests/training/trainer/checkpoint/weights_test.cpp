@@ -60,7 +60,8 @@ Tensors read(const fs::path& path) {
   const tensorfile::WeightFiles files = tensorfile::WeightFiles::open(path);
   Tensors tensors;
   for (const auto& [name, view] : files.tensors()) {
-    const at::Tensor tensor = at::empty(view->shape, view->type == tensorfile::TensorType::bf16 ? at::kBFloat16 : at::kFloat);
+    const at::Tensor tensor =
+        at::empty(view->shape, view->type == tensorfile::TensorType::bf16 ? at::kBFloat16 : at::kFloat);
     std::memcpy(tensor.data_ptr(), view->data.data(), view->data.size());
     tensors[name] = tensor;
   }
@@ -109,11 +110,12 @@ TEST(Weights, AreTheSameAfterLoadingAndExporting) {
     const Tensors weights = random_weights(model);
     write(folder / "model.safetensors", weights);
     int count = 0;
-    for (const protocol::JobParallel& parallel : {protocol::JobParallel{}, protocol::JobParallel{.pp = 4}, protocol::JobParallel{.dp = 2, .tp = 2},
-                                        protocol::JobParallel{.pp = 2, .dp = 2, .tp = 2}, protocol::JobParallel{.pp = 2, .chunks = 2}}) {
+    for (const protocol::JobParallel& parallel :
+         {protocol::JobParallel{}, protocol::JobParallel{.pp = 4}, protocol::JobParallel{.dp = 2, .tp = 2},
+          protocol::JobParallel{.pp = 2, .dp = 2, .tp = 2}, protocol::JobParallel{.pp = 2, .chunks = 2}}) {
       const fs::path target = folder / std::to_string(++count);
       expect_equal(loaded_and_exported(config_of(model, parallel), folder / "model.safetensors", target), weights);
-      EXPECT_EQ(parse_model_config(read_file(target / "config.json"), "config.json"), model);
+      EXPECT_EQ(model::parse_model_config(read_file(target / "config.json"), "config.json"), model);
     }
   }
 }
@@ -291,7 +293,7 @@ class ExportIntoAFolderOfOthers : public testing::Test {
         error_of([&] { loaded_and_exported(config_of(tiny_llama(), {.pp = 2}), folder_ / "model.safetensors", out_); });
     fs::remove_all(temporary_of(out_));
     EXPECT_EQ(folder_.names(), before);
-    EXPECT_THAT(error, HasSubstr(error_of([&] { require_export_folder(out_); })));
+    EXPECT_THAT(error, HasSubstr(error_of([&] { launcher::require_export_folder(out_); })));
     return error;
   }
   void export_once() { loaded_and_exported(config_of(tiny_llama()), folder_ / "model.safetensors", out_); }
