@@ -118,9 +118,9 @@ void add_throttling(const std::vector<GpuStatus>& gpus,
     now.add(metrics::with(labels, "reason", "hardware_slowdown"), reasons->hardware_slowdown() ? 1.0 : 0.0);
     const auto found = throttled.find(gpu.identity.uuid);
     if (found == throttled.end()) continue;
-    seconds.add(with(labels, "reason", "power_cap"), found->second.power_cap_s);
-    seconds.add(with(labels, "reason", "thermal"), found->second.thermal_s);
-    seconds.add(with(labels, "reason", "hardware_slowdown"), found->second.hardware_slowdown_s);
+    seconds.add(metrics::with(labels, "reason", "power_cap"), found->second.power_cap_s);
+    seconds.add(metrics::with(labels, "reason", "thermal"), found->second.thermal_s);
+    seconds.add(metrics::with(labels, "reason", "hardware_slowdown"), found->second.hardware_slowdown_s);
   }
 }
 

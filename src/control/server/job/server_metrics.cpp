@@ -97,7 +97,7 @@ void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposi
     planned_s.add(labels, job.planned_step_s);
     planned_j.add(labels, job.planned_step_j);
     for (const auto& [cause, count] : job.stragglers) {
-      stragglers.add(with(labels, "cause", cause), static_cast<double>(count));
+      stragglers.add(metrics::with(labels, "cause", cause), static_cast<double>(count));
     }
   }
 }

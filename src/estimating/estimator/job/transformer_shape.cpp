@@ -33,8 +33,8 @@ void check_heads(const Checker& check, const TransformerShape& shape) {
     check.fail("kv_heads", fmt::format("{} heads of keys do not divide {} heads", shape.kv_heads, shape.heads),
                "give a divisor of the number of heads");
   }
-  if (shape.heads * shape.head_dim > kMaxModelWidth) {
-    check.fail("heads", fmt::format("{} heads of {} are wider than {}", shape.heads, shape.head_dim, kMaxModelWidth));
+  if (shape.heads * shape.head_dim > model::kMaxModelWidth) {
+    check.fail("heads", fmt::format("{} heads of {} are wider than {}", shape.heads, shape.head_dim, model::kMaxModelWidth));
   }
 }
 
