@@ -77,7 +77,7 @@ class StragglerDetector {
   explicit StragglerDetector(int ranks, const StragglerOptions& options = {});
 
   /// The next iteration, of the ranks that have reported it, each once. Throws InputError, and then has changed
-  /// nothing, when a rank is out of range or stands twice, a time is not positive and finite, or a share is not in [0,
+  /// nothing, when a rank is out of range or occurs twice, a time is not positive and finite, or a share is not in [0,
   /// 1].
   [[nodiscard]] std::vector<SlowdownChange> observe(std::span<const RankIteration> ranks);
 

@@ -33,7 +33,7 @@ struct Option {
 inline constexpr double kMaxBlockingPowerW = 1e5;
 
 /// Blocking power of each stage in watts from a CSV with the columns `stage,blocking_power` (W). Throws InputError with
-/// file and line when a stage is missing, stands twice or is not in [0, stages), a value is not in
+/// file and line when a stage is missing, occurs twice or is not in [0, stages), a value is not in
 /// [0, kMaxBlockingPowerW], or `stages` is not in [1, kMaxStages].
 [[nodiscard]] std::vector<double> read_blocking_power(std::string_view text, const std::string& source, int stages);
 

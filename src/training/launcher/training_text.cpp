@@ -36,7 +36,7 @@ TrainingText::TrainingText(const TrainConfig& config) {
     return;
   }
   if (config.model.vocabulary < kByteVocabulary) {
-    throw InputError("model.vocabulary: made-up text has 256 tokens, one for every byte; set it to 256 or more");
+    throw InputError("model.vocabulary: synthetic text has 256 tokens, one for every byte; set it to 256 or more");
   }
   made_up_ = synthetic_token_bytes(config.synthetic_tokens, config.seed);
   sampler_.emplace(TokenView(made_up_, "made-up text", config.model.vocabulary, TokenType::uint16), options);

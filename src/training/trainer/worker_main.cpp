@@ -113,7 +113,7 @@ ClientStatus await_server(Client& client, std::chrono::milliseconds patience, bo
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     status = client.status();
   }
-  if (!status.server_connected && status.server_problem.empty()) status.server_problem = "it has not answered yet";
+  if (!status.server_connected && status.server_problem.empty()) status.server_problem = "it has not responded yet";
   return status;
 }
 

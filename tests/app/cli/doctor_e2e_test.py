@@ -77,7 +77,7 @@ class MeasuresSwitchLatency(AgentTest):
 
     def test_without_an_agent_nothing_is_changed(self):
         text = self.lowgear("doctor", "--measure-switch-latency").stdout
-        self.assertIn("no agent answers", text)
+        self.assertIn("no agent responds", text)
         self.assertTrue(text.endswith("Next: measure the energy of a command: lowgear monitor -- COMMAND\n"), text)
         self.assertEqual(self.writes(), 0)
 

@@ -46,7 +46,7 @@ JobEstimate estimate(TrainingJob job, const std::string& samples) {
 
 ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console) {
   if (!arguments.job.settings.empty()) {
-    throw InputError("--peer-formula takes its job from the file of --job as it is; leave " +
+    throw InputError("--peer-formula uses the job in the file of --job unchanged; leave " +
                      arguments.job.settings.front().origin + " out");
   }
   const PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
@@ -63,7 +63,7 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
 void emit_profile(const EstimateArguments& arguments, const JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
   write_file_atomically(arguments.profile, write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration)));
-  console.note(fmt::format("{} holds estimated, not measured figures of one GPU", arguments.profile));
+  console.note(fmt::format("{} contains estimated, not measured figures of one GPU", arguments.profile));
 }
 
 std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments, const JobEstimate& estimate) {

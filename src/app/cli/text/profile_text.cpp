@@ -88,7 +88,7 @@ Json recorded_json(const RecordedProfile& profile) {
 }
 
 std::string switch_latency_text(const std::optional<SwitchLatency>& latency) {
-  if (!latency) return "clock changes: too few of them, or too alike, to tell how late they take effect\n";
+  if (!latency) return "clock changes: too few, or too similar, to measure how late they take effect\n";
   return describe(*latency) + '\n';
 }
 

@@ -85,7 +85,7 @@ ReportTable best_table(const SearchRequest& request, const PriceArguments& price
 /// The winner's time next to that of the best of another kind.
 ReportBars rival_bars(const SearchReportData& found) {
   ReportBars bars{
-      .title = "Why the winner wins",
+      .title = "Why the first layout is best",
       .basis = "estimated, full clocks",
       .caption = fmt::format("Time of the busiest pipeline rank, against number {}, the best with another tp "
                              "or pp: {}.",
@@ -154,8 +154,8 @@ EstimateReport search_page(const SearchRequest& request, const PriceArguments& p
       .tables = {best_table(request, prices, found)},
       .reading = {{"Estimated", "Computed from data sheets and sampled kernels. Nothing on this page was measured."},
                   {"Energy in the plot",
-                   "Of all GPUs in one iteration, when each pipeline rank runs at the one clock that "
-                   "just keeps up with the slowest rank: a quick stand-in for a plan."},
+                   "Of all GPUs in one iteration, when each pipeline rank runs at the lowest single clock with which "
+                   "it keeps up with the slowest rank: a quick approximation of a plan."},
                   {"Energy in the table",
                    "Full clocks as estimated; planned by Lowgear's planner, layout by layout, for "
                    "the time of full clocks."},

@@ -36,7 +36,7 @@ struct CsvRow {
 /// A CSV with a header, read by column name in any order.
 class CsvTable {
  public:
-  /// Throws InputError when the text has no header, a header name stands twice, or a row is wider or narrower than it.
+  /// Throws InputError when the text has no header, a header name occurs twice, or a row is wider or narrower than it.
   CsvTable(std::string_view text, std::string source);
 
   [[nodiscard]] std::size_t rows() const { return rows_.size(); }

@@ -25,18 +25,18 @@ HttpRouter::Match HttpRouter::find(const HttpRequest& request, const HttpTarget&
   }
   if (allowed.empty()) {
     throw HttpError(HttpErrorCode::not_found,
-                    fmt::format("nothing at {}; {} lists the paths", quote(request.path), list_));
+                    fmt::format("there is no path {}; {} lists the paths", quote(request.path), list_));
   }
   const std::string methods = fmt::format("{}", fmt::join(allowed, ", "));
   throw HttpError(HttpErrorCode::method_not_allowed,
-                  fmt::format("{} is not for this path; allowed: {}", quote(request.method), methods),
+                  fmt::format("{} is not allowed for this path; allowed: {}", quote(request.method), methods),
                   {{"Allow", methods}});
 }
 
 void require_known_parameters(std::span<const std::string_view> known, const HttpTarget& target) {
   for (const auto& [name, value] : target.parameters) {
     if (std::ranges::find(known, name) != known.end()) continue;
-    throw InputError(fmt::format("parameter {} is not known here; known: {}", quote(name),
+    throw InputError(fmt::format("parameter {} is not known; known: {}", quote(name),
                                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
   }
 }

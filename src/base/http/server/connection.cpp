@@ -145,7 +145,9 @@ void HttpConnection::answer(std::uint64_t request, const HttpResponse& response)
 bool HttpConnection::begin_stream(std::uint64_t request, const HttpResponse& head) {
   if (!awaits_answer(request)) return false;
   if (!head_only_ && !owner_.begin_stream(*this)) {
-    respond(error_response(HttpErrorCode::too_many_streams, "no more streams are served; close another first"), after_);
+    respond(error_response(HttpErrorCode::too_many_streams,
+                           "the maximum number of streams is reached; close another one first"),
+            after_);
     return false;
   }
   auto text = shared_text(serialize_head(head, AfterResponse::close, ResponseLength::until_the_end));
@@ -317,7 +319,7 @@ void HttpConnection::schedule_timer() {
 void HttpConnection::on_timeout() {
   disarm();
   if (state_ == State::reading) {
-    return respond(error_response(HttpErrorCode::request_timeout, "the request did not come in time"),
+    return respond(error_response(HttpErrorCode::request_timeout, "the request did not arrive in time"),
                    AfterResponse::close);
   }
   if (state_ != State::streaming || !output_.empty()) return close();

@@ -117,7 +117,7 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     const auto wait = rate_limiter_.refuse(client, RateLimiter::Clock::now());
     if (!wait) return std::nullopt;
     HttpResponse response =
-        error_response(HttpErrorCode::too_many_requests, "this client asks too often; ask again later");
+        error_response(HttpErrorCode::too_many_requests, "this client sends too many requests; try again later");
     response.headers.emplace_back("Retry-After", fmt::format("{:.0f}", std::ceil(wait->count())));
     return response;
   }
@@ -221,7 +221,7 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     if (!remote) return;  // gone already
     if (!make_room(remote->client)) {
       const HttpResponse refusal =
-          error_response(HttpErrorCode::too_many_connections, "no more connections are served");
+          error_response(HttpErrorCode::too_many_connections, "the maximum number of connections is reached");
       std::string text = serialize_head(refusal, AfterResponse::close, ResponseLength::known);
       text += refusal.text();
       (void)::send(socket.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -90,7 +90,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
     RouteAnswer answer = lowgear::handle(*request, context());
     if (answer.ask_again_after.count() > 0) {
       if (attempt == kMaxAttempts) {
-        return reply->send(error_response(HttpErrorCode::unavailable, "the answer did not come in time; ask again"));
+        return reply->send(error_response(HttpErrorCode::unavailable, "the response was not ready in time; try again"));
       }
       return answer_later(answer.ask_again_after, request, std::move(reply), attempt + 1);
     }

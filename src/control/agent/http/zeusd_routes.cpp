@@ -423,7 +423,7 @@ RouteAnswer get_time(const RouteCall& call) {
 }
 
 RouteAnswer whoami(const RouteCall&) {
-  throw HttpError(HttpErrorCode::no_tokens, "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
+  throw HttpError(HttpErrorCode::no_tokens, "this agent uses no tokens: the kernel attests the user (SO_PEERCRED)");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace {
 
 void require_rights(const GpuSystem& system, AgentMode mode) {
   if (mode == AgentMode::dry_run || ::geteuid() == 0 || system.simulated()) return;
-  throw InputError("clocks and limits are for root alone: sudo lowgear agent; --dry-run needs no rights");
+  throw InputError("only root may set clocks and limits: sudo lowgear agent; --dry-run needs no rights");
 }
 
 std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, const GpuSystem& system,

@@ -12,7 +12,7 @@ namespace lowgear {
 
 struct AgentConfig;
 
-/// Reads how a GPU is before it is written to. Throws GpuError when the driver does not answer.
+/// Reads how a GPU is before it is written to. Throws GpuError when the driver does not respond.
 [[nodiscard]] OriginalGpuState original_state(GpuControl& control);
 
 /// Puts a GPU back: clocks to the driver's own choice, power limit and persistence mode as they were, and reads back

@@ -45,8 +45,8 @@ std::vector<std::string> visible_gpus(std::string_view list) {
 /// GPUs by PCI address, as CUDA numbers them.
 std::vector<Gpu*> in_pci_order(const GpuSystem& system, const Environment& environment) {
   if (const std::vector<std::string> problems = system.problems(); !problems.empty()) {
-    throw GpuError(GpuErrorCode::gpu_lost, fmt::format("{}; which number each of the others has now cannot be known{}",
-                                                       problems.front(), kFix));
+    throw GpuError(GpuErrorCode::gpu_lost,
+                   fmt::format("{}; the present numbers of the other GPUs are not known{}", problems.front(), kFix));
   }
   if (environment("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" && !all_of_one_model(system)) {
     throw InputError(

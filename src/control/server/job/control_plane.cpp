@@ -44,7 +44,7 @@ void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
 }
 
-HttpError job_is_over() { return {HttpErrorCode::job_over, "this job is over: start another run"}; }
+HttpError job_is_over() { return {HttpErrorCode::job_over, "this job is finished: start another run"}; }
 
 void ControlPlane::restore(StoreContents contents) {
   for (const StoredDocument& row : contents.documents) {
@@ -143,7 +143,7 @@ ControlPlane::Registered ControlPlane::find_or_create(const JobSpec& spec) {
     const std::string difference = first_difference(job.spec(), spec);
     if (!difference.empty()) {
       throw HttpError(HttpErrorCode::disagrees,
-                      fmt::format("run {} is registered with another {}: all its ranks have to say the same",
+                      fmt::format("run {} is registered with another {}: all its ranks have to send the same",
                                   quote(spec.run), difference));
     }
     return {&job, nullptr, false};
@@ -160,12 +160,12 @@ ControlPlane::Registered ControlPlane::find_or_create(const JobSpec& spec) {
 void ControlPlane::require_room(const JobSpec& spec) const {
   if (store_.health() == StoreOutcome::disk_full)
     throw HttpError(HttpErrorCode::disk_full, "the server's disk is full: running jobs continue, new ones wait");
-  if (draining_) throw HttpError(HttpErrorCode::draining, "the server is about to end");
+  if (draining_) throw HttpError(HttpErrorCode::draining, "the server is shutting down");
   const std::size_t own_units = job_units(spec);
   if (own_units > limits_.job_units) {
     throw HttpError(HttpErrorCode::too_large,
-                    fmt::format("{} stages and {} microbatches make {} forwards and backwards an iteration, and this "
-                                "server takes {} of a job: max_job_units of its configuration",
+                    fmt::format("{} stages and {} microbatches make {} forwards and backwards per iteration, and this "
+                                "server accepts {} per job: max_job_units of its configuration",
                                 spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
   }
   std::size_t jobs = 1;
@@ -181,12 +181,12 @@ void ControlPlane::require_room(const JobSpec& spec) const {
   }
   if (jobs <= limits_.jobs && ranks <= limits_.ranks && units <= limits_.units) return;
   std::string why = fmt::format(
-      "{} jobs of {} ranks and {} forwards and backwards an iteration are as many as the server takes at a time",
+      "{} jobs of {} ranks and {} forwards and backwards per iteration are the most that the server accepts at a time",
       limits_.jobs, limits_.ranks, limits_.units);
   if (unarchived > 0) {
     why += fmt::format(
-        "; {} of them are over and count until they are archived: if that lasts, the server's log says why its disk "
-        "does not take them",
+        "; {} of them are finished and count until they are archived: if that takes long, the server's log says why "
+        "they cannot be written",
         unarchived);
   }
   throw HttpError(HttpErrorCode::full, why);

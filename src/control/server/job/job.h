@@ -30,7 +30,7 @@ namespace lowgear {
 
 enum class JobState : unsigned char {
   registering,  ///< until all ranks are there
-  baseline,     ///< full clocks, to compare with
+  baseline,     ///< full clocks, for comparison
   profiling,    ///< clocks are tried out in single iterations
   planning,     ///< no plan for training is there yet
   running,      ///< a plan is followed, watched and renewed

@@ -21,33 +21,32 @@ MetricLabels job_labels(const JobSnapshot& job) { return {{"job_id", job.job}, {
 
 void add_server(const ServerSnapshot& snapshot, Exposition& exposition) {
   exposition.gauge("build_info", "Version of the server; always 1.").add({{"version", LOWGEAR_VERSION}}, 1.0);
-  exposition.gauge("server_draining", "1 while the server ends and takes nothing new.")
-      .add({}, snapshot.draining ? 1.0 : 0.0);
+  exposition.gauge("server_draining", "1 while the server is shutting down.").add({}, snapshot.draining ? 1.0 : 0.0);
   MetricFamily& jobs = exposition.gauge("server_jobs", "Jobs by state.");
   for (const auto& [state, count] : snapshot.jobs) jobs.add({{"state", state}}, static_cast<double>(count));
-  exposition.gauge("server_connections", "Connections of HTTP that are open.")
-      .add({}, static_cast<double>(snapshot.connections));
-  exposition.gauge("server_event_streams", "Clients that watch events.").add({}, static_cast<double>(snapshot.streams));
+  exposition.gauge("server_connections", "Open HTTP connections.").add({}, static_cast<double>(snapshot.connections));
+  exposition.gauge("server_event_streams", "Clients of event streams.").add({}, static_cast<double>(snapshot.streams));
   exposition.gauge("server_waiting_ranks", "Ranks that wait for a newer plan.")
       .add({}, static_cast<double>(snapshot.waiting_for_plans));
-  MetricFamily& planned = exposition.gauge("server_planned_jobs", "Jobs that are planned for, and that wait for it.");
+  MetricFamily& planned =
+      exposition.gauge("server_planned_jobs", "Jobs whose plan is being computed, and jobs that wait for that.");
   planned.add({{"state", "running"}}, static_cast<double>(snapshot.planned_for));
   planned.add({{"state", "waiting"}}, static_cast<double>(snapshot.waiting_planning));
   exposition.gauge("server_perseus_jobs", "Jobs of clients of the Perseus protocol.")
       .add({}, static_cast<double>(snapshot.perseus_jobs));
-  exposition.gauge("server_perseus_waiting_ranks", "Ranks of those that wait for a schedule.")
+  exposition.gauge("server_perseus_waiting_ranks", "Ranks of these jobs that wait for a schedule.")
       .add({}, static_cast<double>(snapshot.perseus_waiting));
 }
 
 void add_store(const ServerSnapshot::Store& store, Exposition& exposition) {
   exposition.counter("server_store_changes", "Changes that are on disk.").add({}, static_cast<double>(store.changes));
-  exposition.counter("server_store_commits", "Flushes to the disk that carried them.")
+  exposition.counter("server_store_commits", "Commits that wrote them to disk.")
       .add({}, static_cast<double>(store.commits));
   exposition.counter("server_store_refused_changes", "Changes that were not written.")
       .add({}, static_cast<double>(store.refused));
   exposition.gauge("server_store_queued_bytes", "Size of the changes that wait to be written.")
       .add({}, static_cast<double>(store.queued_bytes));
-  exposition.gauge("server_disk_full", "1 while the disk has no room: new jobs are refused.")
+  exposition.gauge("server_disk_full", "1 while the disk is full: new jobs are refused.")
       .add({}, store.disk_full ? 1.0 : 0.0);
 }
 
@@ -58,9 +57,9 @@ void add_activity(const ServerActivity& activity, Exposition& exposition) {
     requests.add({{"method", method}, {"route", route}, {"code", std::to_string(status)}}, static_cast<double>(count));
   }
   MetricFamily& seconds =
-      exposition.histogram("server_request_seconds", "From a request to its answer, long polls apart.");
+      exposition.histogram("server_request_seconds", "Time from a request to its response, without long polls.");
   for (const auto& [route, histogram] : activity.request_seconds()) seconds.add({{"route", route}}, histogram);
-  MetricFamily& planning = exposition.histogram("server_plan_seconds", "Time that making a plan took.");
+  MetricFamily& planning = exposition.histogram("server_plan_seconds", "Time to compute a plan.");
   for (const auto& [kind, histogram] : activity.plan_seconds()) planning.add({{"kind", kind}}, histogram);
   MetricFamily& decisions = exposition.counter("control_decisions", "Decisions about jobs.");
   for (const auto& [key, count] : activity.decisions()) {
@@ -70,11 +69,11 @@ void add_activity(const ServerActivity& activity, Exposition& exposition) {
 
 /// What is known of a job's plan.
 void add_plans(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
-  MetricFamily& info = exposition.gauge("train_info", "What the job is; always 1.");
+  MetricFamily& info = exposition.gauge("train_info", "Properties of the job; always 1.");
   MetricFamily& ranks = exposition.gauge("train_ranks", "Ranks of the job, and how many of them have registered.");
   MetricFamily& version = exposition.gauge("train_plan_version", "Newest plan of the job.");
-  MetricFamily& planned_s = exposition.gauge("train_planned_step_seconds", "Iteration time that the plan expects.");
-  MetricFamily& planned_j = exposition.gauge("train_planned_step_joules", "Energy of an iteration that it expects.");
+  MetricFamily& planned_s = exposition.gauge("train_planned_step_seconds", "Iteration time of the plan.");
+  MetricFamily& planned_j = exposition.gauge("train_planned_step_joules", "Energy per iteration of the plan.");
   MetricFamily& stragglers = exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
   for (const JobSnapshot& job : jobs) {
     const MetricLabels labels = job_labels(job);
@@ -120,11 +119,11 @@ void add_savings(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
   MetricFamily& baseline_j =
       exposition.gauge("train_baseline_step_joules", "Measured energy of an iteration at full clocks.");
   MetricFamily& saved = exposition.gauge("train_saved_energy_ratio",
-                                         "Share of the measured baseline that the last iterations used less.");
+                                         "Energy saved in the last iterations, as a share of the measured baseline.");
   MetricFamily& error = exposition.gauge("train_saved_energy_error_ratio", "Standard error of that share.");
-  MetricFamily& slowdown =
-      exposition.gauge("train_slowdown_ratio", "Share of the measured baseline that the last iterations took longer.");
-  MetricFamily& guard = exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are taken back.");
+  MetricFamily& slowdown = exposition.gauge(
+      "train_slowdown_ratio", "Additional time of the last iterations, as a share of the measured baseline.");
+  MetricFamily& guard = exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are withdrawn.");
   for (const JobSnapshot& job : jobs) {
     const MetricLabels labels = job_labels(job);
     guard.add(labels, job.slowdown_allowed_ratio);

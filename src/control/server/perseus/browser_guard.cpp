@@ -36,7 +36,7 @@ void refuse_browsers(const HttpRequest& request, bool loopback_only) {
   const std::string_view host = request.header("host");
   if (loopback_only && !host.empty() && !names_loopback(host)) {
     throw HttpError(HttpErrorCode::not_allowed,
-                    "this port is for this machine alone: use localhost or 127.0.0.1 in place of " + quote(host) +
+                    "this port is for this machine only: use localhost or 127.0.0.1 instead of " + quote(host) +
                         ", or let it listen on an address that other machines reach");
   }
 }

@@ -45,7 +45,9 @@ TEST(Yaml, AViewOutlivesTheDocument) {
   EXPECT_EQ(inner.at("c").text(), "deep");
 }
 
-TEST(Yaml, ReadsWhatJsonWrites) { EXPECT_EQ(parse_text(R"({"a": {"b": [1, "x"]}})").at("a").at("b").at(1).text(), "x"); }
+TEST(Yaml, ReadsWhatJsonWrites) {
+  EXPECT_EQ(parse_text(R"({"a": {"b": [1, "x"]}})").at("a").at("b").at(1).text(), "x");
+}
 
 TEST(Yaml, SkipsAByteOrderMark) {
   EXPECT_EQ(parse_text("\xEF\xBB\xBFsteps: 3\n").at("steps").integer_in(0, 9), 3);
@@ -122,8 +124,8 @@ TEST(Yaml, SaysWhereASyntaxErrorIs) {
 }
 
 TEST(Yaml, RefusesDuplicateKeysAtEveryLevel) {
-  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "job.yaml:3:1: \"a\" stands here twice; keep one of them");
-  EXPECT_EQ(parse_error("m:\n  - {x: 1, x: 2}\n"), "job.yaml:2:12: \"x\" stands here twice; keep one of them");
+  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "job.yaml:3:1: \"a\" occurs twice here; keep one of them");
+  EXPECT_EQ(parse_error("m:\n  - {x: 1, x: 2}\n"), "job.yaml:2:12: \"x\" occurs twice here; keep one of them");
 }
 
 TEST(Yaml, RefusesKeysThatAreNoWords) {
@@ -133,9 +135,9 @@ TEST(Yaml, RefusesKeysThatAreNoWords) {
 }
 
 TEST(Yaml, RefusesAliasesEvenOfWhatTheyAreIn) {
-  EXPECT_EQ(parse_error("a: &x 1\nb: *x\n"), "job.yaml:2:4: aliases are not read; write the value out");
-  EXPECT_EQ(parse_error("a: &x [*x]\n"), "job.yaml:1:8: aliases are not read; write the value out");
-  EXPECT_EQ(parse_error("a: &x {b: *x}\n"), "job.yaml:1:11: aliases are not read; write the value out");
+  EXPECT_EQ(parse_error("a: &x 1\nb: *x\n"), "job.yaml:2:4: aliases are not supported; write the value out");
+  EXPECT_EQ(parse_error("a: &x [*x]\n"), "job.yaml:1:8: aliases are not supported; write the value out");
+  EXPECT_EQ(parse_error("a: &x {b: *x}\n"), "job.yaml:1:11: aliases are not supported; write the value out");
   EXPECT_THAT(parse_error("a: *unknown\n"), StartsWith("job.yaml:1:"));
   EXPECT_EQ(parse_text("a: &x 1\n").at("a").integer_in(0, 1), 1);
 }
@@ -175,14 +177,16 @@ TEST(Yaml, RefusesWhatIsTooDeep) {
 }
 
 TEST(Yaml, RefusesWhatIsTooLarge) {
-  EXPECT_THAT(parse_error("a: " + std::string(kMaxYamlBytes, 'x')), HasSubstr("bytes are more than any configuration"));
+  EXPECT_THAT(parse_error("a: " + std::string(kMaxYamlBytes, 'x')),
+              HasSubstr("bytes are too many for a configuration"));
   EXPECT_TRUE(parse_text("a: [" + repeated("1,", 9'000) + "1]").has("a"));
   EXPECT_THAT(parse_error("a: [" + repeated("1,", 20'000) + "1]"), HasSubstr("more than 10000 values"));
 }
 
 TEST(YamlSettings, ReplaceAndAddValues) {
-  const YamlView view = parse_text("steps: 1\noptimizer:\n  beta1: 0.5\n",
-                              {"steps=7", "optimizer.beta2=0.75", "energy.profile.clocks_mhz=[1200, 1410]", "steps=8"});
+  const YamlView view =
+      parse_text("steps: 1\noptimizer:\n  beta1: 0.5\n",
+                 {"steps=7", "optimizer.beta2=0.75", "energy.profile.clocks_mhz=[1200, 1410]", "steps=8"});
   EXPECT_EQ(view.at("steps").integer_in(1, 9), 8);
   EXPECT_EQ(view.at("optimizer").at("beta1").number_in(0, 1), 0.5);
   EXPECT_EQ(view.at("optimizer").at("beta2").number_in(0, 1), 0.75);
@@ -217,7 +221,7 @@ TEST(YamlSettings, RefusesWhatIsNoSetting) {
   EXPECT_EQ(parse_error("a: 1\n", {"a.b=1"}), "--set \"a.b=1\": the parent of \"b\" is not a map; " + hint);
   EXPECT_THAT(parse_error("a: 1\n", {repeated("b.", 100'000) + "c=1"}), HasSubstr("there is no such setting"));
   EXPECT_THAT(parse_error("a: 1\n", {"a=[1"}), StartsWith("--set \"a=[1\": "));
-  EXPECT_THAT(parse_error("a: 1\n", {"a=&x [*x]"}), HasSubstr("aliases are not read"));
+  EXPECT_THAT(parse_error("a: 1\n", {"a=&x [*x]"}), HasSubstr("aliases are not supported"));
 }
 
 TEST(YamlOrigins, TakeScalarsAsTheyAreAndReportWhereTheyCameFrom) {

@@ -73,7 +73,7 @@ TEST(HttpRouter, SaysWhichMethodsAPathTakes) {
   const HttpError error = refusal("PATCH", "/v1/jobs");
   EXPECT_EQ(error.code(), "method_not_allowed");
   EXPECT_THAT(error.headers(), ElementsAre(Pair("Allow", "POST, GET, HEAD")));
-  EXPECT_STREQ(error.what(), "\"PATCH\" is not for this path; allowed: POST, GET, HEAD");
+  EXPECT_STREQ(error.what(), "\"PATCH\" is not allowed for this path; allowed: POST, GET, HEAD");
   EXPECT_THAT(refusal("get", "/v1/jobs/7").headers(), ElementsAre(Pair("Allow", "GET, HEAD, DELETE")));
 }
 

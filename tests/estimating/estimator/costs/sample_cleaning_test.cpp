@@ -56,7 +56,7 @@ TEST(SampleCleaning, ThrowsOutWhatIsFasterThanTheGpu) {
   EXPECT_EQ(clean.backward.size(), samples.rows.size());
   EXPECT_EQ(
       to_string(clean.discarded[0]),
-      "linear.csv: 1 of 48 samples thrown out: forward is faster than the a100-80gb-sxm can compute or move (line 7)");
+      "linear.csv: 1 of 48 samples removed: forward is below what the a100-80gb-sxm needs to compute or move (line 7)");
 }
 
 TEST(SampleCleaning, ThrowsOutBothPassesWhereBackwardIsTheFasterOne) {
@@ -78,7 +78,7 @@ TEST(SampleCleaning, BelievesNothingOfAPassThatIsMostlyImpossible) {
   const CleanSamples clean = clean_samples(samples, gpu);
   EXPECT_THAT(clean.backward, IsEmpty());
   EXPECT_EQ(clean.forward.size(), samples.rows.size());
-  EXPECT_THAT(to_string(clean.discarded[0]), HasSubstr("in 36 of 48: none of this pass is believed"));
+  EXPECT_THAT(to_string(clean.discarded[0]), HasSubstr("in 36 of 48: no time of this pass is used"));
 }
 
 TEST(SampleCleaning, ThrowsOutWhatIsFarFromItsNeighbours) {
