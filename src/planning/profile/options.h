@@ -10,8 +10,8 @@
 
 namespace lowgear {
 
-/// One way to run an op. Blocking power is what its GPU draws while it waits; an op that takes longer replaces waiting,
-/// so what counts is the effective energy `energy_j - blocking_power_w * time_s` (DESIGN §3).
+/// One way to run an op. A GPU draws blocking power while it waits; an op that takes longer replaces waiting, so
+/// options are compared by effective energy `energy_j - blocking_power_w * time_s` (docs/planner.md).
 struct Option {
   int clock_mhz = 0;
   double time_s = 0;

@@ -183,7 +183,7 @@ class Restores(AgentTest):
         self.assertIsNone(self.locked(), "the others are restored all the same")
         self.assertEqual(self.http("GET", "/v1/gpus")[1]["unattended"][0]["gpu"], "GPU-gone")
         self.kill(agent, signal.SIGTERM)
-        self.assertIn("GPU GPU-gone did not answer", agent.stderr.read())
+        self.assertIn("GPU GPU-gone did not respond", agent.stderr.read())
 
     def test_by_the_kill_switch_with_an_agent(self):
         self.start_agent()

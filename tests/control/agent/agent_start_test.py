@@ -117,7 +117,7 @@ class JournalIsDamaged(StartTest):
             self.journal.write_bytes(whole)
             said = self.restore(code=1)
             self.assertIn("the journal was damaged; every record was read", said)
-            self.assertNotIn("every GPU is as it was", said)
+            self.assertNotIn("every GPU is in its original state", said)
             self.expect_restored(persistence=True)  # as the simulated machine was made
         self.assertIn("nothing was changed", self.restore())
 

@@ -54,7 +54,7 @@ TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("throttled in 100 % of the samples")));
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("3 units were lost")));
   EXPECT_THAT(profile.warnings, Contains("units.csv: was cut off"));
-  EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was asked for in 20 units")));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was requested for 20 units")));
 }
 
 TEST(ProfileRecordings, DoesNotTakeIdleReasonsForThrottling) {

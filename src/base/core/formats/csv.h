@@ -11,8 +11,7 @@
 
 namespace lowgear {
 
-/// Most cells that a CSV may have by default: what keeps a hostile file of commas from taking many times its size in
-/// memory.
+/// Default limit on the cells of a CSV, which bounds the memory that a malicious file of commas can use.
 inline constexpr std::size_t kMaxCsvCells = std::size_t{1} << 24;
 
 struct CsvCell {

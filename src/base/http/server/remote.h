@@ -7,7 +7,7 @@
 
 namespace lowgear {
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 struct HttpRemote {
   std::optional<UnixPeer> peer;  ///< of a Unix socket
   std::string address;           ///< as HttpRequest::remote

@@ -29,13 +29,13 @@ class MappedUnitRing {
   UnitRing* ring_;
 };
 
-/// The agent said no; the message is its reason.
+/// The agent refused; the message is its reason.
 class LeaseRefused : public Error {
  public:
   using Error::Error;
 };
 
-/// A person has ended the lease; the message says who.
+/// An administrator has ended the lease; the message says who.
 class LeaseEnded : public Error {
  public:
   using Error::Error;
@@ -50,8 +50,8 @@ class AgentConnection {
 
   [[nodiscard]] const LeaseMessage& lease() const { return lease_; }
   [[nodiscard]] const std::shared_ptr<MappedUnitRing>& ring() const { return ring_; }
-  /// Hands over a plan and waits for the answer. Throws LeaseEnded, and Error when the agent is gone or does not
-  /// answer: the connection is then of no more use.
+  /// Sends a plan and waits for the response. Throws LeaseEnded, and Error when the agent has ended or does not
+  /// respond: the connection cannot be used any more.
   [[nodiscard]] PlanAnswer send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout);
   /// Throws LeaseEnded, and Error when the agent no longer holds the other end. Does not wait.
   void check();

@@ -66,7 +66,7 @@ class PassSamples {
 
   void discard_impossible(const GpuModel& gpu) {
     discard([&gpu](const TimedOperator& row) { return row.time_s < kTolerance * least_time_s(row.op, gpu); },
-            fmt::format("{} is below what the {} needs to compute or move", name_, gpu.name));
+            fmt::format("{} takes less time than the {} needs to compute or move", name_, gpu.name));
   }
 
   void discard_outliers() {

@@ -14,7 +14,7 @@
 
 namespace lowgear {
 
-/// What all layouts have in common, such as what a framework can do. The search varies what is empty.
+/// Settings shared by all layouts, such as limits of a framework. The search varies empty members.
 struct FixedLayout {
   std::optional<int> dp;
   std::optional<int> tp;

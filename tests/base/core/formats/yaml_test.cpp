@@ -143,7 +143,7 @@ TEST(Yaml, RefusesAliasesEvenOfWhatTheyAreIn) {
 }
 
 TEST(Yaml, RefusesTags) {
-  EXPECT_EQ(parse_error("a: !include other.yaml\n"), "job.yaml:1:4: the tag \"!include\" is not read");
+  EXPECT_EQ(parse_error("a: !include other.yaml\n"), "job.yaml:1:4: the tag \"!include\" is not supported");
   EXPECT_THAT(parse_error("a: !!binary aGk=\n"), HasSubstr("the tag"));
   EXPECT_THAT(parse_error("a: !list [1]\n"), HasSubstr("the tag"));
 }

@@ -91,7 +91,7 @@ TEST(MeasuredOperatorCosts, FallBackForAPassThatCannotBeBelieved) {
 TEST(MeasuredOperatorCosts, TakeTheOther16BitTypeAndSaySo) {
   const MeasuredOperatorCosts costs({products()}, named_gpu("a100"), kOtherwise);
   EXPECT_LT(costs.cost(product(8192, Pass::forward, DataType::bf16)).time_s(), 0.01);
-  EXPECT_THAT(costs.notes(), ElementsAre("linear: sampled in fp16, taken for bf16"));
+  EXPECT_THAT(costs.notes(), ElementsAre("linear: sampled in fp16, used for bf16"));
   EXPECT_DOUBLE_EQ(costs.cost(product(8192, Pass::forward, DataType::fp32)).time_s(), 1);
 }
 
