@@ -76,7 +76,7 @@ Client::~Client() {
   if (recording_) recording_->finish(log_->lost());
 }
 
-// Without a GPU the rest works all the same; one that was asked for and is not there is a mistake.
+// Without a GPU the rest works; a GPU that was requested and does not exist is an error.
 void Client::open_gpu(const Environment& environment) {
   try {
     system_ = open_nvml();

@@ -177,7 +177,7 @@ constexpr std::size_t kStartTimeField = 19;  // field 22
 SharedState SharedState::create(const std::filesystem::path& path, const SimulatedMachineConfig& config) {
   check(config);
   const TemporaryFile file(path);
-  // Whoever may set clocks has to write to the file, whatever the umask.
+  // Every user who may set clocks has to write to the file, whatever the umask.
   if (!config.root_required && ::fchmod(file.number(), 0666) != 0) {
     throw Error(fmt::format("{}: cannot be opened to every user: {}", printable(path.string()), reason(errno)));
   }

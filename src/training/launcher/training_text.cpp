@@ -9,7 +9,7 @@
 namespace lowgear {
 namespace {
 
-/// Made-up text as a token file without a header holds it.
+/// Synthetic text in the form of a token file without a header.
 std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
   SyntheticCorpus corpus(seed);
   const auto size = static_cast<std::size_t>(2 * tokens);

@@ -226,8 +226,7 @@ ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, C
   return ExitCode::ok;
 }
 
-/// With a journal GPUs are put back whatever the configuration is like: this is what runs when everything else has
-/// failed.
+/// With a journal GPUs are restored even if the configuration is invalid: this command is the last resort.
 AgentConfig config_of(const AgentArguments& arguments) {
   if (arguments.journal.empty()) return load_agent_config(arguments.config);
   AgentConfig config;

@@ -89,7 +89,7 @@ std::string next_text(const EstimateArguments& arguments, const JobEstimate& est
   return fmt::format("\nNext: plan its clocks: {} --plan\n", arguments.command);
 }
 
-/// That a job does not fit is an answer, not a failure: it is said first, and the program ends with 0.
+/// That a job does not fit is a result, not a failure: it is printed first, and the exit code is 0.
 ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   if (arguments.peer_formula) return run_peer_estimate(arguments, console);
   const JobEstimate result = estimate(load_job(arguments.job), arguments.samples);

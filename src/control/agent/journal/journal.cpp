@@ -22,7 +22,7 @@ constexpr std::size_t kCopies = 2;
 constexpr std::uint32_t kFirstMagic = 0x314a474c;  // "LGJ1"
 constexpr std::size_t kFirstHeaderBytes = 12;
 constexpr std::size_t kMaxPayloadBytes = 4096;
-/// Above this the journal is written anew with what still counts.
+/// Above this size the journal is rewritten with the records that still apply.
 constexpr std::size_t kLongBytes = std::size_t{64} << 10U;
 
 /// CRC-32 as in Ethernet and zip (reflected, polynomial 0xEDB88320).

@@ -149,7 +149,7 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
                             node->system->gpus().size(), node->system->simulated() ? "simulated " : "",
                             mode == AgentMode::dry_run ? "; this is a dry run, which changes none" : ""));
   std::vector<std::string> failures = run_agent(config.process, std::move(environment), &cpu_meter, signals);
-  voice->close();  // threads that the driver holds outlive this, and whoever reads the messages may not
+  voice->close();  // threads that the driver holds outlive this, and the receiver of messages may not
   return failures;
 }
 

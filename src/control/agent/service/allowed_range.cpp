@@ -22,7 +22,7 @@ void require(const LockSmClocks& clocks, const AllowedRange& allowed) {
                                clocks.min_mhz, clocks.max_mhz, allowed.min_clock_mhz, allowed.max_clock_mhz));
 }
 
-/// Whoever may use the GPU may give up what was locked.
+/// Every user who may use the GPU may reset a lock.
 void require(const ResetSmClocks&, const AllowedRange&) {}
 
 void require(const LockMemoryClocks& clocks, const AllowedRange& allowed) {

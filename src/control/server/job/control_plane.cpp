@@ -271,9 +271,9 @@ void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
   });
 }
 
-/// Hands a plan out whose outcome is known. One that could not be stored is followed all the same: training goes before
-/// the record of it. Ranks wait for nothing but a newer plan: thousands of commits of reports need not look at all who
-/// wait.
+/// Issues a plan whose outcome is known. A plan that could not be stored is followed nevertheless: training matters
+/// more than its record. Ranks wait only for a newer plan, so thousands of commits of reports need not visit all
+/// waiting ranks.
 void ControlPlane::hand_out(Entry& entry, int version) {
   if (version <= entry.committed_version) return;
   entry.committed_version = version;

@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "control/server/job/job.h"
 
-/// A job's plans: under which conditions they are asked for, and how they get to the ranks.
+/// A job's plans: the conditions of requests, and the delivery to the ranks.
 namespace lowgear {
 namespace {
 

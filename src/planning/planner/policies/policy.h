@@ -40,7 +40,7 @@ struct PolicyPlan {
   /// Time and energy by the policy's own model, if it has one (Perseus' exponential fit).
   std::optional<double> own_time_s;
   std::optional<double> own_energy_j;
-  std::string note;  ///< anything a reader of a comparison must know, in one line; may be empty
+  std::string note;  ///< a note for readers of a comparison, in one line; may be empty
 };
 
 /// A way to choose clocks. Pure: the same problem gives the same plan.
