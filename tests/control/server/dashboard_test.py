@@ -155,7 +155,7 @@ class IsLive(DashboardTest):
         job = MockJob(iterations=30)
         server = self.open_job(job)
         self.wait_text("The timeline appears with the first plan")
-        self.wait_text("Now trying out clocks")
+        self.wait_text("Now trying clocks")
         self.wait_text("savings are shown from the first plan on")
         for _ in range(15):
             server.iterate(job)

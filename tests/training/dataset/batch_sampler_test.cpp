@@ -198,7 +198,7 @@ TEST(MicrobatchSlice, RefusesUnequalParts) {
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {2, -1, 1, 0}); }), HasSubstr("rank -1"));
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {2, 0, 2, 2}); }), HasSubstr("no microbatch 2 of 2"));
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {0, 0, 2, 0}); }), HasSubstr("data-parallel ranks is 0"));
-  EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {1, 0, -2, 0}); }), HasSubstr("micro-batches is -2"));
+  EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {1, 0, -2, 0}); }), HasSubstr("microbatches is -2"));
 }
 
 }  // namespace
