@@ -1,5 +1,5 @@
-# What is installed beside the programs, and the Debian packages that all of it is cut into: docs/installing.md says what
-# is where and why. A component of install() is a package. `./dev package` builds them by the preset of that name.
+# Installed files besides the programs, and the division into Debian packages: docs/installing.md says what is where and
+# why. A component of install() is a package. `./dev package` builds them by the preset of that name.
 #
 # What only a package may put in place is EXCLUDE_FROM_ALL: `cmake --install` of a whole build leaves /etc alone. The
 # units name /etc and /var as they are, whatever the prefix: so does the program.
@@ -75,7 +75,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-# Whoever builds packages answers for them, and says so as for Debian's own tools.
+# The builder of the packages is their maintainer, set as for Debian's own tools.
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "Lowgear contributors <nobody@lowgear.invalid>")
 if(DEFINED ENV{DEBFULLNAME} AND DEFINED ENV{DEBEMAIL})
   set(CPACK_DEBIAN_PACKAGE_MAINTAINER "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
@@ -85,7 +85,7 @@ configure_file(${lowgear_deploy}/debian/changelog.in ${lowgear_packaging}/change
 execute_process(COMMAND gzip -9nf ${lowgear_packaging}/changelog COMMAND_ERROR_IS_FATAL ANY)
 
 set(same_version "(= ${PROJECT_VERSION})")
-# For packages that an upgrade of `lowgear` alone is not to remove: they say themselves where they do not go together.
+# For packages that an upgrade of only `lowgear` must not remove: they detect incompatible versions themselves.
 set(this_version_or_newer "(>= ${PROJECT_VERSION})")
 set(debian ${lowgear_deploy}/debian)
 

@@ -1,5 +1,5 @@
 # Unity builds: the sources of a room (a folder) are compiled together, a few at a time, so that what their headers
-# instantiate is compiled once for all of them. A third of the time of a build from nothing; files that are compiled
+# instantiate is compiled once for all of them. It takes a third of the time of a full build; files that are compiled
 # together must not define the same name in their anonymous namespaces. The preset lint compiles every source by itself.
 
 option(LOWGEAR_UNITY_BUILD "Compile the sources of a folder together" ON)

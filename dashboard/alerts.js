@@ -1,4 +1,4 @@
-// What a user should know before trusting the figures, or act on.
+// Problems that a user should know of before relying on the figures, or should act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
 import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './words.js';
@@ -25,19 +25,19 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const alerts = [];
   const add = (severity, text) => alerts.push([severity, text]);
   if (connection.state === 'away') {
-    add('bad', 'The server does not answer: everything on this page is as old as its last answer. ' +
+    add('bad', 'The server does not respond: everything on this page is as old as its last response. ' +
       'Training continues with its last plan.');
   }
   if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
   if (job.has_failed) {
-    add('bad', `The job runs at full clocks, as nothing could be planned: ${job.reason.replace(/\.?$/, '.')} ` +
-      `${units.isNumber(job.retry_s) ? `It is tried again at ${clockTime(job.retry_s)}.` : ''}`);
+    add('bad', `The job runs at full clocks, because planning failed: ${job.reason.replace(/\.?$/, '.')} ` +
+      `${units.isNumber(job.retry_s) ? `The server tries again at ${clockTime(job.retry_s)}.` : ''}`);
   }
   const silent = having(rows, 'silent');
-  if (silent.length) add('bad', `Nothing heard from ${list(silent)}: their figures are old.`);
+  if (silent.length) add('bad', `No reports from ${list(silent)}: the figures shown are old.`);
   if (isPastGuard(job)) {
     add('bad', `Iterations take ${units.signedPercent(job.slowdown_pct, 1)} against the ${basisOf(job)} baseline, ` +
-      `past the guard of ${units.percent(guardLimit_pct(job), 1)}.`);
+      `above the guard of ${units.percent(guardLimit_pct(job), 1)}.`);
   }
   for (const {rank, factor, cause} of job.stragglers.slice(0, kShownRanks)) {
     add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): ` +
@@ -46,11 +46,11 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const more = job.stragglers.length - kShownRanks;
   if (more > 0) add('warn', `${counted(more, 'more rank is', 'more ranks are')} slower.`);
   const hot = having(rows, 'hot');
-  if (hot.length) add('warn', `Heat holds clocks down on ${list(hot)}.`);
+  if (hot.length) add('warn', `Throttled by temperature: ${list(hot)}.`);
   const limited = having(rows, 'power-throttled');
-  if (limited.length) add('warn', `The power limit holds clocks down on ${list(limited)}.`);
+  if (limited.length) add('warn', `Throttled by the power limit: ${list(limited)}.`);
   const late = having(rows, 'old plan');
-  if (late.length) add('warn', `An older plan is still followed by ${list(late)}.`);
+  if (late.length) add('warn', `Still following an older plan: ${list(late)}.`);
   if (job.power_cap) add('info', capText(job.power_cap));
   if (job.state === 'observing' && job.reason && !job.has_failed) add('info', `Full clocks: ${job.reason}`);
   return alerts;
@@ -79,13 +79,13 @@ export class Alerts {
   }
 }
 
-// How far the job has come.
+// Progress of the job up to its first plan.
 const kPath = ['registering', 'baseline', 'profiling', 'planning', 'running'];
 
 export class Progress {
   constructor() {
     this.detail = element('p', {class: 'caption'});
-    this.steps = element('ol', {class: 'steps', 'aria-label': 'How far the job has come'});
+    this.steps = element('ol', {class: 'steps', 'aria-label': 'Progress of the job'});
     this.node = element('div', {class: 'progress'}, [this.steps, this.detail]);
   }
 

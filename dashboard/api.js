@@ -2,7 +2,7 @@
 const kTokenKey = 'lowgear.token';
 const kTimeout_ms = 15000;
 
-// `status` 0: nothing answered.
+// `status` 0: there was no response.
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -34,9 +34,9 @@ const refusal = async (response) => {
   try {
     error = (await response.json()).error || {};
   } catch {
-    // Not from the server itself: a proxy in between says what it likes.
+    // Not from the server: a proxy may send another format.
   }
-  return new ApiError(response.status, error.code || '', error.message || `the server answered ${response.status}`);
+  return new ApiError(response.status, error.code || '', error.message || `the server returned ${response.status}`);
 };
 
 // The response to a GET, of status 2xx. Throws ApiError, or the abort of `signal`.
@@ -48,7 +48,7 @@ export const open = async (path, {signal, accept = 'application/json'} = {}) => 
     response = await fetch(path, {headers, signal, cache: 'no-store', credentials: 'omit'});
   } catch (error) {
     if (signal && signal.aborted) throw error;
-    throw new ApiError(0, 'away', 'the server does not answer');
+    throw new ApiError(0, 'away', 'the server does not respond');
   }
   learnClock(response);
   if (!response.ok) throw await refusal(response);
@@ -63,7 +63,7 @@ export const get = async (path, {signal} = {}) => {
   } catch (error) {
     if (signal && signal.aborted) throw error;
     if (error instanceof ApiError) throw error;
-    throw new ApiError(0, 'away', timeout.aborted ? 'the server answers too slowly' : 'the answer broke off');
+    throw new ApiError(0, 'away', timeout.aborted ? 'the server responds too slowly' : 'the response was incomplete');
   }
 };
 

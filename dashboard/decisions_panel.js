@@ -56,7 +56,7 @@ export class DecisionsPanel {
       reason.toLowerCase().includes(wanted));
     const nodes = shown.slice(0, this.limit).map(line);
     this.list.replaceChildren(...(nodes.length ? nodes : [element('li', {class: 'empty',
-      text: this.decisions.length ? 'No decision matches.' : 'Nothing was decided yet.'})]));
+      text: this.decisions.length ? 'No decision matches.' : 'There are no decisions yet.'})]));
     this.more.hidden = shown.length <= this.limit;
     setText(this.count, counted(shown.length, 'decision'));
   }

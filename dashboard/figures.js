@@ -1,4 +1,4 @@
-// The figures that one looks at first.
+// The most important figures.
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
 import {basisOf, counted, guardLimit_pct, isPastGuard, savedText} from './words.js';
@@ -23,13 +23,13 @@ class Figure {
 
 const savingText = ({baseline, saved_pct: saved}, basis) => {
   if (!baseline || !units.isNumber(baseline.energy_j)) {
-    return 'No baseline has been taken, so no saving is claimed.';
+    return 'There is no baseline, so no saving can be stated.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
   const text = `${units.energy(baseline.energy_j)}${error}, ` +
     `${counted(baseline.iterations, 'iteration')} at full clocks`;
   return units.isNumber(saved) ? `the last 20 iterations against a ${basis} baseline: ${text}`
-    : `${basis} baseline: ${text}; savings count from the first plan on`;
+    : `${basis} baseline: ${text}; savings are shown from the first plan on`;
 };
 
 const slowdownText = ({baseline, slowdown_pct: slowdown}, basis) => {
@@ -68,6 +68,6 @@ export class Figures {
       train: 'for training'};
     plan.show('Plan', job.plan_version ? `v${job.plan_version}` : 'none yet', job.plan_version
       ? `${purposes[job.purpose] || job.purpose} · from iteration ${(job.from_iteration ?? 0).toLocaleString('en')}` +
-        ` · now at ${(job.iteration ?? 0).toLocaleString('en')}` : 'ranks run as they please');
+        ` · now at ${(job.iteration ?? 0).toLocaleString('en')}` : 'ranks follow no plan');
   }
 }

@@ -7,7 +7,7 @@ const {dataTable, element, frontierPlot, units} = shared;
 
 const title = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
 
-// What the plot draws, out of the answer of the server and the job's summary.
+// The model of the plot, from the server's response and the job's summary.
 const modelOf = ({vertices, operating_point: planned, measured}, summary) => {
   const basis = basisOf(summary);
   const {baseline, parallel} = summary;
@@ -26,7 +26,7 @@ const modelOf = ({vertices, operating_point: planned, measured}, summary) => {
     boundName: 'Frontier', boundBasis: 'planned', regionLabel: '',
     summary: `Time and energy of one iteration of one pipeline: frontier of ` +
       `${counted(vertices.length, 'vertex', 'vertices')} and ${counted(points.length, 'point')}. ` +
-      'Arrow keys walk through the points, plus and minus zoom, 0 shows all.',
+      'Arrow keys move between the points, plus and minus zoom, 0 shows all.',
   };
 };
 
@@ -51,7 +51,7 @@ export class FrontierPanel {
     for (const node of [this.box, this.caption, this.legend, this.table.node, this.tools]) node.hidden = !ready;
     this.empty.hidden = ready;
     if (!ready) {
-      this.empty.textContent = 'There is a frontier once clocks have been tried out and the first plan is computed.';
+      this.empty.textContent = 'The frontier appears after profiling and the first plan.';
       return;
     }
     const text = JSON.stringify([frontier, summary.baseline, summary.simulated]);
@@ -75,7 +75,7 @@ export class FrontierPanel {
 
   pointTable() {
     const curve = this.model.curve.map((point, i) => ({...point, name: `Frontier, vertex ${i + 1}`, basis: 'planned'}));
-    return dataTable([{head: ['Point'], text: (row) => row.name}, {head: ['What it is'], text: (row) => row.basis},
+    return dataTable([{head: ['Point'], text: (row) => row.name}, {head: ['Basis'], text: (row) => row.basis},
       {head: ['Iteration time'], text: (row) => units.time(row.time_s, 5)},
       {head: ['Energy'], text: (row) => units.energy(row.energy_j, 5)}],
     [...this.model.points, ...curve.slice(0, 500)]);

@@ -111,7 +111,7 @@ export class GpuPanel {
     shown.forEach((row, i) => this.tiles[i].update(row, points[i], {window_s, top_w}));
     const which = pages > 1 ? `${first + 1} to ${first + shown.length} of ${counted(this.rows.length, 'GPU')}. ` : '';
     setText(this.caption, `${which}The last ${duration(window_s)} (at most ${kPowerWindow / 60} min, since this ` +
-      `page was opened), all on one scale from 0 to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
+      `page was opened), all on the same scale from 0 to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
   }
 
   onTheme() {}

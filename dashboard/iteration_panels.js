@@ -8,7 +8,7 @@ const {dataTable, element, units} = shared;
 
 const kTableRows = 100;
 
-// Where iterations begin to be planned otherwise: [{x, y}].
+// Iterations at which another plan begins: [{x, y}].
 const plannedSteps = (iterations, member) => {
   const steps = [];
   for (const iteration of iterations) {
@@ -99,7 +99,7 @@ const isSet = (baseline, member) => baseline && units.isNumber(baseline[member])
 
 export const timePanel = () => new IterationPanel({
   title: 'Iteration time', axis: 'Time', member: 'time_s', plannedMember: 'planned_time_s', unitOf: units.timeUnit,
-  format: (value) => units.time(value), note: 'Guard: past it, plans are taken back.',
+  format: (value) => units.time(value), note: 'Guard: above it, plans are withdrawn.',
   levelsOf: (job) => {
     const {baseline} = job;
     if (!isSet(baseline, 'time_s')) return [];

@@ -1,4 +1,4 @@
-// What is known of one job: what was asked for, and events as they come. Everything may come twice.
+// Data of one job, from requests and events. The same item may arrive twice.
 import {get, jobPath, serverNow_s} from './api.js';
 
 const kPage = 500;
@@ -15,14 +15,14 @@ export class JobStore {
     this.iterations = [];        // by iteration
     this.decisions = [];         // by id
     this.power = new Map();      // rank => [{time_s, power_w}] since the page was opened
-    this.heard_s = new Map();    // rank => server's time of its newest sign of life
+    this.heard_s = new Map();    // rank => server's time of its last report
     this.frontier = null;
     this.plan = null;
   }
 
   path(rest) { return jobPath(this.job, rest); }
 
-  // Everything that happened since what is here already.
+  // Requests everything newer than the present data.
   async catchUp(signal) {
     const {job, spec, ranks} = await get(this.path(''), {signal});
     this.takeSummary(job);
@@ -93,7 +93,7 @@ export class JobStore {
     this.power.set(rank, points);
   }
 
-  // What a GPU drew lately, all GPUs together; null unless every one has said so.
+  // Recent power of all GPUs together; null unless every GPU has reported.
   totalPower_w() {
     let total = 0;
     for (const {gpu_now: now} of this.ranks.values()) {

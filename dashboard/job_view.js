@@ -41,7 +41,7 @@ export class JobView {
         this.later();
       },
     });
-    container.replaceChildren(message('Loading', 'Asking the server for this job …'));
+    container.replaceChildren(message('Loading', 'Loading the job from the server …'));
     document.title = `${job} – Lowgear`;
     this.stream.run();
   }

@@ -80,7 +80,7 @@ export class JobsView {
       },
     });
     document.title = 'Jobs – Lowgear';
-    container.replaceChildren(message('Loading', 'Asking the server for its jobs …'));
+    container.replaceChildren(message('Loading', 'Loading jobs from the server …'));
     this.clock = setInterval(this.redraw, 10000);
     this.stream.run();
   }
@@ -114,7 +114,7 @@ export class JobsView {
     this.count = element('p', {class: 'caption'});
     this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
     this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. ' +
-      'It is planned for once all its ranks are there.');
+      'Its first plan follows when all its ranks have registered.');
     this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.panel.node, this.none);
   }
 
@@ -132,7 +132,7 @@ export class JobsView {
     const active = all.filter((job) => !isOver(job)).length;
     setText(this.count, `${counted(all.length, 'job')}, ${active} active` +
       (shown.length < all.length ? `; ${shown.length} shown` : '') + '. Time and energy: the last 20 iterations, all ' +
-      'ranks together. Savings stand only against a baseline that the same job ran at full clocks.');
+      'ranks together. Savings are shown only against a baseline that the same job ran at full clocks.');
     this.table.update(shown);
     document.documentElement.dataset.jobs = String(shown.length);
   }

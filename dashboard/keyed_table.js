@@ -1,4 +1,4 @@
-// A table that follows its rows: what has not changed stays as it is, so that focus, selection and scrolling survive
+// A table that updates only rows that have changed, so that focus, selection and scrolling survive
 // updates, and a thousand rows are cheap.
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';

@@ -1,4 +1,4 @@
-// A line over iterations with what it is compared to: steps of the plan, and levels such as the baseline.
+// A line over iterations, with the plan's steps and levels such as the baseline for comparison.
 import shared from './shared.js';
 import {button, uniqueId} from './parts.js';
 
@@ -83,11 +83,11 @@ export class LineChart {
   }
 
   // `points`: [{x, y, ...}] by x; `steps`: [{x, y}], levels that change; `levels`: [{name, css, y}]; `marks`:
-  // [{x, text}]; `summary`: a sentence for those who do not see the plot.
+  // [{x, text}]; `summary`: a sentence for screen readers.
   update(data) {
     this.data = data;
-    this.svg.attr('aria-label', `${this.name}. ${data.summary || ''} Left and right walk through the iterations, ` +
-      'plus and minus zoom, 0 shows all. The table below holds the same numbers.');
+    this.svg.attr('aria-label', `${this.name}. ${data.summary || ''} Left and right move between the iterations, ` +
+      'plus and minus zoom, 0 shows all. The table below has the same numbers.');
     this.redraw();
   }
 
@@ -261,12 +261,7 @@ export class LineChart {
   }
 
   onKey(event) {
-    const actions = {
-      ArrowRight: () => this.step(1), ArrowLeft: () => this.step(-1), Escape: () => this.clear(),
-      '+': () => this.zoomBy(2), '=': () => this.zoomBy(2), '-': () => this.zoomBy(0.5), 0: () => this.zoomBy(0),
-    };
-    if (!actions[event.key] || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    actions[event.key]();
+    const moves = {ArrowRight: () => this.step(1), ArrowLeft: () => this.step(-1), Escape: () => this.clear()};
+    interaction.onKey(event, moves, (factor) => this.zoomBy(factor));
   }
 }

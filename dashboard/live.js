@@ -1,4 +1,4 @@
-// Keeps a stream of events open: after a break it tries again with back-off, and what was missed is asked for anew.
+// Keeps a stream of events open: after an interruption it reconnects with back-off and requests what was missed.
 import {ApiError, get, open} from './api.js';
 import {readEvents} from './event_stream.js';
 
@@ -26,12 +26,12 @@ export class LiveStream {
         await this.readOnce(() => { wait_ms = kFirstWait_ms; });
       } catch (error) {
         if (signal.aborted) return;
-        if (!(error instanceof ApiError)) message = 'the connection broke off';
+        if (!(error instanceof ApiError)) message = 'the connection was lost';
         else if (error.needsToken || error.status === 404) return void this.onRefused(error);
         else message = error.message;
       }
       if (signal.aborted) return;
-      // Spread out, so that many pages do not come back at one moment.
+      // Random, so that many pages do not reconnect at the same time.
       const pause_ms = wait_ms * (0.75 + 0.5 * Math.random());
       this.onState({state: 'away', retryAt_ms: Date.now() + pause_ms, message});
       await this.sleep(pause_ms);

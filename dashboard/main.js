@@ -39,8 +39,8 @@ const refuse = (error) => {
   setConnection({state: 'none'});
   setClass(main, '');
   if (error.needsToken) {
-    const reason = !token.get() ? 'Without one it shows nothing.'
-      : error.status === 403 ? 'This token may not read jobs.' : 'The token is not known to the server.';
+    const reason = !token.get() ? 'The jobs are shown after you sign in.'
+      : error.status === 403 ? 'This token may not read jobs.' : 'The server does not know this token.';
     token.clear();
     byId('sign-out').hidden = true;
     signIn(main, reason, route);
@@ -59,7 +59,7 @@ const route = () => {
   try {
     job = found && decodeURIComponent(found[1]);
   } catch {
-    job = found[1];  // Not an encoding: then it is what it is, and the server will not know it.
+    job = found[1];  // Invalid encoding: use the text as it is; the server will not find it.
   }
   view = job ? new JobView(main, job, handlers) : new JobsView(main, handlers);
 };

@@ -1,4 +1,4 @@
-// Pieces that views are put together from.
+// Building blocks of the views.
 import shared from './shared.js';
 
 const {element} = shared;
@@ -46,7 +46,7 @@ export const zoomTools = (name, zoomBy) => element('div', {class: 'tools', role:
     {'aria-label': 'Zoom out'}),
   button('All', () => zoomBy(0))]);
 
-// A table under a plot, made only when a user opens it.
+// A table below a plot, created only when a user opens it.
 export class TableBehind {
   constructor(title, makeTable) {
     this.makeTable = makeTable;
@@ -60,7 +60,7 @@ export class TableBehind {
   }
 }
 
-// What happens is said aloud, one thing after the other.
+// Announces texts to screen readers, one after the other.
 export const announce = (text) => {
   const kKept = 5;
   const log = document.getElementById('announcer');

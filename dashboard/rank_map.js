@@ -41,8 +41,9 @@ export class RankMap {
       return {row, column: row.pp_rank ?? row.rank % this.columns, line: lines.get(name).index};
     });
     this.lines = [...lines.values()];
-    this.canvas.setAttribute('aria-label', `Map of ${rows.length} ranks, one row for each pipeline. Arrow keys walk, ` +
-      'Enter finds the rank in the table below, which holds the same.');
+    this.canvas.setAttribute('aria-label', `Map of ${rows.length} ranks, one row for each pipeline. ` +
+      'Arrow keys move to the neighbour, ' +
+      'Enter shows the rank in the table below, which has the same data.');
     this.redraw();
   }
 
@@ -156,12 +157,9 @@ export class RankMap {
   }
 
   onKey(event) {
-    const actions = {
+    interaction.onKey(event, {
       ArrowRight: () => this.step(1, 0), ArrowLeft: () => this.step(-1, 0), ArrowDown: () => this.step(0, 1),
       ArrowUp: () => this.step(0, -1), Enter: () => this.choose(), Escape: () => this.clear(),
-    };
-    if (!actions[event.key] || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    actions[event.key]();
+    });
   }
 }

@@ -1,4 +1,4 @@
-// What there is to say about a rank: the one place that judges it, for the table, the map and the alerts.
+// State and problems of a rank: the only place that decides them, for the table, the map and the alerts.
 import shared from './shared.js';
 import {serverNow_s} from './api.js';
 
@@ -10,7 +10,7 @@ const kSlowFactor = 1.02;
 const kThrottledShare = 0.01;
 const kReporting = ['baseline', 'profiling', 'planning', 'running', 'observing'];
 
-// A rank reports with every iteration: several of them without a word are silence.
+// A rank reports with every iteration: several iterations without a report mean silence.
 const silentAfter_s = (summary) => Math.max(kSilentAtLeast_s, kSilentIterations * (summary.time_s || 0));
 
 const rankRow = (store, rank) => {

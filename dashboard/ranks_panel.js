@@ -41,7 +41,7 @@ const kColumns = [
   {head: 'Plan',
     text: (row) => (units.isNumber(row.report.plan_version) ? `v${row.report.plan_version}` : units.fixed(null)),
     sort: (row) => row.report.plan_version ?? null},
-  {head: 'Heard', text: (row) => (row.age_s === null ? 'never' : `${duration(row.age_s)} ago`),
+  {head: 'Last report', text: (row) => (row.age_s === null ? 'never' : `${duration(row.age_s)} ago`),
     sort: (row) => row.age_s},
 ];
 

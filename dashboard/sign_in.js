@@ -5,7 +5,7 @@ import {uniqueId} from './parts.js';
 
 const {element} = shared;
 
-// `reason`: why it is asked. `onDone`: a token was given.
+// `reason`: why the token is needed. `onDone`: called after a token was entered.
 export const signIn = (container, reason, onDone) => {
   const id = uniqueId('token');
   const field = element('input', {id, type: 'password', autocomplete: 'off', spellcheck: 'false', required: '',
@@ -16,7 +16,7 @@ export const signIn = (container, reason, onDone) => {
     element('label', {for: id, text: 'Token'}), field,
     element('button', {type: 'submit', text: 'Sign in'}),
     element('p', {class: 'caption',
-      text: 'A token of role read is enough. It stays in this tab until it is closed.'})]);
+      text: 'A token with the role read is sufficient. This tab keeps it until you close it.'})]);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     token.set(field.value.trim());

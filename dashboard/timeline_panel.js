@@ -23,10 +23,10 @@ export class TimelinePanel {
     this.legend = element('ul', {class: 'legend', 'aria-label': 'Legend'});
     this.overview = element('div', {class: 'overview'});
     this.box = element('div', {class: 'plot timeline'});
-    this.empty = element('p', {class: 'empty', text: 'There is a timeline once the first plan is computed.'});
+    this.empty = element('p', {class: 'empty', text: 'The timeline appears with the first plan.'});
     this.caption = element('p', {class: 'caption',
       text: 'Colour is the clock an op runs at, its number the microbatch. ' +
-      'Point at an op, or walk with the arrow keys, to see it and follow its microbatch. ' +
+      'Point at an op, or use the arrow keys, to see its figures and follow its microbatch. ' +
       'Drag to move; click, then scroll to zoom.'});
     this.table = new TableBehind('Ranks of the plan as a table', () => this.rankTable());
     this.tools = zoomTools('the timeline', (factor) => this.timeline && this.timeline.zoomBy(factor));

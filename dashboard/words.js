@@ -10,16 +10,16 @@ export const basisOf = (job) => (job.simulated ? 'simulated' : 'measured');
 export const kStates = {
   registering: 'waiting for all ranks to register',
   baseline: 'measuring the baseline at full clocks',
-  profiling: 'trying out clocks',
+  profiling: 'trying clocks',
   planning: 'computing the first plan',
   running: 'following a plan',
-  observing: 'full clocks; nothing is planned',
+  observing: 'full clocks; no plan is possible',
   finished: 'finished',
   failed: 'failed',
 };
 export const isOver = (job) => job.state === 'finished' || job.state === 'failed';
 
-// How a job's state is shown: [text, CSS class, what it means]. A job that could not be planned for needs attention.
+// How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
 export const stateShown = (job) => (job.has_failed ? ['no plan', 'chip state-failed', job.reason || '']
   : [job.state, `chip state-${job.state}`, kStates[job.state] || '']);
 
@@ -65,7 +65,7 @@ export const savedText = (job) => {
   return `${units.fixed(job.saved_pct, 1)}${error}\u00a0%`;
 };
 
-// How much longer than the baseline iterations may take before plans are taken back.
+// How much longer than the baseline iterations may take before plans are withdrawn.
 export const guardLimit_pct = (job) => job.guard_limit_pct;
 
 // Waiting for a straggler is no fault of the plan.

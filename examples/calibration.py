@@ -1,4 +1,4 @@
-"""How long simulated units have to be for this machine: where it has other work to do, short ones measure that work."""
+"""Length of simulated units for this machine: on a busy machine, short units would measure its other work."""
 
 from statistics import median
 
@@ -18,7 +18,7 @@ def scaled(unit_scale):
 
 
 def deviation(values):
-    """Standard deviation, of which single values that stand out know nothing."""
+    """Standard deviation, estimated robustly against single outliers."""
     middle = median(values)
     return DEVIATION_OF_MEDIAN_DEVIATION * median(abs(value - middle) for value in values)
 

@@ -1,4 +1,4 @@
-"""Simulated GPUs on this machine, and the agent that sets their clocks: what the examples train on."""
+"""Simulated GPUs on this machine, and the agent that sets their clocks, for the examples."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Machine:
             f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
         )
         config.chmod(0o600)
-        # In a group of its own: Ctrl-C is for the example, which ends it in order.
+        # In a separate process group: only the example receives Ctrl-C, and ends the agent in order.
         self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE,
                                       process_group=0)
         end = time.monotonic() + PATIENCE_S

@@ -1,5 +1,5 @@
-"""Builds the package for pip (PEP 517, PEP 660): a wheel is the modules and what describes them. Needs nothing but Python,
-and writes nothing into this folder, so that it may be read-only and stays as it is."""
+"""Builds the package for pip (PEP 517, PEP 660): a wheel contains the modules and their metadata. Needs only Python, and
+writes nothing into this folder, so that it may be read-only."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same wheel from the same sources
 
 
 def _remove_compiled_copy():
-    """The one of this file that the interpreter has put next to it before running it."""
+    """Removes the compiled copy of this file that the interpreter has written next to it."""
     try:
         compiled = Path(__spec__.cached)
         compiled.unlink()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two simulated H100s follow a plan, lose their training processes, and are put back.
+"""Two simulated H100s follow a plan, lose their training processes, and are restored.
 
     examples/agent-demo/demo.py [BUILD_FOLDER] [PLOT.html]
 
@@ -29,7 +29,7 @@ SETTLED_S = 0.045  # a clock change takes some 20 ms on the simulated GPU; then 
 
 
 def write_profile(path):
-    """A made-up profile of two stages on an H100: the second has 35 % more to do."""
+    """A synthetic profile of two stages on an H100: the second has 35 % more work."""
     rows = ["stage,instruction,frequency,time,energy"]
     for stage, work in enumerate((1.0, 1.35)):
         for kind, time_s in (("forward", 0.05), ("backward", 0.1)):
@@ -81,7 +81,7 @@ def units_of(path):
 
 
 def share_that_followed(samples, units, gpu, until):
-    """Of the samples in which a unit has been running long enough, how many show its clock."""
+    """Share of the samples with the unit's clock, of those in which a unit has been running long enough."""
     right = total = at = 0
     for sample_time, *clocks in samples:
         if sample_time > until:

@@ -29,7 +29,7 @@ JOB = HERE / "job.yaml"
 STAGES, MICROBATCHES, STEPS = 4, 6, 10
 CLOCKS_MHZ = [1410, 1290, 1155, 1020, 885]
 SETTLE, COUNTED = 1, 5
-ASSUMED_SWITCH_LATENCY_MS = 25  # where the recording does not tell it
+ASSUMED_SWITCH_LATENCY_MS = 25  # if the recording does not show it
 RECORDED = {"first": STEPS - 4, "count": 3}  # steps of the run by the plan, for the trace
 
 
@@ -41,7 +41,7 @@ class Training(Machine):
         self.unit_scale = unit_scale
 
     def train(self, out, *words):
-        """Runs the job; its steps."""
+        """Runs the job and returns its steps."""
         metrics = out.with_suffix(".jsonl")
         self.run("train", JOB, "--metrics", metrics, *scaled(self.unit_scale), *words)
         return [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -59,7 +59,7 @@ def say(text):
 
 
 def profile(machine, out):
-    """Profiles in the steps of a training. On a busy machine the power of waiting may stay in doubt: then more steps."""
+    """Profiles during a training. On a busy machine the blocking power may stay uncertain: then with more steps."""
     counted = COUNTED
     while True:
         say(f"profiling while training: {len(CLOCKS_MHZ)} clocks, {SETTLE + counted} steps each")
@@ -102,7 +102,7 @@ def trace(machine, out, plan_file, switch_latency_ms):
 
 
 def share_at_other_clocks(out, plan_file):
-    """Of the recorded units of the run by the plan: those for which another clock was asked than the plan's."""
+    """Recorded units of the run by the plan whose requested clock differs from the plan's."""
     planned = {}
     for rank in json.loads(plan_file.read_text())["stages"]:
         for op in rank["ops"]:

@@ -1,4 +1,4 @@
-"""What the steps of two runs say: energy and time of a plan against the highest clocks, and how sure that is.
+"""Compares the steps of two runs: energy and time of a plan against the highest clocks, with their uncertainty.
 
 A machine that has other work to do makes single steps longer, all of them a little, and simulated kernels late. So
 figures are medians, with the standard errors that the spread of the steps gives them, and single steps that stand out
@@ -97,7 +97,7 @@ def judge(baseline, by_plan, share_at_other_clocks):
 
 
 def confidence(verdict):
-    """In words, how sure the figures are."""
+    """The uncertainty of the figures in words."""
     if verdict.busy:
         return "not sure: this machine had other work to do (" + "; ".join(verdict.busy) + ")"
     return f"sure: the steps of a run differ by {verdict.spread:.1%} (standard deviation)"

@@ -86,7 +86,7 @@ class Demo:
         self.by_plan = 0
 
     def follow(self, training):
-        """Prints what is decided until the training ends, or enough iterations have run by a plan."""
+        """Prints decisions until the training ends, or enough iterations have run by a plan."""
         job = None
         while training.poll() is None:
             time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Lowgear for training processes in Python: GPU clocks that follow a plan, and energy that is measured.
+"""Lowgear for training processes in Python: GPU clocks that follow a plan, and measured energy.
 
     import lowgear
 
@@ -10,9 +10,9 @@
                     with client.unit("forward", stage, microbatch):
                         forward(...)
 
-Clocks are set by the agent of the node (`lowgear agent`). Without one everything works all the same but for the clocks;
-`Client.status()` says what is missing. Needs nothing but liblowgear.so, which is looked for where LOWGEAR_LIBRARY says,
-beside this package, and where the system looks.
+The agent of the node (`lowgear agent`) sets the clocks. Without an agent everything else works; `Client.status()` says what
+is missing. The package needs only liblowgear.so, which it searches in LOWGEAR_LIBRARY, next to this package, and in the
+system's library folders.
 """
 
 from ._client import Client, Measurement, Status, Window

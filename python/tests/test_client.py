@@ -260,7 +260,7 @@ class OnSimulatedGpus(unittest.TestCase):
 
     def test_says_that_no_agent_answers(self):
         with lowgear.Client(agent_socket=self.folder.name + "/none", local_rank=0) as client:
-            self.assertIn("no agent answers", client.status().problem)
+            self.assertIn("no agent responds", client.status().problem)
             plan = Path(self.folder.name) / "plan.json"
             plan.write_text(plan_text([1200]))
             with self.assertRaises(lowgear.AgentUnavailable):

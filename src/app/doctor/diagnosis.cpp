@@ -20,11 +20,11 @@ std::string topic_of(const gpu::GpuSurvey& gpu) { return fmt::format("GPU {}", g
 /// What helps where NVML could not be opened: the nearest thing that is missing.
 std::string driver_fix(const MachineFacts& facts) {
   if (!facts.nvml_override.empty()) {
-    return "LOWGEAR_NVML is set: unset it for the system's library, or name a library that is there";
+    return "LOWGEAR_NVML is set: unset it for the system's library, or name a library that exists";
   }
   const bool gpu_here = facts.nvidia_pci_gpus > 0 || !facts.kernel_module_version.empty();
   if (!gpu_here) {
-    return "no NVIDIA GPU is on the PCI bus: run this where one is, or try things out on simulated GPUs (lowgear "
+    return "no NVIDIA GPU is on the PCI bus: use a machine with one, or simulated GPUs (lowgear "
            "simgpu "
            "--help)";
   }
@@ -51,7 +51,7 @@ Finding driver_finding(const MachineFacts& facts) {
   const std::string version = nvml.driver_version.empty() ? "of unknown version" : nvml.driver_version;
   if (nvml.simulated) {
     return {FindingLevel::works, "driver",
-            fmt::format("SIMULATED GPUs: {}, as driver {}; nothing that is measured here holds for a real GPU",
+            fmt::format("SIMULATED GPUs: {}, as driver {}; measurements here are not valid for real GPUs",
                         nvml.library_path, version),
             ""};
   }
@@ -78,7 +78,7 @@ Finding energy_finding(const gpu::GpuSurvey& gpu) {
   if (power) {
     return {FindingLevel::limited, topic_of(gpu),
             fmt::format("energy by integrating power, less exact than a counter: {}", counter.reason),
-            "take a driver that has it; the counter came with Volta"};
+            "use a driver that supports it; GPUs have the counter since Volta"};
   }
   return {FindingLevel::broken, topic_of(gpu), fmt::format("neither energy nor power can be read: {}", counter.reason),
           "measure on a GPU of Volta or newer, outside a virtual GPU"};
@@ -102,7 +102,7 @@ void add_gpu(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
   if (gpu.identity.mig_enabled) {
     findings.push_back({FindingLevel::limited, topic_of(gpu),
                         "in MIG mode: energy and clocks are those of all its instances together, not of one job",
-                        fmt::format("sudo nvidia-smi -i {} -mig 0 while nothing runs on it, to have it whole",
+                        fmt::format("sudo nvidia-smi -i {} -mig 0 while nothing runs on it, to use the whole GPU",
                                     gpu.identity.pci_address)});
   }
   if (gpu.identity.counts_whole_module) {
@@ -121,7 +121,7 @@ void add_gpus(const gpu::NvmlSurvey& nvml, std::vector<Finding>& findings) {
   for (const std::string& problem : nvml.problems) findings.push_back({FindingLevel::broken, "GPU", problem, ""});
   if (nvml.gpus.empty() && nvml.problems.empty()) {
     findings.push_back({FindingLevel::broken, "GPU", "the driver shows no GPU",
-                        "look at `nvidia-smi -L`, and in a container at which GPUs it was given"});
+                        "check `nvidia-smi -L`, and in a container which GPUs it may use"});
   }
 }
 
@@ -132,7 +132,7 @@ Finding agent_finding(const MachineFacts& facts) {
       return {FindingLevel::works, "agent", fmt::format("answers at {}", socket), ""};
     case AgentReach::absent:
       return {FindingLevel::limited, "agent", fmt::format("does not run: there is no {}", socket),
-              "sudo lowgear agent, to have clocks follow plans; measuring needs none"};
+              "sudo lowgear agent, so that clocks can follow plans; measuring does not need it"};
     case AgentReach::refused:
       return {FindingLevel::limited, "agent", fmt::format("nothing listens at {} any more", socket),
               "start it again (sudo systemctl restart lowgear-agent): it also restores clocks that it had set"};
@@ -167,7 +167,7 @@ Finding latency_finding(const GpuSwitchLatency& measured, const std::string& top
     return {FindingLevel::limited, topic, fmt::format("switch latency not measured: {}", measured.problem), ""};
   }
   return {FindingLevel::works, topic, describe(*measured.latency),
-          fmt::format("plan with it where the profile does not hold its own: lowgear plan --switch-latency {:.1f} ...",
+          fmt::format("plan with it if the profile does not contain its own: lowgear plan --switch-latency {:.1f} ...",
                       measured.latency->latency_s * 1e3)};
 }
 
@@ -176,14 +176,14 @@ void add_switch_latencies(const MachineFacts& facts, std::vector<Finding>& findi
   if (!facts.switch_latencies) {
     if (facts.agent != AgentReach::answers) return;
     findings.push_back({FindingLevel::works, "clocks",
-                        "switch latency not measured: nothing was asked to change a clock",
+                        "switch latency not measured: doctor changes clocks only on request",
                         "lowgear doctor --measure-switch-latency, while the GPUs are idle; or lowgear profile, from a "
                         "recording of training"});
     return;
   }
   if (facts.agent != AgentReach::answers) {
     findings.push_back({FindingLevel::limited, "clocks",
-                        "switch latency not measured: no agent answers that may set clocks",
+                        "switch latency not measured: no agent responds that may set clocks",
                         "sudo lowgear agent, with this GPU and this user in its configuration"});
     return;
   }
@@ -198,10 +198,9 @@ Finding cpu_finding(const MachineFacts& facts) {
   }
   const bool denied = facts.rapl_problem.find("only root") != std::string::npos;
   return {FindingLevel::limited, "CPU energy", facts.rapl_problem,
-          denied
-              ? "run as root, or let the agent read it; it is closed against side channels, do not open it on shared "
-                "machines"
-              : ""};
+          denied ? "run as root, or let the agent read it; access is restricted because of side channels, do not grant "
+                   "it on shared machines"
+                 : ""};
 }
 
 void add_kernel(const MachineFacts& facts, std::vector<Finding>& findings) {
@@ -255,7 +254,7 @@ bool can_measure(const std::vector<Finding>& findings) {
 }
 
 std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings) {
-  if (!can_measure(findings)) return "Next: do what stands after -> for what is BROKEN, then: lowgear doctor\n";
+  if (!can_measure(findings)) return "Next: follow the steps after -> in BROKEN lines, then run: lowgear doctor\n";
   if (facts.agent == AgentReach::answers) return "Next: train with clocks that follow plans: lowgear train CONFIG\n";
   return "Next: measure the energy of a command: lowgear monitor -- COMMAND\n";
 }

@@ -25,7 +25,7 @@ struct Finding {
   std::string fix;  ///< what to do about it, a command where there is one; may be empty
 };
 
-/// What the facts about a machine mean, in the order in which a person should read it.
+/// Conclusions from the facts about a machine, in reading order.
 [[nodiscard]] std::vector<Finding> diagnose(const MachineFacts& facts);
 
 /// Whether all that Lowgear needs to measure works: no finding is `broken`.

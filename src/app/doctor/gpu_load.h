@@ -5,7 +5,7 @@
 
 namespace lowgear::doctor {
 
-/// Work on one GPU whose time goes with one over its SM clock: with it one sees when the clock changes.
+/// Work on one GPU whose time is proportional to 1 / SM clock, which shows when the clock changes.
 class GpuLoad {
  public:
   virtual ~GpuLoad() = default;

@@ -29,7 +29,7 @@ struct GpuSwitchLatency {
   std::string problem;  ///< why there is no `latency`
 };
 
-/// What `lowgear doctor` looks at. Nothing of it is changed by looking.
+/// Facts that `lowgear doctor` collects, without changing anything.
 struct MachineFacts {
   std::optional<gpu::NvmlSurvey> nvml;
   std::string nvml_problem;                                         ///< why there is no `nvml`

@@ -133,11 +133,11 @@ profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu, const s
   const profile::Recording recording = run_units(ring, clocks_mhz, load);
   agent.check();
   if (ring.clocks_not_held.load(std::memory_order_acquire) != 0) {
-    throw Error("the GPU did not run at the clocks that the agent asked for; `lowgear agent status` says why");
+    throw Error("the GPU did not run at the clocks that the agent requested; `lowgear agent status` says why");
   }
   agent.release();
-  const std::optional<profile::SwitchLatency> found = profile::find_switch_latency({&recording, 1});
-  if (!found) throw Error("the times of the load differ too much to tell; repeat this when the machine is idle");
+  const std::optional<profile::SwitchLatency> found = find_switch_latency({&recording, 1});
+  if (!found) throw Error("the times of the load vary too much; repeat this when the machine is idle");
   return *found;
 }
 

@@ -24,9 +24,9 @@ inline constexpr double kSwitchLatencyProbeS = 6;
 /// Highest, middle and low clocks between which latencies are measured; fewer than two: this GPU has too few.
 [[nodiscard]] std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, AllowedClocks allowed);
 
-/// Has the agent at `agent_socket` change the clocks of a GPU while `load` runs on it, and finds out as `lowgear
-/// profile` does how late they take effect. The agent restores the clocks when this returns, or when this process dies.
-/// Throws Error when the agent refuses, only pretends, or does not hold the clocks, and when the times do not tell.
+/// Measures the switch latency with the method of `lowgear profile`: the agent at `agent_socket` changes the clocks of
+/// a GPU while `load` runs on it. The agent restores the clocks when this returns, or when this process dies. Throws
+/// Error when the agent refuses, is in a dry run, or does not hold the clocks, and when the times vary too much.
 [[nodiscard]] profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu,
                                                             const std::filesystem::path& agent_socket, GpuLoad& load);
 

@@ -7,7 +7,7 @@
 
 namespace lowgear {
 
-/// Base of every error that Lowgear throws. The message is one line that a person can act on.
+/// Base of every error that Lowgear throws. The message is one line that says what to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -33,8 +33,8 @@ struct SourceLocation {
 /// Throws InputError with "`where`: `what`; `fix`" (`fix` may be empty).
 [[noreturn]] void throw_input_error(const SourceLocation& where, std::string_view what, std::string_view fix = {});
 
-/// Text that holds a piece of the user's, as it may stand in a message of one line: control characters and bytes that
-/// are no UTF-8 as `\xNN`, cut with `...` after `max_characters`.
+/// User text in a form that fits a one-line message: control characters and invalid UTF-8 as `\xNN`, truncated with
+/// `...` after `max_characters`.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t max_characters = 200);
 
 /// A piece of the user's text in double quotes, printable, at most 60 characters of it.

@@ -4,7 +4,7 @@
 
 namespace lowgear {
 
-/// Receives how far long work has come. Pure code is handed one; the command line draws it on a terminal.
+/// Receives the progress of long work. Pure code gets it as an argument; the command line draws it on a terminal.
 class Progress {
  public:
   virtual ~Progress() = default;

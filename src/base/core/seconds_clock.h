@@ -4,8 +4,8 @@
 
 namespace lowgear {
 
-/// A clock that only runs forward, in seconds from any moment. Pure code, which has none of its own, is handed one
-/// where its answer states how long work took; an empty one leaves such figures out.
+/// A monotonic clock, in seconds from an arbitrary start. Pure code, which has no clock, gets one as an argument if its
+/// result includes computation times; with an empty one such figures are left out.
 using SecondsClock = std::function<double()>;
 
 }  // namespace lowgear

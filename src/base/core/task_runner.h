@@ -15,9 +15,10 @@ struct ParallelTask {
   Progress& progress;  ///< to call often: throws where the work is stopped
 };
 
-/// Runs `work` once for each index below `count`, in no certain order, on at most `threads` (at least 1) threads. How
-/// many are done is reported to `progress` as `activity`, from the calling thread. Throws what a task threw first, or
-/// what `progress` throws to stop, once all threads have ended. Pure code, which starts no threads, is handed one.
+/// Runs `work` once for each index below `count`, in no certain order, on at most `threads` (at least 1) threads.
+/// Reports the number of finished tasks to `progress` as `activity`, from the calling thread. Throws the first
+/// exception of a task, or that of `progress`, after all threads have ended. Pure code, which starts no threads, gets a
+/// runner as an argument.
 using TaskRunner = std::function<void(std::size_t count, std::size_t threads, std::string_view activity,
                                       Progress& progress, const std::function<void(const ParallelTask&)>& work)>;
 

@@ -31,8 +31,8 @@ inline constexpr double kMaxTimeS = 1e6;
 
 /// Nearest picosecond. `time_s` must be finite and at most kMaxTimeS.
 [[nodiscard]] inline TimePs ps_from_s(double time_s) { return std::llround(time_s * kPsPerSecond); }
-/// The least whole picosecond that is not below, but for what a double makes of a whole number of them (a thousandth).
-/// What a plan is made of is rounded up, so that it keeps its deadline when replayed with the unrounded times.
+/// Rounds up to the whole picosecond, except for an excess of at most a thousandth, which doubles can add to a whole
+/// number. Times of a plan are rounded up, so that it keeps its deadline when replayed with the unrounded times.
 [[nodiscard]] inline TimePs ps_not_below_s(double time_s) {
   return static_cast<TimePs>(std::ceil(time_s * kPsPerSecond - 1e-3));
 }

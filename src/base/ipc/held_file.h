@@ -7,7 +7,7 @@
 
 namespace lowgear::ipc {
 
-/// What came of the wish to hold a file.
+/// Result of an attempt to lock a file.
 struct FileHold {
   enum class Outcome : unsigned char {
     held,
@@ -18,8 +18,8 @@ struct FileHold {
   std::string holder;  ///< taken: what the process that holds it has written; empty when it has not, or could not
 };
 
-/// Holds an open file (flock(2)) for as long as the descriptor is open, and writes into it who does. On a full disk it
-/// is held all the same, and left empty; one that is open for reading only is held, and left as it is.
+/// Locks an open file (flock(2)) for as long as the descriptor is open, and writes the holder into it. On a full disk
+/// the file is locked nevertheless, and left empty; a read-only file is locked and left unchanged.
 [[nodiscard]] FileHold hold_file(const FileDescriptor& file, std::string_view holder);
 
 }  // namespace lowgear::ipc

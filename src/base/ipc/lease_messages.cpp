@@ -80,12 +80,12 @@ class PayloadReader {
   }
   [[nodiscard]] bool at_end() const { return rest_.empty(); }
   void finish() const {
-    if (!rest_.empty()) throw_malformed("a message is longer than it should be");
+    if (!rest_.empty()) throw_malformed("a message is too long");
   }
 
  private:
   std::span<const std::byte> take(std::size_t count) {
-    if (count > rest_.size()) throw_malformed("a message is cut off");
+    if (count > rest_.size()) throw_malformed("a message is truncated");
     const auto bytes = rest_.first(count);
     rest_ = rest_.subspan(count);
     return bytes;
@@ -199,7 +199,7 @@ PlanMessage decode_plan(std::span<const std::byte> payload) {
   message.plan_json = reader.text(kMaxFrameBytes);
   if (!reader.at_end()) message.from_iteration = reader.u32();
   while (!reader.at_end()) {
-    if (message.trials.size() == kMaxLeaseTrials) throw_malformed("a plan tries too many clocks out");
+    if (message.trials.size() == kMaxLeaseTrials) throw_malformed("a plan has too many trials");
     TrialIterations& trial = message.trials.emplace_back();
     trial.first_iteration = reader.u32();
     trial.iterations = reader.u32();
@@ -231,7 +231,7 @@ void FrameReader::append(std::span<const std::byte> bytes) {
 void FrameReader::check_header() const {
   if (buffer_.size() < kFrameHeaderBytes) return;
   const std::span<const std::byte> header(buffer_);
-  if (read_u32(header) != kFrameMagic) throw_malformed("what arrives is not a lease message");
+  if (read_u32(header) != kFrameMagic) throw_malformed("the received data is not a lease message");
   if (!is_known(read_u32(header.subspan(4)))) throw_malformed("a message is of an unknown type");
   if (read_u32(header.subspan(8)) > max_bytes_) throw_malformed("a message is too large");
 }

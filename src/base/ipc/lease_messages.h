@@ -11,8 +11,8 @@
 namespace lowgear::ipc {
 
 /// The conversation between client library and agent over the lease socket (a Unix stream socket): frames of a 12-byte
-/// header and a payload. The connection is the lease: when it closes, for whatever reason, the lease ends and the GPU's
-/// clocks go back.
+/// header and a payload. The connection is the lease: when it closes, for whatever reason, the lease ends and the GPU
+/// is restored.
 ///
 ///   client                                   agent
 ///   hello {version, gpu, rank, label}  --->
@@ -24,7 +24,7 @@ namespace lowgear::ipc {
 ///   release {}                         --->  (closes)
 ///                                      <---  ended {reason}, at any time after the lease (closes)
 ///
-/// All integers little endian. Strings are UTF-8, length-prefixed. The agent takes clients from
+/// All integers little endian. Strings are UTF-8, length-prefixed. The agent accepts clients from
 /// kOldestLeaseProtocolVersion on. Since version 2 a plan may name the iteration that it begins with, and is then
 /// answered with too_late when that one has begun. Since version 3 the agent says `ended` before it closes a lease that
 /// a person has ended: a client does not ask for that GPU again by itself. A connection that closes without it has lost
@@ -79,8 +79,8 @@ struct PlanMessage {
   std::uint32_t plan_rank = 0;  ///< which rank (GPU position in the pipeline) of the plan this process is
   bool nearest_below = false;   ///< take the nearest supported clock below one that the GPU does not have
   std::string plan_json;        ///< lowgear.plan/1
-  /// The plan begins with the first unit of this iteration, counted modulo 2^32 as in the unit ring, or of a later one
-  /// when this one's begin is lost; the plan before is followed up to there. Empty: the plan begins at once.
+  /// The plan begins with the first unit of this iteration (counted modulo 2^32 as in the unit ring), or of a later one
+  /// if the begin of this iteration is lost; until then the previous plan is followed. Empty: the plan begins at once.
   std::optional<std::uint32_t> from_iteration;
   /// Only with `from_iteration`, at most kMaxLeaseTrials.
   std::vector<TrialIterations> trials = {};
@@ -94,7 +94,7 @@ struct TooLateMessage {
 struct EndedMessage {
   std::string reason;  ///< one line: who, and with what
 };
-/// What the agent says to a plan.
+/// The agent's response to a plan.
 using PlanAnswer = std::variant<AcceptedMessage, RefusedMessage, TooLateMessage>;
 
 /// Whether an iteration is `from` or a later one, where both are counted modulo 2^32 and lie less than 2^31 apart.
@@ -128,8 +128,8 @@ struct Frame {
 /// Puts frames together from the pieces that a socket delivers.
 class FrameReader {
  public:
-  /// Takes what arrived. Throws InputError on a wrong magic, an unknown type or a payload over `max_bytes`; the
-  /// connection is then beyond repair. Memory grows with what arrived, not with what a header promises.
+  /// Adds received bytes. Throws InputError on a wrong magic, an unknown type or a payload over `max_bytes`; the
+  /// connection is then unusable. Memory grows with the received bytes, not with the size in a header.
   void append(std::span<const std::byte> bytes);
   /// The next whole frame; empty when there is none yet. Throws InputError when what follows it is no frame.
   [[nodiscard]] std::optional<Frame> next();

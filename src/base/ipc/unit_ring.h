@@ -10,9 +10,9 @@
 
 namespace lowgear::ipc {
 
-/// The shared memory between a training process and the agent: the process says which unit it starts, the agent reads
-/// along and sets clocks. One writer (the training thread), one reader (the agent's thread of that GPU). The writer
-/// never waits: when the reader is more than kUnitRingCapacity events behind, it loses the oldest, which are stale.
+/// The shared memory between a training process and the agent: the process marks the units that it starts, the agent
+/// reads the marks and sets clocks. One writer (the training thread), one reader (the agent's thread of that GPU). The
+/// writer never waits: a reader that is more than kUnitRingCapacity events late loses the oldest, which are stale.
 ///
 /// The memory belongs to the agent (a sealed memfd, so that the client cannot shrink it) and is writable by the client,
 /// so the reader treats every byte as hostile.
@@ -32,7 +32,7 @@ struct UnitEvent {
 };
 static_assert(sizeof(UnitEvent) == 16);
 
-/// What the agent tells the client, for its recording: requested and applied clock are different things.
+/// Written by the agent for the client's recording: the requested and the applied clock differ in time.
 enum class RingState : std::uint32_t { active = 1, suspended = 2, ended = 3 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what either side writes has cache lines of its own
@@ -76,7 +76,7 @@ struct UnitRing {
 inline void write_unit(UnitRing& ring, const UnitEvent& event) noexcept {
   const std::uint64_t index = ring.written.load(std::memory_order_relaxed);
   UnitRing::Slot& slot = ring.slots[index & (kUnitRingCapacity - 1)];
-  // Released, so that whoever sees a new value in a slot also sees how far the counter had come before it.
+  // Release order, so that a reader of a new value in a slot also sees the earlier value of the counter.
   slot.time_ns.store(event.time_ns, std::memory_order_release);
   slot.unit.store(pack_unit(event), std::memory_order_release);
   ring.written.store(index + 1, std::memory_order_release);
@@ -92,7 +92,7 @@ class UnitRingReader {
     std::uint64_t lost = 0;  ///< how many were overwritten before they were read
   };
   /// Reads the newest events, at most `buffer.size()`; older ones count as lost. A counter that runs backwards or jumps
-  /// (a hostile or restarted writer) is taken as it is and never reads outside the ring.
+  /// (a malicious or restarted writer) never causes a read outside of the ring.
   [[nodiscard]] Batch read(std::span<UnitEvent> buffer) noexcept;
 
  private:

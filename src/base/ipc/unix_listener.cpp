@@ -35,7 +35,7 @@ void remove_stale(const std::filesystem::path& path, const UnixAddress& address)
     if (errno == ENOENT) return;
     throw_system_error(path);
   }
-  if (!S_ISSOCK(found.st_mode)) throw_socket_error(path, "something else than a socket stands there; move it away");
+  if (!S_ISSOCK(found.st_mode)) throw_socket_error(path, "a file that is not a socket exists there; move it away");
   const FileDescriptor probe = new_socket(path);
   const int result = ::connect(probe.get(), address.get(), address.size());
   if (result == 0 || errno != ECONNREFUSED) {

@@ -4,7 +4,7 @@
 
 namespace lowgear::ipc {
 
-/// Who is at the other end of a Unix socket: the process that called connect(), as the kernel attests it (SO_PEERCRED).
+/// The peer of a Unix socket: the process that called connect(), as the kernel attests it (SO_PEERCRED).
 struct UnixPeer {
   uid_t uid = 0;
   gid_t gid = 0;

@@ -91,8 +91,8 @@ lowgear_options complete(const lowgear_options* options) {
 /// Gives the caller as much of a structure as it has room for.
 template <typename Struct>
 int give(const Struct& value, Struct* target) {
-  if (target == nullptr) throw InputError("a pointer for the answer is null");
-  if (target->struct_size < sizeof target->struct_size) throw InputError("struct_size of the answer is not set");
+  if (target == nullptr) throw InputError("the pointer for the result is null");
+  if (target->struct_size < sizeof target->struct_size) throw InputError("struct_size of the result is not set");
   const std::size_t size = std::min(target->struct_size, sizeof value);
   std::memcpy(reinterpret_cast<char*>(target) + sizeof target->struct_size,
               reinterpret_cast<const char*>(&value) + sizeof target->struct_size, size - sizeof target->struct_size);
@@ -248,7 +248,8 @@ int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_ran
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {
     if (path == nullptr) throw InputError("the path of the plan is null");
-    if ((flags & ~LOWGEAR_PLAN_NEAREST_BELOW) != 0) throw InputError("unknown flags; this library is older than you");
+    if ((flags & ~LOWGEAR_PLAN_NEAREST_BELOW) != 0)
+      throw InputError("unknown flags: this library is older than the program");
     try {
       client->client->load_plan(path, plan_rank >= 0 ? std::optional<int>(plan_rank) : std::nullopt,
                                 (flags & LOWGEAR_PLAN_NEAREST_BELOW) != 0);

@@ -76,7 +76,7 @@ Client::~Client() {
   if (recording_) recording_->finish(log_->lost());
 }
 
-// Without a GPU the rest works all the same; one that was asked for and is not there is a mistake.
+// Without a GPU the rest works; a GPU that was requested and does not exist is an error.
 void Client::open_gpu(const Environment& environment) {
   try {
     system_ = gpu::open_nvml();
@@ -177,7 +177,8 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
   if (!own.rank) throw InputError(fmt::format("{}: {}", printable(path.string()), own.reason));
   const int rank = *own.rank;
   if (rank < 0 || rank >= ranks) {
-    throw InputError(fmt::format("{}: there is no rank {} in this plan of {}", printable(path.string()), rank, ranks));
+    throw InputError(
+        fmt::format("{}: there is no rank {} in this plan of {} ranks", printable(path.string()), rank, ranks));
   }
   keep_place(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
   if (!lease_) throw Error(gpu_problem_.empty() ? "no agent is used" : gpu_problem_);

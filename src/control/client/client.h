@@ -49,7 +49,7 @@ struct Options {
 /// What the training loop says of an iteration.
 struct IterationLabel {
   std::uint64_t number = 0;
-  bool settling = false;  ///< clocks have just been changed, so that it tells nothing of any clock
+  bool settling = false;  ///< clocks have just been changed, so that it measures no clock
 };
 
 struct Status {
@@ -75,14 +75,14 @@ struct Status {
   std::string place;           ///< how they are known; or why not, and what to pass
 };
 
-/// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
-/// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
-/// recording and a server; `status` says what is missing.
+/// Lowgear's interface for a training process: marks the begin of units for the agent, records when units began and
+/// ended, measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a
+/// GPU, a recording and a server; `status` says what is missing.
 ///
 /// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait.
 class Client {
  public:
-  /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server, a
+  /// Throws InputError when an option is invalid (no such GPU, a recording that exists, no address of a server, a
   /// place in the job that is not certain where a server needs it).
   Client(Options options, const Environment& environment);
   /// Tells the server, ends the lease and finishes the recording.
@@ -90,9 +90,9 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// Checks the plan and hands it to the agent. Which of its ranks this process is says `plan_rank`, or else
-  /// pipeline_rank. Throws InputError when it is no plan or that is not certain, LeaseRefused when the agent does not
-  /// take it, Error when there is no agent: the plan is then handed over once there is one.
+  /// Checks the plan and sends it to the agent. The process follows rank `plan_rank` of it, or else that of
+  /// pipeline_rank. Throws InputError when it is not a plan or the rank is not certain, LeaseRefused when the agent
+  /// does not accept it, Error when there is no agent: the plan is then sent when there is one.
   void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
 
   /// Iterations are numbered from 0, or continue from the number given last.

@@ -6,8 +6,8 @@
 
 #include "base/core/formats/json.h"
 
-/// What the server answers to ranks (docs/server-api.md), but for plans. Readers throw InputError with the JSON path
-/// when a member is missing that a rank needs; others have their default then, as another release may leave them out.
+/// The server's responses to ranks (docs/server-api.md), except plans. Readers throw InputError with the JSON path when
+/// a required member is missing; others have defaults, as another release may leave them out.
 namespace lowgear::protocol {
 
 /// To POST /v1/jobs.

@@ -38,7 +38,7 @@ struct JobProfiling {
   friend bool operator==(const JobProfiling&, const JobProfiling&) = default;
 };
 
-/// What all ranks of a job say alike when they register it (docs/server-api.md).
+/// The specification with which all ranks of a job register it (docs/server-api.md); it must be the same for all.
 struct JobSpec {
   std::string run;
   std::string name;
@@ -56,8 +56,8 @@ struct JobSpec {
   double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect
   std::optional<JobProfiling> profiling;
 
-  /// What a profile depends on, as text: jobs of the same key share profiles. `simulated`: measured on simulated GPUs,
-  /// which tell nothing of real ones of that name.
+  /// Everything that a profile depends on, as text: jobs of the same key share profiles. `simulated`: measured on
+  /// simulated GPUs, whose profiles are not valid for real ones of that name.
   [[nodiscard]] std::string profile_key(bool simulated) const;
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };

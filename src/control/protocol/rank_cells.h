@@ -9,7 +9,7 @@
 
 namespace lowgear::protocol {
 
-/// What the units of one (stage, kind) took at one clock, with standard errors.
+/// Time and energy of the units of one (stage, kind) at one clock, with standard errors.
 struct ProfileCell {
   int stage = 0;  ///< virtual stage
   OpKind kind = OpKind::forward;
@@ -22,7 +22,7 @@ struct ProfileCell {
   friend bool operator==(const ProfileCell&, const ProfileCell&) = default;
 };
 
-/// What a GPU draws while it waits.
+/// Blocking power of a GPU.
 struct BlockingCell {
   int stage = 0;
   double power_w = 0;

@@ -78,7 +78,7 @@ RankPlan read_rank_plan(std::string_view text, const std::string& source) {
   RankPlan plan{read_plan_head(view), json_text(view.at("plan").json())};
   if (plan.purpose == PlanPurpose::profile) {
     for (const char* member : {"sweep", "trials", "settle_iterations", "settle_s"}) {
-      if (!has_value(view, member)) view.at(member).fail("is missing, and this plan tries clocks out");
+      if (!has_value(view, member)) view.at(member).fail("is missing in a plan with trials");
     }
   }
   if (plan::read_plan(plan.plan_json, source + ": plan").ranks.empty()) view.at("plan").fail("has no rank");

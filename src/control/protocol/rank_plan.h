@@ -18,7 +18,7 @@ enum class PlanPurpose : unsigned char {
 };
 [[nodiscard]] std::string_view name(PlanPurpose purpose);
 
-/// What a plan is for and when it begins: what a rank's plan and the version that the server keeps have in common.
+/// Purpose and begin of a plan: the common part of a rank's plan and of the version that the server keeps.
 struct PlanHead {
   int version = 0;  ///< counts up from 1
   PlanPurpose purpose = PlanPurpose::train;
@@ -35,9 +35,8 @@ struct PlanHead {
 };
 
 [[nodiscard]] Json to_json(const PlanHead& head);
-/// The head of a document that has more members. Members that other releases leave out have their default, and a
-/// purpose that this release does not know is `train`: a rank follows such a plan all the same. Throws InputError with
-/// the JSON path.
+/// The head of a document that has more members. Members that other releases leave out have defaults, and an unknown
+/// purpose is read as `train`: a rank follows such a plan, too. Throws InputError with the JSON path.
 [[nodiscard]] PlanHead read_plan_head(const JsonView& document);
 /// Whether a plan is issued for that; false for a text that this release does not know.
 [[nodiscard]] bool is_plan_purpose(std::string_view text);

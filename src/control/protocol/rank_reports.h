@@ -23,7 +23,7 @@ struct IterationReport {
   friend bool operator==(const IterationReport&, const IterationReport&) = default;
 };
 
-/// How a rank's GPU did in its last iterations; what it does not report is empty.
+/// State of a rank's GPU in its last iterations; values that it does not report are empty.
 struct GpuNow {
   std::optional<double> power_w;           ///< energy over time
   std::optional<double> sm_clock_mhz;      ///< time-weighted

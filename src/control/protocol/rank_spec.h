@@ -9,7 +9,7 @@
 
 namespace lowgear::protocol {
 
-/// What a rank says of itself when it registers: the body of POST .../ranks (docs/server-api.md).
+/// A rank's registration: the body of POST .../ranks (docs/server-api.md).
 struct RankSpec {
   int rank = 0;
   int pp_rank = 0;

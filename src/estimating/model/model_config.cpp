@@ -312,7 +312,7 @@ void check_sliding_window(Reader& reader, const ModelConfig& config) {
   if (reader.given(kKey)) {
     if (reader.integer(kKey) < config.max_positions) {
       reader.at(kKey).fail("a sliding window is not supported",
-                           "set it to null, which is another model for sequences that are longer");
+                           "set it to null; longer sequences then mean another model");
     }
   } else {
     (void)reader.at(kKey);  // missing rather than null

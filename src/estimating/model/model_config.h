@@ -54,7 +54,7 @@ inline constexpr std::int64_t kMaxPositions = std::int64_t{1} << 27;
 
 /// Throws InputError, at the JSON path that the value has in a config.json of `source`, unless every size is positive
 /// and within the bounds above, kv_heads divides heads, head_dim is even where there are rotary embeddings, epsilon and
-/// rope parameters make sense, and a GPT-2 has what GPT-2 always has (heads * head_dim = hidden, kv_heads = heads,
+/// rope parameters are valid, and a GPT-2 has what GPT-2 always has (heads * head_dim = hidden, kv_heads = heads,
 /// biases, no rope scaling).
 void require_valid(const ModelConfig& config, const std::string& source);
 

@@ -53,7 +53,7 @@ void require_rising_from_0(std::span<const std::int64_t> boundaries) {
   if (boundaries.size() < 2) fail_boundaries(boundaries, "there is no stage", "give one boundary more than stages");
   if (boundaries.front() != 0) fail_boundaries(boundaries, "the first boundary is not 0", "begin with 0");
   if (std::ranges::adjacent_find(boundaries, std::greater_equal<>()) != boundaries.end()) {
-    fail_boundaries(boundaries, "the boundaries do not rise", "give every stage at least one layer");
+    fail_boundaries(boundaries, "the boundaries do not increase", "give every stage at least one layer");
   }
 }
 

@@ -141,7 +141,7 @@ void refuse_options_of_others(const Reader& reader, SamplingSubject subject) {
   constexpr std::array<std::string_view, 3> kOfCollectives = {"--collectives", "--min-bytes", "--max-bytes"};
   const auto refuse_all = [&reader](std::span<const std::string_view> options, std::string_view subject_name) {
     for (const std::string_view option : options) {
-      if (reader.has(option)) throw InputError(fmt::format("{}: goes with {} alone", option, subject_name));
+      if (reader.has(option)) throw InputError(fmt::format("{}: can only be used with {}", option, subject_name));
     }
   };
   if (subject == SamplingSubject::operators) refuse_all(kOfCollectives, "collectives");

@@ -12,8 +12,8 @@
 
 namespace lowgear::gpu {
 
-/// Who a GPU is. CUDA ordinals and NVML indices change between processes and boots; the UUID and the PCI address do
-/// not, so everything in Lowgear names GPUs by them.
+/// Identity of a GPU. CUDA ordinals and NVML indices change between processes and boots; the UUID and the PCI address
+/// do not, so everything in Lowgear names GPUs by them.
 struct GpuIdentity {
   std::string uuid;          ///< `GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`
   std::string pci_address;   ///< `0000:00:06.0`, lower case, as sysfs names it
@@ -24,7 +24,7 @@ struct GpuIdentity {
   bool counts_whole_module = false;
 };
 
-/// What may or may not work on a GPU with the driver at hand.
+/// Features that a GPU may or may not have with the present driver.
 enum class GpuFeature : unsigned char {
   energy_counter,
   average_power,  ///< over one second on Ampere and later, except GA100
@@ -71,7 +71,7 @@ class Gpu {
   /// What works here, found out once when the GPU was opened.
   [[nodiscard]] virtual const GpuFeatures& features() const = 0;
 
-  /// Asks one sensor and adds what it says to `values`. For a feature that is in `gpu_sensors`; the energy counter
+  /// Reads one sensor and adds its values to `values`. For a feature that is in `gpu_sensors`; the energy counter
   /// takes 3 ms on an H100.
   virtual void read(GpuFeature sensor, GpuValues& values) = 0;
   /// SM clocks that can be locked, highest first, at the highest memory clock.

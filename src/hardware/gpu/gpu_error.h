@@ -6,7 +6,7 @@
 
 namespace lowgear::gpu {
 
-/// Why a GPU did not do what it was asked.
+/// Why a call to a GPU failed.
 enum class GpuErrorCode : unsigned char {
   not_supported,   ///< this GPU or driver does not have it
   no_permission,   ///< the caller may not; clocks and limits need root
@@ -20,7 +20,7 @@ enum class GpuErrorCode : unsigned char {
 /// `not_supported`, `no_permission`, ...
 [[nodiscard]] std::string_view name(GpuErrorCode code);
 
-/// A call to a GPU failed. The message names the GPU, what was asked, what the driver said, and what to do.
+/// A call to a GPU failed. The message names the GPU, the request, the driver's error, and what to do.
 class GpuError : public Error {
  public:
   GpuError(GpuErrorCode code, const std::string& message) : Error(message), code_(code) {}

@@ -83,7 +83,7 @@ std::optional<double> GpuQuantity::of(const GpuValues& values) const {
 
 const std::vector<GpuSensor>& gpu_sensors() {
   static const std::vector<GpuSensor> sensors = {
-      // The counter comes first: whoever wants its time takes it around this call.
+      // The counter comes first: callers that need its time take it around this call.
       {.feature = GpuFeature::energy_counter,
        .read = read_energy,
        .quantities = {{.name = "energy_j",

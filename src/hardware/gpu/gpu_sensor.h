@@ -12,7 +12,7 @@ namespace lowgear::gpu {
 enum class GpuFeature : unsigned char;
 class NvmlGpu;
 
-/// Why a GPU runs slower than it was asked to, as NVML's clock event reasons.
+/// Why a GPU runs below its requested clock, as NVML's clock event reasons.
 struct ThrottleReasons {
   std::uint64_t bits = 0;  ///< NVML's bit mask
 
@@ -20,14 +20,14 @@ struct ThrottleReasons {
   [[nodiscard]] bool power_cap() const { return (bits & 0x84U) != 0; }  ///< software cap or hardware power brake
   [[nodiscard]] bool thermal() const { return (bits & 0x60U) != 0; }    ///< software or hardware thermal slowdown
   [[nodiscard]] bool hardware_slowdown() const { return (bits & 0x8U) != 0; }
-  /// Slower than asked for whatever reason but idleness and the clocks that were set.
+  /// Below the requested clock for any reason except idleness and the clocks that were set.
   [[nodiscard]] bool throttled() const { return power_cap() || thermal() || hardware_slowdown(); }
 };
 
 /// `power cap, thermal`; `none` when nothing holds it back.
 [[nodiscard]] std::string to_string(ThrottleReasons reasons);
 
-/// What the sensors of one GPU say; what it does not report, or does not at the moment, is empty.
+/// Values of the sensors of one GPU; values that it does not report, or not at present, are empty.
 struct GpuValues {
   std::optional<double> energy_j;  ///< since the driver was loaded; advances in steps (100 ms of power on an H100)
   std::optional<double> power_w;   ///< instant where the GPU has it, average otherwise
@@ -65,7 +65,7 @@ struct GpuSensor {
   void (*read)(const NvmlGpu& gpu, GpuValues& values);
   /// In the order of JSON and metrics. None for what is no number, and where another sensor yields the same better.
   std::vector<GpuQuantity> quantities;
-  /// Asked only when this one has not answered, which stands right before it.
+  /// Read only if this sensor, which is in the row before, returned nothing.
   std::optional<GpuFeature> stand_in_for = std::nullopt;
 };
 

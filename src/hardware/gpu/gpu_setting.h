@@ -45,7 +45,7 @@ struct SetPersistenceMode {
 };
 
 /// One change of one GPU, as a value: requests, checks, threads and fakes pass it on without knowing which it is.
-/// Only these places tell the alternatives apart, and the compiler names each that lacks one: the driver's call
+/// Only these places distinguish the alternatives, and the compiler reports each that lacks one: the driver's call
 /// (nvml_control.cpp), the words (gpu_setting.cpp), and in the agent what a user needs to be allowed
 /// (service/allowed_range.cpp).
 using GpuSetting =

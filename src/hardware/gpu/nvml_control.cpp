@@ -41,7 +41,7 @@ class NvmlControl final : public GpuControl {
   void set(const SetPowerLimit& power) {
     if (!(power.limit_w > 0 && power.limit_w < kHighestPowerLimitW)) {  // NaN too
       throw GpuError(GpuErrorCode::invalid_value,
-                     fmt::format("GPU {}: {} W is not a power limit; take one within its limits", gpu_->identity().uuid,
+                     fmt::format("GPU {}: {} W is not a power limit; use one within its limits", gpu_->identity().uuid,
                                  power.limit_w));
     }
     gpu_->call(SetPowerLimit::kName, functions().device_set_power_management_limit,
@@ -57,9 +57,8 @@ class NvmlControl final : public GpuControl {
   /// What stands for a clock in NVML. It takes huge numbers for other things than clocks (nvmlClockLimitId_t).
   [[nodiscard]] unsigned clock(int clock_mhz) const {
     if (clock_mhz < 1 || clock_mhz > kHighestClockMhz) {
-      throw GpuError(GpuErrorCode::invalid_value,
-                     fmt::format("GPU {}: {} MHz is not a clock; take one of those that it supports",
-                                 gpu_->identity().uuid, clock_mhz));
+      throw GpuError(GpuErrorCode::invalid_value, fmt::format("GPU {}: {} MHz is not a clock; use one that it supports",
+                                                              gpu_->identity().uuid, clock_mhz));
     }
     return static_cast<unsigned>(clock_mhz);
   }

@@ -16,22 +16,22 @@ namespace {
 std::string_view advice(nvml::Return code) {
   switch (code) {
     case nvml::Return::no_permission:
-      return "clocks and limits are for root alone: run `lowgear agent` as root (or with CAP_SYS_ADMIN) and let it set "
+      return "only root may set clocks and limits: run `lowgear agent` as root (or with CAP_SYS_ADMIN) and let it set "
              "them";
     case nvml::Return::operating_system:
-      return "the container or its cgroup keeps the GPU's devices away; start it with access to GPUs";
+      return "the container or its cgroup denies access to the GPU's devices; start it with access to GPUs";
     case nvml::Return::gpu_is_lost:
-      return "the GPU has fallen off the bus: look at the kernel's log for Xid errors, and reboot";
+      return "the GPU has fallen off the bus: see the kernel's log for Xid errors, and reboot";
     case nvml::Return::reset_required:
       return "end its processes, then `nvidia-smi --gpu-reset`, or reboot";
     case nvml::Return::timeout:
-      return "the driver does not answer in time: look at the kernel's log for Xid errors";
+      return "the driver does not respond in time: see the kernel's log for Xid errors";
     case nvml::Return::driver_not_loaded:
-      return "load it (`modprobe nvidia`), and look at the kernel's log if that fails";
+      return "load it (`modprobe nvidia`), and see the kernel's log if that fails";
     case nvml::Return::library_version_mismatch:
       return "the library and the loaded kernel module are of different versions: reboot after a driver update";
     case nvml::Return::library_not_found:
-      return "a part of NVIDIA's driver is missing: install it anew";
+      return "a part of NVIDIA's driver is missing: install it again";
     case nvml::Return::in_use:
       return "another process holds the GPU: try again";
     default:

@@ -59,8 +59,8 @@ struct NvmlFunctions {
   NvmlFunction<Device, unsigned> device_set_persistence_mode;
 };
 
-/// NVML, loaded and initialised as long as this lives. A process that was forked meanwhile leaves it alone: it belongs
-/// to its parent, and may open NVML anew.
+/// NVML, loaded and initialised for the lifetime of this object. A forked child does not use it, because it belongs to
+/// the parent; the child may open NVML again.
 class NvmlLibrary {
  public:
   /// Loads the library that the environment variable LOWGEAR_NVML names, or the system's libnvidia-ml.so.1. Throws

@@ -17,7 +17,7 @@ struct GpuSurvey {
   std::vector<int> supported_sm_clocks_mhz;  ///< highest first
 };
 
-/// What NVML is on this machine, and what it shows.
+/// NVML on this machine, and the GPUs that it shows.
 struct NvmlSurvey {
   std::string library_path;  ///< file that was loaded
   std::string driver_version;

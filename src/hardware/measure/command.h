@@ -19,9 +19,9 @@ struct CommandResult {
 /// Where a command's standard output goes.
 enum class CommandOutput : unsigned char { standard_output, standard_error };
 
-/// Runs a program, found as a shell finds it, and waits for it. It gets every signal that `guard` keeps from this
-/// process, once: those that were sent to both it has already. So it ends as it would alone. Throws InputError when the
-/// program cannot be started, naming the reason.
+/// Runs a program, found as a shell finds it, and waits for it. It receives every signal that `guard` blocks in this
+/// process exactly once; signals that were sent to both are not sent again. So it ends as it would without this
+/// process. Throws InputError when the program cannot be started, naming the reason.
 [[nodiscard]] CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard);
 
 }  // namespace lowgear::measure

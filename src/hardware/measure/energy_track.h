@@ -5,7 +5,7 @@
 
 namespace lowgear::measure {
 
-/// An energy with how far off it may be.
+/// An energy with its uncertainty.
 struct EnergyEstimate {
   double time_s = 0;  ///< the moment of the reading
   double energy_j = 0;

@@ -20,7 +20,7 @@ struct GpuMeasurement {
   gpu::GpuIdentity identity;
   double time_s = 0;  ///< of the window
   EnergySource source = EnergySource::counter;
-  std::optional<double> energy_j;              ///< during `covered_s`; nothing is made up for the rest
+  std::optional<double> energy_j;              ///< during `covered_s`; the rest is not extrapolated
   std::optional<double> energy_uncertainty_j;  ///< of the counter's steps at both ends of that time, as +-
   double covered_s = 0;                        ///< time of the window over which the energy could be read
   std::optional<double> integrated_power_j;    ///< power readings added up: a check on the counter

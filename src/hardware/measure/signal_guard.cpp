@@ -99,7 +99,7 @@ bool SignalGuard::sent_to_all(int signal) {
   read_reports();
   const auto number = static_cast<std::size_t>(signal);
   const bool reported = reported_[number];
-  // One that waits here again is the same as far as anybody can tell: such signals are not counted.
+  // A signal that is pending again cannot be distinguished from the first: signals are not counted.
   sigset_t waiting;
   if (::sigpending(&waiting) == 0 && sigismember(&waiting, signal) == 0) reported_.reset(number);
   return reported;

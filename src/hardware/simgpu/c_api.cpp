@@ -47,7 +47,7 @@ int guarded(Call&& call) noexcept {
 
 template <typename Value>
 Value& target(Value* pointer) {
-  if (pointer == nullptr) throw lowgear::InputError("a pointer for the answer is null");
+  if (pointer == nullptr) throw lowgear::InputError("the pointer for the result is null");
   return *pointer;
 }
 

@@ -52,7 +52,7 @@ struct ClockRange {
   }
 };
 
-/// What a GPU draws: a fixed part, the clock tree, leakage that grows with temperature, and what work adds. Dynamic
+/// Power of a GPU: a fixed part, the clock tree, leakage that grows with temperature, and what work adds. Dynamic
 /// parts follow f·V(f)^2, leakage V^3; V is the core voltage as a share of the voltage at the highest SM clock: flat up
 /// to the knee, then linear.
 struct PowerModel {

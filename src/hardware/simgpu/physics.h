@@ -43,8 +43,8 @@ struct RunningKernel {
 /// Everything that changes on a simulated GPU. Times are nanoseconds since the machine was made.
 ///
 /// Between two events (a point of the 5 ms grid, a clock change, the start or end of a kernel) power is constant.
-/// Values hold at `step_ns`, the last event; reading at a later time extrapolates. So what is computed does not depend
-/// on when it is looked at.
+/// Values hold at `step_ns`, the last event; reading at a later time extrapolates. So results do not depend on when the
+/// state is read.
 struct GpuPhysicsState {
   std::int64_t time_ns = 0;  ///< up to here the state is known
   std::int64_t step_ns = 0;

@@ -41,13 +41,13 @@ bool is_denial(int error) { return error == EACCES || error == EPERM || error ==
   struct stat status {};
   const std::string name = printable(path.string());
   if (::stat(path.c_str(), &status) != 0) {
-    throw SharedStateDenied(fmt::format("{}: user {} may not open it: {}; give it the right to enter that folder", name,
-                                        ::geteuid(), reason(error)));
+    throw SharedStateDenied(fmt::format("{}: user {} may not open it: {}; give that user the right to enter the folder",
+                                        name, ::geteuid(), reason(error)));
   }
-  throw SharedStateDenied(fmt::format(
-      "{}: user {} may not read and write it, which every process of a simulated machine does (mode {:04o}, "
-      "of user {}): {}; chmod 0666 it, or make it with `lowgear simgpu create --any-user`",
-      name, ::geteuid(), status.st_mode & 07777U, status.st_uid, reason(error)));
+  throw SharedStateDenied(
+      fmt::format("{}: user {} may not read and write it, as every process of a simulated machine has to (mode {:04o}, "
+                  "of user {}): {}; chmod 0666 it, or make it with `lowgear simgpu create --any-user`",
+                  name, ::geteuid(), status.st_mode & 07777U, status.st_uid, reason(error)));
 }
 
 std::size_t file_bytes(std::size_t gpus) { return kSharedGpuOffset + gpus * sizeof(SharedGpu); }
@@ -177,7 +177,7 @@ constexpr std::size_t kStartTimeField = 19;  // field 22
 SharedState SharedState::create(const std::filesystem::path& path, const SimulatedMachineConfig& config) {
   check(config);
   const TemporaryFile file(path);
-  // Whoever may set clocks has to write to the file, whatever the umask.
+  // Every user who may set clocks has to write to the file, whatever the umask.
   if (!config.root_required && ::fchmod(file.number(), 0666) != 0) {
     throw Error(fmt::format("{}: cannot be opened to every user: {}", printable(path.string()), reason(errno)));
   }

@@ -55,8 +55,8 @@ struct SharedGpuState {
 static_assert(std::is_trivially_copyable_v<SharedGpuState>);
 
 /// One GPU in the shared file. Its state is there twice: a change is made to the copy that is not published, and then
-/// published by one store. Who dies in between leaves the published copy as it was, and the mutex to the next
-/// (EOWNERDEAD).
+/// published by one store. A process that dies in between leaves the published copy unchanged, and the next one gets
+/// the mutex (EOWNERDEAD).
 struct SharedGpu {
   struct Constant {
     SimulatedGpuModel model;

@@ -12,8 +12,8 @@
 
 namespace lowgear::simgpu {
 
-/// What a simulated GPU is asked to compute: its time splits into a part that scales with the SM clock and one that
-/// does not (memory, links).
+/// Work for a simulated GPU: its time consists of a part that scales with the SM clock and one that does not (memory,
+/// links).
 ///
 /// Both parts are spread evenly over the kernel, which so takes `compute_s · highest clock / clock + memory_s`.
 struct SimulatedKernel {
@@ -84,7 +84,7 @@ class SimulatedGpu {
   /// Processes that have a context, in the order in which they attached.
   [[nodiscard]] virtual std::vector<std::uint32_t> context_pids() = 0;
 
-  // What NVML sets. Values are checked by the caller against the model; those that make no sense throw InputError.
+  // What NVML sets. Values are checked by the caller against the model; invalid ones throw InputError.
   // Changing the locked SM clocks blocks for the model's call latency; the clock follows after its transition.
   virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
   virtual void reset_sm_clocks() = 0;
@@ -107,7 +107,7 @@ class SimulatedGpu {
 
   /// Runs the kernel alone: returns when it is done, and how long it took. Clock changes, throttling and latency
   /// during the run count. One kernel at a time: others wait. When the process dies, the GPU falls idle. Throws
-  /// InputError when a value of the kernel makes no sense, and Error when the GPU is lost (SimulatedFault::lost).
+  /// InputError when a value of the kernel is invalid, and Error when the GPU is lost (SimulatedFault::lost).
   virtual double run(const SimulatedKernel& kernel) = 0;
   /// A process that has a context raises an idle GPU to its working clock, as CUDA does.
   virtual void attach_context() = 0;
@@ -134,7 +134,7 @@ class SimulatedMachine {
   virtual ~SimulatedMachine() = default;
 
   /// Makes the file; every user may write to it where the configuration requires no root. Throws InputError when it
-  /// exists or the configuration makes no sense, Error when it cannot be written.
+  /// exists or the configuration is invalid, Error when it cannot be written.
   static std::unique_ptr<SimulatedMachine> create(const std::filesystem::path& path,
                                                   const SimulatedMachineConfig& config);
   /// Maps a file that `create` made. Throws InputError when there is none, this process may not write to it, or it is

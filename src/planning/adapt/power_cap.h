@@ -95,7 +95,7 @@ struct CappedPlan {
 /// the frontier of that has no plan that keeps the rest, or a slower one than wanted, the same is tried with rows of
 /// ever less power, 16 levels down to what every op can do with, which shave peaks and reach below the mean power of
 /// the plan of least energy: with one clock per (stage, kind), and at the best level as `planner` says. Throws
-/// InputError when the cap makes no sense, there is not one blocking power for each rank, and what the planner and
+/// InputError when the cap is invalid, there is not one blocking power for each rank, and what the planner and
 /// `plan_power` throw.
 [[nodiscard]] CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap);
 

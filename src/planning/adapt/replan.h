@@ -25,7 +25,7 @@ struct ReplicaGroup {
   double fastest_time_s = 0;      ///< one iteration at the fastest clocks, *replayed*
 };
 
-/// How the replicas of a job are to be planned so that all arrive together.
+/// How to plan the replicas of a job so that all finish at the same time.
 struct Replan {
   double fastest_time_s = 0;  ///< of the job: its slowest replica at the fastest clocks
   double deadline_s = 0;      ///< for the plan of every group

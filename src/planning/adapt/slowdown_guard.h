@@ -49,7 +49,7 @@ struct GuardDecision {
   int iterations = 0;  ///< of a stale baseline: how many of the newest have shown it; 0 otherwise
 };
 
-/// Keeps a job within the slowdown that its user allows (DESIGN §5), whatever plans say. Two rules:
+/// Keeps a job within the slowdown that its user allows whatever the plans state. Two rules:
 ///
 /// Pace: when the mean iteration since the last decision (of at most `window`) is longer than baseline x (1 + limit) by
 /// more than `significance` standard errors, of baseline and mean together, the job goes one plan of the frontier back,

@@ -73,11 +73,11 @@ struct StragglerOptions {
 /// compare with: what comes at once is its slowdown, what comes slowly is drift.
 class StragglerDetector {
  public:
-  /// Throws InputError unless `ranks` is in [1, 10^6] and the options make sense.
+  /// Throws InputError unless `ranks` is in [1, 10^6] and the options are valid.
   explicit StragglerDetector(int ranks, const StragglerOptions& options = {});
 
   /// The next iteration, of the ranks that have reported it, each once. Throws InputError, and then has changed
-  /// nothing, when a rank is out of range or stands twice, a time is not positive and finite, or a share is not in [0,
+  /// nothing, when a rank is out of range or occurs twice, a time is not positive and finite, or a share is not in [0,
   /// 1].
   [[nodiscard]] std::vector<SlowdownChange> observe(std::span<const RankIteration> ranks);
 

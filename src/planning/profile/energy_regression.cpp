@@ -128,7 +128,7 @@ void add_cells(const Recording& recording, std::vector<CellKey>& cells) {
   for (const RecordedUnit& unit : recording.units) {
     if (unit.start_s < end_s - kOverlapS) {
       throw InputError(fmt::format(
-          "{}: the {} of stage {}, iteration {}, microbatch {} starts at {} s, before the unit before it has ended; "
+          "{}: the {} of stage {}, iteration {}, microbatch {} starts at {} s, before the previous unit has ended; "
           "energy cannot be distinguished where a rank's units overlap",
           recording.source, name(unit.kind), unit.stage, unit.iteration, unit.microbatch, unit.start_s));
     }

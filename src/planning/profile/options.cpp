@@ -78,7 +78,7 @@ std::vector<double> read_blocking_power(std::string_view text, const std::string
     }
     auto& power_of_stage = found[static_cast<std::size_t>(stage)];
     if (power_of_stage) {
-      throw_input_error(table.where(row, stage_column), fmt::format("stage {} stands twice", stage),
+      throw_input_error(table.where(row, stage_column), fmt::format("stage {} occurs twice", stage),
                         "keep one of its rows");
     }
     power_of_stage = power_w;

@@ -10,8 +10,8 @@
 
 namespace lowgear::profile {
 
-/// One way to run an op. Blocking power is what its GPU draws while it waits; an op that takes longer replaces waiting,
-/// so what counts is the effective energy `energy_j - blocking_power_w * time_s` (DESIGN §3).
+/// One way to run an op. A GPU draws blocking power while it waits; an op that takes longer replaces waiting, so
+/// options are compared by effective energy `energy_j - blocking_power_w * time_s` (docs/planner.md).
 struct Option {
   int clock_mhz = 0;
   double time_s = 0;
@@ -33,7 +33,7 @@ struct Option {
 inline constexpr double kMaxBlockingPowerW = 1e5;
 
 /// Blocking power of each stage in watts from a CSV with the columns `stage,blocking_power` (W). Throws InputError with
-/// file and line when a stage is missing, stands twice or is not in [0, stages), a value is not in
+/// file and line when a stage is missing, occurs twice or is not in [0, stages), a value is not in
 /// [0, kMaxBlockingPowerW], or `stages` is not in [1, kMaxStages].
 [[nodiscard]] std::vector<double> read_blocking_power(std::string_view text, const std::string& source, int stages);
 

@@ -310,9 +310,9 @@ void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<s
   if (units == 0) return;
   if (rank.cells.empty()) {
     throw InputError(
-        fmt::format("{}: no clock was asked for in any unit; record with a plan that sets clocks", source));
+        fmt::format("{}: no clock was requested for any unit; record with a plan that sets clocks", source));
   }
-  warnings.push_back(fmt::format("{}: no clock was asked for in {} units; left out", source, units));
+  warnings.push_back(fmt::format("{}: no clock was requested for {} units; left out", source, units));
 }
 
 }  // namespace

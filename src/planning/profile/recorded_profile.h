@@ -40,8 +40,8 @@ struct RecordedBlocking {
   bool is_identified = true;
   std::optional<double> most_computing_w = {};  ///< highest power of the stage's computations, where it is known
 
-  /// Why this is not to be planned with: it cannot be distinguished from that of computing, is known to worse than 20
-  /// %, or is above what computing draws. Empty when nothing speaks against it.
+  /// Why this value is not usable for planning: it cannot be distinguished from that of computing, its error is above
+  /// 20 %, or it is above the power of computing. Empty if it is usable.
   [[nodiscard]] std::string doubt() const;
 };
 

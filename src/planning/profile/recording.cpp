@@ -69,7 +69,7 @@ void sort_by_time(std::vector<RecordedUnit>& units) {
 std::string_view whole_lines(std::string_view text, const std::string& source, std::vector<std::string>& warnings) {
   const std::size_t last_end = text.rfind('\n');
   if (last_end == std::string_view::npos || last_end + 1 == text.size()) return text;
-  warnings.push_back(source + ": the recording was cut off within its last line, which is left out");
+  warnings.push_back(source + ": the recording ends within its last line, which is left out");
   return text.substr(0, last_end + 1);
 }
 
@@ -309,7 +309,7 @@ std::string what_fits(std::size_t units, const MerakRun& run) {
   if (units % (microbatches * iterations) == 0 && units / (microbatches * iterations) > kMerakWarmUpWindows) {
     fits.push_back(fmt::format("{} clocks", units / (microbatches * iterations) - kMerakWarmUpWindows));
   }
-  if (fits.empty()) return "nothing like it fits: the run was cut short, or several of these numbers are others";
+  if (fits.empty()) return "no similar numbers fit: the run was cut short, or several of these numbers differ";
   return fmt::format("{} would fit", fmt::join(fits, ", or "));
 }
 

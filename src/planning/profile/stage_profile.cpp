@@ -107,7 +107,7 @@ void StageProfile::add(int stage, OpKind kind, Measurement measurement) {
   auto& cell = cells_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(kind)];
   const auto at = position_of(cell, measurement.clock_mhz);
   if (at != cell.end() && at->clock_mhz == measurement.clock_mhz) {
-    throw InputError(fmt::format("{} is there twice at {} MHz", describe(stage, kind), measurement.clock_mhz));
+    throw InputError(fmt::format("{} occurs twice at {} MHz", describe(stage, kind), measurement.clock_mhz));
   }
   cell.insert(at, measurement);
 }

@@ -92,7 +92,7 @@ std::optional<WeightedValue> latency_of_change(const std::vector<RecordedUnit>& 
 }  // namespace
 
 std::string describe(const SwitchLatency& latency) {
-  return fmt::format("clock changes take effect {:.1f} +-{:.1f} ms after they are asked for ({} changes)",
+  return fmt::format("clock changes take effect {:.1f} +-{:.1f} ms after the request ({} changes)",
                      latency.latency_s * 1e3, latency.error_s * 1e3, latency.changes);
 }
 

@@ -85,7 +85,7 @@ void check_message(const Schedule& schedule, const std::vector<int>& rank_of, in
   if (is_send(action.kind) && step < computed) fail(fmt::format("sent before step {} computes it", computed));
   if (!is_send(action.kind) && step > computed) fail(fmt::format("received after step {} needs it", computed));
   int& noted = table.at(end_column(action.kind), action.stage, action.microbatch);
-  if (noted != StepTable::kAbsent) fail(fmt::format("stands twice, at step {} before", noted));
+  if (noted != StepTable::kAbsent) fail(fmt::format("occurs before, at step {}", noted));
   noted = step;
 }
 

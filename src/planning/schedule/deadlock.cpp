@@ -163,7 +163,7 @@ std::optional<CommunicationFault> find_communication_fault(const Schedule& sched
   validate(schedule);
   if (schedule.rank_count() > 1 && !has_communication(schedule)) {
     throw InputError(
-        fmt::format("{}: has no sends and receives; add them before checking whether they can hang", schedule.name));
+        fmt::format("{}: has no sends and receives; add them before checking for deadlocks", schedule.name));
   }
   return RendezvousSimulation(schedule, grouping).run();
 }
@@ -172,8 +172,9 @@ void require_runnable(const Schedule& schedule, P2pGrouping grouping) {
   const auto fault = find_communication_fault(schedule, grouping);
   if (!fault) return;
   const bool deadlock = fault->kind == CommunicationFault::Kind::deadlock;
-  throw InputError(fmt::format("{}: {}: {}; reorder them, or leave out all sends and receives and have them ordered",
-                               schedule.name, deadlock ? "can hang" : "messages cross", to_string(*fault)));
+  throw InputError(
+      fmt::format("{}: {}: {}; reorder them, or leave out all sends and receives so that Lowgear orders them",
+                  schedule.name, deadlock ? "can hang" : "messages cross", to_string(*fault)));
 }
 
 }  // namespace lowgear::schedule

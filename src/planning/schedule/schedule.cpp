@@ -77,7 +77,7 @@ std::vector<unsigned char> collect_kinds(const Schedule& schedule) {
       if (action.kind != ActionKind::compute) continue;
       auto& seen =
           kinds[static_cast<std::size_t>(action.stage) * microbatches + static_cast<std::size_t>(action.microbatch)];
-      if ((seen & bit(action.op)) != 0) refuse_action(schedule, rank, step, "stands twice; remove one");
+      if ((seen & bit(action.op)) != 0) refuse_action(schedule, rank, step, "occurs twice; remove one");
       seen = static_cast<unsigned char>(seen | bit(action.op));
       if ((seen & bit(OpKind::backward)) != 0 && (seen & kSplit) != 0) {
         refuse_action(schedule, rank, step, "a backward is either whole (B) or split (I and W), not both");

@@ -87,7 +87,7 @@ struct StragglerScenario {
 
 /// Saving of a cluster whose straggler runs the fastest plan (T, E_int) of `frontier`, and whose other pipelines run
 /// the plan (t, E) of `plan_until` k T: 1 - [k E_int + (n - 1) (E + P (k T - t))] / baseline (Perseus, Fig. 7).
-/// `frontier` in any order. Throws InputError when it is empty or the scenario makes no sense.
+/// `frontier` in any order. Throws InputError when it is empty or the scenario is invalid.
 [[nodiscard]] double perseus_saving_pct(const StragglerScenario& scenario, std::span<const PipelineFigures> frontier,
                                         Accounting accounting);
 

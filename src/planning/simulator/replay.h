@@ -10,7 +10,7 @@
 
 namespace lowgear::simulator {
 
-/// One iteration, replayed: when every op runs, and what it all takes.
+/// One iteration, replayed: start and duration of every op, and the iteration's time and energy.
 struct Timeline {
   std::vector<double> start_s;     ///< by op of the graph
   std::vector<double> duration_s;  ///< by op of the graph

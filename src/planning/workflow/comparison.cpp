@@ -83,7 +83,7 @@ class Comparer {
       return row;
     }
     row.own_order = true;
-    row.note += fmt::format("{}runs its own order, which holds up to {} activations in place of {}",
+    row.note += fmt::format("{}runs its own order, which holds up to {} activations instead of {}",
                             row.note.empty() ? "" : "; ", largest(peak_in_flight_activations(*answer.schedule)),
                             largest(peak_in_flight_activations(pipeline_->schedule)));
     auto& own = own_orders_[name];

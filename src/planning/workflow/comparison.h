@@ -28,7 +28,7 @@ struct ComparisonRow {
   int switches = 0;
   /// Wall clock, from the profile to the plan or from a solved frontier (`note`); absent when not timed.
   std::optional<double> plan_time_s = {};
-  std::optional<double> own_time_s = {};  ///< what the policy itself believes
+  std::optional<double> own_time_s = {};  ///< by the policy's own model
   std::optional<double> own_energy_j = {};
   /// The saving as the evaluation of Perseus counts it (`perseus_intrinsic_saving_pct`), at Perseus' own time and with
   /// the policy's own energy, or the replayed one where it has none. To compare with published figures.

@@ -94,9 +94,9 @@ class Planning {
     warn_of_late_changes(planner);
     const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     if (single && *single > planner.slowest_s()) {
-      warn(
-          fmt::format("the deadline of {} s is later than T* = {} s, from where waiting only costs: the plan is for T*",
-                      *single, planner.slowest_s()));
+      warn(fmt::format(
+          "the deadline of {} s is later than T* = {} s, after which waiting only uses energy: the plan is for T*",
+          *single, planner.slowest_s()));
     }
     if (policy_ != nullptr) {
       keep_plan(policy_plan(planner, single));
@@ -115,7 +115,7 @@ class Planning {
     if (planner.fastest_s() <= without_latency_s * (1 + kWorthAWord)) return;
     warn(fmt::format(
         "T_min is {:.6g} s with this switch latency, {:.2f} % after the frontier's: the highest clock is not "
-        "the fastest everywhere (noise, or a power cap; see lowgear inspect), and changes come late",
+        "the fastest everywhere (noise, or a power cap; see lowgear inspect), and clock changes take effect late",
         planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
   }
 
@@ -172,8 +172,8 @@ class Planning {
       // Perseus' frontier has as many vertices as ours would have.
       std::erase(comparison.policies, "perseus");
       warn(
-          "the report leaves out the policy perseus, which takes long where stages differ so much; lowgear compare has "
-          "it");
+          "the report leaves out the policy perseus, which takes long when stages differ this much; lowgear compare "
+          "includes it");
     }
     result_.policies = compare_policies(result_.pipeline, planner, comparison, progress_).rows;
   }

@@ -37,7 +37,7 @@ struct LateReplay {
   simulator::PipelineFigures baseline;
 };
 
-/// What planning has found: the frontier with its proof, and all but the ops of the plans.
+/// Result of planning: the frontier with its certificate, and the plans without their ops.
 struct PlanResult {
   ProfiledPipeline pipeline;  ///< as it was planned: a policy may run an order of its own
   planner::FrontierMethod method = planner::FrontierMethod::exact;  ///< never `automatic`
@@ -60,11 +60,11 @@ struct PlanResult {
 /// together may be larger than memory.
 using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int number, const plan::Plan& plan)>;
 
-/// Plans a pipeline: the proven frontier, plans for the deadlines that were asked for, what they save and what other
-/// policies would. The same request gives the same answer, on a laptop and in a server. `receive` may be empty,
-/// `progress` null. Throws InputError when there is no such policy, it cannot plan this pipeline or makes one plan and
-/// several were asked for, when a deadline cannot be kept, or the profile lacks what the schedule needs; and what
-/// `receive` and `progress` throw.
+/// Plans a pipeline: the proven frontier, plans for the requested deadlines, their savings and those of other policies.
+/// The same request gives the same result, on a laptop and in a server. `receive` may be empty, `progress` null. Throws
+/// InputError when there is no such policy, it cannot plan this pipeline or makes one plan and several were asked for,
+/// when a deadline cannot be kept, or the profile lacks what the schedule needs; and what `receive` and `progress`
+/// throw.
 [[nodiscard]] PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const PlanReceiver& receive = {},
                               Progress* progress = nullptr);
 

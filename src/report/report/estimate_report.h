@@ -75,7 +75,7 @@ struct Entry {
   std::string text;
 };
 
-/// A page about a job before it has run: what `lowgear estimate` and `lowgear search` show.
+/// The page of `lowgear estimate` and `lowgear search`.
 struct EstimateReport {
   std::string lowgear_version;
   std::string command;

@@ -9,24 +9,32 @@ constexpr std::string_view kOpen = "{{";
 constexpr std::string_view kClose = "}}";
 constexpr std::string_view kDataName = "report-data";
 
-}  // namespace
+constexpr std::string_view kTemplateSuffix = ".html";
 
-std::string fill_page(std::string_view page_name, std::string_view data) {
-  // Only the template is searched for {{name}}: what is put in, user data above all, is never looked at again.
-  std::string_view rest = page_file(page_name);
-  std::string page;
-  for (auto open = rest.find(kOpen); open != std::string_view::npos; open = rest.find(kOpen)) {
-    const auto close = rest.find(kClose, open);
-    const std::string_view name = rest.substr(open + kOpen.size(), close - open - kOpen.size());
-    page += rest.substr(0, open);
+/// Appends a template with its placeholders replaced. Only templates are searched for {{name}}: other files, and above
+/// all user data, are inserted unchanged.
+void append_template(std::string& page, std::string_view text, std::string_view data) {
+  for (auto open = text.find(kOpen); open != std::string_view::npos; open = text.find(kOpen)) {
+    const auto close = text.find(kClose, open);
+    const std::string_view name = text.substr(open + kOpen.size(), close - open - kOpen.size());
+    page += text.substr(0, open);
     if (name == kDataName) {
       page += data;
+    } else if (name.ends_with(kTemplateSuffix)) {
+      append_template(page, page_file(name), data);
     } else {
       page += page_file(name);
     }
-    rest.remove_prefix(close + kClose.size());
+    text.remove_prefix(close + kClose.size());
   }
-  page += rest;
+  page += text;
+}
+
+}  // namespace
+
+std::string fill_page(std::string_view page_name, std::string_view data) {
+  std::string page;
+  append_template(page, page_file(page_name), data);
   return page;
 }
 

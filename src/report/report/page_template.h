@@ -5,8 +5,8 @@
 
 namespace lowgear::report {
 
-/// A page of `src/report/report/page/` with every {{name}} replaced by the page file of that name, and {{report-data}}
-/// by `data`, which has to be safe inside a <script> element (`escaped_for_script`).
+/// A page of `src/report/report/page/` with every {{name}} replaced by the page file of that name, also within inserted
+/// .html files, and {{report-data}} by `data`, which must be safe inside a <script> element (`escaped_for_script`).
 [[nodiscard]] std::string fill_page(std::string_view page_name, std::string_view data);
 
 /// JSON as it may stand in a <script> element: `<`, `>`, `&` and line separators escaped.

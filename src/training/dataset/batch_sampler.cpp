@@ -26,9 +26,9 @@ std::int64_t count_windows(const TokenText& text, const BatchSamplerOptions& opt
   require_range("the global batch", options.global_batch, kMaxGlobalBatch);
   if (text.token_count() <= options.sequence_length) {
     throw_input_error({text.source(), 0, 0},
-                      fmt::format("{} tokens are too few for a sequence of {} and its last target", text.token_count(),
-                                  options.sequence_length),
-                      "take shorter sequences or a longer text");
+                      fmt::format("{} tokens are too few for a sequence of {} tokens and its last target",
+                                  text.token_count(), options.sequence_length),
+                      "use shorter sequences or a longer text");
   }
   return (text.token_count() - 1) / options.sequence_length;
 }
@@ -37,11 +37,11 @@ std::int64_t count_windows(const TokenText& text, const BatchSamplerOptions& opt
 
 BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& place) {
   require_range("the number of data-parallel ranks", place.data_parallel_size, kMaxGlobalBatch);
-  require_range("the number of micro-batches", place.microbatches, kMaxGlobalBatch);
+  require_range("the number of microbatches", place.microbatches, kMaxGlobalBatch);
   const std::int64_t parts = std::int64_t{place.data_parallel_size} * place.microbatches;
   if (global_batch < 1 || global_batch % parts != 0) {
     throw InputError(
-        fmt::format("a global batch of {} samples cannot be cut into {} micro-batches for each of {} data-parallel "
+        fmt::format("a global batch of {} samples cannot be divided into {} microbatches for each of {} data-parallel "
                     "ranks; make it a multiple of {}",
                     global_batch, place.microbatches, place.data_parallel_size, parts));
   }
@@ -50,7 +50,7 @@ BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& pl
         fmt::format("there is no data-parallel rank {} of {}", place.data_parallel_rank, place.data_parallel_size));
   }
   if (place.microbatch < 0 || place.microbatch >= place.microbatches) {
-    throw InputError(fmt::format("there is no micro-batch {} of {}", place.microbatch, place.microbatches));
+    throw InputError(fmt::format("there is no microbatch {} of {}", place.microbatch, place.microbatches));
   }
   const std::int64_t count = global_batch / parts;
   const std::int64_t part = std::int64_t{place.data_parallel_rank} * place.microbatches + place.microbatch;

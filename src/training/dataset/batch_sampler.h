@@ -13,7 +13,7 @@ struct BatchSlice {
   std::int64_t count = 0;
 };
 
-/// Which part of the training one micro-batch is.
+/// Which part of the training one microbatch is.
 struct MicrobatchPlace {
   int data_parallel_size = 1;
   int data_parallel_rank = 0;
@@ -21,9 +21,9 @@ struct MicrobatchPlace {
   int microbatch = 0;
 };
 
-/// The samples of a micro-batch: the global batch is cut into one block per data-parallel rank, in order, and each
-/// block into its micro-batches. Throws InputError when the global batch cannot be cut into equal parts, and when a
-/// rank or micro-batch is not among those there are.
+/// The samples of a microbatch: the global batch is cut into one block per data-parallel rank, in order, and each
+/// block into its microbatches. Throws InputError when the global batch cannot be cut into equal parts, and when a
+/// rank or microbatch is not among those there are.
 [[nodiscard]] BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& place);
 
 struct BatchSamplerOptions {
@@ -44,7 +44,7 @@ struct SamplePosition {
 ///
 /// Every sample is a pure function of text, sequence length, seed and its number; a step takes the next `global_batch`
 /// numbers. So the number of samples taken is all the state there is: training that is resumed, or cut differently over
-/// ranks and micro-batches, sees the same batches, and with another global batch it continues after the same sample.
+/// ranks and microbatches, sees the same batches, and with another global batch it continues after the same sample.
 class BatchSampler {
  public:
   /// What `text` views must stay valid. Throws InputError when there are too few tokens for one window and its last

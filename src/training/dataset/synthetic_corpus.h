@@ -12,7 +12,7 @@
 
 namespace lowgear::dataset {
 
-/// Made-up text with something to learn in it, so that training can be tried without downloading any: 256 words of one
+/// Synthetic text with learnable structure, so that training can be tried without downloading a text: 256 words of one
 /// to three syllables, and for each word four others that may follow it, with chances of 8, 4, 2 and 1 in 15. Words
 /// become sentences of 4 to 12, and sentences lines. Everything follows from the seed, on every machine.
 ///

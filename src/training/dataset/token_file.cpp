@@ -78,7 +78,7 @@ void TokenView::read_header(std::string_view bytes) {
   }
   if (bytes.size() < kTokenHeaderBytes) {
     fail(fmt::format("{} bytes, fewer than its header of {}", bytes.size(), kTokenHeaderBytes),
-         "the file is truncated: make it again");
+         "the file is truncated: create it again");
   }
   const auto version = word_at<std::int32_t>(bytes, 1);
   if (version != format->version) {
@@ -104,7 +104,7 @@ void TokenView::check_no_header(std::string_view bytes) const {
   const HeaderFormat* const format = header_format(bytes);
   if (format == nullptr || bytes.size() < kTokenHeaderBytes) return;
   if (word_at<std::int32_t>(bytes, 1) == format->version) {
-    fail("it has a header, though it was said to have none", "leave the type of its tokens out");
+    fail("it has a header, but the configuration says that it has none", "leave the type of its tokens out");
   }
 }
 

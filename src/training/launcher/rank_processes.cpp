@@ -163,7 +163,8 @@ class RankSet {
   void kill_all() {
     killed_ = true;
     for (int number = 0; number < static_cast<int>(ranks_.size()); ++number) {
-      if (ranks_[static_cast<std::size_t>(number)].running) (*error_line_)(number, "did not end in time and is killed");
+      if (ranks_[static_cast<std::size_t>(number)].running)
+        (*error_line_)(number, "did not end in time and was killed");
     }
     signal_all(SIGKILL);
   }

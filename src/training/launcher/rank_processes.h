@@ -12,10 +12,10 @@
 
 namespace lowgear::launcher {
 
-/// With this a rank ends that has lost another one: that one is the reason, not this.
+/// Exit code of a rank that has lost another one, which is the cause.
 inline constexpr int kPeerLostExitCode = 3;
-/// With this a rank ends that stopped in order before its work was done, because it was asked to: as a shell tells of a
-/// program that SIGTERM ended.
+/// Exit code of a rank that ended on request before its work was done: the one that a shell reports for a program ended
+/// by SIGTERM.
 inline constexpr int kEndedEarlyExitCode = 128 + SIGTERM;
 
 /// How the ranks of this machine are started.
@@ -27,7 +27,7 @@ struct RankCommand {
   std::map<std::string, std::string> environment;  ///< in addition to this process' own
   /// How long the others get to end after a rank has failed.
   std::chrono::milliseconds grace{10'000};
-  /// How long all get when they are asked to end: they finish their step and write a checkpoint.
+  /// Time that all ranks have to end on request: they finish their step and write a checkpoint.
   std::chrono::milliseconds end_grace{600'000};
 };
 

@@ -139,7 +139,7 @@ void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config
     map.fail("give either tokens or synthetic_tokens", "tokens: FILE.bin, or synthetic_tokens: 1000000");
   }
   if (config.token_type && config.tokens.empty()) {
-    map.at("token_type").fail("made-up text is in no file", "leave it out");
+    map.at("token_type").fail("synthetic text has no file", "leave it out");
   }
 }
 
@@ -243,7 +243,7 @@ void read_server(const YamlView& map, const fs::path& folder, TrainConfig& confi
   read_optional(map, "switch_latency_ms", 0, 10'000, server.switch_latency_ms);
   if (map.has("profile")) read_server_profile(map.at("profile"), server);
   if (config.plan || config.profile) {
-    map.fail("a job that the server plans sets no clocks of its own", "leave out energy.plan and energy.profile");
+    map.fail("a job with a server must not set clocks itself", "leave out energy.plan and energy.profile");
   }
   config.server = std::move(server);
 }
@@ -266,7 +266,7 @@ void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& con
   if (map.has("recorded_steps")) read_recorded_steps(map.at("recorded_steps"), config);
   if (!map.has("profile")) return;
   read_profile(map.at("profile"), config);
-  if (config.plan) map.at("plan").fail("a run that profiles sets its own clocks", "leave out plan or profile");
+  if (config.plan) map.at("plan").fail("a run that profiles sets clocks itself", "leave out plan or profile");
   if (!config.recording) map.fail("a run that profiles needs a recording", "add recording: FOLDER");
   if (config.recorded_steps) map.at("recorded_steps").fail("a run that profiles records all its steps", "leave it out");
 }

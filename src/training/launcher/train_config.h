@@ -49,14 +49,14 @@ struct TrainServerConfig {
   std::optional<std::filesystem::path> token_file;
   std::string name;                ///< of the job, for people; empty: the model's
   double slowdown_pct = 0;         ///< how much longer than the fastest plan an iteration may be planned
-  double guard_pct = 2;            ///< how much longer again the job may take before plans are taken back
+  double guard_pct = 2;            ///< how much longer, in addition, the job may take before plans are withdrawn
   double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect
   int profile_clocks = 6;          ///< tried out to begin with; 0: none, but another job's profile is waited for
   int profile_iterations = 5;      ///< counted at each clock, at most
   int settle_iterations = 0;       ///< after each change of the clock, not counted
   std::optional<int> min_mhz;      ///< empty: 0.6 times the GPU's highest
   std::optional<int> max_mhz;      ///< empty: the GPU's highest
-  double allowance_pct = 2;        ///< what trying clocks out may cost, as a share of
+  double allowance_pct = 2;        ///< allowance for trials, as a share of
   int allowance_iterations = 500;  ///< so many iterations at full clocks
 };
 
@@ -91,9 +91,9 @@ struct TrainConfig {
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
 
-  std::optional<std::filesystem::path> checkpoint;     ///< folder; the newest complete one in it is gone on from
-  std::int64_t checkpoint_every = 0;                   ///< steps; 0: at the end only
-  int checkpoint_keep = 2;                             ///< newest ones; older ones are deleted
+  std::optional<std::filesystem::path> checkpoint;  ///< folder; training continues from the newest complete one in it
+  std::int64_t checkpoint_every = 0;                ///< steps; 0: at the end only
+  int checkpoint_keep = 2;                          ///< newest ones; older ones are deleted
   std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, as Hugging Face has them
   std::optional<std::filesystem::path> plan;
   std::optional<std::filesystem::path> recording;

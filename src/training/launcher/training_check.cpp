@@ -69,7 +69,7 @@ bool is_of_the_kernel(const fs::path& folder) {
 void require_writable(const fs::path& folder, const fs::path& path, std::string_view fix) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) fail(path, fmt::format("{} is not a folder", text_of(folder)), fix);
-  if (is_of_the_kernel(folder)) fail(path, "the kernel's own folders hold no files of others", fix);
+  if (is_of_the_kernel(folder)) fail(path, "the kernel's virtual file systems cannot hold it", fix);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     fail(path, fmt::format("cannot be written: {}: {}", text_of(folder), std::generic_category().message(errno)), fix);
   }

@@ -9,7 +9,7 @@
 namespace lowgear::launcher {
 namespace {
 
-/// Made-up text as a token file without a header holds it.
+/// Synthetic text in the form of a token file without a header.
 std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
   dataset::SyntheticCorpus corpus(seed);
   const auto size = static_cast<std::size_t>(2 * tokens);
@@ -37,7 +37,7 @@ TrainingText::TrainingText(const TrainConfig& config) {
     return;
   }
   if (config.model.vocabulary < dataset::kByteVocabulary) {
-    throw InputError("model.vocabulary: made-up text has 256 tokens, one for every byte; set it to 256 or more");
+    throw InputError("model.vocabulary: synthetic text has 256 tokens, one for every byte; set it to 256 or more");
   }
   made_up_ = synthetic_token_bytes(config.synthetic_tokens, config.seed);
   sampler_.emplace(dataset::TokenView(made_up_, "made-up text", config.model.vocabulary, dataset::TokenType::uint16),

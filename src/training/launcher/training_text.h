@@ -9,7 +9,7 @@
 
 namespace lowgear::launcher {
 
-/// The tokens of a job, its files' or made up, and the samples that its steps take of them.
+/// The tokens of a job, from its files or synthetic, and the samples that its steps use.
 class TrainingText {
  public:
   /// Opens the files, or makes the text up. Throws InputError as TokenFiles::open and BatchSampler, and when the

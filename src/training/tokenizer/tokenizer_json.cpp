@@ -144,7 +144,7 @@ class Reader {
       const BpeMerge merge = read_merge(merges, i);
       const auto pair =
           std::uint64_t{static_cast<std::uint32_t>(merge.left)} << 32U | static_cast<std::uint32_t>(merge.right);
-      if (!known.insert(random_bits(pair)).second) merges.at(i).fail("stands twice in the list", "keep the first");
+      if (!known.insert(random_bits(pair)).second) merges.at(i).fail("occurs twice in the list", "keep the first");
       parts_.merges.push_back(merge);
     }
   }
@@ -246,7 +246,7 @@ class Reader {
       AddedToken added{token.at("content").text(),
                        checked_id(token.at("id").integer(), [&] { return token.at("id"); })};
       if (added.content.empty()) token.at("content").fail("an empty token");
-      if (!known.insert(added.content).second) token.at("content").fail("stands twice in the list", "keep the first");
+      if (!known.insert(added.content).second) token.at("content").fail("occurs twice in the list", "keep the first");
       put_added_token(token, added);
       const bool special = flag(token, "special", false);
       (flag(token, "normalized", !special) ? parts_.added_then : parts_.added_first).push_back(std::move(added));

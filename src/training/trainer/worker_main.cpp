@@ -115,7 +115,7 @@ client::Status await_server(client::Client& client, std::chrono::milliseconds pa
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     status = client.status();
   }
-  if (!status.server_connected && status.server_problem.empty()) status.server_problem = "it has not answered yet";
+  if (!status.server_connected && status.server_problem.empty()) status.server_problem = "it has not responded yet";
   return status;
 }
 

@@ -200,12 +200,12 @@ TEST_F(BadInput, AnotherFolderIsNotTouched) {
 }
 
 TEST_F(BadInput, VerbsHaveToExist) {
-  expect_refused({}, {"a verb is missing", "plan, verify"});
+  expect_refused({}, {"a command is missing", "plan, verify"});
   expect_refused({"plot"}, {"\"plot\"", "plan, verify"});
-  expect_refused({"plna"}, {"there is no verb \"plna\"; did you mean plan?"});
+  expect_refused({"plna"}, {"there is no command \"plna\"; did you mean plan?"});
   expect_refused({"help", "plot"}, {"\"plot\""});
   expect_refused({"plot\nme"}, {"\\x0a"});
-  expect_refused({"--speed"}, {"a verb is missing"});
+  expect_refused({"--speed"}, {"a command is missing"});
 }
 
 TEST_F(BadInput, OtherVerbsRefuseToo) {

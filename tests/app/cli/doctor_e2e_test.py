@@ -61,7 +61,7 @@ class MeasuresSwitchLatency(AgentTest):
             text = self.lowgear("doctor", "--measure-switch-latency").stdout
             if "take effect" in text:
                 break
-        self.assertRegex(text, r"clock changes take effect [0-9.]+ \+-[0-9.]+ ms after they are asked for \(\d+ changes\)")
+        self.assertRegex(text, r"clock changes take effect [0-9.]+ \+-[0-9.]+ ms after the request \(\d+ changes\)")
         self.assertRegex(text, r"-> plan with it .*: lowgear plan --switch-latency [0-9.]+")
 
     def test_a_gpu_of_another_program_is_left_alone(self):
@@ -77,7 +77,7 @@ class MeasuresSwitchLatency(AgentTest):
 
     def test_without_an_agent_nothing_is_changed(self):
         text = self.lowgear("doctor", "--measure-switch-latency").stdout
-        self.assertIn("no agent answers", text)
+        self.assertIn("no agent responds", text)
         self.assertTrue(text.endswith("Next: measure the energy of a command: lowgear monitor -- COMMAND\n"), text)
         self.assertEqual(self.writes(), 0)
 

@@ -45,7 +45,7 @@ Members documented(const std::string& heading, const std::string& head) {
   for (; line < end; line = text.find("\n|", line + 1)) {
     const std::string cell = text.substr(line + 2, text.find('|', line + 2) - line - 2);
     for (std::sregex_iterator name(cell.begin(), cell.end(), name_pattern), none; name != none; ++name) {
-      EXPECT_TRUE(members.insert((*name)[1]).second) << (*name)[1] << " stands twice";
+      EXPECT_TRUE(members.insert((*name)[1]).second) << (*name)[1] << " occurs twice";
     }
   }
   return members;

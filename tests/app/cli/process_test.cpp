@@ -140,10 +140,10 @@ constexpr const char* kEscape = "\x1b[";
 TEST(Process, ColoursAreForTerminalsThatWantThem) {
   const std::string coloured = error_on_terminal("TERM", "xterm");
   if (coloured == "no terminal") GTEST_SKIP() << "SKIPPED: this system gives no pseudo-terminal";
-  EXPECT_THAT(coloured, AllOf(HasSubstr("there is no verb"), HasSubstr(kEscape)));
-  EXPECT_THAT(error_on_terminal("NO_COLOR", "1"), AllOf(HasSubstr("there is no verb"), Not(HasSubstr(kEscape))));
-  EXPECT_THAT(error_on_terminal("TERM", "dumb"), AllOf(HasSubstr("there is no verb"), Not(HasSubstr(kEscape))));
-  EXPECT_THAT(run_lowgear({"plot"}).err, AllOf(HasSubstr("there is no verb"), Not(HasSubstr(kEscape))));
+  EXPECT_THAT(coloured, AllOf(HasSubstr("there is no command"), HasSubstr(kEscape)));
+  EXPECT_THAT(error_on_terminal("NO_COLOR", "1"), AllOf(HasSubstr("there is no command"), Not(HasSubstr(kEscape))));
+  EXPECT_THAT(error_on_terminal("TERM", "dumb"), AllOf(HasSubstr("there is no command"), Not(HasSubstr(kEscape))));
+  EXPECT_THAT(run_lowgear({"plot"}).err, AllOf(HasSubstr("there is no command"), Not(HasSubstr(kEscape))));
 }
 
 }  // namespace

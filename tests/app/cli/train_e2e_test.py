@@ -508,7 +508,7 @@ class BadInput(TrainTest):
         self.config.write_text("model: [\n")
         self.assertIn(f"{self.config}:", self.refused())
         self.config.write_text("model: &m {a: *m}\n")
-        self.assertIn("aliases are not read", self.refused())
+        self.assertIn("aliases are not supported", self.refused())
         self.config.unlink()
         self.assertIn(str(self.config), self.refused())
 
@@ -558,11 +558,11 @@ class BadInput(TrainTest):
     def test_inputs_are_looked_at_before_ranks_start(self):
         for setting, message in (
             ("data={tokens: absent.bin, sequence_length: 32}", "absent.bin: cannot be read"),
-            ("data.synthetic_tokens=5", "made-up text: 5 tokens are too few"),
-            ("model.vocabulary=200", "model.vocabulary: made-up text has 256 tokens"),
+            ("data.synthetic_tokens=5", "synthetic text: 5 tokens are too few"),
+            ("model.vocabulary=200", "model.vocabulary: synthetic text has 256 tokens"),
             ("model.weights=absent", "absent: cannot be read"),
-            ("checkpoint.folder=/proc/y", "/proc/y: the kernel's own folders"),
-            ("export=/proc/y", "/proc/y: the kernel's own folders"),
+            ("checkpoint.folder=/proc/y", "/proc/y: the kernel's virtual file systems"),
+            ("export=/proc/y", "/proc/y: the kernel's virtual file systems"),
             ("metrics=absent/metrics.jsonl", "there is no folder"),
         ):
             for mode in ((), ("--dry-run",)):

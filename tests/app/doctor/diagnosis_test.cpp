@@ -131,7 +131,7 @@ TEST(Diagnosis, TellsTheSwitchLatencyAndWhatToDoWithIt) {
   facts.agent = AgentReach::absent;
   facts.switch_latencies.emplace();
   EXPECT_THAT(diagnose(facts),
-              Contains(finding(FindingLevel::limited, "clocks", "no agent answers", "sudo lowgear agent")));
+              Contains(finding(FindingLevel::limited, "clocks", "no agent responds", "sudo lowgear agent")));
   facts.switch_latencies.reset();
   EXPECT_THAT(diagnose(facts), Not(Contains(Field(&Finding::text, HasSubstr("switch latency")))));
 }

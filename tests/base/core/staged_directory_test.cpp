@@ -111,7 +111,7 @@ TEST_F(StagedDirectoryTest, RefusesAFolderOfOtherFiles) {
   write_file_atomically(out_ / "thesis.tex", "years of work");
   EXPECT_EQ(error_of([&] { StagedDirectory(out_, kMarker); }),
             out_.string() +
-                ": is not empty and holds no frontier.csv, so that it is not an earlier output; name a new or an empty "
+                ": is not empty and contains no frontier.csv, so it is not an earlier output; name a new or an empty "
                 "folder");
   EXPECT_THAT(folder_.names(), ElementsAre("out", "out/thesis.tex"));
 }

@@ -163,7 +163,7 @@ class Restores(AgentTest):
             refused = self.lowgear("agent", "restore", "--config", str(self.config), code=1)
             self.assertIn(uuid, refused.stderr)
             self.assertNotIn("restored every GPU", refused.stderr)
-            self.assertIn(f"1 GPUs were not restored: GPU {uuid}: was left changed and does not answer", refused.stderr)
+            self.assertIn(f"1 GPUs were not restored: GPU {uuid}: was left changed and does not respond", refused.stderr)
         self.expect_default()
         wait_until(lambda: not self.http("GET", "/v1/gpus")[1]["unattended"][0]["left_changed"], "it says so")
         if os.geteuid() == 0:
@@ -183,7 +183,7 @@ class Restores(AgentTest):
         self.assertIsNone(self.locked(), "the others are restored all the same")
         self.assertEqual(self.http("GET", "/v1/gpus")[1]["unattended"][0]["gpu"], "GPU-gone")
         self.kill(agent, signal.SIGTERM)
-        self.assertIn("GPU GPU-gone did not answer", agent.stderr.read())
+        self.assertIn("GPU GPU-gone did not respond", agent.stderr.read())
 
     def test_by_the_kill_switch_with_an_agent(self):
         self.start_agent()
@@ -374,7 +374,7 @@ class DryRun(AgentTest):
         self.kill(client)
         writes = self.machine()[0]["writes"]
         said = self.preview("--config", str(self.config))
-        self.assertIn(f"GPU {self.machine()[0]['uuid']}: would reset its clocks to the driver's own choice", said)
+        self.assertIn(f"GPU {self.machine()[0]['uuid']}: would reset its clocks to the driver's default", said)
         self.assertEqual(self.machine()[0]["writes"], writes)
 
     def test_gpus_that_are_not_there_are_named(self):

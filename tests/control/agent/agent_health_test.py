@@ -62,7 +62,7 @@ class Degraded(HealthTest):
     def test_when_a_reading_hangs(self):
         wait_until(lambda: self.gpu()["reading_age_s"] is not None, "it has been read")
         self.inject("--call", "DeviceGetTemperature", "--delay", str(HOUR_S), "--count", "1")
-        self.expect_degraded("the driver does not answer")
+        self.expect_degraded("the driver does not respond")
         self.expect_age_grows()
 
     def test_when_a_reading_fails(self):

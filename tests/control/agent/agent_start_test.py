@@ -116,8 +116,8 @@ class JournalIsDamaged(StartTest):
             whole[bit // 8] ^= 1 << bit % 8
             self.journal.write_bytes(whole)
             said = self.restore(code=1)
-            self.assertIn("the journal was damaged; every record was known", said)
-            self.assertNotIn("every GPU is as it was", said)
+            self.assertIn("the journal was damaged; every record was read", said)
+            self.assertNotIn("every GPU is in its original state", said)
             self.expect_restored(persistence=True)  # as the simulated machine was made
         self.assertIn("nothing was changed", self.restore())
 
@@ -126,7 +126,7 @@ class JournalIsDamaged(StartTest):
             self.leave_changed(persistence=True)
             self.journal.write_bytes(bytes(byte ^ 1 for byte in self.journal.read_bytes()))
             said = self.restore(*words, code=1)
-            self.assertIn("which GPUs it named and how they were is not known", said)
+            self.assertIn("the GPUs in it and their original states are not known", said)
             self.assertIn("persistence mode to off", said)
             self.expect_restored(persistence=False)  # the driver's default
 

@@ -165,7 +165,7 @@ TEST_F(ClientTest, TellsAServerNoPlaceThatIsNotCertain) {
 TEST_F(ClientTest, GoesOnWithoutAnAgent) {
   const auto client = open();
   EXPECT_FALSE(client->status().has_lease);
-  EXPECT_THAT(client->status().problem, HasSubstr("no agent answers"));
+  EXPECT_THAT(client->status().problem, HasSubstr("no agent responds"));
   EXPECT_THROW(client->load_plan(plan(), 0, false), Error);
   run_units(*client, 3);
   EXPECT_EQ(client->status().units, 3U);
@@ -233,7 +233,7 @@ TEST_F(ClientTest, DoesNotWaitForAnAgentThatIsSilentOrMad) {
     TestAgentBehaviour silent;
     silent.answers = false;
     TestAgent agent(options_.agent_socket, silent);
-    EXPECT_THAT(open()->status().problem, HasSubstr("does not answer"));
+    EXPECT_THAT(open()->status().problem, HasSubstr("does not respond"));
   }
   TestAgentBehaviour mad;
   mad.talks_nonsense = true;

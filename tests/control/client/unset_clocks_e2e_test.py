@@ -103,7 +103,7 @@ class UnsetClocks(AgentTest):
         self.start_ranks()
         self.until(lambda: self.train() or self.summary()["state"] == "observing", "the server gives the plan up")
         self.assertEqual(self.summary()["reason"],
-                         "no rank follows the plan for the baseline: look at the logs of the agents")
+                         "no rank follows the plan for the baseline: see the logs of the agents")
         self.assertEqual(self.stragglers(), [])
         self.assertEqual(self.http("GET", "/healthz")[1]["status"], "degraded")
 

@@ -99,7 +99,7 @@ class WatchesARealServer(unittest.TestCase):
         self.wait_text("Rank 2 is slower by a factor of 1.20", ".alerts")
 
         server.end(signal.SIGKILL)
-        self.wait_text("The server does not answer", ".alerts")
+        self.wait_text("The server does not respond", ".alerts")
         server.start()
         browser.wait("document.documentElement.dataset.connection === 'live'", "it is live again", patience_s=40)
         ranks.train(20)

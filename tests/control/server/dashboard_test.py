@@ -134,7 +134,7 @@ class IsLive(DashboardTest):
         server = self.open_job(job)
         server.stop()
         self.servers.clear()
-        self.wait_text("The server does not answer", ".alerts")
+        self.wait_text("The server does not respond", ".alerts")
         self.wait_text("Not connected", "#connection")
         for _ in range(5):
             job.iterate()
@@ -149,14 +149,14 @@ class IsLive(DashboardTest):
         lines = "[...document.querySelectorAll('.decisions li')]"
         ids = self.browser.value(f"{lines}.map((line) => Number(line.dataset.id))")
         self.assertEqual(ids, sorted((d["id"] for d in job.decisions), reverse=True), "each once, newest first")
-        self.assertNotIn("does not answer", self.browser.value(TEXT))
+        self.assertNotIn("does not respond", self.browser.value(TEXT))
 
     def test_a_new_plan_brings_frontier_and_timeline(self):
         job = MockJob(iterations=30)
         server = self.open_job(job)
-        self.wait_text("There is a timeline once the first plan is computed")
-        self.wait_text("Now trying out clocks")
-        self.wait_text("savings count from the first plan on")
+        self.wait_text("The timeline appears with the first plan")
+        self.wait_text("Now trying clocks")
+        self.wait_text("savings are shown from the first plan on")
         for _ in range(15):
             server.iterate(job)
         self.browser.wait("Number(document.querySelector('.timeline canvas')?.dataset.visibleOps) === 64",
@@ -208,7 +208,7 @@ class SaysWhatIsWhat(DashboardTest):
 
     def test_no_saving_without_a_baseline(self):
         self.open_job(MockJob(iterations=4))
-        self.wait_text("No baseline has been taken, so no saving is claimed.")
+        self.wait_text("There is no baseline, so no saving can be stated.")
         self.assertEqual(self.text(".card .value"), "–")
         self.assertNotRegex(self.browser.value(TEXT), r"saved[^%]*\d %")
 
@@ -230,7 +230,7 @@ class SaysWhatIsWhat(DashboardTest):
         job = MockJob()
         job.silent, job.stragglers = {3}, [{"rank": 2, "factor": 1.2, "cause": "reported"}]
         self.open_job(job)
-        self.wait_text("Nothing heard from rank 3", ".alerts")
+        self.wait_text("No reports from rank 3", ".alerts")
         self.wait_text("Rank 2 is slower by a factor of 1.20 (reported)", ".alerts")
         self.assertEqual(self.count(".ranks tr.attention"), 2)
 
@@ -248,7 +248,7 @@ class SaysWhatIsWhat(DashboardTest):
         self.open_job(job)
         self.wait_text("waiting for all ranks to register: 2 of 4 ranks")
         self.wait_text("No iteration has been reported yet")
-        self.wait_text("Nothing was decided yet")
+        self.wait_text("There are no decisions yet")
 
     def test_hostile_names_are_text(self):
         hostile = '<img id="injected" src=x onerror="throw 1">'
@@ -268,7 +268,7 @@ class AsksForAToken(DashboardTest):
         self.open(server, until="document.activeElement.closest('.sign-in')")
         self.browser.type("wrong")
         self.browser.key("Enter")
-        self.wait_text("The token is not known to the server.")
+        self.wait_text("The server does not know this token.")
         self.browser.wait("document.activeElement.closest('.sign-in')")
         self.browser.type("right")
         self.browser.key("Enter")
@@ -316,7 +316,7 @@ class IsUsable(DashboardTest):
         self.browser.wait("document.querySelector('.alerts .bad')")
         alert = self.browser.value("document.querySelector('.alerts .bad').innerText")
         self.assertIn("rank 1 measures nothing", alert)
-        self.assertRegex(alert, r"tried again at \d\d:\d\d:\d\d")
+        self.assertRegex(alert, r"The server tries again at \d\d:\d\d:\d\d")
 
     def test_the_range_of_the_clock_is_shown(self):
         self.open_job(MockJob(iterations=60))
@@ -416,7 +416,7 @@ class IsUsable(DashboardTest):
                 with self.subTest(name=name, width=width):
                     self.browser.resize(width, 780)
                     self.open(self.serve(scenario(name)), where)
-                    self.browser.wait("!document.body.innerText.includes('Asking the server')")
+                    self.browser.wait("!document.body.innerText.includes('Loading')")
                     time.sleep(0.3)
                     self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth - innerWidth"), 0)
 
@@ -448,7 +448,7 @@ class IsUsable(DashboardTest):
         server = self.open_job(job)
         self.browser.wait("document.querySelectorAll('.ranks tbody tr').length === 1024")
         self.assertEqual(self.count(".tile"), 24)
-        self.wait_text("Nothing heard from ranks 77, 78", ".alerts")
+        self.wait_text("No reports from ranks 77, 78", ".alerts")
         server.iterate(job)
         self.browser.wait("document.documentElement.dataset.iteration === '60'",
             "events of a thousand GPUs are taken in")
@@ -468,7 +468,7 @@ class IsUsable(DashboardTest):
         self.wait_text("Rank 17", "#readout")
         self.browser.key("Enter")
         self.browser.wait("document.querySelectorAll('.ranks tbody tr').length === 1",
-            "the map finds the rank in the table")
+            "the map shows the rank in the table")
         self.assertEqual(self.text(".ranks tbody tr th"), "17")
 
 

@@ -94,8 +94,8 @@ TEST(Partition, RefusesRulesThatItDoesNotKnow) {
            {"custom:0,1.5", "\"1.5\" is not a layer"},
            {"custom:0,99999999999999999999", "is not a layer"},
            {"custom:1,3", "the first boundary is not 0"},
-           {"custom:0,5,3", "the boundaries do not rise"},
-           {"custom:0,3,3", "the boundaries do not rise"},
+           {"custom:0,5,3", "the boundaries do not increase"},
+           {"custom:0,3,3", "the boundaries do not increase"},
        }) {
     EXPECT_THAT(error_of([&] { (void)parse_partition_rule(text); }), HasSubstr(what)) << text;
   }

@@ -69,25 +69,25 @@ TEST_P(BadSamplingOptions, SayWhatIsWrong) {
 
 INSTANTIATE_TEST_SUITE_P(
     Words, BadSamplingOptions,
-    ::testing::Values(BadWords{{}, "say what to sample"}, BadWords{{"kernels"}, "\"kernels\" cannot be sampled"},
-                      BadWords{{"operators"}, "--out: give the folder"},
-                      BadWords{{"operators", "--uot", "x"}, "did you mean --out?"},
-                      BadWords{{"operators", "--out"}, "--out: give it a value"},
-                      BadWords{{"operators", "--out", "x", "--out", "y"}, "--out: given twice"},
-                      BadWords{{"operators", "--out", "x", "--part", "0/4"}, "--part: \"0/4\""},
-                      BadWords{{"operators", "--out", "x", "--part", "5/4"}, "--part"},
-                      BadWords{{"operators", "--out", "x", "--part", "2"}, "--part"},
-                      BadWords{{"operators", "--out", "x", "--part", "1/99999999"}, "--part"},
-                      BadWords{{"operators", "--out", "x", "--hidden", "64,"}, "--hidden"},
-                      BadWords{{"operators", "--out", "x", "--hidden", "-64"}, "--hidden: -64 is not in 1 to"},
-                      BadWords{{"operators", "--out", "x", "--tp", "9999999999999999999"}, "--tp"},
-                      BadWords{{"operators", "--out", "x", "--type", "fp8"}, "--type: \"fp8\""},
-                      BadWords{{"operators", "--out", "x", "--device", "gpu"}, "--device"},
-                      BadWords{{"operators", "--out", "x", "--repeats", "0"}, "--repeats"},
-                      BadWords{{"operators", "--out", "x", "--window", "nan"}, "--window"},
-                      BadWords{{"operators", "--out", "x", "--max-bytes", "9"}, "--max-bytes: goes with collectives"},
-                      BadWords{{"collectives", "--out", "x", "--hidden", "64"}, "--hidden: goes with operators"},
-                      BadWords{{"collectives", "--out", "x", "--max-bytes", "9"}, "--max-bytes: \"9\""}));
+    ::testing::Values(
+        BadWords{{}, "say what to sample"}, BadWords{{"kernels"}, "\"kernels\" cannot be sampled"},
+        BadWords{{"operators"}, "--out: give the folder"}, BadWords{{"operators", "--uot", "x"}, "did you mean --out?"},
+        BadWords{{"operators", "--out"}, "--out: give it a value"},
+        BadWords{{"operators", "--out", "x", "--out", "y"}, "--out: given twice"},
+        BadWords{{"operators", "--out", "x", "--part", "0/4"}, "--part: \"0/4\""},
+        BadWords{{"operators", "--out", "x", "--part", "5/4"}, "--part"},
+        BadWords{{"operators", "--out", "x", "--part", "2"}, "--part"},
+        BadWords{{"operators", "--out", "x", "--part", "1/99999999"}, "--part"},
+        BadWords{{"operators", "--out", "x", "--hidden", "64,"}, "--hidden"},
+        BadWords{{"operators", "--out", "x", "--hidden", "-64"}, "--hidden: -64 is not in 1 to"},
+        BadWords{{"operators", "--out", "x", "--tp", "9999999999999999999"}, "--tp"},
+        BadWords{{"operators", "--out", "x", "--type", "fp8"}, "--type: \"fp8\""},
+        BadWords{{"operators", "--out", "x", "--device", "gpu"}, "--device"},
+        BadWords{{"operators", "--out", "x", "--repeats", "0"}, "--repeats"},
+        BadWords{{"operators", "--out", "x", "--window", "nan"}, "--window"},
+        BadWords{{"operators", "--out", "x", "--max-bytes", "9"}, "--max-bytes: can only be used with collectives"},
+        BadWords{{"collectives", "--out", "x", "--hidden", "64"}, "--hidden: can only be used with operators"},
+        BadWords{{"collectives", "--out", "x", "--max-bytes", "9"}, "--max-bytes: \"9\""}));
 
 }  // namespace
 }  // namespace lowgear::sampling

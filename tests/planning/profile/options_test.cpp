@@ -185,7 +185,7 @@ TEST(ReadBlockingPower, RefusesMissingSurplusAndDuplicateStages) {
             "b.csv:3:1: stage 3 is not in 0 to 2; give one row for each stage of the pipeline");
   EXPECT_THAT(power_error_of("stage,blocking_power\n-1,80\n", 3), StartsWith("b.csv:2:1: stage -1 is not in 0 to 2"));
   EXPECT_EQ(power_error_of("stage,blocking_power\n0,80\n0,80\n", 1),
-            "b.csv:3:1: stage 0 stands twice; keep one of its rows");
+            "b.csv:3:1: stage 0 occurs twice; keep one of its rows");
 }
 
 TEST(ReadBlockingPower, RefusesWhatIsNoPower) {

@@ -54,7 +54,7 @@ TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("throttled in 100 % of the samples")));
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("3 units were lost")));
   EXPECT_THAT(profile.warnings, Contains("units.csv: was cut off"));
-  EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was asked for in 20 units")));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was requested for 20 units")));
 }
 
 TEST(ProfileRecordings, DoesNotTakeIdleReasonsForThrottling) {
@@ -98,7 +98,7 @@ TEST(ProfileRecordings, RefusesWhatDoesNotBelongTogether) {
   EXPECT_THAT(error({recorded(0)}, {.skipped_iterations = 60, .blocking_w = {}}), HasSubstr("no units are left"));
   Recording unlabelled = recorded(0);
   for (RecordedUnit& unit : unlabelled.units) unit.clock_mhz = 0;
-  EXPECT_THAT(error({unlabelled}), HasSubstr("no clock was asked for in any unit"));
+  EXPECT_THAT(error({unlabelled}), HasSubstr("no clock was requested for any unit"));
   Recording blind = recorded(0);
   blind.samples.clear();
   EXPECT_THAT(error({blind}), HasSubstr("rank-0: the energy counter changed too seldom: 0 windows"));

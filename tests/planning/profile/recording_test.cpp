@@ -121,9 +121,8 @@ TEST(ReadRecording, LeavesOutALastLineThatWasCutOff) {
   EXPECT_EQ(recording.units.size(), 2);
   EXPECT_EQ(recording.samples.size(), 3);
   EXPECT_EQ(recording.iterations.size(), 1);
-  EXPECT_THAT(recording.warnings,
-              ElementsAre("r/units.csv: the recording was cut off within its last line, which is left out",
-                          StartsWith("r/energy.csv: "), StartsWith("r/iterations.csv: ")));
+  EXPECT_THAT(recording.warnings, ElementsAre("r/units.csv: the recording ends within its last line, which is left out",
+                                              StartsWith("r/energy.csv: "), StartsWith("r/iterations.csv: ")));
 }
 
 TEST(ReadRecording, ReadsMoreCellsThanAreHeldAtOnce) {

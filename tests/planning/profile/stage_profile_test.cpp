@@ -94,7 +94,7 @@ TEST(StageProfile, RefusesAStageOrClockThatCannotBeAdded) {
   EXPECT_EQ(error_of([&] {
               profile.add(0, OpKind::forward, {1410, 0.2, 20});
             }),
-            "stage 0 forward is there twice at 1410 MHz");
+            "stage 0 forward occurs twice at 1410 MHz");
   EXPECT_EQ(error_of([&] {
               profile.add(1, OpKind::forward, {1410, 0.2, 20});
             }),
@@ -247,7 +247,7 @@ TEST(ReadStageProfile, RefusesFilesThatAreNoProfile) {
   EXPECT_THAT(error_of([] { (void)read_stage_profile("stage,instruction,clock,time,energy\n", "p.csv"); }),
               AllOf(StartsWith("p.csv:1: there is no column \"frequency\""), HasSubstr("\"clock\"")));
   EXPECT_THAT(read_error_of("0,forward,1410,0.1,30\n0,backward,14"),
-              AllOf(StartsWith("p.csv:3:12: the row has 3 cells where the header has 5"), HasSubstr("cut off")));
+              AllOf(StartsWith("p.csv:3:12: the row has 3 cells, but the header has 5"), HasSubstr("truncated")));
 }
 
 TEST(WriteStageProfile, WritesStageByStageHighestClockFirst) {

@@ -61,7 +61,7 @@ void expect_consistent(const PipelineDag& dag) {
   EXPECT_EQ(precedence_by_edges(dag), precedence_by_definition(dag));
   std::set<std::pair<int, int>> distinct;
   for (const DagEdge& edge : dag.edges) distinct.insert({edge.from, edge.to});
-  EXPECT_EQ(distinct.size(), dag.edges.size()) << "an edge stands twice";
+  EXPECT_EQ(distinct.size(), dag.edges.size()) << "an edge occurs twice";
   std::vector<int> place(dag.ops.size(), -1);
   for (std::size_t i = 0; i < dag.topological_order.size(); ++i) {
     place[static_cast<std::size_t>(dag.topological_order[i])] = static_cast<int>(i);

@@ -151,10 +151,9 @@ TEST(Deadlock, GroupingNeverHurts) {
 
 TEST(Deadlock, OfNaivelyOrdered1F1BIsFoundAndGroupingCuresIt) {
   const Schedule naive = with_naive_communication(one_f_one_b_schedule(2, 4));
-  EXPECT_EQ(
-      input_error([&] { require_runnable(naive, P2pGrouping::none); }),
-      "1f1b: can hang: rank 0 waits at step 3 (0SEND_F1) for rank 1, which waits at step 3 (1SEND_B0) for rank 0; "
-      "reorder them, or leave out all sends and receives and have them ordered");
+  EXPECT_EQ(input_error([&] { require_runnable(naive, P2pGrouping::none); }),
+            "1f1b: can hang: rank 0 waits at step 3 (0SEND_F1) for rank 1, which waits at step 3 (1SEND_B0) for rank "
+            "0; reorder them, or leave out all sends and receives so that Lowgear orders them");
   EXPECT_EQ(input_error([&] { require_runnable(naive, P2pGrouping::adjacent); }), "");
 }
 
@@ -178,7 +177,7 @@ TEST(Deadlock, MessagesThatCrossAreNamed) {
   EXPECT_EQ(
       input_error([&] { require_runnable(crossed, P2pGrouping::none); }),
       "test: messages cross: rank 0 at step 2 (0SEND_F0) is paired with rank 1 at step 0 (1RECV_F1), which is another "
-      "message; reorder them, or leave out all sends and receives and have them ordered");
+      "message; reorder them, or leave out all sends and receives so that Lowgear orders them");
 }
 
 TEST(Deadlock, AnActivationIsNotPairedWithAGradient) {
@@ -269,12 +268,11 @@ TEST(KistiOrder, RunsWithTheCountsOfALargeBatch) {
 }
 
 TEST(KistiOrder, HangsOnTheReadmesFourByFourExample) {
-  EXPECT_EQ(
-      input_error([] {
-        require_runnable(kisti_schedule(4, {0, 1, 2, 0}), P2pGrouping::none);
-      }),
-      "kisti: can hang: rank 0 waits at step 7 (0RECV_B0) for rank 1, which waits at step 9 (1RECV_F3) for rank 0; "
-      "reorder them, or leave out all sends and receives and have them ordered");
+  EXPECT_EQ(input_error([] {
+              require_runnable(kisti_schedule(4, {0, 1, 2, 0}), P2pGrouping::none);
+            }),
+            "kisti: can hang: rank 0 waits at step 7 (0RECV_B0) for rank 1, which waits at step 9 (1RECV_F3) for rank "
+            "0; reorder them, or leave out all sends and receives so that Lowgear orders them");
 }
 
 TEST(KistiOrder, OursRunsTheSameExample) {

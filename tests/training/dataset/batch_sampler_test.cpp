@@ -166,7 +166,7 @@ TEST_F(BatchSamplerTest, RefusesWhatMakesNoBatch) {
   EXPECT_THAT(refusal({.sequence_length = INT64_MAX, .global_batch = 1}), HasSubstr("sequence length"));
   EXPECT_THAT(refusal({.sequence_length = 10, .global_batch = INT64_MAX}), HasSubstr("global batch"));
   EXPECT_EQ(refusal({.sequence_length = 1003, .global_batch = 1}),
-            "t.bin: 1003 tokens are too few for a sequence of 1003 and its last target; take shorter sequences or a "
+            "t.bin: 1003 tokens are too few for a sequence of 1003 and its last target; use shorter sequences or a "
             "longer text");
   bytes_.clear();
   EXPECT_THAT(refusal({.sequence_length = 1, .global_batch = 1}), HasSubstr("0 tokens are too few"));
@@ -196,9 +196,9 @@ TEST(MicrobatchSlice, RefusesUnequalParts) {
   EXPECT_THAT(error_of([] { (void)microbatch_slice(0, {1, 0, 1, 0}); }), HasSubstr("0 samples"));
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {2, 2, 1, 0}); }), HasSubstr("no data-parallel rank 2 of 2"));
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {2, -1, 1, 0}); }), HasSubstr("rank -1"));
-  EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {2, 0, 2, 2}); }), HasSubstr("no micro-batch 2 of 2"));
+  EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {2, 0, 2, 2}); }), HasSubstr("no microbatch 2 of 2"));
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {0, 0, 2, 0}); }), HasSubstr("data-parallel ranks is 0"));
-  EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {1, 0, -2, 0}); }), HasSubstr("micro-batches is -2"));
+  EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {1, 0, -2, 0}); }), HasSubstr("microbatches is -2"));
 }
 
 }  // namespace

@@ -250,7 +250,7 @@ TEST(RunRanks, KillsThoseThatDoNotEndAfterAFailure) {
   ASSERT_TRUE(outcome.failure);
   EXPECT_EQ(outcome.failure->rank, 0);
   EXPECT_EQ(outcome.failure->exit_code, 9);
-  EXPECT_THAT(outcome.lines.at(1), Contains("did not end in time and is killed"));
+  EXPECT_THAT(outcome.lines.at(1), Contains("did not end in time and was killed"));
   EXPECT_TRUE(no_child_is_left());
 }
 
@@ -261,7 +261,7 @@ TEST(RunRanks, KillsThoseThatDoNotEndWhenAsked) {
   command.end_grace = 100ms;
   const Outcome outcome = run(command, [&] { return fs::exists(ready); });
   EXPECT_FALSE(outcome.failure);
-  EXPECT_THAT(outcome.lines.at(0), ElementsAre("did not end in time and is killed"));
+  EXPECT_THAT(outcome.lines.at(0), ElementsAre("did not end in time and was killed"));
 }
 
 TEST(RunRanks, AFailureCutsTheTimeOfThoseThatWereAskedToEnd) {

@@ -104,7 +104,7 @@ TEST(TrainConfig, TakesTokensOfOneFileOrSeveral) {
   EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=a.bin", "data.token_type=int16"}),
               HasSubstr("data.token_type: unknown type of tokens \"int16\"; there are uint16, uint32"));
   EXPECT_THAT(error_when({"data.token_type=uint16"}),
-              HasSubstr("data.token_type: made-up text is in no file; leave it out"));
+              HasSubstr("data.token_type: synthetic text has no file; leave it out"));
 }
 
 TEST(TrainConfig, FindsAScheduleFileBesideTheConfiguration) {
@@ -224,7 +224,7 @@ TEST(TrainConfig, RefusesContradictions) {
             "train.yaml:4:11: parallel: 6 stages are more than the model's 4 layers");
   EXPECT_EQ(error_with("parallel: {dp: 65536, tp: 2}"), "train.yaml:4:11: parallel: more than 65536 ranks");
   EXPECT_EQ(error_with("energy: {plan: p.json, recording: r, profile: {clocks_mhz: [1]}}"),
-            "train.yaml:4:16: energy.plan: a run that profiles sets its own clocks; leave out plan or profile");
+            "train.yaml:4:16: energy.plan: a run that profiles sets clocks itself; leave out plan or profile");
   EXPECT_EQ(error_with("energy: {profile: {clocks_mhz: [1]}}"),
             "train.yaml:4:9: energy: a run that profiles needs a recording; add recording: FOLDER");
   EXPECT_THAT(error_with("energy: {recording: r, profile: {clocks_mhz: []}}"), HasSubstr("name at least one clock"));

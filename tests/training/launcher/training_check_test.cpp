@@ -147,10 +147,10 @@ TEST_F(TrainingCheck, RefusesALinkThatLeadsNowhere) {
 
 TEST_F(TrainingCheck, RefusesTheKernelsFolders) {
   config_.checkpoint = "/proc/y";
-  EXPECT_THAT(refusal(), HasSubstr("/proc/y: the kernel's own folders hold no files of others"));
+  EXPECT_THAT(refusal(), HasSubstr("/proc/y: the kernel's virtual file systems cannot hold it"));
   config_.checkpoint.reset();
   config_.export_folder = "/proc/y";
-  EXPECT_THAT(refusal(), HasSubstr("/proc/y: the kernel's own folders hold no files of others"));
+  EXPECT_THAT(refusal(), HasSubstr("/proc/y: the kernel's virtual file systems cannot hold it"));
 }
 
 TEST_F(TrainingCheck, RefusesFoldersThatMayNotBeWrittenTo) {

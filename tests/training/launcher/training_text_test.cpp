@@ -52,11 +52,11 @@ TEST(TrainingText, HasAllReplicasSamplesInAStep) {
 
 TEST(TrainingText, MadeUpNeedsAVocabularyOfBytesAndASample) {
   TrainConfig config = made_up(16);
-  EXPECT_THAT(error_of([&] { (void)TrainingText(config); }), HasSubstr("made-up text: 16 tokens are too few"));
+  EXPECT_THAT(error_of([&] { (void)TrainingText(config); }), HasSubstr("synthetic text: 16 tokens are too few"));
   config.synthetic_tokens = 17;
   EXPECT_NO_THROW((void)TrainingText(config));
   config.model.vocabulary = 255;
-  EXPECT_THAT(error_of([&] { (void)TrainingText(config); }), HasSubstr("model.vocabulary: made-up text has 256"));
+  EXPECT_THAT(error_of([&] { (void)TrainingText(config); }), HasSubstr("model.vocabulary: synthetic text has 256"));
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ TEST(Safetensors, RefusesOverlapsGapsAndDuplicates) {
   EXPECT_THAT(refusal_of(pair("[5,9]", "[1,5]"), 9), HasSubstr("the bytes 0 to 1 of its data belong to no tensor"));
   EXPECT_THAT(refusal_of(pair("[0,4]", "[4,8]"), 10), HasSubstr("the bytes 8 to 10 of its data belong to no tensor"));
   EXPECT_THAT(refusal_of("{}", 1), HasSubstr("the bytes 0 to 1 of its data belong to no tensor"));
-  EXPECT_THAT(refusal_of(pair("[0,4]", "[4,8]", "a"), 8), HasSubstr("the key \"a\" stands twice"));
+  EXPECT_THAT(refusal_of(pair("[0,4]", "[4,8]", "a"), 8), HasSubstr("the key \"a\" occurs twice"));
 }
 
 TEST(Safetensors, RefusesMetadataThatIsNoText) {

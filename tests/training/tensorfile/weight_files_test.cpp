@@ -106,7 +106,7 @@ TEST_F(WeightFilesTest, RefuseAnIndexThatDoesNotFitItsFiles) {
             R"($.weight_map["b"]: "m.safetensors" has no such tensor; copy)"},
            {R"({"weight_map":{"a":"other.safetensors"}})", "other.safetensors: cannot be read: No such file"},
            {R"({"weight_map":{"a":"model.safetensors.index.json"}})", "model.safetensors.index.json"},
-           {R"({"weight_map":{"a":"m.safetensors","a":"m.safetensors"}})", "stands twice"},
+           {R"({"weight_map":{"a":"m.safetensors","a":"m.safetensors"}})", "occurs twice"},
        }) {
     write_index(index);
     EXPECT_THAT(refusal(), HasSubstr(what));

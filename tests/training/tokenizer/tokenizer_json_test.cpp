@@ -184,7 +184,7 @@ TEST(TokenizerJson, RefusesMergesThatCannotBe) {
   EXPECT_THAT(merge({"a", 1}), HasSubstr("expected two tokens"));
   EXPECT_THAT(merge(nullptr), HasSubstr("expected two tokens"));
   EXPECT_THAT(refusal([](Json& json) { json["model"]["merges"][1] = json["model"]["merges"][0]; }),
-              HasSubstr("$.model.merges[1]: stands twice"));
+              HasSubstr("$.model.merges[1]: occurs twice"));
   EXPECT_THAT(refusal([](Json& json) { json["model"]["merges"] = "a b"; }), HasSubstr("$.model.merges"));
 }
 
@@ -207,7 +207,7 @@ TEST(TokenizerJson, RefusesAddedTokensThatCannotBe) {
   EXPECT_THAT(refusal([](Json& json) {
                 json["added_tokens"] = {{{"id", 5000}, {"content", "<x>"}}, {{"id", 5001}, {"content", "<x>"}}};
               }),
-              HasSubstr("$.added_tokens[1].content: stands twice"));
+              HasSubstr("$.added_tokens[1].content: occurs twice"));
   // U+00B6 spells the byte B6 in the vocabulary, and would be two bytes as an added token.
   EXPECT_THAT(refusal([](Json& json) {
                 json["added_tokens"] = {{{"id", json["model"]["vocab"]["¶"]}, {"content", "¶"}}};

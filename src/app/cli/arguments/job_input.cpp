@@ -42,7 +42,7 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--inter-node-latency-us", "cluster.inter_node_latency_us", "X", "Time of an empty message between nodes, in us"},
     {"--tp", "parallel.tp", "N", "Tensor parallel ranks (default 1)"},
     {"--pp", "parallel.pp", "N", "Pipeline ranks (default 1)"},
-    {"--dp", "parallel.dp", "N", "Data parallel replicas (default: what --gpus leaves, or 1)"},
+    {"--dp", "parallel.dp", "N", "Data parallel replicas (default: from --gpus, or 1)"},
     {"--virtual-stages", "parallel.virtual_stages", "N", "Virtual stages per pipeline rank (default 1)"},
     {"--ep", "parallel.ep", "N", "Expert parallel ranks: those that divide the experts of a layer (default 1)"},
     {"--cp", "parallel.cp", "N", "Context parallel ranks (default 1)"},

@@ -10,7 +10,7 @@
 
 namespace lowgear::cli {
 
-/// What describes a training job on the command line: a file, options that stand before what it says, or both.
+/// Describes a training job on the command line: a file, options that override it, or both.
 struct JobArguments {
   std::string file;
   std::vector<YamlSetting> settings;  ///< options as keys of a job file, as given
@@ -23,7 +23,7 @@ void add_job_options(CLI::App& app, JobArguments& arguments);
 /// Throws InputError.
 [[nodiscard]] estimator::TrainingJob load_job(const JobArguments& arguments);
 
-/// Options of a job that say how it is laid out on its GPUs: those that a search chooses.
+/// Options for the layout of a job on its GPUs, which a search chooses.
 [[nodiscard]] std::span<const char* const> layout_options();
 
 /// The options that were given but those of the layout, as a shell takes them, each after a space: ` --job job.yaml`.

@@ -29,7 +29,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
 
 /// ASCII letters in lower case.
 [[nodiscard]] std::string lower_case(std::string_view text);
-/// Has the option take its values, names that are in lower case, in any case.
+/// Makes the option accept its lower-case names in any case.
 CLI::Option* take_names_of_any_case(CLI::Option* option);
 
 /// One of some words in lower case, given in any case, whose place among them is handed to `set`.

@@ -60,7 +60,7 @@ std::vector<schedule::EnvPipeStage> envpipe_stages(const ScheduleArguments& argu
                                                    std::span<const double> blocking_power_w) {
   if (profile == nullptr) throw InputError("the schedule envpipe depends on the stages' times: give --profile");
   if (profile->stages() != *arguments.stages) {
-    throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage a rank",
+    throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage per rank",
                                  profile->stages(), *arguments.stages));
   }
   std::vector<schedule::EnvPipeStage> stages;
@@ -145,9 +145,9 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
       ->default_str(arguments.schedule)
       ->transform([](std::string text) { return schedule_name(std::move(text)); });
   add_whole_number(app, "--stages", {1, profile::kMaxStages}, into(arguments.stages),
-                   "Pipeline ranks: GPUs one after the other (default: as the schedule file, or the profile, has)");
+                   "Pipeline ranks (default: as in the schedule file or the profile)");
   add_whole_number(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments.microbatches),
-                   "Microbatches per iteration (default: as the schedule file has; needed without one)");
+                   "Microbatches per iteration (default: as in the schedule file; required without one)");
   add_whole_number(app, "--chunks", {1, kMaxChunks}, into(arguments.chunks),
                    "Virtual stages per rank, for interleaved (default 1). The profile has one stage per virtual stage, "
                    "or one per rank, which is then divided into equal parts");

@@ -43,7 +43,7 @@ void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view 
 /// `--profile`, `--blocking-power`, the options of schedules, and `--backward-split`.
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
-/// A pipeline as all verbs take it, and what the files say of it beyond that.
+/// A pipeline as all commands use it, and what its files say in addition.
 struct PipelineInput {
   std::string profile_name;  ///< as given
   workflow::ProfiledPipeline pipeline;

@@ -16,7 +16,7 @@ struct SwitchLatencyArgument {
   [[nodiscard]] bool is_known() const { return latency_ms.has_value(); }
   /// 0 where it is not known.
   [[nodiscard]] double latency_s() const { return latency_ms.value_or(0) * 1e-3; }
-  /// With what plans are replayed, too, because it is not known (kAssumedSwitchLatencyS).
+  /// Latency with which plans are also replayed when the real one is not known (kAssumedSwitchLatencyS).
   [[nodiscard]] std::optional<double> late_s() const;
   /// `given`, `profile` or `unknown`.
   [[nodiscard]] std::string_view source() const;

@@ -29,7 +29,7 @@ std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_vi
     const std::optional<int> rank = profile::rank_in_name(name, before, behind);
     if (!rank) continue;
     if (!found.emplace(*rank, entry->path()).second) {
-      throw_input_error({entry->path().string(), 0, 0}, fmt::format("number {} is there twice", *rank));
+      throw_input_error({entry->path().string(), 0, 0}, fmt::format("number {} occurs twice", *rank));
     }
   }
   return found;
@@ -138,7 +138,7 @@ void refuse_to_overwrite(const fs::path& output, const std::vector<std::string>&
     const fs::path source = fs::weakly_canonical(input);
     const auto [in_source, in_target] = std::ranges::mismatch(source, target);
     if (in_source != source.end()) continue;
-    throw_input_error({output.string(), 0, 0}, fmt::format("is, or lies in, the input {}", quote(input)),
+    throw_input_error({output.string(), 0, 0}, fmt::format("is, or is inside, the input {}", quote(input)),
                       "write somewhere else");
   }
 }

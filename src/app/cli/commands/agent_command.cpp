@@ -67,7 +67,7 @@ ExitCode report(const std::vector<std::string>& failures, Console& console) {
   } catch (const InputError&) {
     // Then all of it is what the agent says.
   }
-  throw Error(fmt::format("the agent answers {}: {}", answer.status, printable(reason, kMaxCharacters)));
+  throw Error(fmt::format("the agent returned {}: {}", answer.status, printable(reason, kMaxCharacters)));
 }
 
 /// Through the agent that holds the journal, wherever that answers.
@@ -75,13 +75,13 @@ ExitCode ask_to_restore(const agent::LockHolder& holder, Console& console) {
   const std::string who = describe(holder);
   if (holder.control_socket.empty()) {
     throw Error(
-        fmt::format("{} holds the journal and takes no requests; wait until it has restored, or end it and "
+        fmt::format("{} holds the journal and accepts no requests; wait until it has restored, or end it and "
                     "restore again",
                     who));
   }
   const auto answer = agent::ask_agent(holder.control_socket, "POST", "/v1/restore");
   if (!answer) {
-    throw Error(fmt::format("{} holds the journal and does not answer; end it, and restore again", who));
+    throw Error(fmt::format("{} holds the journal and does not respond; end it, and restore again", who));
   }
   if (answer->status >= 300) throw_refusal(*answer);
   console.note("the running agent has ended every lease and restored every GPU");
@@ -91,7 +91,7 @@ ExitCode ask_to_restore(const agent::LockHolder& holder, Console& console) {
 ExitCode run_restore(const agent::Config& config, Console& console) {
   try {
     const std::vector<std::string> failures = restore_node(config, messages_to(console));
-    if (failures.empty()) console.note("every GPU is as it was before the agent");
+    if (failures.empty()) console.note("every GPU is in its original state");
     return report(failures, console);
   } catch (const agent::JournalHeld& held) {
     return ask_to_restore(held.holder(), console);
@@ -99,7 +99,7 @@ ExitCode run_restore(const agent::Config& config, Console& console) {
 }
 
 std::string preview_of(const agent::OriginalGpuState& state) {
-  std::string text = fmt::format("GPU {}: would reset its clocks to the driver's own choice", state.uuid);
+  std::string text = fmt::format("GPU {}: would reset its clocks to the driver's default", state.uuid);
   if (state.power_limit_w) text += fmt::format(", its power limit to {} W", *state.power_limit_w);
   if (state.persistence_mode) text += fmt::format(", persistence mode to {}", *state.persistence_mode ? "on" : "off");
   return text + "\n";
@@ -113,9 +113,10 @@ std::string preview_of_recovery(const agent::Config& config) {
   try {
     const agent::JournalContent journal = agent::read_journal_folder(config.journal);
     for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
-    if (journal.damaged) text += "the journal is damaged: `lowgear agent restore --dry-run` says what that means\n";
+    if (journal.damaged) text += "the journal is damaged: `lowgear agent restore --dry-run` shows what that means\n";
   } catch (const std::exception& error) {
-    text += fmt::format("the journal cannot be read, so what would be restored first is not known: {}\n", error.what());
+    text += fmt::format("the journal cannot be read, so it is not known which GPUs would be restored first: {}\n",
+                        error.what());
   }
   return text;
 }
@@ -131,7 +132,7 @@ ExitCode preview_serve(const AgentArguments& arguments, Console& console) {
   std::string text;
   if (none) {
     text = fmt::format(
-        "no configuration: {} is not there, and without one the agent does not start. Name one by --config FILE; "
+        "no configuration: {} does not exist, and the agent does not start without one. Name one with --config FILE; "
         "deploy/agent.toml of the source explains all settings. With an empty one the agent:\n",
         arguments.config);
   }
@@ -153,15 +154,14 @@ ExitCode preview_restore(const agent::Config& config, Console& console) {
         "the driver's defaults\n";
   }
   if (text.empty()) text = "the journal names no GPU that was left changed: nothing would be changed\n";
-  console.print(text +
-                "An agent that runs would be asked to do it, and would end every lease first. Nothing was done.\n");
+  console.print(text + "A running agent would be asked to do it, and would first end every lease. Nothing was done.\n");
   return ExitCode::ok;
 }
 
 Json ask_json(const agent::Config& config, std::string_view path) {
   const auto answer = agent::ask_agent(config.process.http_socket, "GET", path);
   if (!answer)
-    throw Error(fmt::format("no agent answers at {}; start one: lowgear agent", config.process.http_socket.string()));
+    throw Error(fmt::format("no agent responds at {}; start one: lowgear agent", config.process.http_socket.string()));
   if (answer->status != 200) throw_refusal(*answer);
   return parse_json(answer->body, "agent");
 }
@@ -190,7 +190,7 @@ std::string status_text(const Json& gpus, const Json& leases) {
     text += fmt::format("{} {}: {}\n", gpu.value("healthy", true) ? "problem of" : "not healthy:", text_of(gpu, "uuid"),
                         text_of(gpu, "problem"));
   }
-  for (const Json& gpu : gpus["unattended"]) text += fmt::format("not attended to: {}\n", text_of(gpu, "problem"));
+  for (const Json& gpu : gpus["unattended"]) text += fmt::format("unattended: {}\n", text_of(gpu, "problem"));
   for (const Json& lease : leases["leases"]) {
     text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
                         text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),
@@ -227,8 +227,7 @@ ExitCode run_check(const agent::Config& config, const AgentArguments& arguments,
   return ExitCode::ok;
 }
 
-/// With a journal GPUs are put back whatever the configuration is like: this is what runs when everything else has
-/// failed.
+/// With a journal GPUs are restored even if the configuration is invalid: this command is the last resort.
 agent::Config config_of(const AgentArguments& arguments) {
   if (arguments.journal.empty()) return agent::load_agent_config(arguments.config);
   agent::Config config;

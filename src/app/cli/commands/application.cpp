@@ -35,7 +35,7 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 std::string no_verb_message(const std::string& word) {
   std::vector<std::string_view> names;
   for (const Verb& verb : verbs()) names.push_back(verb.name);
-  return fmt::format("there is no verb {}{}; the verbs are {}; see lowgear --help", quote(word),
+  return fmt::format("there is no command {}{}; the commands are {}; see lowgear --help", quote(word),
                      did_you_mean(word, names), verb_names());
 }
 
@@ -77,7 +77,7 @@ std::string usage_message(const CLI::App& app, std::span<const std::string> argu
                        unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
                        verb.get_name());
   }
-  return fmt::format("a verb is missing; the verbs are {}; see lowgear --help", verb_names());
+  return fmt::format("a command is missing; the commands are {}; see lowgear --help", verb_names());
 }
 
 /// `help` and `help VERB` as `--help` and `VERB --help`.
@@ -101,8 +101,8 @@ Application::Application()
   app_.require_subcommand(1);
   app_.formatter(std::make_shared<HelpFormatter>());  // the verbs take it over
   app_.footer(
-      "lowgear help VERB shows the options of a verb, with an example.\n"
-      "Exit codes: 0 done, 1 failed, 2 bad usage or input.\n");
+      "lowgear help COMMAND shows the options of a command, with an example.\n"
+      "Exit codes: 0 success, 1 failure, 2 invalid usage or input.\n");
   for (const Verb& verb : verbs()) {
     CLI::App* app = app_.add_subcommand(std::string(verb.name), std::string(verb.summary));
     app->footer(footer(verb));

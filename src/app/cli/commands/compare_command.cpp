@@ -69,8 +69,8 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   data.frontier = workflow::frontier_points(planner.frontier());
   data.lower_bound = workflow::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
-  data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
-  data.plans = {workflow::plan_row(0, plan)};
+  data.certificate = {false, "Proven by the planner; lowgear plan writes the certificate.", ""};
+  data.plans = {plan_row(0, plan)};
   data.chosen_plan = 0;
   data.chosen =
       report::report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);
@@ -83,14 +83,13 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
 
 std::string explanation(const workflow::PolicyComparison& comparison) {
   return fmt::format(
-             "All figures are replayed on the profile, for one GPU a rank. Savings and slowdowns are against {} "
+             "All figures are replayed on the profile, for one GPU per rank. Savings and slowdowns are against {} "
              "({:.4f} s, "
-             "{:.1f} J).\nOrder: of the given schedule, or of the policy's own; activations: the most that a rank "
-             "holds in "
-             "it.\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
+             "{:.1f} J).\nOrder: of the given schedule, or of the policy's own; activations: the largest number on a "
+             "rank.\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
              "saving as the\nevaluation of Perseus (SOSP'24, table 6) counts it, with each method's own figures.\n",
              comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j) +
-         "Next: write the plans down with lowgear plan and the same options, and --out DIR.\n";
+         "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
 }
 
 void print_notes(const workflow::PolicyComparison& comparison, const PipelineInput& input, Console& console) {
@@ -106,9 +105,8 @@ std::string late_changes(const workflow::PolicyComparison& comparison) {
   const std::string table = late_table(comparison);
   if (table.empty()) return "";
   return fmt::format(
-      "\nThe same with clocks that change {:.3g} ms late, which these plans take no account of. How late they are is "
-      "not "
-      "known:\nlowgear profile measures it, --switch-latency MS plans with it.\n{}",
+      "\nThe same with clocks that change {:.3g} ms late, which these plans do not take into account. The latency is "
+      "not known:\nlowgear profile measures it, --switch-latency MS plans with it.\n{}",
       workflow::kAssumedSwitchLatencyS * 1e3, table);
 }
 

@@ -104,13 +104,13 @@ Written tokenize(const DataArguments& arguments, const tokenizer::Tokenizer& tok
 
 ExitCode run_tokenize(const DataArguments& arguments, Console& console) {
   require_out(arguments);
-  if (arguments.files.empty()) throw InputError("which text? name one file or several, or - for standard input");
+  if (arguments.files.empty()) throw InputError("the text is missing: name one or more files, or - for standard input");
   if (arguments.tokenizer.empty()) throw InputError("--tokenizer is missing: bytes, a tokenizer.json or a model");
   refuse_to_overwrite(arguments.out, arguments.files);
   refuse_to_overwrite(arguments.out, {arguments.tokenizer});
   const auto tokenizer = tokenizer::open_tokenizer(arguments.tokenizer);
   const Written written = tokenize(arguments, *tokenizer);
-  if (written.tokens == 0) console.warn("there is no text: the file holds no token");
+  if (written.tokens == 0) console.warn("the text is empty: there is no token to write");
   if (arguments.json) {
     console.print_json({{"out", arguments.out},
                         {"tokens", written.tokens},
@@ -127,7 +127,7 @@ ExitCode run_tokenize(const DataArguments& arguments, Console& console) {
 
 ExitCode run_synthetic(const DataArguments& arguments, Console& console) {
   require_out(arguments);
-  if (!arguments.files.empty()) throw InputError("`data synthetic` makes its text up; name no file but that of --out");
+  if (!arguments.files.empty()) throw InputError("`data synthetic` reads no files; name only the file of --out");
   if (!arguments.tokens) throw InputError("--tokens is missing: how many to write");
   ProgressBar progress;
   dataset::write_synthetic_corpus(arguments.out, *arguments.tokens, static_cast<std::uint64_t>(arguments.seed),
@@ -142,7 +142,7 @@ ExitCode run_synthetic(const DataArguments& arguments, Console& console) {
     return ExitCode::ok;
   }
   console.print(
-      fmt::format("{}: {} tokens of made-up text, one for each byte\n", printable(arguments.out), *arguments.tokens));
+      fmt::format("{}: {} tokens of synthetic text, one per byte\n", printable(arguments.out), *arguments.tokens));
   return ExitCode::ok;
 }
 
@@ -161,7 +161,7 @@ std::int64_t highest_token(const dataset::TokenFile& file) {
 }
 
 ExitCode run_show(const DataArguments& arguments, Console& console) {
-  if (arguments.files.size() != 1) throw InputError("which token file? name one");
+  if (arguments.files.size() != 1) throw InputError("the token file is missing: name one");
   const std::string& path = arguments.files.front();
   const auto tokenizer = arguments.tokenizer.empty() ? nullptr : tokenizer::open_tokenizer(arguments.tokenizer);
   const dataset::TokenFile file = dataset::TokenFile::open(path, kAnyVocabulary, arguments.token_type);
@@ -210,7 +210,8 @@ VerbAction declare_data(CLI::App& app) {
   add_choice(
       app, "action", kDataActions,
       [arguments](std::size_t place) { arguments->action = static_cast<DataAction>(place); },
-      "tokenize: write the tokens of texts; synthetic: write made-up tokens; show: print what a token file holds")
+      "tokenize: write the tokens of texts; synthetic: write synthetic tokens; show: print the contents of a token "
+      "file")
       ->required();
   app.add_option("files", arguments->files, "tokenize: text files, - for standard input; show: a token file")
       ->type_name("FILE");

@@ -42,8 +42,8 @@ ExitCode run_doctor(const DoctorArguments& arguments, Console& console) {
 VerbAction declare_doctor(CLI::App& app) {
   auto arguments = std::make_shared<DoctorArguments>();
   app.add_flag("--measure-switch-latency", arguments->measure_switch_latency,
-               "Also measure how late clock changes take effect, in ms: runs a small load on every idle GPU for about "
-               "6 s and has the agent change its clocks; they are restored afterwards. Without this option doctor "
+               "Also measure the switch latency, in ms: run a small load on every idle GPU for about 6 s while the "
+               "agent changes its clocks, and restore them afterwards. Without this option doctor "
                "changes no clock");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_doctor(*arguments, console); };

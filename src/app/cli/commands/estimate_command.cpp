@@ -46,7 +46,7 @@ JobEstimate estimate(estimator::TrainingJob job, const std::string& samples) {
 
 ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console) {
   if (!arguments.job.settings.empty()) {
-    throw InputError("--peer-formula takes its job from the file of --job as it is; leave " +
+    throw InputError("--peer-formula uses the job in the file of --job unchanged; leave " +
                      arguments.job.settings.front().origin + " out");
   }
   const estimator::PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
@@ -63,7 +63,7 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
 void emit_profile(const EstimateArguments& arguments, const JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
   write_file_atomically(arguments.profile, write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration)));
-  console.note(fmt::format("{} holds estimated, not measured figures of one GPU", arguments.profile));
+  console.note(fmt::format("{} contains estimated, not measured figures of one GPU", arguments.profile));
 }
 
 std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments, const JobEstimate& estimate) {
@@ -89,7 +89,7 @@ std::string next_text(const EstimateArguments& arguments, const JobEstimate& est
   return fmt::format("\nNext: plan its clocks: {} --plan\n", arguments.command);
 }
 
-/// That a job does not fit is an answer, not a failure: it is said first, and the program ends with 0.
+/// That a job does not fit is a result, not a failure: it is printed first, and the exit code is 0.
 ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   if (arguments.peer_formula) return run_peer_estimate(arguments, console);
   const JobEstimate result = estimate(load_job(arguments.job), arguments.samples);

@@ -26,7 +26,7 @@ constexpr std::string_view kReadme =
     "It is MODELLED, not measured: times are t = a + b / f and powers P = p0 + p1 f V(f)^2, with the parameters and\n"
     "sources of Lowgear's docs/example.md. Figures made from it show what Lowgear does, not what a GPU would save.\n"
     "\n"
-    "A waiting GPU is taken to draw 75 W:\n"
+    "A waiting GPU is assumed to draw 75 W:\n"
     "  lowgear plan --profile profile.csv --stages 8 --microbatches 32 --schedule 1f1b --blocking-power 75 --out "
     "plan\n";
 

@@ -99,7 +99,7 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
     return ExitCode::ok;
   }
   if (arguments.blocking_power.empty()) {
-    console.note("without --blocking-power, options are chosen on plain energy, as if waiting took none");
+    console.note("without --blocking-power, options are chosen by energy, as if waiting used none");
   }
   if (modelled) console.note(profile::kExampleProfileNotice);
   console.print(summary_table(rows) +

@@ -72,7 +72,7 @@ void report(const MonitorArguments& arguments, const measure::WindowMeasurement&
   try {
     write_file_atomically(arguments.out, json.dump(2) + "\n");
   } catch (const Error& error) {
-    console.warn(fmt::format("{}; the measurement is nowhere but in what is printed above", error.what()));
+    console.warn(fmt::format("{}; the measurement is only in the output above", error.what()));
   }
 }
 

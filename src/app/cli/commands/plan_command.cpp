@@ -43,14 +43,13 @@ const workflow::PlanFigures& shown_plan(const workflow::PlanResult& result) {
 /// What clock changes that come late make of the plan.
 std::string latency_text(const SwitchLatencyArgument& latency, const workflow::PlanResult& result) {
   if (!result.late) {
-    return fmt::format("clocks    change {:.3g} ms after they are asked for ({}): in the figures above\n",
+    return fmt::format("clocks    change {:.3g} ms after the request ({}), which the figures above include\n",
                        latency.latency_s() * 1e3, latency.is_from_profile ? "from the profile" : "--switch-latency");
   }
   const workflow::LateReplay& late = *result.late;
   return fmt::format(
-      "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. How "
-      "late "
-      "they are is not known: lowgear profile measures it, --switch-latency MS plans with it\n",
+      "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. The "
+      "latency is not known: lowgear profile measures it, --switch-latency MS plans with it\n",
       late.switch_latency_s * 1e3, late.plan.time_s, late.plan.energy_j,
       change_pct(late.baseline.energy_j, late.plan.energy_j), change_pct(late.baseline.time_s, late.plan.time_s));
 }
@@ -75,7 +74,7 @@ std::string summary_text(const PlanArguments& arguments, const workflow::PlanRes
   std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
                                  result.frontier.size(), name(result.method), fastest.time_s, fastest.energy_j,
                                  slowest.time_s, slowest.energy_j);
-  text += fmt::format("plans     {}, {} of the least energy that is possible\n", result.plans.size(),
+  text += fmt::format("plans     {}, {} of the least possible energy\n", result.plans.size(),
                       fmt::format("each proven within {:.3g} %", max_gap_pct(result)));
   text += fmt::format(
       "plan {:05}: {:.6g} s, {:.6g} J planned; against all clocks at their highest ({:.6g} s, {:.6g} J): "

@@ -74,7 +74,7 @@ profile::FewClockFit fill(const profile::StageProfile& profile, const ProfileArg
   const std::vector<int> within = predictable_clocks(profile, supported);
   if (within.size() < supported.size()) {
     console.note(
-        fmt::format("{} supported clocks are outside of those measured and get no row: nothing is extrapolated",
+        fmt::format("{} supported clocks are outside of the measured range and get no row: nothing is extrapolated",
                     supported.size() - within.size()));
   }
   return fit_few_clocks(profile, within);
@@ -205,7 +205,7 @@ VerbAction declare_profile(CLI::App& app) {
   add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
                    "Number of first iterations of each recording to leave out (default 2)");
   add_number(app, "--blocking-power", {0, profile::kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
-             "Power that one GPU draws while it waits, in W, where it was measured separately");
+             "Power that one GPU draws while it waits, in W, if it was measured separately");
   app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
   app.add_option("--errors-out", arguments->errors_out,
                  "File to write the origin and the errors of the profile's rows to (default: the profile's name with "

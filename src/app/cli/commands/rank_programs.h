@@ -20,7 +20,7 @@ namespace lowgear::cli {
 /// release.
 [[nodiscard]] launcher::RankCommand sibling_command(std::string_view name);
 
-/// Goes on as that program, in this process.
+/// Replaces this process by that program.
 [[noreturn]] void become_program(std::string_view name, std::vector<std::string> words);
 
 /// Whether torchrun, srun or mpirun started this process as one rank of several. A batch script of Slurm has a rank
@@ -47,7 +47,7 @@ struct RankWatch {
   std::function<bool(std::string_view line)> take_line = {};
 };
 
-/// Runs all ranks, says what they say, and ends them in order when a signal asks for it. Throws Interrupted after that,
+/// Runs all ranks, prints their output, and ends them in order after a signal. Throws Interrupted after that,
 /// and Error, or InputError where a rank found the input wrong, when one has failed.
 void run_watched(const launcher::RankCommand& command, const RankWatch& watch, Console& console);
 

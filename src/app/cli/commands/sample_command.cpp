@@ -90,8 +90,8 @@ ExitCode run_sample(const SampleArguments& arguments, Console& console) {
   const std::vector<std::string> words = arguments.sampler_words();
   const sampling::SamplingOptions options = sampling::parse_sampling_options(words);
   const bool alone = options.subject == sampling::SamplingSubject::operators;
-  if (alone && arguments.ranks) throw InputError("--ranks: goes with collectives alone");
-  if (is_one_rank_of_many(client::process_environment())) become_program(kSampler, words);
+  if (alone && arguments.ranks) throw InputError("--ranks: can only be used with collectives");
+  if (is_one_rank_of_many(process_environment())) become_program(kSampler, words);
   constexpr int kFewestRanks = 2;
   run_ranks_of(arguments, alone ? 1 : arguments.ranks.value_or(kFewestRanks), console);
   if (!arguments.json) {

@@ -46,8 +46,8 @@ schedule::Schedule runnable_schedule(const ScheduleCommandArguments& arguments) 
 }
 
 std::string verdict(const schedule::Schedule& schedule, schedule::P2pGrouping grouping) {
-  if (!has_communication(schedule)) return "cannot hang: nothing is sent between ranks";
-  return fmt::format("cannot hang: every send meets its receive, with sends and receives issued {} and no tags",
+  if (!has_communication(schedule)) return "cannot deadlock: nothing is sent between ranks";
+  return fmt::format("cannot deadlock: every send meets its receive, with sends and receives issued {} and no tags",
                      grouping == schedule::P2pGrouping::none ? "one at a time" : "together with their neighbours");
 }
 

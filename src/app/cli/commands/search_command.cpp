@@ -70,13 +70,13 @@ void add_fixed_options(CLI::App& app, estimator::FixedLayout& fixed) {
 
 void require_prices(const SearchArguments& arguments) {
   if (arguments.objective != estimator::SearchObjective::cost || arguments.prices.any_cost()) return;
-  throw InputError("--objective cost: say what a GPU hour (--gpu-hour) or a kWh (--kwh) costs");
+  throw InputError("--objective cost: give the price of a GPU hour (--gpu-hour) or of a kWh (--kwh)");
 }
 
 /// Those that are said, else those of the job file.
 int gpus_of(const SearchArguments& arguments, const estimator::TrainingJob& job) {
   const int gpus = arguments.gpus.value_or(job.parallel.gpus());
-  if (!arguments.gpus && gpus == 1) throw InputError("--gpus is missing: how many GPUs there are");
+  if (!arguments.gpus && gpus == 1) throw InputError("--gpus is missing: give the number of GPUs");
   return gpus;
 }
 

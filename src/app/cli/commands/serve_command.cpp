@@ -188,7 +188,7 @@ VerbAction declare_serve(CLI::App& app) {
   app.add_option("--perseus-args", arguments->perseus_args, "Arguments of that scheduler, as a JSON object")
       ->type_name("JSON");
   app.add_option("--perseus-mode", arguments->perseus_mode,
-                 "What that scheduler sets where it can set either: frequency or power limit")
+                 "What that scheduler sets if it can set either: frequency or power limit")
       ->type_name("MODE")
       ->default_str("frequency");
   app.add_option("--perseus-dump-dir", arguments->perseus_dump_dir,

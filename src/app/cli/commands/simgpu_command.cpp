@@ -66,7 +66,7 @@ std::string state_file(const SimgpuArguments& arguments) {
   if (!arguments.state.empty()) return arguments.state;
   const char* const from_environment = std::getenv("LOWGEAR_SIMGPU");
   if (from_environment == nullptr || *from_environment == '\0') {
-    throw InputError("which simulated machine? give --state FILE, or set LOWGEAR_SIMGPU");
+    throw InputError("the simulated machine is missing: give --state FILE, or set LOWGEAR_SIMGPU");
   }
   return from_environment;
 }
@@ -183,7 +183,7 @@ class Context {
 /// Kernels of 10 ms (at the highest clock), one after the other.
 void run_load(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine, Console& console) {
   constexpr double kKernelS = 0.01;
-  if (!arguments.time_s) throw InputError("how long is the load to run? give --time SECONDS");
+  if (!arguments.time_s) throw InputError("--time is missing: give the length of the load in seconds");
   const int index = arguments.gpu.value_or(0);
   simgpu::SimulatedGpu& gpu = machine.gpu(index);
   const Context context(gpu);
@@ -223,14 +223,14 @@ void run_load(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machin
 void inject(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
   const simgpu::SimulatedFault& fault = arguments.fault;
   if (fault.return_code == 0 && fault.delay_s == 0 && !fault.clock_stuck && !fault.lost) {
-    throw InputError("this fault changes nothing; give --return-code, --delay, --stuck or --lost");
+    throw InputError("this fault has no effect; give --return-code, --delay, --stuck or --lost");
   }
   for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->inject(fault);
 }
 
 void slow(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
   if (!arguments.slowdown)
-    throw InputError("by how much is the GPU to be slowed down? give --factor FACTOR; 1 ends it");
+    throw InputError("--factor is missing: give the factor by which kernels take longer; 1 ends it");
   for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->slow_down(*arguments.slowdown);
 }
 
@@ -275,9 +275,9 @@ void declare_fault_options(CLI::App& app, simgpu::SimulatedFault& fault) {
       ->default_str("*");
   add_whole_number(
       app, "--return-code", {.low = 1, .high = kMaxReturnCode},
-      [&fault](int code) { fault.return_code = static_cast<std::uint32_t>(code); },
-      "inject: nvmlReturn_t to answer with");
-  add_number(app, "--delay", {.low = 0, .high = 3600}, into(fault.delay_s), "inject: delay before the answer, in s");
+      [&fault](int code) { fault.return_code = static_cast<std::uint32_t>(code); }, "inject: nvmlReturn_t to return");
+  add_number(app, "--delay", {.low = 0, .high = 3600}, into(fault.delay_s),
+             "inject: delay before the call returns, in s");
   add_whole_number(
       app, "--count", {.low = 1, .high = INT32_MAX},
       [&fault](int count) { fault.count = static_cast<std::uint32_t>(count); },
@@ -297,7 +297,7 @@ VerbAction declare_simgpu(CLI::App& app) {
       ->required();
   app.add_option("--state", arguments->state, "File of the simulated machine (default: LOWGEAR_SIMGPU)")
       ->type_name("FILE");
-  app.add_option("--gpus", arguments->gpus, "create: which GPUs, of A40, A100, H100, H200: 2xH100,A40")
+  app.add_option("--gpus", arguments->gpus, "create: the GPUs, of A40, A100, H100, H200: 2xH100,A40")
       ->type_name("LIST")
       ->default_str("H100");
   add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),

@@ -24,11 +24,11 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear search --model llama-3-70b --gpu h100-sxm --gpus 64 --global-batch 512 --seq 8192", declare_search},
     {"inspect", "Summarise a stage profile: clocks, gaps, noise, options worth using",
      "lowgear inspect --profile profile.csv --blocking-power 83.64", declare_inspect},
-    {"schedule", "Write a schedule in PyTorch's notation, show its memory need, and check that it cannot hang",
+    {"schedule", "Write a schedule in PyTorch's notation, show the memory it needs, and check that it cannot deadlock",
      "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
     {"report", "Write report.html again for a folder that plan has written", "lowgear report out", declare_report},
-    {"example", "Write an example profile for first tries: modelled, not measured", "lowgear example --out example",
-     declare_example},
+    {"example", "Write an example profile for trying out Lowgear: modelled, not measured",
+     "lowgear example --out example", declare_example},
     {"profile", "Make a stage profile from recordings, or predict the clocks that were not measured",
      "lowgear profile recordings --out profile.csv --clocks few --supported-clocks 1410-210/15\n"
      "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv",
@@ -36,11 +36,11 @@ constexpr auto kVerbs = std::to_array<Verb>({
     {"doctor",
      "Check GPUs, clocks and energy readings of this machine: what works, what does not, why, and how to fix it",
      "lowgear doctor", declare_doctor},
-    {"monitor", "Run a command and report the energy that GPUs and CPUs used meanwhile",
+    {"monitor", "Run a program and report the energy that GPUs and CPUs used meanwhile",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"agent", "Set the clocks of this machine's GPUs for training processes, and always restore them",
      "lowgear agent --config /etc/lowgear/agent.toml --dry-run", declare_agent},
-    {"serve", "Keep training jobs on their frontier: profile, plan, monitor and plan again, with a dashboard",
+    {"serve", "Keep training jobs on their frontier: profile, plan, monitor and replan, with a dashboard",
      "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787",
      declare_serve},
     {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, inspect it, inject faults, run loads",
@@ -53,14 +53,14 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear sample operators --out samples\n"
      "  lowgear sample collectives --ranks 4 --out samples",
      declare_sample},
-    {"data", "Write token files for training from text or made-up tokens, and show what one holds",
+    {"data", "Write token files for training from text or with synthetic tokens, and show their contents",
      "lowgear data tokenize --tokenizer tokenizer.json --out train.bin part1.txt part2.txt\n"
      "  lowgear data synthetic --tokens 1000000 --seed 1 --out synthetic.bin\n"
      "  lowgear data show train.bin",
      declare_data},
     {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
      declare_completion},
-    {"man", "Print the manual page of a verb, or of the program", "lowgear man plan | man -l -", declare_man},
+    {"man", "Print the manual page of a command, or of the program", "lowgear man plan | man -l -", declare_man},
 });
 
 }  // namespace

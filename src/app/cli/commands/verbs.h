@@ -12,12 +12,12 @@ namespace lowgear::cli {
 /// Exit codes of the program.
 enum class ExitCode : int {
   ok = 0,
-  failed = 1,     ///< the work was asked for rightly and did not succeed, or a check found something
+  failed = 1,     ///< valid input, but the work failed or a check found a problem
   bad_usage = 2,  ///< wrong arguments or input
 };
 // `monitor` ends with the exit status of the command that it ran, whatever that is.
 
-/// What a verb does once its options are read. Throws InputError and Error.
+/// Runs a command after its options are parsed. Throws InputError and Error.
 using VerbAction = std::function<ExitCode(Console&)>;
 
 /// A verb of the command line.

@@ -31,7 +31,7 @@ struct ClockedJob {
   estimator::JobFigures figures;
 };
 
-/// What clocks make of a job, from estimates alone. One iteration of all GPUs.
+/// Effect of clocks on a job, only from estimates. One iteration of all GPUs.
 struct PlannedEstimate {
   std::vector<ClockedJob> rows;                 ///< full clocks first
   std::vector<estimator::JobFigures> frontier;  ///< vertices, fastest first

@@ -15,7 +15,7 @@ namespace lowgear::cli {
 /// not say NO_COLOR (https://no-color.org).
 [[nodiscard]] bool colours_allowed(int file_descriptor);
 
-/// Where a verb speaks: results on standard output, everything else on standard error.
+/// Output of a command: results to standard output, everything else to standard error.
 class Console {
  public:
   /// `output` is the file descriptor of standard output.

@@ -51,7 +51,7 @@ std::string manual_page(const CLI::App& app) {
   page += fmt::format(".SH NAME\n{} \\- {}\n", roff(page_name(app)), roff(app.get_description()));
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
   page += fmt::format(".SH SYNOPSIS\n\\fB{}\\fR {}\n", roff(name_of(app)),
-                      verbs.empty() ? "\\fIOPTIONS\\fR" : "\\fIVERB OPTIONS\\fR");
+                      verbs.empty() ? "\\fIOPTIONS\\fR" : "\\fICOMMAND OPTIONS\\fR");
   page += ".SH OPTIONS\n";
   for (const CLI::Option* option : app.get_options()) page += option_text(*option);
   if (!verbs.empty()) page += ".SH VERBS\n";
@@ -59,7 +59,7 @@ std::string manual_page(const CLI::App& app) {
     page += fmt::format(".TP\n\\fB{}\\fR\n{}.\n", roff(verb->get_name()), roff(verb->get_description()));
   }
   page += fmt::format(".SH {}\n.nf\n{}\n.fi\n", verbs.empty() ? "EXAMPLE" : "NOTES", roff(app.get_footer()));
-  page += ".SH EXIT STATUS\n0: done. 1: failed. 2: bad usage or input.\n";
+  page += ".SH EXIT STATUS\n0: success. 1: failure. 2: invalid usage or input.\n";
   return page;
 }
 

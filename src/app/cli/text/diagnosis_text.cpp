@@ -122,7 +122,7 @@ std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours
     if (!finding.fix.empty()) text += fmt::format("{:{}}-> {}\n", "", kMarkWidth + kTopicWidth, finding.fix);
   }
   text += can_measure(findings) ? "\nLowgear can measure here.\n"
-                                : "\nLowgear cannot measure all of this machine: see what is BROKEN above.\n";
+                                : "\nLowgear cannot measure everything on this machine: see the BROKEN lines above.\n";
   return text;
 }
 

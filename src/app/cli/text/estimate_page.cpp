@@ -57,7 +57,7 @@ std::vector<report::Card> cards_of(const JobEstimate& estimate, const PlannedEst
        fmt::format("{:.1f} GiB", memory.ranks[memory.fullest_rank()].total() / kGiB),
        fmt::format("of {:.1f} GiB: {}", memory.capacity / kGiB, memory.fits() ? "it fits" : "it does not fit")},
       {"Energy at full clocks, estimated", energy_text(full.energy_j),
-       fmt::format("{} a GPU on average", power_text(full.mean_power_w() / job.parallel.gpus()))},
+       fmt::format("{} per GPU on average", power_text(full.mean_power_w() / job.parallel.gpus()))},
       {"Energy without finishing later, planned",
        fmt::format("\u2212{:.2f} %", 100 * (1 - no_later.energy_j / full.energy_j)),
        fmt::format("{} \u2192 {}", energy_text(full.energy_j), energy_text(no_later.energy_j))}};
@@ -222,9 +222,9 @@ report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedE
           {"Estimated",
            "Computed from data sheets and sampled kernels. Nothing on this page was measured on this job."},
           {"Planned", "Clocks chosen by Lowgear's planner on the estimated stage profile, and replayed on it."},
-          {"Full clocks", "Every GPU asks for its highest clock all the time, and its power limit may hold it lower."},
+          {"Full clocks", "Every GPU requests its highest clock all the time; its power limit may keep it lower."},
           {"No later", "The plan of least energy that takes no longer than full clocks."},
-          {"Least energy", "The plan from which on waiting longer only costs."},
+          {"Least energy", "A slower iteration only uses more energy."},
           {"Energy", "Of all GPUs of the job in one iteration, without CPUs, network and cooling."}}};
 }
 

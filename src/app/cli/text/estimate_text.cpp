@@ -48,7 +48,7 @@ std::string layout_text(const estimator::TrainingJob& job) {
   std::string text = fmt::format("dp {} x tp {} x pp {}", parallel.dp, parallel.tp, parallel.pp);
   if (parallel.cp > 1) text += fmt::format(" x cp {}", parallel.cp);
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
-  if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages a rank", parallel.virtual_stages);
+  if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages per rank", parallel.virtual_stages);
   if (parallel.sequence_parallel) text += ", sequence parallel";
   return text + fmt::format(", ZeRO {}, {} recomputation, {} attention, {}", job.zero, recomputation(job.recompute),
                             name(job.attention), name(job.dtype));
@@ -73,7 +73,7 @@ std::string time_text(const JobEstimate& estimate) {
       fmt::format("estimated iteration  {:.3f} s +- {:.3f} s (90 %)\n", iteration.time_s, iteration.error_s);
   text += fmt::format("tokens               {:.0f} /s, {:.1f} /s a GPU\n", iteration.tokens_per_s(estimate.job),
                       iteration.tokens_per_s(estimate.job) / estimate.job.parallel.gpus());
-  text += fmt::format("model FLOPs          {:.1f} TFLOP/s a GPU, MFU {:.1f} %\n",
+  text += fmt::format("model FLOPs          {:.1f} TFLOP/s per GPU, MFU {:.1f} %\n",
                       iteration.model_flops_per_gpu_s / kTera, 100 * utilization(estimate));
   return text + fmt::format("pipeline bubble      {:.1f} %\n\n", 100 * iteration.bubble_share);
 }

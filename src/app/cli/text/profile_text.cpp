@@ -92,7 +92,7 @@ Json recorded_json(const profile::RecordedProfile& profile) {
 }
 
 std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency) {
-  if (!latency) return "clock changes: too few of them, or too alike, to tell how late they take effect\n";
+  if (!latency) return "clock changes: too few, or too similar, to measure how late they take effect\n";
   return describe(*latency) + '\n';
 }
 

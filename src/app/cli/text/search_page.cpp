@@ -86,7 +86,7 @@ report::Table best_table(const estimator::SearchRequest& request, const PriceArg
 /// The winner's time next to that of the best of another kind.
 report::Bars rival_bars(const estimator::SearchReportData& found) {
   report::Bars bars{
-      .title = "Why the winner wins",
+      .title = "Why the first layout is best",
       .basis = "estimated, full clocks",
       .caption = fmt::format("Time of the busiest pipeline rank, against number {}, the best with another tp "
                              "or pp: {}.",
@@ -155,8 +155,8 @@ report::EstimateReport search_page(const estimator::SearchRequest& request, cons
       .tables = {best_table(request, prices, found)},
       .reading = {{"Estimated", "Computed from data sheets and sampled kernels. Nothing on this page was measured."},
                   {"Energy in the plot",
-                   "Of all GPUs in one iteration, when each pipeline rank runs at the one clock that "
-                   "just keeps up with the slowest rank: a quick stand-in for a plan."},
+                   "Of all GPUs in one iteration, when each pipeline rank runs at the lowest single clock with which "
+                   "it keeps up with the slowest rank: a quick approximation of a plan."},
                   {"Energy in the table",
                    "Full clocks as estimated; planned by Lowgear's planner, layout by layout, for "
                    "the time of full clocks."},

@@ -27,7 +27,8 @@ double utilization(const estimator::SearchRequest& request, const estimator::Sea
 std::string head_text(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
   return fmt::format(
       "{} on {} {}, global batch {} x {} tokens: best by {}\n"
-      "{} layouts estimated of {} that divide evenly; {} do not fit into memory. {:.2f} s, {:.0f} layouts a second\n\n",
+      "{} layouts estimated of {} that divide evenly; {} do not fit into memory. {:.2f} s, {:.0f} layouts per "
+      "second\n\n",
       request.job.model.name, request.limits.gpus, describe(request.job.gpu), request.job.batch.global,
       request.job.batch.sequence_length, name(request.objective), found.results.size(), found.layouts, found.too_large,
       found.evaluate_s, static_cast<double>(found.layouts) / found.evaluate_s);
@@ -67,7 +68,8 @@ std::string reasons_text(const estimator::SearchReportData& found) {
   const estimator::SearchResult& winner = found.results.front();
   const estimator::SearchResult& rival = found.results[found.rival];
   std::string text = fmt::format(
-      "\nwhy it wins: against the best of another kind, number {} ({}),\n{:+.3f} s in time and {} {} with clocks that "
+      "\nwhy it is best: compared with the best layout of another tp or pp, number {} ({}),\n{:+.3f} s in time and {} "
+      "{} with clocks that "
       "cost no time\n",
       found.rival + 1, describe(rival.layout), winner.time_s - rival.time_s,
       energy_text(std::abs(winner.planned_energy_j - rival.planned_energy_j)),
@@ -87,7 +89,7 @@ std::string front_text(const estimator::SearchReportData& found) {
   const estimator::SearchResult& fastest = found.results[found.pareto.front()];
   const estimator::SearchResult& leanest = found.results[found.pareto.back()];
   return fmt::format(
-      "\n{} layouts have no better in both time and energy, from {:.3f} s and {} ({})\n"
+      "\n{} layouts are not beaten in both time and energy, from {:.3f} s and {} ({})\n"
       "to {:.3f} s and {} ({})\n",
       found.pareto.size(), fastest.time_s, energy_text(fastest.planned_energy_j), describe(fastest.layout),
       leanest.time_s, energy_text(leanest.planned_energy_j), describe(leanest.layout));

@@ -8,7 +8,7 @@
 
 namespace lowgear::cli {
 
-/// The best layouts as a table, how many there were, and why the first is first.
+/// The best layouts as a table, their number, and why the first is the best.
 [[nodiscard]] std::string search_text(const estimator::SearchRequest& request, const PriceArguments& prices,
                                       const estimator::SearchReportData& found, const std::string& estimate_command);
 

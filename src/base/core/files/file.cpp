@@ -310,7 +310,7 @@ void StagedDirectory::check_target() const {
   const bool empty = fs::is_empty(target_, error);
   if (error) throw_write_error(target_, error.value());
   if (!empty && !fs::is_regular_file(target_ / marker_, error)) {
-    throw_input_error(where, fmt::format("is not empty and holds no {}, so that it is not an earlier output", marker_),
+    throw_input_error(where, fmt::format("is not empty and contains no {}, so it is not an earlier output", marker_),
                       "name a new or an empty folder");
   }
   if (!empty) require_listed(target_);

@@ -15,20 +15,20 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// or larger than `max_bytes`. `-` reads standard input.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxFileBytes);
 
-/// Makes renames in a folder last through a power failure. A file system that cannot do so is left to its ways.
+/// Makes renames in a folder durable. Does nothing on a file system that does not support it.
 void flush_directory(const std::filesystem::path& path);
 
-/// Swaps two folders of one parent: in one step, or on a file system that cannot do that (NFS) by renames that are
-/// undone when one fails; what a program leaves that is killed between them `settle_exchange` puts right. Throws
-/// InputError and Error as write_file_atomically, naming `b`.
+/// Swaps two folders of one parent: atomically, or on a file system that cannot do that (NFS) by renames that are
+/// undone when one fails. `settle_exchange` repairs what a kill between the renames leaves. Throws InputError and Error
+/// as write_file_atomically, naming `b`.
 void exchange_directories(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Whether the path is of a folder that an `exchange_directories(a, b)` has set aside, and may have left; then `a` is
 /// the path without its `.old`.
 [[nodiscard]] bool is_set_aside(const std::filesystem::path& path);
 
-/// Behind an `exchange_directories(a, b)` that was interrupted: `b` is there again, as it was or exchanged, and nothing
-/// is set aside. Does nothing where there was none. Throws as that does.
+/// Completes an interrupted `exchange_directories(a, b)`: afterwards `b` exists, unchanged or exchanged, and nothing is
+/// set aside. Does nothing if there was none. Throws as that does.
 void settle_exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Writes the file whole or not at all: a temporary file next to it, flushed to the disk, then renamed over it. A
@@ -37,8 +37,8 @@ void settle_exchange(const std::filesystem::path& a, const std::filesystem::path
 /// is removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-/// Whether `write_file_atomically` can begin to write there, for results that take long to come by. Throws InputError
-/// as that does.
+/// Whether `write_file_atomically` can begin to write there; to check before computing a result for long. Throws
+/// InputError as that does.
 void check_writable(const std::filesystem::path& path);
 
 /// A file that is written piece by piece in a temporary file next to its target and appears there complete on `commit`,
@@ -54,8 +54,7 @@ class StagedFile {
 
   /// Appends. Throws Error when that fails (a full disk).
   void write(std::string_view content);
-  /// Writes over what stands at byte `offset`, for a header whose values are known last; appending continues where it
-  /// was.
+  /// Overwrites bytes at `offset`, for a header whose values are known last; appending continues at the end.
   void overwrite(std::size_t offset, std::string_view content);
   /// Flushes to the disk and renames over the target. Throws Error when that fails; the target is then as before.
   void commit();
@@ -87,7 +86,8 @@ class StagedDirectory {
   /// Writes one file below the folder; folders in between are made. Throws Error when that fails (a full disk).
   void write(const std::filesystem::path& relative, std::string_view content);
   /// Moves the filled folder to its target, replacing an earlier output of the same marker. Throws Error when the
-  /// system refuses, and InputError when another's files have come to stand there since; the target is then as before.
+  /// system refuses, and InputError when foreign files were added to the target meanwhile; the target is then
+  /// unchanged.
   void commit();
 
  private:

@@ -103,8 +103,8 @@ void require_listed(const fs::path& folder) {
   const std::optional<std::string> name = unlisted_entry(folder);
   if (!name) return;
   throw_input_error({folder.string(), 0, 0},
-                    fmt::format("holds {}, which no earlier run lists in {}: the folder is not replaced", quote(*name),
-                                kFolderManifestName),
+                    fmt::format("contains {}, which no earlier run lists in {}: the folder is not replaced",
+                                quote(*name), kFolderManifestName),
                     "move it elsewhere, or name a new or an empty folder");
 }
 
@@ -128,10 +128,9 @@ void write_listed_file(const fs::path& folder, const std::string& name, std::str
   std::error_code error;
   const bool exists = fs::symlink_status(path, error).type() != fs::file_type::not_found;
   if (exists && !listed.contains(name) && !has_content(path, content)) {
-    throw_input_error(
-        {path.string(), 0, 0},
-        fmt::format("is there, and no earlier run lists it in {}: it is not replaced", kFolderManifestName),
-        "move it elsewhere, or name another folder");
+    throw_input_error({path.string(), 0, 0},
+                      fmt::format("exists, and no earlier run lists it in {}: it is not replaced", kFolderManifestName),
+                      "move it elsewhere, or name another folder");
   }
   write_file_atomically(path, content);
   if (listed.insert(name).second) write_file_atomically(folder / kFolderManifestName, write_folder_manifest(listed));

@@ -10,7 +10,7 @@
 namespace lowgear {
 
 /// The list of the files that a run of Lowgear wrote into a folder (`lowgear.files/1`, docs/formats.md). A later run
-/// replaces or removes these and no others: what a file is called does not say whose it is.
+/// replaces or removes only these: the name of a file does not show who wrote it.
 inline constexpr std::string_view kFolderManifestName = "lowgear-files.json";
 
 /// Paths below a folder, with slashes.

@@ -6,9 +6,8 @@
 
 namespace lowgear {
 
-/// The bytes of a file in memory, for reading: only what is touched is read, and processes of one machine share its
-/// pages. The file must not be shortened meanwhile, which ends the process with SIGBUS; replacing it by renaming is
-/// harmless.
+/// The bytes of a file in memory, for reading: only accessed pages are read, and processes of one machine share them.
+/// The file must not be shortened meanwhile, as that kills the process with SIGBUS; replacing it by renaming is safe.
 class MappedFile {
  public:
   /// Throws InputError with the path and the system's reason when the file is missing, unreadable or no regular file.

@@ -167,7 +167,7 @@ void CsvTable::check_header() const {
   std::set<std::string_view> names;
   for (const CsvCell& name : header_) {
     if (!names.insert(name.text).second) {
-      throw_input_error({source_, name.line, name.column}, fmt::format("column {} stands twice", quote(name.text)),
+      throw_input_error({source_, name.line, name.column}, fmt::format("column {} occurs twice", quote(name.text)),
                         "keep one of them");
     }
   }
@@ -178,8 +178,8 @@ void CsvTable::check_width(const CsvRow& row) const {
   const bool narrow = row.cells.size() < header_.size();
   const CsvCell& at = narrow ? row.cells.back() : row.cells[header_.size()];
   throw_input_error({source_, at.line, at.column},
-                    fmt::format("the row has {} cells where the header has {}", row.cells.size(), header_.size()),
-                    narrow ? "complete the row: the file may be cut off" : "remove the extra cells");
+                    fmt::format("the row has {} cells, but the header has {}", row.cells.size(), header_.size()),
+                    narrow ? "complete the row: the file may be truncated" : "remove the extra cells");
 }
 
 std::size_t CsvTable::column(std::string_view name) const {

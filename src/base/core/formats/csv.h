@@ -11,8 +11,7 @@
 
 namespace lowgear {
 
-/// Most cells that a CSV may have by default: what keeps a hostile file of commas from taking many times its size in
-/// memory.
+/// Default limit on the cells of a CSV, which bounds the memory that a malicious file of commas can use.
 inline constexpr std::size_t kMaxCsvCells = std::size_t{1} << 24;
 
 struct CsvCell {
@@ -36,7 +35,7 @@ struct CsvRow {
 /// A CSV with a header, read by column name in any order.
 class CsvTable {
  public:
-  /// Throws InputError when the text has no header, a header name stands twice, or a row is wider or narrower than it.
+  /// Throws InputError when the text has no header, a header name occurs twice, or a row is wider or narrower than it.
   CsvTable(std::string_view text, std::string source);
 
   [[nodiscard]] std::size_t rows() const { return rows_.size(); }

@@ -69,7 +69,7 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
 
   bool key(string_t& value) override {
     if (!open_.back().keys.insert(value).second) {
-      fail(start_of_string(taken_), fmt::format("the key {} stands twice in its object", quote(value)),
+      fail(start_of_string(taken_), fmt::format("the key {} occurs twice in its object", quote(value)),
            "keep one of them");
     }
     open_.back().key = std::move(value);
@@ -264,7 +264,7 @@ void require_format(const JsonView& document, std::string_view expected) {
   const std::string found = format.text();
   if (found != expected) {
     format.fail(fmt::format("the format is {} where {} is expected", quote(found), quote(expected)),
-                "use the file with the program and version that wrote it, or write it anew");
+                "use the file with the program and version that wrote it, or write it again");
   }
 }
 

@@ -10,18 +10,16 @@ namespace lowgear {
 
 using Json = nlohmann::ordered_json;
 
-/// The value, or null for one that is not there: a member that always stands, so that readers need not ask for it.
+/// The value, or null if it is absent: the member is always written, so that readers need no check.
 template <typename Value>
 [[nodiscard]] Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-/// Deepest nesting of arrays and objects that is read, so that a hostile file cannot exhaust the stack of those who
-/// walk the document.
+/// Deepest nesting of arrays and objects that is read, so that a malicious file cannot exhaust the stack.
 inline constexpr std::size_t kMaxJsonDepth = 64;
 
-/// Most values that a document may have by default: what keeps a hostile file from taking many times its size in
-/// memory.
+/// Default limit on the values of a document, which bounds the memory that a malicious file can use.
 inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 25;
 
 /// Parses JSON text (RFC 8259, with an optional UTF-8 BOM). Throws InputError with file, line and column on a syntax

@@ -72,7 +72,7 @@ void require_shallow(std::string_view text, const std::string& source) {
     if (text[i] == '.') ++dots;
     if (dots <= kMaxDotsOfALine) continue;
     throw_input_error(locate(text, i, source), fmt::format("more than {} dots in a line", kMaxDotsOfALine),
-                      "tables are not nested so deeply");
+                      "tables are nested too deeply");
   }
 }
 

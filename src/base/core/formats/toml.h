@@ -37,7 +37,7 @@ class TomlTable {
   /// The tables of `[[key]]`.
   [[nodiscard]] std::vector<TomlTable> tables(std::string_view key);
 
-  /// Throws InputError for a key that was never read, naming the one that may be meant.
+  /// Throws InputError for a key that was never read, with a suggestion.
   void finish() const;
   /// Throws InputError at this table.
   [[noreturn]] void fail(std::string_view what) const;

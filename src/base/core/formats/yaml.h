@@ -27,10 +27,10 @@ class YamlView {
   /// Reads a document that is a map. Throws InputError with file, line and column on anything else and on what
   /// parse_yaml refuses.
   [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source);
-  /// The same, with some values put in the place of those in the text or added: `optimizer.learning_rate=1e-4`, as
-  /// given on a command line; without a value, the setting is as if it had not been given. A wrong value is reported
-  /// at its option, `--set "steps=many"`. Throws InputError when one is not of this form, or its path goes through
-  /// something that is no map.
+  /// The same, with settings of a command line that override values of the text or add some:
+  /// `optimizer.learning_rate=1e-4`; an empty value removes the setting. A wrong value is reported at its option,
+  /// `--set "steps=many"`. Throws InputError when one is not of this form, or its path goes through something that is
+  /// no map.
   [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source,
                                       std::span<const std::string> settings);
   /// The same with settings that were taken apart. A wrong value is reported at its origin.

@@ -35,7 +35,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override { add(node(Kind::null, mark)); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
-    fail(mark, "aliases are not read", "write the value out");
+    fail(mark, "aliases are not supported", "write the value out");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t /*anchor*/,
                 const std::string& value) override {
@@ -64,7 +64,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   /// yaml-cpp says "?" for a value without a tag and "!" for one in quotes.
   void require_plain(const YAML::Mark& mark, std::string_view tag) const {
-    if (!tag.empty() && tag != "?" && tag != "!") fail(mark, fmt::format("the tag {} is not read", quote(tag)));
+    if (!tag.empty() && tag != "?" && tag != "!") fail(mark, fmt::format("the tag {} is not supported", quote(tag)));
   }
 
   [[nodiscard]] YamlNode node(Kind kind, const YAML::Mark& mark) {
@@ -108,7 +108,7 @@ class TreeBuilder final : public YAML::EventHandler {
     const SourceLocation where = key.place.location();
     if (key.kind != Kind::scalar) throw_input_error(where, "a key is not a word");
     if (open_.back().find(key.scalar) != nullptr) {
-      throw_input_error(where, fmt::format("{} stands here twice", quote(key.scalar)), "keep one of them");
+      throw_input_error(where, fmt::format("{} occurs twice here", quote(key.scalar)), "keep one of them");
     }
     open_.back().keys.push_back({key.scalar, key.place});
   }
@@ -124,7 +124,7 @@ class TreeBuilder final : public YAML::EventHandler {
 void require_text(const SourcePointer& source) {
   const std::string_view text = source->text;
   if (text.size() > kMaxYamlBytes) {
-    throw_input_error({source->name, 0, 0}, fmt::format("{} bytes are more than any configuration has", text.size()));
+    throw_input_error({source->name, 0, 0}, fmt::format("{} bytes are too many for a configuration", text.size()));
   }
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t size = utf8_character_size(text.substr(i));

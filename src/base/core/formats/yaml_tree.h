@@ -50,9 +50,9 @@ struct YamlNode {
   [[nodiscard]] YamlNode* find(std::string_view key);
 };
 
-/// Reads one document with yaml-cpp's scanner. What could surprise is refused, with its place, by InputError: duplicate
-/// keys, keys that are no words, aliases (which can make a value contain itself), tags, a second document, control
-/// characters, text that is no UTF-8, and more bytes, values or levels than stated above.
+/// Reads one document with yaml-cpp's scanner. Throws InputError with the location for ambiguous or unsupported
+/// features: duplicate keys, keys that are no words, aliases (which can make a value contain itself), tags, a second
+/// document, control characters, text that is no UTF-8, and more bytes, values or levels than stated above.
 [[nodiscard]] YamlNode parse_yaml(const std::shared_ptr<const YamlSource>& source);
 
 }  // namespace lowgear

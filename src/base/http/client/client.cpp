@@ -96,8 +96,8 @@ class Client::Exchange {
       reply = attempt(head, body, answer);
     }
     if (!reply)
-      fail(Kind::disconnected, received_ == 0 ? "it closed the connection without an answer"
-                                              : "it closed the connection in the middle of its answer");
+      fail(Kind::disconnected, received_ == 0 ? "it closed the connection without a response"
+                                              : "it closed the connection in the middle of its response");
     return std::move(*reply);
   }
 
@@ -176,7 +176,7 @@ class Client::Exchange {
     client_.connection_ = std::move(socket);
     int error = ::connect(client_.connection_.get(), address, size) == 0 ? 0 : errno;
     if (error == EINPROGRESS || error == EINTR) {
-      await(POLLOUT, until, Kind::unreachable, "cannot be reached: it does not answer");
+      await(POLLOUT, until, Kind::unreachable, "cannot be reached: it does not respond");
       socklen_t length = sizeof(error);
       if (::getsockopt(client_.connection_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     }
@@ -212,7 +212,7 @@ class Client::Exchange {
       message.msg_iovlen = pieces.size();
       const ssize_t sent = ::sendmsg(client_.connection_.get(), &message, MSG_NOSIGNAL);
       if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        await(POLLOUT, deadline_, Kind::timed_out, "it did not take the request in time");
+        await(POLLOUT, deadline_, Kind::timed_out, "it did not accept the request in time");
         continue;
       }
       if (sent < 0 && errno == EINTR) continue;
@@ -234,7 +234,7 @@ class Client::Exchange {
         return {buffer_.data(), static_cast<std::size_t>(received)};
       }
       if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        await(POLLIN, deadline_, Kind::timed_out, "it did not answer in time");
+        await(POLLIN, deadline_, Kind::timed_out, "it did not respond in time");
       } else if (errno != EINTR) {
         return {};
       }

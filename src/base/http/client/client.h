@@ -14,14 +14,14 @@
 
 namespace lowgear::http {
 
-/// No answer came. The message names the server.
+/// There was no response. The message names the server.
 class ClientError : public Error {
  public:
   enum class Kind : unsigned char {
     unreachable,   ///< no connection, or the name is not known: the request was not sent
-    disconnected,  ///< the connection ended before the answer did; whether the request was seen is not known
+    disconnected,  ///< the connection ended before the response; it is not known whether the server saw the request
     timed_out,     ///< whether the request was seen is not known
-    malformed,     ///< what came is no answer of HTTP/1.1, or too large, or in chunks, which this client does not read
+    malformed,     ///< the response is not HTTP/1.1, is too large, or is chunked, which this client does not support
     cancelled,     ///< by `cancel`
   };
   ClientError(Kind kind, const std::string& message) : Error(message), kind_(kind) {}
@@ -42,8 +42,8 @@ struct ReplyText {
   std::string body;
 };
 
-/// Asks an HTTP/1.1 server and waits for the answer; the connection is kept for the next request. One thread at a time
-/// may ask; any thread may cancel.
+/// Sends a request to an HTTP/1.1 server and waits for the response; keeps the connection for the next request. One
+/// thread at a time may send; any thread may cancel.
 class Client {
  public:
   using HeaderList = std::vector<std::pair<std::string, std::string>>;
@@ -51,16 +51,16 @@ class Client {
   /// Connects with the first request. Throws Error when the system has no more file descriptors.
   explicit Client(Endpoint endpoint, ClientOptions options = {});
 
-  /// Any status is an answer. Throws InputError for a method, target or header that cannot stand in a request, and
-  /// ClientError when no answer comes within `timeout`, which counts from the call. A kept connection that the
-  /// server has closed meanwhile is replaced; a request other than GET or HEAD is sent again only when none of it was
-  /// sent before. Looking up a host's name is not bounded by `timeout`, nor ended by `cancel`.
+  /// Returns a response of any status. Throws InputError for an invalid method, target or header, and ClientError
+  /// when there is no response within `timeout`, counted from the call. Replaces a kept connection that the server has
+  /// closed meanwhile; a request other than GET or HEAD is sent again only if none of it was sent before. Looking up a
+  /// host's name is not bounded by `timeout`, nor ended by `cancel`.
   [[nodiscard]] ReplyText request(std::string_view method, std::string_view target, std::string_view body = {},
                                   const HeaderList& headers = {},
                                   std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-  /// Ends the request under way in another thread at once, and every later one: the client is of no more use. From any
-  /// thread, and from a signal handler.
+  /// Ends the present request of another thread at once, and every later one: the client cannot be used any more. Safe
+  /// from any thread and from a signal handler.
   void cancel() noexcept;
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }

@@ -17,11 +17,11 @@ constexpr unsigned kFirstFinalStatus = 200;
 
 std::string problem_of(const boost::system::error_code& error, const Limits& limits) {
   if (error == http::error::header_limit) {
-    return "its answer has more than " + std::to_string(limits.header_bytes) + " bytes of headers";
+    return "its response has more than " + std::to_string(limits.header_bytes) + " bytes of headers";
   }
   if (error == http::error::body_limit)
-    return "its answer is larger than " + std::to_string(limits.body_bytes) + " bytes";
-  return "its answer is not HTTP/1.1: " + error.message();
+    return "its response is larger than " + std::to_string(limits.body_bytes) + " bytes";
+  return "its response is not HTTP/1.1: " + error.message();
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ void ResponseParser::parse() {
     }
     if (state_->parser.get().count(http::field::transfer_encoding) > 0) {
       // Beast 1.74 asserts on a chunk's header that comes in pieces.
-      problem_ = "its answer comes in chunks, or in another encoding";
+      problem_ = "its response is chunked, or has another encoding";
       return;
     }
     if (status < kFirstFinalStatus) {

@@ -40,7 +40,7 @@ Endpoint parse_http(std::string_view rest, std::string_view text) {
     if (end == std::string_view::npos) throw_endpoint_error(text, "the ] of the address is missing");
     endpoint.host = rest.substr(1, end - 1);
     port = rest.substr(end + 1);
-    if (!port.empty() && !port.starts_with(':')) throw_endpoint_error(text, "after ] a colon and the port come");
+    if (!port.empty() && !port.starts_with(':')) throw_endpoint_error(text, "after ] a colon and the port must follow");
   } else {
     const std::size_t colon = rest.find(':');
     endpoint.host = rest.substr(0, colon);

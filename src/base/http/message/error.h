@@ -12,8 +12,8 @@
 
 namespace lowgear::http {
 
-/// Why a request is not answered with success. Each has one HTTP status and one name on the wire; docs/errors.md says
-/// when it is sent. By status, then by name.
+/// Why a request failed. Each code has one HTTP status and one name on the wire; docs/errors.md says when it is sent.
+/// Ordered by status, then by name.
 enum class ErrorCode : unsigned char {
   bad_request,
   invalid_argument,
@@ -89,7 +89,7 @@ class HttpError : public Error {
   Headers headers_;
 };
 
-/// JSON text in one line, with the line feed; bytes that are no UTF-8 (a job's name is the client's) are replaced.
+/// JSON text in one line, with the line feed; invalid UTF-8 (job names come from clients) is replaced.
 [[nodiscard]] std::string to_text(const Json& json);
 
 /// An answer with a JSON body.

@@ -13,7 +13,7 @@
 
 namespace lowgear::http {
 
-/// What a request may measure; more is refused before it is stored.
+/// Size limits of a request; a larger one is refused before it is stored.
 struct Limits {
   std::size_t header_bytes = std::size_t{8} * 1024;  ///< request line and headers together
   std::size_t body_bytes = std::size_t{64} * 1024;
@@ -29,7 +29,7 @@ struct Request {
   int version = 11;    ///< of HTTP: 10 or 11
   Headers headers;
   std::string body;
-  std::optional<ipc::UnixPeer> peer;  ///< who asks; empty over TCP, where the caller cannot be identified
+  std::optional<ipc::UnixPeer> peer;  ///< the calling user; empty over TCP, where the caller cannot be identified
   std::string remote;                 ///< `127.0.0.1` or `unix`: for limits per client and for the log
 
   /// Empty when it was not sent. `name` in lower case.
@@ -39,7 +39,7 @@ struct Request {
 struct Response {
   int status = 200;
   std::string content_type = "application/json";
-  /// Shared, so that one text is sent to thousands without being copied. Null: empty.
+  /// Shared, so that one text can be sent to thousands of clients without a copy. Null: empty.
   std::shared_ptr<const std::string> body;
   std::vector<std::pair<std::string, std::string>> headers;
 

@@ -24,18 +24,19 @@ Router::Match Router::find(const Request& request, const Target& target) const {
     if (head_as_get && routes_[i].method == "GET") allowed.emplace_back("HEAD");
   }
   if (allowed.empty()) {
-    throw HttpError(ErrorCode::not_found, fmt::format("nothing at {}; {} lists the paths", quote(request.path), list_));
+    throw HttpError(ErrorCode::not_found,
+                    fmt::format("there is no path {}; {} lists the paths", quote(request.path), list_));
   }
   const std::string methods = fmt::format("{}", fmt::join(allowed, ", "));
   throw HttpError(ErrorCode::method_not_allowed,
-                  fmt::format("{} is not for this path; allowed: {}", quote(request.method), methods),
+                  fmt::format("{} is not allowed for this path; allowed: {}", quote(request.method), methods),
                   {{"Allow", methods}});
 }
 
 void require_known_parameters(std::span<const std::string_view> known, const Target& target) {
   for (const auto& [name, value] : target.parameters) {
     if (std::ranges::find(known, name) != known.end()) continue;
-    throw InputError(fmt::format("parameter {} is not known here; known: {}", quote(name),
+    throw InputError(fmt::format("parameter {} is not known; known: {}", quote(name),
                                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
   }
 }

@@ -54,7 +54,7 @@ class Router {
   HeadRequests head_;
 };
 
-/// Throws InputError at a parameter of the query that is none of these: a misspelt one is not taken for one left out.
+/// Throws InputError at any other query parameter, so that a misspelt one is not ignored.
 void require_known_parameters(std::span<const std::string_view> known, const Target& target);
 
 }  // namespace lowgear::http

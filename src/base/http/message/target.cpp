@@ -72,7 +72,7 @@ Target parse_target(std::string_view path, std::string_view query) {
     std::string name = percent_decoded(parameter.substr(0, equals), Plus::stands_for_blank);
     const auto [place, added] =
         target.parameters.try_emplace(std::move(name), percent_decoded(value, Plus::stands_for_blank));
-    if (!added) throw InputError(fmt::format("parameter {} comes twice", quote(place->first)));
+    if (!added) throw InputError(fmt::format("parameter {} occurs twice", quote(place->first)));
   });
   return target;
 }

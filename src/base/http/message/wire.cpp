@@ -87,10 +87,10 @@ std::size_t RequestParser::put(std::string_view bytes) {
   } else if (state_->parser.is_header_done() && state_->parser.get().count(http::field::transfer_encoding) > 0) {
     // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short. Of a body in another
     // encoding it would not know where it ends.
-    state_->refusal = error_response(ErrorCode::length_required, "send the body with Content-Length, not in chunks");
+    state_->refusal = error_response(ErrorCode::length_required, "send the body with Content-Length, not chunked");
   } else if (const std::string_view name = repeated_field(state_->parser.get()); !name.empty()) {
     state_->refusal =
-        error_response(ErrorCode::bad_request, fmt::format("the header {} comes more than once; send it once", name));
+        error_response(ErrorCode::bad_request, fmt::format("the header {} occurs more than once; send it once", name));
   }
   return taken;
 }

@@ -20,9 +20,9 @@ class RequestParser {
   RequestParser(RequestParser&&) noexcept;
   RequestParser& operator=(RequestParser&&) noexcept;
 
-  /// Takes bytes of the connection and returns how many, at most to the end of the headers or of the request. To be
-  /// called until it takes nothing; what is left then has to be given again, with more after it. Takes nothing once
-  /// the request is complete or refused.
+  /// Consumes bytes of the connection and returns their number, at most to the end of the headers or of the request.
+  /// Call it until it consumes nothing, and pass the remaining bytes again later, with more after them. Consumes
+  /// nothing after the request is complete or refused.
   std::size_t put(std::string_view bytes);
 
   [[nodiscard]] bool complete() const;
@@ -33,7 +33,7 @@ class RequestParser {
   [[nodiscard]] bool expects_continue() const;
   /// Whether the connection may carry another request.
   [[nodiscard]] bool keep_alive() const;
-  /// The complete request, once; who sent it is left to the caller.
+  /// The complete request, once; the caller sets the peer.
   [[nodiscard]] Request take();
 
  private:

@@ -143,7 +143,9 @@ void Connection::answer(std::uint64_t request, const Response& response) {
 bool Connection::begin_stream(std::uint64_t request, const Response& head) {
   if (!awaits_answer(request)) return false;
   if (!head_only_ && !owner_.begin_stream(*this)) {
-    respond(error_response(ErrorCode::too_many_streams, "no more streams are served; close another first"), after_);
+    respond(error_response(ErrorCode::too_many_streams,
+                           "the maximum number of streams is reached; close another one first"),
+            after_);
     return false;
   }
   auto text = shared_text(serialize_head(head, AfterResponse::close, ResponseLength::until_the_end));
@@ -315,7 +317,7 @@ void Connection::schedule_timer() {
 void Connection::on_timeout() {
   disarm();
   if (state_ == State::reading) {
-    return respond(error_response(ErrorCode::request_timeout, "the request did not come in time"),
+    return respond(error_response(ErrorCode::request_timeout, "the request did not arrive in time"),
                    AfterResponse::close);
   }
   if (state_ != State::streaming || !output_.empty()) return close();

@@ -30,9 +30,9 @@ class ConnectionOwner {
   [[nodiscard]] virtual const ServerOptions& options() const = 0;
   /// Room to receive in, for one call at a time.
   [[nodiscard]] virtual std::span<char> receive_buffer() = 0;
-  /// Answers the request of a client, or sees to it that it is answered later.
+  /// Responds to the request of a client, now or later.
   virtual void handle(Request request, std::shared_ptr<Reply> reply) = 0;
-  /// The answer to a client that asks too often.
+  /// The response to a client that sends too many requests.
   [[nodiscard]] virtual std::optional<Response> refuse(const std::string& client) = 0;
   /// Whether connections end with the request they have begun.
   [[nodiscard]] virtual bool draining() const = 0;
@@ -44,8 +44,8 @@ class ConnectionOwner {
   virtual void closed(Connection& connection) = 0;
 };
 
-/// One client: reads a request, has it answered, reads the next, each within its time; or streams events, of which only
-/// so many may wait. Touches its owner only until it is closed.
+/// One client: reads a request, responds, reads the next, each within its time limit; or streams events with a bounded
+/// queue. Uses its owner only until it is closed.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;

@@ -17,7 +17,7 @@ class RateLimiter {
 
   explicit RateLimiter(RateLimit limit) : limit_(limit) {}
 
-  /// Takes a token of the client's; when it has none, how long until it has one.
+  /// Takes one of the client's tokens; if it has none, returns the time until the next one.
   [[nodiscard]] std::optional<std::chrono::duration<double>> refuse(const std::string& client, Clock::time_point now);
   /// Clients that are remembered: those whose bucket is not full, and some of the others.
   [[nodiscard]] std::size_t clients() const { return buckets_.size(); }

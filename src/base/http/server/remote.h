@@ -7,7 +7,7 @@
 
 namespace lowgear::http {
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 struct Remote {
   std::optional<ipc::UnixPeer> peer;  ///< of a Unix socket
   std::string address;                ///< as Request::remote

@@ -116,7 +116,8 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   std::optional<Response> refuse(const std::string& client) override {
     const auto wait = rate_limiter_.refuse(client, RateLimiter::Clock::now());
     if (!wait) return std::nullopt;
-    Response response = error_response(ErrorCode::too_many_requests, "this client asks too often; ask again later");
+    Response response =
+        error_response(ErrorCode::too_many_requests, "this client sends too many requests; try again later");
     response.headers.emplace_back("Retry-After", fmt::format("{:.0f}", std::ceil(wait->count())));
     return response;
   }
@@ -219,7 +220,8 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
     std::optional<Remote> remote = remote_of(socket.native_handle());
     if (!remote) return;  // gone already
     if (!make_room(remote->client)) {
-      const Response refusal = error_response(ErrorCode::too_many_connections, "no more connections are served");
+      const Response refusal =
+          error_response(ErrorCode::too_many_connections, "the maximum number of connections is reached");
       std::string text = serialize_head(refusal, AfterResponse::close, ResponseLength::known);
       text += refusal.text();
       (void)::send(socket.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);

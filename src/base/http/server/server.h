@@ -31,10 +31,10 @@ struct RateLimit {
 /// network together, and a /64 of IPv6.
 struct ServerOptions {
   Limits limits;
-  /// One more closes the connection that has been idle longest, or is refused with 503. The caller sees to it that the
-  /// process may open that many files.
+  /// One more closes the connection that has been idle longest, or is refused with 503. The caller must allow the
+  /// process to open that many files.
   std::size_t max_connections = 16'384;
-  /// Of one client, so that none takes all from the others; 0: three quarters of `max_connections`.
+  /// Limit per client, so that none takes all connections; 0: three quarters of `max_connections`.
   std::size_t max_connections_per_client = 0;
   std::size_t max_streams = 1024;
   /// A stream that has this much waiting to be read is closed.
@@ -45,12 +45,12 @@ struct ServerOptions {
   std::chrono::milliseconds stream_retry{2'000};
   std::chrono::milliseconds stream_heartbeat{15'000};  ///< a comment after this silence finds clients that are dead
   RateLimit rate_limit;                                ///< beyond it the answer is 429 with `Retry-After`
-  std::function<void(std::string_view)> warn;          ///< receives what an operator should know; may be empty
+  std::function<void(std::string_view)> warn;          ///< receives messages for the operator; may be empty
 };
 
 /// Serves HTTP/1.1 (keep-alive, pipelining, HEAD, `Expect: 100-continue`; no chunked request bodies) on Unix and TCP
-/// sockets. All of it runs on the thread of the given io_context, where also the handler is called; nothing waits for a
-/// client, and an answer that comes late (a long poll) may take as long as the client stays.
+/// sockets. Runs entirely on the thread of the given io_context, which also calls the handler. Nothing blocks on a
+/// client, and a late response (a long poll) may take as long as the client stays connected.
 class Server {
  public:
   /// `handler` must outlive the server.
@@ -70,8 +70,8 @@ class Server {
   /// Closes every connection and removes the Unix sockets; callbacks of replies and streams are called. May be called
   /// again.
   void stop();
-  /// Takes no more connections and requests, closes idle ones, ends streams, and lets requests that have begun and
-  /// their answers finish; what is left after `patience` is closed. Calls `done` once, later, when all are closed.
+  /// Accepts no more connections and requests, closes idle ones, ends streams, and lets present requests and responses
+  /// finish; after `patience` the remaining ones are closed. Calls `done` once, later, when all are closed.
   void drain(std::chrono::milliseconds patience, std::function<void()> done);
 
   [[nodiscard]] std::size_t connections() const;

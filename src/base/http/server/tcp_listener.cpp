@@ -52,8 +52,8 @@ std::uint16_t port_of(const sockaddr_storage& storage) {
                    (error == EADDRNOTAVAIL ? "; configure an address of this machine" : "; configure another port"));
 }
 
-/// Inherited by the connections that are accepted. A machine that is gone says nothing, and a request that waits has no
-/// deadline: only the kernel's probes tell.
+/// Inherited by the connections that are accepted. A machine that has crashed sends nothing, and a waiting request has
+/// no deadline: only the kernel's probes detect it.
 void set_up_connections(const FileDescriptor& socket) {
   constexpr int kEnabled = 1;
   constexpr int kIdleS = 30;

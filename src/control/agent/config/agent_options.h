@@ -17,7 +17,7 @@ struct Options {
   LeaseServerOptions lease_server;
   GpuWorkerOptions worker;
   double telemetry_rate_hz = 20;
-  std::chrono::milliseconds settings_period{1'000};  ///< between looks at limits that others may change
+  std::chrono::milliseconds settings_period{1'000};  ///< between checks of limits that other programs may change
   std::chrono::milliseconds driver_timeout{5'000};   ///< how long a request waits for the driver
   std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
 };

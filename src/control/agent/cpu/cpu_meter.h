@@ -7,7 +7,7 @@
 
 namespace lowgear::agent {
 
-/// Energy of one CPU package since its counter was started; the reader makes up for the counter's wrap-around.
+/// Energy of one CPU package since its counter was started, corrected for wrap-arounds.
 struct CpuEnergy {
   int package = 0;  ///< number of the package, as powercap names it
   std::uint64_t package_uj = 0;

@@ -7,8 +7,8 @@
 
 namespace lowgear::agent {
 
-/// A thread that calls the driver, from where it may never return: its end is waited for, but not for ever. A thread
-/// that is abandoned still uses what its function holds, which must therefore own all of it.
+/// A thread that calls the driver, which may never return: the wait for its end is bounded. An abandoned thread still
+/// uses what its function holds, so the function must own all of it.
 class DriverThread {
  public:
   using Clock = std::chrono::steady_clock;
@@ -16,15 +16,14 @@ class DriverThread {
   static constexpr std::chrono::seconds kPatience{1};
 
   explicit DriverThread(std::function<void()> run);
-  /// Whoever owns this has asked `run` to end. Waits for that `kPatience` at most.
+  /// The owner must have asked `run` to end. Waits at most `kPatience` for that.
   ~DriverThread();
   DriverThread(const DriverThread&) = delete;
   DriverThread& operator=(const DriverThread&) = delete;
   DriverThread(DriverThread&&) = default;
   DriverThread& operator=(DriverThread&&) = delete;
 
-  /// Joins the thread if it ends until then, and leaves it to itself otherwise. For several threads that share one
-  /// time to end.
+  /// Joins the thread if it ends by then, and detaches it otherwise. For several threads that share one deadline.
   void end_until(Clock::time_point deadline);
 
  private:

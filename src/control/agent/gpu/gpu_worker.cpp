@@ -303,8 +303,8 @@ void GpuWorker::Loop::use(std::unique_ptr<UnitClocks> clocks) {
   if (ring_) ring_->ring().unplanned_units.store(0, std::memory_order_release);
 }
 
-/// Asks the driver for the newest unit's clock, and tells the client what was asked for, when it was taken, and that it
-/// was not.
+/// Requests the newest unit's clock from the driver, and reports to the client the request, the time when the driver
+/// accepted it, and refusals.
 void GpuWorker::Loop::apply_newest() {
   if (wanted_clock_mhz_) {
     const BusyMark busy(busy_since_ns_);

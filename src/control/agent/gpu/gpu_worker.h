@@ -38,16 +38,16 @@ struct GpuWorkerOptions {
   std::chrono::milliseconds retry_after{1'000};
 };
 
-/// One thread per controlled GPU, the only one that writes to it. It runs what it is asked to, in that order, and while
-/// a lease lasts it reads the lease's unit ring and applies the plan's clock of the newest unit: units that it finds
-/// overtaken are counted, never made up for. A driver that hangs holds up this GPU's thread and nothing else.
+/// One thread per controlled GPU, the only one that writes to it. It runs tasks in order, and during a lease it reads
+/// the lease's unit ring and applies the plan's clock of the newest unit; units that were overtaken are counted and
+/// skipped. A driver that hangs blocks only this GPU's thread.
 class GpuWorker {
  public:
   using Task = std::function<void(GpuWriter&)>;
 
-  /// `system` is kept alive for as long as the thread lives, which is for ever when the driver never returns.
+  /// Keeps `system` alive as long as the thread, that is for ever if the driver never returns.
   GpuWorker(const GuardedGpus& system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options);
-  /// Ends the thread after the task at hand; waits for it `DriverThread::kPatience` at most. Restores nothing.
+  /// Ends the thread after the present task; waits at most `DriverThread::kPatience`. Restores nothing.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
   GpuWorker& operator=(const GpuWorker&) = delete;
@@ -58,10 +58,10 @@ class GpuWorker {
   void apply(const gpu::GpuSetting& setting, std::function<void(std::exception_ptr)> done);
   /// Follows the units of a lease from now on.
   std::future<void> begin_lease(std::shared_ptr<SharedUnitRing> ring);
-  /// Clocks for the units of the lease, at once or from the begin of an iteration on; they then take the place of
-  /// others that still wait for theirs. Both functions run on the thread: `make`, as a long plan takes long to read,
-  /// and `reply`, with a refusal when `make` threw and too_late when the lease's ring shows that the iteration has
-  /// begun: clocks are then as before.
+  /// Sets the clocks for the units of the lease, at once or from the begin of an iteration on; they replace clocks that
+  /// still wait for their iteration. Both functions run on the thread: `make`, because reading a long plan takes time,
+  /// and `reply`, with a refusal if `make` threw and too_late if the lease's ring shows that the iteration has begun;
+  /// clocks are then unchanged.
   void follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::optional<std::uint32_t> from_iteration,
                    std::function<void(ipc::PlanAnswer)> reply);
   /// Ends the lease, if there is one, and restores the GPU; tries again when that fails, until a client writes to it.

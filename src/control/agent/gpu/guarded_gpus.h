@@ -11,8 +11,8 @@
 
 namespace lowgear::agent {
 
-/// The GPUs of the machine as the agent's main thread sees them: who they are. The driver itself, whose calls may never
-/// return, is reached only by those who call it on a thread that each GPU has of its own.
+/// The GPUs of the machine as the agent's main thread sees them: only their identities. Calls of the driver, which may
+/// never return, are made only on the separate thread of each GPU.
 class GuardedGpus {
  public:
   /// None.

@@ -12,9 +12,9 @@
 
 namespace lowgear::agent {
 
-/// The callers that wait for the driver's answers to their writes. None blocks the io_context's thread: each is called
-/// there once, by whatever comes first of the outcome and the end of its time. Who still waits when this is destroyed
-/// is called nothing.
+/// The callers that wait for the result of their writes. None blocks the io_context's thread: each is called there
+/// once, with the outcome or after its time limit, whichever is first. Callers that still wait when this is destroyed
+/// are not called.
 ///
 /// All calls but that of an `Outcome` are made on the thread of the io_context.
 class PendingWrites {

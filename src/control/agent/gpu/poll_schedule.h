@@ -6,9 +6,9 @@
 
 namespace lowgear::agent {
 
-/// How long the thread of a GPU may sleep before it looks at the unit ring again. Training repeats itself: when the
-/// units of an iteration began tells when those of the next will. Around such a moment the thread looks every 20 us,
-/// and every 150 us otherwise, so that units which come out of turn are still found soon.
+/// How long the thread of a GPU may sleep before it reads the unit ring again. Training is periodic: the begins of
+/// units in one iteration predict those in the next. Near such a time the thread reads every 20 us, otherwise every 150
+/// us, so that it also finds unexpected units soon.
 class PollSchedule {
  public:
   static constexpr std::int64_t kFineNs = 20'000;
@@ -19,7 +19,7 @@ class PollSchedule {
   /// An iteration began: what follows is what followed its predecessor.
   void iteration_began(std::int64_t time_ns);
   void unit_began(std::int64_t time_ns);
-  /// Forgets when the last event was: what follows a pause is no guide.
+  /// Forgets the time of the last event: the time after a pause predicts nothing.
   void pause();
 
   /// Times are CLOCK_MONOTONIC.

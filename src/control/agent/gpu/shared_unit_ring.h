@@ -6,7 +6,7 @@
 namespace lowgear::agent {
 
 /// A unit ring in memory that the agent shares with one training process: a memfd whose size is sealed, so that the
-/// client cannot cut it off under the agent's hands (which would end the agent by SIGBUS).
+/// client cannot truncate it (which would kill the agent with SIGBUS).
 class SharedUnitRing {
  public:
   /// Throws Error when the system has no descriptor or memory left.

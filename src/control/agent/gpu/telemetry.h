@@ -15,12 +15,11 @@
 
 namespace lowgear::agent {
 
-/// Reads everything that a GPU reports; what it does not, or does not at the moment, stays empty. `problem`, where it
-/// is not null, is set to what the driver said of something that worked when the GPU was opened; empty when all of it
-/// did.
+/// Reads everything that a GPU reports; values that it does not report, or not at present, stay empty. `problem`, if
+/// not null, is set to the driver's error for a reading that worked when the GPU was opened; empty if all work.
 [[nodiscard]] GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem = nullptr);
 
-/// What a GPU is set to, by whomever; empty where it does not say.
+/// Present settings of a GPU, by any program; empty if it does not report them.
 struct GpuSettings {
   std::int64_t asked_ns = 0;  ///< CLOCK_MONOTONIC before it was asked; 0: it never was
   std::optional<gpu::PowerLimits> power_limits;
@@ -32,11 +31,11 @@ struct GpuSettings {
 struct GpuAnswering {
   std::optional<double> reading_age_s;  ///< since it last answered a reading; empty: it never did
   std::string problem;               ///< why a reading fails that worked when the GPU was opened; empty when all work
-  std::chrono::nanoseconds busy{0};  ///< how long the driver has been at what it was asked
+  std::chrono::nanoseconds busy{0};  ///< duration of the present driver call
 };
 
-/// Samples all GPUs, each at the same rate on a thread of its own, so that a driver that hangs on one GPU takes the
-/// readings of no other with it.
+/// Samples all GPUs at the same rate, each on its own thread, so that a driver that hangs on one GPU does not affect
+/// readings of others.
 class Telemetry {
  public:
   /// The GPUs outlive this, and a thread that the driver never returns to outlives both: hence shared ownership.

@@ -90,7 +90,8 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
     RouteAnswer answer = lowgear::agent::handle(*request, context());
     if (answer.ask_again_after.count() > 0) {
       if (attempt == kMaxAttempts) {
-        return reply->send(error_response(http::ErrorCode::unavailable, "the answer did not come in time; ask again"));
+        return reply->send(
+            error_response(http::ErrorCode::unavailable, "the response was not ready in time; try again"));
       }
       return answer_later(answer.ask_again_after, request, std::move(reply), attempt + 1);
     }

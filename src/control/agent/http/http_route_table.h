@@ -33,7 +33,7 @@ struct RouteCall {
 };
 
 enum class Access : unsigned char {
-  anybody,  ///< tells nothing about who uses the machine and how
+  anybody,  ///< reveals nothing about users and load of the machine
   readers,  ///< peers that may read telemetry, and whoever reaches the TCP port
   owners,   ///< changes something: only for peers that the kernel attests; the service decides what they may
 };

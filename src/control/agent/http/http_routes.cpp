@@ -48,7 +48,7 @@ std::optional<GpuStatus> find(Service& service, std::string_view gpu) {
 
 http::Response gpu_response(Service& service, const std::string& name) {
   const std::optional<GpuStatus> gpu = find(service, name);
-  if (!gpu) throw NotFound(fmt::format("no GPU {} here; GET /v1/gpus lists them", quote(name)));
+  if (!gpu) throw NotFound(fmt::format("there is no GPU {}; GET /v1/gpus lists them", quote(name)));
   Json body = answer(service);
   body["gpu"] = to_json(*gpu);
   return http::json_response(body);
@@ -100,7 +100,8 @@ RouteAnswer get_leases(const RouteCall& call) {
 
 RouteAnswer delete_lease(const RouteCall& call) {
   const std::optional<long long> id = parse_integer(call.captures[0]);
-  if (!id || *id < 0) throw NotFound(fmt::format("no lease {}; GET /v1/leases lists them", quote(call.captures[0])));
+  if (!id || *id < 0)
+    throw NotFound(fmt::format("there is no lease {}; GET /v1/leases lists them", quote(call.captures[0])));
   call.context.service.release(peer(call), static_cast<std::uint64_t>(*id));
   Json body = answer(call.context.service);
   body["released"] = *id;
@@ -153,7 +154,7 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   const JsonView limit = body_view(body).at("power_limit_w");
   const double power_limit_w = limit.number();
   if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
-    limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
+    limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus shows the GPU's range");
   }
   return answer_when_set(call, gpu::SetPowerLimit{power_limit_w});
 }
@@ -222,7 +223,7 @@ void require_access(const Route& route, const RouteCall& call) {
   if (route.access == Access::owners && !who) {
     throw http::HttpError(
         http::ErrorCode::not_attested,
-        "this changes the GPU and is taken over the Unix socket only: over TCP the caller cannot be identified");
+        "this changes the GPU and is accepted only on the Unix socket: over TCP the caller cannot be identified");
   }
   if (who && !call.context.service.may_read(*who)) {
     throw AccessDenied(fmt::format("user {} may not use this agent; its configuration says who may", who->uid));

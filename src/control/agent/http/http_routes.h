@@ -30,7 +30,7 @@ struct RouteContext {
   ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 
-/// Answers a request. No I/O of its own, no exceptions: whatever goes wrong becomes a response with a JSON error.
+/// Handles a request. Does no I/O and throws nothing: every error becomes a response with a JSON error.
 [[nodiscard]] RouteAnswer handle(const http::Request& request, const RouteContext& context);
 
 /// The next events of a stream, each without the `data: ` around it; none when there is nothing to tell yet.

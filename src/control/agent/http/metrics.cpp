@@ -30,9 +30,9 @@ void add_agent(Service& service, metrics::Exposition& exposition) {
   metrics::MetricFamily& dry_run = exposition.gauge("dry_run", "1 when the agent decides but writes to no GPU.");
   dry_run.add({}, service.dry_run() ? 1.0 : 0.0);
 
-  metrics::MetricFamily& unattended =
-      exposition.gauge("gpus_unattended",
-                       "GPUs that configuration or journal name and that the agent does not look after: see /healthz.");
+  metrics::MetricFamily& unattended = exposition.gauge(
+      "gpus_unattended",
+      "GPUs that the configuration or the journal names but the agent does not control; see /healthz.");
   unattended.add({}, static_cast<double>(service.unattended_gpus().size()));
 
   const std::vector<LeaseStatus> leases = service.leases();
@@ -55,7 +55,7 @@ void add_quantity(const std::vector<GpuStatus>& gpus, const gpu::GpuQuantity& qu
 
 void add_power_limits(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
   metrics::MetricFamily& limit =
-      exposition.gauge("gpu_power_limit_watts", "Power limit that holds, after all other limits of the machine.");
+      exposition.gauge("gpu_power_limit_watts", "Power limit in effect, after all other limits of the machine.");
   for (const GpuStatus& gpu : gpus) {
     if (gpu.healthy && gpu.power_limits) limit.add(gpu_labels(gpu), gpu.power_limits->enforced_w);
   }
@@ -71,21 +71,21 @@ void add_readings(const std::vector<GpuStatus>& gpus, metrics::Exposition& expos
 
 /// What the agent knows of itself.
 void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
-  metrics::MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
+  metrics::MetricFamily& info = exposition.gauge("gpu_info", "Name and PCI address of the GPU; always 1.");
   metrics::MetricFamily& healthy =
-      exposition.gauge("gpu_healthy", "1 while the GPU answers every reading that worked when the agent started.");
+      exposition.gauge("gpu_healthy", "1 while the GPU returns every reading that worked when the agent started.");
   metrics::MetricFamily& age =
-      exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last answered a reading.");
+      exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last returned a reading.");
   metrics::MetricFamily& controlled =
       exposition.gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
   metrics::MetricFamily& state =
       exposition.gauge("gpu_clock_state", "1 for the state that the clocks are in, as far as the agent knows.");
   metrics::MetricFamily& requested =
-      exposition.gauge("gpu_requested_clock_hertz", "Range within which the agent asked the SM clock to stay.");
-  metrics::MetricFamily& writes = exposition.counter("gpu_clock_writes", "Setter calls that the driver took.");
+      exposition.gauge("gpu_requested_clock_hertz", "Range that the agent has set for the SM clock.");
+  metrics::MetricFamily& writes = exposition.counter("gpu_clock_writes", "Setter calls that the driver accepted.");
   metrics::MetricFamily& errors = exposition.counter("gpu_clock_write_errors", "Setter calls that failed.");
   metrics::MetricFamily& late =
-      exposition.counter("gpu_late_units", "Unit starts that came while a write was under way and were skipped.");
+      exposition.counter("gpu_late_units", "Unit starts that arrived during a write and were skipped.");
   for (const GpuStatus& gpu : gpus) {
     const metrics::MetricLabels labels = gpu_labels(gpu);
     info.add(metrics::with(metrics::with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address),
@@ -106,9 +106,9 @@ void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposi
 
 void add_throttling(const std::vector<GpuStatus>& gpus,
                     const std::map<std::string, Metrics::ThrottleSeconds>& throttled, metrics::Exposition& exposition) {
-  metrics::MetricFamily& now = exposition.gauge("gpu_throttled", "1 while the GPU is held back for this reason.");
+  metrics::MetricFamily& now = exposition.gauge("gpu_throttled", "1 while the GPU is throttled for this reason.");
   metrics::MetricFamily& seconds =
-      exposition.counter("gpu_throttle_seconds", "Time for which the GPU was held back since the agent's start.");
+      exposition.counter("gpu_throttle_seconds", "Time for which the GPU was throttled since the agent's start.");
   for (const GpuStatus& gpu : gpus) {
     const std::optional<gpu::ThrottleReasons>& reasons = gpu.reading.throttle_reasons;
     if (!reasons || !gpu.healthy) continue;

@@ -14,14 +14,14 @@ namespace lowgear::agent {
 /// The agent's metrics. Values that a GPU does not report are left out, never zero and never `NaN`.
 class Metrics {
  public:
-  /// Takes note of a round of telemetry: how long each GPU was held back, and why, is counted from one reading to the
-  /// next. A gap of more than a second counts as one second.
+  /// Processes a round of telemetry: adds up how long each GPU was throttled, and why, from one reading to the next. A
+  /// gap of more than a second counts as one second.
   void observe(const std::vector<GpuStatus>& gpus);
 
   /// Everything, in Prometheus' text format.
   [[nodiscard]] std::string text(Service& service, const std::vector<CpuEnergy>& cpus) const;
 
-  /// Seconds for which a GPU was held back since the agent's start.
+  /// Seconds for which a GPU was throttled since the agent's start.
   struct ThrottleSeconds {
     std::int64_t last_reading_ns = 0;
     double power_cap_s = 0;

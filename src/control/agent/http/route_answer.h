@@ -25,14 +25,14 @@ struct PowerStream {
   friend auto operator<=>(const PowerStream&, const PowerStream&) = default;
 };
 
-/// What a route answers: a response, or what takes its place.
+/// The result of a route: a response, or a way to get it later.
 struct RouteAnswer : http::Response {
   RouteAnswer() = default;
   RouteAnswer(http::Response response) : http::Response(std::move(response)) {}  // NOLINT(google-explicit-constructor)
 
   using Send = std::function<void(http::Response)>;
-  /// Asks for the answer where this is none yet: called once, it hands the response to `send`, at once or later on the
-  /// same thread. Empty when this is the answer.
+  /// Requests a response that is not available yet: called once, it passes the response to `send`, at once or later on
+  /// the same thread. Empty if the response is here.
   std::function<void(const Send& send)> later;
   /// The events that follow; the body is then empty.
   std::optional<PowerStream> stream;

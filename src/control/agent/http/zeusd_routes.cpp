@@ -428,7 +428,7 @@ RouteAnswer get_time(const RouteCall& call) {
 
 RouteAnswer whoami(const RouteCall&) {
   throw http::HttpError(http::ErrorCode::no_tokens,
-                        "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
+                        "this agent uses no tokens: the kernel attests the user (SO_PEERCRED)");
 }
 
 }  // namespace

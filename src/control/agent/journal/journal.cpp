@@ -22,7 +22,7 @@ constexpr std::size_t kCopies = 2;
 constexpr std::uint32_t kFirstMagic = 0x314a474c;  // "LGJ1"
 constexpr std::size_t kFirstHeaderBytes = 12;
 constexpr std::size_t kMaxPayloadBytes = 4096;
-/// Above this the journal is written anew with what still counts.
+/// Above this size the journal is rewritten with the records that still apply.
 constexpr std::size_t kLongBytes = std::size_t{64} << 10U;
 
 /// CRC-32 as in Ethernet and zip (reflected, polynomial 0xEDB88320).
@@ -237,12 +237,12 @@ Journal::Journal(std::unique_ptr<JournalStorage> storage) : storage_(std::move(s
   sequence_ = content.records;
   if (damaged_) {
     damage_ =
-        "the journal was damaged, and which GPUs it named and how they were is not known; look after the disk that "
+        "the journal was damaged, and the GPUs in it and their original states are not known; check the disk that "
         "holds it";
   } else if (content.healed) {
     damage_ =
-        "the journal was damaged; every record was known from its other copy, so that nothing is lost; look after the "
-        "disk that holds it";
+        "the journal was damaged; every record was read from its other copy, so nothing is lost; check the disk that "
+        "holds it";
   }
   broken_ = storage_->unwritable();
   if (damaged_ || !broken_.empty()) return;

@@ -17,8 +17,8 @@
 
 namespace lowgear::agent {
 
-/// How a GPU was before the agent first wrote to it. NVML cannot read locked clocks back: what they go back to is the
-/// driver's own choice.
+/// State of a GPU before the agent first wrote to it. NVML cannot read locked clocks, so they are restored to the
+/// driver's default.
 struct OriginalGpuState {
   std::string uuid;
   std::string pci_address;
@@ -34,15 +34,14 @@ struct JournalContent {
   std::size_t whole_bytes = 0;                      ///< up to the end of the last whole record, or to the first damage
   std::uint32_t records = 0;                        ///< of the present format
   bool first_format = false;                        ///< there are records of the format of earlier releases
-  /// Something is not what was written, and a record may be lost: a GPU that is not listed may be changed too.
+  /// The journal is damaged and a record may be lost: a GPU that is not listed may be changed, too.
   bool damaged = false;
-  /// Something is not what was written, and every record is known all the same, from its other copy.
+  /// The journal is damaged, but every record is known from its other copy.
   bool healed = false;
 };
 
 /// Reads a journal. A record that is cut off at the end was being written when the agent or the machine died: what it
-/// announced has not happened. Whatever single bit of a journal is another than was written, it is `healed` and names
-/// the same GPUs.
+/// announced has not happened. If any single bit of a journal is flipped, it is `healed` and lists the same GPUs.
 [[nodiscard]] JournalContent parse_journal(std::string_view bytes);
 
 /// The files of a journal. Every call may throw Error and leave what a crash at that moment would.
@@ -84,12 +83,12 @@ class JournalHeld : public InputError {
 /// A journal that forgets, for a dry run, which changes nothing.
 [[nodiscard]] std::unique_ptr<JournalStorage> discarding_journal();
 
-/// Remembers, across crashes of agent and machine, which GPUs have to be put back and to what. A GPU is recorded and on
-/// the disk before it is first written to, and struck out after it has been restored. Safe from any thread.
+/// Records, across crashes of agent and machine, which GPUs have to be restored and to which state. A GPU is recorded
+/// on disk before it is first written to, and removed after it has been restored. Thread-safe.
 class Journal {
  public:
-  /// Reads what is there, cuts off a torn end and mends what was healed. Throws Error when it cannot be read; one that
-  /// cannot be written is read, and refuses changes.
+  /// Reads the journal, truncates an incomplete end and rewrites healed records. Throws Error when it cannot be read;
+  /// one that cannot be written is read, and refuses changes.
   explicit Journal(std::unique_ptr<JournalStorage> storage);
 
   /// GPUs that may not be as they were.

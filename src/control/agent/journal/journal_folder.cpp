@@ -62,8 +62,8 @@ class JournalFolder final : public JournalStorage {
   [[nodiscard]] std::string unwritable() const override {
     if (!read_only_) return {};
     return fmt::format(
-        "the journal in {} is on a file system that can only be read: no GPU is changed until it can be written (mend "
-        "what the kernel's log names, or mount -o remount,rw, and start the agent again)",
+        "the journal in {} is on a read-only file system: no GPU is changed until it can be written (fix the problem "
+        "in the kernel's log, or mount -o remount,rw, and start the agent again)",
         printable(folder_.string()));
   }
 
@@ -79,11 +79,11 @@ class JournalFolder final : public JournalStorage {
   }
 
   void sync() override {
-    if (::fdatasync(file_.get()) != 0) throw_errno(file_path_, "cannot be brought to the disk");
+    if (::fdatasync(file_.get()) != 0) throw_errno(file_path_, "cannot be flushed to the disk");
   }
 
   void truncate(std::size_t bytes) override {
-    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) throw_errno(file_path_, "cannot be cut off");
+    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) throw_errno(file_path_, "cannot be truncated");
   }
 
   void replace(std::string_view bytes) override {
@@ -100,7 +100,7 @@ class JournalFolder final : public JournalStorage {
     lock_.emplace(lock);
     require_trusted_file(lock);
     if (const auto holder = lock_->take({.pid = ::getpid(), .control_socket = control_socket})) {
-      throw JournalHeld(fmt::format("{}: {} uses this journal, and there is one agent on a machine; end that one first",
+      throw JournalHeld(fmt::format("{}: {} uses this journal, and a machine has only one agent; end that one first",
                                     printable(folder_.string()), describe(*holder)),
                         *holder);
     }
@@ -115,7 +115,7 @@ class JournalFolder final : public JournalStorage {
 
   void sync_folder() {
     const FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!folder || ::fsync(folder.get()) != 0) throw_errno(folder_, "cannot be brought to the disk");
+    if (!folder || ::fsync(folder.get()) != 0) throw_errno(folder_, "cannot be flushed to the disk");
   }
 
   std::filesystem::path folder_;
@@ -143,7 +143,7 @@ JournalContent read_journal_folder(const std::filesystem::path& folder) {
     const bool absent = !error || error == std::errc::no_such_file_or_directory;
     throw InputError(fmt::format(
         "{}: {}; name the folder that `journal` in the agent's configuration names", printable(folder.string()),
-        absent ? "there is no journal of an agent here" : "the journal cannot be looked at: " + error.message()));
+        absent ? "there is no journal of an agent here" : "the journal cannot be inspected: " + error.message()));
   }
   require_trusted_folder(folder);
   require_trusted_file(file);

@@ -19,7 +19,7 @@ struct LockHolder {
 /// `another agent (process 7, which answers at /run/lowgear/agent.sock)`, as far as it is known.
 [[nodiscard]] std::string describe(const LockHolder& holder);
 
-/// A file that one process of the machine at a time holds, until it ends in whatever way, and that tells who that is.
+/// A file that one process of the machine locks until it ends, and that contains the identity of this process.
 class LockFile {
  public:
   /// Opens the file, and makes it if need be, for this user alone; on a file system for reading only it has to be

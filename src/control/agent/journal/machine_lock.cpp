@@ -41,7 +41,7 @@ LockFile hold_machine(const std::filesystem::path& lock, const std::filesystem::
   LockFile file(lock);
   if (const std::optional<LockHolder> holder = file.take({.pid = ::getpid(), .control_socket = control_socket})) {
     throw MachineHeld(
-        fmt::format("{} may change this machine's GPUs, and there is one agent on a machine; end that one first: it "
+        fmt::format("{} may change this machine's GPUs, and a machine has only one agent; end that one first: it "
                     "holds {}",
                     describe(*holder), printable(lock.string())));
   }

@@ -14,8 +14,8 @@ class MachineHeld : public InputError {
   using InputError::InputError;
 };
 
-/// The lock of the machine whose GPUs these are, whatever journal and sockets an agent uses: in /run/lowgear for real
-/// ones, next to its file for a simulated machine.
+/// The lock of the machine with these GPUs, independent of an agent's journal and sockets: in /run/lowgear for real
+/// GPUs, next to its file for a simulated machine.
 [[nodiscard]] std::filesystem::path machine_lock_path(const gpu::GpuSystem& system);
 
 /// Takes the lock for this process, which answers at `control_socket` (empty: nowhere). Makes the lock's folder when it

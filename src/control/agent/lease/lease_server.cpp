@@ -196,7 +196,7 @@ void LeaseServer::Impl::Connection::handle(const ipc::Frame& frame) {
     end();
   } else {
     throw InputError("a frame of type " + std::to_string(static_cast<std::uint32_t>(frame.type)) +
-                     " has no place here: a client says hello, sends plans and releases");
+                     " is not allowed here: a client says hello, sends plans and releases");
   }
 }
 
@@ -215,8 +215,8 @@ void LeaseServer::Impl::Connection::handle_hello(const ipc::Frame& frame) {
 }
 
 void LeaseServer::Impl::Connection::handle_plan(const ipc::Frame& frame) {
-  if (plan_pending_) throw InputError("a plan came before the one before it was answered");
-  ipc::PlanMessage plan = ipc::decode_plan(frame.payload);
+  if (plan_pending_) throw InputError("a plan arrived before the previous one was answered");
+  ipc::PlanMessage plan = decode_plan(frame.payload);
   plan_pending_ = true;
   // The thread of a GPU may hold on to the reply for longer than the socket's io_context lives.
   server_->granter_.take_plan(*lease_id_, std::move(plan), [connection = weak_from_this()](ipc::PlanAnswer answer) {
@@ -235,7 +235,7 @@ void LeaseServer::Impl::Connection::expect_within(std::chrono::milliseconds time
   deadline_.expires_after(time);
   deadline_.async_wait([self = shared_from_this()](const error_code& error) {
     if (error || self->server_ == nullptr) return;
-    self->refuse(self->lease_id_ ? "a frame did not come to its end in time" : "no hello came in time");
+    self->refuse(self->lease_id_ ? "a frame was not complete in time" : "no hello arrived in time");
     self->end();
   });
 }
@@ -295,7 +295,7 @@ void LeaseServer::Impl::add(Protocol::socket socket) {
   try {
     const auto connection = std::make_shared<Connection>(*this, std::move(socket));
     if (!make_room()) {
-      connection->refuse("the agent has as many clients as it takes");
+      connection->refuse("the agent has reached its maximum number of clients");
       return;
     }
     connections_.push_back(connection);
@@ -309,7 +309,7 @@ bool LeaseServer::Impl::make_room() {
   if (connections_.size() < options_.max_connections) return true;
   const auto idle = std::ranges::find_if(connections_, [](const auto& connection) { return !connection->lease_id(); });
   if (idle == connections_.end()) return false;
-  (*idle)->refuse("others are waiting, and no hello came");
+  (*idle)->refuse("others are waiting, and no hello arrived");
   (*idle)->drop();
   connections_.erase(idle);
   return true;

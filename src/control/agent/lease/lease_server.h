@@ -22,7 +22,7 @@ class io_context;
 
 namespace lowgear::agent {
 
-/// Who decides about leases. Called on the thread of the server's io_context.
+/// Decides about leases. Called on the thread of the server's io_context.
 class LeaseGranter {
  public:
   virtual ~LeaseGranter() = default;
@@ -53,8 +53,8 @@ struct LeaseServerOptions {
   std::function<void(std::string_view)> warn;       ///< receives what an operator should know; may be empty
 };
 
-/// The lease socket: speaks base/ipc/lease_messages.h with training processes. Waits for no client: one that does not
-/// read its answers, or sends anything but frames, is closed, and so is its lease.
+/// The lease socket: the agent's end of base/ipc/lease_messages.h. Never blocks on a client: a connection that does not
+/// read its responses, or sends anything but frames, is closed, and its lease ends.
 class LeaseServer {
  public:
   /// Listens. Throws InputError when the socket cannot be made, or another process listens there.
@@ -65,8 +65,8 @@ class LeaseServer {
 
   /// Closes the connection of a lease that has ended otherwise; the granter does not learn of it.
   void close(std::uint64_t lease_id);
-  /// The same for a lease that a person has ended: the client receives the reason, and does not ask for the GPU again
-  /// by itself.
+  /// The same for a lease that an administrator has ended: the client receives the reason, and does not request the GPU
+  /// again automatically.
   void end(std::uint64_t lease_id, std::string_view reason);
   /// Closes every connection and removes the socket. The granter does not learn of it.
   void stop();

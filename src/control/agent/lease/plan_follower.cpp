@@ -53,7 +53,7 @@ PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu
                                  quote(plan.gpu_name), quote(gpu_name)));
   }
   if (message.plan_rank >= plan.ranks.size()) {
-    throw InputError(fmt::format("the plan has {} ranks and none of number {}", plan.ranks.size(), message.plan_rank));
+    throw InputError(fmt::format("the plan has {} ranks and no rank {}", plan.ranks.size(), message.plan_rank));
   }
   const auto usable = [&](int clock_mhz, const std::string& what) {
     const int supported = supported_clock(clock_mhz, supported_mhz, message.nearest_below, what);

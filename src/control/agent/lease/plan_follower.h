@@ -13,9 +13,9 @@
 
 namespace lowgear::agent {
 
-/// The clocks of one rank of a plan. The clock of a unit is asked for when the unit begins: a setter takes
-/// milliseconds, so the start of the unit still runs at the clock before, and nothing is gained by asking earlier,
-/// while the unit before is still running at its own clock. Iterations that try a clock out ask for it when they begin.
+/// The clocks of one rank of a plan. The clock of a unit is requested when the unit begins. A setter takes
+/// milliseconds, so the start of the unit still runs at the previous clock; an earlier request would only change the
+/// clock of the previous unit. Trial iterations request their clock when they begin.
 class PlanFollower final : public UnitClocks {
  public:
   /// Reads the plan for a GPU. Throws InputError when it is no plan, has no such rank, is for another model of GPU, or

@@ -71,7 +71,7 @@ std::vector<std::string> Agent::failures_of(const Restores& restores, Clock::tim
   for (const auto& [managed, done] : restores) {
     const std::string& uuid = managed->identity.uuid;
     if (done.wait_until(deadline) != std::future_status::ready) {
-      failures.push_back(fmt::format("{}: the driver does not answer", uuid));
+      failures.push_back(fmt::format("{}: the driver does not respond", uuid));
     } else if (managed->worker->status().writer.clock_state == ClockState::failed) {
       failures.push_back(fmt::format("{}: {}", uuid, managed->worker->status().writer.problem));
     }
@@ -104,7 +104,7 @@ void Agent::check_health() {
 std::string Agent::silence_of(std::size_t index) const {
   const GpuAnswering answering = telemetry_->answering(index);
   if (hangs(gpus_[index]) || answering.busy > options_.hung_after) {
-    return "the driver does not answer; clocks stay as they are until it does";
+    return "the driver does not respond; clocks stay as they are until it does";
   }
   return answering.problem;
 }
@@ -116,7 +116,7 @@ void Agent::report_silence(std::size_t index) {
   managed.silence = std::move(silence);
   const std::string& uuid = managed.identity.uuid;
   if (managed.silence.empty()) {
-    note(fmt::format("{}: the driver answers again", uuid));
+    note(fmt::format("{}: the driver responds again", uuid));
   } else {
     warn(fmt::format("{}: {}", uuid, managed.silence));
   }
@@ -215,7 +215,7 @@ std::size_t Agent::controlled_gpu(std::string_view gpu) const {
   }
   if (hangs(managed)) {
     throw gpu::GpuError(gpu::GpuErrorCode::timeout,
-                        fmt::format("{}: the driver does not answer; see the agent's log", managed.identity.uuid));
+                        fmt::format("{}: the driver does not respond; see the agent's log", managed.identity.uuid));
   }
   return index;
 }
@@ -230,8 +230,8 @@ void Agent::require_may_know(const Peer& peer, std::string_view gpu) const {
     // Why is none of this user's business.
   }
   throw AccessDenied(
-      fmt::format("user {} may not use GPU {} of this agent; an [[allow]] of its configuration would have to name the "
-                  "user or one of its groups",
+      fmt::format("user {} may not use GPU {} of this agent; its configuration needs an [[allow]] for the user or one "
+                  "of its groups",
                   peer.uid, quote(gpu)));
 }
 
@@ -366,8 +366,8 @@ Lease& Agent::lease_for_request(const Peer& peer, std::size_t gpu) {
   const std::optional<ProcessIdentity> process = identify(*environment_.processes, peer.pid);
   if (!process) {
     throw AccessDenied(
-        "the agent cannot see the process that asks, as it runs in another pid namespace: take a lease over the lease "
-        "socket instead, which lasts as long as the connection");
+        "the agent cannot see the calling process, because it runs in another pid namespace: take a lease through the "
+        "lease socket instead, which lasts as long as the connection");
   }
   Lease* held = leases_.of_gpu(gpu);
   if (held != nullptr && held->process == process) return *held;
@@ -394,7 +394,7 @@ void Agent::apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting&
   require_allowed(setting, environment_.policy->allow(peer, managed.identity));
   (void)lease_for_request(peer, index);
   const gpu::GpuError too_late(gpu::GpuErrorCode::timeout,
-                               fmt::format("{}: the driver has not answered yet", managed.identity.uuid));
+                               fmt::format("{}: the driver has not responded yet", managed.identity.uuid));
   const auto tell = [this, index, done = std::move(done)](const std::exception_ptr& error) {
     telemetry_->settings_changed(index);
     done(error);

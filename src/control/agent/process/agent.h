@@ -33,9 +33,8 @@ struct AgentEnvironment {
   std::function<void(std::string_view)> warn;  ///< receives what should not happen; may be empty
 };
 
-/// The agent of a node: the only process that may change its GPUs. Gives each configured GPU to one process at a time,
-/// lets the GPU's thread follow that process' plan, and restores the GPU when the process lets go of it in whatever
-/// way.
+/// The agent of a node: the only process that may change its GPUs. Leases each configured GPU to one process at a time,
+/// lets the GPU's thread follow that process' plan, and restores the GPU when the lease ends for any reason.
 ///
 /// All calls are made on the thread of the io_context.
 class Agent final : public Service, private LeaseGranter {
@@ -52,7 +51,7 @@ class Agent final : public Service, private LeaseGranter {
   /// Closes the lease socket, ends every lease and restores every GPU; waits for each driver as long as the options
   /// say. Returns what could not be restored, one line each. May be called again.
   std::vector<std::string> stop();
-  /// Says which GPUs have stopped to answer and which answer again, once each. To be called every second or so.
+  /// Logs which GPUs have stopped responding and which respond again, once each. Call it about every second.
   void check_health();
 
   [[nodiscard]] bool simulated() const override;
@@ -82,7 +81,8 @@ class Agent final : public Service, private LeaseGranter {
   [[nodiscard]] std::size_t index_of(std::string_view gpu) const;
   /// Throws NotFound, AccessDenied when no user may change the GPU, and GpuError when its driver hangs.
   [[nodiscard]] std::size_t controlled_gpu(std::string_view gpu) const;
-  /// Throws AccessDenied for who may neither read nor change this GPU, in the same words whether it is there or not.
+  /// Throws AccessDenied for a user who may neither read nor change this GPU, with the same message whether it exists
+  /// or not.
   void require_may_know(const Peer& peer, std::string_view gpu) const;
   Lease& add_lease(Lease request);
   /// The lease on the GPU that this process has or shares; taken when there is none. Throws as `open_lease`.

@@ -25,7 +25,7 @@ namespace {
 
 void require_rights(const gpu::GpuSystem& system, Mode mode) {
   if (mode == Mode::dry_run || ::geteuid() == 0 || system.simulated()) return;
-  throw InputError("clocks and limits are for root alone: sudo lowgear agent; --dry-run needs no rights");
+  throw InputError("only root may set clocks and limits: sudo lowgear agent; --dry-run needs no rights");
 }
 
 std::shared_ptr<UnattendedGpus> attend_to_the_rest(const Config& config, const gpu::GpuSystem& system,
@@ -149,7 +149,7 @@ std::vector<std::string> serve_node(const Config& config, Mode mode, const Messa
                             node->system->gpus().size(), node->system->simulated() ? "simulated " : "",
                             mode == Mode::dry_run ? "; this is a dry run, which changes none" : ""));
   std::vector<std::string> failures = run_agent(config.process, std::move(environment), &cpu_meter, signals);
-  voice->close();  // threads that the driver holds outlive this, and whoever reads the messages may not
+  voice->close();  // threads that the driver holds outlive this, and the receiver of messages may not
   return failures;
 }
 

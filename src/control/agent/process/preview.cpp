@@ -47,13 +47,13 @@ std::string power_of(const AllowRule& rule, gpu::Gpu& gpu) {
 
 /// What one rule lets its users set on one GPU, or why that cannot be said.
 std::string rights_of(const AllowRule& rule, gpu::Gpu& gpu) {
-  if (!rule.control) return rule.read ? "would only let read" : "would let neither set nor read";
+  if (!rule.control) return rule.read ? "would allow only reading" : "would allow neither setting nor reading";
   try {
     std::string rights = "would set " + clocks_of(rule, gpu);
     if (rule.power) rights += ", " + power_of(rule, gpu);
     if (rule.memory_clocks) rights += ", memory clocks";
     if (rule.persistence) rights += ", persistence mode";
-    return rights + ", as their processes ask, and put all back when those end";
+    return rights + ", as their processes request, and restore them when those end";
   } catch (const gpu::GpuError& error) {
     return fmt::format("would set nothing: {}", error.what());
   }

@@ -32,7 +32,7 @@ AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
     const std::vector<int>& clocks_mhz = gpu.sm_clocks_mhz;
     if (!gpu.problem.empty()) {
       throw gpu::GpuError(gpu::GpuErrorCode::driver_error,
-                          fmt::format("{}, when the agent started; restart it once the GPU answers", gpu.problem));
+                          fmt::format("{}, when the agent started; restart it when the GPU responds", gpu.problem));
     }
     AllowedRange range;
     if (!clocks_mhz.empty()) {
@@ -48,10 +48,9 @@ AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
     }
     return range;
   }
-  throw AccessDenied(
-      fmt::format("user {} may not change GPU {}; an [[allow]] of the agent's configuration would have "
-                  "to name the user or one of its groups",
-                  peer.uid, gpu.identity.uuid));
+  throw AccessDenied(fmt::format(
+      "user {} may not change GPU {}; the agent's configuration needs an [[allow]] for the user or one of its groups",
+      peer.uid, gpu.identity.uuid));
 }
 
 bool AccessRules::may_read(const Peer& peer) const {

@@ -13,7 +13,7 @@
 
 namespace lowgear::agent {
 
-/// One `[[allow]]` of the configuration: who may do what to which GPUs. Without any, no user may do anything.
+/// One `[[allow]]` of the configuration: rights of users on GPUs. Without any, no user has rights.
 struct AllowRule {
   std::optional<uid_t> user;  ///< exactly one of `user`, `group` and `everybody`
   std::optional<gid_t> group;
@@ -30,8 +30,8 @@ struct AllowRule {
   bool read = true;            ///< may read telemetry and leases
 };
 
-/// Decides by the rules, the first that fits a peer and a GPU counting. Root may always read, release and restore, but
-/// takes leases by a rule like everybody else: a job that runs as root by accident changes nothing.
+/// Decides by the first rule that matches a peer and a GPU. Root may always read, release and restore, but needs a rule
+/// for leases, so that a job that runs as root by accident changes nothing.
 class AccessRules {
  public:
   AccessRules(std::vector<AllowRule> rules, GroupLookup in_group);

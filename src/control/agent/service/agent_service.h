@@ -17,20 +17,20 @@
 
 namespace lowgear::agent {
 
-/// Who asks. Over TCP the caller cannot be identified, so the agent takes no requests that change something there.
+/// The caller. Over TCP the caller cannot be identified, so the agent accepts no requests there that change something.
 using Peer = ipc::UnixPeer;
 
-/// The peer may not do that. HTTP answers 403.
+/// The peer may not do that. HTTP status 403.
 class AccessDenied : public Error {
  public:
   using Error::Error;
 };
-/// Somebody else holds the GPU. HTTP answers 409.
+/// Another user or process holds the GPU. HTTP status 409.
 class GpuBusy : public Error {
  public:
   using Error::Error;
 };
-/// No such GPU or lease. HTTP answers 404.
+/// No such GPU or lease. HTTP status 404.
 class NotFound : public Error {
  public:
   using Error::Error;
@@ -70,8 +70,8 @@ struct GpuStatus {
   std::optional<double> reading_age_s;  ///< empty: there is none yet
 };
 
-/// A GPU that the configuration or the journal names and that no thread of the agent looks after, mostly because it did
-/// not answer when the agent started.
+/// A GPU that the configuration or the journal names but no thread of the agent controls, usually because it did not
+/// respond when the agent started.
 struct UnattendedGpu {
   std::string name;           ///< UUID, or as the configuration names it; empty when not known
   bool configured = false;    ///< the configuration names it for control
@@ -95,8 +95,8 @@ struct LeaseStatus {
   std::uint64_t unplanned_units = 0;  ///< unit starts that the plan which is followed does not name: no clock was set
 };
 
-/// Told once, on the agent's main thread, what the driver has said to a write: null when it took it; GpuError, which is
-/// a timeout when it has not answered within the configured time; GpuBusy when another program sets the GPU's clocks.
+/// Called once, on the agent's main thread, with the result of a write: null on success; GpuError, a timeout if the
+/// driver has not responded within the configured time; GpuBusy if another program sets the GPU's clocks.
 using WriteDone = std::function<void(std::exception_ptr error)>;
 
 /// The agent as its HTTP side sees it. Calls return at once and are made from the agent's main thread only.
@@ -115,9 +115,9 @@ class Service {
   /// Throws AccessDenied, GpuBusy, NotFound, InputError (a value outside of what is allowed), GpuError (the driver is
   /// known to hang); the driver is then not asked, and `done` not called.
   virtual void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) = 0;
-  /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
+  /// Ends a lease; allowed for its owner and root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
-  /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only: throws
+  /// The kill switch: ends every lease and restores every GPU, also unattended ones. Root only: throws
   /// AccessDenied. `done` receives GpuError naming the GPUs that are still changed.
   virtual void restore_all(const Peer& peer, WriteDone done) = 0;
   /// Whether this peer may read telemetry.

@@ -18,11 +18,11 @@ void require_right(bool allowed, const char* right) {
 void require(const gpu::LockSmClocks& clocks, const AllowedRange& allowed) {
   const bool ordered = clocks.min_mhz <= clocks.max_mhz;
   if (ordered && clocks.min_mhz >= allowed.min_clock_mhz && clocks.max_mhz <= allowed.max_clock_mhz) return;
-  throw InputError(fmt::format("clocks of {} to {} MHz are not what this agent allows; ask for {} to {} MHz",
+  throw InputError(fmt::format("clocks of {} to {} MHz are outside of what this agent allows; request {} to {} MHz",
                                clocks.min_mhz, clocks.max_mhz, allowed.min_clock_mhz, allowed.max_clock_mhz));
 }
 
-/// Whoever may use the GPU may give up what was locked.
+/// Every user who may use the GPU may reset a lock.
 void require(const gpu::ResetSmClocks&, const AllowedRange&) {}
 
 void require(const gpu::LockMemoryClocks& clocks, const AllowedRange& allowed) {
@@ -39,8 +39,8 @@ void require(const gpu::ResetMemoryClocks&, const AllowedRange& allowed) {
 void require(const gpu::SetPowerLimit& power, const AllowedRange& allowed) {
   require_right(allowed.power, "power");
   if (power.limit_w >= allowed.min_power_w && power.limit_w <= allowed.max_power_w) return;
-  throw InputError(fmt::format("a power limit of {} W is not what this agent allows; ask for {} to {} W", power.limit_w,
-                               allowed.min_power_w, allowed.max_power_w));
+  throw InputError(fmt::format("a power limit of {} W is outside of what this agent allows; request {} to {} W",
+                               power.limit_w, allowed.min_power_w, allowed.max_power_w));
 }
 
 void require(const gpu::SetPersistenceMode&, const AllowedRange& allowed) {

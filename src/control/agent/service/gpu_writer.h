@@ -31,7 +31,7 @@ struct ReadPowerLimit {
   std::chrono::steady_clock::time_point asked_at;  ///< before it was asked: what was set later may not show
 };
 
-/// Writes to one GPU, and puts back what was there before. Used by the GPU's thread alone. `apply` throws GpuError.
+/// Writes to one GPU, and restores its original state. Used only by the GPU's thread. `apply` throws GpuError.
 class GpuWriter {
  public:
   virtual ~GpuWriter() = default;
@@ -45,8 +45,8 @@ class GpuWriter {
   virtual void suspend() noexcept = 0;
   /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
   virtual void restore() noexcept = 0;
-  /// Is shown what the GPU does and which power limit it tells (empty when it tells none), about once a second, to
-  /// notice that another program writes to it.
+  /// Receives the GPU's readings and its power limit (empty if it reports none) about once a second, to notice writes
+  /// of another program.
   virtual void observe(const GpuReading& /*reading*/, const std::optional<ReadPowerLimit>& /*limit*/) {}
   [[nodiscard]] virtual GpuWriterStatus status() const = 0;
 };
@@ -59,7 +59,7 @@ class UnitClocks {
   [[nodiscard]] virtual std::optional<int> clock_mhz(const ipc::UnitEvent& event) = 0;
 };
 
-/// What the administrator has decided, and how it is carried out. Asks no driver: only the writers do.
+/// The administrator's policy and its implementation. Makes no driver calls: only the writers do.
 class Policy {
  public:
   virtual ~Policy() = default;

@@ -8,8 +8,8 @@
 
 namespace lowgear::agent {
 
-/// Who a GPU is and what it can be set to, asked for once, before the agent serves: whoever decides later asks no
-/// driver.
+/// Identity and possible settings of a GPU, queried once before the agent serves, so that later decisions need no
+/// driver call.
 struct KnownGpu {
   gpu::GpuIdentity identity;
   std::vector<int> sm_clocks_mhz;                ///< that can be locked, highest first; empty where it did not tell

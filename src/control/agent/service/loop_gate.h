@@ -7,8 +7,8 @@
 
 namespace lowgear::agent {
 
-/// The way to an io_context for threads that may outlive it, as the driver may not let go of them in time. Shared by
-/// those threads and by an owner, who closes it while the io_context still lives.
+/// Gives threads that may outlive an io_context (because the driver blocks them) safe access to it. Shared by those
+/// threads and by an owner, who closes it while the io_context still exists.
 class LoopGate {
  public:
   explicit LoopGate(boost::asio::io_context& io) : io_(&io) {}

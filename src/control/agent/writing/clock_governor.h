@@ -14,7 +14,7 @@
 namespace lowgear::agent {
 
 struct ClockGovernorOptions {
-  /// Writes nothing and says what it would write.
+  /// Writes nothing and logs what it would write.
   bool dry_run = false;
   /// After a write of a clock that failed, none is tried for so long.
   std::chrono::milliseconds retry_after{1'000};
@@ -25,9 +25,9 @@ struct ClockGovernorOptions {
   std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
 };
 
-/// Writes to one GPU through NVML, with the promises of the agent: the GPU is in the journal before its first write,
-/// nothing is written that is set already, another program's clocks are left alone once they are noticed, and
-/// everything goes back.
+/// Writes to one GPU through NVML and keeps the promises of the agent: the GPU is in the journal before its first
+/// write, values that are already set are not written, another program's clocks are left alone when they are noticed,
+/// and everything is restored.
 class ClockGovernor final : public GpuWriter {
  public:
   /// A GPU that the journal still names counts as one whose restoring failed, so that it is tried again.

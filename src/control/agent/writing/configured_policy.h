@@ -20,8 +20,8 @@ namespace lowgear::agent {
 /// UUIDs of the GPUs that a configuration names for control, as far as they are there.
 [[nodiscard]] std::vector<std::string> controlled_gpus(const Config& config, const gpu::GpuSystem& system);
 
-/// What the configuration says, carried out through NVML with a journal. GPUs are asked at construction, and from then
-/// on only by the writers.
+/// Implements the configuration through NVML with a journal. GPUs are queried at construction, and later only by the
+/// writers.
 class ConfiguredPolicy final : public Policy {
  public:
   ConfiguredPolicy(const Config& config, gpu::GpuControlSystem& system, std::shared_ptr<Journal> journal,

@@ -103,8 +103,7 @@ std::vector<std::string> silent_gpus(const Config& config, const gpu::GpuSystem&
   const std::vector<std::string> problems = system.problems();
   std::vector<std::string> silent;
   const auto add = [&](std::string_view gpu, std::string_view problem) {
-    silent.push_back(
-        fmt::format("{} may be changed and does not answer, so that it is not restored ({})", gpu, problem));
+    silent.push_back(fmt::format("{} may be changed and does not respond, so it is not restored ({})", gpu, problem));
   };
   if (problems.empty()) return silent;
   for (const std::string& name : config.gpus) {
@@ -150,7 +149,7 @@ std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system, co
   // A lost GPU is not in the list either: it may come back, and then has to be restored.
   if (const std::vector<std::string> problems = system.problems(); !there && !problems.empty()) {
     throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost,
-                        fmt::format("GPU {}: was left changed and does not answer, so that it is not restored ({})",
+                        fmt::format("GPU {}: was left changed and does not respond, so it is not restored ({})",
                                     state.uuid, fmt::join(problems, "; ")));
   }
   if (there) restore_gpu(*system.control(state.uuid), state);

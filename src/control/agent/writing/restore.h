@@ -12,17 +12,17 @@ namespace lowgear::agent {
 
 struct Config;
 
-/// Reads how a GPU is before it is written to. Throws GpuError when the driver does not answer.
+/// Reads how a GPU is before it is written to. Throws GpuError when the driver does not respond.
 [[nodiscard]] OriginalGpuState original_state(gpu::GpuControl& control);
 
-/// Puts a GPU back: clocks to the driver's own choice, power limit and persistence mode as they were, and reads back
-/// what NVML lets read. What the GPU does not support counts as restored. Tries everything whatever fails; throws
-/// GpuError with the first failure.
+/// Restores a GPU: clocks to the driver's default, power limit and persistence mode to their original values, verified
+/// where NVML can read them. Settings that the GPU does not support count as restored. Tries everything even after a
+/// failure; throws GpuError with the first failure.
 void restore_gpu(gpu::GpuControl& control, const OriginalGpuState& original);
 
-/// Restores a GPU that the journal names, and strikes it out; one that is no longer in the machine is only struck out.
-/// Returns what has been done, in one line. Throws GpuError when the GPU does not answer or refuses, and Error when the
-/// journal cannot be written; the journal then keeps it.
+/// Restores a GPU that the journal names, and removes it from the journal; one that is no longer in the machine is only
+/// removed. Returns what has been done, in one line. Throws GpuError when the GPU does not answer or refuses, and Error
+/// when the journal cannot be written; the journal then keeps it.
 [[nodiscard]] std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system,
                                            const OriginalGpuState& state);
 

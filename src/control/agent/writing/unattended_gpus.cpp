@@ -21,7 +21,7 @@ namespace {
 /// `gpu` as it is called where one reads it: `GPU 0000:17:00.0`.
 std::string not_controlled(std::string_view gpu) {
   return fmt::format(
-      "{} did not answer when the agent started, and is not controlled; once it answers, restart the agent", gpu);
+      "{} did not respond when the agent started, and is not controlled; restart the agent when it responds", gpu);
 }
 
 UnattendedGpu missing_gpu(std::string name, std::string problem) {
@@ -65,7 +65,8 @@ std::vector<UnattendedGpu> find_unattended_gpus(const Config& config, const gpu:
     UnattendedGpu& gpu = entry_of(state, unattended);
     gpu.name = state.uuid;
     gpu.left_changed = true;
-    gpu.problem = fmt::format("GPU {}: was left changed, and could not be restored yet; it is tried again", state.uuid);
+    gpu.problem =
+        fmt::format("GPU {}: was left changed, and could not be restored yet; the agent tries again", state.uuid);
   }
   return unattended;
 }

@@ -28,8 +28,8 @@ struct UnattendedGpusOptions {
   std::function<void(std::string_view)> note;    ///< receives what was restored; may be empty
 };
 
-/// Looks after the GPUs that have no GpuWorker: tries again to restore those that were left changed, on a thread of its
-/// own, until each of them is as it was. May be called from any thread.
+/// Handles GPUs without a GpuWorker: tries on a separate thread to restore those that were left changed, until all are
+/// restored. May be called from any thread.
 class UnattendedGpus {
  public:
   UnattendedGpus(std::vector<UnattendedGpu> gpus, std::shared_ptr<Journal> journal, UnattendedGpusOptions options);

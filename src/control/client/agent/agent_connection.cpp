@@ -33,7 +33,7 @@ MappedUnitRing::MappedUnitRing(const FileDescriptor& memory) {
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   if (::fstat(memory.get(), &status) != 0 || status.st_size != static_cast<off_t>(sizeof(ipc::UnitRing)) ||
       (::fcntl(memory.get(), F_GET_SEALS) & kSeals) != kSeals) {
-    throw Error("the agent shares no unit ring of this version; use a client and an agent of the same release");
+    throw Error("the agent does not share a unit ring of this version; use a client and an agent of the same release");
   }
   void* mapped = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) throw_system_error("the agent's unit ring cannot be mapped");
@@ -53,10 +53,9 @@ AgentConnection::AgentConnection(const std::filesystem::path& socket, const ipc:
   connect(socket);
   send_all(encode(hello), deadline);
   const ipc::Frame frame = receive(deadline);
-  if (frame.type == ipc::FrameType::refused) throw LeaseRefused(ipc::decode_refused(frame.payload).reason);
-  if (frame.type != ipc::FrameType::lease || !received_)
-    throw Error("the agent answers with something else than a lease");
-  lease_ = ipc::decode_lease(frame.payload);
+  if (frame.type == ipc::FrameType::refused) throw LeaseRefused(decode_refused(frame.payload).reason);
+  if (frame.type != ipc::FrameType::lease || !received_) throw Error("the agent's response is not a lease");
+  lease_ = decode_lease(frame.payload);
   ring_ = std::make_shared<MappedUnitRing>(received_);
   received_.reset();
 }
@@ -68,14 +67,14 @@ void AgentConnection::connect(const std::filesystem::path& socket) {
   if (::connect(socket_.get(), address.get(), address.size()) != 0) {
     throw Error(fmt::format("{}: {}", printable(socket.native()),
                             errno == EACCES ? "this user may not use the agent; its configuration names who may"
-                                            : "no agent answers (" + std::generic_category().message(errno) + ")"));
+                                            : "no agent responds (" + std::generic_category().message(errno) + ")"));
   }
 }
 
 void AgentConnection::wait_for(short events, Deadline deadline) const {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) throw Error("the agent does not answer");
+    if (left.count() <= 0) throw Error("the agent does not respond");
     pollfd entry{.fd = socket_.get(), .events = events, .revents = 0};
     const int ready = ::poll(&entry, 1, static_cast<int>(std::min<long long>(left.count(), 60'000)));
     if (ready > 0) return;
@@ -140,9 +139,9 @@ ipc::PlanAnswer AgentConnection::send_plan(const ipc::PlanMessage& plan, std::ch
   }
   const ipc::Frame frame = receive(deadline);
   if (frame.type == ipc::FrameType::accepted) return ipc::AcceptedMessage{};
-  if (frame.type == ipc::FrameType::refused) return ipc::decode_refused(frame.payload);
-  if (frame.type == ipc::FrameType::too_late) return ipc::decode_too_late(frame.payload);
-  throw Error("the agent answers a plan with something else");
+  if (frame.type == ipc::FrameType::refused) return decode_refused(frame.payload);
+  if (frame.type == ipc::FrameType::too_late) return decode_too_late(frame.payload);
+  throw Error("the agent's response to a plan is not known");
 }
 
 void AgentConnection::check() {
@@ -151,7 +150,7 @@ void AgentConnection::check() {
     // What has arrived counts also when the connection has closed since: it may say that the lease was ended.
     if (const std::optional<ipc::Frame> frame = reader_.next()) {
       throw_if_ended(*frame);
-      throw Error("the agent sends what was not asked for");
+      throw Error("the agent sent an unexpected message");
     }
     if (::poll(&entry, 1, 0) <= 0) return;
     receive_some();

@@ -29,13 +29,13 @@ class MappedUnitRing {
   ipc::UnitRing* ring_;
 };
 
-/// The agent said no; the message is its reason.
+/// The agent refused; the message is its reason.
 class LeaseRefused : public Error {
  public:
   using Error::Error;
 };
 
-/// A person has ended the lease; the message says who.
+/// An administrator has ended the lease; the message says who.
 class LeaseEnded : public Error {
  public:
   using Error::Error;
@@ -51,8 +51,8 @@ class AgentConnection {
 
   [[nodiscard]] const ipc::LeaseMessage& lease() const { return lease_; }
   [[nodiscard]] const std::shared_ptr<MappedUnitRing>& ring() const { return ring_; }
-  /// Hands over a plan and waits for the answer. Throws LeaseEnded, and Error when the agent is gone or does not
-  /// answer: the connection is then of no more use.
+  /// Sends a plan and waits for the response. Throws LeaseEnded, and Error when the agent has ended or does not
+  /// respond: the connection cannot be used any more.
   [[nodiscard]] ipc::PlanAnswer send_plan(const ipc::PlanMessage& plan, std::chrono::milliseconds timeout);
   /// Throws LeaseEnded, and Error when the agent no longer holds the other end. Does not wait.
   void check();

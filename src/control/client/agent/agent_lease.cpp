@@ -66,7 +66,8 @@ void AgentLease::lose(std::string problem) {
 
 /// What the program has loaded before is not to come back with a plan that it loads for a lease to come.
 void AgentLease::give_up(std::string_view reason) {
-  lose(fmt::format("the lease was ended: {}; the GPU is asked for again when the program loads a plan", reason));
+  lose(
+      fmt::format("the lease was ended: {}; the library requests the GPU again when the program loads a plan", reason));
   loaded_.reset();
   current_.reset();
   next_.reset();
@@ -185,7 +186,7 @@ void AgentLease::look_after_agent() {
   } catch (const LeaseEnded& ended) {
     give_up(ended.what());
   } catch (const Error&) {
-    lose("the agent has gone; asking for the GPU again");
+    lose("the agent has ended; requesting the GPU again");
   }
 }
 
@@ -205,7 +206,7 @@ void AgentLease::hand_over_current() {
   if (!std::exchange(again.message.trials, {}).empty()) again.version = 0;
   const ipc::PlanAnswer answer = send(again.message);
   if (const auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) {
-    problem_ = fmt::format("the plan is refused by now: {}", refused->reason);
+    problem_ = fmt::format("the plan is now refused: {}", refused->reason);
     return;
   }
   follow_now(std::move(again));

@@ -36,14 +36,14 @@ struct AgentLeaseStatus {
 };
 
 /// A training process' lease on its GPU and the plan that the agent follows, both taken again when the agent comes
-/// back. A lease that a person has ended is taken again by `load_plan` alone: the program has to want it. Safe from any
-/// thread; `ring` and `iteration_begins` are the training thread's and never wait.
+/// back. A lease that an administrator has ended is taken again only by `load_plan`, on the program's request.
+/// Thread-safe; `ring` and `iteration_begins` are the training thread's and never wait.
 class AgentLease {
  public:
-  /// What becomes of a plan that is to begin with an iteration.
+  /// The result for a plan that is to begin with an iteration.
   enum class Offer : unsigned char {
     accepted,
-    too_late,  ///< the iteration has begun: the plan before is followed on, this one is as if it had never come
+    too_late,  ///< the iteration has begun: the previous plan stays in effect, and this one is ignored
     refused,   ///< this GPU cannot follow it, or this user may not
     no_lease,  ///< now
   };
@@ -64,15 +64,13 @@ class AgentLease {
   /// To be called before the ring is named.
   void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
 
-  /// Follows a plan at once. Throws LeaseRefused when the agent does not take it (the plan before is then followed on)
-  /// or has ended the lease, Error when
-  /// there is none: the plan is then handed over once there is one.
+  /// Follows a plan at once. Throws LeaseRefused when the agent does not accept it (the previous plan then stays in
+  /// effect) or has ended the lease, and Error when there is no agent: the plan is then sent when there is one.
   void load_plan(ipc::PlanMessage plan);
   /// Has the agent follow a plan of the server from an iteration on. The agent decides whether that has begun, as it
   /// alone knows which units it has seen.
   [[nodiscard]] OfferAnswer offer(ipc::PlanMessage plan, std::uint64_t from_iteration, int version);
-  /// Takes the lease again, and hands over the plans that it had, when the agent has gone, unless a person has ended
-  /// it.
+  /// When the agent has ended, takes the lease again and sends its plans, unless an administrator has ended the lease.
   void keep();
 
   /// From now on no plan counts as one of the server's.

@@ -9,7 +9,7 @@
 namespace lowgear::client {
 
 /// How long to wait before something is tried again: twice as long each time, from `first` to `last`, each time between
-/// half and all of that, so that thousands of processes that lost the same server do not come back at once.
+/// half and all of that, so that thousands of processes that lost the same server do not reconnect at the same time.
 class Backoff {
  public:
   Backoff(std::chrono::milliseconds first, std::chrono::milliseconds last, std::uint64_t seed)

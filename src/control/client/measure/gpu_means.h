@@ -8,8 +8,8 @@
 
 namespace lowgear::client {
 
-/// Means of a GPU over its last iterations. A single reading would mislead: it is taken when an iteration ends, while
-/// the GPU waits for others at the highest clock.
+/// Means of a GPU over its last iterations. A single reading would be misleading: it is taken at the end of an
+/// iteration, while the GPU waits for others at the highest clock.
 class GpuMeans {
  public:
   void add(const MeasuredIteration& iteration);

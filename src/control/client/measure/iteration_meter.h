@@ -10,7 +10,7 @@
 
 namespace lowgear::client {
 
-/// What an iteration of this rank took.
+/// Time and energy of an iteration of this rank.
 struct MeasuredIteration {
   std::uint64_t iteration = 0;
   double time_s = 0;
@@ -24,8 +24,8 @@ struct MeasuredIteration {
   std::optional<int> max_sm_clock_mhz;
 };
 
-/// Puts together what the training thread has marked and what the GPU's samples say, both of which come some time after
-/// it happened. Has no thread and no clock of its own.
+/// Combines the marks of the training thread with the GPU's samples, both of which arrive with a delay. Has no thread
+/// and no clock.
 class IterationMeter {
  public:
   /// Without a GPU only times are measured.

@@ -43,7 +43,7 @@ class RecordingWriter {
   void write(const UnitRecord& record);
   /// `sample.time_s` is CLOCK_MONOTONIC in seconds.
   void write(const measure::GpuSample& sample);
-  /// Hands what was written to the system, so that a killed process leaves most of its recording.
+  /// Flushes to the system, so that a killed process leaves most of its recording.
   void flush();
   /// Writes the last of it. `lost_units` could not be recorded.
   void finish(std::uint64_t lost_units);

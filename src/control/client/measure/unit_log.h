@@ -24,7 +24,7 @@ struct UnitRecord {
   bool settling = false;  ///< of an iteration in which clocks settle
 };
 
-/// Hands records from the training thread to the one that writes them. Allocated once; when it is full, records are
+/// Passes records from the training thread to the thread that writes them. Allocated once; when it is full, records are
 /// counted as lost. One thread pushes, one pops.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what either thread writes has cache lines of its own
 class UnitLog {

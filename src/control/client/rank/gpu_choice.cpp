@@ -47,7 +47,7 @@ std::vector<gpu::Gpu*> in_pci_order(const gpu::GpuSystem& system, const Environm
   if (const std::vector<std::string> problems = system.problems(); !problems.empty()) {
     throw gpu::GpuError(
         gpu::GpuErrorCode::gpu_lost,
-        fmt::format("{}; which number each of the others has now cannot be known{}", problems.front(), kFix));
+        fmt::format("{}; the present numbers of the other GPUs are not known{}", problems.front(), kFix));
   }
   if (environment("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" && !all_of_one_model(system)) {
     throw InputError(

@@ -285,7 +285,7 @@ RankOrder RankOrder::parse(std::string_view text) {
     const std::size_t end = std::min(axes.find('-', begin), axes.size());
     if (const auto axis = parse_axis(std::string_view(axes).substr(begin, end - begin), text)) {
       if (std::ranges::find(order.axes_, axis->axis, &SizedAxis::axis) != order.axes_.end()) {
-        throw_no_order(text, fmt::format("{} is in it twice", name_of(axis->axis)));
+        throw_no_order(text, fmt::format("{} occurs in it twice", name_of(axis->axis)));
       }
       order.axes_.push_back(*axis);
     }
@@ -309,7 +309,8 @@ AxisRank pipeline_rank(const JobPlaceFacts& facts, std::optional<int> plan_ranks
     return {.rank = {}, .reason = fmt::format("pp_rank {} is not below the job's pp {}", *known.rank, facts.sizes->pp)};
   }
   if (plan_ranks && *known.rank >= *plan_ranks) {
-    return {.rank = {}, .reason = fmt::format("there is no rank {} in this plan of {}", *known.rank, *plan_ranks)};
+    return {.rank = {},
+            .reason = fmt::format("there is no rank {} in this plan of {} ranks", *known.rank, *plan_ranks)};
   }
   if (plan_ranks && !facts.pp_rank && facts.world_size && *plan_ranks > *facts.world_size) {
     return {.rank = {},

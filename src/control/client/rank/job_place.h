@@ -45,7 +45,7 @@ class RankOrder {
   std::string text_;
 };
 
-/// What is known of a process' place in its job.
+/// Known facts of a process' position in its job.
 struct JobPlaceFacts {
   int rank = 0;
   std::optional<int> world_size = {};  ///< empty: a launcher says a rank and no size
@@ -62,10 +62,10 @@ struct AxisRank {
   std::string reason;  ///< how it is known; or why it is not, and what to pass
 };
 
-/// The position in the pipeline. With `plan_ranks`, the ranks of a plan, the position is one of them. The first that
-/// tells decides: `pp_rank`; the order of ranks; sizes of which one alone is above 1; a job of one process; a plan of
-/// one rank; a plan with as many ranks as the job. Nothing is assumed beyond that: the rank modulo the ranks of the
-/// plan is another stage's wherever neighbouring ranks share a stage, as under Megatron and DeepSpeed.
+/// The position in the pipeline. With `plan_ranks`, the ranks of a plan, the position is one of them. The first
+/// applicable rule decides: `pp_rank`; the order of ranks; sizes of which one alone is above 1; a job of one process; a
+/// plan of one rank; a plan with as many ranks as the job. Nothing is assumed beyond that: the rank modulo the ranks of
+/// the plan is another stage's wherever neighbouring ranks share a stage, as under Megatron and DeepSpeed.
 [[nodiscard]] AxisRank pipeline_rank(const JobPlaceFacts& facts, std::optional<int> plan_ranks = {});
 
 /// The place on all axes, as it is sent to a server.

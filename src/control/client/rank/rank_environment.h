@@ -13,7 +13,7 @@ using Environment = std::function<std::optional<std::string>(std::string_view na
 /// The variables of this process.
 [[nodiscard]] Environment process_environment();
 
-/// Where a process stands in its job, as its launcher says.
+/// The position of a process in its job, from its launcher.
 struct RankInfo {
   int rank = 0;
   int local_rank = 0;
@@ -31,8 +31,8 @@ struct RankInfo {
 
 /// Reads what torchrun (RANK, LOCAL_RANK, WORLD_SIZE), Slurm (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS), Open MPI
 /// (OMPI_COMM_WORLD_RANK, ..._LOCAL_RANK, ..._SIZE) and MPICH (PMI_RANK, MPI_LOCALRANKID, PMI_SIZE) set. The first of
-/// them that says a rank counts: torchrun within a Slurm job is the one that started the process. Throws InputError on
-/// a value that is no whole number, or a rank outside the world.
+/// them that sets a rank is used: within a Slurm job, torchrun started the process. Throws InputError on a value that
+/// is no whole number, or a rank outside the world.
 ///
 /// Where a launcher says a rank and no size, the size is taken to be that of the ranks up to this one, which is as much
 /// as a process that meets no others has to know.

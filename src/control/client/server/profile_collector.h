@@ -12,7 +12,7 @@
 
 namespace lowgear::client {
 
-/// A plan of the server that tries clocks out.
+/// A plan of the server with trials.
 struct ProfileRequest {
   int plan_version = 0;
   /// Plans of one sweep are measured together: what was recorded under an earlier one of them still counts.
@@ -24,7 +24,7 @@ struct ProfileRequest {
   double settle_s = 0;        ///< after each change of the clock, in which units that begin are not counted
 };
 
-/// What units took under such plans, of all of their sweep so far.
+/// Times and energies of units under such plans, of their whole sweep so far.
 struct ProfileResult {
   int plan_version = 0;
   profile::RecordedProfile profile;  ///< empty when nothing could be measured
@@ -41,7 +41,7 @@ class ProfileCollector {
   /// Drops what an earlier sweep has recorded.
   void begin(ProfileRequest request);
   [[nodiscard]] const std::optional<ProfileRequest>& request() const { return request_; }
-  /// Drops everything, without a result: what was asked for is not wanted any more, and sweeps are numbered anew.
+  /// Drops everything, without a result: the request is obsolete, and sweeps are numbered again.
   void reset();
   /// Units were lost, or ran without the plan: the iteration under way does not count.
   void discard_iteration();

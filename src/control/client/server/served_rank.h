@@ -28,8 +28,8 @@ struct ServedRankStatus {
   int plan_version = 0;  ///< of the server's plan that the newest iteration followed; 0: none
 };
 
-/// A rank whose plans come from the server: has its agent follow them from the iterations that they begin with, and
-/// tells the server what iterations took, and what units took under plans that try clocks out.
+/// A rank whose plans come from the server: makes its agent follow them from their first iterations on, and reports the
+/// times and energies of iterations to the server, and those of units under plans with trials.
 class ServedRank final : private PlanTaker {
  public:
   /// `lease` may be null, where no agent is used; it lives longer than this.

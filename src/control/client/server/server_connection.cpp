@@ -58,7 +58,7 @@ std::string read_token(const std::filesystem::path& file) {
   token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
   const bool one_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
   if (!token.empty() && one_word) return token;
-  throw InputError(fmt::format("{}: holds no token; expected one word", printable(file.string())));
+  throw InputError(fmt::format("{}: contains no token; expected one word", printable(file.string())));
 }
 
 /// What the server named, as part of a path or of a header.

@@ -40,7 +40,7 @@ struct ServerStatus {
   std::uint64_t reports_lost = 0;  ///< reports that were dropped while the server was away for long
 };
 
-/// Who follows the server's plans. Called on the connection's thread.
+/// Receives the server's plans. Called on the connection's thread.
 class PlanTaker {
  public:
   virtual ~PlanTaker() = default;
@@ -49,14 +49,15 @@ class PlanTaker {
   virtual void forget_versions() = 0;
 };
 
-/// A rank's conversation with the server (docs/server-api.md): registers, waits for plans, reports. Goes on for ever
-/// while the server is away, refuses or answers nonsense; what it last received stays in force meanwhile, and reports
-/// wait, the oldest being dropped at some time. Threads of its own do all that; `report` and the others only hand over.
+/// A rank's connection to the server (docs/server-api.md): registers, waits for plans, reports. Tries again for ever
+/// while the server is not reachable, refuses, or sends invalid responses; meanwhile the last plan stays in effect, and
+/// reports wait, of which the oldest are dropped beyond a limit. Separate threads do all that; `report` and the others
+/// only queue.
 class ServerConnection {
  public:
   /// `taker` lives longer than this.
   ServerConnection(ServerConnectionOptions options, PlanTaker& taker);
-  /// Hands over what is left and says that the rank has finished, within `closing_time`.
+  /// Sends the remaining reports and finishes the rank, within `closing_time`.
   ~ServerConnection();
   ServerConnection(const ServerConnection&) = delete;
   ServerConnection& operator=(const ServerConnection&) = delete;

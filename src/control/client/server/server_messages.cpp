@@ -55,7 +55,7 @@ std::string complete_job(std::string_view text, const std::string& run, const st
   const auto lacks = [&](const char* key) { return !json.contains(key) || json[key].is_null() || json[key] == ""; };
   if (lacks("run")) {
     if (run.empty()) {
-      view.fail("nothing says which start of a job this is",
+      view.fail("the start of the job has no identification",
                 "set LOWGEAR_RUN to a text that all ranks of this start share, and no other start");
     }
     json["run"] = run;
@@ -65,8 +65,8 @@ std::string complete_job(std::string_view text, const std::string& run, const st
 }
 
 std::string refusal_of(int status, std::string_view answer) {
-  const std::optional<http::ErrorBody> error = http::read_error_body(answer);
-  if (!error) return fmt::format("the server answers with status {}", status);
+  const std::optional<http::ErrorBody> error = read_error_body(answer);
+  if (!error) return fmt::format("the server returned status {}", status);
   return fmt::format("{} ({})", printable(error->message, 200), status);
 }
 

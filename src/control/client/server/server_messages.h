@@ -20,7 +20,7 @@ namespace lowgear::client {
 /// when the text is no JSON object, or neither it nor `run` says which start of a job this is.
 [[nodiscard]] std::string complete_job(std::string_view text, const std::string& run, const std::string& gpu);
 
-/// What an answer that is no success says, for a person: its message, or its status alone.
+/// The error of a response for display: its message, or only its status.
 [[nodiscard]] std::string refusal_of(int status, std::string_view answer);
 
 }  // namespace lowgear::client

@@ -23,8 +23,9 @@ void check_access(const ApiRoute& route, Authenticator& authenticator, const htt
   const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
   if (!caller) {
     throw http::HttpError(http::ErrorCode::no_token,
-                          request.peer ? "this user may do nothing here: the server's configuration says who may"
-                                       : "send the header Authorization: Bearer TOKEN with a token of the server");
+                          request.peer
+                              ? "this user has no rights on this server; its configuration names users and roles"
+                              : "send the header Authorization: Bearer TOKEN with a token of the server");
   }
   const Role needed = route.access == ApiAccess::readers ? Role::read
                       : route.access == ApiAccess::ranks ? Role::train
@@ -72,7 +73,7 @@ const LateRank& ApiCall::late_rank(const FinishedJob& of, int rank) const {
 
 JsonView ApiCall::body() {
   // An empty text is no JSON; that is said better here.
-  if (request.body.empty()) throw InputError("the request has no body, and needs a JSON object");
+  if (request.body.empty()) throw InputError("the request has no body; send a JSON object");
   document = parse_json(request.body, "body", kMaxBodyValues);
   return {document, "body"};
 }
@@ -108,20 +109,20 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
         return reply->send(http::json_response(answer, status));
       case StoreOutcome::disk_full: {
         http::Response response =
-            error_response(http::ErrorCode::disk_full, "the server's disk is full: send it again later");
+            error_response(http::ErrorCode::disk_full, "the server's disk is full: try again later");
         response.headers.emplace_back("Retry-After", "5");
         return reply->send(std::move(response));
       }
       case StoreOutcome::busy: {
-        http::Response response = error_response(http::ErrorCode::busy,
-                                                 "the server's disk is too slow, or another program holds its "
-                                                 "database: send it again later");
+        http::Response response =
+            error_response(http::ErrorCode::busy,
+                           "the server's disk is too slow, or another program holds its database: try again later");
         response.headers.emplace_back("Retry-After", "1");
         return reply->send(std::move(response));
       }
       case StoreOutcome::failed:
         return reply->send(
-            error_response(http::ErrorCode::not_stored, "the server could not store it; its log says why"));
+            error_response(http::ErrorCode::not_stored, "the server could not store the change; its log says why"));
     }
   };
 }

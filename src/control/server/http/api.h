@@ -16,7 +16,7 @@ class Api {
   /// All arguments outlive it. `metrics` writes Prometheus' text.
   Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics);
 
-  /// Never throws: whatever goes wrong becomes an answer with a JSON error.
+  /// Never throws: every error becomes a response with a JSON error.
   void handle(const http::Request& request, std::shared_ptr<http::Reply> reply);
 
  private:

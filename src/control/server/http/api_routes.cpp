@@ -30,7 +30,7 @@ void send_archived(ApiCall& call, const FinishedJob& job,
       job.id, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
         if (!archive) {
           reply->send(error_response(http::ErrorCode::store_failing,
-                                     "the server cannot read what is kept of this job: its log says why"));
+                                     "the server cannot read the data of this job; its log says why"));
           return;
         }
         try {
@@ -63,13 +63,13 @@ void register_rank(ApiCall& call) {
   (void)call.control_plane.register_rank(job, rank, [&](const RankRegistration& registration) {
     if (registration.outcome == RankRegistration::Outcome::taken) {
       throw http::HttpError(http::ErrorCode::rank_taken,
-                            fmt::format("another process is rank {} of this job", rank.rank));
+                            fmt::format("another process has registered rank {} of this job", rank.rank));
     }
     if (registration.outcome == RankRegistration::Outcome::moved) {
       throw http::HttpError(
           http::ErrorCode::rank_moved,
-          fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the "
-                      "same place, or start another run",
+          fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: send the "
+                      "same values, or start another run",
                       rank.rank));
     }
     const protocol::RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
@@ -205,8 +205,7 @@ void stream_job_events(ApiCall& call) {
 /// The job, to be changed: throws HttpError 409 when it is over.
 const Job& open_job(ApiCall& call) {
   const Job& job = call.job();
-  if (job.is_over())
-    throw http::HttpError(http::ErrorCode::job_over, "this job is over: nothing can be changed any more");
+  if (job.is_over()) throw http::HttpError(http::ErrorCode::job_over, "this job is finished and cannot be changed");
   return job;
 }
 
@@ -267,7 +266,7 @@ void delete_job(ApiCall& call) {
 void put_signal(ApiCall& call) {
   const std::string& name = call.captures.at(0);
   if (name.empty() || name.size() > protocol::kMaxNameBytes || printable(name, name.size()) != name) {
-    throw InputError("the signal's name has to be a short text that can be printed");
+    throw InputError("the signal's name must be a short printable text");
   }
   call.control_plane.put_signal(name, call.body(), call.answer_when_stored({{"signal", name}}));
 }

@@ -48,7 +48,7 @@ struct ApiCall {
   [[nodiscard]] long long integer(std::string_view name, long long fallback, long long low, long long high) const;
   /// Throws HttpError 403 unless the request has the key of that rank.
   void require_rank(const Job& of, int rank) const;
-  /// Sends the answer once the change is on disk, and else that it is not.
+  /// Sends the response after the change is on disk, or an error if it cannot be stored.
   [[nodiscard]] Settled answer_when_stored(Json answer, int status = 200) const;
 };
 

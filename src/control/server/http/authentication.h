@@ -17,7 +17,7 @@
 
 namespace lowgear::server {
 
-/// What a caller may do; each may what the ones before it may, too (docs/server-api.md says what that is).
+/// Rights of a caller; each role includes those before it (docs/server-api.md).
 enum class Role : unsigned char { read, train, admin };
 
 [[nodiscard]] std::string_view to_string(Role role);
@@ -63,8 +63,8 @@ struct AuthenticationRules {
   bool loopback_read = false;
 };
 
-/// Says who a request comes from: on a Unix socket by what the kernel attests (root and the server's own user may
-/// everything), and everywhere by `Authorization: Bearer TOKEN`. Whoever has several roles has the highest.
+/// Identifies the caller of a request: on a Unix socket by the user that the kernel attests (root and the server's own
+/// user have all rights), and everywhere by `Authorization: Bearer TOKEN`. Of several roles the highest applies.
 class Authenticator {
  public:
   using Clock = std::chrono::steady_clock;

@@ -13,7 +13,7 @@ struct DashboardFile {
   std::string_view etag;  ///< with its quotes, as in the header `ETag`; the same for the same content
 };
 
-/// Every file of the dashboard, ordered by path. They are for everybody: they hold no data.
+/// Every file of the dashboard, ordered by path. They need no authentication: they contain no data.
 [[nodiscard]] std::span<const DashboardFile> dashboard_files();
 
 /// Content-Security-Policy that every one of them is to be served with: scripts, styles and requests of this server

@@ -8,7 +8,7 @@
 
 namespace lowgear::server {
 
-/// Sends each request where it is answered: the dashboard's files to everybody, all else to the API.
+/// Dispatches each request: the dashboard's files without authentication, everything else to the API.
 class SiteHandler final : public http::Handler {
  public:
   /// `api` outlives it.

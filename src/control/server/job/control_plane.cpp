@@ -46,7 +46,7 @@ void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
 }
 
-http::HttpError job_is_over() { return {http::ErrorCode::job_over, "this job is over: start another run"}; }
+http::HttpError job_is_over() { return {http::ErrorCode::job_over, "this job is finished: start another run"}; }
 
 void ControlPlane::restore(StoreContents contents) {
   for (const StoredDocument& row : contents.documents) {
@@ -146,7 +146,7 @@ ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& s
     const std::string difference = first_difference(job.spec(), spec);
     if (!difference.empty()) {
       throw http::HttpError(http::ErrorCode::disagrees,
-                            fmt::format("run {} is registered with another {}: all its ranks have to say the same",
+                            fmt::format("run {} is registered with another {}: all its ranks have to send the same",
                                         quote(spec.run), difference));
     }
     return {&job, nullptr, false};
@@ -164,13 +164,13 @@ void ControlPlane::require_room(const protocol::JobSpec& spec) const {
   if (store_.health() == StoreOutcome::disk_full)
     throw http::HttpError(http::ErrorCode::disk_full,
                           "the server's disk is full: running jobs continue, new ones wait");
-  if (draining_) throw http::HttpError(http::ErrorCode::draining, "the server is about to end");
+  if (draining_) throw http::HttpError(http::ErrorCode::draining, "the server is shutting down");
   const std::size_t own_units = job_units(spec);
   if (own_units > limits_.job_units) {
     throw http::HttpError(
         http::ErrorCode::too_large,
-        fmt::format("{} stages and {} microbatches make {} forwards and backwards an iteration, and this "
-                    "server takes {} of a job: max_job_units of its configuration",
+        fmt::format("{} stages and {} microbatches make {} forwards and backwards per iteration, and this "
+                    "server accepts {} per job: max_job_units of its configuration",
                     spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
   }
   std::size_t jobs = 1;
@@ -186,12 +186,12 @@ void ControlPlane::require_room(const protocol::JobSpec& spec) const {
   }
   if (jobs <= limits_.jobs && ranks <= limits_.ranks && units <= limits_.units) return;
   std::string why = fmt::format(
-      "{} jobs of {} ranks and {} forwards and backwards an iteration are as many as the server takes at a time",
+      "{} jobs of {} ranks and {} forwards and backwards per iteration are the most that the server accepts at a time",
       limits_.jobs, limits_.ranks, limits_.units);
   if (unarchived > 0) {
     why += fmt::format(
-        "; {} of them are over and count until they are archived: if that lasts, the server's log says why its disk "
-        "does not take them",
+        "; {} of them are finished and count until they are archived: if that takes long, the server's log says why "
+        "they cannot be written",
         unarchived);
   }
   throw http::HttpError(http::ErrorCode::full, why);
@@ -276,9 +276,9 @@ void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
   });
 }
 
-/// Hands a plan out whose outcome is known. One that could not be stored is followed all the same: training goes before
-/// the record of it. Ranks wait for nothing but a newer plan: thousands of commits of reports need not look at all who
-/// wait.
+/// Issues a plan whose outcome is known. A plan that could not be stored is followed nevertheless: training matters
+/// more than its record. Ranks wait only for a newer plan, so thousands of commits of reports need not visit all
+/// waiting ranks.
 void ControlPlane::hand_out(Entry& entry, int version) {
   if (version <= entry.committed_version) return;
   entry.committed_version = version;

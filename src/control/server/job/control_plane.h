@@ -46,16 +46,16 @@ struct ControlPlaneEnvironment {
   std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
 };
 
-/// The answer to whoever wants something of a job that is over.
+/// The error for requests that change a finished job.
 [[nodiscard]] http::HttpError job_is_over();
 
-/// All jobs, and what connects them: profiles, signals, those who wait for plans and those who watch. A job is altered
-/// by `change` alone, which carries out what comes of it. Runs on one thread.
+/// All jobs, and what they share: profiles, signals, ranks that wait for plans, and watchers. Jobs are changed only
+/// through `change`, which carries out the effects. Runs on one thread.
 class ControlPlane {
  public:
   ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits);
 
-  /// Continues jobs where they were, as the store holds them.
+  /// Continues the jobs of the store.
   void restore(StoreContents contents);
 
   /// The job; throws HttpError 404 when there is none, and 409 when it is over and archived.
@@ -77,9 +77,9 @@ class ControlPlane {
   /// Likewise. Throws HttpError 409 when the job is over and the rank is new, and InputError.
   RankRegistration register_rank(const Job& job, const protocol::RankSpec& rank,
                                  const std::function<Settled(const RankRegistration&)>& reply = {});
-  /// Alters a job: `alter` is called with it at once, and what that brings about is carried out. What `alter` returns,
-  /// a `Settled` or nothing, is called once everything is on disk that was to be written of the job until then, or is
-  /// not. An exception of `alter` passes through; what it had altered before is carried out with the next change.
+  /// Changes a job: calls `alter` with it at once, and carries out the effects. If `alter` returns a `Settled`, it is
+  /// called when everything that was to be written of the job until then is on disk, or cannot be written. An exception
+  /// of `alter` is passed on; what it had changed before is carried out with the next change.
   template <typename Alter>
   void change(const Job& job, Alter alter) {
     Job& altered = *entry(job).job;
@@ -99,7 +99,8 @@ class ControlPlane {
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
   void wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);
-  /// Answers a rank that does not know yet that its job is over with 204, later: it asks again at once.
+  /// Responds with 204, later, to a rank that does not know yet that its job is finished, because it would ask again at
+  /// once.
   void let_wait(double wait_s, std::shared_ptr<http::Reply> reply);
   /// To read what the store has of jobs, and how it is: while it is `disk_full`, new jobs are refused.
   [[nodiscard]] const WatchedStore& store() const { return store_; }
@@ -111,7 +112,7 @@ class ControlPlane {
   /// To be called about ten times a second: ends waits, follows signals, writes again what the store has refused, sends
   /// events.
   void tick();
-  /// Answers all who wait; nothing new is to begin.
+  /// Responds to all waiting ranks; nothing new may begin.
   void drain();
 
   [[nodiscard]] bool draining() const { return draining_; }

@@ -11,7 +11,7 @@
 
 namespace lowgear::server {
 
-/// Sends events to those who watch: pages and programs, each one job or all.
+/// Sends events to watchers (pages and programs), each of one job or of all.
 class EventHub {
  public:
   /// Of all jobs when `job` is empty; from now on.

@@ -18,7 +18,7 @@ struct LateRank {
   std::int64_t last_iteration = -1;
 };
 
-/// What a server keeps in memory of a job that is over; its documents are in the store (`StoredArchive`).
+/// The part of a finished job that a server keeps in memory; its documents are in the store (`StoredArchive`).
 struct FinishedJob {
   std::string id;
   std::string run;

@@ -43,7 +43,7 @@ RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string 
 
 void Job::begin(const Profiles& profiles, double now_s) {
   if (ranks_.common_clocks().empty()) {
-    return observe("no clock that every stage's ranks can be set to: no agent, or different GPUs", now_s);
+    return observe("no clock can be set on the ranks of every stage: no agent, or different GPUs", now_s);
   }
   const auto known = profiles.find(profile_key());
   if (known != profiles.end()) return profile_found(known->second, now_s);
@@ -65,9 +65,9 @@ void Job::observe(std::string reason, double now_s, std::optional<double> retry_
 void Job::try_again(double now_s) {
   if (status_.state != JobState::observing || !status_.retry_s || now_s < *status_.retry_s) return;
   status_.retry_s.reset();
-  if (status_.plan_failed) return replan("what could not be planned is tried again");
+  if (status_.plan_failed) return replan("planning is tried again");
   if (planning_.model || !spec().profiling) return begin_baseline(now_s);
-  decide("profile", "clocks are tried out again, as the last time led to no profile", now_s);
+  decide("profile", "profiling is tried again, because the last attempt gave no profile", now_s);
   begin_profile(now_s);
 }
 
@@ -108,11 +108,11 @@ void Job::collect(const JobIteration& iteration) {
 
 void Job::react(const JobIteration& iteration, double now_s) {
   if (state() == JobState::baseline && baseline_.result()) {
-    decide("baseline", fmt::format("full clocks take {:.4g} s an iteration", baseline_.result()->time_s), now_s);
+    decide("baseline", fmt::format("full clocks take {:.4g} s per iteration", baseline_.result()->time_s), now_s);
     guard_.set_baseline(*baseline_.result());
     if (profiling_.sweep().is_new()) return begin_trials(now_s);
     change_state(JobState::planning, "plans");
-    ask(PlanningTask::Kind::plan, "planned from a profile that was known", false);
+    ask(PlanningTask::Kind::plan, "planned from an existing profile", false);
   }
   if (status_.state == JobState::profiling) watch_trials(iteration, now_s);
   if (status_.state == JobState::running) watch_ranks(iteration, now_s);
@@ -138,7 +138,7 @@ void Job::finish(std::string_view why, double now_s) {
 
 void Job::end_if_silent(double now_s, double silence_s) {
   if (is_over() || now_s - heard_.last_s < silence_s) return;
-  finish(fmt::format("no rank has been heard of for {:.0f} s", silence_s), now_s);
+  finish(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
 }
 
 std::int64_t Job::decide(std::string_view kind, const std::string& reason, double now_s) {

@@ -30,7 +30,7 @@ namespace lowgear::server {
 
 enum class JobState : unsigned char {
   registering,  ///< until all ranks are there
-  baseline,     ///< full clocks, to compare with
+  baseline,     ///< full clocks, for comparison
   profiling,    ///< clocks are tried out in single iterations
   planning,     ///< no plan for training is there yet
   running,      ///< a plan is followed, watched and renewed
@@ -71,7 +71,7 @@ struct PlanningAnswer {
   std::string error;  ///< why there is neither
 };
 
-/// What a call on a job has brought about, for its owner to carry out.
+/// Effects of a call on a job, for its owner to carry out.
 struct JobChanges {
   StoreChange store;
   std::vector<StoredReports> repeated;   ///< had before: to be written only where the store has refused them
@@ -81,11 +81,11 @@ struct JobChanges {
   std::optional<PlanningTask> planning;
 };
 
-/// One training job, as a state machine: what its ranks report, people want and planners answer leads it from one state
-/// to the next. What it knows lies in its parts (room `parts`), which return facts; the job decides. Knows no clock, no
-/// network and no disk: it is given the time (`now_s`, seconds since 1970) and says what it wants done
-/// (`take_changes`). In job_profiling.cpp clocks are tried out, in job_planning.cpp plans are asked for and handed out,
-/// in job_watch.cpp iterations are judged; job_restore.cpp stores and restores. job_documents.h shows it.
+/// One training job, as a state machine: reports of ranks, requests of users and results of planners move it from state
+/// to state. Its data is in its parts (room `parts`), which return facts; the job decides. It has no clock, network or
+/// disk: the time is an argument (`now_s`, seconds since 1970), and it returns the actions to carry out
+/// (`take_changes`). job_profiling.cpp tries clocks, job_planning.cpp requests plans and issues them, job_watch.cpp
+/// evaluates iterations, job_restore.cpp stores and restores, and job_documents.h shows the job.
 class Job {
  public:
   /// Profiles by key, of jobs that ran before.

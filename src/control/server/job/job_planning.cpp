@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "control/server/job/job.h"
 
-/// A job's plans: under which conditions they are asked for, and how they get to the ranks.
+/// A job's plans: the conditions of requests, and the delivery to the ranks.
 namespace lowgear::server {
 namespace {
 
@@ -135,7 +135,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   if (guard_.requires_full_clocks()) return hold_full_clocks(answer.reason, now_s);
   const PlanVersion* training = plans_.training();
   if (training != nullptr && training == plans_.newest() && same_clocks(*training, plan)) {
-    decide("plan", answer.reason + "; the plan in force is the best for it", now_s);
+    decide("plan", answer.reason + "; the present plan is the best for it", now_s);
     return;
   }
   PlanVersion version;
@@ -159,10 +159,10 @@ void Job::hold_full_clocks(const std::string& reason, double now_s) {
   const bool watches_ranks =
       in_force.purpose != protocol::PlanPurpose::train || !in_force.expected_compute_s.empty() || !planning_.model;
   if (in_force.purpose != protocol::PlanPurpose::profile && watches_ranks && holds_clock(in_force, clock_mhz)) {
-    decide("guard", reason + "; full clocks are held all the same", now_s);
+    decide("guard", reason + "; full clocks stay in effect nevertheless", now_s);
     return;
   }
-  decide("guard", reason + "; what the job may still lose is too little for a plan: full clocks", now_s);
+  decide("guard", reason + "; the time that the job may still lose is too short for a plan: full clocks", now_s);
   issue_uniform(protocol::PlanPurpose::train, clock_mhz, "full clocks: " + reason, now_s);
 }
 

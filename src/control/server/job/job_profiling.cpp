@@ -39,7 +39,7 @@ void Job::profile_found(const std::shared_ptr<const MeasuredProfile>& profile, d
   if (measures_its_own) return;
   profiling_.sweep() = {};
   use_profile(profile);
-  decide("profile", "a profile of the same model, partition and GPU is known: nothing is profiled", now_s);
+  decide("profile", "there is a profile of the same model, partition and GPU: profiling is skipped", now_s);
   begin_baseline(now_s);
 }
 
@@ -55,8 +55,8 @@ void Job::use_profile(const std::shared_ptr<const MeasuredProfile>& profile) {
 }
 
 void Job::begin_baseline(double now_s) {
-  change_state(JobState::baseline, "measures iterations at full clocks, to compare with");
-  issue_uniform(protocol::PlanPurpose::baseline, full_clock_mhz(), "full clocks, to compare with", now_s);
+  change_state(JobState::baseline, "measures iterations at full clocks, for comparison");
+  issue_uniform(protocol::PlanPurpose::baseline, full_clock_mhz(), "full clocks, for comparison", now_s);
   baseline_.begin(plan_version(), now_s);  // a profile that failed may have left one of another time
 }
 
@@ -172,7 +172,7 @@ void Job::end_trials(double now_s) {
   }
   use_profile(profiling_.own());
   profiling_.set_judging(true);
-  ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
+  ask(PlanningTask::Kind::judge_profile, "all requested clocks have been measured", false);
 }
 
 /// Ranks that are waited for.
@@ -197,8 +197,8 @@ void Job::watch_trials(const JobIteration& iteration, double now_s) {
   if (!profiling_.budget().is_spent() || !more_follow || plans_.newest() != plan) return;
   // Without what ranks are expected to take: the profile that says it is being replaced.
   PlanVersion stop = uniform_version(protocol::PlanPurpose::train, full_clock_mhz());
-  stop.reason = fmt::format("full clocks: trials have cost {:.3g} s, which is what profiling may cost",
-                            profiling_.budget().spent_s());
+  stop.reason =
+      fmt::format("full clocks: trials have cost {:.3g} s, the limit for profiling", profiling_.budget().spent_s());
   issue(std::move(stop), now_s);
 }
 
@@ -208,7 +208,7 @@ void Job::watch_baseline(double now_s) {
   const PlanVersion* plan = plans_.find(baseline_.plan_version());
   if (plan == nullptr) return begin_baseline(now_s);  // its row in the store was damaged
   if (history_.latest() < plan->from_iteration + kNoFollowerIterations || baseline_.counted() > 0) return;
-  observe("no rank follows the plan for the baseline: look at the logs of the agents", now_s, kProfileRetryS);
+  observe("no rank follows the plan for the baseline: see the logs of the agents", now_s, kProfileRetryS);
 }
 
 /// A rank may never post: its agent has gone, or something of it fails.
@@ -223,7 +223,7 @@ void Job::watch_profile(double now_s) {
   if (missing.empty()) return end_trials(now_s);
   if (profiling_.sweep().attempts() < kMaxAttempts &&
       issue_trials(profiling_.sweep().wanted_mhz(),
-                   fmt::format(" once more: nothing has come from {}", text_of(missing)), now_s)) {
+                   fmt::format(" once more: there are no reports of {}", text_of(missing)), now_s)) {
     return;
   }
   go_on_without(missing, now_s);
@@ -238,16 +238,16 @@ bool Job::stage_is_measured(int pp_rank) const {
 void Job::go_on_without(const std::vector<int>& missing, double now_s) {
   for (const int rank : missing) {
     if (stage_is_measured(ranks_.find(rank)->spec.pp_rank)) continue;
-    return observe(fmt::format("rank {} measures nothing, nor does another rank of its stages: look at the log of its "
-                               "agent",
-                               rank),
-                   now_s, kProfileRetryS);
+    return observe(
+        fmt::format("neither rank {} nor another rank of its stages reports measurements: see the log of its agent",
+                    rank),
+        now_s, kProfileRetryS);
   }
   for (const int rank : missing) profiling_.sweep().do_without(rank);
-  decide(
-      "profile",
-      fmt::format("nothing comes from {}: the profile is made from other ranks of the same stages", text_of(missing)),
-      now_s);
+  decide("profile",
+         fmt::format("there are no reports of {}: the profile is made from other ranks of the same stages",
+                     text_of(missing)),
+         now_s);
   end_trials(now_s);
 }
 
@@ -269,7 +269,7 @@ void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
     profiling_.sweep().want(verdict.more_clocks_mhz);
     if (issue_trials(profiling_.sweep().wanted_mhz(), "", now_s)) return;
     decide("profile",
-           fmt::format("no more clocks are tried out: {:.3g} s are left of what profiling may cost",
+           fmt::format("no more clocks are tried: {:.3g} s are left of the time for profiling",
                        profiling_.budget().left_s()),
            now_s);
   }

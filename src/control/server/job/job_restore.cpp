@@ -159,7 +159,7 @@ void Job::replace_lost_profile(double now_s) {
   const bool needs_it =
       status_.state == JobState::planning || (status_.state == JobState::baseline && !profiling_.sweep().is_new());
   if (!needs_it) return;
-  if (!spec().profiling) return observe("the profile that it was to be planned from is lost", now_s);
+  if (!spec().profiling) return observe("the profile for its plan is lost", now_s);
   begin_profile(now_s);
 }
 
@@ -190,7 +190,7 @@ void Job::resume(const Profiles& profiles, double now_s) {
     use_profile(known->second);
   }
   if (!planning_.model) return replace_lost_profile(now_s);
-  replan("the server was started again");
+  replan("the server was restarted");
 }
 
 std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& rows, const Profiles& profiles,

@@ -87,7 +87,7 @@ void Job::renew_baseline(int iterations, double now_s) {
   if (sums.count() < 2) return;
   baseline_.renew(sums.baseline());
   guard_.set_baseline(*baseline_.result());
-  decide("baseline", fmt::format("full clocks take {:.4g} s an iteration by now", baseline_.result()->time_s), now_s);
+  decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration", baseline_.result()->time_s), now_s);
 }
 
 }  // namespace lowgear::server

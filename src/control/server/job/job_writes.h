@@ -10,12 +10,12 @@
 
 namespace lowgear::server {
 
-/// Called once what was asked for is on disk, or is not.
+/// Called when a requested change is on disk, or cannot be written.
 using Settled = std::function<void(StoreOutcome)>;
 
-/// The changes of one job on their way to the store: which have no answer yet, what was refused and when it is written
-/// again, and which requests wait for an outcome. Reports are not written again by themselves: whoever sent them
-/// receives no confirmation, and sends them again.
+/// The changes of one job on their way to the store: which are pending, what was refused and when it is written again,
+/// and which requests wait for an outcome. Refused reports are not written again automatically: their sender receives
+/// no confirmation, and sends them again.
 class JobWrites {
  public:
   /// A change that the store was given, as far as it is needed should it be refused: without the documents of reports,

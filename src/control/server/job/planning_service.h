@@ -7,7 +7,7 @@
 
 namespace lowgear::server {
 
-/// Plans apart from the thread that serves.
+/// Plans outside of the server's thread.
 class PlanningService {
  public:
   virtual ~PlanningService() = default;

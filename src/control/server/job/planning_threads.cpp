@@ -343,7 +343,7 @@ class PlanningThreads::Impl {
     return Error(
         fmt::format("planning took more than {:.4g} s of processor time, the limit for a job of {} units: raise "
                     "planning_limit_s in "
-                    "the server's configuration, or train with fewer microbatches an iteration",
+                    "the server's configuration, or train with fewer microbatches per iteration",
                     limit_s, action_count(task.model->schedule)));
   }
 

@@ -21,34 +21,32 @@ metrics::MetricLabels job_labels(const JobSnapshot& job) { return {{"job_id", jo
 
 void add_server(const Snapshot& snapshot, metrics::Exposition& exposition) {
   exposition.gauge("build_info", "Version of the server; always 1.").add({{"version", LOWGEAR_VERSION}}, 1.0);
-  exposition.gauge("server_draining", "1 while the server ends and takes nothing new.")
-      .add({}, snapshot.draining ? 1.0 : 0.0);
+  exposition.gauge("server_draining", "1 while the server is shutting down.").add({}, snapshot.draining ? 1.0 : 0.0);
   metrics::MetricFamily& jobs = exposition.gauge("server_jobs", "Jobs by state.");
   for (const auto& [state, count] : snapshot.jobs) jobs.add({{"state", state}}, static_cast<double>(count));
-  exposition.gauge("server_connections", "Connections of HTTP that are open.")
-      .add({}, static_cast<double>(snapshot.connections));
-  exposition.gauge("server_event_streams", "Clients that watch events.").add({}, static_cast<double>(snapshot.streams));
+  exposition.gauge("server_connections", "Open HTTP connections.").add({}, static_cast<double>(snapshot.connections));
+  exposition.gauge("server_event_streams", "Clients of event streams.").add({}, static_cast<double>(snapshot.streams));
   exposition.gauge("server_waiting_ranks", "Ranks that wait for a newer plan.")
       .add({}, static_cast<double>(snapshot.waiting_for_plans));
   metrics::MetricFamily& planned =
-      exposition.gauge("server_planned_jobs", "Jobs that are planned for, and that wait for it.");
+      exposition.gauge("server_planned_jobs", "Jobs whose plan is being computed, and jobs that wait for that.");
   planned.add({{"state", "running"}}, static_cast<double>(snapshot.planned_for));
   planned.add({{"state", "waiting"}}, static_cast<double>(snapshot.waiting_planning));
   exposition.gauge("server_perseus_jobs", "Jobs of clients of the Perseus protocol.")
       .add({}, static_cast<double>(snapshot.perseus_jobs));
-  exposition.gauge("server_perseus_waiting_ranks", "Ranks of those that wait for a schedule.")
+  exposition.gauge("server_perseus_waiting_ranks", "Ranks of these jobs that wait for a schedule.")
       .add({}, static_cast<double>(snapshot.perseus_waiting));
 }
 
 void add_store(const Snapshot::Store& store, metrics::Exposition& exposition) {
   exposition.counter("server_store_changes", "Changes that are on disk.").add({}, static_cast<double>(store.changes));
-  exposition.counter("server_store_commits", "Flushes to the disk that carried them.")
+  exposition.counter("server_store_commits", "Commits that wrote them to disk.")
       .add({}, static_cast<double>(store.commits));
   exposition.counter("server_store_refused_changes", "Changes that were not written.")
       .add({}, static_cast<double>(store.refused));
   exposition.gauge("server_store_queued_bytes", "Size of the changes that wait to be written.")
       .add({}, static_cast<double>(store.queued_bytes));
-  exposition.gauge("server_disk_full", "1 while the disk has no room: new jobs are refused.")
+  exposition.gauge("server_disk_full", "1 while the disk is full: new jobs are refused.")
       .add({}, store.disk_full ? 1.0 : 0.0);
 }
 
@@ -59,9 +57,9 @@ void add_activity(const Activity& activity, metrics::Exposition& exposition) {
     requests.add({{"method", method}, {"route", route}, {"code", std::to_string(status)}}, static_cast<double>(count));
   }
   metrics::MetricFamily& seconds =
-      exposition.histogram("server_request_seconds", "From a request to its answer, long polls apart.");
+      exposition.histogram("server_request_seconds", "Time from a request to its response, without long polls.");
   for (const auto& [route, histogram] : activity.request_seconds()) seconds.add({{"route", route}}, histogram);
-  metrics::MetricFamily& planning = exposition.histogram("server_plan_seconds", "Time that making a plan took.");
+  metrics::MetricFamily& planning = exposition.histogram("server_plan_seconds", "Time to compute a plan.");
   for (const auto& [kind, histogram] : activity.plan_seconds()) planning.add({{"kind", kind}}, histogram);
   metrics::MetricFamily& decisions = exposition.counter("control_decisions", "Decisions about jobs.");
   for (const auto& [key, count] : activity.decisions()) {
@@ -71,14 +69,12 @@ void add_activity(const Activity& activity, metrics::Exposition& exposition) {
 
 /// What is known of a job's plan.
 void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
-  metrics::MetricFamily& info = exposition.gauge("train_info", "What the job is; always 1.");
+  metrics::MetricFamily& info = exposition.gauge("train_info", "Properties of the job; always 1.");
   metrics::MetricFamily& ranks =
       exposition.gauge("train_ranks", "Ranks of the job, and how many of them have registered.");
   metrics::MetricFamily& version = exposition.gauge("train_plan_version", "Newest plan of the job.");
-  metrics::MetricFamily& planned_s =
-      exposition.gauge("train_planned_step_seconds", "Iteration time that the plan expects.");
-  metrics::MetricFamily& planned_j =
-      exposition.gauge("train_planned_step_joules", "Energy of an iteration that it expects.");
+  metrics::MetricFamily& planned_s = exposition.gauge("train_planned_step_seconds", "Iteration time of the plan.");
+  metrics::MetricFamily& planned_j = exposition.gauge("train_planned_step_joules", "Energy per iteration of the plan.");
   metrics::MetricFamily& stragglers =
       exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
   for (const JobSnapshot& job : jobs) {
@@ -126,13 +122,13 @@ void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& expo
       exposition.gauge("train_baseline_step_seconds", "Measured iteration time at full clocks.");
   metrics::MetricFamily& baseline_j =
       exposition.gauge("train_baseline_step_joules", "Measured energy of an iteration at full clocks.");
-  metrics::MetricFamily& saved = exposition.gauge("train_saved_energy_ratio",
-                                                  "Share of the measured baseline that the last iterations used less.");
+  metrics::MetricFamily& saved = exposition.gauge(
+      "train_saved_energy_ratio", "Energy saved in the last iterations, as a share of the measured baseline.");
   metrics::MetricFamily& error = exposition.gauge("train_saved_energy_error_ratio", "Standard error of that share.");
-  metrics::MetricFamily& slowdown =
-      exposition.gauge("train_slowdown_ratio", "Share of the measured baseline that the last iterations took longer.");
+  metrics::MetricFamily& slowdown = exposition.gauge(
+      "train_slowdown_ratio", "Additional time of the last iterations, as a share of the measured baseline.");
   metrics::MetricFamily& guard =
-      exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are taken back.");
+      exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are withdrawn.");
   for (const JobSnapshot& job : jobs) {
     const metrics::MetricLabels labels = job_labels(job);
     guard.add(labels, job.slowdown_allowed_ratio);

@@ -84,7 +84,7 @@ struct JobSnapshot {
   const JobActivity* activity = nullptr;  ///< null: nothing is known
 };
 
-/// Everything that `/metrics` of the server tells, as values.
+/// The values of the server's `/metrics`.
 struct Snapshot {
   std::map<std::string, int> jobs;  ///< by state
   std::vector<JobSnapshot> running;

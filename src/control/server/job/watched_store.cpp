@@ -33,7 +33,7 @@ void WatchedStore::note(StoreOutcome outcome) {
   probe_s_ = now_s_() + probe_period_s_;
   if (before == outcome || !log_) return;
   if (outcome == StoreOutcome::disk_full) log_("the disk is full: running jobs continue, new ones are refused");
-  if (before == StoreOutcome::disk_full) log_("the disk has room again");
+  if (before == StoreOutcome::disk_full) log_("the disk has space again");
   if (outcome == StoreOutcome::busy) log_("the disk is too slow, or another program holds the database");
 }
 

@@ -15,7 +15,7 @@ namespace lowgear::server {
 /// then twice as long each time, a minute at most.
 [[nodiscard]] double longer_retry(double period_s);
 
-/// The store, and how it is: what came of the last change. Finds out by itself when it takes changes again.
+/// The store with its state, that is the outcome of the last change. Detects when the store accepts changes again.
 class WatchedStore {
  public:
   /// `store` outlives it. `now_s`: seconds since 1970; `log` receives what an operator should know, and may be empty.

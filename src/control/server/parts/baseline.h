@@ -8,7 +8,7 @@
 
 namespace lowgear::server {
 
-/// What iterations at full clocks took, with standard errors of the means.
+/// Time and energy of iterations at full clocks, with standard errors of the means.
 struct Baseline {
   double time_s = 0;
   double time_error_s = 0;

@@ -36,8 +36,9 @@ void IterationLog::require_plausible(const protocol::RankReports& reports, doubl
   const std::int64_t reached = latest_ >= 0 ? latest_ : open_.begin()->first;
   const std::int64_t iteration = reports.reports.back().iteration;
   if (iteration <= reached + kMaxLead) return;
-  throw InputError(fmt::format("$.reports: iteration {} of rank {}, and other ranks have reached {}: ranks count alike",
-                               iteration, reports.rank, reached));
+  throw InputError(fmt::format(
+      "$.reports: iteration {} of rank {}, and other ranks have reached {}: all ranks must count the same iterations",
+      iteration, reports.rank, reached));
 }
 
 std::size_t IterationLog::add(const protocol::RankReports& reports, double now_s) {

@@ -16,7 +16,7 @@ namespace lowgear::server {
 /// Scope, watts and swing; null without a limit.
 [[nodiscard]] Json to_json(const std::optional<PowerLimit>& limit);
 
-/// What people and controllers want of a job, and by which decisions they have set it.
+/// Settings of a job by people and controllers, and the decisions that set them.
 class JobTargets {
  public:
   explicit JobTargets(const protocol::JobSpec& spec) : slowdown_pct_(spec.slowdown_pct), guard_pct_(spec.guard_pct) {}

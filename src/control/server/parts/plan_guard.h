@@ -9,7 +9,7 @@
 
 namespace lowgear::server {
 
-/// Keeps account of the time that a job's plans cost it. There is no guard under a power cap, which may cost time and
+/// Sums up the time that a job's plans cost. There is no guard under a power cap, which may cost time and
 /// would be exceeded at full clocks, and none without a baseline.
 class PlanGuard {
  public:

@@ -29,7 +29,7 @@ struct Drift {
   std::int64_t since_iteration = 0;
 };
 
-/// Compares what a job's ranks take with their profile: finds slow ranks, and profiles that are out of date.
+/// Compares the times of a job's ranks with their profile: detects stragglers and outdated profiles.
 class ProfileWatch {
  public:
   explicit ProfileWatch(int ranks) : ranks_(ranks) {}

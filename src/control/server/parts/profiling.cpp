@@ -56,7 +56,7 @@ std::vector<int> Profiling::first_clocks(const protocol::JobSpec& spec, const st
                                              full_clock_time_s, budget_.left_s(), trial_options(spec));
   if (first.empty()) {
     throw InputError(fmt::format(
-        "trying {} clocks out takes more than the {:.3g} s that profiling may cost: raise allowance_pct of the job's "
+        "trying {} clocks takes more than the {:.3g} s that profiling may cost: raise allowance_pct of the job's "
         "profile",
         profile::kMinMeasuredClocks, budget_.left_s()));
   }
@@ -72,7 +72,7 @@ bool Profiling::add_trials(PlanVersion& version, const protocol::JobSpec& spec, 
   if (trials.empty()) return false;
   std::vector<int> tried_mhz;
   for (const plan::ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
-  version.reason = fmt::format("tries {} out in single iterations{}", text_of_clocks(tried_mhz), why);
+  version.reason = fmt::format("tries {} in single iterations{}", text_of_clocks(tried_mhz), why);
   version.settle_iterations = options.settle_iterations;
   version.settle_s = options.settle_s;
   version.trials = std::move(trials);

@@ -25,7 +25,7 @@ struct FullClock {
   double time_s = 0;
 };
 
-/// A job's profile in the making: which clocks are tried out, what that may cost, and what has come of it. For jobs
+/// A job's profile during measurement: the clocks to try, the allowance, and the results. For jobs
 /// whose specification has them profiled, but for `sweep`, `own` and `is_judging`.
 class Profiling {
  public:

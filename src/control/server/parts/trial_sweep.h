@@ -9,7 +9,7 @@
 
 namespace lowgear::server {
 
-/// Which clocks a job tries out, and what its ranks have measured so far. One plan tries several clocks out.
+/// The clocks that a job tries, and the measurements of its ranks so far. One plan tries several clocks.
 class TrialSweep {
  public:
   /// None that was asked for: nothing counts.

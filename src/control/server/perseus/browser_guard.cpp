@@ -37,7 +37,7 @@ void refuse_browsers(const http::Request& request, bool loopback_only) {
   const std::string_view host = request.header("host");
   if (loopback_only && !host.empty() && !http::names_loopback(host)) {
     throw http::HttpError(http::ErrorCode::not_allowed,
-                          "this port is for this machine alone: use localhost or 127.0.0.1 in place of " + quote(host) +
+                          "this port is for this machine only: use localhost or 127.0.0.1 instead of " + quote(host) +
                               ", or let it listen on an address that other machines reach");
   }
 }

@@ -53,7 +53,7 @@ void begin(Work& work) {
     }
     const auto observed = work.replayed.observed.find(window);
     if (observed == work.replayed.observed.end() || observed->second.size() != work.layout.positions.size()) {
-      throw InputError("what the job measured before the server started is lost; start the job anew");
+      throw InputError("the job's measurements from before the server's restart are lost; start the job again");
     }
     work.scheduler->end_window(observed->second);
   }
@@ -106,11 +106,11 @@ bool Job::check(const RankInfo& rank) const {
   const std::optional<RankInfo>& same = ranks[static_cast<std::size_t>(rank.rank)];
   if (same) {
     if (*same == rank) return true;
-    throw InputError(fmt::format("rank {} has registered before, with something else", rank.rank));
+    throw InputError(fmt::format("rank {} has registered before, with other values", rank.rank));
   }
   const int owner = coordinates[static_cast<std::size_t>(coordinate(info, rank))];
   if (owner >= 0) {
-    throw InputError(fmt::format("rank {} says the pp_rank, dp_rank and tp_rank of rank {}", rank.rank, owner));
+    throw InputError(fmt::format("rank {} has the pp_rank, dp_rank and tp_rank of rank {}", rank.rank, owner));
   }
   const auto registered_one = std::ranges::find_if(ranks, [](const auto& each) { return each.has_value(); });
   if (registered_one != ranks.end() && (*registered_one)->power_states != rank.power_states) {

@@ -47,8 +47,8 @@ std::optional<double> Profile::compute_power_w(std::size_t position, const Windo
   const double waiting_j = waiting_s * blocking_power_w(static_cast<std::size_t>(rank.pp_rank));
   if (compute_s <= 0 || window.iteration_energy_j <= waiting_j) {
     throw InputError(
-        fmt::format("rank {} used {} J in an iteration and would have used {} J by waiting alone; set "
-                    "blocking_power_w to what a waiting GPU draws",
+        fmt::format("rank {} used {} J in an iteration and would have used {} J by waiting alone; set blocking_power_w "
+                    "to the power of a waiting GPU",
                     rank.rank, window.iteration_energy_j, waiting_j));
   }
   return (window.iteration_energy_j - waiting_j) / compute_s;

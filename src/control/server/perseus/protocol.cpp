@@ -45,13 +45,13 @@ std::size_t bounded_size(const JsonView& view, std::size_t most) {
 
 std::vector<int> read_power_states(const JsonView& view) {
   const std::size_t size = bounded_size(view, kMaxPowerStates);
-  if (size == 0) view.fail("no power states", "list the clocks or power limits that the GPU takes");
+  if (size == 0) view.fail("no power states", "list the clocks or power limits that the GPU supports");
   std::vector<int> states;
   states.reserve(size);
   for (std::size_t i = 0; i < size; ++i) states.push_back(view.at(i).integer_in(1, kMaxPowerState));
   std::ranges::sort(states, std::greater{});
   const auto twice = std::ranges::adjacent_find(states);
-  if (twice != states.end()) view.fail(fmt::format("power state {} comes twice", *twice), "list each once");
+  if (twice != states.end()) view.fail(fmt::format("power state {} occurs twice", *twice), "list each once");
   return states;
 }
 

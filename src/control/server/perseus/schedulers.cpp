@@ -68,7 +68,7 @@ bool works_on_stages(std::string_view scheduler) {
 void require_pipeline_only(const Settings& settings, const JobInfo& job) {
   if (job.dp_degree * job.tp_degree == 1 || settings.scheduler.ends_with("3D")) return;
   if (!works_on_stages(settings.scheduler)) return;
-  throw InputError(fmt::format("{0} is for pipeline parallelism alone, and this job has dp {1} and tp {2}; use {0}3D",
+  throw InputError(fmt::format("{0} is only for pipeline parallelism, and this job has dp {1} and tp {2}; use {0}3D",
                                settings.scheduler, job.dp_degree, job.tp_degree));
 }
 

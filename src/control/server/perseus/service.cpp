@@ -44,7 +44,7 @@ int read_rank_parameter(const http::Target& target) {
   const auto found = target.parameters.find("rank");
   const std::optional<long long> rank = found == target.parameters.end() ? std::nullopt : parse_integer(found->second);
   if (rank && *rank >= 0 && *rank < kMaxPerseusWorldSize) return static_cast<int>(*rank);
-  throw InputError("schedule: the query has to say the rank, such as ?rank=0");
+  throw InputError("schedule: the query must name the rank, such as ?rank=0");
 }
 
 /// Why a change was not kept.
@@ -53,7 +53,7 @@ http::Response refusal(StoreOutcome outcome) {
     case StoreOutcome::disk_full:
       return detail_response(503, "the server's disk is full; free some of it");
     case StoreOutcome::busy:
-      return detail_response(503, "more waits to be written than the server holds; send it again in a while");
+      return detail_response(503, "too much waits to be written; try again later");
     default:
       return detail_response(503, "the server could not write to its store; its log says why");
   }
@@ -228,7 +228,7 @@ void Service::Impl::register_job(const Call& call) {
   for (const auto& [id, job] : jobs_) ranks += job->ranks.size();
   if (jobs_.size() >= options_.max_jobs || ranks > options_.max_ranks) {
     throw http::HttpError(http::ErrorCode::full,
-                          fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
+                          fmt::format("the server has {} jobs and accepts no more of this size", jobs_.size()));
   }
   const auto job = std::make_shared<Job>(new_id(info), std::move(info));
   job->created_s = job->last_active_s = surroundings_.now_s();
@@ -281,7 +281,7 @@ void Service::Impl::ask(const JobPointer& job, int rank, const ReplyPointer& rep
   }
   ReplyPointer& place = job->waiting[index];
   if (place) {
-    place->send(detail_response(400, fmt::format("rank {} has asked once more, on another connection", rank)));
+    place->send(detail_response(400, fmt::format("rank {} has asked again on another connection", rank)));
   } else {
     ++job->asking;
   }
@@ -302,13 +302,13 @@ void Service::Impl::report(const JobPointer& job, Result result, const ReplyPoin
     throw InputError(fmt::format("rank {} has not registered for this job", rank));
   }
   if (job->state != Job::State::running) {
-    throw InputError(fmt::format("rank {} reports, and has no schedule to report of; ask for one first", rank));
+    throw InputError(fmt::format("rank {} reports without a schedule; request one first", rank));
   }
   if (job->results[index]) {
     // Of what nothing looks at, no more is kept than that it came.
     const bool is_whole = !job->results[index]->iteration_time_s.empty();
     if (is_whole && *job->results[index] != result) {
-      throw InputError(fmt::format("rank {} has reported before, something else; ask for the next schedule", rank));
+      throw InputError(fmt::format("rank {} has already reported other results; request the next schedule", rank));
     }
     write({}, [reply](StoreOutcome) { reply->send(http::json_response(nullptr)); });
     return;
@@ -455,7 +455,7 @@ void Service::Impl::restore(const StoreContents& contents) {
       const JobPointer job = std::move(stored.job);
       jobs_.emplace(id, job);
       if (job->settings_fingerprint != fingerprint_) {
-        end(job, {400, "the server was started anew with another scheduler; start the job anew"});
+        end(job, {400, "the server was restarted with another scheduler; start the job again"});
       } else if (job->registered == job->info.world_size) {
         begin(job, std::move(stored.replay), stored.released);
       }

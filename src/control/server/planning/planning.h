@@ -64,7 +64,7 @@ struct JobPlan {
   double full_clock_scale = 1;
   std::vector<std::pair<double, double>> frontier;  ///< (time_s, energy_j) of one pipeline: with its slow ranks where
                                                     ///< all pipelines have the same, else without
-  std::string note;                                 ///< what a person should know; may be empty
+  std::string note;                                 ///< a note for the user; may be empty
 };
 
 /// Whether a profile is good enough.
@@ -74,7 +74,7 @@ struct ProfileVerdict {
   std::string reason;
 };
 
-/// A plan that was had in milliseconds.
+/// A plan that took milliseconds to make.
 struct QuickPlan {
   JobPlan plan;
   bool is_best = false;  ///< `JobPlanner::plan` knows none better

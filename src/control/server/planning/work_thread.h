@@ -8,7 +8,7 @@
 
 namespace lowgear::server {
 
-/// Does work that takes long apart from the server's thread, one piece after the other.
+/// Does long work outside of the server's thread, one piece after the other.
 class WorkThread {
  public:
   /// `post` runs a function on the server's thread; it is called from the thread.

@@ -5,8 +5,8 @@
 
 namespace lowgear::server {
 
-/// 128 random bits of the kernel's as 32 hexadecimal digits: what a rank proves itself with. Throws Error when the
-/// kernel gives none.
+/// 128 random bits of the kernel as 32 hexadecimal digits: the key with which a rank authenticates. Throws Error when
+/// the kernel gives none.
 [[nodiscard]] std::string new_secret();
 
 /// Whether two secrets are the same, in a time that says nothing about where they differ (it depends on `given`'s

@@ -93,8 +93,8 @@ std::unique_ptr<StoreFile> open_file(const std::filesystem::path& folder, const 
     return std::make_unique<StoreFile>(folder, retention);
   } catch (const DatabaseError& error) {
     if (error.fault() != DatabaseFault::damaged) throw;
-    throw InputError(
-        fmt::format("{}; put back a copy, or move server.db and server.db-wal away to start anew", error.what()));
+    throw InputError(fmt::format(
+        "{}; restore a copy, or move server.db and server.db-wal away to start with an empty database", error.what()));
   }
 }
 
@@ -317,7 +317,7 @@ void SqliteStore::Writer::count(const std::vector<Entry>& batch) {
     over = statistics_.disk_full && committed > 0;
     statistics_.disk_full = full || (statistics_.disk_full && !over);
   }
-  if (over) log(fmt::format("{}: there is room on the disk again", printable(file_->database().path().string())));
+  if (over) log(fmt::format("{}: there is space on the disk again", printable(file_->database().path().string())));
 }
 
 void SqliteStore::Writer::commit(std::vector<Entry>& batch) {

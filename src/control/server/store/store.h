@@ -126,7 +126,7 @@ enum class StoreOutcome : unsigned char {
   failed,     ///< likewise: the change contradicts what is stored, or the disk fails; the store has said why in its log
 };
 
-/// Where the control plane keeps what must outlive it.
+/// Persistent storage of the control plane.
 class Store {
  public:
   virtual ~Store() = default;

@@ -148,7 +148,7 @@ WorkCost MeasuredCollectiveCosts::cost(CollectiveKind kind, double bytes, const 
   const double most = curve->points.back().bytes;
   const double sampled = std::clamp(bytes, least, most);
   if (sampled != bytes) {
-    note(fmt::format("{} of {}: messages {} {} were not sampled; scaled as the links do", name(kind),
+    note(fmt::format("{} of {}: messages {} {} were not sampled; scaled by the links' data sheet", name(kind),
                      to_string(curve->group), bytes < least ? "below" : "above",
                      megabytes(bytes < least ? least : most)));
   }

@@ -44,7 +44,7 @@ void MeasuredOperatorCosts::read(const SampleFile& file, Kind& kind) const {
   const CleanSamples clean = clean_samples(samples, gpu_);
   for (const DiscardedSamples& discarded : clean.discarded) kind.notes.push_back(to_string(discarded));
   if (samples.uncausal) {
-    kind.notes.push_back(fmt::format("{}: sampled without a causal mask; half of the time is taken", function->name));
+    kind.notes.push_back(fmt::format("{}: sampled without a causal mask; half of the time is used", function->name));
   }
   kind.samples[0].insert(kind.samples[0].end(), clean.forward.begin(), clean.forward.end());
   kind.samples[1].insert(kind.samples[1].end(), clean.backward.begin(), clean.backward.end());
@@ -56,10 +56,9 @@ void MeasuredOperatorCosts::note_gaps(OperatorKind kind, Kind& samples) {
   for (const auto& [function, ranks] : samples.ranks) all.insert(ranks.begin(), ranks.end());
   for (const auto& [function, ranks] : samples.ranks) {
     if (ranks.size() > 1 || all.size() == 1) continue;
-    samples.notes.push_back(
-        fmt::format("{}: sampled for {} tensor parallel rank{} only; its other shapes rest on those of "
-                    "other functions",
-                    function, *ranks.begin(), *ranks.begin() == 1 ? "" : "s"));
+    samples.notes.push_back(fmt::format(
+        "{}: sampled for {} tensor parallel rank{} only; its other shapes are predicted from other functions", function,
+        *ranks.begin(), *ranks.begin() == 1 ? "" : "s"));
   }
   const bool has_backward = kind != OperatorKind::optimizer;
   const bool no_forward = samples.samples[0].empty();
@@ -78,8 +77,8 @@ MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataT
   Kind result;
   const std::vector<const SampleFile*> of_type = files_of_type(files, dtype);
   if (!of_type.empty() && of_type.front()->name.dtype != dtype) {
-    result.notes.push_back(fmt::format("{}: sampled in {}, taken for {}", estimator::name(kind),
-                                       estimator::name(of_type.front()->name.dtype), estimator::name(dtype)));
+    result.notes.push_back(fmt::format("{}: sampled in {}, used for {}", lowgear::name(kind),
+                                       lowgear::name(of_type.front()->name.dtype), lowgear::name(dtype)));
   }
   for (const SampleFile* const file : of_type) read(*file, result);
   note_gaps(kind, result);
@@ -100,8 +99,8 @@ WorkCost MeasuredOperatorCosts::predict(const Operator& op) const {
   if (!regressor) regressor.emplace(kind.samples[pass], gpu_);
   const OperatorPrediction prediction = regressor->predict(op);
   if (kind.outside.empty() && !prediction.outside.empty()) {
-    kind.outside = fmt::format("{} {}: {} lies outside of the samples; carried on by its trend",
-                               estimator::name(op.kind), name(op.pass), prediction.outside);
+    kind.outside = fmt::format("{} {}: {} is outside of the samples; extrapolated by its trend", lowgear::name(op.kind),
+                               name(op.pass), prediction.outside);
   }
   return cost_of(op, gpu_, prediction);
 }

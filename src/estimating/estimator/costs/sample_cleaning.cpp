@@ -44,7 +44,7 @@ class PassSamples {
     const auto wrong = static_cast<std::size_t>(std::ranges::count_if(rows_, is_wrong));
     if (wrong == 0) return false;
     const bool most = 2 * wrong > rows_.size();
-    if (most) out.reason += fmt::format(" in {} of {}: none of this pass is believed", wrong, rows_.size());
+    if (most) out.reason += fmt::format(" in {} of {}: no time of this pass is used", wrong, rows_.size());
     std::vector<TimedOperator> kept;
     for (const TimedOperator& row : rows_) {
       if (most || is_wrong(row)) {
@@ -66,7 +66,7 @@ class PassSamples {
 
   void discard_impossible(const GpuModel& gpu) {
     discard([&gpu](const TimedOperator& row) { return row.time_s < kTolerance * least_time_s(row.op, gpu); },
-            fmt::format("{} is faster than the {} can compute or move", name_, gpu.name));
+            fmt::format("{} takes less time than the {} needs to compute or move", name_, gpu.name));
   }
 
   void discard_outliers() {
@@ -155,7 +155,7 @@ std::string to_string(const DiscardedSamples& discarded) {
   constexpr std::size_t kShown = 5;
   const std::string_view file = std::string_view(discarded.source).substr(discarded.source.rfind('/') + 1);
   const std::span<const int> lines(discarded.lines.data(), std::min(discarded.lines.size(), kShown));
-  return fmt::format("{}: {} of {} samples thrown out: {} (line{} {}{})", file, discarded.lines.size(), discarded.of,
+  return fmt::format("{}: {} of {} samples removed: {} (line{} {}{})", file, discarded.lines.size(), discarded.of,
                      discarded.reason, discarded.lines.size() == 1 ? "" : "s", fmt::join(lines, ", "),
                      discarded.lines.size() > kShown ? ", ..." : "");
 }
@@ -196,7 +196,7 @@ CleanCollectives clean_samples(const CollectiveSamples& samples, const GpuModel&
       [&](const CollectiveSample& row) {
         return row.time_s < kTolerance * received_bytes(samples.kind, row, samples.dtype) / gpu.memory_bytes_per_s;
       },
-      fmt::format("less time than the {}'s memory needs for what arrives", gpu.name));
+      fmt::format("less time than the {}'s memory needs for the received data", gpu.name));
   return clean;
 }
 

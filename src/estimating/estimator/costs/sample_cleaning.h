@@ -10,7 +10,7 @@
 
 namespace lowgear::estimator {
 
-/// Samples of one file that were thrown out for one reason.
+/// Samples of one file that were removed for one reason.
 struct DiscardedSamples {
   std::string source;      ///< of the sampling file
   std::string reason;      ///< `backward is faster than the GPU can compute`
@@ -21,26 +21,26 @@ struct DiscardedSamples {
 /// In words: the file's name, how many of how many, the reason, and the first lines.
 [[nodiscard]] std::string to_string(const DiscardedSamples& discarded);
 
-/// What can be believed of a sampling file of an operator.
+/// The plausible samples of a sampling file of an operator.
 struct CleanSamples {
   std::vector<TimedOperator> forward;
   std::vector<TimedOperator> backward;  ///< of functions that have one
   std::vector<DiscardedSamples> discarded;
 };
 
-/// Throws out what cannot be: times below least_time_s; backward passes of matrix products faster than their forward
+/// Removes impossible samples: times below least_time_s; backward passes of matrix products faster than their forward
 /// passes, which do half the work; times that are far from the trend of the others (a factor of 1.7, and eight times
 /// the usual distance). A pass of which more than half cannot be is not believed at all. Samples without a causal mask
 /// are halved to be of causal attention, half of whose work they skip.
 [[nodiscard]] CleanSamples clean_samples(const OperatorSamples& samples, const GpuModel& gpu);
 
-/// What can be believed of a sampling file of a collective.
+/// The plausible samples of a sampling file of a collective.
 struct CleanCollectives {
   std::vector<CollectiveSample> rows;
   std::vector<DiscardedSamples> discarded;
 };
 
-/// Throws out times in which the GPU's own memory could not have taken in what arrives, and times that are the same for
+/// Removes times in which the GPU's memory could not have stored the received data, and times that are the same for
 /// messages of all sizes.
 [[nodiscard]] CleanCollectives clean_samples(const CollectiveSamples& samples, const GpuModel& gpu);
 

@@ -25,13 +25,13 @@ struct ClockSteps {
   int step_mhz = 15;
 };
 
-/// A share of what the data sheet says, in each direction.
+/// A share of the data sheet's value, in each direction.
 struct PassShares {
   double forward = 0.8;
   double backward = 0.8;
 };
 
-/// How fast kernels run as a share of what the data sheet says. Fitted on measurements of operators (never on measured
+/// Speed of kernels as a share of the data sheet's values. Fitted to measurements of operators (never to measured
 /// iterations); gpu_efficiency.cpp names the data of each GPU.
 struct KernelEfficiency {
   double matmul_peak = 0.8;        ///< of tensor FLOP/s, products whose tiles fill all multiprocessors

@@ -236,8 +236,7 @@ void limit_power(const GpuModel& gpu, IterationEstimate& estimate) {
                   gpu.power.limit_w, gpu.power.kernel_limit_w, 100 * (passes_s(estimate.stages) / measured_s - 1)));
   if (held) return;
   estimate.notes.push_back(
-      fmt::format("some passes draw more than {} W at the lowest clock: memory and links are not "
-                  "slowed down by it",
+      fmt::format("some passes draw more than {} W at the lowest clock: the clock does not slow memory and links",
                   gpu.power.limit_w));
 }
 
@@ -369,11 +368,11 @@ std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<Stag
   }
   if (waiting_s > kNotableShare * passes_s(stages)) {
     notes.push_back(
-        fmt::format("{:.0f} % of a microbatch's time the GPU waits for the host, which issues kernels more slowly than "
-                    "they run; larger microbatches, fewer tp ranks or CUDA graphs help",
+        fmt::format("{:.0f} % of a microbatch's time the GPU waits for the host, which launches kernels more slowly "
+                    "than they run; larger microbatches, fewer tp ranks or CUDA graphs help",
                     100 * waiting_s / passes_s(stages)));
   }
-  if (job.model.experts) notes.emplace_back("experts are taken to get equal shares of the tokens");
+  if (job.model.experts) notes.emplace_back("experts are assumed to get equal shares of the tokens");
   return notes;
 }
 

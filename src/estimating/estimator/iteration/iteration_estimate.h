@@ -17,7 +17,7 @@ struct CostItem {
   WorkCost cost;
 };
 
-/// What one virtual stage takes for one microbatch, on one of its tp ranks (all do the same).
+/// Cost of one virtual stage for one microbatch, on one of its tp ranks (all do the same work).
 struct StageEstimate {
   std::int64_t layers = 0;
   WorkCost forward;

@@ -124,7 +124,7 @@ void derive_replicas(const YamlView& given, std::int64_t gpus, bool dp_given, Pa
   }
   const auto dp = static_cast<int>(gpus / one_replica);
   if (dp_given && parallel.dp != dp) {
-    given.fail(fmt::format("{} GPUs leave a dp of {}, not {}", gpus, dp, parallel.dp), "leave one of them out");
+    given.fail(fmt::format("{} GPUs give a dp of {}, not {}", gpus, dp, parallel.dp), "leave one of them out");
   }
   parallel.dp = dp;
 }

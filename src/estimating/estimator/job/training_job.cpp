@@ -65,10 +65,10 @@ Fault find_count_fault(const TrainingJob& job) {
 
 Fault find_link_fault(std::string_view member, const Link& link) {
   if (!(link.bytes_per_s > 0 && link.bytes_per_s <= kMaxBytesPerS)) {
-    return JobFault{member, fmt::format("a bandwidth of {} bytes/s makes no sense", link.bytes_per_s), ""};
+    return JobFault{member, fmt::format("a bandwidth of {} bytes/s is invalid", link.bytes_per_s), ""};
   }
   if (!(link.latency_s >= 0 && link.latency_s <= kMaxLatencyS)) {
-    return JobFault{member, fmt::format("a latency of {} s makes no sense", link.latency_s), ""};
+    return JobFault{member, fmt::format("a latency of {} s is invalid", link.latency_s), ""};
   }
   return std::nullopt;
 }
@@ -177,7 +177,7 @@ Fault find_schedule_fault(const TrainingJob& job) {
   const auto generator = std::ranges::find(generators, job.schedule, &schedule::ScheduleGenerator::name);
   if (!generator->takes_chunks) {
     return JobFault{"schedule", fmt::format("{} has no virtual stages", job.schedule),
-                    "take interleaved, or leave virtual_stages at 1"};
+                    "use interleaved, or leave virtual_stages at 1"};
   }
   const std::int64_t rounds = std::max<std::int64_t>(1, microbatches / parallel.pp);
   if (microbatches % rounds != 0) {

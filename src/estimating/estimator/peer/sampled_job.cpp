@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxMicrobatches = 1'000'000;
 std::vector<std::string> texts(const YamlView& list) {
   std::vector<std::string> values;
   for (std::size_t i = 0; i < list.size(); ++i) values.push_back(list.at(i).text());
-  if (values.empty()) list.fail("no operator stands here", "name those of the sampling files");
+  if (values.empty()) list.fail("an operator is missing here", "name those of the sampling files");
   return values;
 }
 

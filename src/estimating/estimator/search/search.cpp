@@ -150,7 +150,7 @@ std::string describe(const SearchLayout& layout) {
   if (parallel.virtual_stages > 1) text += fmt::format(" x {} virtual stages", parallel.virtual_stages);
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
   if (parallel.cp > 1) text += fmt::format(", cp {}", parallel.cp);
-  text += fmt::format(", micro-batch {}", layout.micro_batch);
+  text += fmt::format(", microbatch {}", layout.micro_batch);
   if (layout.recompute != Recompute::none) text += fmt::format(", {} recomputation", name(layout.recompute));
   if (layout.zero > 0) text += fmt::format(", ZeRO {}", layout.zero);
   return text;

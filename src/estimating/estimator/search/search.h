@@ -14,7 +14,7 @@
 
 namespace lowgear::estimator {
 
-/// What all layouts have in common, such as what a framework can do. The search varies what is empty.
+/// Settings shared by all layouts, such as limits of a framework. The search varies empty members.
 struct FixedLayout {
   std::optional<int> dp;
   std::optional<int> tp;
@@ -47,7 +47,7 @@ struct SearchLayout {
   friend bool operator==(const SearchLayout&, const SearchLayout&) = default;
 };
 
-/// `dp 2, tp 8, pp 4 x 2 virtual, micro-batch 1, full recomputation, ZeRO 1`.
+/// `dp 2, tp 8, pp 4 x 2 virtual, microbatch 1, full recomputation, ZeRO 1`.
 [[nodiscard]] std::string describe(const SearchLayout& layout);
 
 /// The options of `lowgear estimate` that ask for the layout: `--dp 2 --tp 8 --pp 4 ...`.
@@ -67,7 +67,7 @@ struct SearchSpace {
 };
 
 /// All combinations of tp, cp, pp and dp whose product is the number of GPUs, of ep, sequence parallelism, virtual
-/// stages (with microbatches in whole rounds; that divide the layers, where pp does), micro-batches that divide a
+/// stages (with microbatches in whole rounds; that divide the layers, where pp does), microbatch sizes that divide a
 /// replica's batch, recomputation and ZeRO, as far as they differ: no ZeRO without replicas, no sequence parallelism
 /// without tp, no selective recomputation of fused attention. `job` gives model, GPU, cluster, global batch and
 /// sequence. Throws InputError unless GPUs are positive and at most kMaxJobGpus.

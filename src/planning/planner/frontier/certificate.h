@@ -15,9 +15,9 @@ namespace lowgear::planner {
 /// Largest certificate that is written.
 inline constexpr std::size_t kMaxCertificateBytes = std::size_t{1} << 29;
 
-/// Writes down what proves a frontier while it is being solved: at every vertex the solution (the time of every op) and
-/// the flow that bounds all others. As text (`lowgear.certificate/1`, docs/formats.md), differences only: neighbouring
-/// vertices are much alike, and what changes, changes in runs along a rank.
+/// Records the certificate of a frontier while it is being solved: at every vertex the solution (the time of every op)
+/// and the flow that bounds all others. As text (`lowgear.certificate/1`, docs/formats.md), differences only:
+/// neighbouring vertices are much alike, and what changes, changes in runs along a rank.
 class CertificateRecorder final : public FrontierObserver {
  public:
   explicit CertificateRecorder(std::size_t max_bytes = kMaxCertificateBytes) : max_bytes_(max_bytes) {}

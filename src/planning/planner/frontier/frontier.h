@@ -13,7 +13,7 @@
 namespace lowgear::planner {
 
 /// A pair of iteration time and energy that a solution reaches. Energy is the sum of the ops' effective energies; the
-/// iteration's energy adds blocking power x time (DESIGN §3).
+/// iteration's energy adds blocking power x time (docs/planner.md).
 struct FrontierVertex {
   TimePs time_ps = 0;
   EnergyZj effective_energy_zj = 0;
@@ -67,7 +67,7 @@ class Frontier {
   PowerNw blocking_power_nw_ = 0;
 };
 
-/// Is shown the solver at every vertex of the frontier, slowest first. The solver's times are the vertex's solution,
+/// Called with the solver at every vertex of the frontier, slowest first. The solver's times are the vertex's solution,
 /// and its flow proves the stretch to the vertex shown before (at the first: that no slower iteration uses less
 /// energy).
 class FrontierObserver {
@@ -76,8 +76,8 @@ class FrontierObserver {
   virtual void vertex(const FrontierSolver& solver) = 0;
 };
 
-/// Places on the walk to come back to, so that a deadline is solved without walking all the way again. Keeps at most a
-/// fixed number, evenly spread over what it has seen.
+/// States on the walk, so that a deadline is solved without repeating the whole walk. Keeps at most a fixed number,
+/// evenly spread over the states so far.
 class Checkpoints final : public FrontierObserver {
  public:
   explicit Checkpoints(std::size_t capacity = 64) : capacity_(capacity) {}

@@ -22,9 +22,8 @@ struct PeriodicFrontier {
 /// microbatches on that holds depends on the pipeline: two to four times its stages when they are alike, more when they
 /// differ. So it is checked, never assumed: frontiers of M0 and M0 + 1 are carried on to M0 + 2 and compared, as whole
 /// numbers and vertex for vertex, with the solved frontier of M0 + 2; where they differ, M0 grows by half. None when M0
-/// would reach `microbatches`. That vertices which have moved on once alike go on doing so is what is seen on every
-/// pipeline, not a theorem: plans made from such a frontier have to be bounded by a solution of the full number.
-/// `first` is the first M0, at least 1.
+/// would reach `microbatches`. That this period continues was observed on every pipeline, but is not a theorem: plans
+/// made from such a frontier have to be bounded by a solution of the full number. `first` is the first M0, at least 1.
 [[nodiscard]] std::optional<PeriodicFrontier> solve_periodic(const InstanceOfMicrobatches& instance_of,
                                                              int microbatches, int first);
 

@@ -4,7 +4,7 @@
 
 namespace lowgear::planner {
 
-/// Every op at the highest clock it was profiled at: how an unplanned run behaves. What savings are counted against.
+/// Every op at the highest clock it was profiled at: an unplanned run. The baseline of savings.
 class MaxClockPolicy final : public Policy {
  public:
   [[nodiscard]] std::string_view name() const override { return "max"; }

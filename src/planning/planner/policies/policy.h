@@ -33,15 +33,15 @@ struct PolicySettings {
   std::optional<int> extra_activations = std::nullopt;  ///< `envpipe`: beyond those of 1F1B; empty: no limit
 };
 
-/// A policy's answer. Its time and energy are found by replaying the clocks, the same way for all policies.
+/// A policy's result. Its time and energy are computed by replaying the clocks, in the same way for all policies.
 struct PolicyPlan {
   std::optional<schedule::Schedule>
       schedule;                 ///< set when the policy runs another order than it was given (EnvPipe's own)
   std::vector<int> clocks_mhz;  ///< by op of the graph of that schedule
-  /// What the policy itself believes its plan takes, where it has a model of its own (Perseus' exponential fit).
+  /// Time and energy by the policy's own model, if it has one (Perseus' exponential fit).
   std::optional<double> own_time_s;
   std::optional<double> own_energy_j;
-  std::string note;  ///< anything a reader of a comparison must know, in one line; may be empty
+  std::string note;  ///< a note for readers of a comparison, in one line; may be empty
 };
 
 /// A way to choose clocks. Pure: the same problem gives the same plan.

@@ -61,7 +61,7 @@ PolicyPlan ZeusGlobalPolicy::plan(const PlanningProblem& problem, std::optional<
   for (const int clock : common_clocks_mhz(problem)) choice.consider(std::vector<int>(problem.dag->ops.size(), clock));
   PolicyPlan plan;
   plan.clocks_mhz = choice.clocks_mhz(name());
-  plan.note = "one clock in place of one power limit";
+  plan.note = "one clock instead of one power limit";
   return plan;
 }
 
@@ -81,7 +81,7 @@ PolicyPlan ZeusPerStagePolicy::plan(const PlanningProblem& problem, std::optiona
   }
   PolicyPlan plan;
   plan.clocks_mhz = choice.clocks_mhz(name());
-  plan.note = "clocks in place of power limits";
+  plan.note = "clocks instead of power limits";
   return plan;
 }
 

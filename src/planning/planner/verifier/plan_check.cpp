@@ -79,7 +79,7 @@ class PlanCheck {
   void check_settings() {
     const plan::Plan& plan = stated_.plan;
     if (!file_.name.ends_with(fmt::format("{:05}.json", row_.number))) {
-      fail(fmt::format("stands in the place of plan {} of the table", row_.number));
+      fail(fmt::format("is in the place of plan {} of the table", row_.number));
     }
     if (plan.policy != basis_.run.policy || plan.schedule != basis_.run.schedule ||
         plan.microbatches != basis_.run.microbatches) {

@@ -30,8 +30,8 @@ struct VerifyReport {
   [[nodiscard]] bool ok() const { return failures.empty(); }
 };
 
-/// Checks an output folder from its inputs up, with code that shares nothing with the solver: it derives the
-/// dependencies and effective energies anew, and for every vertex of the certificate that
+/// Checks an output folder from its inputs, with code that shares nothing with the solver: it derives the dependencies
+/// and effective energies again, and for every vertex of the certificate that
 ///   - the ops' times are possible, their longest path is the vertex's time and their energies sum to its energy,
 ///   - the flow is non-negative and conserved, and the bound that it proves meets the vertex (primal = dual),
 /// that the table of the frontier is what was proven, and that every plan replays to its figures, keeps its deadline,

@@ -1,4 +1,4 @@
-// Puts a page of estimates together.
+// Builds the page of an estimate.
 (() => {
   const report = JSON.parse(document.getElementById('report-data').textContent);
   const byId = (id) => document.getElementById(id);
@@ -19,8 +19,8 @@
     const baseline = marks.find((mark) => mark.type === 'baseline') || null;
     return {curve, separateBound: [], baseline, points: marks.map((mark) => ({...mark, isTarget: mark.chosen && baseline})),
       boundName: curve_name, boundBasis: 'estimated', regionLabel: '',
-      summary: `${title}: ${marks.length} points. Arrow keys walk through them, plus and minus zoom, 0 shows all. ` +
-        'The tables below hold the same numbers.'};
+      summary: `${title}: ${marks.length} points. Arrow keys move between them, plus and minus zoom, 0 shows all. ` +
+        'The tables below have the same numbers.'};
   };
 
   const plotLegend = ({curve, curve_name, marks, mark_names}) => {
@@ -62,7 +62,7 @@
       [element('dt', {text: name}), element('dd', {text})]));
     byId('footer').replaceChildren(
       element('p', {text: `Lowgear ${report.lowgear_version}`}),
-      ...(report.command ? [element('p', {}, ['Made by ', element('code', {text: report.command})])] : []),
+      ...(report.command ? [element('p', {}, ['Created by ', element('code', {text: report.command})])] : []),
       element('p', {text: 'Plots use D3 (© 2010–2016 Michael Bostock, BSD-3-Clause; its licence is in the source of ' +
         'this page). The page holds all its data and loads nothing.'}));
   };

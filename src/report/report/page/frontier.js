@@ -293,20 +293,13 @@ const frontierPlot = (() => {
     }
 
     onKey(event) {
-      const actions = {
+      interaction.onKey(event, {
         ArrowRight: () => this.select(this.selected + 1),
         ArrowLeft: () => this.select(this.selected - 1),
         Home: () => this.select(0),
         End: () => this.select(this.points.length - 1),
         Escape: () => this.clearCursor(),
-        '+': () => this.zoomBy(2),
-        '=': () => this.zoomBy(2),
-        '-': () => this.zoomBy(0.5),
-        0: () => this.zoomBy(0),
-      };
-      if (!actions[event.key] || event.ctrlKey || event.metaKey) return;
-      event.preventDefault();
-      actions[event.key]();
+      }, (factor) => this.zoomBy(factor));
     }
   }
 
@@ -330,8 +323,8 @@ const frontierPlot = (() => {
       boundName: 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
       regionLabel: verified ? 'no plan of this order can be here' : 'below the lower bound (not verified)',
       summary: `Time and energy of one iteration: frontier, ${report.plans.length} plans, ` +
-        `${report.policies.length} policies and the baseline. Arrow keys walk through the points, ` +
-        'plus and minus zoom, 0 shows all. The tables below hold the same numbers.',
+        `${report.policies.length} policies and the baseline. Arrow keys move between the points, ` +
+        'plus and minus zoom, 0 shows all. The tables below have the same numbers.',
     };
   };
 

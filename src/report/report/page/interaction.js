@@ -32,7 +32,17 @@ const interaction = (() => {
     }
   };
 
-  // Keeps what is shown inside of what there is.
+  // Runs the action of the pressed key, unless Ctrl or Meta is held. All plots zoom by the same keys with `zoomBy`.
+  const onKey = (event, actions, zoomBy = null) => {
+    const zooming = zoomBy
+      ? {'+': () => zoomBy(2), '=': () => zoomBy(2), '-': () => zoomBy(0.5), 0: () => zoomBy(0)} : {};
+    const action = {...zooming, ...actions}[event.key];
+    if (!action || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    action();
+  };
+
+  // Keeps the visible range within the data.
   const clampTranslate = ({zoom, x, y}) => {
     const k = zoom.scale();
     const clamp = ([from, to], shift) => Math.min(from * (1 - k), Math.max(to * (1 - k), shift));
@@ -52,7 +62,7 @@ const interaction = (() => {
 
   const onResize = (node, redraw) => {
     let width = node.clientWidth;
-    // In a frame of its own: a drawing that changes the page's height while sizes are delivered is reported as an error.
+    // In a separate frame: a drawing that changes the page's height while sizes are delivered is reported as an error.
     const redrawOnce = perFrame(() => {
       if (node.clientWidth === width) return;
       width = node.clientWidth;
@@ -61,5 +71,5 @@ const interaction = (() => {
     new ResizeObserver(() => redrawOnce()).observe(node);
   };
 
-  return {attachZoom, attachButtons, zoomBy, clampTranslate, perFrame, onResize};
+  return {attachZoom, attachButtons, zoomBy, onKey, clampTranslate, perFrame, onResize};
 })();

@@ -1,4 +1,4 @@
-// Puts the report together.
+// Builds the report.
 (() => {
   const report = JSON.parse(document.getElementById('report-data').textContent);
   const byId = (id) => document.getElementById(id);
@@ -18,7 +18,7 @@
     const blocking = watts.length > 1 ? `${watts[0]} to ${watts[watts.length - 1]} W` : `${watts[0] ?? '–'} W`;
     const facts = [['Schedule', report.schedule], ['GPUs', `${report.blocking_power_w.length}, one per rank`],
       ['Blocking power', blocking],
-      ['Clock switch', report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'taken as instant']];
+      ['Clock switch', report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'assumed instant']];
     byId('facts').replaceChildren(...facts.map(([name, text]) =>
       element('li', {}, [`${name} `, element('b', {text})])));
   };
@@ -122,7 +122,7 @@
       element('dd', {}, [text, ...(command ? [' Check it again: ', element('code', {text: command})] : [])])]));
     byId('footer').replaceChildren(
       element('p', {text: `Lowgear ${report.lowgear_version} · profile ${report.profile_name}`}),
-      ...(report.command ? [element('p', {}, ['Made by ', element('code', {text: report.command})])] : []),
+      ...(report.command ? [element('p', {}, ['Created by ', element('code', {text: report.command})])] : []),
       element('p', {text: 'Plots use D3 (© 2010–2016 Michael Bostock, BSD-3-Clause; its licence is in the source of ' +
         'this page). The page holds all its data and loads nothing.'}));
   };

@@ -23,7 +23,7 @@ const palette = (() => {
     };
   };
 
-  // Whatever takes colours into a drawing draws anew when they change.
+  // Drawings that use colours are redrawn when these change.
   const redraws = [];
   const onChange = (redraw) => redraws.push(redraw);
   const changed = () => redraws.forEach((redraw) => redraw());

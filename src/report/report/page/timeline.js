@@ -58,8 +58,8 @@ const timelinePlot = (() => {
 
     summary() {
       const [low, high] = this.clocks;
-      return `Timeline of ${this.lanes.length} lanes, clocks from ${low} to ${high} MHz. Left and right step from op to ` +
-        'op, up and down change the GPU, plus and minus zoom, 0 shows all.';
+      return `Timeline of ${this.lanes.length} lanes, clocks from ${low} to ${high} MHz. Left and right move from op to ` +
+        'op, up and down between GPUs, plus and minus zoom, 0 shows all.';
     }
 
     layout() {
@@ -320,20 +320,13 @@ const timelinePlot = (() => {
     }
 
     onKey(event) {
-      const actions = {
+      interaction.onKey(event, {
         ArrowRight: () => this.step(1, 0),
         ArrowLeft: () => this.step(-1, 0),
         ArrowDown: () => this.step(0, 1),
         ArrowUp: () => this.step(0, -1),
         Escape: () => this.clear(),
-        '+': () => this.zoomBy(2),
-        '=': () => this.zoomBy(2),
-        '-': () => this.zoomBy(0.5),
-        0: () => this.zoomBy(0),
-      };
-      if (!actions[event.key] || event.ctrlKey || event.metaKey) return;
-      event.preventDefault();
-      actions[event.key]();
+      }, (factor) => this.zoomBy(factor));
     }
   }
 

@@ -102,7 +102,7 @@ void write_rank_file(const fs::path& path, const RankFile& file, OptimizerState&
 void require_numbers(OptimizerState& state) {
   for (const Moment& moment : moments_of(state)) {
     if (std::isfinite(moment.values.sum().item<double>())) continue;
-    throw Error("some values are not finite numbers any more: they are not saved");
+    throw Error("some values are not finite numbers: they are not saved");
   }
 }
 

@@ -23,8 +23,8 @@ struct TrainingState {
 
 /// Saves the training state of all ranks as the folder `step-NNNNNNNN` of `folder`: each rank a safetensors file of the
 /// fp32 values and AdamW's moments that it owns, then rank 0 a checkpoint.json (see CheckpointManifest).
-/// The folder is complete or not there. Replicas share the work, with ZeRO-1 or without. A meeting of all ranks; all
-/// throw Error when one cannot write, or holds values that are no numbers.
+/// The folder is complete or does not exist. Replicas share the work, with ZeRO-1 or without. A meeting of all ranks;
+/// all throw Error when one cannot write, or holds values that are no numbers.
 void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, const launcher::TrainConfig& config,
                      const TrainingState& state, const Communicators& ranks);
 
@@ -35,7 +35,7 @@ void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, con
 std::int64_t load_checkpoint(const std::filesystem::path& path, const launcher::TrainConfig& config,
                              const TrainingState& state, const Communicators& ranks);
 
-/// The checkpoints of a job in their folder, which is the job's alone for as long as rank 0 has this. Every call is a
+/// The checkpoints of a job in their folder, which no other job may use while rank 0 has this object. Every call is a
 /// meeting of all ranks.
 class CheckpointFolder {
  public:
@@ -43,7 +43,7 @@ class CheckpointFolder {
   /// InputError when it cannot be written to, or another job has it.
   CheckpointFolder(const launcher::TrainConfig& config, const TrainingState& state, const Communicators& ranks);
 
-  /// Goes on from the newest complete checkpoint, if there is one. Returns the number of steps done.
+  /// Continues from the newest complete checkpoint, if there is one. Returns the number of steps done.
   std::int64_t resume();
   /// To be called after each step: saves when it is time to, or when this is the last step; then deletes the oldest.
   void after_step(std::int64_t steps_done, bool last);

@@ -60,7 +60,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path path, const launcher::C
     for (const Source& source : sources) {
       if (!cut_alike(source.piece, sources.front().piece)) {
         fail(source.file->path().string(),
-             fmt::format("parameter {} is cut in another way than elsewhere", quote(name)));
+             fmt::format("parameter {} is split differently in another file", quote(name)));
       }
     }
   }

@@ -86,7 +86,7 @@ void move_to(const fs::path& from, const fs::path& target) {
   flush_directory(target.parent_path());
 }
 
-/// All of it is there: whoever reads the message can put it where it belongs.
+/// The output is complete: the user can move it to its place.
 void move_complete(const fs::path& from, const JobFolder& folder, const fs::path& target) {
   try {
     if (folder.require_replaceable) folder.require_replaceable();

@@ -12,7 +12,7 @@ namespace lowgear::trainer {
 /// it is going to fail.
 void together(Collective& world, const std::function<void()>& action);
 
-/// How a folder comes to be that all ranks of a job write to.
+/// How all ranks of a job write one folder.
 struct JobFolder {
   std::filesystem::path target;
   /// On every rank: writes its files, flushed, into the temporary folder.
@@ -30,8 +30,8 @@ struct JobFolder {
 /// complete and could not be put at its target, it stays where the message says.
 void write_together(Collective& world, const JobFolder& folder);
 
-/// For one rank, before the job: puts right what a killed job may have left between the target and its temporary, and
-/// proves that the temporary can be made. Throws InputError and Error.
+/// For one rank, before the job: repairs what a killed job may have left between the target and its temporary, and
+/// checks that the temporary can be created. Throws InputError and Error.
 void prepare_target(const std::filesystem::path& target);
 
 /// The temporary of a target: what a killed job may leave.
@@ -39,7 +39,7 @@ void prepare_target(const std::filesystem::path& target);
 /// Whether it is the temporary of some target.
 [[nodiscard]] bool is_temporary(const std::filesystem::path& path);
 
-/// Puts right what killed jobs have left of targets in a folder, and removes all temporaries there.
+/// Repairs what killed jobs have left of targets in a folder, and removes all temporaries there.
 void clean_up_targets(const std::filesystem::path& folder);
 
 }  // namespace lowgear::trainer

@@ -9,7 +9,7 @@
 
 namespace lowgear::trainer {
 
-/// What a rank computes on, and how it talks to the others.
+/// The device of a rank, and its transport to the others.
 struct Backend {
   at::Device device = at::kCPU;
   Communicators ranks;
@@ -25,7 +25,7 @@ void require_device(bool gpu);
 [[nodiscard]] Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int local_rank,
                                       const Rendezvous& rendezvous, std::chrono::seconds timeout);
 
-/// Waits until the device has done everything that it was given. Does nothing on the CPU.
+/// Waits until the device has completed all work. Does nothing on the CPU.
 void synchronize(at::Device device);
 /// The same for what this thread has given it to compute: transfers may continue.
 void synchronize_computation(at::Device device);

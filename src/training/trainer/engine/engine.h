@@ -20,7 +20,7 @@ struct Microbatch {
   at::Tensor targets;
 };
 
-/// Learns when each unit of computation begins and ends.
+/// Called when each unit of computation begins and ends.
 class UnitObserver {
  public:
   virtual ~UnitObserver() = default;

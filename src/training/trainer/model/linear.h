@@ -13,7 +13,7 @@ namespace lowgear::trainer {
 /// first computes what the previous stage waits for, and keeps what the weights need for later.
 class WeightGradientQueue {
  public:
-  /// While deferring, linear layers hand over their weight gradients instead of computing them.
+  /// While deferring, linear layers pass on their weight gradients instead of computing them.
   [[nodiscard]] bool deferring() const { return target_ != nullptr; }
   void put_off(std::function<void()> compute) { target_->push_back(std::move(compute)); }
   using Deferred = std::vector<std::function<void()>>;

@@ -76,7 +76,7 @@ class ParameterStore {
 
   /// Null: no observer.
   void observe(GradientObserver* observer) { observer_ = observer; }
-  /// To be called by whoever has added to `part`, a stretch of the gradients.
+  /// Call this after adding to `part`, a stretch of the gradients.
   void gradient_added(const at::Tensor& part) const {
     if (observer_ != nullptr) observer_->gradient_added(part.storage_offset(), part.numel());
   }

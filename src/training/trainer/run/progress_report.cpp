@@ -43,8 +43,8 @@ std::string RunSummary::json() const {
 
 std::string RunSummary::text() const {
   if (steps == 0) return fmt::format("nothing to do: {} steps were done before", first_step);
-  std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s a step, {:.4g} tokens/s", steps, first_loss,
-                                 last_loss, step_time_s, tokens_per_s);
+  std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s per step, {:.4g} tokens/s", steps,
+                                 first_loss, last_loss, step_time_s, tokens_per_s);
   if (mfu) text += fmt::format(", {:.1f} % MFU", 100 * *mfu);
   if (step_energy_j) {
     text += fmt::format(", {:.5g} J a step ({:.4g} J/token, {})", *step_energy_j,
@@ -52,7 +52,8 @@ std::string RunSummary::text() const {
   }
   if (invalid) {
     text +=
-        "\ninvalid: the real computation took longer than the simulated kernels; times and energies mean nothing. Make "
+        "\ninvalid: the real computation took longer than the simulated kernels; times and energies are meaningless. "
+        "Make "
         "simulated_gpu.layer_forward_s longer, or the model smaller";
   }
   return text;

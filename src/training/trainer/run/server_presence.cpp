@@ -8,11 +8,12 @@ std::string ServerPresence::observe(int ranks_without, const std::string& proble
   const bool was_away = std::exchange(away_, ranks_without > 0);
   if (away_) {
     problem_ =
-        problem.empty() ? fmt::format("{}: {} of {} ranks have no answer", address_, ranks_without, ranks_) : problem;
+        problem.empty() ? fmt::format("{}: {} of {} ranks get no response", address_, ranks_without, ranks_) : problem;
   }
   if (away_ == was_away) return "";
-  return away_ ? fmt::format("no server: {}; training continues without plans of the server until it answers", problem_)
-               : fmt::format("the server {} answers again", address_);
+  return away_
+             ? fmt::format("no server: {}; training continues without plans of the server until it responds", problem_)
+             : fmt::format("the server {} responds again", address_);
 }
 
 void ServerPresence::count_step() {

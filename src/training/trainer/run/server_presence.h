@@ -12,7 +12,7 @@ class ServerPresence {
   /// A job of `ranks` ranks, which all talk to the server at `address`.
   ServerPresence(std::string address, int ranks) : address_(std::move(address)), ranks_(ranks) {}
 
-  /// How many ranks have no answer now, and what this one's trouble is (empty: it has none). Returns what to say to
+  /// How many ranks get no response now, and what this one's trouble is (empty: it has none). Returns what to say to
   /// people: something only when the server has gone, or is back.
   [[nodiscard]] std::string observe(int ranks_without, const std::string& problem);
   /// A step was done as was observed last.

@@ -88,7 +88,7 @@ TEST_F(DataCommand, MakesTextUp) {
 
 TEST_F(DataCommand, SaysWhatItDidInText) {
   const ProgramResult made = run_lowgear({"data", "synthetic", "--tokens", "50", "--out", path("s.bin")});
-  EXPECT_THAT(made.out, HasSubstr("s.bin: 50 tokens of made-up text"));
+  EXPECT_THAT(made.out, HasSubstr("s.bin: 50 tokens of synthetic text"));
   const ProgramResult shown = run_lowgear({"data", "show", path("s.bin"), "--tokenizer", "bytes", "--first", "3"});
   EXPECT_THAT(shown.out, HasSubstr("s.bin: 50 tokens (uint16, with header); the highest is "));
   EXPECT_THAT(shown.out, HasSubstr("first: 68 105 100\ntext: \"Did\"\n"));
@@ -126,7 +126,7 @@ TEST_F(DataCommand, RefusesWhatMakesNoSense) {
   expect_refused({"explode"}, "tokenize or synthetic or show");
   expect_refused({"tokenize", "--out", path("t.bin"), text}, "--tokenizer is missing");
   expect_refused({"tokenize", "--tokenizer", "bytes", text}, "--out is missing");
-  expect_refused({"tokenize", "--tokenizer", "bytes", "--out", path("t.bin")}, "which text?");
+  expect_refused({"tokenize", "--tokenizer", "bytes", "--out", path("t.bin")}, "the text is missing");
   expect_refused({"tokenize", "--tokenizer", "bytes", "--out", text, text}, "a.txt");
   expect_refused({"tokenize", "--tokenizer", "bytes", "--out", path("t.bin"), path("none.txt")}, "none.txt: cannot be");
   expect_refused({"tokenize", "--tokenizer", path("none.json"), "--out", path("t.bin"), text}, "none.json: cannot be");
@@ -136,8 +136,8 @@ TEST_F(DataCommand, RefusesWhatMakesNoSense) {
   expect_refused({"synthetic", "--out", path("s.bin")}, "--tokens is missing");
   expect_refused({"synthetic", "--tokens", "0", "--out", path("s.bin")}, "--tokens");
   expect_refused({"synthetic", "--tokens", "2147483648", "--out", path("s.bin")}, "--tokens");
-  expect_refused({"synthetic", "--tokens", "10", "--out", path("s.bin"), text}, "name no file");
-  expect_refused({"show"}, "which token file?");
+  expect_refused({"synthetic", "--tokens", "10", "--out", path("s.bin"), text}, "reads no files");
+  expect_refused({"show"}, "the token file is missing");
   expect_refused({"show", text}, "no header of a token file");
   expect_refused({"show", "--out", path("t.bin"), text}, "--out does not go with `data show`");
 }

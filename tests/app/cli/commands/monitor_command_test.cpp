@@ -48,7 +48,7 @@ TEST(MonitorCommand, KeepsMeasurementAndStatusWhenItsOutputCannotBeWrittenAfterA
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_THAT(result.err, HasSubstr("sh: 0.")) << "the measurement";
   EXPECT_THAT(result.err, HasSubstr("x.json: cannot be written"));
-  EXPECT_THAT(result.err, HasSubstr("printed above"));
+  EXPECT_THAT(result.err, HasSubstr("in the output above"));
 }
 
 /// A GPU that drew 100 J in the time that it could be read, of 2 s.

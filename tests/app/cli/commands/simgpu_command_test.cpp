@@ -115,11 +115,11 @@ TEST_F(SimgpuCommand, RefusesWhatMakesNoSense) {
   refused("create", {}, "exists already");
   refused("explode", {}, "create or show");
   refused("show", {"--time", "3"}, "--time does not go with `simgpu show`");
-  refused("run", {}, "--time SECONDS");
+  refused("run", {}, "--time is missing");
   refused("run", {"--time", "1", "--gpu", "1"}, "no simulated GPU 1");
   refused("run", {"--time", "-1"}, "--time");
   refused("run", {"--time", "1", "--load", "nan"}, "--load");
-  refused("inject", {}, "changes nothing");
+  refused("inject", {}, "has no effect");
   refused("inject", {"--lost", "--call", std::string(100, 'x')}, "characters");
   refused("inject", {"--return-code", "0"}, "--return-code");
 }

@@ -165,7 +165,7 @@ TEST(CsvBlocks, ReadTheSameWhateverTheirSize) {
 TEST(CsvBlocks, SayWhereSomethingIsWrong) {
   EXPECT_THAT(error_of([] { (void)rows_in_blocks("a,b\n1,2\n3\n", 2); }), StartsWith("t.csv:3:1: the row has 1"));
   EXPECT_THAT(error_of([] { (void)rows_in_blocks("", 2); }), StartsWith("t.csv: is empty"));
-  EXPECT_THAT(error_of([] { (void)rows_in_blocks("a,a\n", 2); }), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of([] { (void)rows_in_blocks("a,a\n", 2); }), HasSubstr("occurs twice"));
 }
 
 TEST(CsvTable, IsFineWithoutRows) { EXPECT_EQ(CsvTable("a,b\n", "t.csv").rows(), 0); }
@@ -178,14 +178,14 @@ TEST(CsvTable, RefusesAFileWithoutHeader) {
 }
 
 TEST(CsvTable, RefusesAHeaderNameThatStandsTwice) {
-  EXPECT_EQ(table_error_of("a,b,a\n"), "t.csv:1:5: column \"a\" stands twice; keep one of them");
+  EXPECT_EQ(table_error_of("a,b,a\n"), "t.csv:1:5: column \"a\" occurs twice; keep one of them");
 }
 
 TEST(CsvTable, RefusesRowsOfAnotherWidth) {
   EXPECT_EQ(table_error_of("a,b,c\n1,2,3\n1,2\n"),
-            "t.csv:3:3: the row has 2 cells where the header has 3; complete the row: the file may be cut off");
+            "t.csv:3:3: the row has 2 cells, but the header has 3; complete the row: the file may be truncated");
   EXPECT_EQ(table_error_of("a,b\n1,2,3\n"),
-            "t.csv:2:5: the row has 3 cells where the header has 2; remove the extra cells");
+            "t.csv:2:5: the row has 3 cells, but the header has 2; remove the extra cells");
 }
 
 TEST(CsvTable, NamesTheColumnsThatAreThere) {

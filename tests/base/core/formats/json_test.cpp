@@ -103,8 +103,8 @@ TEST(ParseJson, RefusesNumbersBeyondADouble) {
 
 TEST(ParseJson, RefusesAKeyThatStandsTwiceWhereItDoes) {
   EXPECT_EQ(json_error_of("{\"a\": 1,\n \"b\": {\"a\": 2}, \"a\": 3}"),
-            "p.json:2:17: the key \"a\" stands twice in its object; keep one of them");
-  EXPECT_THAT(json_error_of(R"({"x\"\\": 1, "x\"\\": 2})"), StartsWith("p.json:1:14: the key \"x\"\\\" stands twice"));
+            "p.json:2:17: the key \"a\" occurs twice in its object; keep one of them");
+  EXPECT_THAT(json_error_of(R"({"x\"\\": 1, "x\"\\": 2})"), StartsWith("p.json:1:14: the key \"x\"\\\" occurs twice"));
 }
 
 TEST(ParseJson, RefusesNestingBeyondItsBound) {

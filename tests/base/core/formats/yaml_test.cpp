@@ -124,8 +124,8 @@ TEST(Yaml, SaysWhereASyntaxErrorIs) {
 }
 
 TEST(Yaml, RefusesDuplicateKeysAtEveryLevel) {
-  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "job.yaml:3:1: \"a\" stands here twice; keep one of them");
-  EXPECT_EQ(parse_error("m:\n  - {x: 1, x: 2}\n"), "job.yaml:2:12: \"x\" stands here twice; keep one of them");
+  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "job.yaml:3:1: \"a\" occurs twice here; keep one of them");
+  EXPECT_EQ(parse_error("m:\n  - {x: 1, x: 2}\n"), "job.yaml:2:12: \"x\" occurs twice here; keep one of them");
 }
 
 TEST(Yaml, RefusesKeysThatAreNoWords) {
@@ -135,15 +135,15 @@ TEST(Yaml, RefusesKeysThatAreNoWords) {
 }
 
 TEST(Yaml, RefusesAliasesEvenOfWhatTheyAreIn) {
-  EXPECT_EQ(parse_error("a: &x 1\nb: *x\n"), "job.yaml:2:4: aliases are not read; write the value out");
-  EXPECT_EQ(parse_error("a: &x [*x]\n"), "job.yaml:1:8: aliases are not read; write the value out");
-  EXPECT_EQ(parse_error("a: &x {b: *x}\n"), "job.yaml:1:11: aliases are not read; write the value out");
+  EXPECT_EQ(parse_error("a: &x 1\nb: *x\n"), "job.yaml:2:4: aliases are not supported; write the value out");
+  EXPECT_EQ(parse_error("a: &x [*x]\n"), "job.yaml:1:8: aliases are not supported; write the value out");
+  EXPECT_EQ(parse_error("a: &x {b: *x}\n"), "job.yaml:1:11: aliases are not supported; write the value out");
   EXPECT_THAT(parse_error("a: *unknown\n"), StartsWith("job.yaml:1:"));
   EXPECT_EQ(parse_text("a: &x 1\n").at("a").integer_in(0, 1), 1);
 }
 
 TEST(Yaml, RefusesTags) {
-  EXPECT_EQ(parse_error("a: !include other.yaml\n"), "job.yaml:1:4: the tag \"!include\" is not read");
+  EXPECT_EQ(parse_error("a: !include other.yaml\n"), "job.yaml:1:4: the tag \"!include\" is not supported");
   EXPECT_THAT(parse_error("a: !!binary aGk=\n"), HasSubstr("the tag"));
   EXPECT_THAT(parse_error("a: !list [1]\n"), HasSubstr("the tag"));
 }
@@ -177,7 +177,8 @@ TEST(Yaml, RefusesWhatIsTooDeep) {
 }
 
 TEST(Yaml, RefusesWhatIsTooLarge) {
-  EXPECT_THAT(parse_error("a: " + std::string(kMaxYamlBytes, 'x')), HasSubstr("bytes are more than any configuration"));
+  EXPECT_THAT(parse_error("a: " + std::string(kMaxYamlBytes, 'x')),
+              HasSubstr("bytes are too many for a configuration"));
   EXPECT_TRUE(parse_text("a: [" + repeated("1,", 9'000) + "1]").has("a"));
   EXPECT_THAT(parse_error("a: [" + repeated("1,", 20'000) + "1]"), HasSubstr("more than 10000 values"));
 }
@@ -220,7 +221,7 @@ TEST(YamlSettings, RefusesWhatIsNoSetting) {
   EXPECT_EQ(parse_error("a: 1\n", {"a.b=1"}), "--set \"a.b=1\": the parent of \"b\" is not a map; " + hint);
   EXPECT_THAT(parse_error("a: 1\n", {repeated("b.", 100'000) + "c=1"}), HasSubstr("there is no such setting"));
   EXPECT_THAT(parse_error("a: 1\n", {"a=[1"}), StartsWith("--set \"a=[1\": "));
-  EXPECT_THAT(parse_error("a: 1\n", {"a=&x [*x]"}), HasSubstr("aliases are not read"));
+  EXPECT_THAT(parse_error("a: 1\n", {"a=&x [*x]"}), HasSubstr("aliases are not supported"));
 }
 
 TEST(YamlOrigins, TakeScalarsAsTheyAreAndReportWhereTheyCameFrom) {

@@ -73,7 +73,7 @@ TEST(HttpRouter, SaysWhichMethodsAPathTakes) {
   const HttpError error = refusal("PATCH", "/v1/jobs");
   EXPECT_EQ(error.code(), "method_not_allowed");
   EXPECT_THAT(error.headers(), ElementsAre(Pair("Allow", "POST, GET, HEAD")));
-  EXPECT_STREQ(error.what(), "\"PATCH\" is not for this path; allowed: POST, GET, HEAD");
+  EXPECT_STREQ(error.what(), "\"PATCH\" is not allowed for this path; allowed: POST, GET, HEAD");
   EXPECT_THAT(refusal("get", "/v1/jobs/7").headers(), ElementsAre(Pair("Allow", "GET, HEAD, DELETE")));
 }
 
@@ -81,9 +81,9 @@ TEST(RequireKnownParameters, NamesTheOneThatIsNotKnown) {
   const std::vector<std::string_view> known{"after", "limit"};
   require_known_parameters(known, parse_target("/", "limit=3"));
   EXPECT_EQ(error_of([&] { require_known_parameters(known, parse_target("/", "limits=3")); }),
-            "parameter \"limits\" is not known here; known: after, limit");
+            "parameter \"limits\" is not known; known: after, limit");
   EXPECT_EQ(error_of([&] { require_known_parameters({}, parse_target("/", "x")); }),
-            "parameter \"x\" is not known here; known: none");
+            "parameter \"x\" is not known; known: none");
 }
 
 }  // namespace

@@ -602,7 +602,7 @@ TEST_F(AgentTest, NamesTheGpuThatTheKillSwitchDidNotRestoreInTime) {
   options_.driver_timeout = 20ms;
   start();
   log(0).hang();
-  expect_refusal([this] { restore_all({.uid = 0, .gid = 0, .pid = 1}); }, uuid(0) + ": the driver does not answer");
+  expect_refusal([this] { restore_all({.uid = 0, .gid = 0, .pid = 1}); }, uuid(0) + ": the driver does not respond");
   EXPECT_TRUE(log(1).wait_for("restore"));
   log(0).let_go();
 }

@@ -133,7 +133,7 @@ TEST_F(AgentLeaseTest, HandsOverThePlanThatWaitsThoughTheAgentRefusesTheOneBefor
   restart_agent({.refuse = {}, .refuse_plan = "no", .refuse_only = "1"});
   ASSERT_EQ(agent_->plans().size(), 2U);
   EXPECT_EQ(agent_->plans()[1].from_iteration, 6U);
-  EXPECT_THAT(lease_->status().problem, HasSubstr("refused by now: no"));
+  EXPECT_THAT(lease_->status().problem, HasSubstr("now refused: no"));
   for (std::uint64_t i = 1; i < 8; ++i) lease_->iteration_begins(i);
   EXPECT_EQ(lease_->plan_version(5), 0);
   EXPECT_EQ(lease_->plan_version(6), 2);
@@ -151,7 +151,7 @@ TEST_F(AgentLeaseTest, CountsNothingForAPlanThatWaitedAndThatTheAgentRefusesOnce
   for (std::uint64_t i = 1; i < 8; ++i) lease_->iteration_begins(i);
   EXPECT_FALSE(lease_->status().has_plan);
   EXPECT_EQ(lease_->plan_version(6), 0);
-  EXPECT_THAT(lease_->status().problem, HasSubstr("refused by now: no"));
+  EXPECT_THAT(lease_->status().problem, HasSubstr("now refused: no"));
 }
 
 TEST_F(AgentLeaseTest, LetsAPlanGoWhoseIterationBeganWhileTheAgentWasAway) {

@@ -81,7 +81,7 @@ TEST(JobPlace, ReadsOrders) {
   EXPECT_EQ(RankOrder::parse("megatron").axes().size(), 4U);
   for (const auto& [text, why] : std::map<std::string, std::string>{{"", "no axis \"\""},
                                                                     {"tp-dp", "pp is not in it"},
-                                                                    {"tp-pp-tp2", "tp is in it twice"},
+                                                                    {"tp-pp-tp2", "tp occurs in it twice"},
                                                                     {"tp-xx-pp", "no axis \"xx\""},
                                                                     {"tp0-pp", "no whole number"},
                                                                     {"tp-pp-", "no axis \"\""},

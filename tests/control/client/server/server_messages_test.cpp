@@ -68,7 +68,7 @@ TEST(ServerMessages, CompleteTheJob) {
 TEST(ServerMessages, SayWhatTheServerRefuses) {
   EXPECT_EQ(refusal_of(409, R"({"error": {"message": "ranks disagree\u001b[31m", "code": "disagrees"}})"),
             "ranks disagree\\x1b[31m (409)");
-  EXPECT_EQ(refusal_of(502, "<html>"), "the server answers with status 502");
+  EXPECT_EQ(refusal_of(502, "<html>"), "the server returned status 502");
 }
 
 }  // namespace

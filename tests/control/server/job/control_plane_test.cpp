@@ -351,7 +351,7 @@ TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
     plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
     store.answer_all(StoreOutcome::failed);
   }
-  EXPECT_THAT(refusal(spec("3")), testing::AllOf(HasSubstr("503 full"), HasSubstr("2 of them are over"),
+  EXPECT_THAT(refusal(spec("3")), testing::AllOf(HasSubstr("503 full"), HasSubstr("2 of them are finished"),
                                                  HasSubstr("the server's log says why")));
   now_s += 2;
   plane.tick();

@@ -217,7 +217,7 @@ TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
   const int version = training.job().plan_version();
   (void)training.job().set_straggler(1, 1.001, training.now_s());
   training.settle();
-  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks are held all the same")));
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks stay in effect nevertheless")));
   EXPECT_EQ(training.job().plan_version(), version);
 }
 

@@ -42,7 +42,7 @@ TEST(Profiling, AddsTrialsThatItsAllowanceCovers) {
   EXPECT_EQ(version.sweep, 3);
   ASSERT_EQ(version.trials.size(), 1U);
   EXPECT_EQ(version.trials[0].clock_mhz, 1200);
-  EXPECT_EQ(version.reason, "tries 1200 MHz out in single iterations once more");
+  EXPECT_EQ(version.reason, "tries 1200 MHz in single iterations once more");
   profiling.budget().spend(1e9, 0);
   PlanVersion unchanged;
   EXPECT_FALSE(profiling.add_trials(unchanged, spec, {1200}, {.mhz = 1410, .time_s = 2}, ""));

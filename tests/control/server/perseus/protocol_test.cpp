@@ -87,7 +87,7 @@ TEST(PerseusProtocol, PowerStatesAreSortedAndHaveToBeDistinct) {
   const auto refused = [](const Json& states) {
     return refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); });
   };
-  EXPECT_THAT(refused({900, 1410, 900}), HasSubstr("900 comes twice"));
+  EXPECT_THAT(refused({900, 1410, 900}), HasSubstr("900 occurs twice"));
   EXPECT_THAT(refused({900, -1}), HasSubstr("$.power_state_range[1]"));
   EXPECT_THAT(refused({900, 0.5}), HasSubstr("$.power_state_range[1]"));
   EXPECT_THAT(refused(Json::array()), HasSubstr("no power states"));

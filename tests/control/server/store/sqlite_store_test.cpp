@@ -453,7 +453,7 @@ TEST_F(SqliteStoreTest, SaysWhatToDoAboutADamagedFile) {
   open().close();
   store_.reset();
   write_file_atomically(folder_ / "state" / "server.db", std::string(100'000, 'x'));
-  EXPECT_THAT(error_of([&] { open(); }), HasSubstr("put back a copy"));
+  EXPECT_THAT(error_of([&] { open(); }), HasSubstr("restore a copy"));
 }
 
 TEST_F(SqliteStoreTest, RefusesASecondStoreOnTheFolder) {

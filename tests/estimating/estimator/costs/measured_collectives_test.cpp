@@ -61,8 +61,8 @@ TEST(MeasuredCollectiveCosts, ScaleBeyondTheSizesAsTheLinksDo) {
   const double scale = (10e-6 + 1e3 / 100e9) / (10e-6 + least / 100e9);
   EXPECT_NEAR(time_of(costs, 1e3, {4, 4}), least / 80e9 * scale, 1e-9);
   EXPECT_THAT(costs.notes(),
-              ElementsAre("all_reduce of 1 x 4 GPUs: messages below 2.1 MB were not sampled; scaled as the "
-                          "links do"));
+              ElementsAre("all_reduce of 1 x 4 GPUs: messages below 2.1 MB were not sampled; scaled by the "
+                          "links' data sheet"));
 }
 
 TEST(MeasuredCollectiveCosts, TakeTheNearestGroupAndSaySo) {

@@ -83,7 +83,7 @@ TEST(MeasuredOperatorCosts, FallBackForAPassThatCannotBeBelieved) {
   EXPECT_DOUBLE_EQ(costs.cost(attention).time_s(), 1);
   attention.pass = Pass::forward;
   EXPECT_LT(costs.cost(attention).time_s(), 0.01);
-  EXPECT_THAT(costs.notes(), AllOf(Contains(HasSubstr("none of this pass is believed")),
+  EXPECT_THAT(costs.notes(), AllOf(Contains(HasSubstr("no time of this pass is used")),
                                    Contains("fused_attention backward: no samples; taken from the GPU's data sheet"),
                                    Contains(HasSubstr("flash_atten: sampled without a causal mask"))));
 }
@@ -91,7 +91,7 @@ TEST(MeasuredOperatorCosts, FallBackForAPassThatCannotBeBelieved) {
 TEST(MeasuredOperatorCosts, TakeTheOther16BitTypeAndSaySo) {
   const MeasuredOperatorCosts costs({products()}, named_gpu("a100"), kOtherwise);
   EXPECT_LT(costs.cost(product(8192, Pass::forward, DataType::bf16)).time_s(), 0.01);
-  EXPECT_THAT(costs.notes(), ElementsAre("linear: sampled in fp16, taken for bf16"));
+  EXPECT_THAT(costs.notes(), ElementsAre("linear: sampled in fp16, used for bf16"));
   EXPECT_DOUBLE_EQ(costs.cost(product(8192, Pass::forward, DataType::fp32)).time_s(), 1);
 }
 
@@ -100,9 +100,8 @@ TEST(MeasuredOperatorCosts, SayWhatLiesOutsideOfTheSamples) {
   const WorkCost inside = costs.cost(product(8192));
   const WorkCost beyond = costs.cost(product(1 << 20));
   EXPECT_NEAR(beyond.time_s() / inside.time_s(), 128, 3);
-  EXPECT_THAT(costs.notes(),
-              ElementsAre("linear forward: tokens 1048576 (sampled 2048 to 16384) lies outside of the samples; "
-                          "carried on by its trend"));
+  EXPECT_THAT(costs.notes(), ElementsAre("linear forward: tokens 1048576 (sampled 2048 to 16384) is outside of the "
+                                         "samples; extrapolated by its trend"));
 }
 
 TEST(MeasuredOperatorCosts, ReadFilesOnlyWhenAsked) {

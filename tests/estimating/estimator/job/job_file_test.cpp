@@ -187,9 +187,9 @@ TEST(ParseTrainingJob, DerivesReplicasFromGpusOrNodes) {
             "--gpus 12: cluster.gpus: 12 GPUs are not a multiple of 8 (tp 8 x pp 1 x cp 1); give 16 GPUs, or another "
             "layout");
   EXPECT_EQ(error_of(kLeast, {{"--gpus 8", "cluster.gpus", "8"}, {"", "parallel.dp", "4"}}),
-            "--gpus 8: cluster.gpus: 8 GPUs leave a dp of 8, not 4; leave one of them out");
+            "--gpus 8: cluster.gpus: 8 GPUs give a dp of 8, not 4; leave one of them out");
   EXPECT_THAT(error_of(kLeast, {{"", "cluster.nodes", "1"}, {"", "cluster.gpus", "16"}}),
-              testing::HasSubstr("16 GPUs leave a dp of 16, not 8"));
+              testing::HasSubstr("16 GPUs give a dp of 16, not 8"));
 }
 
 TEST(ParseTrainingJob, ReadsModelsThatAreConfigsInTheFileOrBesideIt) {

@@ -66,7 +66,7 @@ TEST(ParseSampledJob, SaysWhereWhatIsWrong) {
   EXPECT_THAT(error_with("encoders", "encoder"), testing::StartsWith("job.yml:9:3: \"encoder\" is not a setting"));
   EXPECT_THAT(error_with("8, 6]", "8]"), testing::StartsWith("job.yml:7:22: training_config: expected 9 numbers"));
   EXPECT_THAT(error_with("[4, 2", "[4, 0"), testing::StartsWith("job.yml:7:26: training_config[1]: expected a whole"));
-  EXPECT_THAT(error_with("['embedding', 'linear1']", "[]"), testing::HasSubstr("no operator stands here"));
+  EXPECT_THAT(error_with("['embedding', 'linear1']", "[]"), testing::HasSubstr("an operator is missing here"));
   EXPECT_THAT(error_with("\"fwd_syncs\":2,", ""), testing::HasSubstr("\"fwd_syncs\" is missing"));
 }
 

@@ -67,7 +67,7 @@ TEST(SearchRun, SaysWhenNothingFits) {
   SearchRequest request = small_request();
   request.limits.gpus = 1;
   EXPECT_THAT(error_of([&] { (void)search(request, {.run = run_in_turn, .now_s = {}, .available_bytes = {}}); }),
-              HasSubstr("take more GPUs"));
+              HasSubstr("use more GPUs"));
 }
 
 }  // namespace

@@ -283,7 +283,7 @@ TEST(CompareTimes, SumsToTheDifferenceOfTheIterations) {
 TEST(SearchLayout, IsDescribedAndCanBeAskedForAgain) {
   const SearchLayout layout{{2, 8, 4, 3, 2, 2, true}, 4, Recompute::full, 1};
   EXPECT_EQ(describe(layout),
-            "dp 2, tp 8 with sequence parallelism, pp 4 x 3 virtual stages, ep 2, cp 2, micro-batch 4, full "
+            "dp 2, tp 8 with sequence parallelism, pp 4 x 3 virtual stages, ep 2, cp 2, microbatch 4, full "
             "recomputation, ZeRO 1");
   EXPECT_EQ(
       options_of(layout),
