@@ -51,7 +51,8 @@ def _info_files():
 
 
 def _modules():
-    return {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted((FOLDER / PACKAGE).glob("*.py"))}
+    files = (path for path in (FOLDER / PACKAGE).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in sorted(files)}
 
 
 def _write_wheel(directory, files):
