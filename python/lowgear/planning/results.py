@@ -86,8 +86,9 @@ def _timeline_of(title: str, ops: Sequence[Op], time_s: float) -> str:
     return timeline(title, bars, time_s)
 
 
-def _optional(text: str) -> Optional[float]:
-    return float(text) if text else None
+def _known(value: Any) -> Optional[float]:
+    """A figure of a document or a cell: files write whole numbers without a point, and what is not known not at all."""
+    return None if value in (None, "") else float(value)
 
 
 def _rows(content: bytes) -> List[Dict[str, str]]:
@@ -109,11 +110,11 @@ class Plan:
         self.schedule: str = document["schedule"]
         self.microbatches: int = document["microbatches"]
         self.gpu: Optional[str] = document.get("gpu")
-        self.deadline_s: float = document["deadline_s"]
-        self.time_s: float = document["time_s"]
-        self.energy_j: float = document["energy_j"]
-        self.lower_bound_j: Optional[float] = document.get("lower_bound_j")
-        self.gap_pct: Optional[float] = document.get("gap_pct")
+        self.deadline_s = float(document["deadline_s"])
+        self.time_s = float(document["time_s"])
+        self.energy_j = float(document["energy_j"])
+        self.lower_bound_j = _known(document.get("lower_bound_j"))
+        self.gap_pct = _known(document.get("gap_pct"))
         self.switches: int = document["switches"]
         self.profile_csv = profile_csv  # that it was planned with
         self.blocking_power_w = tuple(blocking_power_w)
@@ -128,8 +129,8 @@ class Plan:
                 op["op"],
                 op["microbatch"],
                 op["mhz"],
-                op["start_s"],
-                op["duration_s"],
+                float(op["start_s"]),
+                float(op["duration_s"]),
                 None,
             )
             for rank in self.document["stages"]
@@ -208,8 +209,8 @@ class PlanResult:
                 float(row["deadline_s"]),
                 float(row["time_s"]),
                 float(row["energy_j"]),
-                _optional(row["lower_bound_j"]),
-                _optional(row["gap_pct"]),
+                _known(row["lower_bound_j"]),
+                _known(row["gap_pct"]),
                 int(row["switches"]),
             )
             for row in _rows(self.files["plans.csv"])
@@ -349,7 +350,7 @@ class Verification:
 
 def _figures(document: Mapping[str, Any], name: str) -> Optional[Figures]:
     found = document.get(name)
-    return Figures(found["time_s"], found["energy_j"]) if found else None
+    return Figures(float(found["time_s"]), float(found["energy_j"])) if found else None
 
 
 class Simulation:
@@ -364,8 +365,8 @@ class Simulation:
         self.document = dict(document)
         self.trace = trace  # for ui.perfetto.dev
         self.notes = notes
-        self.time_s: float = document["time_s"]
-        self.energy_j: float = document["energy_j"]
+        self.time_s = float(document["time_s"])
+        self.energy_j = float(document["energy_j"])
         self.planned = _figures(document, "planned")
         self.unslowed = _figures(document, "unslowed")
         self.late = _figures(document, "replayed_late")
