@@ -35,8 +35,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR
 install(FILES ${PROJECT_SOURCE_DIR}/examples/training/llama-4-stages.yaml DESTINATION ${lowgear_data}/examples
         COMPONENT trainer)
 # Where Debian's interpreter looks; elsewhere, pip installs python/.
-file(GLOB lowgear_python CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/lowgear/*.py)
-install(FILES ${lowgear_python} DESTINATION lib/python3/dist-packages/lowgear COMPONENT python EXCLUDE_FROM_ALL)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/lowgear DESTINATION lib/python3/dist-packages COMPONENT python
+        EXCLUDE_FROM_ALL PATTERN __pycache__ EXCLUDE)
 
 # --- packages ---------------------------------------------------------------------------------------------------------
 
@@ -128,6 +128,7 @@ What a C or C++ program is built with that uses liblowgear.")
 lowgear_package(python python3-lowgear SECTION python
   ARCHITECTURE all
   DEPENDS "python3:any (>= 3.8)" "liblowgear1 (>= ${PROJECT_VERSION})"
+  SUGGESTS "lowgear ${same_version}"
   CONTROL_EXTRA ${debian}/python3-lowgear/postinst ${debian}/python3-lowgear/prerm
   DESCRIPTION "clocks that follow a plan, for training processes (Python)
 A Python package for training loops on top of liblowgear, without any other

@@ -16,7 +16,11 @@ from pathlib import Path
 import lowgear
 
 SOURCE = Path(__file__).resolve().parent.parent
-MODULES = {f"lowgear/{path.name}" for path in (SOURCE / "lowgear").glob("*.py")}
+MODULES = {
+    path.relative_to(SOURCE).as_posix()
+    for path in (SOURCE / "lowgear").rglob("*")
+    if path.is_file() and "__pycache__" not in path.parts
+}
 
 
 def backend():

@@ -169,6 +169,15 @@ calls "cmake --build --preset package --parallel 2" "$what"
 says "lowgear_2_amd64.deb" "$what"
 [ "$(ls "$work/project/build/package/packages")" = lowgear_2_amd64.deb ] || fail "$what: other files are left"
 
+what="a wheel"
+fresh; mkdir -p "$work/project/build/package/wheel" && touch "$work/project/build/package/wheel/lowgear-1.whl"
+stand_in cmake 'case "$*" in *lowgear_wheel*) mkdir -p build/package/wheel && : >build/package/wheel/lowgear-2.whl ;; esac'
+run wheel
+exits 0 "$what"
+calls "cmake --build --preset package --target lowgear_wheel --parallel 2" "$what"
+says "lowgear-2.whl" "$what"
+[ "$(ls "$work/project/build/package/wheel")" = lowgear-2.whl ] || fail "$what: other files are left"
+
 what="packages that cannot be made"
 fresh; stand_in cpack 'echo "CPack Error: reason"; exit 1'; run package
 exits 1 "$what"
@@ -179,7 +188,7 @@ fresh; jobs='' run build
 grep -qE '^cmake --build --preset release --parallel [1-9][0-9]*$' "$log" || fail "$what: no bound on the processes"
 
 for arguments in "" "nonsense" "build nonsense" "build debug asan" "test fuzz" "fuzz nonsense" "fuzz csv soon" \
-                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "package now" "lint now" "format now"; do
+                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "package now" "wheel now" "lint now" "format now"; do
   # shellcheck disable=SC2086  # a list of words
   fresh && run $arguments
   exits 2 "bad usage: ./dev $arguments"
