@@ -94,9 +94,9 @@ inline constexpr std::uint32_t kNextMicrobatch = UINT32_MAX;
 /// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
 /// recording and a server; `status` says what is missing.
 ///
-/// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait, and
-/// also `expect` and `use_stream`. Once a stream is used a mark is work for the GPU, too, and costs what the driver takes
-/// for it.
+/// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait,
+/// and also `expect` and `use_stream`. Once a stream is used a mark is work for the GPU, too, and costs what the driver
+/// takes for it.
 class Client {
  public:
   /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server, a
@@ -132,8 +132,8 @@ class Client {
   void iteration_begin() noexcept;
   void iteration_begin(const IterationLabel& label) noexcept;
   void iteration_end() noexcept;
-  /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began so
-  /// last.
+  /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began
+  /// so last.
   void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {

@@ -527,8 +527,7 @@ TEST_F(StreamClientTest, AChildLeavesTheParentsStreamAlone) {
   const pid_t child = fork();
   if (child == 0) {
     const bool apart = lowgear_unit_end(client, LOWGEAR_FORWARD, 0, LOWGEAR_NEXT) == LOWGEAR_FORKED &&
-                       lowgear_use_stream(client, nullptr) == LOWGEAR_FORKED &&
-                       lowgear_close(client) == LOWGEAR_FORKED;
+                       lowgear_use_stream(client, nullptr) == LOWGEAR_FORKED && lowgear_close(client) == LOWGEAR_FORKED;
     _exit(apart ? 0 : 1);
   }
   int status = 0;

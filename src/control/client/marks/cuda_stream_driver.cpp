@@ -15,6 +15,7 @@ using CudaResult = int;
 using DevicePointer = unsigned long long;
 constexpr CudaResult kSuccess = 0;
 constexpr CudaResult kNotSupported = 801;
+constexpr CudaResult kCapturesImplicitly = 906;  // of the default stream, while another one is captured
 constexpr unsigned kPortable = 1;
 constexpr unsigned kDeviceMapped = 2;
 constexpr unsigned kWriteInOrder = 0;
@@ -86,7 +87,9 @@ class CudaStreamDriver final : public StreamDriver {
   [[nodiscard]] int write(Stream stream, std::size_t word, std::uint32_t number) noexcept override {
     int capture = kNotCaptured;
     // A graph would write the number whenever it is launched, and capturing fails where it meets the default stream.
-    if (cuda_.is_capturing(stream, &capture) != kSuccess || capture != kNotCaptured) return kCaptured;
+    const CudaResult asked = cuda_.is_capturing(stream, &capture);
+    if (asked == kCapturesImplicitly || capture != kNotCaptured) return kCaptured;
+    if (asked != kSuccess) return asked;
     const DevicePointer at = device_ + word * sizeof(Word);
     if (cuda_.write_value != nullptr) {
       const CudaResult result = cuda_.write_value(stream, at, number, kWriteInOrder);

@@ -79,7 +79,8 @@ std::string MarkRelay::problem() const {
   const std::uint64_t captured = captured_.load(std::memory_order_relaxed);
   if (captured > 0) {
     return fmt::format(
-        "{} marks were made while the stream was captured in a CUDA graph, and are lost: mark around the graph's launch",
+        "{} marks were made while the stream was captured in a CUDA graph, and are lost: mark around the graph's "
+        "launch",
         captured);
   }
   const std::uint64_t lost = this->lost();

@@ -17,7 +17,8 @@ struct StreamMarksStatus {
   std::string problem;         ///< why not, although that was asked for, or what was lost; empty: nothing
 };
 
-/// Passes marks on at once, or as a GPU comes to them. One thread marks and says which stream; any may ask for the rest.
+/// Passes marks on at once, or as a GPU comes to them. One thread marks and says which stream; any may ask for the
+/// rest.
 class StreamMarks {
  public:
   using OpenDriver = std::function<std::unique_ptr<StreamDriver>()>;

@@ -79,9 +79,8 @@ void RecordingWriter::write(const UnitRecord& record) {
     iterations_table_.stream << fmt::format("{},{:.9f},{:.9f}\n", record.iteration, begin_s, end_s);
     ++iterations_;
   } else {
-    units_.stream << fmt::format("{},{},{},{},{:.9f},{:.9f},{},{}\n", record.iteration, record.stage,
-                                 name(record.kind), record.microbatch, begin_s, end_s,
-                                 record.clock_mhz, record.settling ? 1 : 0);
+    units_.stream << fmt::format("{},{},{},{},{:.9f},{:.9f},{},{}\n", record.iteration, record.stage, name(record.kind),
+                                 record.microbatch, begin_s, end_s, record.clock_mhz, record.settling ? 1 : 0);
   }
 }
 

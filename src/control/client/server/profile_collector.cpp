@@ -147,11 +147,12 @@ std::optional<ProfileResult> ProfileCollector::finish() {
   records_ = false;
   const int plan_version = std::exchange(request_, std::nullopt)->plan_version;
   if (has_others_) {
-    return ProfileResult{.plan_version = plan_version,
-                         .profile = {},
-                         .problem = fmt::format("profile plan {}: units of kind forward_backward cannot be profiled, as "
-                                                "no schedule has them",
-                                                plan_version)};
+    return ProfileResult{
+        .plan_version = plan_version,
+        .profile = {},
+        .problem = fmt::format("profile plan {}: units of kind forward_backward cannot be profiled, as "
+                               "no schedule has them",
+                               plan_version)};
   }
   return evaluate(parts_, plan_version);
 }

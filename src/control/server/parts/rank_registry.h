@@ -57,8 +57,8 @@ class RankRegistry {
   /// Ranks that follow plans, do not refuse to, and have not finished.
   [[nodiscard]] std::size_t followers() const;
 
-  /// Clocks that the GPUs of all ranks that could follow plans support, highest first; empty when some stage has no rank
-  /// that could.
+  /// Clocks that the GPUs of all ranks that could follow plans support, highest first; empty when some stage has no
+  /// rank that could.
   [[nodiscard]] std::vector<int> common_clocks() const;
   /// Number of the host of each (dp, pp) place's first rank, hosts counted in the order of their first rank.
   [[nodiscard]] std::vector<std::vector<int>> hosts() const;

@@ -27,6 +27,7 @@ struct Gpu {
   bool is_capturing = false;
   int write_result = kSuccess;
   int fill_result = kSuccess;
+  int capture_result = kSuccess;
   int writes = 0;
   int fills = 0;
   alignas(4096) std::array<std::array<std::uint32_t, 1024>, 64> memory{};
@@ -62,13 +63,14 @@ void fake_cuda_reset() {
   now.asked = now.done = 0;
   now.has_context = true;
   now.is_idle = now.is_capturing = false;
-  now.write_result = now.fill_result = kSuccess;
+  now.write_result = now.fill_result = now.capture_result = kSuccess;
   now.writes = now.fills = 0;
 }
 void fake_cuda_set_context(int has_context) { gpu().has_context = has_context != 0; }
 void fake_cuda_set_write_result(int result) { gpu().write_result = result; }
 void fake_cuda_set_fill_result(int result) { gpu().fill_result = result; }
 void fake_cuda_set_capturing(int is_capturing) { gpu().is_capturing = is_capturing != 0; }
+void fake_cuda_set_capture_result(int result) { gpu().capture_result = result; }
 void fake_cuda_set_idle(int is_idle) { gpu().is_idle = is_idle != 0; }
 void fake_cuda_work(int items) {
   const std::lock_guard lock(gpu().mutex);
@@ -119,7 +121,7 @@ int cuMemsetD32Async(unsigned long long at, unsigned value, std::size_t count, v
 
 int cuStreamIsCapturing(void* /*stream*/, int* status) {
   *status = gpu().is_capturing ? 1 : 0;
-  return kSuccess;
+  return gpu().capture_result;
 }
 
 int cuGetErrorName(int error, const char** text) {

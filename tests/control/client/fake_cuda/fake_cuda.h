@@ -1,7 +1,7 @@
 #pragma once
 
-/// A stand-in for libcuda.so.1, to test what loads it: a GPU that does what is asked of its streams when a test says so.
-/// Functions of CUDA have CUDA's names; these control it.
+/// A stand-in for libcuda.so.1, to test what loads it: a GPU that does what is asked of its streams when a test says
+/// so. Functions of CUDA have CUDA's names; these control it.
 extern "C" {
 /// As at first: with a context, no work waiting, nothing failing.
 void fake_cuda_reset();
@@ -12,6 +12,8 @@ void fake_cuda_set_write_result(int result);
 /// What filling memory answers from now on.
 void fake_cuda_set_fill_result(int result);
 void fake_cuda_set_capturing(int is_capturing);
+/// What the question for it answers from now on.
+void fake_cuda_set_capture_result(int result);
 /// 1: work is done as soon as it is asked for.
 void fake_cuda_set_idle(int is_idle);
 /// Does the work that waits, at most so much of it, in the order in which it was asked for.

@@ -59,6 +59,12 @@ TEST_F(CudaStreamDriverTest, LeavesAStreamAloneThatIsCaptured) {
   EXPECT_EQ(driver->write(stream_, 0, 1), StreamDriver::kCaptured);
   EXPECT_EQ(cuda_.count("waiting"), 0);
   cuda_.set("capturing", 0);
+  cuda_.set("capture_result", 906);
+  EXPECT_EQ(driver->write(stream_, 0, 1), StreamDriver::kCaptured) << "another stream is, and this is the default one";
+  cuda_.set("capture_result", 700);
+  EXPECT_EQ(driver->write(stream_, 0, 1), 700) << "no capture, but a failure";
+  EXPECT_EQ(cuda_.count("waiting"), 0);
+  cuda_.set("capture_result", 0);
   EXPECT_EQ(driver->write(stream_, 0, 1), StreamDriver::kWritten);
 }
 

@@ -49,7 +49,8 @@ TEST(ExpectedUnits, SeesIterationsThatEndEarlyOrLate) {
   ExpectedUnits late;
   late.expect({forward(0)}, true);
   run(late, 3, {forward(0), forward(1)});
-  EXPECT_EQ(late.first_difference(), "iteration 3, unit 1: expected the end of the iteration, got forward 1 of stage 1");
+  EXPECT_EQ(late.first_difference(),
+            "iteration 3, unit 1: expected the end of the iteration, got forward 1 of stage 1");
 }
 
 TEST(ExpectedUnits, OnlyCountsWhereThatIsWanted) {

@@ -163,8 +163,8 @@ TEST_F(ServerConnectionTest, ReportsToAServerThatKnowsOfNoRefusals) {
 TEST_F(ServerConnectionTest, LetsTheServerHearOfARankThatReportsNothing) {
   start_server();
   connect();
-  connection_->hear({.power_w = 250, .sm_clock_mhz = {}, .sm_clock_min_mhz = {}, .sm_clock_max_mhz = {},
-                     .temperature_c = {}});
+  connection_->hear(
+      {.power_w = 250, .sm_clock_mhz = {}, .sm_clock_min_mhz = {}, .sm_clock_max_mhz = {}, .temperature_c = {}});
   ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 1; }));
   EXPECT_EQ(server_->bodies("/reports").at(0)["gpu"]["power_w"], 250);
   EXPECT_TRUE(reported().empty());
