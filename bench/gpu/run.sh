@@ -79,8 +79,10 @@ sample_collectives() {
 marks() {
   [ -n "${LOWGEAR_LIBRARY:-}" ] || build_targets liblowgear
   export LOWGEAR_LIBRARY=${LOWGEAR_LIBRARY:-$build/lib/liblowgear.so.1} PYTHONPATH=python
-  python3 bench/gpu/stream_marks/stream_marks.py
-  python3 bench/gpu/stream_marks/stream_marks.py --fill
+  local status=0
+  python3 bench/gpu/stream_marks/stream_marks.py || status=1
+  python3 bench/gpu/stream_marks/stream_marks.py --fill || status=1
+  return "$status"
 }
 
 mkdir -p build

@@ -160,7 +160,7 @@ def measure(stream, units, rate, follows):
 
 
 def gpu_cost_us(stream, rate):
-    """What a mark takes of the GPU: kernels of 20 us one after the other, with two marks each and without."""
+    """What a mark takes of the GPU: kernels of 50 us one after the other, with two marks each and without."""
     def run(client):
         begin, end = event(), event()
         torch.cuda.synchronize()
@@ -168,7 +168,7 @@ def gpu_cost_us(stream, rate):
         for _ in range(1000):
             if client:
                 client.unit_begin(KIND, STAGE)
-            torch.cuda._sleep(int(0.02 * rate))
+            torch.cuda._sleep(int(0.05 * rate))
             if client:
                 client.unit_end(KIND, STAGE)
         end.record()
