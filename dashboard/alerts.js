@@ -48,7 +48,12 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const hot = having(rows, 'hot');
   if (hot.length) add('warn', `Throttled by temperature: ${list(hot)}.`);
   const limited = having(rows, 'power-throttled');
-  if (limited.length) add('warn', `Throttled by the power limit: ${list(limited)}.`);
+  if (limited.length) add('warn', `The power limit holds clocks down on ${list(limited)}.`);
+  for (const {rank, refusal} of having(rows, 'follows no plans').slice(0, kShownRanks)) {
+    add('warn', `Rank ${rank} follows no plans: ${refusal}`);
+  }
+  const moreRefuse = having(rows, 'follows no plans').length - kShownRanks;
+  if (moreRefuse > 0) add('warn', `${counted(moreRefuse, 'more rank follows', 'more ranks follow')} no plans.`);
   const late = having(rows, 'old plan');
   if (late.length) add('warn', `Still following an older plan: ${list(late)}.`);
   if (job.power_cap) add('info', capText(job.power_cap));

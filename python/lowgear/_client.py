@@ -5,12 +5,15 @@ import json
 import os
 import warnings
 from contextlib import contextmanager
-from typing import NamedTuple, Optional
+from typing import Iterable, NamedTuple, Optional, Tuple
 
 from . import _library
 
-_KINDS = {"forward": 0, "backward": 1, "input_gradient": 2, "weight_gradient": 3}
+_KINDS = {"forward": 0, "backward": 1, "input_gradient": 2, "weight_gradient": 3, "forward_backward": 4}
 _NEAREST_BELOW = 1
+_COUNT_DIFFERENCES = 1
+_NEXT = 0xFFFFFFFF
+_LEGACY_STREAM = 1  # as the driver's interface names the default stream; runtime and PyTorch say 0
 
 
 class Measurement(NamedTuple):
@@ -51,6 +54,12 @@ class Status(NamedTuple):
     pp_rank: int  # in the pipeline; -1: not certain
     stage: int  # the only one of this rank; -1: not certain, or it has several
     place: str  # how they are known; or why not, and what to pass
+    following: bool  # False: after refuse or stop_following, or a schedule that differs; plans are not followed
+    stream_marks: bool  # marks are ordered with the GPU's work (use_stream); False: they are the host's
+    differing_iterations: int  # that did not run what `expect` was given
+    not_following: str  # why plans are not followed
+    difference: str  # the first one: "iteration 12, unit 5: expected backward 3 of stage 1, got forward 4 of stage 1"
+    stream_problem: str  # why marks are the host's although use_stream was called, or what was lost
 
 
 class Window:
@@ -165,19 +174,78 @@ class Client:
         self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
 
     def iteration_begin(self):
+        """The next iteration begins: one after the last, or 0."""
         self._library.lowgear_iteration_begin(self._handle)
+
+    def iteration_begin_at(self, number: int):
+        """The iteration of this number begins: the framework's own, the same on all ranks. `iteration_begin` continues
+        from it. A number at or below an earlier one says that training has gone back to a checkpoint: what is repeated
+        is recorded, and not reported to the server again.
+
+        Raises InvalidUse above 1,000,000,000.
+        """
+        if self._library.lowgear_iteration_begin_at(self._handle, number) == _library.INVALID:
+            raise _library.InvalidUse(f"there is no iteration {number}")
 
     def iteration_end(self):
         self._library.lowgear_iteration_end(self._handle)
 
-    def unit_begin(self, kind: str, stage: int, microbatch: int):
-        """A unit begins: kind is forward, backward, input_gradient or weight_gradient."""
-        if self._library.lowgear_unit_begin(self._handle, _KINDS[kind], stage, microbatch) == _library.INVALID:
+    #: As a microbatch: the next one, counted for each kind and stage from 0 in every iteration. None says the same.
+    NEXT = _NEXT
+
+    def unit_begin(self, kind: str, stage: int, microbatch: Optional[int] = None):
+        """A unit begins: kind is forward, backward, input_gradient, weight_gradient, or forward_backward for one that
+        does both in one. Two may be open at once.
+        """
+        number = _NEXT if microbatch is None else microbatch
+        if self._library.lowgear_unit_begin(self._handle, _KINDS[kind], stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
 
-    def unit_end(self, kind: str, stage: int, microbatch: int):
-        if self._library.lowgear_unit_end(self._handle, _KINDS[kind], stage, microbatch) == _library.INVALID:
+    def unit_end(self, kind: str, stage: int, microbatch: Optional[int] = None):
+        """It ends; without a microbatch: the one of this kind and stage that began as the next one last."""
+        number = _NEXT if microbatch is None else microbatch
+        if self._library.lowgear_unit_end(self._handle, _KINDS[kind], stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
+
+    def expect(self, units: Optional[Iterable[Tuple[str, int, int]]], refuse: bool = True):
+        """The units (kind, stage, microbatch) that this rank begins in every iteration, in order. From the next
+        iteration on the marks are checked against them; the first difference ends following plans, as `refuse` does,
+        unless `refuse` is False: then it is only counted. None or no units: nothing is expected any more.
+
+        Called by the training thread.
+        """
+        wanted = [(_KINDS[kind], stage, microbatch) for kind, stage, microbatch in units or ()]
+        array = (_library.UnitStruct * len(wanted))(*wanted)
+        flags = 0 if refuse else _COUNT_DIFFERENCES
+        self._check(self._library.lowgear_expect(self._handle, array, len(wanted), flags))
+
+    def refuse(self, reason: str):
+        """No more plans are followed for the life of this client: the GPU's clocks are given back, measuring continues,
+        the server is told why. The first reason is kept.
+        """
+        self._check(self._library.lowgear_refuse(self._handle, reason.encode("utf-8", "replace")))
+
+    def stop_following(self):
+        """Plans are not followed until `follow_again`: the GPU's clocks are given back, measuring continues."""
+        self._check(self._library.lowgear_stop_following(self._handle))
+
+    def follow_again(self):
+        """Undoes `stop_following`: the GPU is asked for again, and the newest plan of the server is followed from the
+        iteration that the server names; a plan that was loaded is to be loaded again.
+
+        Raises Refused after `refuse` or a schedule that differs.
+        """
+        self._check(self._library.lowgear_follow_again(self._handle))
+
+    def use_stream(self, handle: Optional[int]):
+        """From now on marks count when the GPU gets to them on this stream: `torch.cuda.current_stream().cuda_stream`,
+        where 0 is the default stream. None: when they are made, by the host. Cheap where the stream is the one before.
+
+        Where the driver cannot do it, marks stay the host's and `status().stream_problem` says why. Called by the
+        training thread, after the framework has chosen its GPU.
+        """
+        pointer = None if handle is None else handle or _LEGACY_STREAM
+        self._check(self._library.lowgear_use_stream(self._handle, pointer))
 
     @contextmanager
     def iteration(self):
@@ -188,7 +256,7 @@ class Client:
             self.iteration_end()
 
     @contextmanager
-    def unit(self, kind: str, stage: int, microbatch: int):
+    def unit(self, kind: str, stage: int, microbatch: Optional[int] = None):
         self.unit_begin(kind, stage, microbatch)
         try:
             yield
@@ -212,9 +280,10 @@ class Client:
             )
 
     def status(self) -> Status:
-        result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
+        # What a library does not know of yet it leaves as it is.
+        result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct), pp_rank=-1, stage=-1, following=1)
         self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
-        flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated", "server_connected"}
+        flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated", "server_connected", "following", "stream_marks"}
         values = {}
         for field in Status._fields:
             value = getattr(result, field)

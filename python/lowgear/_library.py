@@ -61,6 +61,10 @@ class MeasurementStruct(ctypes.Structure):
     ] + [("max_temperature_c", ctypes.c_int32), ("simulated", ctypes.c_int32)]
 
 
+class UnitStruct(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_uint32), ("stage", ctypes.c_uint32), ("microbatch", ctypes.c_uint32)]
+
+
 class StatusStruct(ctypes.Structure):
     _fields_ = (
         [("struct_size", ctypes.c_size_t)]
@@ -74,6 +78,8 @@ class StatusStruct(ctypes.Structure):
         + [("server_connected", ctypes.c_int32), ("plan_version", ctypes.c_int32)]
         + [("reports_lost", ctypes.c_uint64), ("server_problem", ctypes.c_char * 256)]
         + [("pp_rank", ctypes.c_int32), ("stage", ctypes.c_int32), ("place", ctypes.c_char * 256)]
+        + [("following", ctypes.c_int32), ("stream_marks", ctypes.c_int32), ("differing_iterations", ctypes.c_uint64)]
+        + [(name, ctypes.c_char * 256) for name in ("not_following", "difference", "stream_problem")]
     )
 
 
@@ -84,21 +90,26 @@ def _candidates():
     return [str(Path(__file__).with_name("liblowgear.so.1")), "liblowgear.so.1", "liblowgear.so"]
 
 
-def load():
-    """The library, with prototypes. Raises LowgearError when it is nowhere, or of another version."""
+def _open():
     tried = []
     for name in _candidates():
         try:
-            library = ctypes.CDLL(name)
-            break
+            return ctypes.CDLL(name)
         except OSError as error:
             tried.append(str(error))
-    else:
-        raise LowgearError(
-            "liblowgear.so is not found ("
-            + "; ".join(tried)
-            + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
-        )
+    raise LowgearError(
+        "liblowgear.so is not found ("
+        + "; ".join(tried)
+        + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
+    )
+
+
+def load():
+    """The library, with prototypes. Raises LowgearError when it is nowhere, or of another version.
+
+    A function that an older library of this version lacks raises LowgearError when it is called.
+    """
+    library = _open()
     library.lowgear_abi_version.restype = ctypes.c_uint32
     version = library.lowgear_abi_version()
     if version >> 16 != _ABI_MAJOR or version & 0xFFFF < _ABI_MINOR:
@@ -116,7 +127,29 @@ def load():
     library.lowgear_window_begin.argtypes = [client, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]
     library.lowgear_window_end.argtypes = [client, ctypes.c_uint64, ctypes.POINTER(MeasurementStruct)]
     library.lowgear_get_status.argtypes = [client, ctypes.POINTER(StatusStruct)]
+    added = {
+        "lowgear_iteration_begin_at": [client, ctypes.c_uint64],
+        "lowgear_expect": [client, ctypes.POINTER(UnitStruct), ctypes.c_size_t, ctypes.c_uint32],
+        "lowgear_refuse": [client, ctypes.c_char_p],
+        "lowgear_stop_following": [client],
+        "lowgear_follow_again": [client],
+        "lowgear_use_stream": [client, ctypes.c_void_p],
+    }
+    for name, argtypes in added.items():
+        if hasattr(library, name):
+            getattr(library, name).argtypes = argtypes
+        else:
+            setattr(library, name, _lacking(library._name, name))
     return library
+
+
+def _lacking(library_name, function_name):
+    def lacks(*_):
+        raise LowgearError(
+            f"{library_name} lacks {function_name}: it is older than this package; install both from one release"
+        )
+
+    return lacks
 
 
 def check(library, code):

@@ -70,8 +70,13 @@ class AgentLease {
   /// Has the agent follow a plan of the server from an iteration on. The agent decides whether that has begun, as it
   /// alone knows which units it has seen.
   [[nodiscard]] OfferAnswer offer(ipc::PlanMessage plan, std::uint64_t from_iteration, int version);
-  /// When the agent has ended, takes the lease again and sends its plans, unless an administrator has ended the lease.
+  /// Takes the lease again, and hands over the plans that it had, when the agent has gone, unless a person or the
+  /// program has ended it.
   void keep();
+  /// Gives the lease back, so that clocks are free, and forgets all plans; none is taken until `ask_again`.
+  void withdraw(std::string_view reason);
+  /// Undoes `withdraw`.
+  void ask_again();
 
   /// From now on no plan counts as one of the server's.
   void forget_versions();
@@ -94,6 +99,7 @@ class AgentLease {
   void look_after_agent();
   void lose(std::string problem);
   void give_up(std::string_view reason);
+  void forget_plans();
   [[nodiscard]] ipc::PlanAnswer send(const ipc::PlanMessage& plan);
   [[nodiscard]] std::optional<std::string> hand_over_loaded();
   void follow_now(HeldPlan plan);
@@ -115,6 +121,7 @@ class AgentLease {
   std::optional<HeldPlan> next_;     ///< accepted, and its iteration had not begun when it was last looked at
   bool followed_ = false;            ///< the agent has the current plan
   bool given_up_ = false;            ///< a person has ended the lease, and no plan was loaded since
+  bool withdrawn_ = false;           ///< the program has, and has not asked again
   PlanVersions versions_;
   std::uint64_t reconnects_ = 0;
   std::string problem_;       ///< with the lease

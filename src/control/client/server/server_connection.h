@@ -63,6 +63,10 @@ class ServerConnection {
   ServerConnection& operator=(const ServerConnection&) = delete;
 
   void report(const protocol::IterationReport& report, const protocol::GpuNow& gpu);
+  /// Lets the server hear that the rank trains, though there is nothing to report.
+  void hear(const protocol::GpuNow& gpu);
+  /// Why the rank follows no plans from now on; empty: it does.
+  void set_refusal(std::string reason);
   void post(ProfileResult result);
   [[nodiscard]] ServerStatus status() const;
 
@@ -86,6 +90,7 @@ class ServerConnection {
   [[nodiscard]] bool wait_for_reports(Clock::time_point not_before);
   void say_all(HttpChannel& channel);
   void say_reports(HttpChannel& channel);
+  [[nodiscard]] bool post_reports(HttpChannel& channel, protocol::RankReports& body);
   void say_profile(HttpChannel& channel);
   void finish();
 
@@ -117,6 +122,9 @@ class ServerConnection {
   std::deque<protocol::IterationReport> waiting_;
   std::deque<ProfileResult> profiles_;
   protocol::GpuNow gpu_;
+  std::string refusal_;
+  bool speaks_ = false;         ///< the server is to hear of the rank, also without reports
+  bool tells_refusals_ = true;  ///< the server is no older one, which knows of none
   ServerStatus status_;
   std::string plan_problem_;
 
