@@ -35,8 +35,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR
 install(FILES ${PROJECT_SOURCE_DIR}/examples/training/llama-4-stages.yaml DESTINATION ${lowgear_data}/examples
         COMPONENT trainer)
 # Where Debian's interpreter looks; elsewhere, pip installs python/.
-file(GLOB lowgear_python CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/lowgear/*.py)
-install(FILES ${lowgear_python} DESTINATION lib/python3/dist-packages/lowgear COMPONENT python EXCLUDE_FROM_ALL)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/lowgear DESTINATION lib/python3/dist-packages COMPONENT python
+        EXCLUDE_FROM_ALL FILES_MATCHING PATTERN *.py PATTERN __pycache__ EXCLUDE)
 
 # --- packages ---------------------------------------------------------------------------------------------------------
 

@@ -45,13 +45,23 @@ def _metadata():
     ).encode()
 
 
+def _entry_points():
+    """Those of pyproject.toml: `import torch` calls what is listed for it."""
+    text = (FOLDER / "pyproject.toml").read_text(encoding="utf-8")
+    groups = re.findall(r'^\[project\.entry-points\."([^"]+)"\]\n((?:\w+ = ".*"\n)+)', text, re.MULTILINE)
+    lines = (f"[{group}]\n" + entries.replace('"', "") for group, entries in groups)
+    return "\n".join(lines).encode()
+
+
 def _info_files():
     wheel = f"Wheel-Version: 1.0\nGenerator: lowgear\nRoot-Is-Purelib: true\nTag: {TAG}\n".encode()
-    return {f"{_name()}.dist-info/METADATA": _metadata(), f"{_name()}.dist-info/WHEEL": wheel}
+    info = f"{_name()}.dist-info"
+    return {f"{info}/METADATA": _metadata(), f"{info}/WHEEL": wheel, f"{info}/entry_points.txt": _entry_points()}
 
 
 def _modules():
-    return {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted((FOLDER / PACKAGE).glob("*.py"))}
+    paths = sorted((FOLDER / PACKAGE).rglob("*.py"))
+    return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in paths}
 
 
 def _write_wheel(directory, files):

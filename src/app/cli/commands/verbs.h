@@ -48,6 +48,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_agent(CLI::App& app);
 [[nodiscard]] VerbAction declare_serve(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
+[[nodiscard]] VerbAction declare_run(CLI::App& app);
 [[nodiscard]] VerbAction declare_train(CLI::App& app);
 [[nodiscard]] VerbAction declare_sample(CLI::App& app);
 [[nodiscard]] VerbAction declare_data(CLI::App& app);
