@@ -36,9 +36,11 @@ class OfOptimizers(Observed):
         optimizer = Optimizer()
         for _ in range(5):
             optimizer.step()
-        self.marks.pause()
         self.assertEqual(len(self.session.iterations), 5)
-        self.assertIsNone(self.session.job.orders)
+        session = self.session
+        self.marks.close()
+        self.assertTrue(session.in_iteration, "what follows the last step is no iteration")
+        self.assertIsNone(session.job.orders)
         self.assertIn("iterations only", self.said[0])
 
     def test_of_several_optimizers_the_first_counts(self):

@@ -52,12 +52,23 @@ def _launch() -> dict:
     return found
 
 
+def _has_client() -> bool:
+    """Whether the program marks its units itself: two clients of one process would be two of the same rank."""
+    import gc
+
+    import lowgear
+
+    return any(type(thing) is lowgear.Client and thing._handle is not None for thing in gc.get_objects())
+
+
 class Session:
     """A client, opened for one job, and which of the calls of later releases its library has."""
 
     def __init__(self, job: Job, refused: Optional[str]):
         import lowgear
 
+        if _has_client():
+            raise RuntimeError("the program has a lowgear.Client of its own")
         self.job = job
         self._error = lowgear.LowgearError
         self._stream: Optional[int] = None
@@ -242,12 +253,14 @@ class Marks:
         self.refuse(f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """At the end of the process: the iteration is over, clocks go back, the recording is finished."""
+        """At the end of the process: the iteration is over, clocks go back, the recording is finished. What follows the
+        last step of an optimizer is no iteration."""
         session, self._off = self._session, True
         if session is None:
             return
         try:
-            self.pause()
+            if self._level > OPTIMIZER:
+                self.pause()
             session.client.close()
         except Exception as error:
             say(f"at the end: {error}")

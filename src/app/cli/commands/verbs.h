@@ -15,7 +15,7 @@ enum class ExitCode : int {
   failed = 1,     ///< the work was asked for rightly and did not succeed, or a check found something
   bad_usage = 2,  ///< wrong arguments or input
 };
-// `monitor` ends with the exit status of the command that it ran, whatever that is.
+// `monitor` and `run` end with the exit status of the command that they ran, whatever that is.
 
 /// What a verb does once its options are read. Throws InputError and Error.
 using VerbAction = std::function<ExitCode(Console&)>;
