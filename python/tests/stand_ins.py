@@ -49,6 +49,9 @@ class Session:
         assert self.open_units == [unit]
         self.open_units.pop()
 
+    def change(self, job):
+        self.job = job
+
     def refuse(self, reason):
         self.refusals.append(reason)
         return True
@@ -101,4 +104,5 @@ def load(path, name, modules):
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
-        return module
+    sys.modules[name] = module
+    return module

@@ -3,9 +3,11 @@ stand-ins for what they import, and with instructions that compute nothing."""
 
 import itertools
 import sys
+import tempfile
 import types
 import unittest
 import unittest.mock
+from pathlib import Path
 
 from lowgear.adapters import deepspeed
 from lowgear.adapters.core import install
@@ -23,7 +25,7 @@ class Base:
     """In place of DeepSpeedEngine, from which pipeline engines are derived."""
 
 
-def load_deepspeed():
+def load_deepspeed(folder=DEEPSPEED):
     torch = ["torch", "torch.nn", "torch.optim", "torch.distributed"]
     others = ["deepspeed", "deepspeed.comm", "deepspeed.utils", "deepspeed.utils.timer", "deepspeed.runtime",
               "deepspeed.runtime.bf16_optimizer", "deepspeed.runtime.utils", "deepspeed.runtime.dataloader",
@@ -33,10 +35,10 @@ def load_deepspeed():
     modules["deepspeed.runtime.engine"].DeepSpeedEngine = Base
     modules["deepspeed.runtime.engine"].MEMORY_OPT_ALLREDUCE_SIZE = 1
     modules["deepspeed"].__version__ = (PEERS / "deepspeed/version.txt").read_text().strip()
-    return load_both("deepspeed.runtime.pipe", DEEPSPEED, "engine", modules)
+    return load_both("deepspeed.runtime.pipe", folder, "engine", modules)
 
 
-def load_merak():
+def load_merak(folder=MERAK):
     torch = ["torch", "torch.nn", "torch.optim", "torch.distributed"]
     others = ["zeus", "zeus.callback", "zeus.optimizer", "zeus.optimizer.pipeline_frequency", "Merak", "Merak.utils",
               "Merak.utils.logging", "Merak.utils.timer", "Merak.utils.merak_args", "Merak.modules",
@@ -45,7 +47,7 @@ def load_merak():
     modules = stand_ins(*torch, *others, **{"Merak.runtime.engine": types.ModuleType("engine")})
     modules["Merak.runtime.engine"].DeepSpeedEngine = Base
     modules["Merak.runtime.engine"].MEMORY_OPT_ALLREDUCE_SIZE = 1
-    return load_both("Merak.runtime", MERAK, "pipe_engine", modules)
+    return load_both("Merak.runtime", folder, "pipe_engine", modules)
 
 
 def load_both(package, folder, engine, modules):
@@ -178,11 +180,25 @@ class Engines:
         self.assertEqual(self.executed.count("ForwardPass"), 4)
 
     def test_functions_that_have_changed_are_refused_by_name(self):
-        table = self.module.PipelineEngine._INSTRUCTION_MAP
-        forward = self.module.schedule.ForwardPass
-        table[forward] = lambda self, buffers: None
-        install(self.module.__name__, self.module, self.marks)
-        self.assertIn("has no parameter buffer_id", self.marks.refused)
+        original = Path(self.module.__file__)
+        changes = [
+            ("def _exec_forward_pass(self, buffer_id", "def _exec_forward_pass(self, buffers", "buffer_id"),
+            ("def _exec_backward_pass(self, buffer_id", "def _exec_backward_pass(self, buffers", "buffer_id"),
+            ("def _exec_schedule(self, pipe_schedule", "def _exec_schedule(self, steps", "pipe_schedule"),
+        ]
+        for old, new, parameter in changes:
+            with self.subTest(new), tempfile.TemporaryDirectory() as folder:
+                self.marks.__init__(self.open)
+                for file in (original, original.with_name("schedule.py")):
+                    text = file.read_text()
+                    if file == original:
+                        self.assertIn(old, text)
+                    (Path(folder) / file.name).write_text(text.replace(old, new))
+                module = type(self).load(Path(folder))
+                install(module.__name__, module, self.marks)
+                function = new.partition("def ")[2].partition("(")[0]
+                self.assertRegex(self.marks.refused, f"{folder}/{original.name} .*: PipelineEngine.{function}\\(self, .*"
+                                                     f"has no parameter {parameter}")
 
     def test_an_exception_passes_and_the_job_may_continue(self):
         table = self.module.PipelineEngine._INSTRUCTION_MAP

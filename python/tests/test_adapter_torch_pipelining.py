@@ -8,8 +8,9 @@ import unittest.mock
 
 from lowgear.adapters import torch_pipelining
 from lowgear.adapters.core import install
-from stand_ins import Observed
+from stand_ins import PEERS, Observed, load, needs, stand_ins
 
+DIMENSIONS = PEERS / "torchtitan/torchtitan/distributed/parallel_dims.py"
 STAGE = "torch.distributed.pipelining.stage"
 SCHEDULES = "torch.distributed.pipelining.schedules"
 
@@ -313,6 +314,30 @@ class OfPyTorch(Observed):
                 if tp:
                     replicas.dimensions = types.SimpleNamespace(tp=tp)
                 self.assertEqual(replicas.place(self.stage.PipelineStage(rank, len(ranks), rank, len(ranks))), place)
+
+    @needs(DIMENSIONS)
+    def test_torchtitan_says_how_large_its_dimensions_are(self):
+        names = ["spmd_types", "torch.distributed.device_mesh", "torchtitan", "torchtitan.config", "torchtitan.config.configs",
+                 "torchtitan.distributed", "torchtitan.tools", "torchtitan.tools.logging", "torchtitan.tools.utils"]
+        modules = stand_ins(*names, *imported_by(DIMENSIONS))
+        name = "torchtitan.distributed.parallel_dims"
+        dimensions = load(DIMENSIONS, name, {**modules, "torch": unittest.mock.MagicMock(__path__=[])})
+        self.addCleanup(sys.modules.pop, name, None)
+        install(name, dimensions, self.marks)
+        self.assertIsNone(self.marks.refused)
+        made = dimensions.ParallelDims(dp_replicate=1, dp_shard=2, cp=1, tp=2, pp=2, ep=1, world_size=8)
+        self.assertIs(self.marks.adapter("torch_pipelining", None).replicas.dimensions, made)
+
+
+def imported_by(path):
+    """Names of the modules that a file imports from elsewhere."""
+    import ast
+
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("torch", "torchtitan"):
+            found.add(node.module)
+    return found - {"torch"}
 
 
 if __name__ == "__main__":

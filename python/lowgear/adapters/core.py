@@ -5,7 +5,8 @@ import os
 import sys
 
 from .importing import ADAPTERS, AfterImport, is_asked_for
-from .marks import Marks, is_first_rank, say
+from .marks import Marks
+from .messages import is_first_rank, say
 from .wrapping import Unsupported
 
 _MARKS = Marks()

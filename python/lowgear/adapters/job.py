@@ -91,6 +91,8 @@ def job_spec(job: Job) -> Dict[str, Any]:
         "microbatches": job.microbatches,
         "microbatch_size": job.microbatch_size,
     }
+    if job.orders is None:
+        spec["profile"] = None  # without units there is nothing that clocks could be tried out on
     if os.environ.get("LOWGEAR_SLOWDOWN"):
         spec["slowdown_pct"] = float(os.environ["LOWGEAR_SLOWDOWN"])
     given = json.loads(os.environ.get("LOWGEAR_JOB_SPEC") or "{}")

@@ -1,124 +1,15 @@
 """What a process tells Lowgear: iterations, units, and whether they are those of the schedule. One in a process."""
 
 import atexit
-import os
-import sys
 import threading
 from typing import Any, Callable, Dict, Generator, List, Optional
 
-from .job import Job, Unit, first_difference, job_spec, name_of
-from .plans import plan_file
+from .job import Job, Unit, first_difference, name_of
+from .messages import is_first_rank, say
+from .session import Session, current_cuda
 
 #: Who marks where several adapters see a job: the one of the highest level, then the one that came first.
 OPTIMIZER, FRAMEWORK, PIPELINE = range(3)
-
-
-def say(text: str) -> None:
-    """One line for people, in a way that cannot fail."""
-    try:
-        sys.stderr.write(f"lowgear: {text}\n")
-        sys.stderr.flush()
-    except Exception:
-        pass
-
-
-def is_first_rank() -> bool:
-    """Before a framework knows: as torchrun, Slurm, Open MPI or MPICH say."""
-    names = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-    return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"
-
-
-def _torch() -> Any:
-    return sys.modules.get("torch")
-
-
-def _cuda() -> Any:
-    """torch.cuda where this process uses a GPU by it."""
-    cuda = getattr(_torch(), "cuda", None)
-    return cuda if cuda is not None and cuda.is_available() and cuda.is_initialized() else None
-
-
-def _launch() -> dict:
-    """Rank, size and GPU of this process where PyTorch knows them; the client finds out the rest."""
-    found = {}
-    distributed = getattr(_torch(), "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        found.update(rank=distributed.get_rank(), world_size=distributed.get_world_size())
-    cuda = _cuda()
-    if cuda is not None and not os.environ.get("LOWGEAR_NVML"):
-        uuid = getattr(cuda.get_device_properties(cuda.current_device()), "uuid", None)
-        if uuid is not None:
-            found.update(gpu=f"GPU-{uuid}")
-    return found
-
-
-def _has_client() -> bool:
-    """Whether the program marks its units itself: two clients of one process would be two of the same rank."""
-    import gc
-
-    import lowgear
-
-    return any(type(thing) is lowgear.Client and thing._handle is not None for thing in gc.get_objects())
-
-
-class Session:
-    """A client, opened for one job, and which of the calls of later releases its library has."""
-
-    def __init__(self, job: Job, refused: Optional[str]):
-        import lowgear
-
-        if _has_client():
-            raise RuntimeError("the program has a lowgear.Client of its own")
-        self.job = job
-        self._error = lowgear.LowgearError
-        self._stream: Optional[int] = None
-        self._lacks: set = set()
-        self.problem: Optional[str] = None
-        place = job.place
-        ranks = {"pp_rank": place.pp_rank, "dp_rank": place.dp_rank, "tp_rank": place.tp_rank}
-        # A job that is refused is not registered: what it would be registered as is not certain.
-        serving = {"server": ""} if refused else {"job_spec": job_spec(job)}
-        self.client = lowgear.Client(**_launch(), **ranks, **serving)
-        if refused:
-            self.refuse(refused)
-        elif os.environ.get("LOWGEAR_PLAN"):
-            self._load_plan(os.environ["LOWGEAR_PLAN"])
-        if job.expected is not None and not refused:
-            self._optional("expect", job.expected)
-
-    def _load_plan(self, name: str) -> None:
-        import lowgear
-
-        try:
-            self.client.load_plan(plan_file(name), plan_rank=self.job.place.pp_rank)
-        except lowgear.AgentUnavailable:
-            pass  # the plan is kept for when there is one; the status says so
-        except (lowgear.LowgearError, OSError, ValueError) as error:
-            self.problem = str(error)
-
-    def _optional(self, name: str, *arguments: Any) -> bool:
-        """Calls what a library of an earlier release lacks; False where it does."""
-        if name in self._lacks:
-            return False
-        try:
-            getattr(self.client, name)(*arguments)
-        except (AttributeError, self._error):
-            self._lacks.add(name)
-            return False
-        return True
-
-    def begin(self, number: Optional[int]) -> None:
-        cuda = _cuda()
-        if cuda is not None:
-            stream = cuda.current_stream().cuda_stream
-            if stream != self._stream and self._optional("use_stream", stream):
-                self._stream = stream
-        if number is None or not self._optional("iteration_begin_at", number):
-            self.client.iteration_begin()
-
-    def refuse(self, reason: str) -> bool:
-        """Clocks are given back and measuring continues; False where the library can only do both or neither."""
-        return self._optional("refuse", reason)
 
 
 class Marks:
@@ -170,7 +61,7 @@ class Marks:
         if not self.claim(source, level):
             return
         self.pause()
-        cuda = _cuda()
+        cuda = current_cuda()
         if cuda is not None and cuda.is_current_stream_capturing():
             self.refuse("the iteration is captured in a CUDA graph, whose replays run no Python: units are not seen")
             return
@@ -182,7 +73,7 @@ class Marks:
         if current is not self._session.job and current != self._session.job:
             self.refuse("the schedule or the layout of ranks has changed since the first iteration; a plan for the new "
                         "one needs a new start of the job")
-            self._session.job = current
+            self._session.change(current)
         self._session.begin(number)
         self._running, self._broken, self._units = True, False, []
         self._thread = threading.get_ident()
