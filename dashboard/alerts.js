@@ -49,6 +49,11 @@ const alertsOf = ({summary: job}, rows, connection) => {
   if (hot.length) add('warn', `Heat holds clocks down on ${list(hot)}.`);
   const limited = having(rows, 'power-throttled');
   if (limited.length) add('warn', `The power limit holds clocks down on ${list(limited)}.`);
+  for (const {rank, refusal} of having(rows, 'follows no plans').slice(0, kShownRanks)) {
+    add('warn', `Rank ${rank} follows no plans: ${refusal}`);
+  }
+  const moreRefuse = having(rows, 'follows no plans').length - kShownRanks;
+  if (moreRefuse > 0) add('warn', `${counted(moreRefuse, 'more rank follows', 'more ranks follow')} no plans.`);
   const late = having(rows, 'old plan');
   if (late.length) add('warn', `An older plan is still followed by ${list(late)}.`);
   if (job.power_cap) add('info', capText(job.power_cap));

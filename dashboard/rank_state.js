@@ -25,14 +25,15 @@ const rankRow = (store, rank) => {
   return row;
 };
 
-const problemsOf = ({report, age_s, factor, finished, cause}, summary) => {
+const problemsOf = ({report, age_s, factor, finished, cause, refusal}, summary) => {
   const problems = [];
   if (finished || !kReporting.includes(summary.state)) return problems;
   if (age_s !== null && age_s > silentAfter_s(summary)) problems.push('silent');
   if (cause || (units.isNumber(factor) && factor >= kSlowFactor)) problems.push('slow');
   if (report.throttled_power >= kThrottledShare) problems.push('power-throttled');
   if (report.throttled_thermal >= kThrottledShare) problems.push('hot');
-  const isLate = units.isNumber(report.iteration) && report.iteration >= summary.from_iteration &&
+  if (refusal) problems.push('follows no plans');
+  const isLate = !refusal && units.isNumber(report.iteration) && report.iteration >= summary.from_iteration &&
     units.isNumber(report.plan_version) && report.plan_version < summary.plan_version;
   if (isLate) problems.push('old plan');
   return problems;

@@ -5,6 +5,8 @@
 #
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
+#   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
+#                                 LOWGEAR_LIBRARY names, or else one that is built here
 #
 # Samples continue where those in build/gpu/samples end, and stop after a row after SECONDS. They are kept packed as
 # samples.tar.gz in $OUT (build/ when that is not set), anew every 15 seconds, should the run be cut off.
@@ -74,6 +76,15 @@ sample_collectives() {
     --out "$samples" --energy 3 --time-limit "$2"
 }
 
+marks() {
+  [ -n "${LOWGEAR_LIBRARY:-}" ] || build_targets liblowgear
+  export LOWGEAR_LIBRARY=${LOWGEAR_LIBRARY:-$build/lib/liblowgear.so.1} PYTHONPATH=python
+  local status=0
+  python3 bench/gpu/stream_marks/stream_marks.py || status=1
+  python3 bench/gpu/stream_marks/stream_marks.py --fill || status=1
+  return "$status"
+}
+
 mkdir -p build
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,noheader || true
 [ $# -gt 0 ] || set -- build check time "$(nvidia-smi -L | wc -l)"
@@ -82,11 +93,12 @@ while [ $# -gt 0 ]; do
     build) build_targets lowgear_trainer_program gradient_dump ;;
     build-sampler) build_targets lowgear_sampler_program ;;
     check) check ;;
+    marks) marks ;;
     time) time_all "$2"; shift ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|time GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -181,8 +181,11 @@ class Client:
         """The iteration of this number begins: the framework's own, the same on all ranks. `iteration_begin` continues
         from it. A number at or below an earlier one says that training has gone back to a checkpoint: what is repeated
         is recorded, and not reported to the server again.
+
+        Raises InvalidUse above 1,000,000,000.
         """
-        self._check(self._library.lowgear_iteration_begin_at(self._handle, number))
+        if self._library.lowgear_iteration_begin_at(self._handle, number) == _library.INVALID:
+            raise _library.InvalidUse(f"there is no iteration {number}")
 
     def iteration_end(self):
         self._library.lowgear_iteration_end(self._handle)
@@ -277,7 +280,8 @@ class Client:
             )
 
     def status(self) -> Status:
-        result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
+        # What a library does not know of yet it leaves as it is.
+        result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct), pp_rank=-1, stage=-1, following=1)
         self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
         flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated", "server_connected", "following", "stream_marks"}
         values = {}

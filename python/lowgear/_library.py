@@ -90,21 +90,26 @@ def _candidates():
     return [str(Path(__file__).with_name("liblowgear.so.1")), "liblowgear.so.1", "liblowgear.so"]
 
 
-def load():
-    """The library, with prototypes. Raises LowgearError when it is nowhere, or of another version."""
+def _open():
     tried = []
     for name in _candidates():
         try:
-            library = ctypes.CDLL(name)
-            break
+            return ctypes.CDLL(name)
         except OSError as error:
             tried.append(str(error))
-    else:
-        raise LowgearError(
-            "liblowgear.so is not found ("
-            + "; ".join(tried)
-            + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
-        )
+    raise LowgearError(
+        "liblowgear.so is not found ("
+        + "; ".join(tried)
+        + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
+    )
+
+
+def load():
+    """The library, with prototypes. Raises LowgearError when it is nowhere, or of another version.
+
+    A function that an older library of this version lacks raises LowgearError when it is called.
+    """
+    library = _open()
     library.lowgear_abi_version.restype = ctypes.c_uint32
     version = library.lowgear_abi_version()
     if version >> 16 != _ABI_MAJOR or version & 0xFFFF < _ABI_MINOR:
@@ -122,14 +127,15 @@ def load():
     library.lowgear_window_begin.argtypes = [client, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]
     library.lowgear_window_end.argtypes = [client, ctypes.c_uint64, ctypes.POINTER(MeasurementStruct)]
     library.lowgear_get_status.argtypes = [client, ctypes.POINTER(StatusStruct)]
-    for name, argtypes in {
+    added = {
         "lowgear_iteration_begin_at": [client, ctypes.c_uint64],
         "lowgear_expect": [client, ctypes.POINTER(UnitStruct), ctypes.c_size_t, ctypes.c_uint32],
         "lowgear_refuse": [client, ctypes.c_char_p],
         "lowgear_stop_following": [client],
         "lowgear_follow_again": [client],
         "lowgear_use_stream": [client, ctypes.c_void_p],
-    }.items():
+    }
+    for name, argtypes in added.items():
         if hasattr(library, name):
             getattr(library, name).argtypes = argtypes
         else:

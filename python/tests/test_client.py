@@ -1,6 +1,7 @@
 """The package against the real liblowgear.so: without an agent, with a small agent made here, on simulated GPUs."""
 
 import array
+import ctypes
 import json
 import mmap
 import os
@@ -14,6 +15,7 @@ import unittest.mock
 from pathlib import Path
 
 import lowgear
+from lowgear import _library
 
 RING_BYTES_AT_WRITTEN = 64
 
@@ -91,6 +93,18 @@ class FakeAgent:
         return struct.unpack_from("<Q", self.ring, RING_BYTES_AT_WRITTEN)[0]
 
 
+class LibraryWithout:
+    """A library that lacks some functions."""
+
+    def __init__(self, library, lacking):
+        self.__dict__.update(_library=library, _lacking=lacking)
+
+    def __getattr__(self, name):
+        if name in self._lacking:
+            raise AttributeError(name)
+        return getattr(self._library, name)
+
+
 class WithoutAgent(unittest.TestCase):
     def setUp(self):
         library = os.environ.get("LOWGEAR_NVML")
@@ -123,6 +137,124 @@ class WithoutAgent(unittest.TestCase):
                 client.load_plan("/no/such/plan")
         with self.assertRaises(lowgear.InvalidUse):
             lowgear.Client(agent_socket="", rank=5, world_size=2)
+
+    def test_numbers_iterations_as_it_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with lowgear.Client(agent_socket="", recording=folder) as client:
+                client.iteration_begin_at(500)
+                client.iteration_end()
+                with client.iteration(), client.unit("forward", 0, 0):
+                    pass
+                with self.assertRaises(lowgear.InvalidUse):
+                    client.iteration_begin_at(10**12)
+            rows = (Path(folder) / "rank-00000" / "units.csv").read_text().splitlines()
+            self.assertEqual(rows[1].split(",")[0], "501")
+
+    def test_counts_microbatches_that_are_not_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with lowgear.Client(agent_socket="", recording=folder) as client:
+                with client.iteration():
+                    for kind, microbatch in (("forward", None), ("forward", client.NEXT), ("forward_backward", None)):
+                        with client.unit(kind, 2, microbatch):
+                            pass
+            rows = (Path(folder) / "rank-00000" / "units.csv").read_text().splitlines()
+            self.assertEqual([row.split(",")[1:4] for row in rows[1:]],
+                             [["2", "forward", "0"], ["2", "forward", "1"], ["2", "forward_backward", "0"]])
+
+    def test_lets_two_units_overlap(self):
+        with lowgear.Client(agent_socket="") as client:
+            with client.iteration(), client.unit("forward", 0, 1):
+                client.unit_begin("backward", 0, 0)
+            client.unit_end("backward", 0, 0)
+            self.assertEqual((client.status().units, client.status().mismatched), (2, 0))
+
+    def test_refuses_plans_when_the_schedule_differs(self):
+        with lowgear.Client(agent_socket="") as client:
+            client.expect([("forward", 0, 0), ("backward", 0, 0)])
+            for kinds in (("forward", "backward"), ("backward", "forward")):
+                with client.iteration():
+                    for kind in kinds:
+                        with client.unit(kind, 0, 0):
+                            pass
+            status = client.status()
+            self.assertEqual(status.differing_iterations, 1)
+            self.assertEqual(status.difference,
+                             "iteration 1, unit 0: expected forward 0 of stage 0, got backward 0 of stage 0")
+            self.assertFalse(status.following)
+            self.assertIn("the schedule differs: iteration 1", status.not_following)
+            with self.assertRaises(lowgear.Refused):
+                client.follow_again()
+            client.expect(None)
+            with self.assertRaises(lowgear.InvalidUse):
+                client.expect([("forward", 70000, 0)])
+
+    def test_counts_differences_alone(self):
+        with lowgear.Client(agent_socket="") as client:
+            client.expect([("forward", 0, 0)], refuse=False)
+            with client.iteration():
+                pass
+            self.assertEqual(client.status().differing_iterations, 1)
+            self.assertTrue(client.status().following)
+
+    def test_refuses_and_stops_following(self):
+        with lowgear.Client(agent_socket="") as client:
+            client.stop_following()
+            self.assertFalse(client.status().following)
+            client.follow_again()
+            self.assertTrue(client.status().following)
+            client.refuse("stage.py: forward_one_chunk has no argument fwd_chunk_id (2.20)")
+            self.assertIn("fwd_chunk_id", client.status().not_following)
+            with self.assertRaisesRegex(lowgear.Refused, "for good"):
+                client.follow_again()
+            with tempfile.NamedTemporaryFile("w") as plan:
+                plan.write(plan_text([1200]))
+                plan.flush()
+                with self.assertRaisesRegex(lowgear.Refused, "fwd_chunk_id"):
+                    client.load_plan(plan.name)
+
+    def test_marks_are_the_hosts_without_a_driver(self):
+        with unittest.mock.patch.dict(os.environ, {"LOWGEAR_CUDA": "/no/such/libcuda.so"}):
+            with lowgear.Client(agent_socket="") as client:
+                client.use_stream(0)
+                with client.iteration(), client.unit("forward", 0, 0):
+                    pass
+                status = client.status()
+                self.assertEqual(status.units, 1)
+                self.assertFalse(status.stream_marks)
+                self.assertIn("/no/such/libcuda.so", status.stream_problem)
+                client.use_stream(None)
+                self.assertEqual(client.status().stream_problem, "")
+
+    @unittest.skipUnless(os.environ.get("LOWGEAR_FAKE_CUDA"), "needs the stand-in for libcuda (LOWGEAR_FAKE_CUDA)")
+    def test_marks_count_when_the_gpu_comes_to_them(self):
+        path = os.environ["LOWGEAR_FAKE_CUDA"]
+        cuda = ctypes.CDLL(path)
+        cuda.fake_cuda_reset()
+        with unittest.mock.patch.dict(os.environ, {"LOWGEAR_CUDA": path}):
+            with lowgear.Client(agent_socket="") as client:
+                client.use_stream(0)  # the default stream, as PyTorch names it
+                with client.iteration(), client.unit("forward", 0, 0):
+                    pass
+                self.assertTrue(client.status().stream_marks, client.status().stream_problem)
+                self.assertEqual(client.status().units, 0)
+                self.assertEqual(cuda.fake_cuda_waiting(), 4)
+                cuda.fake_cuda_work(4)
+                end = time.monotonic() + 30
+                while client.status().units == 0 and time.monotonic() < end:
+                    time.sleep(0.001)
+                self.assertEqual(client.status().units, 1)
+
+    def test_works_with_a_library_that_lacks_what_is_not_used(self):
+        older = LibraryWithout(_library._open(), ["lowgear_refuse", "lowgear_use_stream"])
+        with unittest.mock.patch.object(_library, "_open", lambda: older):
+            with lowgear.Client(agent_socket="") as client:
+                client.iteration_begin_at(3)
+                with client.unit("forward", 0, 0):
+                    pass
+                client.iteration_end()
+                self.assertEqual(client.status().units, 1)
+                with self.assertRaisesRegex(lowgear.LowgearError, "lacks lowgear_refuse: it is older"):
+                    client.refuse("why")
 
     def test_closes_twice(self):
         client = lowgear.Client(agent_socket="")

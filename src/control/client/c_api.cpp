@@ -7,10 +7,13 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "control/client/client.h"
 #include "control/client/lowgear.h"
+#include "planning/profile/recording.h"
 
 // The C interface of lowgear.h: turns structures into values and exceptions into codes.
 
@@ -20,7 +23,7 @@ using lowgear::Client;
 using lowgear::ClientOptions;
 using lowgear::Error;
 using lowgear::InputError;
-using lowgear::OpKind;
+using lowgear::UnitKind;
 
 /// How often this process has been forked off, counted in the child: a client of another count is the parent's.
 std::atomic<int>& fork_generation() {
@@ -161,7 +164,19 @@ ClientOptions client_options(const lowgear_options& options, const lowgear::Envi
   return result;
 }
 
-bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_WEIGHT_GRADIENT; }
+bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_FORWARD_BACKWARD; }
+static_assert(LOWGEAR_FORWARD_BACKWARD == static_cast<int>(UnitKind::forward_backward));
+static_assert(LOWGEAR_NEXT == lowgear::kNextMicrobatch);
+
+lowgear::ExpectedUnit expected_unit(const lowgear_unit& unit, std::size_t index) {
+  if (!is_kind(unit.kind) || unit.stage > UINT16_MAX || unit.microbatch == LOWGEAR_NEXT) {
+    throw InputError("unit " + std::to_string(index) +
+                     ": there is no unit of this kind, stage and microbatch; each has a number of its own");
+  }
+  return {.microbatch = unit.microbatch,
+          .stage = static_cast<std::uint16_t>(unit.stage),
+          .kind = static_cast<UnitKind>(unit.kind)};
+}
 
 template <std::size_t kSize>
 void copy_text(char (&target)[kSize], const std::string& text) {  // NOLINT(*-avoid-c-arrays): of a structure of C
@@ -212,6 +227,12 @@ lowgear_status status_of(const lowgear_client& client) {
   result.pp_rank = now.pp_rank.value_or(-1);
   result.stage = now.stage.value_or(-1);
   copy_text(result.place, now.place);
+  result.following = now.not_following.empty() ? 1 : 0;
+  result.stream_marks = now.follow_stream ? 1 : 0;
+  result.differing_iterations = now.differing_iterations;
+  copy_text(result.not_following, now.not_following);
+  copy_text(result.difference, now.difference);
+  copy_text(result.stream_problem, now.stream_problem);
   return result;
 }
 
@@ -268,6 +289,13 @@ int lowgear_iteration_begin(lowgear_client* client) {
   return LOWGEAR_OK;
 }
 
+int lowgear_iteration_begin_at(lowgear_client* client, uint64_t number) {
+  if (!usable(client)) return unusable(client);
+  if (number > static_cast<uint64_t>(lowgear::kMaxIteration)) return LOWGEAR_INVALID;
+  client->client->iteration_begin({.number = number});
+  return LOWGEAR_OK;
+}
+
 int lowgear_iteration_end(lowgear_client* client) {
   if (!usable(client)) return unusable(client);
   client->client->iteration_end();
@@ -277,15 +305,60 @@ int lowgear_iteration_end(lowgear_client* client) {
 int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch) {
   if (!usable(client)) return unusable(client);
   if (!is_kind(kind) || stage > UINT16_MAX) return LOWGEAR_INVALID;
-  client->client->unit_begin(static_cast<OpKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
+  client->client->unit_begin(static_cast<UnitKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
   return LOWGEAR_OK;
 }
 
 int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch) {
   if (!usable(client)) return unusable(client);
   if (!is_kind(kind) || stage > UINT16_MAX) return LOWGEAR_INVALID;
-  client->client->unit_end(static_cast<OpKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
+  client->client->unit_end(static_cast<UnitKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
   return LOWGEAR_OK;
+}
+
+int lowgear_expect(lowgear_client* client, const lowgear_unit* units, size_t count, uint32_t flags) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    if (units == nullptr && count > 0) throw InputError("the pointer to the units is null");
+    if ((flags & ~LOWGEAR_EXPECT_COUNT_ONLY) != 0) throw InputError("unknown flags; this library is older than you");
+    std::vector<lowgear::ExpectedUnit> expected;
+    expected.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) expected.push_back(expected_unit(units[i], i));
+    client->client->expect(std::move(expected), (flags & LOWGEAR_EXPECT_COUNT_ONLY) == 0);
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_refuse(lowgear_client* client, const char* reason) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    client->client->refuse(reason != nullptr ? reason : "");
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_stop_following(lowgear_client* client) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    client->client->stop_following();
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_follow_again(lowgear_client* client) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    client->client->follow_again();
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_use_stream(lowgear_client* client, void* cu_stream) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    client->client->use_stream(cu_stream);
+    return LOWGEAR_OK;
+  });
 }
 
 int lowgear_window_begin(lowgear_client* client, const char* name, uint64_t* window) {

@@ -12,6 +12,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/monotonic_clock.h"
+#include "control/client/marks/cuda_stream_driver.h"
 #include "control/client/rank/gpu_choice.h"
 #include "control/client/server/server_messages.h"
 #include "hardware/gpu/nvml_system.h"
@@ -61,19 +62,25 @@ Client::Client(ClientOptions options, const Environment& environment)
   if (gpu_ != nullptr && !options_.agent_socket.empty()) open_lease();
   if (!options_.server.address.empty()) open_server();
   if (recording_ || served_) log_ = std::make_unique<UnitLog>();
+  following_ = std::make_unique<PlanFollowing>(lease_.get(), served_.get());
+  writer_ = std::make_unique<MarkWriter>(lease_.get(), log_.get());
+  const std::string cuda = environment("LOWGEAR_CUDA").value_or("libcuda.so.1");
+  marks_ = std::make_unique<StreamMarks>(*writer_, [cuda] { return open_cuda_stream_driver(cuda); });
   if (gpu_ != nullptr) start_meter();
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 Client::~Client() {
+  marks_->use(nullptr);  // what the GPU has not come to yet
   thread_.request_stop();
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   meter_.reset();
   drain();
+  refuse_what_differs();
   served_.reset();
   lease_.reset();
-  if (recording_) recording_->finish(log_->lost());
+  if (recording_) recording_->finish(lost());
 }
 
 // Without a GPU the rest works all the same; one that was asked for and is not there is a mistake.
@@ -100,7 +107,7 @@ void Client::open_recording() {
     header.simulated = system_->simulated();
   }
   recording_ =
-      std::make_unique<RecordingWriter>(options_.recording, options_.recording_folder, std::move(header), start_ns_);
+      std::make_unique<RankRecording>(options_.recording, options_.recording_folder, std::move(header), start_ns_);
   samples_recorded_ = options_.first_recorded_iteration == 0;
 }
 
@@ -121,7 +128,6 @@ void Client::start_meter() {
     meter.observer = [this](std::size_t, const GpuSample& sample) {
       if (served_) served_->add(sample);
       if (!recording_ || !samples_recorded_.load(std::memory_order_relaxed)) return;
-      const std::lock_guard lock(recording_mutex_);
       recording_->write(sample);
     };
   }
@@ -180,6 +186,8 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
     throw InputError(fmt::format("{}: there is no rank {} in this plan of {}", printable(path.string()), rank, ranks));
   }
   keep_place(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
+  refuse_what_differs();
+  following_->require();
   if (!lease_) throw Error(gpu_problem_.empty() ? "no agent is used" : gpu_problem_);
   lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
                      .nearest_below = nearest_below,
@@ -209,73 +217,48 @@ void Client::describe_place(ClientStatus& status) {
 void Client::iteration_begin() noexcept { iteration_begin({.number = training_.iteration}); }
 
 void Client::iteration_begin(const IterationLabel& label) noexcept {
-  if (training_.in_iteration) count_mismatch();
+  if (training_.in_iteration) writer_->count_mismatch();
   training_.in_iteration = true;
   training_.iteration = label.number;
-  training_.settling = label.settling;
+  training_.next.begin_iteration();
+  expected_.iteration_begins(label.number);
   // Energy is known between samples: the recorded iterations need some of their neighbours.
   samples_recorded_.store(
       is_recorded(label.number) || is_recorded(label.number + 1) || (label.number > 0 && is_recorded(label.number - 1)),
       std::memory_order_relaxed);
-  training_.iteration_begin_ns = event_time_ns();
-  if (lease_) lease_->iteration_begins(training_.iteration);
-  if (UnitRing* ring = this->ring()) {
-    write_unit(*ring, {.time_ns = training_.iteration_begin_ns,
-                       .type = UnitEventType::iteration_begin,
-                       .microbatch = static_cast<std::uint32_t>(training_.iteration)});
-  }
-  log_iteration(RecordType::iteration_begin, training_.iteration_begin_ns);
+  mark({.number = label.number, .type = UnitEventType::iteration_begin, .settling = label.settling});
 }
 
 void Client::iteration_end() noexcept {
-  if (!training_.in_iteration) return count_mismatch();
-  const std::uint64_t now_ns = event_time_ns();
-  if (UnitRing* ring = this->ring()) {
-    write_unit(*ring, {.time_ns = now_ns,
-                       .type = UnitEventType::iteration_end,
-                       .microbatch = static_cast<std::uint32_t>(training_.iteration)});
-  }
-  log_iteration(RecordType::iteration_end, now_ns);
+  if (!training_.in_iteration) return writer_->count_mismatch();
+  expected_.iteration_ends();
+  mark({.number = training_.iteration, .type = UnitEventType::iteration_end});
   ++training_.iteration;
   training_.in_iteration = false;
 }
 
-void Client::unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-  if (training_.unit != 0) count_mismatch();
-  const UnitEvent event{.time_ns = event_time_ns(),
-                        .type = UnitEventType::unit_begin,
-                        .kind = static_cast<std::uint8_t>(kind),
-                        .stage = stage,
-                        .microbatch = microbatch};
-  if (UnitRing* ring = this->ring()) write_unit(*ring, event);
-  training_.unit = pack_unit(event);
-  training_.unit_begin_ns = event.time_ns;
+void Client::unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+  if (microbatch == kNextMicrobatch) {
+    const std::optional<std::uint32_t> next = training_.next.begin(kind, stage);
+    if (!next) return writer_->count_mismatch();
+    microbatch = *next;
+  }
+  expected_.unit_begins({.microbatch = microbatch, .stage = stage, .kind = kind});
+  mark({.number = microbatch, .stage = stage, .kind = kind, .type = UnitEventType::unit_begin});
 }
 
-void Client::unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-  UnitEvent event{.time_ns = event_time_ns(),
-                  .type = UnitEventType::unit_begin,
-                  .kind = static_cast<std::uint8_t>(kind),
-                  .stage = stage,
-                  .microbatch = microbatch};
-  if (training_.unit != pack_unit(event)) return count_mismatch();
-  training_.unit = 0;
-  units_.store(units_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  UnitRing* ring = this->ring();
-  if (ring != nullptr) {
-    event.type = UnitEventType::unit_end;
-    write_unit(*ring, event);
+void Client::unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+  if (microbatch == kNextMicrobatch) {
+    const std::optional<std::uint32_t> last = training_.next.end(kind, stage);
+    if (!last) return writer_->count_mismatch();
+    microbatch = *last;
   }
-  if (log_) {
-    log_->push({.begin_ns = training_.unit_begin_ns,
-                .end_ns = event.time_ns,
-                .iteration = training_.iteration,
-                .microbatch = microbatch,
-                .clock_mhz = ring != nullptr ? ring->requested_clock_mhz.load(std::memory_order_relaxed) : 0,
-                .stage = stage,
-                .kind = event.kind,
-                .settling = training_.settling});
-  }
+  mark({.number = microbatch, .stage = stage, .kind = kind, .type = UnitEventType::unit_end});
+}
+
+void Client::mark(Mark mark) noexcept {
+  mark.time_ns = event_time_ns();
+  marks_->mark(mark);
 }
 
 bool Client::is_recorded(std::uint64_t iteration) const noexcept {
@@ -283,16 +266,17 @@ bool Client::is_recorded(std::uint64_t iteration) const noexcept {
          iteration - options_.first_recorded_iteration < options_.recorded_iterations;
 }
 
-void Client::log_iteration(RecordType type, std::uint64_t end_ns) noexcept {
-  if (!log_) return;
-  log_->push(
-      {.begin_ns = training_.iteration_begin_ns, .end_ns = end_ns, .iteration = training_.iteration, .type = type});
+void Client::follow_again() {
+  refuse_what_differs();
+  following_->follow_again();
 }
 
-void Client::count_mismatch() noexcept {
-  mismatched_.store(mismatched_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  training_.unit = 0;
+/// What the training thread has found is carried out by another one, as it takes system calls.
+void Client::refuse_what_differs() {
+  if (expected_.has_failed()) following_->refuse("the schedule differs: " + expected_.first_difference());
 }
+
+std::uint64_t Client::lost() const { return (log_ ? log_->lost() : 0) + marks_->lost(); }
 
 EnergyMeter::WindowId Client::window_begin(std::string name) {
   if (!meter_) throw Error(gpu_problem_);
@@ -312,6 +296,7 @@ void Client::run(const std::stop_token& stop) {
       wake_.wait_for(lock, stop, options_.drain_period, [] { return false; });
     }
     drain();
+    refuse_what_differs();
     if (lease_) lease_->keep();
   }
 }
@@ -324,15 +309,11 @@ void Client::drain() {
   while (log_->pop(record)) {
     if (served_) served_->add(record);
     if (!recording_ || !is_recorded(record.iteration)) continue;
-    const std::lock_guard lock(recording_mutex_);
     recording_->write(record);
   }
-  if (recording_) {
-    const std::lock_guard lock(recording_mutex_);
-    recording_->flush();
-  }
+  if (recording_) recording_->flush();
   if (!served_) return;
-  const std::uint64_t lost = log_->lost();
+  const std::uint64_t lost = this->lost();
   if (std::exchange(lost_before_, lost) != lost) served_->lose_records();
   served_->advance_to(now_ns - kMarkingNs);
 }
@@ -345,9 +326,16 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
 
 ClientStatus Client::status() {
   ClientStatus status;
-  status.units = units_.load(std::memory_order_relaxed);
-  status.mismatched = mismatched_.load(std::memory_order_relaxed);
-  status.lost = log_ ? log_->lost() : 0;
+  refuse_what_differs();
+  status.units = writer_->units();
+  status.mismatched = writer_->mismatched();
+  status.lost = lost();
+  status.differing_iterations = expected_.differing_iterations();
+  status.difference = expected_.first_difference();
+  status.not_following = following_->why_not();
+  StreamMarksStatus stream = marks_->status();
+  status.follow_stream = stream.follow_stream;
+  status.stream_problem = std::move(stream.problem);
   if (gpu_ != nullptr) {
     status.gpu_uuid = gpu_->identity().uuid;
     status.simulated = system_->simulated();
@@ -369,7 +357,6 @@ ClientStatus Client::status() {
     status.reports_lost = served.server.reports_lost;
     status.server_problem = served.server.problem;
   }
-  const std::lock_guard lock(recording_mutex_);
   if (status.problem.empty() && recording_) status.problem = recording_->problem();
   return status;
 }

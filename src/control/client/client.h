@@ -9,12 +9,19 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
-#include "base/ipc/unit_ring.h"
 #include "control/client/agent/agent_lease.h"
-#include "control/client/measure/recording_writer.h"
+#include "control/client/marks/expected_units.h"
+#include "control/client/marks/mark_writer.h"
+#include "control/client/marks/next_microbatches.h"
+#include "control/client/marks/stream_marks.h"
+#include "control/client/measure/rank_recording.h"
 #include "control/client/measure/unit_log.h"
+#include "control/client/plan_following.h"
 #include "control/client/rank/job_place.h"
 #include "control/client/rank/rank_environment.h"
 #include "control/client/server/served_rank.h"
@@ -73,13 +80,23 @@ struct ClientStatus {
   std::optional<int> pp_rank;  ///< in the pipeline; empty: not certain
   std::optional<int> stage;    ///< the only one of this rank; empty: not certain, or it has several
   std::string place;           ///< how they are known; or why not, and what to pass
+  bool follow_stream = false;  ///< marks count when the GPU comes to them; otherwise when they are made
+  std::string stream_problem;
+  std::uint64_t differing_iterations = 0;  ///< that ran other units than were expected
+  std::string difference;                  ///< the first one
+  std::string not_following;               ///< why plans are not followed; empty: they are
 };
+
+/// Which microbatch a unit is of, where the program does not say: the next one of its kind and stage in the iteration.
+inline constexpr std::uint32_t kNextMicrobatch = UINT32_MAX;
 
 /// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
 /// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
 /// recording and a server; `status` says what is missing.
 ///
-/// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait.
+/// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait,
+/// and also `expect` and `use_stream`. Once a stream is used a mark is work for the GPU, too, and costs what the driver
+/// takes for it.
 class Client {
  public:
   /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server, a
@@ -95,12 +112,36 @@ class Client {
   /// take it, Error when there is no agent: the plan is then handed over once there is one.
   void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
 
-  /// Iterations are numbered from 0, or continue from the number given last.
+  /// The units that this rank begins in each iteration, in order, from the next iteration on. The first difference ends
+  /// following plans as `refuse` does where they `must_agree`, and is counted in any case. None: whatever comes.
+  void expect(std::vector<ExpectedUnit> units, bool must_agree) { expected_.expect(std::move(units), must_agree); }
+  /// Marks from now on count when the GPU comes to them on this stream. Null: when they are made. Where that cannot be
+  /// they stay the host's, and `status` says why.
+  void use_stream(StreamDriver::Stream stream) { marks_->use(stream); }
+
+  /// Plans are not followed any more and clocks are free; measuring continues, and the server learns why. The first
+  /// reason is kept.
+  void refuse(std::string_view reason) { following_->refuse(reason); }
+  /// The same, until `follow_again`.
+  void stop_following() { following_->stop(); }
+  /// Throws LeaseRefused after `refuse`.
+  void follow_again();
+
+  /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
+  /// training has gone back: what it repeats is recorded, as a part of its own, and not reported to the server again.
   void iteration_begin() noexcept;
   void iteration_begin(const IterationLabel& label) noexcept;
   void iteration_end() noexcept;
-  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
-  void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began
+  /// so last.
+  void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    unit_begin(unit_kind(kind), stage, microbatch);
+  }
+  void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    unit_end(unit_kind(kind), stage, microbatch);
+  }
 
   /// Throws Error when there is no GPU.
   [[nodiscard]] EnergyMeter::WindowId window_begin(std::string name);
@@ -112,11 +153,8 @@ class Client {
   /// What the training thread alone uses.
   struct Training {
     std::uint64_t iteration = 0;
-    std::uint64_t iteration_begin_ns = 0;
-    std::uint64_t unit_begin_ns = 0;
-    std::uint64_t unit = 0;  ///< packed; 0: none has begun
     bool in_iteration = false;
-    bool settling = false;
+    NextMicrobatches next;
   };
 
   void open_gpu(const Environment& environment);
@@ -126,13 +164,13 @@ class Client {
   void start_meter();
   void keep_place(const AxisRank& pipeline, std::optional<int> stage);
   void describe_place(ClientStatus& status);
-  [[nodiscard]] UnitRing* ring() const noexcept { return lease_ ? lease_->ring() : nullptr; }
   [[nodiscard]] RankSpec registration() const;
   void run(const std::stop_token& stop);
   void drain();
   [[nodiscard]] bool is_recorded(std::uint64_t iteration) const noexcept;
-  void log_iteration(RecordType type, std::uint64_t end_ns) noexcept;
-  void count_mismatch() noexcept;
+  void mark(Mark mark) noexcept;
+  void refuse_what_differs();
+  [[nodiscard]] std::uint64_t lost() const;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
 
   ClientOptions options_;
@@ -149,14 +187,15 @@ class Client {
   std::unique_ptr<AgentLease> lease_;  ///< null: no agent is used
   std::unique_ptr<UnitLog> log_;       ///< null: neither recording nor server
   std::atomic<bool> samples_recorded_{false};
-  std::atomic<std::uint64_t> units_{0};
-  std::atomic<std::uint64_t> mismatched_{0};
+  ExpectedUnits expected_;
 
-  std::mutex recording_mutex_;  ///< of the one below
-  std::unique_ptr<RecordingWriter> recording_;
-
+  std::unique_ptr<RankRecording> recording_;
   std::unique_ptr<ServedRank> served_;  ///< null: no server
-  std::uint64_t lost_before_ = 0;       ///< units, when the log was read last
+  std::uint64_t lost_before_ = 0;       ///< units and marks, when the log was read last
+
+  std::unique_ptr<PlanFollowing> following_;
+  std::unique_ptr<MarkWriter> writer_;
+  std::unique_ptr<StreamMarks> marks_;
 
   std::unique_ptr<EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the two above
   std::mutex sleep_mutex_;

@@ -27,7 +27,9 @@
  * plan is followed.
  *
  * Threads: one training thread per client calls iteration and unit functions, which make no system call, allocate
- * nothing and never wait. The other functions may be called from any thread, but not while lowgear_close runs.
+ * nothing and never wait, and also lowgear_expect and lowgear_use_stream. (Several may, never two at a time.) The other
+ * functions may be called from any thread, but not while lowgear_close runs.
+ * Streams: after lowgear_use_stream a mark is also work for the GPU, and costs what the driver takes for a launch.
  * Fork: in a child every call on the parent's client does nothing and answers LOWGEAR_FORKED.
  * A null client is allowed everywhere and does nothing. No call ends the process, throws or raises a signal. */
 
@@ -66,9 +68,16 @@ enum {
 enum {
   LOWGEAR_FORWARD = 0,
   LOWGEAR_BACKWARD = 1,
-  LOWGEAR_INPUT_GRADIENT = 2, /* the part of a split backward pass that the previous stage waits for */
-  LOWGEAR_WEIGHT_GRADIENT = 3 /* the part that no rank waits for */
+  LOWGEAR_INPUT_GRADIENT = 2,  /* the part of a split backward pass that the previous stage waits for */
+  LOWGEAR_WEIGHT_GRADIENT = 3, /* the part that no rank waits for */
+  /* Since 1.2. The forward of one microbatch and the backward of another in one. It is recorded, and no schedule or
+   * plan has it. */
+  LOWGEAR_FORWARD_BACKWARD = 4
 };
+
+/* Since 1.2. As the microbatch of a unit that begins: the next one, counted for each kind and stage from 0 in every
+ * iteration. Of a unit that ends: the one of this kind and stage that began so last. */
+#define LOWGEAR_NEXT UINT32_MAX
 
 typedef struct lowgear_options {
   size_t struct_size; /* sizeof(lowgear_options); LOWGEAR_OPTIONS_INIT sets it */
@@ -123,12 +132,54 @@ LOWGEAR_API int lowgear_close(lowgear_client* client);
  * May be called again for another plan. A lease that the administrator has ended is taken again by this call alone. */
 LOWGEAR_API int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_rank, uint32_t flags);
 
+/* Iterations are numbered from 0, or continue from the number of lowgear_iteration_begin_at. */
 LOWGEAR_API int lowgear_iteration_begin(lowgear_client* client);
+/* Since 1.2. Begins the iteration of this number: the framework's own, the same on all ranks, 1,000,000,000 at most
+ * (LOWGEAR_INVALID; no iteration begins then). A plan that waits for an iteration is followed from the first one of
+ * that number or a higher one. A number at or below an earlier one says that training has gone back to a checkpoint:
+ * the plan in force is followed on, what is repeated is recorded as a part of its own, and it is not reported to the
+ * server again, which knows each iteration once. */
+LOWGEAR_API int lowgear_iteration_begin_at(lowgear_client* client, uint64_t number);
 LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
-/* One computation begins or ends. `stage` is the virtual stage, both numbers count from 0. Units do not overlap: one
- * that begins before the last has ended, or ends without having begun, is counted as mismatched and not recorded. */
+/* One computation begins or ends. `stage` is the virtual stage, both numbers count from 0. Since 1.2 two units may be
+ * open at once. One that begins as a third or twice, ends without having begun, or has not ended when the next
+ * iteration begins, is counted as mismatched and not recorded. */
 LOWGEAR_API int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
 LOWGEAR_API int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
+
+/* Since 1.2. A unit that is expected. */
+typedef struct lowgear_unit {
+  uint32_t kind;
+  uint32_t stage;
+  uint32_t microbatch;
+} lowgear_unit;
+
+/* Differences are counted, and plans are followed all the same. */
+#define LOWGEAR_EXPECT_COUNT_ONLY 1u
+
+/* Since 1.2. The units that this rank begins in every iteration, in order, from the next iteration on. They are copied.
+ * A mark that differs, or an iteration that ends early, is kept in the status and counted, once an iteration; the first
+ * one ends following plans as lowgear_refuse does, unless the flags say otherwise. `count` 0: nothing is expected any
+ * more. */
+LOWGEAR_API int lowgear_expect(lowgear_client* client, const lowgear_unit* units, size_t count, uint32_t flags);
+
+/* Since 1.2. No plan is followed any more, for the life of this client: the GPU is given back to the agent, so that its
+ * clocks are free; marks, recording and reports continue, and the server shows the reason. The first reason is kept.
+ * lowgear_load_plan answers LOWGEAR_REFUSED from now on. */
+LOWGEAR_API int lowgear_refuse(lowgear_client* client, const char* reason);
+/* Since 1.2. The same for a while: until lowgear_follow_again, which asks the agent for the GPU again. The server's
+ * plan is then followed from the iteration that the server names; one that was loaded has to be loaded again. After
+ * lowgear_refuse there is no way back: lowgear_follow_again answers LOWGEAR_REFUSED. */
+LOWGEAR_API int lowgear_stop_following(lowgear_client* client);
+LOWGEAR_API int lowgear_follow_again(lowgear_client* client);
+
+/* Since 1.2. Marks from now on count when the GPU comes to them on this stream (a CUstream; (void*)1 is the default
+ * stream), not when they are made: the driver is asked to write a number after the work so far, and a thread of the
+ * library passes the mark on when it sees the number. Cheap where the stream has been named before, 256 of them at
+ * most. NULL: marks are the host's again, after a wait of at most 2 s for those that the GPU has not come to. Needs
+ * libcuda.so.1 and a context of the calling thread; where it does not work marks are the host's, and the status says
+ * why. */
+LOWGEAR_API int lowgear_use_stream(lowgear_client* client, void* cu_stream);
 
 /* What the GPU used between two moments. Values that it does not report are negative, as is the energy when it did not
  * report it all the time. */
@@ -165,7 +216,7 @@ typedef struct lowgear_status {
   uint32_t requested_clock_mhz; /* SM clock that the agent asked for last; 0: the driver's own choice */
   uint64_t units;               /* units recorded or counted so far */
   uint64_t mismatched;          /* begins and ends that did not match */
-  uint64_t lost;                /* units that could not be recorded as the disk was too slow */
+  uint64_t lost;                /* units that could not be recorded as the disk was too slow; marks of a stream */
   uint64_t reconnects;          /* leases taken again after they had ended */
   char gpu_uuid[96];            /* empty: no GPU */
   char problem[256];            /* what does not work, for a person; empty: nothing */
@@ -175,9 +226,15 @@ typedef struct lowgear_status {
   uint64_t reports_lost;    /* iterations that the server will not hear of, as it was away for too long */
   char server_problem[256]; /* what keeps the server from planning this rank, for a person; empty: nothing */
   /* Since 1.2. */
-  int32_t pp_rank; /* this rank in the pipeline; -1: not certain */
-  int32_t stage;   /* the only stage of this rank; -1: not certain, or it has several */
-  char place[256]; /* how they are known; or why they are not, and what to pass */
+  int32_t pp_rank;               /* this rank in the pipeline; -1: not certain */
+  int32_t stage;                 /* the only stage of this rank; -1: not certain, or it has several */
+  char place[256];               /* how they are known; or why they are not, and what to pass */
+  int32_t following;             /* 0: plans are not followed, as not_following says */
+  int32_t stream_marks;          /* 1: marks count when the GPU comes to them; 0: when they are made */
+  uint64_t differing_iterations; /* that ran other units than lowgear_expect named */
+  char not_following[256];       /* why, for a person; empty: plans are followed where there are any */
+  char difference[256];          /* the first one: "iteration 12, unit 5: expected backward 3 of stage 1, got ..." */
+  char stream_problem[256];      /* why marks are the host's although a stream was named, or what was lost */
 } lowgear_status;
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);

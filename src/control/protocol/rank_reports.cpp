@@ -53,7 +53,7 @@ void write_as_whole(Json& reading) {
 }  // namespace
 
 RankReports read_rank_reports(const JsonView& body) {
-  require_members(body, {"rank", "reports", "gpu"});
+  require_members(body, {"rank", "reports", "gpu", "refusal"});
   RankReports reports;
   reports.rank = body.at("rank").integer_in(0, 1 << 30);
   const JsonView list = body.at("reports");
@@ -66,6 +66,7 @@ RankReports read_rank_reports(const JsonView& body) {
     }
   }
   if (has_value(body, "gpu")) reports.gpu = read_gpu(body.at("gpu"));
+  if (has_value(body, "refusal")) reports.refusal = name_text(body.at("refusal"));
   return reports;
 }
 
@@ -81,14 +82,16 @@ Json to_json(const RankReports& reports) {
                     {"throttled_power", report.throttled_power},
                     {"throttled_thermal", report.throttled_thermal}});
   }
-  return {{"rank", reports.rank},
-          {"reports", std::move(list)},
-          {"gpu",
-           {{"power_w", or_null(reports.gpu.power_w)},
-            {"sm_clock_mhz", or_null(reports.gpu.sm_clock_mhz)},
-            {"sm_clock_min_mhz", or_null(reports.gpu.sm_clock_min_mhz)},
-            {"sm_clock_max_mhz", or_null(reports.gpu.sm_clock_max_mhz)},
-            {"temperature_c", or_null(reports.gpu.temperature_c)}}}};
+  Json document = {{"rank", reports.rank},
+                   {"reports", std::move(list)},
+                   {"gpu",
+                    {{"power_w", or_null(reports.gpu.power_w)},
+                     {"sm_clock_mhz", or_null(reports.gpu.sm_clock_mhz)},
+                     {"sm_clock_min_mhz", or_null(reports.gpu.sm_clock_min_mhz)},
+                     {"sm_clock_max_mhz", or_null(reports.gpu.sm_clock_max_mhz)},
+                     {"temperature_c", or_null(reports.gpu.temperature_c)}}}};
+  if (!reports.refusal.empty()) document["refusal"] = reports.refusal;  // servers before 1.2 know no such member
+  return document;
 }
 
 std::string write_rank_reports(const RankReports& reports) {

@@ -38,6 +38,7 @@ struct RankReports {
   int rank = 0;
   std::vector<IterationReport> reports;  ///< iterations rise
   GpuNow gpu;
+  std::string refusal{};  ///< why the rank follows no plans, although it could; empty: it does
   friend bool operator==(const RankReports&, const RankReports&) = default;
 };
 

@@ -21,6 +21,9 @@ namespace {
 constexpr std::array<std::string_view, 8> kOtherInstructions = {"load", "p2p",  "cc",    "step",
                                                                 "low",  "high", "other", "batch_input"};
 
+/// What the client library records of engines that overlap both, and no schedule has.
+constexpr std::string_view kFusedInstruction = "forward_backward";
+
 /// Largest counter value: 2^64 mJ.
 constexpr double kMaxCounterJ = 1.9e16;
 constexpr double kMaxSampledPowerW = 1e6;
@@ -87,6 +90,10 @@ void add_units(const CsvTable& table, std::vector<RecordedUnit>& units) {
     const std::string& name = table.text(row, instruction);
     if (is_other_instruction(name)) continue;
     const std::optional<OpKind> kind = op_kind_from_name(name);
+    if (name == kFusedInstruction) {
+      cells.fail(row, instruction, "a forward and a backward in one have no energy of their own",
+                 "record a schedule that runs them one after the other");
+    }
     if (!kind) {
       cells.fail(row, instruction, fmt::format("unknown instruction {}", quote(name)),
                  "use forward, backward, input_gradient or weight_gradient");

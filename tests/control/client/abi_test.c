@@ -19,6 +19,7 @@ int main(void) {
   lowgear_status status;
   lowgear_measurement measurement = LOWGEAR_MEASUREMENT_INIT;
   uint64_t window = 0;
+  const lowgear_unit unit = {LOWGEAR_FORWARD, 0, 0};
   options.agent_socket = "";
   options.rank = 0;
   options.world_size = 1;
@@ -28,6 +29,15 @@ int main(void) {
   expect(lowgear_unit_begin(client, LOWGEAR_FORWARD, 0, 0) == LOWGEAR_OK, "unit begins");
   expect(lowgear_unit_end(client, LOWGEAR_FORWARD, 0, 0) == LOWGEAR_OK, "unit ends");
   expect(lowgear_iteration_end(client) == LOWGEAR_OK, "iteration ends");
+  expect(lowgear_iteration_begin_at(client, 7) == LOWGEAR_OK, "iteration of a number");
+  expect(lowgear_unit_begin(client, LOWGEAR_FORWARD_BACKWARD, 0, LOWGEAR_NEXT) == LOWGEAR_OK, "next microbatch");
+  expect(lowgear_unit_end(client, LOWGEAR_FORWARD_BACKWARD, 0, LOWGEAR_NEXT) == LOWGEAR_OK, "and its end");
+  expect(lowgear_iteration_end(client) == LOWGEAR_OK, "ends");
+  expect(lowgear_expect(client, &unit, 1, LOWGEAR_EXPECT_COUNT_ONLY) == LOWGEAR_OK, "expect");
+  expect(lowgear_stop_following(client) == LOWGEAR_OK && lowgear_follow_again(client) == LOWGEAR_OK, "stop and again");
+  expect(lowgear_refuse(client, "a reason") == LOWGEAR_OK, "refuse");
+  expect(lowgear_follow_again(client) == LOWGEAR_REFUSED, "for good");
+  expect(lowgear_use_stream(client, NULL) == LOWGEAR_OK, "marks of the host");
   expect(lowgear_load_plan(client, "/no/such/plan", -1, 0) == LOWGEAR_INVALID, "no plan");
   expect(strstr(lowgear_last_error(), "/no/such/plan") != NULL, "names the file");
   expect(lowgear_window_begin(client, "w", &window) == LOWGEAR_FAILED, "no GPU to measure");
@@ -35,7 +45,9 @@ int main(void) {
   memset(&status, 0, sizeof status);
   status.struct_size = sizeof status;
   expect(lowgear_get_status(client, &status) == LOWGEAR_OK, "status");
-  expect(status.units == 1 && status.mismatched == 0, "counts");
+  expect(status.following == 0 && strcmp(status.not_following, "a reason") == 0, "says why");
+  expect(status.stream_marks == 0 && status.differing_iterations == 0 && status.difference[0] == '\0', "no stream");
+  expect(status.units == 2 && status.mismatched == 0, "counts");
   expect(status.problem[0] != '\0', "says that there is no GPU");
   expect(status.server_connected == 0 && status.plan_version == 0 && status.server_problem[0] == '\0', "no server");
   expect(status.pp_rank == 0 && status.stage == 0, "one process is the whole pipeline");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "control/client/fake_cuda/loaded_fake_cuda.h"
 #include "control/client/lowgear.h"
 #include "control/client/test_agent.h"
 
@@ -89,6 +90,12 @@ class AllocationTest : public testing::Test {
     lowgear_iteration_end(client_);
     return thread_allocations - before;
   }
+  /// Expects the first units of an iteration and others afterwards, so that both answers of a check are met.
+  void expect_half() const {
+    std::vector<lowgear_unit> units;
+    for (std::uint32_t i = 0; i < kUnits; ++i) units.push_back({LOWGEAR_FORWARD, 0, i < kUnits / 2 ? i : 0});
+    ASSERT_EQ(lowgear_expect(client_, units.data(), units.size(), 0), LOWGEAR_OK);
+  }
 
   std::filesystem::path folder_;
   lowgear_client* client_ = nullptr;
@@ -114,6 +121,28 @@ TEST_F(AllocationTest, MarkingUnitsAllocatesNothingWithoutOne) {
   ASSERT_EQ(status().has_lease, 0);
   EXPECT_EQ(allocations_of_units(), 0);
   EXPECT_EQ(status().units, kUnits);
+}
+
+TEST_F(AllocationTest, CheckingMarksAllocatesNothing) {
+  TestAgent agent(socket());
+  open();
+  expect_half();
+  EXPECT_EQ(allocations_of_units(), 0);
+  EXPECT_EQ(status().differing_iterations, 1);
+  EXPECT_EQ(status().following, 0);
+  EXPECT_EQ(allocations_of_units(), 0);
+}
+
+TEST_F(AllocationTest, MarkingOnAStreamAllocatesNothing) {
+  const LoadedFakeCuda cuda(LOWGEAR_FAKE_CUDA);
+  cuda.set("idle", 1);
+  setenv("LOWGEAR_CUDA", cuda.path().c_str(), 1);
+  TestAgent agent(socket());
+  open();
+  ASSERT_EQ(lowgear_use_stream(client_, this), LOWGEAR_OK);
+  ASSERT_EQ(status().stream_marks, 1) << status().stream_problem;
+  EXPECT_EQ(allocations_of_units(), 0);
+  EXPECT_EQ(cuda.count("writes"), 2 + 2 * static_cast<int>(kUnits) - static_cast<int>(status().lost));
 }
 
 /// Or the others could not fail.

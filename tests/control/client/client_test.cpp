@@ -30,6 +30,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/csv.h"
 #include "base/core/monotonic_clock.h"
+#include "control/client/fake_cuda/loaded_fake_cuda.h"
 #include "control/client/lowgear.h"
 #include "control/client/test_agent.h"
 #include "planning/plan/plan_json.h"
@@ -250,8 +251,10 @@ TEST_F(ClientTest, CountsUnitsThatDoNotMatch) {
   client->unit_begin(OpKind::forward, 0, 2);
   client->unit_end(OpKind::backward, 0, 2);
   client->iteration_end();
-  EXPECT_EQ(client->status().mismatched, 4U);
+  EXPECT_EQ(client->status().mismatched, 3U);
   EXPECT_EQ(client->status().units, 1U);
+  client->iteration_begin();
+  EXPECT_EQ(client->status().mismatched, 5U) << "two have not ended";
 }
 
 TEST_F(ClientTest, RecordsWhatTheProfilerReads) {
@@ -317,6 +320,227 @@ TEST_F(ClientTest, GoesOnCountingFromTheNumberThatItWasGiven) {
     run_units(*client, 1);
   }
   EXPECT_THAT(read_file(folder_ / "run/rank-00000/units.csv"), HasSubstr("\n8,1,forward,0,"));
+}
+
+TEST_F(ClientTest, RecordsWhatIsRepeatedAsAPartOfItsOwn) {
+  options_.agent_socket.clear();
+  options_.recording = folder_ / "run";
+  {
+    const auto client = open();
+    for (const std::uint64_t number : {5U, 6U, 9U, 8U, 9U, 10U}) {
+      client->iteration_begin({.number = number});
+      client->unit_begin(OpKind::forward, 0, 0);
+      client->unit_end(OpKind::forward, 0, 0);
+      client->iteration_end();
+    }
+  }
+  const auto iterations = [&](const char* part) {
+    std::vector<std::string> numbers;
+    for (const char* name : {"units.csv", "iterations.csv"}) {
+      const CsvTable table(read_file(folder_ / part / "rank-00000" / name), name);
+      for (std::size_t row = 0; row < table.rows(); ++row) {
+        numbers.push_back(table.text(row, table.column("iteration")));
+        EXPECT_GE(table.number(row, table.column("start_s")), 0);
+      }
+    }
+    return numbers;
+  };
+  EXPECT_THAT(iterations("run"), testing::ElementsAre("5", "6", "9", "5", "6", "9"));
+  EXPECT_THAT(iterations("run/part-00001"), testing::ElementsAre("8", "9", "10", "8", "9", "10"));
+  EXPECT_FALSE(fs::exists(folder_ / "run/part-00002"));
+}
+
+TEST_F(ClientTest, RefusesPlansForGood) {
+  TestAgent agent(options_.agent_socket);
+  const auto client = open();
+  client->load_plan(plan(), 0, false);
+  EXPECT_EQ(client->status().not_following, "");
+  client->refuse("stage.py has changed");
+  client->refuse("another reason");
+  EXPECT_EQ(client->status().not_following, "stage.py has changed");
+  EXPECT_FALSE(client->status().has_plan);
+  EXPECT_FALSE(client->status().has_lease);
+  EXPECT_THAT(client->status().problem, HasSubstr("plans are not followed: stage.py has changed"));
+  EXPECT_TRUE(eventually([&] { return agent.released() == 1; })) << "clocks are free";
+  EXPECT_THROW(client->load_plan(plan(), 0, false), LeaseRefused);
+  EXPECT_THROW(client->follow_again(), LeaseRefused);
+  run_units(*client, 3);
+  EXPECT_EQ(client->status().units, 3U) << "measuring continues";
+  EXPECT_EQ(agent.hellos().size(), 1U) << "the GPU is not asked for again";
+  EXPECT_EQ(agent.events(), 0U);
+}
+
+TEST_F(ClientTest, StopsFollowingForAWhile) {
+  TestAgent agent(options_.agent_socket);
+  const auto client = open();
+  client->load_plan(plan(), 0, false);
+  client->stop_following();
+  EXPECT_FALSE(client->status().has_lease);
+  EXPECT_THROW(client->load_plan(plan(), 0, false), LeaseRefused);
+  client->follow_again();
+  EXPECT_TRUE(client->status().has_lease);
+  EXPECT_FALSE(client->status().has_plan) << "it is to be loaded again";
+  EXPECT_EQ(client->status().not_following, "");
+  client->load_plan(plan(), 0, false);
+  EXPECT_TRUE(client->status().has_plan);
+}
+
+TEST_F(ClientTest, RefusesPlansWhenTheScheduleDiffers) {
+  TestAgent agent(options_.agent_socket);
+  const auto client = open();
+  client->load_plan(plan(), 0, false);
+  client->expect({{.microbatch = 0, .stage = 1}, {.microbatch = 1, .stage = 1}}, true);
+  run_units(*client, 2);
+  EXPECT_EQ(client->status().not_following, "");
+  EXPECT_TRUE(client->status().has_plan);
+  run_units(*client, 3);
+  EXPECT_EQ(client->status().not_following,
+            "the schedule differs: iteration 1, unit 2: expected the end of the iteration, got forward 2 of stage 1");
+  EXPECT_FALSE(client->status().has_lease);
+  EXPECT_EQ(client->status().differing_iterations, 1U);
+  run_units(*client, 1);
+  EXPECT_EQ(client->status().differing_iterations, 2U);
+  EXPECT_EQ(client->status().units, 6U);
+}
+
+TEST_F(ClientTest, RefusesByItselfWithoutBeingAsked) {
+  TestAgent agent(options_.agent_socket);
+  const auto client = open();
+  client->expect({{.microbatch = 7}}, true);
+  run_units(*client, 1);
+  EXPECT_TRUE(eventually([&] { return agent.released() == 1; }));
+}
+
+TEST_F(ClientTest, CountsMicrobatchesThatTheProgramDoesNotName) {
+  options_.agent_socket.clear();
+  options_.recording = folder_ / "run";
+  {
+    const auto client = open();
+    client->expect({{.microbatch = 0}, {.microbatch = 1}, {.microbatch = 0, .kind = UnitKind::backward}}, true);
+    for (int i = 0; i < 2; ++i) {
+      client->iteration_begin();
+      for (const OpKind kind : {OpKind::forward, OpKind::forward, OpKind::backward}) {
+        client->unit_begin(kind, 0, kNextMicrobatch);
+        client->unit_end(kind, 0, kNextMicrobatch);
+      }
+      client->unit_end(OpKind::input_gradient, 0, kNextMicrobatch);  // none has begun
+      client->iteration_end();
+    }
+    EXPECT_EQ(client->status().difference, "");
+    EXPECT_EQ(client->status().mismatched, 2U);
+  }
+  EXPECT_THAT(read_file(folder_ / "run/rank-00000/units.csv"),
+              AllOf(HasSubstr("\n1,0,forward,0,"), HasSubstr("\n1,0,forward,1,"), HasSubstr("\n1,0,backward,0,")));
+}
+
+TEST_F(ClientTest, RecordsUnitsThatNoScheduleHas) {
+  options_.agent_socket.clear();
+  options_.recording = folder_ / "run";
+  {
+    const auto client = open();
+    client->iteration_begin();
+    client->unit_begin(UnitKind::forward_backward, 2, 5);
+    client->unit_end(UnitKind::forward_backward, 2, 5);
+    client->iteration_end();
+  }
+  EXPECT_THAT(read_file(folder_ / "run/rank-00000/units.csv"), HasSubstr("\n0,2,forward_backward,5,"));
+}
+
+/// A client on the stand-in for CUDA's driver.
+class StreamClientTest : public ClientTest {
+ protected:
+  StreamClientTest() {
+    no_environment_ = [this](std::string_view name) {
+      return name == "LOWGEAR_CUDA" ? std::optional(cuda_.path()) : std::nullopt;
+    };
+  }
+
+  LoadedFakeCuda cuda_{LOWGEAR_FAKE_CUDA};
+  StreamDriver::Stream stream_ = &cuda_;
+};
+
+TEST_F(StreamClientTest, TellsTheAgentWhatBeginsWhenTheGpuHasComeToIt) {
+  TestAgent agent(options_.agent_socket);
+  options_.recording = folder_ / "run";
+  auto client = open();
+  run_units(*client, 1);
+  ASSERT_TRUE(eventually([&] { return agent.events() == 4; }));
+  client->use_stream(stream_);
+  EXPECT_TRUE(client->status().follow_stream);
+  const auto marked_ns = static_cast<std::uint64_t>(monotonic_ns());
+  run_units(*client, 2);
+  EXPECT_EQ(client->status().units, 1U) << "the GPU has not come to them";
+  EXPECT_EQ(agent.events(), 4U);
+  std::this_thread::sleep_for(20ms);
+  const auto came_ns = static_cast<std::uint64_t>(monotonic_ns());
+  cuda_.work(2);
+  ASSERT_TRUE(eventually([&] { return agent.events() == 6; }));
+  EXPECT_EQ(agent.units()[4].type, UnitEventType::iteration_begin);
+  EXPECT_EQ(agent.units()[5].type, UnitEventType::unit_begin);
+  EXPECT_GT(agent.units()[4].time_ns, marked_ns + (came_ns - marked_ns) / 2) << "half a look early at most";
+  cuda_.work(100);
+  ASSERT_TRUE(eventually([&] { return client->status().units == 3; }));
+  client->use_stream(nullptr);
+  run_units(*client, 1);
+  EXPECT_EQ(client->status().units, 4U) << "at once";
+  EXPECT_EQ(client->status().lost, 0U);
+  client.reset();
+  const std::string units = read_file(folder_ / "run/rank-00000/units.csv");
+  EXPECT_EQ(std::ranges::count(units, '\n'), 1 + 4);
+}
+
+TEST_F(StreamClientTest, SaysWhyMarksAreTheHosts) {
+  no_environment_ = [](std::string_view name) {
+    return name == "LOWGEAR_CUDA" ? std::optional<std::string>("/no/such/libcuda.so") : std::nullopt;
+  };
+  const auto client = open();
+  client->use_stream(stream_);
+  run_units(*client, 2);
+  EXPECT_EQ(client->status().units, 2U);
+  EXPECT_FALSE(client->status().follow_stream);
+  EXPECT_THAT(client->status().stream_problem, AllOf(HasSubstr("marks are the host's"), HasSubstr("/no/such/libcuda")));
+}
+
+TEST_F(StreamClientTest, GoesOnWithTheHostsMarksWhenTheDriverFails) {
+  const auto client = open();
+  client->use_stream(stream_);
+  cuda_.set("idle", 1);
+  run_units(*client, 1);
+  cuda_.set("write_result", 700);
+  run_units(*client, 2);
+  EXPECT_TRUE(eventually([&] { return client->status().units == 3; }));
+  EXPECT_THAT(client->status().stream_problem, HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_FALSE(client->status().follow_stream);
+  EXPECT_EQ(client->status().lost, 0U);
+}
+
+TEST_F(StreamClientTest, AChildLeavesTheParentsStreamAlone) {
+  const std::string path = cuda_.path();
+  setenv("LOWGEAR_CUDA", path.c_str(), 1);
+  lowgear_options options = LOWGEAR_OPTIONS_INIT;
+  options.agent_socket = "";
+  lowgear_client* client = nullptr;
+  ASSERT_EQ(lowgear_open(&options, &client), LOWGEAR_OK) << lowgear_last_error();
+  unsetenv("LOWGEAR_CUDA");
+  ASSERT_EQ(lowgear_use_stream(client, stream_), LOWGEAR_OK);
+  EXPECT_EQ(lowgear_unit_begin(client, LOWGEAR_FORWARD, 0, LOWGEAR_NEXT), LOWGEAR_OK);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool apart = lowgear_unit_end(client, LOWGEAR_FORWARD, 0, LOWGEAR_NEXT) == LOWGEAR_FORKED &&
+                       lowgear_use_stream(client, nullptr) == LOWGEAR_FORKED && lowgear_close(client) == LOWGEAR_FORKED;
+    _exit(apart ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(cuda_.count("waiting"), 1);
+  EXPECT_EQ(lowgear_unit_end(client, LOWGEAR_FORWARD, 0, LOWGEAR_NEXT), LOWGEAR_OK);
+  cuda_.work(2);
+  lowgear_status now{};
+  now.struct_size = sizeof now;
+  EXPECT_TRUE(eventually([&] { return lowgear_get_status(client, &now) == LOWGEAR_OK && now.units == 1; }));
+  EXPECT_EQ(now.stream_marks, 1);
+  EXPECT_EQ(lowgear_close(client), LOWGEAR_OK);
 }
 
 TEST_F(ClientTest, RecordsAResumedJobBesideWhatThereIs) {
@@ -459,7 +683,13 @@ TEST_F(ClientTest, ServesProgramsThatKnowLess) {
   EXPECT_EQ(status.stage, 78) << "beyond what the program knows";
   status.struct_size = 0;
   EXPECT_EQ(lowgear_get_status(client, &status), LOWGEAR_INVALID);
-  EXPECT_EQ(lowgear_unit_begin(client, 9, 0, 0), LOWGEAR_INVALID);
+  EXPECT_EQ(lowgear_unit_begin(client, LOWGEAR_FORWARD_BACKWARD + 1, 0, 0), LOWGEAR_INVALID);
+  EXPECT_EQ(lowgear_iteration_begin_at(client, 1'000'000'001), LOWGEAR_INVALID);
+  const lowgear_unit next{.kind = LOWGEAR_FORWARD, .stage = 0, .microbatch = LOWGEAR_NEXT};
+  EXPECT_EQ(lowgear_expect(client, &next, 1, 0), LOWGEAR_INVALID);
+  EXPECT_EQ(lowgear_expect(client, nullptr, 1, 0), LOWGEAR_INVALID);
+  EXPECT_EQ(lowgear_expect(client, nullptr, 0, 2), LOWGEAR_INVALID);
+  EXPECT_EQ(lowgear_expect(client, nullptr, 0, 0), LOWGEAR_OK);
   EXPECT_EQ(lowgear_unit_begin(client, 0, 65536, 0), LOWGEAR_INVALID);
   EXPECT_EQ(lowgear_load_plan(client, nullptr, -1, 0), LOWGEAR_INVALID);
   EXPECT_EQ(lowgear_load_plan(client, "x", -1, 8), LOWGEAR_INVALID);

@@ -54,6 +54,16 @@ TEST(RankReports, SayNullOfWhatIsNotKnown) {
   EXPECT_EQ(read_text(R"({"rank": 0, "reports": []})"), RankReports{});
 }
 
+TEST(RankReports, SayWhyARankRefusesPlans) {
+  RankReports refused = reports();
+  refused.refusal = "the schedule differs";
+  EXPECT_EQ(to_json(refused)["refusal"], "the schedule differs");
+  EXPECT_EQ(read_text(write_rank_reports(refused)), refused);
+  EXPECT_EQ(read_text(R"({"rank": 0, "reports": [], "refusal": null})"), RankReports{});
+  EXPECT_THAT(error_of([] { (void)read_text(R"({"rank": 0, "reports": [], "refusal": ""})"); }),
+              HasSubstr("$.refusal"));
+}
+
 TEST(RankReports, NameWhatIsWrong) {
   const auto refusal = [](const char* member, const Json& value) {
     Json wrong = to_json(reports());
@@ -92,6 +102,7 @@ TEST(RankReports, ReadBackAnythingThatTheyWrite) {
                    .sm_clock_min_mhz = random.maybe(random.number(0, 1e5)),
                    .sm_clock_max_mhz = random.maybe(random.number(0, 1e5)),
                    .temperature_c = random.maybe(random.number(-273.15, 1e4))};
+    if (random.coin()) written.refusal = "for " + std::to_string(random.whole(0, 9)) + " reasons";
     EXPECT_EQ(read_text(write_rank_reports(written)), written) << write_rank_reports(written);
     EXPECT_EQ(read_text(to_json(written).dump()), written) << to_json(written);
   }

@@ -90,6 +90,14 @@ class Life(ServerTest):
         self.ok("DELETE", "/v1/signals/carbon")
         self.assertEqual(self.ok("GET", "/v1/signals")["signals"], [])
 
+        ranks.call("POST", f"/v1/jobs/{ranks.job}/reports",
+                   {"rank": 1, "reports": [], "refusal": "the schedule differs"}, ranks.keys[1])
+        self.show_all(ranks)
+        shown = self.ok("GET", f"/v1/jobs/{ranks.job}")["ranks"]
+        self.assertEqual([(rank["follows_plans"], rank["refusal"]) for rank in shown[:2]],
+                         [(True, None), (False, "the schedule differs")])
+        self.assertEqual(ranks.reasons("refusal"), ["rank 1 follows no plans: the schedule differs"])
+
         for rank in range(ranks.pp):
             self.assertEqual(ranks.summary()["state"], "running")
             ranks.call("POST", f"/v1/jobs/{ranks.job}/finish", {"rank": rank}, ranks.keys[rank])

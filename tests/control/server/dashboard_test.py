@@ -234,6 +234,13 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("Rank 2 is slower by a factor of 1.20 (reported)", ".alerts")
         self.assertEqual(self.count(".ranks tr.attention"), 2)
 
+    def test_a_rank_that_refuses_plans_is_an_alert_with_its_reason(self):
+        job = MockJob()
+        job.refusals = {1: "the schedule differs: iteration 12, unit 5"}
+        self.open_job(job)
+        self.wait_text("Rank 1 follows no plans: the schedule differs: iteration 12, unit 5", ".alerts")
+        self.wait_text("follows no plans", ".ranks tr.attention")
+
     def test_an_unknown_job(self):
         self.expected_complaints = "status of 404"
         self.open(self.serve([]), "#/jobs/j-9", "document.querySelector('.message-title')?.textContent === 'Not found'")

@@ -66,6 +66,7 @@ class MockJob:
         self.model = "llama 24x2048"
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
         self.stragglers, self.power_cap, self.silent = [], None, set()
+        self.refusals = {}  # why ranks follow no plans
         self.decisions, self.version, self.from_iteration, self.iterations = [], 0, 0, []
         self.finished_s = None
         self.heard_s = [time.time()] * self.world
@@ -180,8 +181,8 @@ class MockJob:
                       "throttled_thermal": 0.12 if rank % 211 == 17 else 0.0}
         return {"rank": rank, "pp_rank": rank % pp, "dp_rank": rank // pp % dp, "tp_rank": rank // (pp * dp),
                 "host": f"node-{rank // 8 + 1}", "gpu_uuid": f"GPU-{rank:08x}", "gpu": "NVIDIA A100-SXM4-80GB",
-                "simulated": self.simulated, "power_limit_w": 400, "follows_plans": True,
-                "finished": bool(self.finished_s),
+                "simulated": self.simulated, "power_limit_w": 400, "follows_plans": rank not in self.refusals,
+                "refusal": self.refusals.get(rank), "finished": bool(self.finished_s),
                 "heard_s": self.heard_s[rank] - (900 if rank in self.silent else 0),
                 "last_iteration": number if report else None,
                 "gpu_now": self.gpu(rank, number) if report else {"power_w": None, "sm_clock_mhz": None,

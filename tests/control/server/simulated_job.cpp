@@ -48,6 +48,7 @@ SimulatedJob::SimulatedJob(JobSpec spec)
       measured_(factors_.size()),
       pending_(factors_.size()) {
   deaf.assign(factors_.size(), false);
+  refusals.assign(factors_.size(), "");
   measures_nothing.assign(factors_.size(), false);
 }
 
@@ -131,6 +132,11 @@ void SimulatedJob::restart_server(StoreContents stored) {
 
 void SimulatedJob::ask_for_plans() {
   for (std::size_t rank = 0; rank < followed_.size(); ++rank) {
+    if (!refusals[rank].empty()) {
+      followed_[rank] = {};
+      pending_[rank].reset();
+      continue;
+    }
     if (deaf[rank] || !has_agent_[rank]) continue;
     const int known = pending_[rank] ? pending_[rank]->envelope["version"].get<int>() : followed_[rank].version;
     const auto text = job_->plan_after(static_cast<int>(rank), known, now_s_);
@@ -222,6 +228,7 @@ void SimulatedJob::train_once() {
     energy_j_ += energy_j;
     RankReports reports;
     reports.rank = rank;
+    reports.refusal = refusals[static_cast<std::size_t>(rank)];
     reports.reports.push_back({.iteration = iteration_,
                                .plan_version = followed_[static_cast<std::size_t>(rank)].version,
                                .time_s = time_s_,

@@ -34,6 +34,8 @@ class SimulatedJob {
   void slow_down(int rank, double factor) { factors_.at(static_cast<std::size_t>(rank)) = factor; }
   /// From now on the rank follows no plan, as one without an agent.
   void lose_agent(int rank);
+  /// The next iteration has this number: ranks count from where their framework does.
+  void count_from(std::int64_t iteration) { iteration_ = iteration; }
   /// Carries out what calls on the job have asked for; to be called behind calls of the test's own.
   void settle();
   /// The server ends and starts again from what it has stored.
@@ -60,6 +62,8 @@ class SimulatedJob {
 
   /// Ranks that do not ask for plans for the time being.
   std::vector<bool> deaf;
+  /// Why ranks follow no plans; they do where it is empty.
+  std::vector<std::string> refusals;
   /// Ranks that post no cells.
   std::vector<bool> measures_nothing;
   /// What ranks that register say of their GPUs.

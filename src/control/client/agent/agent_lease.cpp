@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/op_kind.h"
+#include "control/client/measure/unit_kind.h"
 
 namespace lowgear {
 namespace {
@@ -18,7 +18,7 @@ std::string unplanned_problem(const UnitRing& ring, std::uint32_t rank) {
   const std::uint64_t units = ring.unplanned_units.load(std::memory_order_acquire);
   if (units == 0) return {};
   const UnitEvent unit = unpack_unit(0, ring.unplanned_unit.load(std::memory_order_relaxed));
-  const std::string_view kind = unit.kind < kOpKindCount ? name(static_cast<OpKind>(unit.kind)) : "unit";
+  const std::string_view kind = unit.kind < kUnitKindCount ? name(static_cast<UnitKind>(unit.kind)) : "unit";
   return fmt::format(
       "the plan has no {} of stage {}, microbatch {} for rank {}: no clock is set for the units that it does not name, "
       "{} so far",
@@ -67,11 +67,29 @@ void AgentLease::lose(std::string problem) {
 /// What the program has loaded before is not to come back with a plan that it loads for a lease to come.
 void AgentLease::give_up(std::string_view reason) {
   lose(fmt::format("the lease was ended: {}; the GPU is asked for again when the program loads a plan", reason));
+  forget_plans();
+  given_up_ = true;
+}
+
+void AgentLease::forget_plans() {
   loaded_.reset();
   current_.reset();
   next_.reset();
   plan_problem_.clear();
-  given_up_ = true;
+}
+
+void AgentLease::withdraw(std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  if (agent_) agent_->release();
+  lose(fmt::format("plans are not followed: {}", reason));
+  forget_plans();
+  withdrawn_ = true;
+}
+
+void AgentLease::ask_again() {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(withdrawn_, false) || given_up_) return;
+  connect_again();
 }
 
 PlanAnswer AgentLease::send(const PlanMessage& plan) {
@@ -114,6 +132,7 @@ void AgentLease::replace_next() {
 
 void AgentLease::load_plan(PlanMessage plan) {
   const std::lock_guard lock(mutex_);
+  if (withdrawn_) throw LeaseRefused(problem_);
   begin_next();
   loaded_ = std::move(plan);
   if (std::exchange(given_up_, false)) connect_again();
@@ -168,7 +187,7 @@ void AgentLease::keep() {
   const std::lock_guard lock(mutex_);
   begin_next();
   if (agent_) look_after_agent();
-  if (agent_ || given_up_) return;
+  if (agent_ || given_up_ || withdrawn_) return;
   if (std::chrono::steady_clock::now() - asked_at_ < options_.reconnect_after) return;
   connect_again();
   if (!agent_) return;

@@ -71,9 +71,13 @@ class AgentLease {
   /// Has the agent follow a plan of the server from an iteration on. The agent decides whether that has begun, as it
   /// alone knows which units it has seen.
   [[nodiscard]] OfferAnswer offer(PlanMessage plan, std::uint64_t from_iteration, int version);
-  /// Takes the lease again, and hands over the plans that it had, when the agent has gone, unless a person has ended
-  /// it.
+  /// Takes the lease again, and hands over the plans that it had, when the agent has gone, unless a person or the
+  /// program has ended it.
   void keep();
+  /// Gives the lease back, so that clocks are free, and forgets all plans; none is taken until `ask_again`.
+  void withdraw(std::string_view reason);
+  /// Undoes `withdraw`.
+  void ask_again();
 
   /// From now on no plan counts as one of the server's.
   void forget_versions();
@@ -96,6 +100,7 @@ class AgentLease {
   void look_after_agent();
   void lose(std::string problem);
   void give_up(std::string_view reason);
+  void forget_plans();
   [[nodiscard]] PlanAnswer send(const PlanMessage& plan);
   [[nodiscard]] std::optional<std::string> hand_over_loaded();
   void follow_now(HeldPlan plan);
@@ -117,6 +122,7 @@ class AgentLease {
   std::optional<HeldPlan> next_;     ///< accepted, and its iteration had not begun when it was last looked at
   bool followed_ = false;            ///< the agent has the current plan
   bool given_up_ = false;            ///< a person has ended the lease, and no plan was loaded since
+  bool withdrawn_ = false;           ///< the program has, and has not asked again
   PlanVersions versions_;
   std::uint64_t reconnects_ = 0;
   std::string problem_;       ///< with the lease

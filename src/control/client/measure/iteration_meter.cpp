@@ -37,11 +37,11 @@ void IterationMeter::advance_to(std::uint64_t time_ns) { take_samples(to_s(time_
 std::optional<MeasuredIteration> IterationMeter::add(const UnitRecord& record) {
   switch (record.type) {
     case RecordType::unit:
-      if (open_) open_->compute_s += to_s(record.end_ns - record.begin_ns);
+      if (open_) open_->compute.add(record.begin_ns, record.end_ns);
       return std::nullopt;
     case RecordType::iteration_begin:
       take_samples(to_s(record.begin_ns));
-      open_ = Open{.begin = record, .compute_s = 0, .window = {}};
+      open_ = Open{.begin = record, .compute = {}, .window = {}};
       if (gpu_) open_->window = gpu_->begin(not_before_samples(to_s(record.begin_ns)));
       return std::nullopt;
     case RecordType::iteration_end:
@@ -58,7 +58,7 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   MeasuredIteration result;
   result.iteration = end.iteration;
   result.time_s = to_s(end.end_ns - open_->begin.begin_ns);
-  result.compute_s = open_->compute_s;
+  result.compute_s = to_s(open_->compute.covered_ns());
   if (!gpu_) return result;
   const GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));
   if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or its error would be unknown

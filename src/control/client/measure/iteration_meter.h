@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "control/client/measure/covered_time.h"
 #include "control/client/measure/unit_log.h"
 #include "hardware/measure/gpu_meter.h"
 
@@ -14,7 +15,7 @@ namespace lowgear {
 struct MeasuredIteration {
   std::uint64_t iteration = 0;
   double time_s = 0;
-  double compute_s = 0;            ///< of its units, without waiting
+  double compute_s = 0;            ///< in which a unit ran, without waiting
   std::optional<double> energy_j;  ///< empty: no GPU, or its counter does not tell
   double energy_error_j = 0;       ///< +-, of the counter's steps
   std::optional<double> throttled_power_s;
@@ -44,7 +45,7 @@ class IterationMeter {
  private:
   struct Open {
     UnitRecord begin;
-    double compute_s = 0;
+    CoveredTime compute;
     std::optional<GpuWindow> window;
   };
 

@@ -11,7 +11,6 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/monotonic_clock.h"
-#include "base/core/op_kind.h"
 
 namespace lowgear {
 namespace {
@@ -22,6 +21,12 @@ std::string cell(const std::optional<Value>& value) {
 }
 
 constexpr int kMaxParts = 100'000;
+
+/// What the wall clock showed then.
+double unix_time_s(std::uint64_t monotonic_time_ns) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return now.count() - (monotonic_s() - static_cast<double>(monotonic_time_ns) * 1e-9);
+}
 
 /// Makes the folder of a rank's recording.
 std::filesystem::path make_rank_folder(const std::filesystem::path& folder, RecordingFolder existing, int rank) {
@@ -45,7 +50,7 @@ RecordingWriter::RecordingWriter(const std::filesystem::path& folder, RecordingF
     : folder_(make_rank_folder(folder, existing, header.rank)),
       header_(std::move(header)),
       start_ns_(start_ns),
-      start_unix_s_(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()),
+      start_unix_s_(unix_time_s(start_ns)),
       max_file_bytes_(max_file_bytes) {
   open(units_, "units.csv", "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n");
   open(iterations_table_, "iterations.csv", "iteration,start_s,end_s\n");
@@ -74,15 +79,15 @@ void RecordingWriter::write(const UnitRecord& record) {
     iterations_table_.stream << fmt::format("{},{:.9f},{:.9f}\n", record.iteration, begin_s, end_s);
     ++iterations_;
   } else {
-    units_.stream << fmt::format("{},{},{},{},{:.9f},{:.9f},{},{}\n", record.iteration, record.stage,
-                                 name(static_cast<OpKind>(record.kind)), record.microbatch, begin_s, end_s,
-                                 record.clock_mhz, record.settling ? 1 : 0);
+    units_.stream << fmt::format("{},{},{},{},{:.9f},{:.9f},{},{}\n", record.iteration, record.stage, name(record.kind),
+                                 record.microbatch, begin_s, end_s, record.clock_mhz, record.settling ? 1 : 0);
   }
 }
 
 void RecordingWriter::write(const GpuSample& sample) {
   if (!problem_.empty()) return;
   const double start_s = static_cast<double>(start_ns_) * 1e-9;
+  if (sample.energy_time_s() < start_s) return;  // it belongs to the part before
   energy_.stream << fmt::format("{:.6f},{},{},{},{},{}\n", sample.energy_time_s() - start_s,
                                 sample.energy_j ? fmt::format("{:.3f}", *sample.energy_j) : "", cell(sample.power_w),
                                 cell(sample.sm_clock_mhz), cell(sample.temperature_c),

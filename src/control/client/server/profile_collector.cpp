@@ -37,6 +37,7 @@ void ProfileCollector::begin(ProfileRequest request) {
   if (request.sweep != sweep_) {
     parts_.clear();
     iterations_ = 0;
+    has_others_ = false;
   }
   sweep_ = request.sweep;
   parts_.push_back(like_);
@@ -107,6 +108,10 @@ void ProfileCollector::begin_iteration(const UnitRecord& record) {
 
 void ProfileCollector::add_unit(const UnitRecord& record) {
   if (!records_ || unit_count() >= kMaxUnits) return;
+  if (!is_op(record.kind)) {
+    has_others_ = true;
+    return;
+  }
   const auto since_start_s = [&](std::uint64_t time_ns) {
     return static_cast<double>(static_cast<std::int64_t>(time_ns - start_ns_)) * 1e-9;
   };
@@ -141,6 +146,14 @@ std::optional<ProfileResult> ProfileCollector::finish() {
   if (!request_) return std::nullopt;
   records_ = false;
   const int plan_version = std::exchange(request_, std::nullopt)->plan_version;
+  if (has_others_) {
+    return ProfileResult{
+        .plan_version = plan_version,
+        .profile = {},
+        .problem = fmt::format("profile plan {}: units of kind forward_backward cannot be profiled, as "
+                               "no schedule has them",
+                               plan_version)};
+  }
   return evaluate(parts_, plan_version);
 }
 

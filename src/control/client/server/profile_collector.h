@@ -69,6 +69,7 @@ class ProfileCollector {
   std::uint64_t settled_ns_ = 0;     ///< from which units count
   std::size_t iteration_begin_ = 0;  ///< index in its part of the first unit of the iteration under way
   int iterations_ = 0;               ///< recorded so far, all plans of the sweep
+  bool has_others_ = false;          ///< there were units that are no op of a schedule
 };
 
 }  // namespace lowgear

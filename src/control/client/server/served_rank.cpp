@@ -58,11 +58,16 @@ void ServedRank::add(const UnitRecord& record) {
     follow_profile_plan(version);
   }
   const std::optional<MeasuredIteration> measured = iterations_.add(record);
-  if (measured) {
-    gpu_means_.add(*measured);
-    server_.report(report_of(*measured, plan_version_.load(std::memory_order_relaxed)), gpu_means_.now());
-  }
+  if (measured) report(*measured);
   post(profile_.add(record));
+}
+
+/// The server counts an iteration once: what training repeats after it has gone back to a checkpoint is not reported.
+void ServedRank::report(const MeasuredIteration& measured) {
+  gpu_means_.add(measured);
+  if (newest_reported_ && measured.iteration <= *newest_reported_) return server_.hear(gpu_means_.now());
+  newest_reported_ = measured.iteration;
+  server_.report(report_of(measured, plan_version_.load(std::memory_order_relaxed)), gpu_means_.now());
 }
 
 /// Under the lock: a result is either handed over before the server's new job begins, which drops it, or not at all.

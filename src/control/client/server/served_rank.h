@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "control/client/agent/agent_lease.h"
@@ -48,18 +49,23 @@ class ServedRank final : private PlanTaker {
   /// Records were lost: what is under way is not known.
   void lose_records();
 
+  /// Why the rank follows no plans from now on; empty: it does. From any thread.
+  void set_refusal(std::string reason) { server_.set_refusal(std::move(reason)); }
+
   [[nodiscard]] ServedRankStatus status() const;
 
  private:
   [[nodiscard]] AgentLease::OfferAnswer offer(const RankPlan& plan) override;
   void forget_versions() override;
   void follow_profile_plan(int version);
+  void report(const MeasuredIteration& measured);
   void post(std::optional<ProfileResult> result);
 
   AgentLease* lease_;
   IterationMeter iterations_;
   ProfileCollector profile_;
   GpuMeans gpu_means_;
+  std::optional<std::uint64_t> newest_reported_;  ///< iteration
   std::atomic<int> plan_version_{0};
 
   std::mutex mutex_;  ///< of the three below

@@ -129,6 +129,21 @@ void ServerConnection::report(const IterationReport& report, const GpuNow& gpu) 
   changed_.notify_all();
 }
 
+void ServerConnection::hear(const GpuNow& gpu) {
+  const std::lock_guard lock(mutex_);
+  gpu_ = gpu;
+  speaks_ = true;
+  changed_.notify_all();
+}
+
+void ServerConnection::set_refusal(std::string reason) {
+  const std::lock_guard lock(mutex_);
+  if (refusal_ == reason) return;
+  refusal_ = std::move(reason);
+  speaks_ = true;
+  changed_.notify_all();
+}
+
 void ServerConnection::post(ProfileResult result) {
   const std::lock_guard lock(mutex_);
   if (profiles_.size() == kMaxWaitingProfiles) profiles_.pop_front();
@@ -301,7 +316,7 @@ void ServerConnection::send_reports() {
 /// Waits until there is something to say and it is time to; false when the connection is to end.
 bool ServerConnection::wait_for_reports(Clock::time_point not_before) {
   std::unique_lock lock(mutex_);
-  const auto something = [this] { return stopping_ || !waiting_.empty() || !profiles_.empty(); };
+  const auto something = [this] { return stopping_ || speaks_ || !waiting_.empty() || !profiles_.empty(); };
   changed_.wait(lock, something);
   changed_.wait_until(lock, not_before, [this] { return stopping_; });
   return !stopping_;
@@ -321,13 +336,33 @@ void ServerConnection::say_reports(HttpChannel& channel) {
     const std::size_t size = std::min(waiting_.size(), kMaxReportsPerRequest);
     body.reports.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(size));
     body.gpu = gpu_;
+    if (tells_refusals_) body.refusal = refusal_;
+    if (!std::exchange(speaks_, false) && body.reports.empty()) return;
   }
+  const bool taken = post_reports(channel, body);
   if (body.reports.empty()) return;
-  const bool taken = post(channel, "reports", write_rank_reports(body));
   const std::lock_guard lock(mutex_);
   if (!taken) status_.reports_lost += body.reports.size();
   const std::int64_t last = body.reports.back().iteration;
   while (!waiting_.empty() && waiting_.front().iteration <= last) waiting_.pop_front();
+}
+
+/// What was not said is to be said. An older server takes no refusal, and sees by the plan versions that none is
+/// followed.
+bool ServerConnection::post_reports(HttpChannel& channel, RankReports& body) {
+  try {
+    if (post(channel, "reports", write_rank_reports(body))) return true;
+    if (body.refusal.empty()) return false;
+    body.refusal.clear();
+    const bool taken = post(channel, "reports", write_rank_reports(body));
+    const std::lock_guard lock(mutex_);
+    if (taken) tells_refusals_ = false;
+    return taken;
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    speaks_ = true;
+    throw;
+  }
 }
 
 void ServerConnection::say_profile(HttpChannel& channel) {
@@ -349,7 +384,7 @@ void ServerConnection::finish() {
     for (bool left = true; left;) {
       say_all(reports_);
       const std::lock_guard lock(mutex_);
-      left = !waiting_.empty() || !profiles_.empty();
+      left = speaks_ || !waiting_.empty() || !profiles_.empty();
     }
     (void)post(reports_, "finish", write_rank_finish({.rank = options_.rank.rank}));
   } catch (const Error& error) {

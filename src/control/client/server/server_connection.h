@@ -62,6 +62,10 @@ class ServerConnection {
   ServerConnection& operator=(const ServerConnection&) = delete;
 
   void report(const IterationReport& report, const GpuNow& gpu);
+  /// Lets the server hear that the rank trains, though there is nothing to report.
+  void hear(const GpuNow& gpu);
+  /// Why the rank follows no plans from now on; empty: it does.
+  void set_refusal(std::string reason);
   void post(ProfileResult result);
   [[nodiscard]] ServerStatus status() const;
 
@@ -85,6 +89,7 @@ class ServerConnection {
   [[nodiscard]] bool wait_for_reports(Clock::time_point not_before);
   void say_all(HttpChannel& channel);
   void say_reports(HttpChannel& channel);
+  [[nodiscard]] bool post_reports(HttpChannel& channel, RankReports& body);
   void say_profile(HttpChannel& channel);
   void finish();
 
@@ -116,6 +121,9 @@ class ServerConnection {
   std::deque<IterationReport> waiting_;
   std::deque<ProfileResult> profiles_;
   GpuNow gpu_;
+  std::string refusal_;
+  bool speaks_ = false;         ///< the server is to hear of the rank, also without reports
+  bool tells_refusals_ = true;  ///< the server is no older one, which knows of none
   ServerStatus status_;
   std::string plan_problem_;
 

@@ -12,6 +12,9 @@ namespace {
 constexpr auto kStates = std::to_array<std::string_view>(
     {"registering", "baseline", "profiling", "planning", "running", "observing", "finished"});
 
+/// From the time when no rank follows plans to the next attempt; at once when one does again.
+constexpr double kRefusedRetryS = 3'600;
+
 }  // namespace
 
 std::string_view name(JobState state) { return kStates[static_cast<std::size_t>(state)]; }
@@ -64,6 +67,7 @@ void Job::observe(std::string reason, double now_s, std::optional<double> retry_
 
 void Job::try_again(double now_s) {
   if (status_.state != JobState::observing || !status_.retry_s || now_s < *status_.retry_s) return;
+  if (ranks_.followers() == 0) return;
   status_.retry_s.reset();
   if (status_.plan_failed) return replan("what could not be planned is tried again");
   if (planning_.model || !spec().profiling) return begin_baseline(now_s);
@@ -76,7 +80,9 @@ void Job::report(const RankReports& reports, double now_s) {
   rank.heard_s = heard_.last_s = now_s;
   rank.gpu = reports.gpu;
   if (heard_.gpu_changes.size() < kGpuChanges) heard_.gpu_changes.insert(reports.rank);
-  if (is_over() || reports.reports.empty()) return;
+  if (is_over()) return;
+  if (rank.refusal != reports.refusal) take_refusal(rank, reports.refusal, now_s);
+  if (reports.reports.empty()) return;
   const bool is_new = history_.add(reports, now_s) > 0;
   auto& rows = is_new ? outbox_.changes.store.reports : outbox_.changes.repeated;
   rows.push_back({.job = id(),
@@ -98,6 +104,25 @@ void Job::report(const RankReports& reports, double now_s) {
   watch_baseline(now_s);
   watch_profile(now_s);
   try_again(now_s);
+}
+
+/// A rank refuses plans from now on, or follows them again. Others follow them all the same; what nobody follows is not
+/// planned.
+void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s) {
+  rank.refusal = refusal;
+  store_rank(rank);
+  outbox_.changes.summary_changed = true;
+  if (refusal.empty()) {
+    decide("refusal", fmt::format("rank {} follows plans again", rank.spec.rank), now_s);
+    if (status_.state == JobState::observing && status_.retry_s) status_.retry_s = now_s;
+    return;
+  }
+  const std::string reason = fmt::format("rank {} follows no plans: {}", rank.spec.rank, refusal);
+  decide("refusal", reason, now_s);
+  if (status_.state == JobState::registering) return;
+  if (ranks_.followers() > 0) return end_trials(now_s);
+  ++planning_.serial;  // what is being planned would be followed by no rank
+  if (status_.state != JobState::observing) observe(reason + "; nor does another rank", now_s, kRefusedRetryS);
 }
 
 /// What an iteration adds to what is known, with no decision about it.

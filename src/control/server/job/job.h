@@ -186,6 +186,7 @@ class Job {
   };
 
   void begin(const Profiles& profiles, double now_s);
+  void take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s);
   void begin_baseline(double now_s);
   void begin_profile(double now_s);
   void begin_trials(double now_s);

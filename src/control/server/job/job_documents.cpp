@@ -155,6 +155,8 @@ Json ranks_json(const Job& job) {
     entry.erase("clocks_mhz");
     entry.erase("instance");
     entry["finished"] = registered->finished;
+    entry["follows_plans"] = registered->spec.follows_plans && registered->refusal.empty();
+    entry["refusal"] = registered->refusal.empty() ? Json(nullptr) : Json(registered->refusal);
     entry["heard_s"] = registered->heard_s;
     entry["last_iteration"] =
         job.history().last_iteration(rank) < 0 ? Json(nullptr) : Json(job.history().last_iteration(rank));

@@ -180,8 +180,7 @@ std::vector<int> Job::unmeasured_ranks() const {
   std::vector<int> unmeasured;
   for (int number = 0; number < ranks_.size(); ++number) {
     const RegisteredRank* rank = ranks_.find(number);
-    if (rank == nullptr || !rank->spec.follows_plans || rank->finished || !profiling_.sweep().waits_for(number))
-      continue;
+    if (rank == nullptr || !rank->follows_plans() || !profiling_.sweep().waits_for(number)) continue;
     unmeasured.push_back(number);
   }
   return unmeasured;

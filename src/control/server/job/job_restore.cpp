@@ -75,6 +75,7 @@ void Job::store_rank(const RegisteredRank& rank) {
   Json document = to_json(rank.spec);
   document["key"] = rank.key;
   document["finished"] = rank.finished;
+  if (!rank.refusal.empty()) document["refusal"] = rank.refusal;
   outbox_.changes.store.ranks.push_back({id(), rank.spec.rank, document.dump()});
 }
 
@@ -124,8 +125,10 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   const bool finished = view.at("finished").boolean();
   spec.erase("key");
   spec.erase("finished");
+  spec.erase("refusal");
   const RankSpec rank = read_rank_spec(JsonView(spec, "rank"), about_.spec.parallel);
   (void)ranks_.add(rank, key, now_s);
+  if (has_value(view, "refusal")) ranks_.find(rank.rank)->refusal = view.at("refusal").text();
   if (!finished) return;
   ranks_.finish(rank.rank);
   history_.finish(rank.rank);

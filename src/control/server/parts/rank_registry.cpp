@@ -69,8 +69,8 @@ bool RankRegistry::simulated() const {
 }
 
 std::size_t RankRegistry::followers() const {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      ranks_, [](const auto& rank) { return rank && rank->spec.follows_plans && !rank->finished; }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(ranks_, [](const auto& rank) { return rank && rank->follows_plans(); }));
 }
 
 std::vector<int> RankRegistry::common_clocks() const {

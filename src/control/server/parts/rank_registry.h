@@ -18,6 +18,9 @@ struct RegisteredRank {
   std::optional<IterationReport> last;
   double heard_s = 0;
   bool finished = false;
+  std::string refusal{};  ///< why it follows no plans, although it could; empty: it does
+
+  [[nodiscard]] bool follows_plans() const { return spec.follows_plans && !finished && refusal.empty(); }
 };
 
 struct RankRegistration {
@@ -51,11 +54,11 @@ class RankRegistry {
   [[nodiscard]] bool complete() const { return registered_ == size(); }
   [[nodiscard]] bool all_finished() const { return finished_ == size(); }
   [[nodiscard]] bool simulated() const;
-  /// Ranks that follow plans and have not finished.
+  /// Ranks that follow plans, do not refuse to, and have not finished.
   [[nodiscard]] std::size_t followers() const;
 
-  /// Clocks that the GPUs of all ranks that follow plans support, highest first; empty when some stage has no rank that
-  /// follows plans.
+  /// Clocks that the GPUs of all ranks that could follow plans support, highest first; empty when some stage has no
+  /// rank that could.
   [[nodiscard]] std::vector<int> common_clocks() const;
   /// Number of the host of each (dp, pp) place's first rank, hosts counted in the order of their first rank.
   [[nodiscard]] std::vector<std::vector<int>> hosts() const;

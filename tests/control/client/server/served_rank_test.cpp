@@ -159,6 +159,33 @@ TEST_F(ServedRankTest, PostsWhatItHasOnceANewerPlanIsFollowed) {
   EXPECT_EQ(server_->bodies("/profile").at(0)["plan_version"], 1);
 }
 
+TEST_F(ServedRankTest, ReportsNoIterationTwice) {
+  train(3);
+  iteration_ = 1;  // training has gone back to a checkpoint
+  train(4);
+  iteration_ = 40;
+  train(1);
+  rank_.reset();  // everything is handed over
+  std::vector<int> reported;
+  for (const Json& body : server_->bodies("/reports")) {
+    for (const Json& report : body["reports"]) reported.push_back(report["iteration"]);
+  }
+  EXPECT_EQ(reported, (std::vector{0, 1, 2, 3, 4, 40}));
+}
+
+TEST_F(ServedRankTest, ProfilesNoUnitsThatNoScheduleHas) {
+  offer_profile_plan(1, 0);
+  train(3);
+  rank_->add({.begin_ns = iteration_ * 1'000'000, .iteration = iteration_, .type = RecordType::iteration_begin});
+  rank_->add({.begin_ns = iteration_ * 1'000'000 + 1,
+              .end_ns = iteration_ * 1'000'000 + 2,
+              .iteration = iteration_,
+              .kind = UnitKind::forward_backward});
+  train(kEnoughIterations);
+  ASSERT_TRUE(posts_profile());
+  EXPECT_TRUE(server_->bodies("/profile").at(0)["cells"].empty());
+}
+
 TEST_F(ServedRankTest, ForgetsWhatItMeasuredForAServerThatHasLostItsDatabase) {
   offer_profile_plan(1, 0);
   train(5);

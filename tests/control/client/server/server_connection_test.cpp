@@ -130,6 +130,46 @@ TEST_F(ServerConnectionTest, RegistersReportsAndFinishes) {
   EXPECT_THAT(server_->authorizations(), testing::Each("Bearer secret"));
 }
 
+TEST_F(ServerConnectionTest, TellsTheServerThatPlansAreRefused) {
+  start_server();
+  connect();
+  connection_->set_refusal("another schedule");
+  ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 1; })) << "at once, without an iteration";
+  EXPECT_EQ(server_->bodies("/reports").at(0)["refusal"], "another schedule");
+  report(0);
+  ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 2; }));
+  EXPECT_EQ(server_->bodies("/reports").at(1)["refusal"], "another schedule") << "with every report";
+  connection_->set_refusal("");
+  ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 3; }));
+  EXPECT_FALSE(server_->bodies("/reports").at(2).contains("refusal"));
+  EXPECT_EQ(reported(), std::vector{0});
+}
+
+TEST_F(ServerConnectionTest, ReportsToAServerThatKnowsOfNoRefusals) {
+  start_server();
+  connect();
+  report(0);
+  ASSERT_TRUE(eventually([&] { return reported().size() == 1; }));
+  server_->answer_next("/reports", json_answer(400, R"({"error": {"message": "unknown member", "code": "x"}})"));
+  connection_->set_refusal("no");
+  ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 3; }));
+  EXPECT_FALSE(server_->bodies("/reports").at(2).contains("refusal")) << "once more without it";
+  report(1);
+  ASSERT_TRUE(eventually([&] { return reported().size() == 2; }));
+  EXPECT_FALSE(server_->bodies("/reports").at(3).contains("refusal"));
+  EXPECT_EQ(connection_->status().reports_lost, 0U);
+}
+
+TEST_F(ServerConnectionTest, LetsTheServerHearOfARankThatReportsNothing) {
+  start_server();
+  connect();
+  connection_->hear(
+      {.power_w = 250, .sm_clock_mhz = {}, .sm_clock_min_mhz = {}, .sm_clock_max_mhz = {}, .temperature_c = {}});
+  ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 1; }));
+  EXPECT_EQ(server_->bodies("/reports").at(0)["gpu"]["power_w"], 250);
+  EXPECT_TRUE(reported().empty());
+}
+
 TEST_F(ServerConnectionTest, HandsPlansOnAndAsksForNewerOnes) {
   start_server();
   connect();

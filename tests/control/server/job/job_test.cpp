@@ -218,6 +218,79 @@ TEST(Job, ObservesWhereNothingSetsClocks) {
   EXPECT_EQ(training.job().state(), JobState::observing);
 }
 
+Json rank_shown(SimulatedJob& training, int rank) {
+  return ranks_json(training.job()).at(static_cast<std::size_t>(rank));
+}
+
+TEST(Job, ShowsWhichRankRefusesPlansAndWhy) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  EXPECT_TRUE(rank_shown(training, 1)["follows_plans"].get<bool>());
+  EXPECT_TRUE(rank_shown(training, 1)["refusal"].is_null());
+  training.refusals[1] = "the schedule differs";
+  training.run(3);
+  EXPECT_FALSE(rank_shown(training, 1)["follows_plans"].get<bool>());
+  EXPECT_EQ(rank_shown(training, 1)["refusal"], "the schedule differs");
+  EXPECT_THAT(training.reasons("refusal"), testing::ElementsAre("rank 1 follows no plans: the schedule differs"));
+  EXPECT_EQ(training.job().state(), JobState::running) << "the others follow it";
+  training.restart_server();
+  EXPECT_EQ(rank_shown(training, 1)["refusal"], "the schedule differs") << "it is stored";
+  training.refusals[1].clear();
+  training.run(8);
+  EXPECT_TRUE(rank_shown(training, 1)["follows_plans"].get<bool>());
+  EXPECT_EQ(training.version_of(1), training.version_of(0)) << "it is offered the plan anew";
+}
+
+TEST(Job, ObservesWhileEveryRankRefuses) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.refusals = {"no", "neither"};
+  training.run(2);
+  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_THAT(training.job().status().reason, HasSubstr("rank 1 follows no plans: neither"));
+  training.run(5);
+  EXPECT_EQ(training.job().state(), JobState::observing);
+  training.refusals = {"", ""};
+  EXPECT_TRUE(training.run_until(JobState::running));
+}
+
+TEST(Job, ProfilesWithoutARankThatRefuses) {
+  SimulatedJob training(small_job(2, 2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
+  training.refusals[0] = "no";
+  ASSERT_TRUE(training.run_until(JobState::running)) << "the other replica has the same stages";
+}
+
+TEST(Job, ObservesWhereNoRankOfAJobThatBeginsFollowsPlans) {
+  SimulatedJob training(small_job(1));
+  training.refusals[0] = "no adapter for this version";
+  training.register_all();
+  training.run(3);
+  EXPECT_EQ(training.job().state(), JobState::observing);
+}
+
+TEST(Job, FollowsTheNumbersThatRanksGiveTheirIterations) {
+  SimulatedJob training(small_job(2));
+  training.count_from(5000);
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(3);
+  const int followed = training.version_of(0);
+  EXPECT_GT(followed, 0);
+  training.count_from(90'000);
+  training.run(3);
+  EXPECT_EQ(training.version_of(0), followed) << "a leap changes nothing";
+  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  training.settle();
+  training.run(5);
+  EXPECT_GT(training.version_of(0), followed) << "the next plan begins after it";
+  EXPECT_EQ(training.version_of(1), training.version_of(0));
+  EXPECT_EQ(training.job().last_iteration(0), 90'007);
+}
+
 TEST(Job, IsFinishedOnceAllRanksHaveEnded) {
   SimulatedJob training(small_job(2));
   training.register_all();

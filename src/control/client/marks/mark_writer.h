@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/ipc/unit_ring.h"
+#include "control/client/agent/agent_lease.h"
+#include "control/client/marks/mark.h"
+#include "control/client/measure/unit_log.h"
+
+namespace lowgear {
+
+/// Writes marks to the ring that the agent reads, and units and iterations that are over to the log. At most two units
+/// are open at once. One that begins as a third, begins twice, ends without having begun, or is still open when an
+/// iteration begins counts as mismatched. One thread at a time writes; the counts may be read by any.
+class MarkWriter final : public MarkTaker {
+ public:
+  /// Either may be null; they live longer than this.
+  MarkWriter(AgentLease* lease, UnitLog* log) : lease_(lease), log_(log) {}
+
+  void take(const Mark& mark) noexcept override;
+  /// A mark that makes no sense, from any thread.
+  void count_mismatch() noexcept { mismatched_.fetch_add(1, std::memory_order_relaxed); }
+
+  [[nodiscard]] std::uint64_t units() const { return units_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t mismatched() const { return mismatched_.load(std::memory_order_relaxed); }
+
+ private:
+  struct OpenUnit {
+    std::uint64_t unit = 0;  ///< packed; 0: none
+    std::uint64_t begin_ns = 0;
+  };
+
+  void begin_iteration(const Mark& mark) noexcept;
+  void end_iteration(const Mark& mark) noexcept;
+  void begin_unit(const Mark& mark) noexcept;
+  void end_unit(const Mark& mark) noexcept;
+  void log_iteration(RecordType type, std::uint64_t end_ns) noexcept;
+  [[nodiscard]] UnitRing* ring() const noexcept { return lease_ != nullptr ? lease_->ring() : nullptr; }
+
+  AgentLease* lease_;
+  UnitLog* log_;
+  std::uint64_t iteration_ = 0;
+  std::uint64_t iteration_begin_ns_ = 0;
+  bool settling_ = false;
+  OpenUnit newest_;
+  OpenUnit older_;
+  std::atomic<std::uint64_t> units_{0};
+  std::atomic<std::uint64_t> mismatched_{0};
+};
+
+}  // namespace lowgear

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "control/client/marks/mark.h"
+#include "control/client/marks/mark_relay.h"
+#include "control/client/marks/stream_driver.h"
+
+namespace lowgear {
+
+struct StreamMarksStatus {
+  bool follow_stream = false;  ///< marks count when the GPU comes to them; otherwise when they are made
+  std::string problem;         ///< why not, although that was asked for, or what was lost; empty: nothing
+};
+
+/// Passes marks on at once, or as a GPU comes to them. One thread marks and says which stream; any may ask for the
+/// rest.
+class StreamMarks {
+ public:
+  using OpenDriver = std::function<std::unique_ptr<StreamDriver>()>;
+
+  /// `taker` lives longer than this. `open_driver` throws Error.
+  StreamMarks(MarkTaker& taker, OpenDriver open_driver) : taker_(&taker), open_driver_(std::move(open_driver)) {}
+
+  /// Marks from now on follow the work of this stream, or the host where that cannot be. Null: the host; waits at most
+  /// MarkRelayOptions::last_wait for marks that the GPU has not come to.
+  void use(StreamDriver::Stream stream);
+  void mark(const Mark& mark) noexcept {
+    if (relay_) {
+      relay_->mark(mark);
+    } else {
+      taker_->take(mark);
+    }
+  }
+
+  [[nodiscard]] StreamMarksStatus status() const;
+  /// Marks that were never passed on.
+  [[nodiscard]] std::uint64_t lost() const;
+
+ private:
+  void use_host();
+
+  MarkTaker* taker_;
+  OpenDriver open_driver_;
+  mutable std::mutex mutex_;          ///< of what follows, but for the marking thread's looks at `relay_`
+  std::unique_ptr<MarkRelay> relay_;  ///< null: marks are the host's
+  std::string problem_;               ///< why there is none, although a stream was named, or it follows another
+  std::uint64_t lost_before_ = 0;     ///< by relays that are gone
+};
+
+}  // namespace lowgear

@@ -1,0 +1,54 @@
+#include "control/client/measure/rank_recording.h"
+
+#include <utility>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+
+RankRecording::RankRecording(std::filesystem::path folder, RecordingFolder existing, RecordingHeader header,
+                             std::uint64_t start_ns)
+    : folder_(std::move(folder)),
+      header_(std::move(header)),
+      part_(std::make_unique<RecordingWriter>(folder_, existing, header_, start_ns)) {}
+
+void RankRecording::write(const UnitRecord& record) {
+  const std::lock_guard lock(mutex_);
+  if (record.type == RecordType::iteration_begin) {
+    if (newest_iteration_ && record.iteration <= *newest_iteration_) begin_part(record.begin_ns);
+    newest_iteration_ = record.iteration;
+  }
+  if (problem_.empty()) part_->write(record);
+}
+
+void RankRecording::begin_part(std::uint64_t start_ns) {
+  part_->finish(0);
+  if (!part_->problem().empty() || !problem_.empty()) return;
+  try {
+    part_ = std::make_unique<RecordingWriter>(folder_, RecordingFolder::next_part, header_, start_ns);
+  } catch (const Error& error) {
+    problem_ = error.what();
+  }
+}
+
+void RankRecording::write(const GpuSample& sample) {
+  const std::lock_guard lock(mutex_);
+  if (problem_.empty()) part_->write(sample);
+}
+
+void RankRecording::flush() {
+  const std::lock_guard lock(mutex_);
+  part_->flush();
+}
+
+void RankRecording::finish(std::uint64_t lost_units) {
+  const std::lock_guard lock(mutex_);
+  part_->finish(lost_units);
+}
+
+std::string RankRecording::problem() const {
+  const std::lock_guard lock(mutex_);
+  return part_->problem().empty() ? problem_ : part_->problem();
+}
+
+}  // namespace lowgear

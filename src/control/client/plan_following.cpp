@@ -1,0 +1,53 @@
+#include "control/client/plan_following.h"
+
+#include <fmt/format.h>
+
+#include "base/core/error.h"
+#include "base/core/utf8.h"
+#include "control/protocol/json_members.h"
+
+namespace lowgear {
+namespace {
+
+/// As much of a reason as the server takes, as whole characters.
+std::string as_told(std::string_view reason) {
+  std::string text = printable(reason, kMaxNameBytes - 3);
+  if (text.size() <= kMaxNameBytes) return text.empty() ? "the program gives no reason" : text;
+  std::size_t bytes = kMaxNameBytes;
+  while (bytes > 0 && is_utf8_continuation(text[bytes])) --bytes;
+  text.resize(bytes);
+  return text;
+}
+
+}  // namespace
+
+void PlanFollowing::end(State state, std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::refused || state_ == state) return;
+  state_ = state;
+  reason_ = as_told(reason);
+  if (lease_ != nullptr) lease_->withdraw(reason_);
+  if (served_ != nullptr) served_->set_refusal(reason_);
+}
+
+void PlanFollowing::follow_again() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::follows) return;
+  if (state_ == State::refused) throw LeaseRefused(fmt::format("plans are refused for good: {}", reason_));
+  state_ = State::follows;
+  reason_.clear();
+  if (lease_ != nullptr) lease_->ask_again();
+  if (served_ != nullptr) served_->set_refusal({});
+}
+
+void PlanFollowing::require() const {
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::follows) throw LeaseRefused(fmt::format("plans are not followed: {}", reason_));
+}
+
+std::string PlanFollowing::why_not() const {
+  const std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+}  // namespace lowgear
