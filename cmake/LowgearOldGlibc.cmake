@@ -1,5 +1,5 @@
-# Lets a shared library that is built with a newer C library load with glibc 2.31 (Debian 11, Ubuntu 20.04), whose
-# containers many training images are made of.
+# Lets shared libraries that are built with a newer C library load with glibc 2.31 (Debian 11, Ubuntu 20.04), whose
+# containers many training images are made of, and a program start there.
 #
 # A linker takes the newest version of each function. For those that have moved to libc.so.6 since (2.34: threads and
 # dlopen) it is shown libraries without content that have the old versions, as a linker on glibc 2.31 would find them.
@@ -44,17 +44,21 @@ endfunction()
 set(lowgear_old_threads
     pthread_create pthread_join pthread_detach pthread_once __pthread_key_create pthread_key_create pthread_key_delete
     pthread_getspecific pthread_setspecific pthread_mutex_trylock pthread_mutexattr_init pthread_mutexattr_destroy
-    pthread_mutexattr_setpshared pthread_rwlock_rdlock pthread_rwlock_wrlock pthread_rwlock_unlock)
+    pthread_mutexattr_setpshared pthread_mutexattr_settype pthread_rwlock_rdlock pthread_rwlock_wrlock
+    pthread_rwlock_unlock pthread_sigmask)
 list(TRANSFORM lowgear_old_threads PREPEND "${lowgear_glibc_base}:")
 if(lowgear_glibc_base STREQUAL "GLIBC_2.2.5")
   set(lowgear_robust GLIBC_2.12)
   set(lowgear_dlinfo GLIBC_2.3.3)
+  set(lowgear_setclock GLIBC_2.3.3)
 else()
   set(lowgear_robust ${lowgear_glibc_base})
   set(lowgear_dlinfo ${lowgear_glibc_base})
+  set(lowgear_setclock ${lowgear_glibc_base})
 endif()
 lowgear_old_library(libpthread.so.0 ${lowgear_old_threads} ${lowgear_robust}:pthread_mutexattr_setrobust
-                    ${lowgear_robust}:pthread_mutex_consistent GLIBC_2.30:pthread_cond_clockwait)
+                    ${lowgear_robust}:pthread_mutex_consistent ${lowgear_robust}:pthread_setname_np
+                    ${lowgear_setclock}:pthread_condattr_setclock GLIBC_2.30:pthread_cond_clockwait)
 lowgear_old_library(libdl.so.2 ${lowgear_glibc_base}:dlopen ${lowgear_glibc_base}:dlclose ${lowgear_glibc_base}:dlsym
                     ${lowgear_glibc_base}:dlerror ${lowgear_dlinfo}:dlinfo)
 set(lowgear_old_libraries ${PROJECT_BINARY_DIR}/old_glibc/libpthread.so.0 ${PROJECT_BINARY_DIR}/old_glibc/libdl.so.2)
@@ -68,4 +72,22 @@ function(lowgear_link_old_glibc target)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${lowgear_old_libraries})
   list(TRANSFORM lowgear_old_libraries PREPEND "LINKER:" OUTPUT_VARIABLE files)
   target_link_options(${target} PRIVATE LINKER:--push-state,--no-as-needed ${files} LINKER:--pop-state)
+endfunction()
+
+# lowgear_portable_program(TARGET SOURCES a.cpp... LIBRARIES target... STATIC libx.a...)
+# A program that runs with glibc 2.31 or newer and needs nothing else: it brings the C++ library, fmt and spdlog along,
+# and the archives STATIC whole, which stand in for the shared libraries that its modules are linked with. Shared
+# libraries that none of its objects calls are not asked for when it is started.
+function(lowgear_portable_program target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;STATIC" ${ARGN})
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/no_exports.map)
+  add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/cmake/old_start.cpp
+                           ${PROJECT_SOURCE_DIR}/cmake/fmt_implementation.cpp
+                           ${PROJECT_SOURCE_DIR}/cmake/spdlog_implementation.cpp)
+  target_link_libraries(${target} PRIVATE -Wl,--as-needed -Wl,--whole-archive ${ARG_STATIC} -Wl,--no-whole-archive
+                                          ${ARG_LIBRARIES} lowgear_build_flags)
+  target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:--wrap=__libc_start_main
+                                        LINKER:--version-script=${exports} LINKER:--gc-sections -s)
+  lowgear_link_old_glibc(${target})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${exports})
 endfunction()

@@ -36,7 +36,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/examples/training/llama-4-stages.yaml DESTIN
         COMPONENT trainer)
 # Where Debian's interpreter looks; elsewhere, pip installs python/.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/lowgear DESTINATION lib/python3/dist-packages COMPONENT python
-        EXCLUDE_FROM_ALL FILES_MATCHING PATTERN *.py PATTERN __pycache__ EXCLUDE)
+        EXCLUDE_FROM_ALL PATTERN __pycache__ EXCLUDE)
 
 # --- packages ---------------------------------------------------------------------------------------------------------
 
@@ -128,6 +128,7 @@ What a C or C++ program is built with that uses liblowgear.")
 lowgear_package(python python3-lowgear SECTION python
   ARCHITECTURE all
   DEPENDS "python3:any (>= 3.8)" "liblowgear1 (>= ${PROJECT_VERSION})"
+  SUGGESTS "lowgear ${same_version}"
   CONTROL_EXTRA ${debian}/python3-lowgear/postinst ${debian}/python3-lowgear/prerm
   DESCRIPTION "clocks that follow a plan, for training processes (Python)
 A Python package for training loops on top of liblowgear, without any other

@@ -1,6 +1,6 @@
-// What glibc 2.31 does not have and the C++ library of newer systems calls, for libraries that have to load into any
-// process (cmake/LowgearOldGlibc.cmake). Their version scripts hide all of it: the process and its other libraries keep
-// the C library's own.
+// What glibc 2.31 does not have and the C++ library of newer systems or Lowgear itself calls, for libraries that have to
+// load into any process and for a program that runs on old systems (cmake/LowgearOldGlibc.cmake). Their version scripts
+// hide all of it: the process and its other libraries keep the C library's own.
 #include <features.h>
 
 #if __GLIBC_PREREQ(2, 32)
@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +28,11 @@ extern "C" {
 /// Since 2.32. Never says so here: what a process does without threads is done safely for threads all the same.
 char __libc_single_threaded = 0;
 
+/// Since 2.32: the text of an error without its translation.
+const char* strerrordesc_np(int error) noexcept {
+  return strerror(error);  // NOLINT(concurrency-mt-unsafe): of known errors the text is constant
+}
+
 #if __GLIBC_PREREQ(2, 33)
 // Functions since 2.33; before, stat was a macro around others. The structure is the kernel's on 64-bit machines.
 int stat(const char* path, struct stat* result) noexcept {
@@ -36,7 +42,24 @@ int lstat(const char* path, struct stat* result) noexcept {
   return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, result, AT_SYMLINK_NOFOLLOW));
 }
 int fstat(int file, struct stat* result) noexcept { return static_cast<int>(syscall(SYS_fstat, file, result)); }
+int stat64(const char* path, struct stat64* result) noexcept {
+  return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, result, 0));
+}
+int lstat64(const char* path, struct stat64* result) noexcept {
+  return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, result, AT_SYMLINK_NOFOLLOW));
+}
 int fstat64(int file, struct stat64* result) noexcept { return static_cast<int>(syscall(SYS_fstat, file, result)); }
+#endif
+
+#if __GLIBC_PREREQ(2, 34)
+/// Since 2.34. Kernels have it since 5.9; on older ones one file after the other is closed.
+int close_range(unsigned int first, unsigned int last, int flags) noexcept {
+  const auto result = static_cast<int>(syscall(SYS_close_range, first, last, flags));
+  rlimit limit = {};
+  if (result == 0 || errno != ENOSYS || flags != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) return result;
+  for (unsigned int file = first; file <= last && file < limit.rlim_cur; ++file) close(static_cast<int>(file));
+  return 0;
+}
 #endif
 
 #if __GLIBC_PREREQ(2, 35)

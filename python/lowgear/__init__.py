@@ -13,12 +13,17 @@
 Clocks are set by the agent of the node (`lowgear agent`). Without one everything works all the same but for the clocks;
 `Client.status()` says what is missing. Needs nothing but liblowgear.so, which is looked for where LOWGEAR_LIBRARY says,
 beside this package, and where the system looks.
+
+It also plans: `plan`, `verify`, `simulate`, `estimate` and `search` are the commands of these names as functions
+(lowgear.planning, docs/python.md).
 """
 
 from ._client import Client, Measurement, Status, Window
 from ._library import AgentUnavailable, InvalidUse, LowgearError, Refused
 
 __version__ = "0.1.0"
+
+_PLANNING = ("estimate", "plan", "search", "simulate", "verify")
 
 __all__ = [
     "AgentUnavailable",
@@ -30,4 +35,18 @@ __all__ = [
     "Status",
     "Window",
     "__version__",
+    *_PLANNING,
 ]
+
+
+def __getattr__(name):
+    """Loads the functions for planning (docs/python.md) when one is first used: training processes do without."""
+    if name not in _PLANNING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import planning
+
+    return getattr(planning, name)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,7 +1,7 @@
 #!/bin/sh
-# old_glibc_test.sh OBJDUMP LIBRARY...
+# old_glibc_test.sh OBJDUMP FILE...
 #
-# Every version of the C library that a LIBRARY asks for is one that glibc 2.31 has.
+# Every version of the C library that a program or library FILE asks for is one that glibc 2.31 has.
 set -eu
 objdump=$1
 shift

@@ -44,7 +44,8 @@ def expected_files():
     lowgear += [share / "lowgear/prometheus" / path.name for path in (SOURCE / "deploy/prometheus").iterdir()]
     lowgear += [share / "lowgear" / path for path in data]
     lowgear += [share / "doc/lowgear" / path.name for path in (SOURCE / "docs").glob("*.md")]
-    python = (SOURCE / "python/lowgear").rglob("*.py")
+    python = [path.relative_to(SOURCE / "python") for path in (SOURCE / "python/lowgear").rglob("*")
+              if path.is_file() and "__pycache__" not in path.parts]
     files = {
         "lowgear": lowgear,
         "trainer": [PREFIX / "bin/lowgear-trainer", PREFIX / "bin/lowgear-sampler",
@@ -52,7 +53,7 @@ def expected_files():
         "simgpu": [lib / "lowgear/simgpu/libnvidia-ml.so.1", PREFIX / "include/lowgear_simgpu.h"],
         "library": [lib / "liblowgear.so.1", lib / "liblowgear.so.1.0.0"],
         "development": [lib / "liblowgear.so", PREFIX / "include/lowgear.h"],
-        "python": [PREFIX / "lib/python3/dist-packages" / path.relative_to(SOURCE / "python") for path in python],
+        "python": [PREFIX / "lib/python3/dist-packages" / path for path in python],
     }
     for component, package in PACKAGES.items():
         files[component] += [share / "doc" / package / name for name in ("copyright", "changelog.gz")]

@@ -1,28 +1,25 @@
 #include "report/metrics/exposition.h"
 
 #include <fmt/format.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 
 #include <cmath>
 #include <cstddef>
-#include <limits>
+#include <cstdint>
+#include <string_view>
 
 #include "base/core/utf8.h"
 
 namespace lowgear {
 namespace {
 
-using prometheus::ClientMetric;
-
-prometheus::MetricType type_of(MetricKind kind) {
+std::string_view name_of(MetricKind kind) {
   switch (kind) {
     case MetricKind::counter:
-      return prometheus::MetricType::Counter;
+      return "counter";
     case MetricKind::histogram:
-      return prometheus::MetricType::Histogram;
+      return "histogram";
     default:
-      return prometheus::MetricType::Gauge;
+      return "gauge";
   }
 }
 
@@ -37,18 +34,41 @@ std::string utf8_only(std::string_view text) {
   return result;
 }
 
+/// A text within its line: a backslash before each of the `special` characters, and line ends written out.
+std::string escaped(std::string_view text, std::string_view special) {
+  std::string result;
+  for (const char character : text) {
+    if (character == '\n') {
+      result += "\\n";
+    } else {
+      if (special.find(character) != std::string_view::npos) result += '\\';
+      result += character;
+    }
+  }
+  return result;
+}
+
+/// `{gpu="0",job="a"}`, or nothing without labels.
+std::string label_text(const MetricLabels& labels) {
+  std::string text;
+  for (const auto& [name, value] : labels) {
+    text += fmt::format("{}{}=\"{}\"", text.empty() ? "{" : ",", name, escaped(utf8_only(value), "\\\""));
+  }
+  return text.empty() ? text : text + '}';
+}
+
 /// Prometheus counts in each bucket what is in those below, too.
-ClientMetric::Histogram cumulative(const Histogram& histogram) {
-  ClientMetric::Histogram result;
-  result.sample_count = histogram.count();
-  result.sample_sum = histogram.sum();
+std::string histogram_text(std::string_view name, const MetricLabels& labels, const Histogram& histogram) {
+  const std::string own = label_text(labels);
+  std::string text = fmt::format("{0}_count{1} {2}\n{0}_sum{1} {3}\n", name, own, histogram.count(), histogram.sum());
   std::uint64_t below = 0;
   for (std::size_t i = 0; i < histogram.counts().size(); ++i) {
     below += histogram.counts()[i];
     const bool is_last = i == histogram.bounds().size();
-    result.bucket.push_back({below, is_last ? std::numeric_limits<double>::infinity() : histogram.bounds()[i]});
+    const std::string bound = is_last ? "+Inf" : fmt::to_string(histogram.bounds()[i]);
+    text += fmt::format("{}_bucket{} {}\n", name, label_text(with(labels, "le", bound)), below);
   }
-  return result;
+  return text;
 }
 
 }  // namespace
@@ -79,22 +99,17 @@ MetricFamily& Exposition::histogram(std::string_view name, std::string_view help
 }
 
 std::string Exposition::text() const {
-  std::vector<prometheus::MetricFamily> families;
+  std::string text;
   for (const MetricFamily& family : families_) {
     if (family.samples_.empty()) continue;
-    prometheus::MetricFamily& out = families.emplace_back();
-    out.name = family.name_;
-    out.help = family.help_;
-    out.type = type_of(family.kind_);
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", family.name_, escaped(family.help_, "\\"),
+                        name_of(family.kind_));
     for (const MetricFamily::Sample& sample : family.samples_) {
-      ClientMetric& metric = out.metric.emplace_back();
-      for (const auto& [name, value] : sample.labels) metric.label.push_back({name, utf8_only(value)});
-      metric.gauge.value = sample.value;
-      metric.counter.value = sample.value;
-      if (sample.histogram) metric.histogram = cumulative(*sample.histogram);
+      text += sample.histogram ? histogram_text(family.name_, sample.labels, *sample.histogram)
+                               : fmt::format("{}{} {}\n", family.name_, label_text(sample.labels), sample.value);
     }
   }
-  return prometheus::TextSerializer().Serialize(families);
+  return text;
 }
 
 }  // namespace lowgear

@@ -42,6 +42,16 @@ TEST(Exposition, WritesEachKindUnderItsName) {
             "lowgear_step_seconds_bucket{job=\"a\",le=\"+Inf\"} 4\n");
 }
 
+TEST(Exposition, NumbersReadBackAsTheSame) {
+  Exposition exposition;
+  MetricFamily& family = exposition.gauge("value", "A\\B\nof two lines, \"quoted\".");
+  for (const double value : {0.1 + 0.2, 1e300, -4e-320, 0.0, 123456789012.0}) family.add({}, value);
+  EXPECT_EQ(exposition.text(),
+            "# HELP lowgear_value A\\\\B\\nof two lines, \"quoted\".\n# TYPE lowgear_value gauge\n"
+            "lowgear_value 0.30000000000000004\nlowgear_value 1e+300\nlowgear_value -4e-320\nlowgear_value 0\n"
+            "lowgear_value 123456789012\n");
+}
+
 TEST(Exposition, WhatIsNotKnownIsLeftOut) {
   Exposition exposition;
   MetricFamily& power = exposition.gauge("power_watts", "Power.");

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -46,21 +45,32 @@ fs::path program_folder() {
   return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
-/// The folder of the Python package's sitecustomize.py: as installed below a prefix, in a wheel, or in the source of a
-/// build.
-fs::path site_folder() {
-  constexpr auto kPlaces = std::to_array<std::string_view>(
-      {"../lib/python3/dist-packages/lowgear/site", "../site", "../../../python/lowgear/site"});
+/// Where the Python package may be, as seen from the folder of this program: in the source of a build, or installed
+/// below the same prefix by a package, by pip or by `pip --target`.
+std::vector<fs::path> package_folders() {
   const fs::path own = program_folder();
-  for (const std::string_view place : kPlaces) {
-    const fs::path folder = (own / place).lexically_normal();
+  std::vector<fs::path> folders{own / "../../../python/lowgear", own / "../lowgear"};
+  std::error_code unknown;
+  for (const std::string_view library : {"../lib", "../lib64"}) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(own / library, unknown)) {
+      if (!entry.path().filename().string().starts_with("python3")) continue;
+      folders.push_back(entry.path() / "site-packages/lowgear");
+      folders.push_back(entry.path() / "dist-packages/lowgear");
+    }
+  }
+  return folders;
+}
+
+/// The folder of that package's sitecustomize.py.
+fs::path site_folder() {
+  for (const fs::path& folder : package_folders()) {
     std::error_code unknown;
-    if (fs::exists(folder / "sitecustomize.py", unknown)) return folder;
+    if (fs::exists(folder / "site/sitecustomize.py", unknown)) return (folder / "site").lexically_normal();
   }
   throw InputError(
       fmt::format("Lowgear's Python package is not there, neither installed below {} nor in a source tree; "
-                  "install python3-lowgear",
-                  own.parent_path().string()));
+                  "install python3-lowgear, or the wheel",
+                  program_folder().parent_path().string()));
 }
 
 /// The library of the same build or prefix; empty where the system knows where it is, or a variable already says.

@@ -1,0 +1,157 @@
+"""What users hand over, as the files that the command reads."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import numbers
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+
+from .._library import InvalidUse
+from .command import Wording
+
+PathLike = Union[str, "os.PathLike[str]"]
+# Rows, columns, a data frame, or a file.
+ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], Iterable[Mapping[str, Any]], Any]
+ScheduleLike = Union[PathLike, Mapping[int, Sequence[Any]], Sequence[Sequence[Any]]]
+PowerLike = Union[float, Sequence[float], Mapping[int, float], PathLike]
+
+# Columns of a profile: as the file has them, and as tables of this package name them.
+_PROFILE_COLUMNS = {
+    "stage": "stage",
+    "instruction": "instruction",
+    "frequency": "clock_mhz",
+    "time": "time_s",
+    "energy": "energy_j",
+}
+_WHOLE_NUMBERS = ("stage", "frequency", "rank")
+
+
+def is_path(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike))
+
+
+class Scratch:
+    """A folder of this call, which goes with it: files that the command reads, and what their names stand for."""
+
+    def __init__(self, options: Optional[Mapping[str, str]] = None):
+        self._folder = tempfile.TemporaryDirectory(prefix="lowgear-")
+        self._options = dict(options or {})
+        self._files: Dict[str, str] = {}
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._folder.cleanup()
+
+    @property
+    def path(self) -> Path:
+        return Path(self._folder.name)
+
+    def write(self, file: str, text: str, stands_for: str) -> str:
+        """Writes a file for the command, whose messages will name `stands_for` instead; returns its name."""
+        (self.path / file).write_bytes(text.encode())
+        self._files[file] = stands_for
+        return file
+
+    def wording(self) -> Wording:
+        return Wording(self._options, self._files)
+
+
+def _columns_of(data: Any, what: str) -> Dict[str, List[Any]]:
+    """Columns by name, of columns, of rows, or of anything that has `columns`, as data frames have."""
+    if isinstance(data, Mapping):
+        return {str(name): list(column) for name, column in data.items()}
+    if hasattr(data, "columns"):
+        return {str(name): list(data[name]) for name in data.columns}
+    rows = list(data)
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InvalidUse(
+                f"{what}, row {number}: expected a dict such as {{'stage': 0, 'instruction': 'forward', ...}}, not "
+                f"{type(row).__name__}; give rows, columns, a data frame or a path"
+            )
+    names = dict.fromkeys(str(name) for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    # Data frames make floats of whole numbers.
+    if name in _WHOLE_NUMBERS and isinstance(value, numbers.Real) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def profile_csv(data: Any) -> str:
+    """A stage profile as the command reads it (docs/formats.md). Numbers are not looked at: the command does, and its
+    messages name the row."""
+    columns = _columns_of(data, "profile")
+    for name, with_unit in _PROFILE_COLUMNS.items():
+        if with_unit in columns and name not in columns:
+            columns[name] = columns.pop(with_unit)
+    for name, with_unit in _PROFILE_COLUMNS.items():
+        if name not in columns:
+            known = ", ".join(map(repr, columns)) or "none"
+            either = repr(name) if name == with_unit else f"{name!r} or {with_unit!r}"
+            raise InvalidUse(f"profile: there is no column {either}; it has {known}")
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidUse(f"profile: its columns differ in length: {lengths}")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values()):
+        writer.writerow(_cell(name, value) for name, value in zip(columns, row))
+    return out.getvalue()
+
+
+def profile_file(scratch: Scratch, profile: ProfileLike) -> str:
+    if is_path(profile):
+        return os.path.abspath(os.fspath(profile))
+    return scratch.write("profile.csv", profile_csv(profile), "profile")
+
+
+def power_option(scratch: Scratch, power_w: PowerLike) -> str:
+    """A number for all ranks, or one for each: as a list, as a dict by rank, or in a file."""
+    if is_path(power_w):
+        return os.path.abspath(os.fspath(power_w))
+    if isinstance(power_w, numbers.Real):
+        return str(power_w)
+    ranks = power_w.items() if isinstance(power_w, Mapping) else enumerate(power_w)
+    text = "stage,blocking_power\n" + "".join(f"{rank},{value}\n" for rank, value in ranks)
+    return scratch.write("blocking_power.csv", text, "blocking_power_w")
+
+
+def schedule_option(scratch: Scratch, schedule: ScheduleLike) -> str:
+    """A name, a file, or for each rank its actions in PyTorch's notation; also its `pipeline_order`, as it is."""
+    if is_path(schedule):
+        text = os.fspath(schedule)
+        return os.path.abspath(text) if os.path.exists(text) else text
+    if isinstance(schedule, Mapping):
+        schedule = [schedule[rank] for rank in sorted(schedule)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for actions in schedule:
+        writer.writerow("" if action is None else str(action) for action in actions)
+    return scratch.write("schedule.csv", out.getvalue(), "schedule")
+
+
+def job_option(scratch: Scratch, job: Union[PathLike, Mapping[str, Any], None]) -> Optional[str]:
+    """A job file, or a dict as such a file has it: JSON is YAML."""
+    if job is None:
+        return None
+    if is_path(job):
+        return os.fspath(job)
+    try:
+        text = json.dumps(job, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidUse(f"job: {error}; give numbers, texts, lists and dicts as a job file has them") from None
+    scratch.write("job.yaml", text, "job")
+    return str(scratch.path / "job.yaml")

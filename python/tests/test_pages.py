@@ -1,0 +1,31 @@
+"""Runs the examples of docs/python.md, as a reader would type them."""
+
+import doctest
+import re
+import unittest
+from pathlib import Path
+
+from lowgear import planning
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+
+
+class TestPages(unittest.TestCase):
+    def test_every_example_gives_what_the_page_says(self):
+        try:
+            planning.find_command()
+        except planning.CommandNotFound as error:
+            self.skipTest(f"SKIPPED: {error}")
+        if not PAGE.is_file():
+            self.skipTest(f"SKIPPED: {PAGE} is not part of this installation")
+        text = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+        examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
+        self.assertGreater(len(examples.examples), 20)
+        said = []
+        options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        failed, _ = doctest.DocTestRunner(verbose=False, optionflags=options).run(examples, out=said.append)
+        self.assertEqual(failed, 0, "".join(said))
+
+
+if __name__ == "__main__":
+    unittest.main()
