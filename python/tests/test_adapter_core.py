@@ -90,14 +90,20 @@ class Wrapping(unittest.TestCase):
         return owner.function
 
     def test_arguments_come_by_name_however_they_are_passed(self):
-        def function(a, b=2, *, c=3):
+        def function(a, b=2, c=3):
             return a + b + c
 
-        wrapped = self.wrapped(function, {"a", "b", "c"})
-        self.assertEqual((wrapped(1), wrapped(b=5, a=1), wrapped(1, 2, c=4)), (6, 9, 7))
-        self.assertEqual(self.calls, [{"a": 1, "b": 2, "c": 3}, 6, {"a": 1, "b": 5, "c": 3}, 9,
-                                      {"a": 1, "b": 2, "c": 4}, 7])
-        self.assertEqual((wrapped.__name__, inspect.signature(wrapped)), ("function", inspect.signature(function)))
+        def keyword_only(a, b=2, *, c=3):
+            return a + b + c
+
+        for original in (function, keyword_only):
+            self.calls.clear()
+            wrapped = self.wrapped(original, {"a", "b", "c"})
+            self.assertEqual((wrapped(1), wrapped(b=5, a=1), wrapped(1, 2, c=4)), (6, 9, 7))
+            self.assertEqual(self.calls, [{"a": 1, "b": 2, "c": 3}, 6, {"a": 1, "b": 5, "c": 3}, 9,
+                                          {"a": 1, "b": 2, "c": 4}, 7])
+            self.assertEqual((wrapped.__name__, inspect.signature(wrapped)),
+                             (original.__name__, inspect.signature(original)))
 
     def test_a_function_that_lacks_a_parameter_is_refused_by_name(self):
         def function(a):
@@ -154,6 +160,9 @@ class Wrapping(unittest.TestCase):
     def test_a_wrong_call_is_answered_by_the_function(self):
         with self.assertRaisesRegex(TypeError, "missing 1 required positional argument: 'a'"):
             self.wrapped(lambda a: a)()
+        for args, kwargs in (((1, 2), {}), ((1,), {"a": 1}), ((1,), {"c": 1}), ((), {"c": 1})):
+            with self.assertRaises(TypeError):
+                self.wrapped(lambda a: a)(*args, **kwargs)
         self.assertEqual((self.calls, self.failures), ([], []))
 
     def test_an_observer_may_have_nothing_to_say(self):

@@ -40,6 +40,29 @@ def is_wrapped(function: Any) -> bool:
     return hasattr(function, "__lowgear_original__")
 
 
+def _binder(signature: inspect.Signature) -> Callable:
+    """Gives the arguments of a call by name, defaults included: as Signature.bind does, in less time where all
+    parameters may be given either way. The binder raises TypeError for a call that is wrong."""
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    names = tuple(signature.parameters)
+    known = set(names)
+    defaults = {name: parameter.default for name, parameter in signature.parameters.items()
+                if parameter.default is not parameter.empty}
+
+    def by_signature(args, kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    def by_name(args, kwargs):
+        arguments = {**defaults, **dict(zip(names, args)), **kwargs}
+        if arguments.keys() != known or len(args) > len(names) or not kwargs.keys().isdisjoint(names[: len(args)]):
+            return by_signature(args, kwargs)
+        return arguments
+
+    return by_name if kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD} else by_signature
+
+
 def observed(function: Callable, needs: Iterable[str], observer: Observer, fail: Callable, place: str) -> Callable:
     """`function`, observed: `observer` is a generator function that gets the arguments by the names of the parameters,
     runs to its `yield` before the call and gets the result from it after the call. When the call raises, the generator
@@ -55,13 +78,14 @@ def observed(function: Callable, needs: Iterable[str], observer: Observer, fail:
     if missing:
         raise Unsupported(f"{place}: {name}{signature} has no parameter {', '.join(missing)}")
 
+    bind = _binder(signature)
+
     def begun(args, kwargs):
         try:
-            bound = signature.bind(*args, **kwargs)
+            arguments = bind(args, kwargs)
         except TypeError:
             return None  # the call is wrong: the function says so itself
-        bound.apply_defaults()
-        generator = observer(bound.arguments)
+        generator = observer(arguments)
         next(generator)
         return generator
 
