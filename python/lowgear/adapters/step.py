@@ -98,21 +98,21 @@ def _install_trainer(module: Any, marks: Marks) -> None:
 
 def _install_lightning(module: Any, marks: Marks) -> None:
     require(module, ["Trainer"])
-    adapter = _Lightning(marks)
+    adapter = _Lightning(marks, module.__name__.rpartition(".trainer.trainer")[0])
     wrap(module.Trainer, "__init__", {"self"}, adapter.made, marks.fail)
 
 
 class _Lightning:
     """Batches are accumulated until `global_step` has risen."""
 
-    def __init__(self, marks: Marks):
+    def __init__(self, marks: Marks, package: str):
         self._marks = marks
+        self._package = package
         self._iterations = _Iterations(marks, "lightning", FRAMEWORK)
 
     def made(self, arguments: Dict[str, Any]):
         yield
-        trainer = arguments["self"]
-        trainer.callbacks.append(self._callback(sys.modules[type(trainer).__module__.split(".trainer.")[0]].Callback))
+        arguments["self"].callbacks.append(self._callback(sys.modules[self._package].Callback))
 
     def _callback(self, base: type) -> Any:
         marks, iterations = self._marks, self._iterations

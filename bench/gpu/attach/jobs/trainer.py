@@ -27,8 +27,8 @@ with tempfile.TemporaryDirectory() as folder:
     trainer = Trainer(
         model=model, train_dataset=Rows(), eval_dataset=torch.utils.data.Subset(Rows(), range(8)),
         args=TrainingArguments(folder, max_steps=ITERATIONS, per_device_train_batch_size=2, use_cpu=True, logging_steps=1,
-                               gradient_accumulation_steps=2, eval_strategy="steps", eval_steps=5, save_steps=5,
-                               report_to=[], disable_tqdm=True))
+                               gradient_accumulation_steps=2, eval_strategy="steps", eval_steps=25, save_steps=25,
+                               save_total_limit=1, report_to="none", disable_tqdm=True))
     trainer.train()
 losses = [float(row["loss"]).hex() for row in trainer.state.log_history if "loss" in row]
 weights = sum(parameter.double().abs().sum().item() for parameter in model.parameters())
