@@ -1,4 +1,4 @@
-"""Builds the package for pip (PEP 517, PEP 660): a wheel is the modules and what describes them. Needs Python alone,
+"""Builds the package for pip (PEP 517, PEP 660): a wheel is the modules and what describes them. Needs nothing but Python,
 and writes nothing into this folder, so that it may be read-only and stays as it is. platform_wheel.py adds what is
 compiled."""
 

@@ -56,8 +56,8 @@ def _needed_versions(content):
 def platform_tag(contents):
     """The platform that all these programs and libraries run on, such as manylinux_2_31_x86_64.
 
-    Raises NotALibrary for what is no 64-bit program or library of Linux, for different machines, and for files that
-    need more than the C library.
+    Raises NotALibrary for what is no 64-bit program or library of Linux, for different machines, and for files that need
+    more than the C library.
     """
     machines, minor = set(), _OLDEST_MINOR
     for name, content in contents.items():

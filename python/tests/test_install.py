@@ -59,7 +59,9 @@ class Installed(unittest.TestCase):
         info = f"lowgear-{lowgear.__version__}.dist-info"
         with zipfile.ZipFile(self.folder / name) as wheel:
             self.assertEqual(set(wheel.namelist()),
-                             MODULES | {f"{info}/{file}" for file in ("METADATA", "WHEEL", "RECORD")})
+                             MODULES | {f"{info}/{file}" for file in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")})
+            self.assertEqual(wheel.read(f"{info}/entry_points.txt").decode(),
+                             "[torch.backends]\nlowgear = lowgear.adapters.core:activate\n")
             for row in wheel.read(f"{info}/RECORD").decode().splitlines():
                 file, digest, size = row.split(",")
                 if file.endswith("RECORD"):

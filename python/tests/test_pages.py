@@ -18,8 +18,7 @@ class TestPages(unittest.TestCase):
             self.skipTest(f"SKIPPED: {error}")
         if not PAGE.is_file():
             self.skipTest(f"SKIPPED: {PAGE} is not part of this installation")
-        page = PAGE.read_text(encoding="utf-8")
-        text = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+        text = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
         examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
         self.assertGreater(len(examples.examples), 20)
         said = []

@@ -65,8 +65,8 @@ def plan(profile=None, **options):
 
 
 def command(*words, folder):
-    every = [str(planning.find_command()), *words]
-    return subprocess.run(every, cwd=folder, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run([str(planning.find_command()), *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 class Tags(HTMLParser):
@@ -112,8 +112,8 @@ class TestPlan(InAFolder):
     def test_figures_are_those_of_the_command(self):
         result = plan(self.profile_file())
         summary = json.loads(
-            command("plan", "--profile", "profile.csv", "--microbatches", "2", "--blocking-power", str(POWER_W),
-                    "--plans", "3", "--out", "out", "--json", folder=self.folder))
+            command("plan", "--profile", "profile.csv", "--microbatches", "2", "--blocking-power", str(POWER_W), "--plans",
+                    "3", "--out", "out", "--json", folder=self.folder))
         rows = csv.DictReader(io.StringIO((self.folder / "out/frontier.csv").read_text()))
         self.assertEqual([tuple(map(float, row.values())) for row in rows], list(result.frontier))
         self.assertEqual([dict(row._asdict()) for row in result.plans], summary["plans"])
@@ -134,7 +134,7 @@ class TestPlan(InAFolder):
         expected = plan(self.profile_file())
         with_units = {"frequency": "clock_mhz", "time": "time_s", "energy": "energy_j"}
         named = [{with_units.get(name, name): value for name, value in row.items()} for row in ROWS]
-        floats = dict(COLUMNS, **{name: list(map(float, COLUMNS[name])) for name in ("stage", "frequency")})
+        floats = dict(COLUMNS, stage=[float(s) for s in COLUMNS["stage"]], frequency=[float(f) for f in COLUMNS["frequency"]])
         for profile in (ROWS, iter(ROWS), COLUMNS, Frame(COLUMNS), named, floats, str(self.profile_file())):
             with self.subTest(type(profile)):
                 result = plan(profile)
@@ -246,8 +246,7 @@ class TestRefusals(InAFolder):
         self.refused("profile", "'stage'", "none", profile=[])
         self.refused("profile", "'stage'", profile={})
         self.refused("profile", "no measurements", profile={name: [] for name in COLUMNS})
-        without = {name: column for name, column in COLUMNS.items() if name != "energy"}
-        self.refused("'energy' or 'energy_j'", profile=without)
+        self.refused("'energy' or 'energy_j'", profile=[{k: v for k, v in row.items() if k != "energy"} for row in ROWS])
         self.refused("differ in length", profile=dict(COLUMNS, time=[1]))
         self.refused("row 0", "dict", "tuple", profile=[(0, "forward", 1, 1, 1)])
         self.refused("no-such-file.csv", profile="no-such-file.csv")
@@ -336,8 +335,7 @@ class TestJobs(InAFolder):
             self.assertEqual(estimate.document, printed)
             self.assertEqual(estimate.time_s, printed["iteration"]["time_s"])
             self.assertAlmostEqual(sum(estimate.breakdown["time_s"]), estimate.time_s, places=9)
-            frontier = [point["energy_j"] for point in printed["plan"]["frontier"]]
-            self.assertEqual(estimate.frontier["energy_j"], frontier)
+            self.assertEqual(estimate.frontier["energy_j"], [point["energy_j"] for point in printed["plan"]["frontier"]])
         self.assertEqual(list(self.folder.iterdir()), [path])
 
     def test_options_are_those_of_the_command(self):
@@ -370,14 +368,13 @@ class TestJobs(InAFolder):
         self.assertEqual(published.time_s, printed["time_s"])
         # What `one_batch_predict` returned for this file is 9 465 235 us, its documentation says 9 480 819.
         self.assertAlmostEqual(published.time_s * 1e6 / 9_480_819, 1, delta=0.02)
-        parts_s = (published.pipeline_s, published.gradients_s, published.update_s)
-        self.assertAlmostEqual(published.time_s, sum(parts_s), places=9)
+        self.assertAlmostEqual(published.time_s, published.pipeline_s + published.gradients_s + published.update_s, places=9)
 
     def test_a_search_is_that_of_the_command(self):
         found = lowgear.search(JOB, top=2, threads=1, objective="energy", max_cp=1)
         (self.folder / "job.yaml").write_text(json.dumps(JOB))
-        words = ("--job", "job.yaml", "--top", "2", "--objective", "energy", "--max-cp", "1", "--json")
-        printed = json.loads(command("search", *words, folder=self.folder))
+        printed = json.loads(command("search", "--job", "job.yaml", "--top", "2", "--objective", "energy", "--max-cp", "1",
+                                     "--json", folder=self.folder))
         for document in (printed, found.document):
             document.pop("evaluate_s", None)
         self.assertEqual(found.document, printed)
@@ -513,8 +510,7 @@ class TestNotebooks(InAFolder):
 class TestCommand(InAFolder):
     def fake(self, body):
         path = self.folder / "lowgear"
-        version = f"if [ \"$1\" = --version ]; then echo 'lowgear {lowgear.__version__}'; exit; fi"
-        path.write_text(f"#!/bin/sh\n{version}\n{body}\n")
+        path.write_text(f"#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'lowgear {lowgear.__version__}'; exit; fi\n{body}\n")
         path.chmod(0o755)
         return mock.patch.dict(os.environ, LOWGEAR_COMMAND=str(path))
 
@@ -564,8 +560,8 @@ class TestCommand(InAFolder):
         # The command says who it is and then waits for ever; it must be gone once the interrupt is reported.
         note = self.folder / "pid"
         with self.fake(f"echo $$ > {note}.part; mv {note}.part {note}; exec sleep 1000"):
-            call = f"lowgear.plan({ROWS!r}, blocking_power_w=1)"
-            script = f"import lowgear\ntry:\n  {call}\nexcept KeyboardInterrupt:\n  print('ended')"
+            script = "import lowgear\ntry:\n  lowgear.plan([], blocking_power_w=1)\nexcept KeyboardInterrupt:\n  print('ended')"
+            script = script.replace("[]", repr(ROWS))
             python = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True)
             self.addCleanup(python.stdout.close)
             waiting = threading.Event()

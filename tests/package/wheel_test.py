@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -100,7 +101,7 @@ class Installed(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="lowgear-wheel-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        made = run(sys.executable, "-m", "venv", cls.folder / "venv", check=False)
+        made = subprocess.run([sys.executable, "-m", "venv", str(cls.folder / "venv")], capture_output=True, check=False)
         if made.returncode != 0:
             raise unittest.SkipTest("SKIPPED: this Python makes no virtual environments (Debian: python3-venv)")
         cls.bin = cls.folder / "venv/bin"
@@ -131,8 +132,8 @@ class Installed(unittest.TestCase):
         model.write_bytes(b"\x0a\x05")
         text = self.folder / "text.txt"
         text.write_text("a")
-        refused = run(self.bin / "lowgear", "data", "tokenize", "--tokenizer", model, "--out", self.folder / "out.bin",
-                      text, check=False)
+        refused = run(self.bin / "lowgear", "data", "tokenize", "--tokenizer", model, "--out", self.folder / "out.bin", text,
+                      check=False)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("built without SentencePiece", refused.stderr)
 

@@ -64,8 +64,8 @@ def _candidates() -> Iterator[Path]:
 def find_command() -> Path:
     """The command that all functions of this package run.
 
-    It is what LOWGEAR_COMMAND names; or the one that was installed with this package; or the one on PATH; or that of
-    the build folder, where the package is used from the source tree. Raises CommandNotFound when there is none, or none
+    It is what LOWGEAR_COMMAND names; or the one that was installed with this package; or the one on PATH; or that of the
+    build folder, where the package is used from the source tree. Raises CommandNotFound when there is none, or none
     where LOWGEAR_COMMAND says.
     """
     named = os.environ.get("LOWGEAR_COMMAND")
@@ -77,8 +77,8 @@ def find_command() -> Path:
         if os.access(path, os.X_OK):
             return path.resolve()
     raise CommandNotFound(
-        "the command lowgear is neither installed with this package nor on PATH; install Lowgear's wheel or package, "
-        "or set LOWGEAR_COMMAND to its path (build/release/bin/lowgear)"
+        "the command lowgear is neither installed with this package nor on PATH; install Lowgear's wheel or package, or "
+        "set LOWGEAR_COMMAND to its path (build/release/bin/lowgear)"
     )
 
 

@@ -106,7 +106,7 @@ def energy_over_time(
     marks: Sequence[Point] = (),
     bound: Sequence[Tuple[float, float]] = (),
 ) -> str:
-    """A curve of least energies (J) over iteration times (s), with dots, named marks, and a dashed lower bound."""
+    """A curve of least energies (J) over iteration times (s), with dots on it, named marks, and a dashed lower bound."""
     every = [*curve, *bound, *((point.time_s, point.energy_j) for point in (*dots, *marks))]
     if not every:
         return _svg(640, 60, title, [])
@@ -186,8 +186,7 @@ def timeline(title: str, bars: Sequence[Bar], time_s: float, width: int = 900) -
     parts = [f'<rect x="{_LEFT}" y="{top}" width="{right - _LEFT}" height="{ranks * row - 2}" fill="#f1f1f4"/>']
     parts.append(draw(bars, place, colour))
     for rank in range(0, ranks, max(1, ranks // 16)):
-        y = top + rank * row + row / 2 + 3
-        parts.append(f'<text x="{_LEFT - 6}" y="{y:g}" text-anchor="end">rank {rank}</text>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{top + rank * row + row / 2 + 3:g}" text-anchor="end">rank {rank}</text>')
     for at_s in _ticks(0, time_s, 8):
         x = _LEFT + at_s * (right - _LEFT) / time_s
         parts.append(f'<text x="{x:.1f}" y="{bottom + 12}" text-anchor="middle">{at_s:.4g} s</text>')

@@ -34,9 +34,7 @@ def _words(options: Mapping[str, Any]) -> List[str]:
 def _read_profile(path: Path) -> Table[ProfileRow]:
     with path.open(newline="", encoding="utf-8") as file:
         rows = [
-            ProfileRow(
-                int(row["stage"]), row["instruction"], int(row["frequency"]), float(row["time"]), float(row["energy"])
-            )
+            ProfileRow(int(row["stage"]), row["instruction"], int(row["frequency"]), float(row["time"]), float(row["energy"]))
             for row in csv.DictReader(file)
         ]
     return Table(ProfileRow, rows, "stage profile (estimated)")
@@ -53,9 +51,9 @@ def estimate(job: JobLike = None, *, formula: str = "lowgear", **options: Any) -
         job: a job file (YAML), or a dict as such a file has it (docs/estimating.md). Options stand before what it says.
         formula: `lowgear`, or `published` for that of the published estimator, with its regressors and its flaws; its
             only option is `operators`.
-        options: every option of `lowgear estimate`, with underscores. Most used: model, gpu (names), gpus, nodes, tp,
-            pp, dp, cp, ep, virtual_stages, global_batch and micro_batch (sequences), seq (tokens), recompute, zero,
-            dtype, schedule; power_limit_w (W), memory_gb (GB), inter_node_gb_per_s (GB/s); operators (folder of samples);
+        options: every option of `lowgear estimate`, with underscores. Most used: model, gpu (names), gpus, nodes, tp, pp,
+            dp, cp, ep, virtual_stages, global_batch and micro_batch (sequences), seq (tokens), recompute, zero, dtype,
+            schedule; power_limit_w (W), memory_gb (GB), inter_node_gb_per_s (GB/s); operators (folder of samples);
             plan=True for clocks, with deadline (s), slowdown (%) or policy; gpu_hour, kwh (USD), co2 (g a kWh); report
             (file). `sequence_parallel` and `overlap_*` are True or False.
 
@@ -64,8 +62,8 @@ def estimate(job: JobLike = None, *, formula: str = "lowgear", **options: Any) -
 
     **In place of `estimate_train_time.one_batch_predict(config)`**, which returns microseconds of one batch:
     `estimate(config).time_s * 1e6` reads the same file and estimates with Lowgear's own model, and
-    `estimate(config, formula="published", operators=folder).time_s * 1e6` with that tool's formula on its sampling
-    files (folder with `operator` and `nccl`; default the folders that the file names).
+    `estimate(config, formula="published", operators=folder).time_s * 1e6` with that tool's formula on its sampling files
+    (folder with `operator` and `nccl`; default the folders that the file names).
 
     Source: docs/estimating.md names those of each part.
     """

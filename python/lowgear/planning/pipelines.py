@@ -80,9 +80,8 @@ def plan(
         stages: pipeline ranks (default: as the profile or the schedule has). chunks: virtual stages a rank.
         extra_activations: for `envpipe`. p2p: `single` or `grouped`. backward_split: share of a backward that is its
             input gradient, 0 to 1.
-        deadline_s, slowdown_pct, straggler_factor, plans: one plan for an iteration of so many s, so many per cent
-            above T_min, or as slow as a straggler that takes so many times T_min; or so many plans (20). One of them
-            at most.
+        deadline_s, slowdown_pct, straggler_factor, plans: one plan for an iteration of so many s, so many per cent above
+            T_min, or as slow as a straggler that takes so many times T_min; or so many plans (20). At most one of them.
         policy: that chooses clocks (`lowgear`). gpu: model that the profile is of, as `nvidia-smi -L` names it.
         frontier: `auto`, `exact` or `sandwich`, with bounds at most `epsilon` apart, a share of 1.
         granularity: `op`, or `stage` for one clock a stage and direction.

@@ -306,8 +306,7 @@ class PlanResult:
         dots = [Point(f"plan {row.plan}", row.time_s, row.energy_j) for row in self.plans]
         marks = [Point("full clocks", *self.baseline)]
         bound = () if self.method == "exact" else list(self.lower_bound)
-        title = "energy of an iteration over its time, planned"
-        return energy_over_time(title, list(self.frontier), dots, marks, bound)
+        return energy_over_time("energy of an iteration over its time, planned", list(self.frontier), dots, marks, bound)
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
@@ -411,8 +410,7 @@ class Simulation:
         return self.ops.to_dataframe()
 
     def __repr__(self) -> str:
-        text = f"{self.document['schedule']}, {len(self.ranks)} ranks: "
-        text += f"{self.time_s:.6g} s, {self.energy_j:.6g} J replayed"
+        text = f"{self.document['schedule']}, {len(self.ranks)} ranks: {self.time_s:.6g} s, {self.energy_j:.6g} J replayed"
         for name in ("planned", "unslowed", "late", "cluster"):
             figures = getattr(self, name)
             if figures:

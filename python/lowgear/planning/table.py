@@ -21,7 +21,7 @@ def _text(value: Any) -> str:
 
 
 class Table(Sequence[Row]):
-    """Rows of one kind, each a named tuple. Column names end in their unit; others are counts, names and shares.
+    """Rows of one kind, each a named tuple. Column names end in their unit; what has none is a count, a name or a share.
 
     `table[3]` is a row, `table["time_s"]` a column as a list.
     """

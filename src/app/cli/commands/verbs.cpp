@@ -47,6 +47,10 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
      "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
      declare_simgpu},
+    {"run", "Run an existing training job so that its GPUs' clocks follow plans, and its units are measured",
+     "lowgear run --record recordings -- torchrun --nproc-per-node 8 train.py\n"
+     "  lowgear run --server http://planner:7787 --slowdown 2 -- torchrun --nproc-per-node 8 train.py",
+     declare_run},
     {"train", "Train a model on several ranks of this machine, with clocks that follow a plan",
      "lowgear train examples/training/llama-4-stages.yaml --plan out/plans/00000.json", declare_train},
     {"sample", "Measure time and energy of operators and collectives on this machine, for the estimator",

@@ -15,7 +15,7 @@ enum class ExitCode : int {
   failed = 1,     ///< valid input, but the work failed or a check found a problem
   bad_usage = 2,  ///< wrong arguments or input
 };
-// `monitor` ends with the exit status of the command that it ran, whatever that is.
+// `monitor` and `run` end with the exit status of the command that they ran, whatever that is.
 
 /// Runs a command after its options are parsed. Throws InputError and Error.
 using VerbAction = std::function<ExitCode(Console&)>;
@@ -48,6 +48,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_agent(CLI::App& app);
 [[nodiscard]] VerbAction declare_serve(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
+[[nodiscard]] VerbAction declare_run(CLI::App& app);
 [[nodiscard]] VerbAction declare_train(CLI::App& app);
 [[nodiscard]] VerbAction declare_sample(CLI::App& app);
 [[nodiscard]] VerbAction declare_data(CLI::App& app);

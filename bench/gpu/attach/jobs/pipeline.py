@@ -1,0 +1,72 @@
+"""A pipeline job on CPUs that knows nothing of Lowgear: torchrun ... pipeline.py SCHEDULE ITERATIONS OUT.
+
+Every rank writes to OUT which microbatches its modules have computed, from hooks of PyTorch, and the losses of the last
+stage as bits. Evaluates once in between where the schedule can."""
+
+import json
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+
+NAME, ITERATIONS, OUT = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+MICROBATCHES, WIDTH, ROWS = 8, 16, 4
+SPLIT = ("InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")  # not every release of PyTorch can evaluate by them
+
+
+def stages_of(rank, world):
+    if issubclass(get_schedule_class(NAME), PipelineScheduleSingle):
+        return [rank], world
+    if NAME in ("ZBVZeroBubble", "DualPipeV"):
+        return [rank, 2 * world - 1 - rank], 2 * world
+    return [rank, rank + world], 2 * world
+
+
+def block(index):
+    torch.manual_seed(index)
+    return torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, WIDTH))
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    indices, count = stages_of(rank, world)
+    modules = [block(index) for index in indices]
+    forwards = []
+    for index, module in zip(indices, modules):
+        module.register_forward_pre_hook(
+            lambda module, args, index=index: forwards.append(index) if torch.is_grad_enabled() else None)
+    stages = [PipelineStage(module, index, count, torch.device("cpu")) for index, module in zip(indices, modules)]
+    kind = get_schedule_class(NAME)
+    single = issubclass(kind, PipelineScheduleSingle)
+    schedule = kind(stages[0] if single else stages, MICROBATCHES, loss_fn=torch.nn.functional.mse_loss)
+    optimizers = [torch.optim.SGD(module.parameters(), 0.05) for module in modules]
+    generator = torch.Generator().manual_seed(7)
+    bits, per_iteration = [], []
+    for iteration in range(ITERATIONS):
+        batch = torch.randn(MICROBATCHES * ROWS, WIDTH, generator=generator)
+        target = torch.randn(MICROBATCHES * ROWS, WIDTH, generator=generator)
+        inputs = (batch,) if 0 in indices else ()
+        last = count - 1 in indices
+        losses = []
+        before = len(forwards)
+        schedule.step(*inputs, **({"target": target, "losses": losses} if last else {}))
+        per_iteration.append(forwards[before:])
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        bits.append([loss.item().hex() for loss in losses])
+        if iteration == ITERATIONS // 2 and NAME not in SPLIT:
+            with torch.no_grad():
+                schedule.eval(*inputs, **({"target": target, "losses": []} if last else {}))
+    with open(os.path.join(OUT, f"rank-{rank}.json"), "w", encoding="utf-8") as file:
+        json.dump({"losses": bits, "forwards": per_iteration, "stages": indices, "microbatches": MICROBATCHES}, file)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Finds frameworks as they are imported and has their adapters installed."""
+
+import importlib
+import os
+import sys
+
+from .importing import ADAPTERS, AfterImport, is_asked_for
+from .marks import Marks
+from .messages import is_first_rank, say
+from .wrapping import Unsupported
+
+_MARKS = Marks()
+
+
+def install(name: str, module: object, marks: Marks = _MARKS) -> None:
+    """Has the adapter of a module installed. Never raises: what is not supported is refused, and the job continues."""
+    try:
+        importlib.import_module(f"{__package__}.{ADAPTERS[name]}").install(module, marks)
+    except Unsupported as error:
+        marks.refuse(f"{error}; docs/attaching.md lists what is supported")
+    except Exception as error:
+        marks.refuse(f"the adapter of {name} does not work here: {type(error).__name__}: {error}")
+
+
+def activate() -> None:
+    """Attaches to what this process trains with, where a LOWGEAR_* variable asks for it. Never raises; may be called
+    again."""
+    try:
+        if is_asked_for(os.environ) and not any(type(finder).__name__ == AfterImport.__name__ for finder in sys.meta_path):
+            AfterImport(ADAPTERS, install).install()
+    except Exception as error:
+        if is_first_rank():
+            say(f"not attached: {error}")

@@ -1,0 +1,101 @@
+"""What a framework knows of its job: this rank's place in it, and the order in which every rank runs its units."""
+
+import hashlib
+import json
+import os
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+Unit = Tuple[str, int, int]  # kind, virtual stage, microbatch
+
+_LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W"}
+
+
+class Place(NamedTuple):
+    """A rank's place: in the pipeline, among replicas, among ranks that share layers; each of how many."""
+
+    pp_rank: int
+    pp: int
+    dp_rank: int = 0
+    dp: int = 1
+    tp_rank: int = 0
+    tp: int = 1
+
+    @property
+    def speaks(self) -> bool:
+        """One pipeline of the job says what all of them would say."""
+        return self.dp_rank == 0 and self.tp_rank == 0
+
+
+class Job(NamedTuple):
+    framework: str
+    place: Place
+    orders: Optional[List[List[Unit]]]  # of every pipeline rank; None: iterations only
+    microbatches: int = 1
+    microbatch_size: int = 1
+
+    @property
+    def expected(self) -> Optional[List[Unit]]:
+        """This rank's units in one iteration, in order."""
+        return None if self.orders is None else self.orders[self.place.pp_rank]
+
+    def chunks(self) -> int:
+        """Stages of a rank."""
+        if self.orders is None:
+            return 1
+        return max(len({stage for _, stage, _ in order}) for order in self.orders)
+
+
+def name_of(unit: Unit) -> str:
+    kind, stage, microbatch = unit
+    return f"{kind.replace('_', ' ')} of microbatch {microbatch} on stage {stage}"
+
+
+def schedule_csv(orders: List[List[Unit]]) -> str:
+    """PyTorch's notation: one row a rank, one action a cell."""
+    rows = [",".join(f"{stage}{_LETTERS[kind]}{microbatch}" for kind, stage, microbatch in order) for order in orders]
+    return "\n".join(rows) + "\n"
+
+
+def first_difference(expected: List[Unit], seen: List[Unit]) -> Optional[str]:
+    """Where what ran leaves the schedule, in words; None where it does not."""
+    if expected == seen:
+        return None
+    for at, (wanted, got) in enumerate(zip(expected, seen)):
+        if wanted != got:
+            return f"unit {at}: the schedule lists {name_of(wanted)}, the job ran {name_of(got)}"
+    if len(seen) < len(expected):
+        return f"the job ran {len(seen)} units, the schedule lists {len(expected)}: next {name_of(expected[len(seen)])}"
+    return f"the job ran {len(seen)} units, the schedule lists {len(expected)}: then came {name_of(seen[len(expected)])}"
+
+
+def _command_digest() -> str:
+    """Tells jobs with other arguments apart; the same on all ranks: launchers pass each its own --local_rank."""
+    words = [word for word in sys.argv if not word.startswith(("--local_rank", "--local-rank"))]
+    return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def job_spec(job: Job) -> Dict[str, Any]:
+    """The body of POST /v1/jobs (docs/server-api.md), the same on all ranks. What LOWGEAR_JOB_SPEC says counts more;
+    LOWGEAR_SLOWDOWN is `slowdown_pct`.
+
+    Raises ValueError where one of the two makes no sense.
+    """
+    place = job.place
+    spec: Dict[str, Any] = {
+        "name": os.path.basename(sys.argv[0]) or "python",
+        "framework": job.framework,
+        "model": f"{os.path.basename(sys.argv[0]) or 'python'} {_command_digest()}",
+        "parallel": {"pp": place.pp, "dp": place.dp, "tp": place.tp, "chunks": job.chunks()},
+        "schedule": "gpipe" if job.orders is None else {"csv": schedule_csv(job.orders)},
+        "microbatches": job.microbatches,
+        "microbatch_size": job.microbatch_size,
+    }
+    if job.orders is None:
+        spec["profile"] = None  # without units there is nothing that clocks could be tried out on
+    if os.environ.get("LOWGEAR_SLOWDOWN"):
+        spec["slowdown_pct"] = float(os.environ["LOWGEAR_SLOWDOWN"])
+    given = json.loads(os.environ.get("LOWGEAR_JOB_SPEC") or "{}")
+    if not isinstance(given, dict):
+        raise ValueError("LOWGEAR_JOB_SPEC: expected a JSON object, as docs/server-api.md shows")
+    return {**spec, **given}

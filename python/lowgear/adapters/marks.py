@@ -1,0 +1,185 @@
+"""What a process tells Lowgear: iterations, units, and whether they are those of the schedule. One in a process."""
+
+import atexit
+import threading
+from typing import Any, Callable, Dict, Generator, List, Optional
+
+from .job import Job, Unit, first_difference, name_of
+from .messages import is_first_rank, say
+from .session import Session, current_cuda
+
+#: Who marks where several adapters see a job: the one of the highest level, then the one that came first.
+OPTIMIZER, FRAMEWORK, PIPELINE = range(3)
+
+
+class Marks:
+    """Opens the client when the first iteration begins, as process groups exist only then.
+
+    A job that does not run what its schedule lists, or that is seen doing anything else unexpected, follows no plans any
+    more and is only measured: that is said once.
+    """
+
+    def __init__(self, open_session: Callable[[Job, Optional[str]], Session] = Session):
+        self._open_session = open_session
+        self._session: Optional[Session] = None
+        self._source: Optional[str] = None
+        self._level = -1
+        self._off = False
+        self._refused: Optional[str] = None
+        self._units: List[Unit] = []
+        self._open: Optional[Unit] = None
+        self._running = False
+        self._broken = False
+        self._thread = 0
+        self._adapters: Dict[str, Any] = {}
+
+    def adapter(self, source: str, make: Callable[[], Any]) -> Any:
+        """The one object of an adapter, which may have hooks in several modules."""
+        if source not in self._adapters:
+            self._adapters[source] = make()
+        return self._adapters[source]
+
+    @property
+    def refused(self) -> Optional[str]:
+        """Why no plan is followed; None where nothing speaks against it."""
+        return self._refused
+
+    def running(self, source: str) -> bool:
+        """Whether `source` is the adapter that marks, and in an iteration."""
+        return self._running and self._source == source
+
+    def claim(self, source: str, level: int) -> bool:
+        """Whether `source` is the one that marks from now on."""
+        if source != self._source and level > self._level:
+            self.pause()
+            self._source, self._level = source, level
+        return source == self._source and not self._off
+
+    def begin(self, source: str, level: int, job: Callable[[], Job], number: Optional[int] = None) -> None:
+        """An iteration begins; the one before ends here at the latest. `job` is asked for in every iteration, as its
+        schedule may change. `number`: the framework's own count, the same on all ranks."""
+        if not self.claim(source, level):
+            return
+        self.pause()
+        cuda = current_cuda()
+        if cuda is not None and cuda.is_current_stream_capturing():
+            self.refuse("the iteration is captured in a CUDA graph, whose replays run no Python: units are not seen")
+            return
+        current = job()
+        if self._session is None:
+            self._open_client(current)
+        if self._session is None:
+            return
+        if current is not self._session.job and current != self._session.job:
+            self.refuse("the schedule or the layout of ranks has changed since the first iteration; a plan for the new "
+                        "one needs a new start of the job")
+            self._session.change(current)
+        self._session.begin(number)
+        self._running, self._broken, self._units = True, False, []
+        self._thread = threading.get_ident()
+
+    def pause(self) -> None:
+        """The iteration is over: an evaluation or a checkpoint comes before the next one, or the next one itself."""
+        if not self._running:
+            return
+        self.end_unit()
+        self._running = False
+        client = self._session.client
+        client.iteration_end()
+        expected = self._session.job.expected
+        if expected is not None and not self._broken and not self._refused:
+            difference = first_difference(expected, self._units)
+            if difference:
+                self.refuse(difference)
+
+    def begin_unit(self, source: str, kind: str, stage: int, microbatch: int) -> bool:
+        """False where it is not marked."""
+        if not self.running(source) or self._off:
+            return False
+        if threading.get_ident() != self._thread:
+            self.refuse(f"{name_of((kind, stage, microbatch))} runs in a second thread while others run in the first")
+            return False
+        self.end_unit()
+        self._open = (kind, stage, microbatch)
+        self._units.append(self._open)
+        self._session.client.unit_begin(*self._open)
+        return True
+
+    def end_unit(self) -> None:
+        unit, self._open = self._open, None
+        if unit is not None:
+            self._session.client.unit_end(*unit)
+
+    def call(self) -> Generator[None, Any, Any]:
+        """For observers, around a call of the job: its result. When the job raises an exception, what is seen of this
+        iteration proves nothing."""
+        try:
+            return (yield)
+        except GeneratorExit:
+            self._broken = True
+            self.end_unit()
+            raise
+
+    def unit(self, source: str, kind: str, stage: int, microbatch: int) -> Generator[None, Any, Any]:
+        """For observers of a call that is one unit."""
+        marked = self.begin_unit(source, kind, stage, microbatch)
+        result = yield from self.call()
+        if marked:
+            self.end_unit()
+        return result
+
+    def refuse(self, reason: str) -> None:
+        """No more plans; measuring continues. The first reason is said, and given to the server."""
+        if self._refused:
+            return
+        self._refused = reason
+        session = self._session
+        if is_first_rank() if session is None else session.job.place.speaks:
+            say(f"measuring only, the GPU's clocks are its own: {reason}")
+        if session is not None and not session.refuse(reason):
+            self.close()  # its library cannot do one without the other
+
+    def fail(self, error: BaseException) -> None:
+        """Something of ours went wrong in the middle of a job."""
+        self.refuse(f"{type(error).__name__}: {error}")
+
+    def close(self) -> None:
+        """At the end of the process: the iteration is over, clocks go back, the recording is finished. What follows the
+        last step of an optimizer is no iteration."""
+        session, self._off = self._session, True
+        if session is None:
+            return
+        try:
+            if self._level > OPTIMIZER:
+                self.pause()
+            session.client.close()
+        except Exception as error:
+            say(f"at the end: {error}")
+        self._session = None
+
+    def _open_client(self, job: Job) -> None:
+        for refused in (self._refused, "it could not be opened otherwise"):
+            try:
+                self._session = self._open_session(job, refused)
+                break
+            except Exception as error:
+                self._refused = self._refused or str(error)
+                problem = error
+        if self._session is None:
+            self._off = True
+            if job.place.speaks:
+                say(f"this job is not measured: {problem}")
+            return
+        atexit.register(self.close)
+        if job.place.speaks and job.place.pp_rank == 0:
+            say(_attached(job, self._session.client.status()))
+        if self._session.problem:
+            self.refuse(self._session.problem)
+
+
+def _attached(job: Job, status: Any) -> str:
+    """What a user wants to know at the first iteration."""
+    units = "iterations only" if job.orders is None else f"{len(job.expected or ())} units an iteration on this rank"
+    missing = [text for text in (status.problem, status.server_problem) if text]
+    problems = f"; {'; '.join(missing)}" if missing else ""
+    return f"attached to {job.framework}: pipeline of {job.place.pp}, {units}{problems}"

@@ -1,0 +1,19 @@
+"""What is said to people, by one process of a job where all would say the same."""
+
+import os
+import sys
+
+
+def say(text: str) -> None:
+    """One line for people, in a way that cannot fail."""
+    try:
+        sys.stderr.write(f"lowgear: {text}\n")
+        sys.stderr.flush()
+    except Exception:
+        pass
+
+
+def is_first_rank() -> bool:
+    """Before a framework knows: as torchrun, Slurm, Open MPI or MPICH say."""
+    names = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "0") == "0"

@@ -1,0 +1,106 @@
+"""The client of a process, opened when its framework knows the job."""
+
+import os
+import sys
+from typing import Any, Optional
+
+from .job import Job, job_spec
+from .plans import plan_file
+
+
+def _torch() -> Any:
+    return sys.modules.get("torch")
+
+
+def current_cuda() -> Any:
+    """torch.cuda where this process uses a GPU by it."""
+    cuda = getattr(_torch(), "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+def _launch() -> dict:
+    """Rank, size and GPU of this process where PyTorch knows them; the client finds out the rest."""
+    found = {}
+    distributed = getattr(_torch(), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        found.update(rank=distributed.get_rank(), world_size=distributed.get_world_size())
+    cuda = current_cuda()
+    if cuda is not None and not os.environ.get("LOWGEAR_NVML"):
+        uuid = getattr(cuda.get_device_properties(cuda.current_device()), "uuid", None)
+        if uuid is not None:
+            found.update(gpu=f"GPU-{uuid}")
+    return found
+
+
+def _has_client() -> bool:
+    """Whether the program marks its units itself: two clients of one process would be two of the same rank."""
+    import gc
+
+    import lowgear
+
+    return any(type(thing) is lowgear.Client and thing._handle is not None for thing in gc.get_objects())
+
+
+class Session:
+    """A client, opened for one job, and which of the calls of later releases its library has."""
+
+    def __init__(self, job: Job, refused: Optional[str]):
+        import lowgear
+
+        if _has_client():
+            raise RuntimeError("the program has a lowgear.Client of its own")
+        self.job = job
+        self._error = lowgear.LowgearError
+        self._stream: Optional[int] = None
+        self._lacks: set = set()
+        self.problem: Optional[str] = None
+        place = job.place
+        ranks = {"pp_rank": place.pp_rank, "dp_rank": place.dp_rank, "tp_rank": place.tp_rank}
+        # A job that is refused is not registered: what it would be registered as is not certain.
+        serving = {"server": ""} if refused else {"job_spec": job_spec(job)}
+        self.client = lowgear.Client(**_launch(), **ranks, **serving)
+        if refused:
+            self.refuse(refused)
+        elif os.environ.get("LOWGEAR_PLAN"):
+            self._load_plan(os.environ["LOWGEAR_PLAN"])
+        if job.expected is not None and not refused:
+            self._optional("expect", job.expected, False)  # what it means is decided here, where more is known
+
+    def _load_plan(self, name: str) -> None:
+        import lowgear
+
+        try:
+            self.client.load_plan(plan_file(name), plan_rank=self.job.place.pp_rank)
+        except lowgear.AgentUnavailable:
+            pass  # the plan is kept for when there is one; the status says so
+        except (lowgear.LowgearError, OSError, ValueError) as error:
+            self.problem = str(error)
+
+    def _optional(self, name: str, *arguments: Any) -> bool:
+        """Calls what a library of an earlier release lacks; False where it does."""
+        if name in self._lacks:
+            return False
+        try:
+            getattr(self.client, name)(*arguments)
+        except (AttributeError, self._error):
+            self._lacks.add(name)
+            return False
+        return True
+
+    def begin(self, number: Optional[int]) -> None:
+        cuda = current_cuda()
+        if cuda is not None:
+            stream = cuda.current_stream().cuda_stream
+            if stream != self._stream and self._optional("use_stream", stream):
+                self._stream = stream
+        if number is None or not self._optional("iteration_begin_at", number):
+            self.client.iteration_begin()
+
+    def change(self, job: Job) -> None:
+        """What runs from now on, of a job that is refused."""
+        self.job = job
+        self._optional("expect", None)
+
+    def refuse(self, reason: str) -> bool:
+        """Clocks are given back and measuring continues; False where the library can only do both or neither."""
+        return self._optional("refuse", reason)

@@ -1,0 +1,59 @@
+"""Attaches a Python process to Lowgear: `lowgear run` puts this folder first in PYTHONPATH, so that it is imported before
+the program. Silent where nothing asks for it or no framework is imported; then does what the sitecustomize does that this
+one hides."""
+
+import os
+import sys
+
+_SITE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _load(name, path, **how):
+    """A module from its file, whatever sys.path says."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(name, path, **how)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _install(name, module):
+    """Runs after a framework was imported: only now is more of Lowgear needed than the importer."""
+    try:
+        if "lowgear" not in sys.modules:
+            package = os.path.dirname(_SITE)
+            _load("lowgear", os.path.join(package, "__init__.py"), submodule_search_locations=[package])
+        from lowgear.adapters.core import install
+
+        install(name, module)
+    except Exception as error:
+        if os.environ.get("RANK", "0") == "0":
+            sys.stderr.write(f"lowgear: not attached to {name}: {error}\n")
+
+
+def _attach():
+    if not any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING")):
+        return
+    importing = _load("_lowgear_importing", os.path.join(os.path.dirname(_SITE), "adapters", "importing.py"))
+    if importing.is_asked_for(os.environ):
+        importing.AfterImport(importing.ADAPTERS, _install).install()
+
+
+def _run_hidden():
+    """The sitecustomize that Python would have imported without this folder. Its exceptions are its own."""
+    from importlib.machinery import PathFinder
+
+    others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _SITE]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None or not spec.origin:
+        return
+    _load("sitecustomize", spec.origin)
+
+
+try:
+    _attach()
+except Exception as error:
+    sys.stderr.write(f"lowgear: not attached: {error}\n")
+_run_hidden()

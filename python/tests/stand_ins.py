@@ -1,0 +1,108 @@
+"""What the tests of adapters share: a client that remembers, modules with stand-ins for what they import, peers."""
+
+import importlib.util
+import sys
+import types
+import unittest
+import unittest.mock
+from pathlib import Path
+
+from lowgear.adapters.marks import Marks
+
+PEERS = Path(__file__).resolve().parents[2].parent / "shared" / "peers"
+
+
+def needs(path):
+    return unittest.skipUnless(path.exists(), f"SKIPPED: {path} is not there, so nothing is run against the real code")
+
+
+class Session:
+    """In place of one with a client: remembers what is marked."""
+
+    def __init__(self, job, refused):
+        self.job = job
+        self.client = self
+        self.problem = None
+        self.refusals = [refused] if refused else []
+        self.iterations = []  # lists of units
+        self.numbers = []
+        self.open_units = []
+        self.in_iteration = False
+        self.closed = False
+
+    def begin(self, number):
+        assert not self.in_iteration
+        self.in_iteration = True
+        self.iterations.append([])
+        self.numbers.append(number)
+
+    def iteration_end(self):
+        assert self.in_iteration and not self.open_units
+        self.in_iteration = False
+
+    def unit_begin(self, *unit):
+        assert self.in_iteration and not self.open_units
+        self.open_units.append(unit)
+        self.iterations[-1].append(unit)
+
+    def unit_end(self, *unit):
+        assert self.open_units == [unit]
+        self.open_units.pop()
+
+    def change(self, job):
+        self.job = job
+
+    def refuse(self, reason):
+        self.refusals.append(reason)
+        return True
+
+    def status(self):
+        return types.SimpleNamespace(problem="", server_problem="")
+
+    def close(self):
+        self.closed = True
+
+
+class Observed(unittest.TestCase):
+    """`self.marks` of a process, `self.said` by it, `self.session` once it has one."""
+
+    def setUp(self):
+        self.session = None
+        self.said = []
+        for target, value in (("lowgear.adapters.marks.say", self.said.append),
+                              ("lowgear.adapters.marks.atexit.register", lambda *_: None)):
+            patch = unittest.mock.patch(target, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.marks = Marks(self.open)
+
+    def open(self, job, refused):
+        self.session = Session(job, refused)
+        return self.session
+
+    def assert_all_as_listed(self, iterations):
+        """Every iteration ran what its schedule lists, and nothing was refused."""
+        self.marks.pause()
+        self.assertIsNone(self.marks.refused)
+        self.assertEqual(len(self.session.iterations), iterations)
+        for units in self.session.iterations:
+            self.assertEqual(units, self.session.job.expected)
+            self.assertEqual(len(set(units)), len(units))
+
+
+def stand_ins(*names, **modules):
+    """Modules that have every attribute."""
+    made = {name: unittest.mock.MagicMock(__path__=[], __spec__=None, __name__=name) for name in names}
+    made.update(modules)
+    return made
+
+
+def load(path, name, modules):
+    """The module at `path` under `name`, whose imports find `modules`; both stay until the test ends."""
+    with unittest.mock.patch.dict(sys.modules, modules):
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    sys.modules[name] = module
+    return module

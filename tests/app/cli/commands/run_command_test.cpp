@@ -1,0 +1,97 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+/// `lowgear run`, with no variable of Lowgear set.
+ProgramResult run(std::vector<std::string> arguments, const char* python_path = nullptr) {
+  arguments.insert(arguments.begin(), "run");
+  return run_lowgear(std::move(arguments), [python_path] {
+    for (const char* name : {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_RUN", "SLURM_JOB_ID"}) {
+      ::unsetenv(name);
+    }
+    if (python_path == nullptr) {
+      ::unsetenv("PYTHONPATH");
+    } else {
+      ::setenv("PYTHONPATH", python_path, 1);
+    }
+  });
+}
+
+TEST(RunCommand, SetsTheEnvironmentOfTheCommand) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"--record", folder / "out", "--slowdown", "2.5", "--", "env"}, "/some/where");
+  EXPECT_EQ(result.exit_code, 0);
+  const std::vector<std::string> variables = lines_of(result.out);
+  EXPECT_THAT(variables, Contains("LOWGEAR_RECORDING=" + (folder / "out").string()));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SLOWDOWN=2.5"));
+  EXPECT_THAT(variables, Contains(EndsWith("/site:/some/where")));
+  EXPECT_THAT(variables, Not(Contains(StartsWith("LOWGEAR_RUN="))));
+}
+
+TEST(RunCommand, NamesAStartThatNothingElseNames) {
+  const ProgramResult one = run({"--server", "http://127.0.0.1:1", "--", "env"});
+  EXPECT_THAT(lines_of(one.out), Contains(StartsWith("LOWGEAR_RUN=run-")));
+  EXPECT_THAT(lines_of(one.out), Contains(EndsWith("/site"))) << "no empty entry, which is the working folder";
+  const ProgramResult many = run({"--server", "http://127.0.0.1:1", "--", "sh", "-c", "env", "x", "--nnodes=2"});
+  EXPECT_THAT(many.out, Not(HasSubstr("LOWGEAR_RUN="))) << "each machine would name it differently";
+}
+
+TEST(RunCommand, IsTheCommandToWhoeverWaitsForIt) {
+  EXPECT_EQ(run({"--record", "out", "--", "sh", "-c", "exit 7"}).exit_code, 7);
+  EXPECT_EQ(run({"--record", "out", "--", "sh", "-c", "kill -TERM $$"}).signal, SIGTERM);
+  const ProgramResult missing = run({"--record", "out", "--", "/no/such/program"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("/no/such/program: cannot be started: No such file or directory"));
+}
+
+TEST(RunCommand, PassesASignalOnOnce) {
+  const TemporaryFolder folder;
+  const std::string script = "trap 'echo interrupted' INT; : > " + (folder / "ready").string() + "; while [ ! -e " +
+                             (folder / "end").string() + " ]; do sleep 0.01; done";
+  LowgearProcess process({"run", "--record", folder / "out", "--", "sh", "-c", script});
+  while (!std::filesystem::exists(folder / "ready")) ASSERT_TRUE(process.running());
+  process.send_signal(SIGINT);
+  write_text(folder / "end", "");
+  const ProgramResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "interrupted\n");
+}
+
+TEST(RunCommand, RefusesWhatMakesNoSense) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(run({"--", "true"}).err, HasSubstr("add --server ADDRESS, --plan DIR or --record DIR"));
+  EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err, HasSubstr("neither a plan nor an output folder"));
+  const ProgramResult both = run({"--server", "http://a", "--plan", folder / "x", "--", "touch", folder / "it_ran"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("plans come from one of them"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "it_ran"));
+}
+
+TEST(RunCommand, SaysWhatItWouldDo) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"--record", folder / "out", "--dry-run", "--", "touch", folder / "it_ran"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("LOWGEAR_RECORDING=" + (folder / "out").string() + "\n"));
+  EXPECT_THAT(result.out, HasSubstr("touch " + (folder / "it_ran").string() + "\nNothing was started.\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "it_ran"));
+}
+
+}  // namespace
+}  // namespace lowgear::cli
