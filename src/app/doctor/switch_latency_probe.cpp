@@ -136,7 +136,7 @@ profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu, const s
     throw Error("the GPU did not run at the clocks that the agent requested; `lowgear agent status` says why");
   }
   agent.release();
-  const std::optional<profile::SwitchLatency> found = find_switch_latency({&recording, 1});
+  const std::optional<profile::SwitchLatency> found = profile::find_switch_latency({&recording, 1});
   if (!found) throw Error("the times of the load vary too much; repeat this when the machine is idle");
   return *found;
 }

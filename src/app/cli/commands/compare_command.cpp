@@ -70,7 +70,7 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   data.lower_bound = workflow::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
   data.certificate = {false, "Proven by the planner; lowgear plan writes the certificate.", ""};
-  data.plans = {plan_row(0, plan)};
+  data.plans = {workflow::plan_row(0, plan)};
   data.chosen_plan = 0;
   data.chosen =
       report::report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);

@@ -216,7 +216,7 @@ void LeaseServer::Impl::Connection::handle_hello(const ipc::Frame& frame) {
 
 void LeaseServer::Impl::Connection::handle_plan(const ipc::Frame& frame) {
   if (plan_pending_) throw InputError("a plan arrived before the previous one was answered");
-  ipc::PlanMessage plan = decode_plan(frame.payload);
+  ipc::PlanMessage plan = ipc::decode_plan(frame.payload);
   plan_pending_ = true;
   // The thread of a GPU may hold on to the reply for longer than the socket's io_context lives.
   server_->granter_.take_plan(*lease_id_, std::move(plan), [connection = weak_from_this()](ipc::PlanAnswer answer) {

@@ -53,9 +53,9 @@ AgentConnection::AgentConnection(const std::filesystem::path& socket, const ipc:
   connect(socket);
   send_all(encode(hello), deadline);
   const ipc::Frame frame = receive(deadline);
-  if (frame.type == ipc::FrameType::refused) throw LeaseRefused(decode_refused(frame.payload).reason);
+  if (frame.type == ipc::FrameType::refused) throw LeaseRefused(ipc::decode_refused(frame.payload).reason);
   if (frame.type != ipc::FrameType::lease || !received_) throw Error("the agent's response is not a lease");
-  lease_ = decode_lease(frame.payload);
+  lease_ = ipc::decode_lease(frame.payload);
   ring_ = std::make_shared<MappedUnitRing>(received_);
   received_.reset();
 }
@@ -139,8 +139,8 @@ ipc::PlanAnswer AgentConnection::send_plan(const ipc::PlanMessage& plan, std::ch
   }
   const ipc::Frame frame = receive(deadline);
   if (frame.type == ipc::FrameType::accepted) return ipc::AcceptedMessage{};
-  if (frame.type == ipc::FrameType::refused) return decode_refused(frame.payload);
-  if (frame.type == ipc::FrameType::too_late) return decode_too_late(frame.payload);
+  if (frame.type == ipc::FrameType::refused) return ipc::decode_refused(frame.payload);
+  if (frame.type == ipc::FrameType::too_late) return ipc::decode_too_late(frame.payload);
   throw Error("the agent's response to a plan is not known");
 }
 

@@ -65,7 +65,7 @@ std::string complete_job(std::string_view text, const std::string& run, const st
 }
 
 std::string refusal_of(int status, std::string_view answer) {
-  const std::optional<http::ErrorBody> error = read_error_body(answer);
+  const std::optional<http::ErrorBody> error = http::read_error_body(answer);
   if (!error) return fmt::format("the server returned status {}", status);
   return fmt::format("{} ({})", printable(error->message, 200), status);
 }

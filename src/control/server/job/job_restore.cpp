@@ -128,7 +128,7 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   spec.erase("refusal");
   const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), about_.spec.parallel);
   (void)ranks_.add(rank, key, now_s);
-  if (has_value(view, "refusal")) ranks_.find(rank.rank)->refusal = view.at("refusal").text();
+  if (protocol::has_value(view, "refusal")) ranks_.find(rank.rank)->refusal = view.at("refusal").text();
   if (!finished) return;
   ranks_.finish(rank.rank);
   history_.finish(rank.rank);

@@ -77,8 +77,8 @@ MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataT
   Kind result;
   const std::vector<const SampleFile*> of_type = files_of_type(files, dtype);
   if (!of_type.empty() && of_type.front()->name.dtype != dtype) {
-    result.notes.push_back(fmt::format("{}: sampled in {}, used for {}", lowgear::name(kind),
-                                       lowgear::name(of_type.front()->name.dtype), lowgear::name(dtype)));
+    result.notes.push_back(fmt::format("{}: sampled in {}, used for {}", estimator::name(kind),
+                                       estimator::name(of_type.front()->name.dtype), estimator::name(dtype)));
   }
   for (const SampleFile* const file : of_type) read(*file, result);
   note_gaps(kind, result);
@@ -99,8 +99,8 @@ WorkCost MeasuredOperatorCosts::predict(const Operator& op) const {
   if (!regressor) regressor.emplace(kind.samples[pass], gpu_);
   const OperatorPrediction prediction = regressor->predict(op);
   if (kind.outside.empty() && !prediction.outside.empty()) {
-    kind.outside = fmt::format("{} {}: {} is outside of the samples; extrapolated by its trend", lowgear::name(op.kind),
-                               name(op.pass), prediction.outside);
+    kind.outside = fmt::format("{} {}: {} is outside of the samples; extrapolated by its trend",
+                               estimator::name(op.kind), name(op.pass), prediction.outside);
   }
   return cost_of(op, gpu_, prediction);
 }

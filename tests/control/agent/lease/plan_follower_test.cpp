@@ -68,7 +68,7 @@ TEST(PlanFollower, RefusesAPlanThatDoesNotFit) {
   ipc::PlanMessage wrong_rank = plan_message(two_clock_plan(1, 1200, 1500));
   wrong_rank.plan_rank = 1;
   expect_refused(wrong_rank, kEverything, "no rank 1");
-  plan::Plan other_model = read_plan(two_clock_plan(1, 1200, 1500), "plan");
+  plan::Plan other_model = plan::read_plan(two_clock_plan(1, 1200, 1500), "plan");
   other_model.gpu_name = "NVIDIA A100";
   expect_refused(plan_message(write_plan(other_model)), kEverything,
                  "is for \"NVIDIA A100\", and this GPU is \"Fake GPU\"");

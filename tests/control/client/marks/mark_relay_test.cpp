@@ -108,7 +108,7 @@ class MarkRelayTest : public testing::Test {
 
   // NOLINTBEGIN(performance-no-int-to-ptr): handles of a driver
   static inline const StreamDriver::Stream kFirst = reinterpret_cast<void*>(1);
-  static inline const StreamDriver::Stream planner::kSecond = reinterpret_cast<void*>(2);
+  static inline const StreamDriver::Stream kSecond = reinterpret_cast<void*>(2);
   // NOLINTEND(performance-no-int-to-ptr)
   FakeStreams streams_;
   TakenMarks taken_;
@@ -137,11 +137,11 @@ TEST_F(MarkRelayTest, PassesMarksOnWhenTheGpuHasCome) {
 TEST_F(MarkRelayTest, KeepsTheOrderOfMarksOfSeveralStreams) {
   open();
   mark(1);
-  ASSERT_TRUE(relay_->use(planner::kSecond));
+  ASSERT_TRUE(relay_->use(kSecond));
   mark(2);
   ASSERT_TRUE(relay_->use(kFirst));
   mark(3);
-  streams_.work(planner::kSecond);
+  streams_.work(kSecond);
   std::this_thread::sleep_for(2ms);
   EXPECT_THAT(taken_.numbers(), IsEmpty()) << "the first stream has not come to the first mark";
   streams_.work(kFirst);

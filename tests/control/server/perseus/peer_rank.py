@@ -178,7 +178,7 @@ def zeus(settings):
 
 def main():
     program, settings = sys.argv[1], json.loads(sys.argv[2])
-    sys.path.append(settings["stand_ins"])
+    sys.path.insert(0, settings["stand_ins"])
     result = {"perseus": perseus, "zeus": zeus}[program](settings)
     pathlib.Path(settings["out"], f"rank-{os.environ['RANK']}.json").write_text(json.dumps(result))
 

@@ -234,7 +234,7 @@ class PerseusReadme(PeersTest):
     def frontier_of(self, data):
         """Time and energy of every plan, read as the artifact's plot.py reads them: by the end of the folder's name."""
         sys.path.insert(0, str(PERSEUS))
-        sys.path.append(str(STAND_INS))
+        sys.path.insert(0, str(STAND_INS))
         self.addCleanup(sys.path.remove, str(PERSEUS))
         self.addCleanup(sys.path.remove, str(STAND_INS))
         from perseus.utils.analysis import total_time_and_energy
