@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs real jobs of PyTorch's pipelining, transformers, Lightning and Accelerate with and without Lowgear.
 
-    bench/gpu/attach/attach_checks.py [--library liblowgear.so] [--command lowgear] [--iterations 100] [NAME...]
+    bench/gpu/attach/attach_checks.py [--library liblowgear.so] [--command lowgear] [--iterations 100] [--ranks 4] [NAME...]
 
 Needs PyTorch 2.8 or newer; jobs whose framework is missing are skipped, which the table says. Checks of every schedule:
 each unit of each rank once in every iteration, forwards in the order in which PyTorch's own hooks have seen them, the
 same order in all iterations, nothing refused, evaluations not marked, and the same losses bit for bit as without. Of
-every trainer: the number of iterations, and the losses. Runs on CPUs (gloo). Ends with 1 when a check fails.
+every trainer: the number of iterations, and the losses. Ends with 1 when a check fails. Pipelines run on GPUs where each
+rank has one, else on CPUs; ZBVZeroBubble and DualPipeV need GPUs, as gloo cannot send from a rank to itself.
 
 Without --command, jobs find the variables set that `lowgear run --record` sets, as the program may not be there.
 """
@@ -25,7 +26,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 SITE = ROOT / "python" / "lowgear" / "site"
-RANKS = 4
 SCHEDULES = ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
 #: Name: script, package that it needs.
 TRAINERS = {"transformers Trainer": ("trainer.py", ("transformers",)),
@@ -110,7 +110,7 @@ def check_rank(units, rank, iterations):
 
 
 def check_schedule(jobs, name, iterations):
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS,
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", jobs.arguments.ranks,
              HERE / "jobs" / "pipeline.py", name, iterations]
     ranks, recording = jobs.both(name, words)
     units = [check_rank(rows(recording / f"rank-{at:05d}" / "units.csv"), rank, iterations)
@@ -134,6 +134,7 @@ def main():
     parser.add_argument("--library", type=Path, default=ROOT / "build/release/lib/liblowgear.so")
     parser.add_argument("--command")
     parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--ranks", type=int, default=4, help="processes of a pipeline")
     parser.add_argument("names", nargs="*", help="of schedules and trainers; all without any")
     arguments = parser.parse_args()
     names = arguments.names or [*SCHEDULES, *TRAINERS]

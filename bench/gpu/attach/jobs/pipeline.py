@@ -1,4 +1,5 @@
-"""A pipeline job on CPUs that knows nothing of Lowgear: torchrun ... pipeline.py SCHEDULE ITERATIONS OUT.
+"""A pipeline job that knows nothing of Lowgear: torchrun ... pipeline.py SCHEDULE ITERATIONS OUT. Each rank uses a GPU
+where there is one for each, else all use CPUs.
 
 Every rank writes to OUT which microbatches its modules have computed, from hooks of PyTorch, and the losses of the last
 stage as bits. Evaluates once in between where the schedule can."""
@@ -31,15 +32,20 @@ def block(index):
 
 
 def main():
-    dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
+    world = int(os.environ["WORLD_SIZE"])
+    on_gpus = torch.cuda.device_count() >= world
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpus else torch.device("cpu")
+    if on_gpus:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_gpus else "gloo")
+    rank = dist.get_rank()
     indices, count = stages_of(rank, world)
-    modules = [block(index) for index in indices]
+    modules = [block(index).to(device) for index in indices]
     forwards = []
     for index, module in zip(indices, modules):
         module.register_forward_pre_hook(
             lambda module, args, index=index: forwards.append(index) if torch.is_grad_enabled() else None)
-    stages = [PipelineStage(module, index, count, torch.device("cpu")) for index, module in zip(indices, modules)]
+    stages = [PipelineStage(module, index, count, device) for index, module in zip(indices, modules)]
     kind = get_schedule_class(NAME)
     single = issubclass(kind, PipelineScheduleSingle)
     schedule = kind(stages[0] if single else stages, MICROBATCHES, loss_fn=torch.nn.functional.mse_loss)
@@ -47,8 +53,8 @@ def main():
     generator = torch.Generator().manual_seed(7)
     bits, per_iteration = [], []
     for iteration in range(ITERATIONS):
-        batch = torch.randn(MICROBATCHES * ROWS, WIDTH, generator=generator)
-        target = torch.randn(MICROBATCHES * ROWS, WIDTH, generator=generator)
+        batch = torch.randn(MICROBATCHES * ROWS, WIDTH, generator=generator).to(device)
+        target = torch.randn(MICROBATCHES * ROWS, WIDTH, generator=generator).to(device)
         inputs = (batch,) if 0 in indices else ()
         last = count - 1 in indices
         losses = []
