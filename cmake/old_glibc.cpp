@@ -23,6 +23,7 @@
 
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name, bugprone-reserved-identifier): names of the C
 // library
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables, performance-no-int-to-ptr): as it has them
 extern "C" {
 
 /// Since 2.32. Never says so here: what a process does without threads is done safely for threads all the same.
@@ -125,6 +126,7 @@ std::uint32_t arc4random() noexcept {
 #endif
 
 }  // extern "C"
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables, performance-no-int-to-ptr)
 // NOLINTEND(readability-inconsistent-declaration-parameter-name, bugprone-reserved-identifier)
 
 #endif

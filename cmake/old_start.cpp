@@ -6,6 +6,7 @@
 #include <cstddef>
 
 // NOLINTBEGIN(readability-identifier-naming, bugprone-reserved-identifier): names of the linker and the C library
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): as the linker makes them
 extern "C" {
 
 using lowgear_main = int(int, char**, char**);
@@ -38,4 +39,5 @@ int __wrap___libc_start_main(lowgear_main* main, int argument_count, char** argu
 }
 
 }  // extern "C"
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 // NOLINTEND(readability-identifier-naming, bugprone-reserved-identifier)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import html
 import io
 import json
@@ -119,7 +120,7 @@ class Plan:
         self.profile_csv = profile_csv  # that it was planned with
         self.blocking_power_w = tuple(blocking_power_w)
 
-    @property
+    @functools.cached_property
     def ops(self) -> Table[Op]:
         """All ops, rank by rank in the order of execution."""
         rows = (
@@ -188,19 +189,19 @@ class PlanResult:
         rows = (Figures(float(row["time_s"]), float(row["energy_j"])) for row in _rows(self.files[file]))
         return Table(Figures, rows, title)
 
-    @property
+    @functools.cached_property
     def frontier(self) -> Table[Figures]:
         """Vertices of the frontier of the policy, fastest (T_min) first; between them energy is linear. s and J of one
         iteration, all ranks, one GPU each, blocking energy included."""
         return self._points("frontier.csv", "frontier (planned)")
 
-    @property
+    @functools.cached_property
     def lower_bound(self) -> Table[Figures]:
         """The proven bound below the frontier at the same times: the frontier itself where that is exact."""
         file = "lower_bound.csv" if "lower_bound.csv" in self.files else "exact_frontier.csv"
         return self._points(file if file in self.files else "frontier.csv", "lower bound")
 
-    @property
+    @functools.cached_property
     def plans(self) -> Table[PlanRow]:
         """All plans, fastest first, without their ops; `plan(number)` has them."""
         rows = (
@@ -217,7 +218,7 @@ class PlanResult:
         )
         return Table(PlanRow, rows, "plans (planned)")
 
-    @property
+    @functools.cached_property
     def policies(self) -> Table[PolicyRow]:
         """Other policies on the same pipeline, *replayed*; empty for pipelines that are too large for that."""
         rows = (
@@ -253,7 +254,7 @@ class PlanResult:
         """Largest relative distance between frontier and lower bound, a share of 1; 0 where it is exact."""
         return self.document["frontier"]["epsilon"]
 
-    @property
+    @functools.cached_property
     def shown_plan(self) -> Plan:
         """The slowest plan that takes no longer than the baseline, or else the fastest: what savings are named of."""
         return self.plan(self.document["shown_plan"])
@@ -378,7 +379,7 @@ class Simulation:
         pairs = zip(self.document["busy_s"], self.document["blocked_s"])
         return Table(RankRow, (RankRow(rank, *pair) for rank, pair in enumerate(pairs)), "ranks (replayed)")
 
-    @property
+    @functools.cached_property
     def ops(self) -> Table[Op]:
         """All ops, rank by rank in the order of execution; times are rounded to nanoseconds, as in the trace."""
         rows = (
