@@ -168,7 +168,6 @@ class Client {
   void run(const std::stop_token& stop);
   void drain();
   [[nodiscard]] bool is_recorded(std::uint64_t iteration) const noexcept;
-  void mark(Mark mark) noexcept;
   void refuse_what_differs();
   [[nodiscard]] std::uint64_t lost() const;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;

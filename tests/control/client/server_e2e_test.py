@@ -30,6 +30,7 @@ class FakeServer:
         self.polls = 0  # times that the rank asked for one
         self.first_poll = None  # of those that were answered by the plan on offer
         self.reports = {}  # by iteration
+        self.refusals = []  # why no plan is followed, of each post; None: they are
         self.finished = False
         self.closed = False
         self.lose_answers = 0  # to the next posts
@@ -92,6 +93,7 @@ class FakeServer:
             if path.endswith("/ranks"):
                 return {"rank_key": "k", "plan_version": 0}
             if path.endswith("/reports"):
+                self.refusals.append(body.get("refusal"))
                 for report in body["reports"]:
                     self.reports.setdefault(report["iteration"], report)
             if path.endswith("/finish"):
@@ -242,6 +244,60 @@ class PlansOfTheServer(AgentTest):
         self.assertIn(0, [versions[i] for i in range(2, 5)], "nobody set clocks")
         self.assertEqual(clocks[self.iteration - 1], [1305] * UNITS)
         self.assertEqual(versions[self.iteration - 1], 1)
+
+    def test_are_given_up_at_once_when_the_program_refuses(self):
+        self.offer(1, 1305, 1)
+        self.train(3)
+        self.client.refuse("the model was rebuilt")
+        self.assertFalse(self.client.status().has_lease)
+        wait_until(lambda: "the model was rebuilt" in self.server.refusals, "the server hears of it")
+        self.train(2)
+        with self.assertRaisesRegex(lowgear.Refused, "the model was rebuilt"):
+            self.client.follow_again()
+        clocks, versions = self.finish()
+        # The newest iteration that had begun counts as one of no plan, unless it had been reported already.
+        self.assertEqual([versions[i] for i in (0, 1, 3, 4)], [0, 1, 0, 0])
+        self.assertEqual([clocks[i] for i in range(1, 5)], [[1305] * UNITS] * 2 + [[0] * UNITS] * 2)
+        self.assertEqual(self.server.refusals[-1], "the model was rebuilt")
+
+    def test_are_followed_again_after_a_stop(self):
+        self.offer(1, 1305, 1)
+        self.train(3)
+        self.client.stop_following()
+        self.train(1)
+        self.client.follow_again()
+        self.assertTrue(self.client.status().has_lease)
+        self.offer(2, 1605, 6)
+        self.train(3)
+        clocks, versions = self.finish()
+        self.assertEqual([versions[i] for i in (0, 1, 3, 4, 5, 6)], [0, 1, 0, 0, 0, 2])
+        self.assertEqual(clocks[3], [0] * UNITS)
+        self.assertEqual(clocks[6], [1605] * UNITS)
+        self.assertIsNone(self.server.refusals[-1])
+
+    def test_begin_with_the_framework_s_number_and_stay_when_training_goes_back(self):
+        def train(number):
+            self.client.iteration_begin_at(number)
+            for microbatch in range(UNITS):
+                with self.client.unit("forward", 0, microbatch):
+                    time.sleep(UNIT_S)
+            self.client.iteration_end()
+
+        self.offer(1, 1305, 702)
+        for number in (700, 701, 703, 704, 702, 703, 705):  # a leap, and back to a checkpoint
+            train(number)
+        self.client.close()
+        reports = self.server.reports
+        self.assertEqual({number: reports[number]["plan_version"] for number in sorted(reports)},
+                         {700: 0, 701: 0, 703: 1, 704: 1, 705: 1})
+        clocks = {}
+        for part in ("", "part-00001"):
+            with open(self.folder / "run" / part / "rank-00000" / "units.csv") as file:
+                for row in csv.DictReader(file):
+                    clocks.setdefault((part, int(row["iteration"])), []).append(int(row["frequency"]))
+        self.assertEqual(clocks, {("", 700): [0] * UNITS, ("", 701): [0] * UNITS, ("", 703): [1305] * UNITS,
+                                  ("", 704): [1305] * UNITS, ("part-00001", 702): [1305] * UNITS,
+                                  ("part-00001", 703): [1305] * UNITS, ("part-00001", 705): [1305] * UNITS})
 
 
 if __name__ == "__main__":

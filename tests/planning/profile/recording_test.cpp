@@ -85,6 +85,12 @@ TEST(ReadRecording, RefusesWrongIterationsAndClocks) {
   EXPECT_THAT(files.error(), HasSubstr("2 is not in 0 to 1"));
 }
 
+TEST(ReadRecording, RefusesUnitsThatNoScheduleHas) {
+  Files files;
+  files.units = "iteration,stage,instruction,microbatch,start_s,end_s,frequency\n0,1,forward_backward,0,0.1,0.2,1410\n";
+  EXPECT_THAT(files.error(), HasSubstr("a forward and a backward in one"));
+}
+
 TEST(ReadRecording, ReadsUnitsByTimeAndWhatTheGpuReports) {
   const Recording recording = Files().read();
   EXPECT_EQ(recording.rank, 3);

@@ -125,7 +125,7 @@ bool MarkRelay::has_come(const Waiting& waiting) const noexcept {
   return static_cast<std::int32_t>(written - waiting.number) >= 0;  // numbers start again after 2^32
 }
 
-bool MarkRelay::is_given_up(std::uint64_t now_ns) noexcept {
+bool MarkRelay::is_given_up(std::uint64_t now_ns) const noexcept {
   if (ends_since_ns_ == 0) return false;
   return now_ns - ends_since_ns_ >= static_cast<std::uint64_t>(std::chrono::nanoseconds(options_.last_wait).count());
 }

@@ -68,7 +68,7 @@ class MarkRelay {
   void run(const std::stop_token& stop);
   void look(std::uint64_t now_ns);
   [[nodiscard]] bool has_come(const Waiting& waiting) const noexcept;
-  [[nodiscard]] bool is_given_up(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] bool is_given_up(std::uint64_t now_ns) const noexcept;
   void pass_on(const Waiting& waiting, std::uint64_t now_ns) noexcept;
   [[nodiscard]] std::chrono::nanoseconds pause(std::uint64_t now_ns) const;
 

@@ -14,10 +14,16 @@ ipc::UnitEvent event_of(const Mark& mark) noexcept {
 }
 
 /// The same for the begin and the end of a unit, and never 0.
+<<<<<<< ours
 std::uint64_t identity_of(const Mark& mark) noexcept {
   ipc::UnitEvent event = event_of(mark);
   event.type = ipc::UnitEventType::unit_begin;
   return pack_unit(event);
+=======
+std::uint64_t identity_of(const UnitEvent& event) noexcept {
+  return pack_unit(
+      {.type = UnitEventType::unit_begin, .kind = event.kind, .stage = event.stage, .microbatch = event.microbatch});
+>>>>>>> theirs
 }
 
 }  // namespace
@@ -36,8 +42,8 @@ void MarkWriter::take(const Mark& mark) noexcept {
 }
 
 void MarkWriter::begin_iteration(const Mark& mark) noexcept {
-  for (OpenUnit* open : {&newest_, &older_}) {
-    if (std::exchange(open->unit, 0) != 0) count_mismatch();
+  for (OpenUnit& open : open_) {
+    if (std::exchange(open.unit, 0) != 0) count_mismatch();
   }
   iteration_ = mark.number;
   iteration_begin_ns_ = mark.time_ns;
@@ -54,6 +60,7 @@ void MarkWriter::end_iteration(const Mark& mark) noexcept {
 }
 
 void MarkWriter::begin_unit(const Mark& mark) noexcept {
+<<<<<<< ours
   if (ipc::UnitRing* ring = this->ring()) write_unit(*ring, event_of(mark));
   const OpenUnit unit{.unit = identity_of(mark), .begin_ns = mark.time_ns};
   if (newest_.unit == unit.unit) {
@@ -63,25 +70,46 @@ void MarkWriter::begin_unit(const Mark& mark) noexcept {
     older_ = newest_;
   }
   newest_ = unit;
+=======
+  const UnitEvent event = event_of(mark);
+  if (UnitRing* ring = this->ring()) write_unit(*ring, event);
+  const std::uint64_t unit = identity_of(event);
+  OpenUnit& open = place_of(unit);
+  if (open.unit != 0) count_mismatch();
+  open.unit = unit;
+  open.begin_ns = mark.time_ns;
+}
+
+/// Where a unit that begins is kept: in its own place where it is open already, a free one, or the oldest unit's.
+MarkWriter::OpenUnit& MarkWriter::place_of(std::uint64_t unit) noexcept {
+  OpenUnit& first = open_[0];
+  OpenUnit& second = open_[1];
+  if (second.unit == 0) return first.unit == 0 || first.unit == unit ? first : second;
+  if (second.unit == unit) return second;
+  if (first.unit == 0 || first.unit == unit) return first;
+  return first.begin_ns <= second.begin_ns ? first : second;
+>>>>>>> theirs
 }
 
 void MarkWriter::end_unit(const Mark& mark) noexcept {
-  const std::uint64_t unit = identity_of(mark);
-  if (newest_.unit != unit) std::swap(newest_, older_);
-  if (newest_.unit != unit) {
-    std::swap(newest_, older_);
-    return count_mismatch();
-  }
-  const std::uint64_t begin_ns = newest_.begin_ns;
-  newest_ = std::exchange(older_, OpenUnit());
+  const UnitEvent event = event_of(mark);
+  const std::uint64_t unit = identity_of(event);
+  OpenUnit& open = open_[0].unit == unit ? open_[0] : open_[1];
+  if (open.unit != unit) return count_mismatch();
+  open.unit = 0;
   units_.store(units_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+<<<<<<< ours
   ipc::UnitRing* const ring = this->ring();
   if (ring != nullptr) write_unit(*ring, event_of(mark));
+=======
+  UnitRing* const ring = this->ring();
+  if (ring != nullptr) write_unit(*ring, event);
+>>>>>>> theirs
   if (log_ == nullptr) return;
-  log_->push({.begin_ns = begin_ns,
+  log_->push({.begin_ns = open.begin_ns,
               .end_ns = mark.time_ns,
               .iteration = iteration_,
-              .microbatch = static_cast<std::uint32_t>(mark.number),
+              .microbatch = event.microbatch,
               .clock_mhz = ring != nullptr ? ring->requested_clock_mhz.load(std::memory_order_relaxed) : 0,
               .stage = mark.stage,
               .kind = mark.kind,

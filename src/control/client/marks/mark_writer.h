@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -35,6 +36,7 @@ class MarkWriter final : public MarkTaker {
   void end_iteration(const Mark& mark) noexcept;
   void begin_unit(const Mark& mark) noexcept;
   void end_unit(const Mark& mark) noexcept;
+  [[nodiscard]] OpenUnit& place_of(std::uint64_t unit) noexcept;
   void log_iteration(RecordType type, std::uint64_t end_ns) noexcept;
   [[nodiscard]] ipc::UnitRing* ring() const noexcept { return lease_ != nullptr ? lease_->ring() : nullptr; }
 
@@ -43,8 +45,7 @@ class MarkWriter final : public MarkTaker {
   std::uint64_t iteration_ = 0;
   std::uint64_t iteration_begin_ns_ = 0;
   bool settling_ = false;
-  OpenUnit newest_;
-  OpenUnit older_;
+  std::array<OpenUnit, 2> open_;
   std::atomic<std::uint64_t> units_{0};
   std::atomic<std::uint64_t> mismatched_{0};
 };
