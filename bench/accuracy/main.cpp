@@ -13,9 +13,10 @@ namespace lowgear::bench {
 namespace {
 
 constexpr std::string_view kHeading =
-    "# How accurate estimates are\n\nWritten by `accuracy_study` (`./dev bench accuracy_study`). *Estimated* is what "
-    "Lowgear says without a GPU, *measured* what the named publications state. Errors are (estimated - measured) / "
-    "measured; means are of their absolute values.\n\n| check | reached | reach | |\n|---|---|---|---|\n";
+    "# How accurate estimates are\n\nWritten by `accuracy_study` (`./dev bench accuracy_study`). *Estimated* is "
+    "Lowgear's estimate, made without a GPU; *measured* is what the named publications state. Errors are (estimated - "
+    "measured) / "
+    "measured; means are means of absolute errors.\n\n| check | reached | reach | |\n|---|---|---|---|\n";
 
 void write(const std::filesystem::path& folder) {
   std::string text(kHeading);

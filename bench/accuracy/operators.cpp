@@ -30,13 +30,13 @@ std::string row_of(const HoldoutRow& row) {
 void append(const HoldoutTable& table, AccuracySection& section) {
   const HoldoutReach& reach = table.cluster == kVista.cluster ? kVista : kPerlmutter;
   section.markdown += fmt::format(
-      "\n### {}\n\n| operator | pass | samples | thrown out | random fifth | of all files together | largest fifth | "
+      "\n### {}\n\n| operator | pass | samples | discarded | random fifth | of all files together | largest fifth | "
       "within "
       "the interval |\n|---|---|---|---|---|---|---|---|\n",
       table.cluster);
   for (const HoldoutRow& row : table.rows) section.markdown += row_of(row);
   for (const std::string& name : table.left_out) {
-    section.markdown += fmt::format("\nNot believed at all: {}.", name);
+    section.markdown += fmt::format("\nDiscarded entirely: {}.", name);
   }
   const HoldoutMeans ten = means_of_ten(table);
   const HoldoutMeans all = means_of_all(table);
@@ -57,9 +57,10 @@ void append(const HoldoutTable& table, AccuracySection& section) {
 AccuracySection operator_section() {
   AccuracySection section;
   section.markdown =
-      "## Sampled operators\n\nRegressors of `MeasuredOperatorCosts` on the samples of the ICICLE project: fitted to "
+      "## Sampled operators\n\nRegressors of `MeasuredOperatorCosts` on the samples of the ICICLE project, fitted to "
       "four "
-      "fifths of a file, judged on the fifth that was held out, at random or that of most work (which extrapolates).\n";
+      "fifths of a file, and judged on the fifth that was held out: a random fifth, or the fifth with the most work "
+      "(which extrapolates).\n";
   if (!samples_present()) {
     section.markdown += "\nNOT CHECKED: the samples are not in ../shared/data/operators.\n";
     return section;
@@ -72,7 +73,7 @@ AccuracySection peer_section() {
   AccuracySection section;
   section.markdown =
       "## The published formula\n\n`lowgear estimate --peer-formula` composes iterations as the ICICLE project's "
-      "estimator does, from the same samples; random draws of its libraries differ.\n\n";
+      "estimator does, from the same samples; only the random draws of its libraries differ.\n\n";
   if (!samples_present()) {
     section.markdown += "NOT CHECKED: the samples are not in ../shared/data/operators.\n";
     return section;

@@ -72,12 +72,12 @@ AccuracySection saving_section() {
   section.markdown =
       "## Saving of a plan\n\nGPT-3 175B on A100 SXM, eight stages, tp 8 (artifact of Perseus, SOSP'24): what a plan "
       "on "
-      "the measured stage profile saves against full clocks, and what the plan on the estimated profile says, in per "
-      "cent of energy (difference in points). Nothing is fitted on this profile: the power model rests on the "
+      "the measured stage profile saves against full clocks, and what the plan on the estimated profile predicts, in "
+      "per cent of energy (difference in points). Nothing is fitted on this profile: the power model rests on the "
       "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimating/estimator/gpu/gpu_power.cpp`). "
       "Its GPUs draw 475 "
-      "W at full clocks, so the power limit is taken for the 500 W of A100s with custom cooling; the last columns have "
-      "the usual 400 W.\n";
+      "W at full clocks, so a power limit of 500 W is assumed, that of A100s with custom cooling; the last columns "
+      "assume the usual 400 W.\n";
   if (!given_data_present()) {
     section.markdown += "\nNOT CHECKED: the profile is not in ../shared/data/perseus.\n";
     return section;
@@ -111,14 +111,13 @@ AccuracySection saving_section() {
     power_alone.add(at_times.no_later_pct, real.no_later_pct);
   }
   section.markdown +=
-      "\n*At measured times* has the measured times at full clocks with the estimated power model. What is left "
-      "between "
-      "that and *estimated* is how much longer the last stage takes: 6.8 % as measured, 2 to 3 % as estimated. Slack "
-      "of "
+      "\n*At measured times* combines the measured times at full clocks with the estimated power model. The remaining "
+      "difference between "
+      "that and *estimated* is how much longer the last stage takes: 6.8 % as measured, 2 to 3 % as estimated. The "
+      "slack of "
       "the other stages is what saves energy without finishing later. The estimate divides the output matrix and the "
-      "loss among tp ranks; *with a whole loss* every rank gathers all logits. Which of them the profiled framework "
-      "did "
-      "is not stated.\n";
+      "loss among tp ranks; *with a whole loss* every rank gathers all logits. The artifact does not state which of "
+      "the two the profiled framework did.\n";
   section.markdown += curve_table(measured);
   section.targets = {least_energy.target("saving of the plan of least energy, A100 GPT-3 175B"),
                      no_later.target("saving of the plan that is no later, A100 GPT-3 175B"),

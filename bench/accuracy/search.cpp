@@ -62,10 +62,11 @@ AccuracySection search_section() {
   AccuracySection section;
   section.markdown =
       "## Search\n\nOn one thread, median of three. *Fitting* layouts are estimated in full: memory, iteration, energy "
-      "and a quick plan. *Too large* ones end with their memory; what divides nothing is not generated. *Fully "
+      "and a quick plan. For *too large* ones only memory is estimated; layouts that do not divide the job evenly are "
+      "not generated. *Fully "
       "estimated "
-      "a second* counts the fitting ones alone but all of the time. *Quick plan*: the largest difference between the "
-      "energy that layouts are ranked by and that of the planner, over the ten fastest.\n\n"
+      "a second* counts only the fitting layouts, but all of the time. *Quick plan*: the largest difference between "
+      "the energy that ranks layouts and the energy of the planner, over the ten fastest layouts.\n\n"
       "| model | GPUs | fitting | too large | s | fully estimated a second | all a second | quick plan |\n"
       "|---|---|---|---|---|---|---|---|\n";
   double slowest_per_s = 0;

@@ -41,7 +41,7 @@
 extern "C" {
 #endif
 
-/* Version of this interface. A library answers every program that was built with the same major version and no later
+/* Version of this interface. A library works with every program that was built with the same major version and no later
  * minor one: structures carry their size, functions are only added. */
 #define LOWGEAR_ABI_MAJOR 1u
 #define LOWGEAR_ABI_MINOR 2u
@@ -54,12 +54,12 @@ extern "C" {
 
 typedef struct lowgear_client lowgear_client;
 
-/* What a call answers. */
+/* Result of a call. */
 enum {
   LOWGEAR_OK = 0,
-  LOWGEAR_INVALID = 1,  /* an argument or a file makes no sense; lowgear_last_error says what */
+  LOWGEAR_INVALID = 1,  /* an argument or a file is invalid; lowgear_last_error says why */
   LOWGEAR_FAILED = 2,   /* the system or the GPU refused */
-  LOWGEAR_REFUSED = 3,  /* the agent said no */
+  LOWGEAR_REFUSED = 3,  /* the agent refused */
   LOWGEAR_NO_AGENT = 4, /* there is no agent to do it */
   LOWGEAR_FORKED = 5    /* the client belongs to the parent process */
 };
@@ -86,11 +86,11 @@ typedef struct lowgear_options {
   const char* agent_socket;
   /* UUID or PCI address of this process' GPU. NULL: the one that CUDA_VISIBLE_DEVICES and the local rank name. */
   const char* gpu;
-  /* Name of the job, for people. NULL: LOWGEAR_JOB, the scheduler's job id, or empty. */
+  /* Name of the job, for display. NULL: LOWGEAR_JOB, the scheduler's job id, or empty. */
   const char* job;
   /* Folder in which the recording of this rank is made, as rank-00000. NULL: LOWGEAR_RECORDING, or no recording. */
   const char* recording;
-  /* -1: as torchrun, Slurm, Open MPI or MPICH say. */
+  /* -1: from torchrun, Slurm, Open MPI or MPICH. */
   int32_t rank;
   int32_t local_rank;
   int32_t world_size;
@@ -118,7 +118,7 @@ typedef struct lowgear_options {
 #define LOWGEAR_OPTIONS_INIT \
   { sizeof(lowgear_options), NULL, NULL, NULL, NULL, -1, -1, -1, NULL, NULL, NULL, -1, -1, -1, NULL }
 
-/* Opens a client for this process. Takes up to a second: it looks for the GPU and asks the agent for a lease. */
+/* Opens a client for this process. Takes up to a second: it finds the GPU and requests a lease from the agent. */
 LOWGEAR_API int lowgear_open(const lowgear_options* options, lowgear_client** client);
 /* Ends the lease, waits until the recording is written, and frees the client. */
 LOWGEAR_API int lowgear_close(lowgear_client* client);
@@ -147,6 +147,7 @@ LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
 LOWGEAR_API int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
 LOWGEAR_API int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
 
+<<<<<<< ours
 /* Since 1.2. A unit that is expected. */
 typedef struct lowgear_unit {
   uint32_t kind;
@@ -183,6 +184,10 @@ LOWGEAR_API int lowgear_use_stream(lowgear_client* client, void* cu_stream);
 
 /* What the GPU used between two moments. Values that it does not report are negative, as is the energy when it did not
  * report it all the time. */
+=======
+/* Energy and readings of the GPU in a window. Values that it does not report are negative, also the energy if it did
+ * not report energy during the whole window. */
+>>>>>>> theirs
 typedef struct lowgear_measurement {
   size_t struct_size; /* set by the caller */
   double time_s;
@@ -191,7 +196,7 @@ typedef struct lowgear_measurement {
   double mean_power_w;
   double peak_power_w;
   double mean_sm_clock_mhz;
-  double power_capped_s; /* during which the power limit held the clock down */
+  double power_capped_s; /* time during which the power limit throttled the GPU */
   int32_t max_temperature_c;
   int32_t simulated; /* 1: the GPU is Lowgear's simulation */
 } lowgear_measurement;
@@ -201,7 +206,7 @@ typedef struct lowgear_measurement {
 
 /* Starts to measure. Windows may overlap. */
 LOWGEAR_API int lowgear_window_begin(lowgear_client* client, const char* name, uint64_t* window);
-/* What the window measured until now; it is over. */
+/* Ends the window and returns its measurement. */
 LOWGEAR_API int lowgear_window_end(lowgear_client* client, uint64_t window, lowgear_measurement* measurement);
 
 typedef struct lowgear_status {
@@ -209,22 +214,22 @@ typedef struct lowgear_status {
   int32_t rank;
   int32_t world_size;
   int32_t has_lease;            /* 1: an agent sets this GPU's clocks for this process */
-  int32_t has_plan;             /* 1: and follows a plan */
-  int32_t suspended;            /* 1: but not now, as no unit came for some time */
-  int32_t dry_run;              /* 1: the agent only says what it would do */
+  int32_t has_plan;             /* 1: the agent follows a plan */
+  int32_t suspended;            /* 1: no clock is set at present, as no unit began for some time */
+  int32_t dry_run;              /* 1: the agent only logs what it would do */
   int32_t simulated;            /* 1: the GPU is Lowgear's simulation */
-  uint32_t requested_clock_mhz; /* SM clock that the agent asked for last; 0: the driver's own choice */
+  uint32_t requested_clock_mhz; /* last SM clock that the agent requested; 0: the driver's default */
   uint64_t units;               /* units recorded or counted so far */
   uint64_t mismatched;          /* begins and ends that did not match */
   uint64_t lost;                /* units that could not be recorded as the disk was too slow; marks of a stream */
   uint64_t reconnects;          /* leases taken again after they had ended */
   char gpu_uuid[96];            /* empty: no GPU */
-  char problem[256];            /* what does not work, for a person; empty: nothing */
+  char problem[256];            /* what does not work, as a message; empty: nothing */
   /* Since 1.1. */
   int32_t server_connected; /* 1: the server answered the last request */
   int32_t plan_version;     /* of the server's plan that the newest iteration followed from its begin; 0: none */
-  uint64_t reports_lost;    /* iterations that the server will not hear of, as it was away for too long */
-  char server_problem[256]; /* what keeps the server from planning this rank, for a person; empty: nothing */
+  uint64_t reports_lost;    /* iterations that were not reported, as the server was not reachable for too long */
+  char server_problem[256]; /* why the server does not plan this rank, as a message; empty: no problem */
   /* Since 1.2. */
   int32_t pp_rank;               /* this rank in the pipeline; -1: not certain */
   int32_t stage;                 /* the only stage of this rank; -1: not certain, or it has several */
@@ -239,7 +244,7 @@ typedef struct lowgear_status {
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);
 
-/* What the last call of this thread that failed had to say; "" when none did. Valid until this thread's next call. */
+/* Message of this thread's last failed call; "" if none failed. Valid until this thread's next call. */
 LOWGEAR_API const char* lowgear_last_error(void);
 /* Major version in the upper 16 bits, minor version in the lower. */
 LOWGEAR_API uint32_t lowgear_abi_version(void);

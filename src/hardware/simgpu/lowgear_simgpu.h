@@ -1,12 +1,12 @@
 #ifndef LOWGEAR_SIMGPU_H
 #define LOWGEAR_SIMGPU_H
 
-/* What only the simulated GPUs of Lowgear can do, for programs in any language. The shared library libnvidia-ml.so.1 of
- * the simulation exports these functions besides NVML's. They act on the machine that the environment names
- * (LOWGEAR_SIMGPU, LOWGEAR_SIMGPU_GPUS), opened on first use and kept until the process ends.
+/* Functions that only the simulated GPUs of Lowgear have, for programs in any language. The shared library
+ * libnvidia-ml.so.1 of the simulation exports these functions besides NVML's. They act on the machine that the
+ * environment names (LOWGEAR_SIMGPU, LOWGEAR_SIMGPU_GPUS), opened on first use and kept until the process ends.
  *
- * Every function may be called from any thread. Those that return int answer one of the codes below; a message for a
- * person is then kept for the calling thread. None ends the process. */
+ * Every function may be called from any thread. Those that return int return one of the codes below; after a failure
+ * lowgear_simgpu_error returns a message for the calling thread. None ends the process. */
 
 /* NOLINTBEGIN: this header is C */
 #include <stdint.h>
@@ -18,12 +18,12 @@ extern "C" {
 #define LOWGEAR_SIMGPU_VERSION 1u
 
 #define LOWGEAR_SIMGPU_OK 0
-#define LOWGEAR_SIMGPU_INVALID 1 /* no such GPU, or a value that makes no sense */
+#define LOWGEAR_SIMGPU_INVALID 1 /* no such GPU, or an invalid value */
 #define LOWGEAR_SIMGPU_FAILED 2  /* the machine cannot be opened, or the system refused */
 
-/* Version of this interface; its presence tells that a libnvidia-ml.so.1 is simulated. */
+/* Version of this interface; it exists only in a simulated libnvidia-ml.so.1. */
 uint32_t lowgear_simgpu_version(void);
-/* What the last call of this thread that failed had to say; "" when none did. Valid until this thread's next call. */
+/* Message of this thread's last failed call; "" if none failed. Valid until this thread's next call. */
 const char* lowgear_simgpu_error(void);
 
 /* Number of GPUs of the machine. */
@@ -47,7 +47,7 @@ int lowgear_simgpu_true_energy_j(int index, double* energy_j);
 int lowgear_simgpu_writes(int index, uint64_t* writes);
 /* The locked range of SM clocks; 0 and 0 when none is locked. */
 int lowgear_simgpu_locked_sm_clocks(int index, int* min_mhz, int* max_mhz);
-/* Moves virtual time on. Fails in real time. */
+/* Advances virtual time. Fails in real time. */
 int lowgear_simgpu_advance(double time_s);
 /* The machine's time: seconds since it was made. */
 int lowgear_simgpu_now_s(double* time_s);

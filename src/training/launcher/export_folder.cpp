@@ -54,7 +54,7 @@ void require_export_folder(const fs::path& folder) {
     const std::string name = entry->path().filename().string();
     if (!is_of_an_export(*entry)) {
       throw_input_error(
-          where, fmt::format("holds {}, which does not belong to an export, so that it is not replaced", quote(name)),
+          where, fmt::format("contains {}, which does not belong to an export, so it is not replaced", quote(name)),
           "name a new or an empty folder");
     }
     has_config = has_config || name == kExportConfigName;
@@ -64,8 +64,7 @@ void require_export_folder(const fs::path& folder) {
   // A model from elsewhere has the same names: what an export wrote, its manifest lists.
   if (has_weights == has_config) return require_listed(folder);
   throw_input_error(
-      where,
-      fmt::format("holds {} alone, so that it is not an earlier export", has_config ? "a config.json" : "weights"),
+      where, fmt::format("contains only {}, so it is not an earlier export", has_config ? "a config.json" : "weights"),
       "name a new or an empty folder");
 }
 

@@ -122,7 +122,7 @@ TEST_F(StagedDirectoryTest, AFolderWithItsMarkerAloneIsNoEarlierOutput) {
   write_file_atomically(out_ / "model.safetensors", "weeks of training");
   EXPECT_EQ(error_of([&] { StagedDirectory(out_, kMarker); }),
             out_.string() +
-                ": holds \"frontier.csv\", which no earlier run lists in lowgear-files.json: the folder is not "
+                ": contains \"frontier.csv\", which no earlier run lists in lowgear-files.json: the folder is not "
                 "replaced; move it elsewhere, or name a new or an empty folder");
   EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/model.safetensors"));
 }
@@ -132,15 +132,16 @@ TEST_F(StagedDirectoryTest, RefusesByNameWhatWasAddedToAnEarlierOutput) {
   for (const std::string name : {"notes.txt", "plans/notes.txt", ".hidden"}) {
     write_file_atomically(out_ / name, "a thought");
     const std::vector<std::string> before = folder_.names();
-    EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr(": holds \"" + name + "\", which no earlier run"));
+    EXPECT_THAT(error_of([&] { write_output("second"); }),
+                HasSubstr(": contains \"" + name + "\", which no earlier run"));
     EXPECT_EQ(folder_.names(), before);
     fs::remove(out_ / name);
   }
   fs::create_directories(out_ / "empty");
-  EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr("holds \"empty\""));
+  EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr("contains \"empty\""));
   fs::remove(out_ / "empty");
   fs::create_symlink("/dev/null", out_ / "link");
-  EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr("holds \"link\""));
+  EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr("contains \"link\""));
   fs::remove(out_ / "link");
   write_output("second");
   EXPECT_EQ(read_file(out_ / kMarker), "second");
@@ -151,7 +152,7 @@ TEST_F(StagedDirectoryTest, RefusesWhatWasAddedWhileItWasFilled) {
   StagedDirectory staged(out_, kMarker);
   staged.write(kMarker, "second");
   write_file_atomically(out_ / "notes.txt", "a thought");
-  EXPECT_THAT(error_of([&] { staged.commit(); }), HasSubstr("holds \"notes.txt\""));
+  EXPECT_THAT(error_of([&] { staged.commit(); }), HasSubstr("contains \"notes.txt\""));
   EXPECT_EQ(read_file(out_ / "notes.txt"), "a thought");
   EXPECT_EQ(read_file(out_ / kMarker), "first");
 }

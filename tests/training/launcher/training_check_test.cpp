@@ -191,7 +191,7 @@ TEST_F(TrainingCheck, AsksWhetherMetricsCanBeMadeWhereTheirLinkLeads) {
 TEST_F(TrainingCheck, RefusesAnExportOverSomethingElse) {
   file("thesis.tex");
   config_.export_folder = folder_.path();
-  EXPECT_THAT(refusal(), HasSubstr("holds \"thesis.tex\", which does not belong to an export"));
+  EXPECT_THAT(refusal(), HasSubstr("contains \"thesis.tex\", which does not belong to an export"));
 }
 
 TEST_F(TrainingCheck, RefusesAnExportOverAModelFromElsewhere) {
@@ -199,7 +199,7 @@ TEST_F(TrainingCheck, RefusesAnExportOverAModelFromElsewhere) {
   file("model/config.json");
   file("model/model.safetensors");
   config_.export_folder = folder_ / "model";
-  EXPECT_THAT(refusal(), HasSubstr("holds \"config.json\", which no earlier run lists in lowgear-files.json"));
+  EXPECT_THAT(refusal(), HasSubstr("contains \"config.json\", which no earlier run lists in lowgear-files.json"));
 }
 
 TEST_F(TrainingCheck, RefusesAnExportToTheCurrentFolder) {

@@ -234,7 +234,7 @@ TEST_F(PlanCommand, ReplacesNoFilesOfOthers) {
   write_text(folder_ / "out" / "model.safetensors", "weeks of training");
   const ProgramResult foreign = plan();
   EXPECT_EQ(foreign.exit_code, 2);
-  EXPECT_THAT(foreign.err, HasSubstr("out: holds \"model.safetensors\", which no earlier run lists"));
+  EXPECT_THAT(foreign.err, HasSubstr("out: contains \"model.safetensors\", which no earlier run lists"));
   EXPECT_EQ(text("model.safetensors"), "weeks of training");
   std::filesystem::remove_all(folder_ / "out");
 
@@ -242,7 +242,7 @@ TEST_F(PlanCommand, ReplacesNoFilesOfOthers) {
   write_text(folder_ / "out" / "notes.txt", "a thought");
   const ProgramResult with_notes = plan();
   EXPECT_EQ(with_notes.exit_code, 2);
-  EXPECT_THAT(with_notes.err, HasSubstr("holds \"notes.txt\""));
+  EXPECT_THAT(with_notes.err, HasSubstr("contains \"notes.txt\""));
   EXPECT_EQ(text("notes.txt"), "a thought");
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0) << "and the earlier run is whole";
 }
@@ -253,7 +253,7 @@ TEST_F(PlanCommand, ReportReplacesNoFileOfOthers) {
   write_text(folder_ / "out" / "report.html", "mine");
   const ProgramResult result = run_lowgear({"report", out()});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("report.html: is there, and no earlier run lists it"));
+  EXPECT_THAT(result.err, HasSubstr("report.html: exists, and no earlier run lists it"));
   EXPECT_EQ(text("report.html"), "mine");
 }
 

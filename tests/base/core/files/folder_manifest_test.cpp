@@ -83,7 +83,7 @@ TEST_F(FolderManifestTest, WritesAFileBesideOthersAndListsIt) {
   EXPECT_EQ(read_file(folder_ / "profile.csv"), "second");
   EXPECT_THAT(listed_files(folder_.path()), ElementsAre("profile.csv"));
   EXPECT_THAT(error_of([&] { write_listed_file(folder_.path(), "mine.txt", "other"); }),
-              HasSubstr("mine.txt: is there, and no earlier run lists it in lowgear-files.json: it is not replaced"));
+              HasSubstr("mine.txt: exists, and no earlier run lists it in lowgear-files.json: it is not replaced"));
   EXPECT_EQ(read_file(folder_ / "mine.txt"), "text");
   write_listed_file(folder_.path(), "mine.txt", "text");
   EXPECT_EQ(read_file(folder_ / "mine.txt"), "text");

@@ -91,7 +91,7 @@ TEST(HttpResponseParserTest, SaysWhatIsWrong) {
       {"HTTP/1.1 200 OK\r\nX: " + std::string(100, 'x') + "\r\n\r\n", "more than 64 bytes of headers"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "larger than 4 bytes"},
       {"HTTP/1.1 200 OK\r\n\r\nhello", "larger than 4 bytes"},
-      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "in chunks"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "chunked"},
       {"HTTP/1.1 101 Switching Protocols\r\n\r\n", "another protocol"},
   };
   for (const auto& [text, problem] : cases) {

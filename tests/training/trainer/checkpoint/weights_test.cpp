@@ -331,7 +331,7 @@ TEST_F(ExportIntoAFolderOfOthers, RemovesNoPartOfAnExport) {
 TEST_F(ExportIntoAFolderOfOthers, ReplacesNoModelFromElsewhere) {
   add("config.json");
   add("model.safetensors");
-  EXPECT_THAT(refusal(), HasSubstr("holds \"config.json\", which no earlier run lists in lowgear-files.json"));
+  EXPECT_THAT(refusal(), HasSubstr("contains \"config.json\", which no earlier run lists in lowgear-files.json"));
 }
 
 TEST_F(ExportIntoAFolderOfOthers, ReplacesOneOfAnotherNumberOfRanks) {
@@ -372,7 +372,7 @@ TEST(PreparedExport, RefusesWhereNoneCanBe) {
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file"); }), HasSubstr("exists and is not a folder"));
   fs::create_symlink(folder / "nowhere", folder / "link");
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "link"); }), HasSubstr("is a link that leads nowhere"));
-  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "mine"); }), HasSubstr("holds \"thesis.tex\""));
+  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "mine"); }), HasSubstr("contains \"thesis.tex\""));
   constexpr std::size_t kAsLongAsNamesMayBe = 255;
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / std::string(kAsLongAsNamesMayBe, 'a')); }),
               HasSubstr("File name too long"));
