@@ -99,15 +99,6 @@ void append(const RunSet& set, AccuracySection& section, std::vector<ErrorSeries
 std::vector<RunSet> quoted_sets() {
   return {
       {"Megatron-LM on A100, SC'21 table 1",
-<<<<<<< ours
-       "Narayanan et al. 2021: sequences of 2048, vocabulary 51,200, fp16, full recomputation, attention in kernels of "
-       "its own, dropout, no overlap but that of PyTorch's DDP in the first four rows. Times follow from the stated "
-       "TFLOP/s; microbatches and interleaving from examples/sc21/run_table_1.sh.",
-       estimator::sc21_runs(), 8, 0, true,
-       "Estimates are low throughout, most where layers are small: what is not counted (scaling, transposes, checks of "
-       "overflow) weighs most there. 76.1B is 10 % low with the interleaving that the script states; without it, it "
-       "would be 5 % low, as its neighbours are."},
-=======
        "Narayanan et al. 2021: sequences of 2048, vocabulary 51,200, fp16, full recomputation, separate attention "
        "kernels, dropout, and no overlap except PyTorch's DDP in the first four rows. Times are computed from the "
        "stated TFLOP/s; microbatches and interleaving are from examples/sc21/run_table_1.sh.",
@@ -115,21 +106,10 @@ std::vector<RunSet> quoted_sets() {
        "All estimates are low, most of all where layers are small: the uncounted work (scaling, transposes, overflow "
        "checks) is the largest share there. 76.1B is 10 % low with the interleaving that the script states; without "
        "interleaving it would be 5 % low, like its neighbours."},
->>>>>>> theirs
       {"Megatron-LM on A100, SC'21 table 2",
        "The same paper: one sequence per microbatch, plain 1F1B; 174.6B and 529.6B on several numbers of GPUs.",
        estimator::sc21_scaling_runs(), 8, 0, true, "Within 5 % everywhere."},
       {"Megatron-Core on H100",
-<<<<<<< ours
-       "NVIDIA/Megatron-LM, images/model_table.png: sequences of 4096, vocabulary 131,072, bf16, sums of gradients in "
-       "fp32, sharded optimizer, fused attention, all overlaps. The publication states neither microbatches nor "
-       "interleaving: one sequence and none are assumed, for every row.",
-       estimator::megatron_core_runs(), 8, 0, true,
-       "Not reached, by half a point. The two smallest models are 14 to 17 % low: they took far longer "
-       "than their products do at rates measured on an H100, so the time went where nothing is modelled (data loading, "
-       "logging and the start of an iteration are part of what was measured). 7168x48 is 26 % high: of its four "
-       "microbatches only the last one's backward can hide sums of gradients; were it one microbatch of four "
-=======
        "NVIDIA/Megatron-LM, images/model_table.png: sequences of 4096, vocabulary 131,072, bf16, gradients summed in "
        "fp32, sharded optimizer, fused attention, all overlaps. The publication states neither the microbatch size nor "
        "interleaving; every row assumes one sequence per microbatch and no interleaving.",
@@ -139,7 +119,6 @@ std::vector<RunSet> quoted_sets() {
        "modelled (the measurement includes data loading, logging and the start of an iteration). 7168x48 is 26 % high: "
        "of its four microbatches, only the backward pass of the last can hide gradient sums; with one microbatch of "
        "four "
->>>>>>> theirs
        "sequences, "
        "all of them could be hidden, and the row would be as low as the two smallest."},
       {"Korthikanti et al. 2022, table 5",
@@ -161,17 +140,10 @@ std::vector<RunSet> quoted_sets() {
       {"Lowgear's trainer on H200",
        "bench/RESULTS.md, \"On GPUs\": a Llama of 1.36 billion parameters, sequences of 2048, bf16, on four H200 of "
        "one "
-<<<<<<< ours
-       "host. Measured by this project, and like all others not fitted on.",
-       estimator::trainer_runs(), 8, 0, true,
-       "Pipelines are 3 to 6 % high. With tp 2 the estimate is 6 % low and with one microbatch on four replicas 9 %: "
-       "sums that overlap nothing else."},
-=======
        "host. Measured by this project; like all other rows, not used to fit.",
        trainer_runs(), 8, 0, true,
        "Pipelines are 3 to 6 % high. The estimate is 6 % low with tp 2 and 9 % low with one microbatch on four "
        "replicas: their sums overlap nothing else."},
->>>>>>> theirs
   };
 }
 
@@ -182,17 +154,10 @@ std::vector<RunSet> vtrain_sets() {
     sets.push_back(
         {"vTrain, many nodes",
          "VIA-Research/vTrain (MICRO'24), ground_truth_multi.csv: Megatron-DeepSpeed on A100, sequences of "
-<<<<<<< ours
-         "2048, full recomputation, 800 Gb/s a node. Nothing is fitted on any of its rows, not even the one "
-         "constant that was allowed; so no row is left out.",
-         estimator::vtrain_cluster_runs(*text, cluster), 8, 0, false,
-         "What is left is in the rows of hidden 8192 with tp 2 and 4, which took up to 1.7 times as long as "
-=======
          "2048, full recomputation, 800 Gb/s a node. Nothing is fitted on any of its rows, not even the one constant "
          "that was allowed, so no row is left out.",
          vtrain_cluster_runs(*text, cluster), 8, 0, false,
          "The remaining error is in the rows of hidden 8192 with tp 2 and 4, which took up to 1.7 times as long as "
->>>>>>> theirs
          "estimated. The same layouts of hidden 12288 are within 3 %, as are those of hidden 8192 with tp 8. "
          "By their own numbers, each microbatch there has a fixed cost of about 0.2 s whatever its size (hidden 8192, "
          "tp 2: three sequences took 0.56 s, six 0.88 s), which no kernel or message of theirs explains."});
@@ -203,15 +168,9 @@ std::vector<RunSet> vtrain_sets() {
         {"vTrain, one node",
          "The same, ground_truth_single.csv: hidden 1024 and 2048, sequences of 1024, 2 to 8 GPUs. Most rows "
          "wait for the host, whose costs were measured on other machines (HostCosts). Nothing is fitted.",
-<<<<<<< ours
-         estimator::vtrain_node_runs(*text, node), 15, 0, false,
-         "Rows of tp 8 with one sequence are 20 to 30 % low: with two heads a rank Megatron's fused softmax "
-         "does not apply (it takes multiples of four), and three kernels do its work. Rows of tp 4 with hidden "
-=======
          vtrain_node_runs(*text, node), 15, 0, false,
          "Rows of tp 8 with one sequence are 20 to 30 % low: with two heads per rank, Megatron's fused softmax does "
          "not apply (it accepts multiples of four), and three kernels do its work. Rows of tp 4 with hidden "
->>>>>>> theirs
          "2048 are high: their hosts issued a layer faster than those of hidden 1024 did, in the same data."});
   }
   return sets;

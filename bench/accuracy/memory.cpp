@@ -38,17 +38,10 @@ struct Cell {
 AccuracySection memory_section() {
   AccuracySection section;
   section.markdown =
-<<<<<<< ours
-      "## Memory\n\nKorthikanti et al. 2022, table 5, in GiB: published / *estimated*. States are those of a stage in "
-      "the middle (the paper counts no embedding), activations those of the first rank.\n\n"
-      "| model | states | activations, nothing computed again | sequence parallel, selective |\n|---|---|---|---|\n";
-  const std::vector<estimator::PublishedRun> runs = estimator::korthikanti_runs();
-=======
       "## Memory\n\nKorthikanti et al. 2022, table 5, in GiB: published / *estimated*. States are those of a middle "
       "stage (the paper counts no embedding); activations are those of the first rank.\n\n"
       "| model | states | activations, no recomputation | sequence parallel, selective |\n|---|---|---|---|\n";
   const std::vector<PublishedRun> runs = korthikanti_runs();
->>>>>>> theirs
   double largest_pct = 0;
   for (std::size_t i = 0; i < kPublished.size(); ++i) {
     estimator::TrainingJob job = runs[2 * i].job;

@@ -227,24 +227,16 @@ void Client::iteration_begin(const IterationLabel& label) noexcept {
   samples_recorded_.store(
       is_recorded(label.number) || is_recorded(label.number + 1) || (label.number > 0 && is_recorded(label.number - 1)),
       std::memory_order_relaxed);
-<<<<<<< ours
-  mark({.number = label.number, .type = ipc::UnitEventType::iteration_begin, .settling = label.settling});
-=======
   marks_->mark({.time_ns = event_time_ns(),
                 .number = label.number,
                 .type = UnitEventType::iteration_begin,
                 .settling = label.settling});
->>>>>>> theirs
 }
 
 void Client::iteration_end() noexcept {
   if (!training_.in_iteration) return writer_->count_mismatch();
   expected_.iteration_ends();
-<<<<<<< ours
-  mark({.number = training_.iteration, .type = ipc::UnitEventType::iteration_end});
-=======
   marks_->mark({.time_ns = event_time_ns(), .number = training_.iteration, .type = UnitEventType::iteration_end});
->>>>>>> theirs
   ++training_.iteration;
   training_.in_iteration = false;
 }
@@ -256,15 +248,11 @@ void Client::unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microb
     microbatch = *next;
   }
   expected_.unit_begins({.microbatch = microbatch, .stage = stage, .kind = kind});
-<<<<<<< ours
-  mark({.number = microbatch, .stage = stage, .kind = kind, .type = ipc::UnitEventType::unit_begin});
-=======
   marks_->mark({.time_ns = event_time_ns(),
                 .number = microbatch,
                 .stage = stage,
                 .kind = kind,
                 .type = UnitEventType::unit_begin});
->>>>>>> theirs
 }
 
 void Client::unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
@@ -273,20 +261,11 @@ void Client::unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbat
     if (!last) return writer_->count_mismatch();
     microbatch = *last;
   }
-<<<<<<< ours
-  mark({.number = microbatch, .stage = stage, .kind = kind, .type = ipc::UnitEventType::unit_end});
-}
-
-void Client::mark(Mark mark) noexcept {
-  mark.time_ns = event_time_ns();
-  marks_->mark(mark);
-=======
   marks_->mark({.time_ns = event_time_ns(),
                 .number = microbatch,
                 .stage = stage,
                 .kind = kind,
                 .type = UnitEventType::unit_end});
->>>>>>> theirs
 }
 
 bool Client::is_recorded(std::uint64_t iteration) const noexcept {

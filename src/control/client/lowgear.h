@@ -147,7 +147,6 @@ LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
 LOWGEAR_API int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
 LOWGEAR_API int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
 
-<<<<<<< ours
 /* Since 1.2. A unit that is expected. */
 typedef struct lowgear_unit {
   uint32_t kind;
@@ -184,10 +183,6 @@ LOWGEAR_API int lowgear_use_stream(lowgear_client* client, void* cu_stream);
 
 /* What the GPU used between two moments. Values that it does not report are negative, as is the energy when it did not
  * report it all the time. */
-=======
-/* Energy and readings of the GPU in a window. Values that it does not report are negative, also the energy if it did
- * not report energy during the whole window. */
->>>>>>> theirs
 typedef struct lowgear_measurement {
   size_t struct_size; /* set by the caller */
   double time_s;

@@ -14,16 +14,9 @@ ipc::UnitEvent event_of(const Mark& mark) noexcept {
 }
 
 /// The same for the begin and the end of a unit, and never 0.
-<<<<<<< ours
-std::uint64_t identity_of(const Mark& mark) noexcept {
-  ipc::UnitEvent event = event_of(mark);
-  event.type = ipc::UnitEventType::unit_begin;
-  return pack_unit(event);
-=======
 std::uint64_t identity_of(const UnitEvent& event) noexcept {
   return pack_unit(
       {.type = UnitEventType::unit_begin, .kind = event.kind, .stage = event.stage, .microbatch = event.microbatch});
->>>>>>> theirs
 }
 
 }  // namespace
@@ -60,17 +53,6 @@ void MarkWriter::end_iteration(const Mark& mark) noexcept {
 }
 
 void MarkWriter::begin_unit(const Mark& mark) noexcept {
-<<<<<<< ours
-  if (ipc::UnitRing* ring = this->ring()) write_unit(*ring, event_of(mark));
-  const OpenUnit unit{.unit = identity_of(mark), .begin_ns = mark.time_ns};
-  if (newest_.unit == unit.unit) {
-    count_mismatch();
-  } else {
-    if (older_.unit != 0) count_mismatch();
-    older_ = newest_;
-  }
-  newest_ = unit;
-=======
   const UnitEvent event = event_of(mark);
   if (UnitRing* ring = this->ring()) write_unit(*ring, event);
   const std::uint64_t unit = identity_of(event);
@@ -88,7 +70,6 @@ MarkWriter::OpenUnit& MarkWriter::place_of(std::uint64_t unit) noexcept {
   if (second.unit == unit) return second;
   if (first.unit == 0 || first.unit == unit) return first;
   return first.begin_ns <= second.begin_ns ? first : second;
->>>>>>> theirs
 }
 
 void MarkWriter::end_unit(const Mark& mark) noexcept {
@@ -98,13 +79,8 @@ void MarkWriter::end_unit(const Mark& mark) noexcept {
   if (open.unit != unit) return count_mismatch();
   open.unit = 0;
   units_.store(units_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-<<<<<<< ours
-  ipc::UnitRing* const ring = this->ring();
-  if (ring != nullptr) write_unit(*ring, event_of(mark));
-=======
   UnitRing* const ring = this->ring();
   if (ring != nullptr) write_unit(*ring, event);
->>>>>>> theirs
   if (log_ == nullptr) return;
   log_->push({.begin_ns = open.begin_ns,
               .end_ns = mark.time_ns,
