@@ -3,12 +3,21 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/core/error.h"
+#include "base/core/formats/json_members.h"
+#include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear {
+namespace {
+
+constexpr std::string_view kKeyPrefix = "signal/";
+
+}  // namespace
 
 Signal read_signal(const std::string& name, const JsonView& body) {
   require_members(body, {"unit", "points", "rules"});
@@ -29,6 +38,45 @@ Signal read_signal(const std::string& name, const JsonView& body) {
         {.at_least = rules.at(i).at("above").number(), .slowdown_pct = rules.at(i).at("slowdown_pct").number()});
   }
   return {body.json().dump(), SignalPolicy(name, std::move(values), std::move(thresholds)), {}};
+}
+
+bool Signals::restore(const StoredDocument& row) {
+  if (!row.key.starts_with(kKeyPrefix)) return false;
+  const std::string name = row.key.substr(kKeyPrefix.size());
+  const Json body = parse_json(row.document, row.key);
+  signals_.insert_or_assign(name, read_signal(name, JsonView(body, row.key)));
+  return true;
+}
+
+void Signals::put(const std::string& name, const JsonView& body, Settled settled) {
+  auto signal = std::make_shared<Signal>(read_signal(name, body));
+  StoreChange change;
+  change.documents.push_back({std::string(kKeyPrefix) + name, signal->document});
+  write(
+      std::move(change), [this, name, signal] { signals_.insert_or_assign(name, std::move(*signal)); },
+      std::move(settled));
+}
+
+void Signals::remove(const std::string& name, Settled settled) {
+  if (!signals_.contains(name)) {
+    throw HttpError(HttpErrorCode::no_such_signal,
+                    fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
+  }
+  StoreChange change;
+  change.removed_documents.push_back(std::string(kKeyPrefix) + name);
+  write(
+      std::move(change), [this, name] { signals_.erase(name); }, std::move(settled));
+}
+
+void Signals::write(StoreChange change, std::function<void()> committed, Settled settled) {
+  store_->write(std::move(change),
+                [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
+                  if (outcome == StoreOutcome::committed) {
+                    committed();
+                    changed_();
+                  }
+                  if (settled) settled(outcome);
+                });
 }
 
 Signals::Allowance Signals::follow(double now_s) {

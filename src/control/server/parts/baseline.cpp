@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
 namespace lowgear {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
 namespace lowgear {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
 namespace lowgear {

@@ -12,9 +12,9 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/formats/json_members.h"
 #include "base/core/random.h"
 #include "base/core/units.h"
-#include "control/protocol/json_members.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/stage_profile.h"
 
