@@ -5,19 +5,22 @@
 #include <utility>
 
 #include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/estimate_plan_arguments.h"
 #include "app/cli/arguments/job_input.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/estimate_plan.h"
 #include "app/cli/runs/sample_folder.h"
+#include "app/cli/terminal/memory.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/text/estimate_page.h"
 #include "app/cli/text/estimate_text.h"
 #include "app/cli/text/peer_estimate_text.h"
+#include "app/cli/text/planned_estimate_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/estimator/iteration/emitted_profile.h"
-#include "estimating/estimator/iteration/job_costs.h"
+#include "estimating/estimator/iteration/job_estimate.h"
+#include "estimating/estimator/iteration/planned_estimate.h"
 
 namespace lowgear {
 namespace {
@@ -33,16 +36,6 @@ struct EstimateArguments {
   std::string command;  ///< the command line, for the page
   bool json = false;
 };
-
-JobEstimate estimate(TrainingJob job, const std::string& samples) {
-  const JobCosts costs(job, load_samples(samples));
-  JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}};
-  result.memory = estimate_memory(result.job);
-  result.overflow = explain_overflow(result.job, result.memory);
-  result.iteration = estimate_iteration(result.job, costs.sources());
-  for (std::string& note : costs.notes()) result.iteration.notes.push_back(std::move(note));
-  return result;
-}
 
 ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console) {
   if (!arguments.job.settings.empty()) {
@@ -69,7 +62,7 @@ void emit_profile(const EstimateArguments& arguments, const JobEstimate& estimat
 std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments, const JobEstimate& estimate) {
   if (!arguments.plan && arguments.report.empty()) return std::nullopt;
   ProgressBar progress;
-  return plan_estimate(estimate.job, estimate.iteration, arguments.planning, progress);
+  return plan_estimate(estimate, arguments.planning.options, available_memory_bytes(), progress);
 }
 
 std::string search_command(const EstimateArguments& arguments, const TrainingJob& job) {
@@ -92,7 +85,8 @@ std::string next_text(const EstimateArguments& arguments, const JobEstimate& est
 /// That a job does not fit is an answer, not a failure: it is said first, and the program ends with 0.
 ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   if (arguments.peer_formula) return run_peer_estimate(arguments, console);
-  const JobEstimate result = estimate(load_job(arguments.job), arguments.samples);
+  TrainingJob job = load_job(arguments.job);
+  const JobEstimate result = estimate_job(std::move(job), load_samples(arguments.samples));
   const std::optional<PlannedEstimate> planned = plan_if_asked(arguments, result);
   emit_profile(arguments, result, console);
   if (!arguments.report.empty()) {

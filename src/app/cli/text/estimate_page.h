@@ -2,8 +2,9 @@
 
 #include <string>
 
-#include "app/cli/runs/estimate_plan.h"
-#include "app/cli/text/estimate_text.h"
+#include "app/cli/arguments/price_arguments.h"
+#include "estimating/estimator/iteration/job_estimate.h"
+#include "estimating/estimator/iteration/planned_estimate.h"
 #include "report/report/estimate_report.h"
 
 namespace lowgear {

@@ -1,22 +1,11 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "base/core/formats/json.h"
-#include "estimating/estimator/iteration/iteration_estimate.h"
-#include "estimating/estimator/job/training_job.h"
-#include "estimating/estimator/memory/memory_estimate.h"
+#include "estimating/estimator/iteration/job_estimate.h"
 
 namespace lowgear {
-
-/// What `lowgear estimate` says of a job. All of it is *estimated*.
-struct JobEstimate {
-  TrainingJob job;
-  MemoryEstimate memory;
-  std::optional<MemoryOverflow> overflow;  ///< where it does not fit
-  IterationEstimate iteration;
-};
 
 /// Everything for people; that the job does not fit comes first.
 [[nodiscard]] std::string estimate_text(const JobEstimate& estimate);
