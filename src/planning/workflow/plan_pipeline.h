@@ -37,18 +37,23 @@ struct LateReplay {
   PipelineFigures baseline;
 };
 
-/// What planning has found: the frontier with its proof, and all but the ops of the plans.
-struct PlanResult {
-  ProfiledPipeline pipeline;                      ///< as it was planned: a policy may run an order of its own
+/// A frontier with its proof.
+struct CertifiedFrontier {
   FrontierMethod method = FrontierMethod::exact;  ///< never `automatic`
-  std::vector<PipelineFigures> frontier;          ///< proven, fastest first
+  std::vector<PipelineFigures> vertices;          ///< fastest first
   std::vector<PipelineFigures> lower_bound;       ///< at the same times; empty for an exact frontier
   double epsilon = 0;                             ///< largest relative distance between the two
-  std::vector<PipelineFigures> policy_frontier;   ///< the policy's own where it has one (`perseus`), fastest first
-  std::string certificate;                        ///< that proves the frontier (`lowgear.certificate/1`)
-  PipelineFigures baseline;                       ///< everything at its highest clock, replayed
-  std::vector<PlanFigures> plans;                 ///< numbered from 0, fastest first
-  int shown_plan = 0;                             ///< number of `shown`, as `plan_to_show` has it
+  std::string certificate;                        ///< that proves it (`lowgear.certificate/1`)
+};
+
+/// What planning has found: the frontier, and all but the ops of the plans.
+struct PlanResult {
+  ProfiledPipeline pipeline;  ///< as it was planned: a policy may run an order of its own
+  CertifiedFrontier frontier;
+  std::vector<PipelineFigures> policy_frontier;  ///< the policy's own where it has one (`perseus`), fastest first
+  PipelineFigures baseline;                      ///< everything at its highest clock, replayed
+  std::vector<PlanFigures> plans;                ///< numbered from 0, fastest first
+  int shown_plan = 0;                            ///< number of `shown`, as `plan_to_show` has it
   Plan shown;
   std::optional<LateReplay> late;       ///< of the shown plan
   std::vector<ComparisonRow> policies;  ///< the other policies; empty for pipelines that are too large for that
