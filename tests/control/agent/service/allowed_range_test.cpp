@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/core/error.h"
+#include "control/agent/allowed_everything.h"
 #include "control/agent/service/agent_service.h"
 
 namespace lowgear {
@@ -14,20 +15,13 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr AllowedRange kEverything{.min_clock_mhz = 345,
-                                   .max_clock_mhz = 1980,
-                                   .min_power_w = 200,
-                                   .max_power_w = 700,
-                                   .power = true,
-                                   .memory_clocks = true,
-                                   .persistence = true};
 constexpr AllowedRange kClocksAlone{.min_clock_mhz = 345, .max_clock_mhz = 1980};
 
 TEST(RequireAllowed, TakesWhatIsWithinTheRange) {
   for (const GpuSetting& setting :
        {GpuSetting(LockSmClocks{345, 1980}), GpuSetting(ResetSmClocks{}), GpuSetting(LockMemoryClocks{1593, 2619}),
         GpuSetting(ResetMemoryClocks{}), GpuSetting(SetPowerLimit{200}), GpuSetting(SetPersistenceMode{true})}) {
-    EXPECT_NO_THROW(require_allowed(setting, kEverything)) << to_string(setting);
+    EXPECT_NO_THROW(require_allowed(setting, kAllowedEverything)) << to_string(setting);
   }
 }
 
@@ -36,7 +30,7 @@ TEST(RequireAllowed, RefusesValuesOutsideOfIt) {
        {GpuSetting(LockSmClocks{344, 1980}), GpuSetting(LockSmClocks{345, 1981}), GpuSetting(LockSmClocks{1005, 1000}),
         GpuSetting(LockMemoryClocks{0, 2619}), GpuSetting(LockMemoryClocks{2619, 1593}), GpuSetting(SetPowerLimit{199}),
         GpuSetting(SetPowerLimit{701}), GpuSetting(SetPowerLimit{std::nan("")})}) {
-    EXPECT_THROW(require_allowed(setting, kEverything), InputError) << to_string(setting);
+    EXPECT_THROW(require_allowed(setting, kAllowedEverything), InputError) << to_string(setting);
   }
 }
 
