@@ -3,7 +3,6 @@
 /// none is named. All ranks and people are in this process, in one thread, but for the dashboards, which have another.
 #include <fmt/format.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -363,12 +362,8 @@ void study_stragglers() {
 class Dashboards {
  public:
   Dashboards(server::Process& server, std::size_t count) {
-    const pid_t parent = ::getpid();
-    process_ = ::fork();
-    if (process_ < 0) throw Error("no process can be started");
+    process_ = server::fork_with_parent();
     if (process_ > 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(99);
     try {
       server::LoadConnections connections(server.socket(), server.port());
       (void)connections.add(count);

@@ -120,12 +120,18 @@ class Server {
   Server()
       : plane_({.store = &store_,
                 .planning = &planning_,
+                .events = &events_,
+                .activity = &activity_,
                 .now_s = [this] { return now_s_; },
                 .new_key = [this] { return std::string(31, '0') + static_cast<char>('0' + keys_++ % 10); },
                 .log = {}},
                {.jobs = 4, .kept_jobs = 1, .ranks = 64, .silence_s = 1'800}),
         authenticator_({}, [](uid_t, gid_t) { return false; }),
-        api_(plane_, authenticator_, [] { return std::string("# metrics\n"); }) {
+        api_({.control_plane = &plane_,
+              .authenticator = &authenticator_,
+              .events = &events_,
+              .activity = &activity_,
+              .metrics = [] { return std::string("# metrics\n"); }}) {
     ask("POST", "/v1/jobs", {},
         R"({"run":"r","model":"m","gpu":"g","parallel":{"pp":2},"schedule":"1f1b","microbatches":2,)"
         R"("profile":{"clocks":4,"iterations":1,"settle_iterations":0}})");
@@ -154,6 +160,8 @@ class Server {
   int keys_ = 0;
   LateStore store_;
   SmallPlanning planning_;
+  server::EventHub events_;
+  server::Activity activity_;
   server::ControlPlane plane_;
   server::Authenticator authenticator_;
   server::Api api_;

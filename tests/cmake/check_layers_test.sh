@@ -4,7 +4,7 @@ set -u
 check=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failures=0
+. "$(dirname "$0")/expect.sh"
 
 # A tree of three modules that is in order.
 fresh_tree() {
@@ -17,22 +17,7 @@ fresh_tree() {
   printf '#include <torch/torch.h>\n#include "a/base/units.h"\n  #  include "a/logic/solve.h"\n' >"$work/tree/src/b/engine/run.cpp"
 }
 
-# expect STATUS TEXT DESCRIPTION: the check must exit with STATUS and print TEXT ("" for nothing at all).
-expect() {
-  output=$("$check" "$work/tree/layers.txt" "$work/tree/src" 2>&1)
-  status=$?
-  if [ "$status" -ne "$1" ]; then
-    echo "FAILED: $3: exit code $status instead of $1: $output"
-  elif [ -z "$2" ] && [ -n "$output" ]; then
-    echo "FAILED: $3: not silent: $output"
-  elif ! printf '%s\n' "$output" | grep -qF -- "$2"; then
-    echo "FAILED: $3: '$2' is not in: $output"
-  else
-    echo "ok: $3"
-    return
-  fi
-  failures=$((failures + 1))
-}
+run_check() { "$check" "$work/tree/layers.txt" "$work/tree/src"; }
 
 # refuse TEXT DESCRIPTION FILE LINE: LINE added to FILE must be refused with TEXT.
 refuse() {

@@ -4,7 +4,7 @@ set -u
 check=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failures=0
+. "$(dirname "$0")/expect.sh"
 
 # header FILE NAMESPACE LINE: a header with this line in this namespace.
 header() {
@@ -19,22 +19,7 @@ tree() {
   header wing/a/two.h lowgear::a "$2"
 }
 
-# expect STATUS TEXT DESCRIPTION: the check must exit with STATUS and print TEXT ("" for nothing at all).
-expect() {
-  output=$("$check" "$work/src" 2>&1)
-  status=$?
-  if [ "$status" -ne "$1" ]; then
-    echo "FAILED: $3: exit code $status instead of $1: $output"
-  elif [ -z "$2" ] && [ -n "$output" ]; then
-    echo "FAILED: $3: not silent: $output"
-  elif ! printf '%s\n' "$output" | grep -qF -- "$2"; then
-    echo "FAILED: $3: '$2' is not in: $output"
-  else
-    echo "ok: $3"
-    return
-  fi
-  failures=$((failures + 1))
-}
+run_check() { "$check" "$work/src"; }
 
 tree 'struct Row {' 'struct Column {'
 expect 0 "" "accepts two names"

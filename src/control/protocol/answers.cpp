@@ -1,6 +1,6 @@
 #include "control/protocol/answers.h"
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 
 namespace lowgear::protocol {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear::protocol {

@@ -2,24 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <vector>
-
 #include "base/core/error.h"
-#include "base/core/suggestion.h"
 
 namespace lowgear::protocol {
-
-void require_members(const JsonView& object, std::initializer_list<std::string_view> known) {
-  if (!object.json().is_object()) object.fail("expected an object");
-  const std::vector<std::string_view> names(known);
-  for (const auto& [key, value] : object.json().items()) {
-    if (std::ranges::find(names, key) != names.end()) continue;
-    const auto nearest = nearest_name(key, names);
-    object.fail(fmt::format("there is no member {}", quote(key)),
-                nearest ? fmt::format("did you mean {}?", quote(*nearest)) : std::string());
-  }
-}
 
 std::string name_text(const JsonView& value) {
   std::string text = value.text();
@@ -30,17 +15,6 @@ std::string name_text(const JsonView& value) {
   return text;
 }
 
-double number_in(const JsonView& value, double low, double high) {
-  const double number = value.number();
-  if (number < low || number > high)
-    value.fail(fmt::format("expected a number from {} to {}, not {}", low, high, number));
-  return number;
-}
-
-bool has_value(const JsonView& object, std::string_view key) {
-  return object.has(key) && !object.at(key).json().is_null();
-}
-
 std::string with_member(const Json& object, std::string_view name, std::string_view json) {
   std::string text = object.dump();
   text.pop_back();
@@ -49,8 +23,6 @@ std::string with_member(const Json& object, std::string_view name, std::string_v
   text += '}';
   return text;
 }
-
-double positive_or_zero(const JsonView& value) { return value.json().is_null() ? 0 : value.number(); }
 
 std::string json_text(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 #include "planning/plan/plan_json.h"
 

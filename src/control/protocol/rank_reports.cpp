@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear::protocol {

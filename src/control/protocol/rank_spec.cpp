@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear::protocol {

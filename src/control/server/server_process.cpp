@@ -21,6 +21,7 @@
 #include "base/ipc/service_notification.h"
 #include "control/server/http/site_handler.h"
 #include "control/server/job/control_plane.h"
+#include "control/server/job/event_hub.h"
 #include "control/server/job/planning_threads.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/perseus/result_folder.h"
@@ -158,12 +159,18 @@ class Server {
         planning_(options.config.planning_threads, poster(), options.config.planning_times),
         control_plane_({.store = &store_,
                         .planning = &planning_,
+                        .events = &events_,
+                        .activity = &activity_,
                         .now_s = server_time_s,
                         .new_key = new_secret,
                         .log = messages.warn},
                        limits_of(options.config)),
         authenticator_(authentication_rules(options.config), system_group_lookup()),
-        api_(control_plane_, authenticator_, [this] { return server_metrics(snapshot()); }),
+        api_({.control_plane = &control_plane_,
+              .authenticator = &authenticator_,
+              .events = &events_,
+              .activity = &activity_,
+              .metrics = [this] { return server_metrics(snapshot()); }}),
         site_(api_),
         http_(io, site_, http_options(options.config)),
         timer_(io) {
@@ -249,6 +256,8 @@ class Server {
   Messages messages_;
   SqliteStore store_;
   PlanningThreads planning_;
+  EventHub events_;
+  Activity activity_;
   ControlPlane control_plane_;
   Authenticator authenticator_;
   Api api_;

@@ -33,15 +33,15 @@ void GpuWindow::add(const GpuSample& sample) {
   if (sample.power_w) {
     // Between two readings power is taken to change evenly.
     power_.add((last_power_w_.value_or(*sample.power_w) + *sample.power_w) / 2, over_s);
-    raise(peak_power_w_, *sample.power_w);
+    raise(extremes_.peak_power_w, *sample.power_w);
   }
   last_power_w_ = sample.power_w;
   if (sample.sm_clock_mhz) {
     clock_.add(*sample.sm_clock_mhz, over_s);
-    lower(min_clock_mhz_, *sample.sm_clock_mhz);
-    raise(max_clock_mhz_, *sample.sm_clock_mhz);
+    lower(extremes_.min_clock_mhz, *sample.sm_clock_mhz);
+    raise(extremes_.max_clock_mhz, *sample.sm_clock_mhz);
   }
-  if (sample.temperature_c) raise(max_temperature_c_, *sample.temperature_c);
+  if (sample.temperature_c) raise(extremes_.max_temperature_c, *sample.temperature_c);
   if (sample.gpu_utilisation_percent) utilisation_.add(*sample.gpu_utilisation_percent, over_s);
   if (sample.throttle_reasons) {
     power_capped_.add(sample.throttle_reasons->power_cap() ? 1 : 0, over_s);
@@ -77,15 +77,15 @@ GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimat
     result.mean_power_w = energy.energy_j / energy.covered_s;
   }
   if (counter_serves) result.energy_uncertainty_j = end->uncertainty_j + start_->uncertainty_j;
-  result.peak_power_w = peak_power_w_;
+  result.peak_power_w = extremes_.peak_power_w;
   // Readings lie between the moments that they are taken at; the counter's energy shows what they have missed.
   if (result.peak_power_w && result.mean_power_w) {
     result.peak_power_w = std::max(*result.peak_power_w, *result.mean_power_w);
   }
   result.mean_sm_clock_mhz = clock_.mean();
-  result.min_sm_clock_mhz = min_clock_mhz_;
-  result.max_sm_clock_mhz = max_clock_mhz_;
-  result.max_temperature_c = max_temperature_c_;
+  result.min_sm_clock_mhz = extremes_.min_clock_mhz;
+  result.max_sm_clock_mhz = extremes_.max_clock_mhz;
+  result.max_temperature_c = extremes_.max_temperature_c;
   result.mean_utilisation_percent = utilisation_.mean();
   if (power_capped_.time_s > 0) {
     result.power_capped_s = power_capped_.sum;

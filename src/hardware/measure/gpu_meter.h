@@ -57,6 +57,13 @@ class GpuWindow {
     [[nodiscard]] std::optional<double> mean() const { return time_s > 0 ? std::optional(sum / time_s) : std::nullopt; }
   };
 
+  struct Extremes {
+    std::optional<double> peak_power_w;
+    std::optional<int> min_clock_mhz;
+    std::optional<int> max_clock_mhz;
+    std::optional<int> max_temperature_c;
+  };
+
   double start_time_s_;
   std::optional<EnergyEstimate> start_;
   double last_time_s_;
@@ -66,10 +73,7 @@ class GpuWindow {
   TimeIntegral utilisation_;
   TimeIntegral power_capped_;
   TimeIntegral thermally_throttled_;
-  std::optional<double> peak_power_w_;
-  std::optional<int> min_clock_mhz_;
-  std::optional<int> max_clock_mhz_;
-  std::optional<int> max_temperature_c_;
+  Extremes extremes_;
   int readings_ = 0;
 };
 

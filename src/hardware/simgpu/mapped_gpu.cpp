@@ -100,37 +100,21 @@ auto MappedGpu::update(Change&& change) {
   });
 }
 
-template <typename Value>
-Value MappedGpu::read(Value GpuPhysicsState::*value) {
-  return update([value](SharedGpuState& state, GpuPhysics&) { return state.physics.*value; });
-}
-
-double MappedGpu::energy_counter_j() { return read(&GpuPhysicsState::energy_counter_j); }
-
-double MappedGpu::average_power_w() { return read(&GpuPhysicsState::average_power_w); }
-
-double MappedGpu::instant_power_w() { return read(&GpuPhysicsState::instant_power_w); }
-
-int MappedGpu::sm_clock_mhz() { return read(&GpuPhysicsState::sm_clock_mhz); }
-
-int MappedGpu::memory_clock_mhz() { return read(&GpuPhysicsState::memory_clock_mhz); }
-
-int MappedGpu::temperature_c() {
-  return update([](SharedGpuState&, GpuPhysics& physics) { return static_cast<int>(std::lround(physics.die_c())); });
-}
-
-std::uint64_t MappedGpu::throttle_reasons() {
-  return update([](SharedGpuState&, GpuPhysics& physics) { return physics.throttle_reasons(); });
-}
-
-int MappedGpu::gpu_utilisation_percent() { return read(&GpuPhysicsState::gpu_utilisation_percent); }
-
-int MappedGpu::memory_utilisation_percent() { return read(&GpuPhysicsState::memory_utilisation_percent); }
-
-double MappedGpu::power_limit_w() { return read(&GpuPhysicsState::power_limit_w); }
-
-bool MappedGpu::persistence_mode() {
-  return update([](SharedGpuState& state, GpuPhysics&) { return state.persistence_mode; });
+SimulatedReadings MappedGpu::readings() {
+  return update([](SharedGpuState& state, GpuPhysics& physics) {
+    const GpuPhysicsState& now = state.physics;
+    return SimulatedReadings{.energy_counter_j = now.energy_counter_j,
+                             .average_power_w = now.average_power_w,
+                             .instant_power_w = now.instant_power_w,
+                             .sm_clock_mhz = now.sm_clock_mhz,
+                             .memory_clock_mhz = now.memory_clock_mhz,
+                             .temperature_c = static_cast<int>(std::lround(physics.die_c())),
+                             .throttle_reasons = physics.throttle_reasons(),
+                             .gpu_utilisation_percent = now.gpu_utilisation_percent,
+                             .memory_utilisation_percent = now.memory_utilisation_percent,
+                             .power_limit_w = now.power_limit_w,
+                             .persistence_mode = state.persistence_mode};
+  });
 }
 
 double MappedGpu::true_energy_j() {
@@ -337,7 +321,7 @@ void MappedGpu::inject(const SimulatedFault& fault) {
   });
 }
 
-void MappedGpu::clear_faults() {
+void MappedGpu::clear() {
   update([](SharedGpuState& state, GpuPhysics& physics) {
     const bool was_stuck = is_stuck(state);
     state.faults = {};
@@ -345,7 +329,7 @@ void MappedGpu::clear_faults() {
   });
 }
 
-std::vector<SimulatedFault> MappedGpu::faults() {
+std::vector<SimulatedFault> MappedGpu::all() {
   return update([](SharedGpuState& state, GpuPhysics&) {
     std::vector<SimulatedFault> faults;
     for (const SharedFault& shared : state.faults) {
@@ -361,7 +345,7 @@ std::vector<SimulatedFault> MappedGpu::faults() {
   });
 }
 
-SimulatedFault MappedGpu::next_fault(std::string_view call) {
+SimulatedFault MappedGpu::next(std::string_view call) {
   return update([call](SharedGpuState& state, GpuPhysics&) {
     SimulatedFault answer{.call = std::string(call), .count = 1};
     for (SharedFault& fault : state.faults) {

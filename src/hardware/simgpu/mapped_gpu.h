@@ -30,26 +30,27 @@ class MachineClock {
 };
 
 /// One GPU of a mapped machine.
-class MappedGpu final : public SimulatedGpu {
+class MappedGpu final : public SimulatedGpu, private SimulatedGpuControl, private SimulatedGpuFaults {
  public:
   MappedGpu(SharedGpu& shared, MachineClock clock);
 
+ private:
   const SimulatedGpuModel& model() const override { return shared_.constant.model; }
   const std::string& uuid() const override { return uuid_; }
   const std::string& pci_address() const override { return pci_address_; }
 
-  double energy_counter_j() override;
-  double average_power_w() override;
-  double instant_power_w() override;
-  int sm_clock_mhz() override;
-  int memory_clock_mhz() override;
-  int temperature_c() override;
-  std::uint64_t throttle_reasons() override;
-  int gpu_utilisation_percent() override;
-  int memory_utilisation_percent() override;
-  double power_limit_w() override;
-  bool persistence_mode() override;
+  SimulatedReadings readings() override;
   std::vector<std::uint32_t> context_pids() override;
+  SimulatedGpuControl& control() override { return *this; }
+  SimulatedGpuFaults& faults() override { return *this; }
+  double true_energy_j() override;
+  std::optional<LockedClocks> locked_sm_clocks() override;
+  std::uint64_t writes() override;
+  double run(const SimulatedKernel& kernel) override;
+  void attach_context() override;
+  void detach_context() override;
+  void slow_down(double factor) override;
+  double slowdown() override;
 
   void lock_sm_clocks(int min_mhz, int max_mhz) override;
   void reset_sm_clocks() override;
@@ -58,26 +59,14 @@ class MappedGpu final : public SimulatedGpu {
   void set_power_limit_w(double power_limit_w) override;
   void set_persistence_mode(bool enabled) override;
 
-  double true_energy_j() override;
-  std::optional<LockedClocks> locked_sm_clocks() override;
-  std::uint64_t writes() override;
-  double run(const SimulatedKernel& kernel) override;
-  void attach_context() override;
-  void detach_context() override;
-
-  void slow_down(double factor) override;
-  double slowdown() override;
   void inject(const SimulatedFault& fault) override;
-  void clear_faults() override;
-  std::vector<SimulatedFault> faults() override;
-  SimulatedFault next_fault(std::string_view call) override;
+  void clear() override;
+  std::vector<SimulatedFault> all() override;
+  SimulatedFault next(std::string_view call) override;
 
- private:
   /// Brings the physics up to the machine's time, then makes one change (change_shared_state).
   template <typename Change>
   auto update(Change&& change);
-  template <typename Value>
-  Value read(Value GpuPhysicsState::*value);
   /// Stops the kernel and ends the contexts of processes that have ended.
   void reap_contexts(SharedGpuState& state, GpuPhysics& physics);
   void ask_for_sm_clocks(int min_mhz, int max_mhz);

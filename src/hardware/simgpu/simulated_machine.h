@@ -58,6 +58,51 @@ inline constexpr int kMaxSimulatedFaults = 16;
 /// Largest factor of SimulatedGpu::slow_down.
 inline constexpr double kMaxSlowdown = 10;
 
+/// What NVML reports of a simulated GPU, at one time.
+struct SimulatedReadings {
+  double energy_counter_j = 0;  ///< steps of the model's counter period
+  double average_power_w = 0;   ///< moving average over the model's window
+  double instant_power_w = 0;   ///< of which the model samples a part of each period
+  int sm_clock_mhz = 0;
+  int memory_clock_mhz = 0;
+  int temperature_c = 0;
+  std::uint64_t throttle_reasons = 0;  ///< NVML's bits: idle, power cap, thermal
+  int gpu_utilisation_percent = 0;
+  int memory_utilisation_percent = 0;
+  double power_limit_w = 0;
+  bool persistence_mode = false;
+};
+
+/// What NVML sets of a simulated GPU. Values are checked by the caller against the model; those that make no sense
+/// throw InputError. Changing the locked SM clocks blocks for the model's call latency; the clock follows after its
+/// transition.
+class SimulatedGpuControl {
+ public:
+  virtual ~SimulatedGpuControl() = default;
+
+  virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
+  virtual void reset_sm_clocks() = 0;
+  virtual void lock_memory_clocks(int min_mhz, int max_mhz) = 0;
+  virtual void reset_memory_clocks() = 0;
+  virtual void set_power_limit_w(double power_limit_w) = 0;
+  virtual void set_persistence_mode(bool enabled) = 0;
+};
+
+/// The faults that are set on a simulated GPU.
+class SimulatedGpuFaults {
+ public:
+  virtual ~SimulatedGpuFaults() = default;
+
+  /// Throws InputError when the name of the call is longer than 63 characters, or kMaxSimulatedFaults are set.
+  virtual void inject(const SimulatedFault& fault) = 0;
+  virtual void clear() = 0;
+  /// Those that are left.
+  [[nodiscard]] virtual std::vector<SimulatedFault> all() = 0;
+  /// For the NVML surface: what the next call of this name shall do. Counts the call. Delays and stuck clocks of
+  /// several faults add up; the first return code that is not 0 counts.
+  [[nodiscard]] virtual SimulatedFault next(std::string_view call) = 0;
+};
+
 /// One GPU of a simulated machine, as every process of the machine sees it. Every read first brings the physics up to
 /// the machine's time. Safe from any thread and process; a process killed within a call leaves the state whole.
 class SimulatedGpu {
@@ -68,30 +113,11 @@ class SimulatedGpu {
   [[nodiscard]] virtual const std::string& uuid() const = 0;
   [[nodiscard]] virtual const std::string& pci_address() const = 0;
 
-  // What NVML reports.
-  [[nodiscard]] virtual double energy_counter_j() = 0;  ///< steps of the model's counter period
-  [[nodiscard]] virtual double average_power_w() = 0;   ///< moving average over the model's window
-  [[nodiscard]] virtual double instant_power_w() = 0;   ///< of which the model samples a part of each period
-  [[nodiscard]] virtual int sm_clock_mhz() = 0;
-  [[nodiscard]] virtual int memory_clock_mhz() = 0;
-  [[nodiscard]] virtual int temperature_c() = 0;
-  [[nodiscard]] virtual std::uint64_t throttle_reasons() = 0;  ///< NVML's bits: idle, power cap, thermal
-  [[nodiscard]] virtual int gpu_utilisation_percent() = 0;
-  [[nodiscard]] virtual int memory_utilisation_percent() = 0;
-  [[nodiscard]] virtual double power_limit_w() = 0;
-  [[nodiscard]] virtual bool persistence_mode() = 0;
-
+  [[nodiscard]] virtual SimulatedReadings readings() = 0;
   /// Processes that have a context, in the order in which they attached.
   [[nodiscard]] virtual std::vector<std::uint32_t> context_pids() = 0;
-
-  // What NVML sets. Values are checked by the caller against the model; invalid ones throw InputError.
-  // Changing the locked SM clocks blocks for the model's call latency; the clock follows after its transition.
-  virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
-  virtual void reset_sm_clocks() = 0;
-  virtual void lock_memory_clocks(int min_mhz, int max_mhz) = 0;
-  virtual void reset_memory_clocks() = 0;
-  virtual void set_power_limit_w(double power_limit_w) = 0;
-  virtual void set_persistence_mode(bool enabled) = 0;
+  [[nodiscard]] virtual SimulatedGpuControl& control() = 0;
+  [[nodiscard]] virtual SimulatedGpuFaults& faults() = 0;
 
   // What only a simulation knows.
   /// Energy drawn until now without the counter's steps.
@@ -117,15 +143,6 @@ class SimulatedGpu {
   /// down without any sensor saying so: a straggler. 1 ends it. Throws InputError outside of 1 to kMaxSlowdown.
   virtual void slow_down(double factor) = 0;
   [[nodiscard]] virtual double slowdown() = 0;
-
-  /// Throws InputError when the name of the call is longer than 63 characters, or kMaxSimulatedFaults are set.
-  virtual void inject(const SimulatedFault& fault) = 0;
-  virtual void clear_faults() = 0;
-  /// The faults that are left.
-  [[nodiscard]] virtual std::vector<SimulatedFault> faults() = 0;
-  /// For the NVML surface: what the next call of this name shall do. Counts the call. Delays and stuck clocks of
-  /// several faults add up; the first return code that is not 0 counts.
-  [[nodiscard]] virtual SimulatedFault next_fault(std::string_view call) = 0;
 };
 
 /// A simulated machine in a file that its processes map (best on a tmpfs such as /dev/shm).

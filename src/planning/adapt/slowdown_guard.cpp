@@ -49,7 +49,8 @@ double pct_above(double ratio) { return (ratio - 1) * 100; }
 }  // namespace
 
 SlowdownGuard::SlowdownGuard(const IterationBaseline& baseline, const GuardOptions& options)
-    : baseline_(baseline), options_(options), hold_s_(options.hold_s) {
+    : baseline_(baseline), options_(options) {
+  change_.hold_s = options.hold_s;
   require_sane(baseline);
   require_sane(options);
 }
@@ -69,17 +70,18 @@ void SlowdownGuard::set_plans(std::vector<double> planned_times_s, double full_c
     }
   }
   const double before_s = planned_times_s_.empty() ? 0 : planned_time_s(level_);
-  const double in_flight_s = std::max(settling_ > 0 ? in_flight_time_s_ : 0, before_s);
+  const double in_flight_s = std::max(change_.settling > 0 ? change_.in_flight_time_s : 0, before_s);
   planned_times_s_ = std::move(planned_times_s);
   scale_ = full_clock_scale;
   level_.steps_back = std::min(level_.steps_back, last_step());
-  if (!level_.is_full_clocks && lost_s_ + reserve_s(std::max(in_flight_s, planned_time_s(level_))) > allowed_s()) {
+  if (!level_.is_full_clocks &&
+      account_.lost_s + reserve_s(std::max(in_flight_s, planned_time_s(level_))) > allowed_s()) {
     level_.is_full_clocks = true;
-    changed_s_ = now_s_;
+    change_.at_s = now_s_;
   }
   if (planned_time_s(level_) == before_s) return;
-  in_flight_time_s_ = in_flight_s;
-  settling_ = options_.reaction_iterations;
+  change_.in_flight_time_s = in_flight_s;
+  change_.settling = options_.reaction_iterations;
   ratios_.clear();
 }
 
@@ -106,7 +108,7 @@ void SlowdownGuard::excuse(double time_s) {
   if (!(time_s >= 0) || !std::isfinite(time_s)) {
     throw InputError(fmt::format("slowdown guard: {} s to excuse: it must be 0 or more and finite", time_s));
   }
-  lost_s_ -= time_s;
+  account_.lost_s -= time_s;
 }
 
 void SlowdownGuard::set_baseline(const IterationBaseline& baseline) {
@@ -118,7 +120,8 @@ void SlowdownGuard::set_baseline(const IterationBaseline& baseline) {
 
 double SlowdownGuard::allowed_s() const {
   return options_.overrun_iterations * baseline_.mean_s +
-         kJobSignificance * (iterations_ * baseline_.error_s + std::sqrt(iterations_) * baseline_.spread_s);
+         kJobSignificance *
+             (account_.iterations * baseline_.error_s + std::sqrt(account_.iterations) * baseline_.spread_s);
 }
 
 /// 0 at full clocks.
@@ -148,15 +151,15 @@ SlowdownGuard::Pace SlowdownGuard::pace() const {
 }
 
 void SlowdownGuard::account(double now_s, double iteration_time_s) {
-  if (!is_started_) now_s_ = changed_s_ = now_s;
+  if (!is_started_) now_s_ = change_.at_s = now_s;
   is_started_ = true;
   now_s_ = std::max(now_s_, now_s);
   const double baseline_s = scale_ * baseline_.mean_s;
-  const bool is_full_clocks = level_.is_full_clocks && (settling_ == 0 || in_flight_time_s_ == 0);
-  lost_s_ += (is_full_clocks ? baseline_s : iteration_time_s) - limit() * baseline_s;
-  iterations_ += 1;
-  if (settling_ > 0) {
-    --settling_;
+  const bool is_full_clocks = level_.is_full_clocks && (change_.settling == 0 || change_.in_flight_time_s == 0);
+  account_.lost_s += (is_full_clocks ? baseline_s : iteration_time_s) - limit() * baseline_s;
+  account_.iterations += 1;
+  if (change_.settling > 0) {
+    --change_.settling;
     return;
   }
   ratios_.push_back(iteration_time_s / baseline_s);
@@ -164,14 +167,14 @@ void SlowdownGuard::account(double now_s, double iteration_time_s) {
 }
 
 std::optional<GuardDecision> SlowdownGuard::check_job() {
-  const double planned_s = std::max(planned_time_s(level_), settling_ > 0 ? in_flight_time_s_ : 0);
+  const double planned_s = std::max(planned_time_s(level_), change_.settling > 0 ? change_.in_flight_time_s : 0);
   const double reserve = reserve_s(planned_s);
-  if (lost_s_ + reserve <= allowed_s()) return std::nullopt;
+  if (account_.lost_s + reserve <= allowed_s()) return std::nullopt;
   return change(
       GuardAction::full_clocks, {true, level_.steps_back},
       fmt::format("the job is {:.3f} s later than {:g} % above full clocks after {:.0f} iterations and may be "
                   "{:.3f} s, of which {:.3f} s are needed to react: full clocks",
-                  lost_s_, options_.limit_pct, iterations_, allowed_s(), reserve));
+                  account_.lost_s, options_.limit_pct, account_.iterations, allowed_s(), reserve));
 }
 
 std::optional<GuardDecision> SlowdownGuard::check_pace() {
@@ -205,23 +208,25 @@ std::optional<GuardDecision> SlowdownGuard::check_baseline() {
 }
 
 std::optional<GuardDecision> SlowdownGuard::recover() {
-  if (level_ == GuardLevel{false, 0} || settling_ > 0 || now_s_ - changed_s_ < hold_s_) return std::nullopt;
+  if (level_ == GuardLevel{false, 0} || change_.settling > 0 || now_s_ - change_.at_s < change_.hold_s)
+    return std::nullopt;
   const GuardLevel next{false, level_.is_full_clocks ? last_step() : level_.steps_back - 1};
-  if (lost_s_ + reserve_s(planned_time_s(next)) > allowed_s()) return std::nullopt;
-  return change(GuardAction::recover, next,
-                fmt::format("{:.0f} s without a step back, and the job is {:.3f} s later than {:g} % above full clocks "
-                            "where it may be {:.3f} s: the plan of {:.4f} s again",
-                            now_s_ - changed_s_, lost_s_, options_.limit_pct, allowed_s(), planned_time_s(next)));
+  if (account_.lost_s + reserve_s(planned_time_s(next)) > allowed_s()) return std::nullopt;
+  return change(
+      GuardAction::recover, next,
+      fmt::format("{:.0f} s without a step back, and the job is {:.3f} s later than {:g} % above full clocks "
+                  "where it may be {:.3f} s: the plan of {:.4f} s again",
+                  now_s_ - change_.at_s, account_.lost_s, options_.limit_pct, allowed_s(), planned_time_s(next)));
 }
 
 GuardDecision SlowdownGuard::change(GuardAction action, GuardLevel level, std::string reason) {
-  if (action != GuardAction::recover && changed_s_ < now_s_) {
-    hold_s_ = std::min(hold_s_ * 2, options_.hold_s * kMostHolds);
+  if (action != GuardAction::recover && change_.at_s < now_s_) {
+    change_.hold_s = std::min(change_.hold_s * 2, options_.hold_s * kMostHolds);
   }
-  in_flight_time_s_ = std::max(settling_ > 0 ? in_flight_time_s_ : 0, planned_time_s(level_));
+  change_.in_flight_time_s = std::max(change_.settling > 0 ? change_.in_flight_time_s : 0, planned_time_s(level_));
   level_ = level;
-  changed_s_ = now_s_;
-  settling_ = options_.reaction_iterations;
+  change_.at_s = now_s_;
+  change_.settling = options_.reaction_iterations;
   ratios_.clear();
   return {.action = action, .level = level_, .reason = std::move(reason)};
 }

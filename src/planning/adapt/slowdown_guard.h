@@ -91,7 +91,7 @@ class SlowdownGuard {
   /// Of its options.
   [[nodiscard]] double limit_pct() const { return options_.limit_pct; }
   /// Time beyond baseline x (1 + limit) since the start; below 0 when there is some left.
-  [[nodiscard]] double lost_s() const { return lost_s_; }
+  [[nodiscard]] double lost_s() const { return account_.lost_s; }
   /// How much it may become.
   [[nodiscard]] double allowed_s() const;
 
@@ -100,6 +100,19 @@ class SlowdownGuard {
     double mean = 0;   ///< ratio to the baseline
     double error = 0;  ///< its standard error, the baseline's included
     int iterations = 0;
+  };
+
+  /// Of the whole job.
+  struct Account {
+    double lost_s = 0;
+    double iterations = 0;
+  };
+  /// The last change of level, until it is in effect and may be undone.
+  struct LastChange {
+    double at_s = 0;
+    double hold_s = 0;
+    int settling = 0;             ///< iterations until it is in effect
+    double in_flight_time_s = 0;  ///< planned time of what may still run meanwhile; 0: full clocks
   };
 
   [[nodiscard]] double limit() const { return 1 + options_.limit_pct / 100; }
@@ -121,12 +134,8 @@ class SlowdownGuard {
   std::deque<double> ratios_;  ///< iteration time / (baseline x scale), since the last decision was in effect
   double scale_ = 1;
   double now_s_ = 0;
-  double changed_s_ = 0;
-  double hold_s_ = 0;
-  int settling_ = 0;             ///< iterations until the last decision is in effect
-  double in_flight_time_s_ = 0;  ///< planned time of what may still run meanwhile; 0: full clocks
-  double lost_s_ = 0;
-  double iterations_ = 0;
+  LastChange change_;
+  Account account_;
   bool is_started_ = false;
   bool is_stale_reported_ = false;
 };

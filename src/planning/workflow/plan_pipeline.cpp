@@ -24,10 +24,6 @@ namespace {
 constexpr std::size_t kMaxOpsToCompare = 20'000;
 constexpr std::size_t kMaxOpsToVerify = 1'000'000;
 
-simulator::PipelineFigures figures_of(const simulator::Timeline& timeline) {
-  return {timeline.time_s, timeline.energy_j_total};
-}
-
 /// One call of `plan`.
 class Planning {
  public:
@@ -43,7 +39,7 @@ class Planning {
     planner::PipelinePlanner planner(result_.pipeline.schedule, result_.pipeline.profile,
                                      result_.pipeline.blocking_power_w, options_->planner, observers, progress_);
     describe_frontier(planner);
-    result_.certificate = certificate.text();
+    result_.frontier.certificate = certificate.text();
     const planner::PlanningProblem problem = result_.pipeline.problem();
     result_.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
     make_all_plans(planner);
@@ -79,10 +75,10 @@ class Planning {
   }
 
   void describe_frontier(const planner::PipelinePlanner& planner) {
-    result_.method = planner.method();
-    result_.frontier = frontier_points(planner.frontier());
-    result_.lower_bound = lower_bound_points(planner.frontier(), planner.method());
-    result_.epsilon = planner.method() == planner::FrontierMethod::exact ? 0 : planner.frontier().epsilon();
+    result_.frontier.method = planner.method();
+    result_.frontier.vertices = frontier_points(planner.frontier());
+    result_.frontier.lower_bound = lower_bound_points(planner.frontier(), planner.method());
+    result_.frontier.epsilon = planner.method() == planner::FrontierMethod::exact ? 0 : planner.frontier().epsilon();
     if (options_->policy != "perseus") return;
     // Perseus has a frontier of its own, on its model: that is what was asked for. Ours proves the bounds.
     const planner::PerseusModel model(result_.pipeline.problem(), options_->policy_settings.perseus_unit_s);
@@ -203,7 +199,7 @@ RunFile run_file_of(const PlanResult& result, const PlanOptions& options) {
   run.microbatches = result.pipeline.dag.microbatches;
   run.schedule = result.pipeline.schedule.name;
   run.blocking_power_w = result.pipeline.blocking_power_w;
-  run.method = result.method;
+  run.method = result.frontier.method;
   run.epsilon = options.planner.epsilon;
   run.granularity = options.planner.granularity;
   run.switch_latency_s = options.planner.switch_latency_s;

@@ -37,16 +37,21 @@ struct LateReplay {
   simulator::PipelineFigures baseline;
 };
 
-/// Result of planning: the frontier with its certificate, and the plans without their ops.
-struct PlanResult {
-  ProfiledPipeline pipeline;  ///< as it was planned: a policy may run an order of its own
+/// A frontier with its proof.
+struct CertifiedFrontier {
   planner::FrontierMethod method = planner::FrontierMethod::exact;  ///< never `automatic`
-  std::vector<simulator::PipelineFigures> frontier;                 ///< proven, fastest first
+  std::vector<simulator::PipelineFigures> vertices;                 ///< fastest first
   std::vector<simulator::PipelineFigures> lower_bound;              ///< at the same times; empty for an exact frontier
   double epsilon = 0;                                               ///< largest relative distance between the two
+  std::string certificate;                                          ///< that proves it (`lowgear.certificate/1`)
+};
+
+/// What planning has found: the frontier, and all but the ops of the plans.
+struct PlanResult {
+  ProfiledPipeline pipeline;  ///< as it was planned: a policy may run an order of its own
+  CertifiedFrontier frontier;
   std::vector<simulator::PipelineFigures>
       policy_frontier;                  ///< the policy's own where it has one (`perseus`), fastest first
-  std::string certificate;              ///< that proves the frontier (`lowgear.certificate/1`)
   simulator::PipelineFigures baseline;  ///< everything at its highest clock, replayed
   std::vector<PlanFigures> plans;       ///< numbered from 0, fastest first
   int shown_plan = 0;                   ///< number of `shown`, as `plan_to_show` has it

@@ -6,6 +6,7 @@
 
 #include "planning/plan/plan.h"
 #include "planning/planner/policies/policy.h"
+#include "planning/simulator/cluster.h"
 #include "planning/simulator/replay.h"
 
 namespace lowgear::workflow {
@@ -24,6 +25,11 @@ struct ReplayConditions {
 /// `apply_slowdowns` throw.
 [[nodiscard]] simulator::Timeline replay_under(const planner::PlanningProblem& problem, std::span<const int> clocks_mhz,
                                                const ReplayConditions& conditions);
+
+/// Of the whole pipeline.
+[[nodiscard]] inline simulator::PipelineFigures figures_of(const simulator::Timeline& timeline) {
+  return {timeline.time_s, timeline.energy_j_total};
+}
 
 /// The schedule that a plan follows, read off its ops.
 [[nodiscard]] schedule::Schedule schedule_of(const plan::Plan& plan);

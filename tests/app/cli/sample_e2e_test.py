@@ -10,17 +10,11 @@ import time
 import unittest
 from pathlib import Path
 
+from clean_environment import CLEAN
+
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 SAMPLER = os.environ["LOWGEAR_SAMPLER"]
 PATIENCE_S = 60
-# Nothing of a launcher that runs the tests, and one core a rank.
-CLEAN = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_"))
-    and name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "MPI_LOCALRANKID")
-}
-CLEAN["OMP_NUM_THREADS"] = "1"
 TINY = "--device cpu --hidden 64,128 --tp 1,2 --microbatch 1,2 --sequence 16 --head-dim 32 --parameters 1000".split()
 QUICK = [*TINY, "--repeats", "2"]
 PUBLISHED = {

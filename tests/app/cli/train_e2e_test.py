@@ -14,6 +14,8 @@ import time
 import unittest
 from pathlib import Path
 
+from clean_environment import CLEAN
+
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 TRAINER = os.environ["LOWGEAR_TRAINER"]
 PATIENCE_S = 40
@@ -27,14 +29,6 @@ steps: 8
 metrics: metrics.jsonl
 """
 ENDLESS = ["--steps", "1000000"]
-# Nothing of a launcher that runs the tests, and one core a rank.
-CLEAN = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_"))
-    and name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "MPI_LOCALRANKID")
-}
-CLEAN["OMP_NUM_THREADS"] = "1"
 
 
 def children_of(pid):

@@ -10,9 +10,11 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
@@ -111,5 +113,17 @@ class RawClient {
   bool timed_out_ = false;
   std::string input_;
 };
+
+/// So many clients that have each begun a stream of this target.
+inline std::vector<std::unique_ptr<RawClient>> held_streams(const std::filesystem::path& path, std::string_view target,
+                                                            int count) {
+  std::vector<std::unique_ptr<RawClient>> held;
+  for (int i = 0; i < count; ++i) {
+    held.push_back(std::make_unique<RawClient>(path));
+    held.back()->get(target);
+    held.back()->read_until("\r\n\r\n");
+  }
+  return held;
+}
 
 }  // namespace lowgear::http

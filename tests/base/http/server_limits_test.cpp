@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/http/bounded_requests.h"
 #include "base/http/server_fixture.h"
 
 namespace lowgear::http {
@@ -19,11 +20,7 @@ class HttpServerLimits : public ServerFixture {};
 
 TEST_F(HttpServerLimits, HeadersAndBodiesAreBounded) {
   serve();
-  EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(ask("GET /" + std::string(100'000, 'x')), StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(ask("POST / HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n"), StartsWith("HTTP/1.1 413"));
-  EXPECT_THAT(ask("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n" + std::string(200'000, 'x')),
-              StartsWith("HTTP/1.1 411"));
+  expect_bounded_requests([this](const std::string& request) { return ask(request); });
 }
 
 TEST_F(HttpServerLimits, ABodyUpToTheLimitIsTaken) {
@@ -83,12 +80,7 @@ TEST_F(HttpServerLimits, WhatIsSentAfterARefusalIsReadOnlySoFar) {
 TEST_F(HttpServerLimits, NoClientTakesAllConnections) {
   options.max_connections = 4;
   serve();
-  std::vector<std::unique_ptr<RawClient>> held;
-  for (int i = 0; i < 3; ++i) {
-    held.push_back(std::make_unique<RawClient>(path));
-    held.back()->get("/stream");
-    held.back()->read_until("\r\n\r\n");
-  }
+  const auto held = held_streams(path, "/stream", 3);
   RawClient refused(path);
   EXPECT_THAT(refused.read_response(), StartsWith("HTTP/1.1 503"));
   RawClient other(port);

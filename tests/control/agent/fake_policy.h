@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "control/agent/allowed_everything.h"
 #include "control/agent/service/gpu_writer.h"
 
 namespace lowgear::agent {
@@ -159,13 +160,7 @@ class FakePolicy final : public Policy {
   [[nodiscard]] std::vector<std::string> controlled_gpus() const override { return controlled; }
   [[nodiscard]] AllowedRange allow(const Peer& peer, const gpu::GpuIdentity&) const override {
     if (only_user && peer.uid != *only_user) throw AccessDenied("this user is not configured");
-    return {.min_clock_mhz = 345,
-            .max_clock_mhz = 1980,
-            .min_power_w = 200,
-            .max_power_w = 700,
-            .power = true,
-            .memory_clocks = true,
-            .persistence = true};
+    return kAllowedEverything;
   }
   [[nodiscard]] bool may_read(const Peer& peer) const override { return !only_user || peer.uid == *only_user; }
   [[nodiscard]] bool dry_run() const override { return false; }

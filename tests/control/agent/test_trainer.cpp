@@ -8,12 +8,12 @@
 
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <random>
 #include <thread>
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
+#include "base/ipc/descriptor_passing.h"
 #include "base/ipc/unix_address.h"
 #include "planning/plan/plan_json.h"
 
@@ -23,15 +23,6 @@ namespace {
 constexpr int kAnswerLimitMs = 10'000;
 
 std::uint64_t event_time_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
-
-/// The descriptor that came beside the data; none when none did.
-FileDescriptor descriptor_of(msghdr& message) {
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return {};
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
-  return FileDescriptor(descriptor);
-}
 
 void throw_if_refused(const ipc::Frame& frame) {
   if (frame.type == ipc::FrameType::refused) throw Error(ipc::decode_refused(frame.payload).reason);
@@ -66,16 +57,8 @@ std::optional<ipc::Frame> TestTrainer::receive() {
     pollfd readable{.fd = socket_.get(), .events = POLLIN, .revents = 0};
     if (::poll(&readable, 1, kAnswerLimitMs) != 1) throw Error("the agent does not answer");
     std::array<std::byte, 4096> buffer{};
-    iovec data{.iov_base = buffer.data(), .iov_len = buffer.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t bytes = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+    const ssize_t bytes = receive_with_descriptor(socket_.get(), buffer, received_);
     if (bytes <= 0) return std::nullopt;
-    if (FileDescriptor descriptor = descriptor_of(message)) received_ = std::move(descriptor);
     reader_.append(std::span(buffer).first(static_cast<std::size_t>(bytes)));
   }
 }

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <new>
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/ipc/descriptor_passing.h"
 #include "base/ipc/unix_address.h"
 
 namespace lowgear::client {
@@ -28,22 +28,6 @@ void send_all(int connection, const std::vector<std::byte>& bytes) {
   if (::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) {
     throw Error("the client is gone");
   }
-}
-
-void send_with_descriptor(int connection, const std::vector<std::byte>& bytes, int descriptor) {
-  iovec data{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  if (::sendmsg(connection, &message, MSG_NOSIGNAL) < 0) throw Error("the client is gone");
 }
 
 void accept_and_end(int connection, std::string reason) {
@@ -212,7 +196,7 @@ void TestAgent::give_lease(int connection, const ipc::HelloMessage& hello) {
     const std::lock_guard lock(mutex_);
     ring_ = ring;  // before the client knows of it
   }
-  send_with_descriptor(connection, encode(lease), ring->memory.get());
+  if (send_with_descriptor(connection, encode(lease), ring->memory.get()) < 0) throw Error("the client is gone");
 }
 
 void TestAgent::read_units() {

@@ -38,6 +38,16 @@ void write_token(const std::filesystem::path& path) {
 
 }  // namespace
 
+pid_t fork_with_parent() {
+  const pid_t parent = ::getpid();
+  const pid_t process = ::fork();
+  if (process < 0) throw Error("no process can be started");
+  if (process > 0) return process;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(99);
+  return 0;
+}
+
 std::string_view Process::token() { return "of-a-server-under-test"; }
 
 Process::Process(std::filesystem::path binary, std::filesystem::path folder)
@@ -61,12 +71,8 @@ void Process::launch() {
   const std::string config = (folder_ / "server.toml").string();
   std::ofstream(config).flush();
   std::filesystem::permissions(config, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  const pid_t parent = ::getpid();
-  process_ = ::fork();
-  if (process_ < 0) throw Error("no process can be started");
+  process_ = fork_with_parent();
   if (process_ > 0) return;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(99);
   ::dup2(write_end.get(), STDOUT_FILENO);
   ::execl(binary_.c_str(), "lowgear", "serve", "--config", config.c_str(), "--state", state.c_str(), "--unix",
           path.c_str(), "--listen", "127.0.0.1:0", "--token-file", tokens.c_str(), nullptr);

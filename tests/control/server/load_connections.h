@@ -15,6 +15,9 @@
 
 namespace lowgear::server {
 
+/// A copy of this process that is killed with it; 0 in the copy, its id here. Throws Error.
+[[nodiscard]] pid_t fork_with_parent();
+
 /// `lowgear serve` as a child process on a state folder of its own, on a Unix socket and a loopback port.
 class Process {
  public:

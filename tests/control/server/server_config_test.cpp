@@ -9,6 +9,7 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
+#include "base/core/known_names.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear::server {
@@ -18,18 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-NameLookup names() {
-  return {.user = [](const std::string& name) -> uid_t {
-            if (name != "alice") throw Error("there is no user " + quote(name));
-            return 1001;
-          },
-          .group = [](const std::string& name) -> gid_t {
-            if (name != "training") throw Error("there is no group " + quote(name));
-            return 2001;
-          }};
-}
-
-Config parse(const std::string& text) { return parse_server_config(text, "server.toml", names()); }
+Config parse(const std::string& text) { return parse_server_config(text, "server.toml", known_names()); }
 
 TEST(ServerConfig, IsClosedWhenItIsEmpty) {
   const Config config = parse("");

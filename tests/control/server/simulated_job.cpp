@@ -274,7 +274,7 @@ void SimulatedJob::post_cells(int rank) {
     }
   }
   cells.blocking.push_back({.stage = stage, .power_w = blocking_w_, .error_w = 0.5});
-  job_->add_cells(std::move(cells), now_s_);
+  job_->add_cells(cells, now_s_);
   settle();
 }
 
@@ -288,8 +288,13 @@ void SimulatedJob::run(int iterations) {
 }
 
 bool SimulatedJob::run_until(JobState state, int iterations) {
-  for (int i = 0; i < iterations && job_->state() != state; ++i) run(1);
-  return job_->state() == state;
+  for (int i = 0; i < iterations && record().state() != state; ++i) run(1);
+  return record().state() == state;
+}
+
+void SimulatedJob::train() {
+  register_all();
+  if (!run_until(JobState::running)) throw std::runtime_error("the job does not follow a plan in time");
 }
 
 std::vector<std::string> SimulatedJob::reasons(std::string_view kind) const {

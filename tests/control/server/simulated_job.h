@@ -30,13 +30,16 @@ class SimulatedJob {
   /// Runs until the job is in the state; false when it is not within `iterations`.
   [[nodiscard]] bool run_until(JobState state, int iterations = 400);
 
+  /// Registers all ranks, and runs until they follow a plan. Throws std::runtime_error when there is none in time.
+  void train();
+
   /// From now on units of this rank take so many times as long.
   void slow_down(int rank, double factor) { factors_.at(static_cast<std::size_t>(rank)) = factor; }
   /// From now on the rank follows no plan, as one without an agent.
   void lose_agent(int rank);
   /// The next iteration has this number: ranks count from where their framework does.
   void count_from(std::int64_t iteration) { iteration_ = iteration; }
-  /// Carries out what calls on the job have asked for; to be called behind calls of the test's own.
+  /// Carries out what calls on the job have asked for; to be called after calls of the test's own.
   void settle();
   /// The server ends and starts again from what it has stored.
   void restart_server();
@@ -46,6 +49,7 @@ class SimulatedJob {
   /// Profiles of jobs that ran before.
   void know(Job::Profiles profiles) { profiles_ = std::move(profiles); }
   [[nodiscard]] Job& job() { return *job_; }
+  [[nodiscard]] const JobRecord& record() const { return job_->record(); }
   [[nodiscard]] double now_s() const { return now_s_; }
   [[nodiscard]] protocol::RankSpec rank_spec(int rank) const;
   [[nodiscard]] std::int64_t iteration() const { return iteration_; }

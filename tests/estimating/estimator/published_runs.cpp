@@ -20,21 +20,9 @@ constexpr double kMegatronDropout = 0.1;
 /// GPT as Megatron trains it: learned positions, layer norm, GELU of four times the width, biases, tied embeddings.
 TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t vocabulary,
                      std::int64_t sequence) {
-  TransformerShape shape;
+  TransformerShape shape = gpt_shape(gpt_sizes(hidden, layers, heads, vocabulary, sequence));
   shape.name = fmt::format("gpt-{}x{}", layers, hidden);
-  shape.vocabulary = vocabulary;
-  shape.hidden = hidden;
-  shape.layers = layers;
-  shape.heads = heads;
-  shape.kv_heads = heads;
-  shape.head_dim = hidden / heads;
-  shape.intermediate = 4 * hidden;
-  shape.max_positions = sequence;
-  shape.mlp = MlpKind::plain;
-  shape.norm = NormKind::layer_norm;
-  shape.positions = PositionKind::learned;
   shape.tied_embeddings = true;
-  shape.biases = true;
   return shape;
 }
 

@@ -54,7 +54,7 @@ TEST(SimgpuCApi, RunsKernelsOnTheMachineOfTheEnvironment) {
   EXPECT_EQ(lowgear_simgpu_true_energy_j(1, &energy_j), LOWGEAR_SIMGPU_OK);
   EXPECT_EQ(energy_j, machine->gpu(1).true_energy_j());
 
-  machine->gpu(1).lock_sm_clocks(345, 900);
+  machine->gpu(1).control().lock_sm_clocks(345, 900);
   uint64_t writes = 0;
   int min_mhz = 0;
   int max_mhz = 0;

@@ -94,19 +94,19 @@ TEST_F(NvmlCallsTest, ReadsWhatTheMachineHas) {
   machine_->advance(60);
   unsigned long long energy_mj = 0;
   ASSERT_EQ(call("nvmlDeviceGetTotalEnergyConsumption", device_, &energy_mj), Return::success);
-  EXPECT_NEAR(static_cast<double>(energy_mj) * 1e-3, gpu().energy_counter_j(), 1e-3);
+  EXPECT_NEAR(static_cast<double>(energy_mj) * 1e-3, gpu().readings().energy_counter_j, 1e-3);
   EXPECT_GT(energy_mj, 60 * 50'000U);
   ASSERT_EQ(call("nvmlDeviceSetPowerManagementLimit", device_, 400'000U), Return::success);
   unsigned limit_mw = 0;
   ASSERT_EQ(call("nvmlDeviceGetPowerManagementLimit", device_, &limit_mw), Return::success);
   EXPECT_EQ(limit_mw, 400'000U);
-  EXPECT_DOUBLE_EQ(gpu().power_limit_w(), 400);
+  EXPECT_DOUBLE_EQ(gpu().readings().power_limit_w, 400);
 }
 
 TEST_F(NvmlCallsTest, FaultsStrikeTheCallTheyName) {
   constexpr double kDelayS = 2;
   const auto timeout = static_cast<std::uint32_t>(Return::timeout);
-  gpu().inject({.call = "DeviceSetGpuLockedClocks", .return_code = timeout, .delay_s = kDelayS, .count = 1});
+  gpu().faults().inject({.call = "DeviceSetGpuLockedClocks", .return_code = timeout, .delay_s = kDelayS, .count = 1});
   const double before_s = machine_->now_s();
   EXPECT_EQ(lock(900, 900), Return::timeout);
   EXPECT_GE(machine_->now_s() - before_s, kDelayS);
@@ -115,14 +115,14 @@ TEST_F(NvmlCallsTest, FaultsStrikeTheCallTheyName) {
 }
 
 TEST_F(NvmlCallsTest, LostGpuAnswersNothingAndLeavesTheOthers) {
-  gpu().inject({.lost = true});
+  gpu().faults().inject({.lost = true});
   unsigned power_mw = 0;
   EXPECT_EQ(call("nvmlDeviceGetPowerUsage", device_, &power_mw), Return::gpu_is_lost);
   EXPECT_EQ(lock(900, 900), Return::gpu_is_lost);
   Device other = nullptr;
   ASSERT_EQ(call("nvmlDeviceGetHandleByIndex_v2", 1U, &other), Return::success);
   EXPECT_EQ(call("nvmlDeviceGetPowerUsage", other, &power_mw), Return::success);
-  gpu().clear_faults();
+  gpu().faults().clear();
   EXPECT_EQ(call("nvmlDeviceGetPowerUsage", device_, &power_mw), Return::success);
 }
 

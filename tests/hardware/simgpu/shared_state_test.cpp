@@ -24,12 +24,12 @@ TEST_F(SharedStateTest, TwoProcessesSeeTheSameGpu) {
   const auto machine = make();
   ChildProcess child([this] {
     const auto mine = open();
-    mine->gpu(0).lock_sm_clocks(345, 900);
+    mine->gpu(0).control().lock_sm_clocks(345, 900);
     mine->gpu(0).run({.compute_s = 1, .memory_s = 1});
   });
   ASSERT_TRUE(child.succeeded());
   EXPECT_EQ(machine->gpu(0).locked_sm_clocks()->max_mhz, 900);
-  EXPECT_EQ(machine->gpu(0).sm_clock_mhz(), 900);
+  EXPECT_EQ(machine->gpu(0).readings().sm_clock_mhz, 900);
   EXPECT_GT(machine->now_s(), 3);
   EXPECT_GT(machine->gpu(0).true_energy_j(), 300);
 }
@@ -119,7 +119,7 @@ TEST_F(SharedStateTest, MachinesSurviveKillsAtRandomTimes) {
       mine->gpu(0).attach_context();
       for (;;) {
         mine->gpu(0).run({.compute_s = 0.0002, .memory_s = 0.0002});
-        mine->gpu(0).set_power_limit_w(300);
+        mine->gpu(0).control().set_power_limit_w(300);
       }
     });
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
@@ -141,7 +141,7 @@ TEST_F(SharedStateTest, AKernelEndsWithItsProcess) {
     mine->gpu(0).attach_context();
     mine->gpu(0).run({.memory_s = 3600});
   });
-  while (gpu.gpu_utilisation_percent() < 50) machine->wait(0.01);
+  while (gpu.readings().gpu_utilisation_percent < 50) machine->wait(0.01);
   EXPECT_THAT(gpu.context_pids(), testing::ElementsAre(static_cast<std::uint32_t>(child.pid())));
   child.kill();
   child.wait();
@@ -163,11 +163,11 @@ TEST_F(SharedStateTest, AKernelEndsWhenItsGpuIsLost) {
     }
     throw Error("the kernel went on");
   });
-  while (machine->gpu(0).gpu_utilisation_percent() < 50) machine->wait(0.01);
-  machine->gpu(0).inject({.lost = true});
+  while (machine->gpu(0).readings().gpu_utilisation_percent < 50) machine->wait(0.01);
+  machine->gpu(0).faults().inject({.lost = true});
   EXPECT_TRUE(child.succeeded());
   machine->wait(0.4);
-  EXPECT_EQ(machine->gpu(0).gpu_utilisation_percent(), 0);
+  EXPECT_EQ(machine->gpu(0).readings().gpu_utilisation_percent, 0);
 }
 
 TEST_F(SharedStateTest, KernelsOfTwoProcessesTakeTurns) {
@@ -192,9 +192,9 @@ TEST_F(SharedStateTest, ThreadsMayUseOneMachine) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int n = 0; n < 100; ++n) {
-        machine->gpu(0).set_persistence_mode(n % 2 == 0);
+        machine->gpu(0).control().set_persistence_mode(n % 2 == 0);
         machine->gpu(0).run({.memory_s = 0.001, .memory_load = 0.1});
-        (void)machine->gpu(0).average_power_w();
+        (void)machine->gpu(0).readings().average_power_w;
       }
     });
   }

@@ -109,10 +109,10 @@ TEST_F(SimulatedMachineTest, TheSameSeedGivesTheSameRun) {
     std::vector<double> readings;
     gpu.attach_context();
     for (int i = 0; i < 50; ++i) {
-      gpu.lock_sm_clocks(345, 900 + 15 * (i % 20));
+      gpu.control().lock_sm_clocks(345, 900 + 15 * (i % 20));
       gpu.run({.compute_s = 0.01 * (i % 7), .memory_s = 0.02});
-      readings.insert(readings.end(), {gpu.true_energy_j(), gpu.energy_counter_j(), machine->now_s(),
-                                       static_cast<double>(gpu.sm_clock_mhz())});
+      readings.insert(readings.end(), {gpu.true_energy_j(), gpu.readings().energy_counter_j, machine->now_s(),
+                                       static_cast<double>(gpu.readings().sm_clock_mhz)});
     }
     return readings;
   };
@@ -124,48 +124,48 @@ TEST_F(SimulatedMachineTest, LockingClocksTakesACallAndATransition) {
   SimulatedGpu& gpu = machine->gpu(0);
   gpu.attach_context();
   machine->advance(1);
-  gpu.lock_sm_clocks(345, 990);
+  gpu.control().lock_sm_clocks(345, 990);
   EXPECT_GT(machine->now_s(), 1.005);
   EXPECT_LT(machine->now_s(), 1.04);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1980);
+  EXPECT_EQ(gpu.readings().sm_clock_mhz, 1980);
   machine->advance(0.5);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 990);
+  EXPECT_EQ(gpu.readings().sm_clock_mhz, 990);
   ASSERT_TRUE(gpu.locked_sm_clocks());
   EXPECT_EQ(gpu.locked_sm_clocks()->min_mhz, 345);
   EXPECT_EQ(gpu.locked_sm_clocks()->max_mhz, 990);
   EXPECT_EQ(gpu.writes(), 1U);
-  gpu.reset_sm_clocks();
+  gpu.control().reset_sm_clocks();
   EXPECT_FALSE(gpu.locked_sm_clocks());
   EXPECT_EQ(gpu.writes(), 2U);
   machine->advance(0.5);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1980);
+  EXPECT_EQ(gpu.readings().sm_clock_mhz, 1980);
 }
 
 TEST_F(SimulatedMachineTest, OtherSettersWork) {
   const auto machine = make("A40");
   SimulatedGpu& gpu = machine->gpu(0);
   gpu.attach_context();
-  gpu.set_power_limit_w(150);
-  EXPECT_EQ(gpu.power_limit_w(), 150);
-  gpu.lock_memory_clocks(405, 7000);
-  EXPECT_EQ(gpu.memory_clock_mhz(), 6501);
-  gpu.reset_memory_clocks();
-  EXPECT_EQ(gpu.memory_clock_mhz(), 7251);
-  EXPECT_TRUE(gpu.persistence_mode());
-  gpu.set_persistence_mode(false);
-  EXPECT_FALSE(gpu.persistence_mode());
+  gpu.control().set_power_limit_w(150);
+  EXPECT_EQ(gpu.readings().power_limit_w, 150);
+  gpu.control().lock_memory_clocks(405, 7000);
+  EXPECT_EQ(gpu.readings().memory_clock_mhz, 6501);
+  gpu.control().reset_memory_clocks();
+  EXPECT_EQ(gpu.readings().memory_clock_mhz, 7251);
+  EXPECT_TRUE(gpu.readings().persistence_mode);
+  gpu.control().set_persistence_mode(false);
+  EXPECT_FALSE(gpu.readings().persistence_mode);
   EXPECT_EQ(gpu.writes(), 4U);
 }
 
 TEST_F(SimulatedMachineTest, SettersRefuseNonsense) {
   const auto machine = make();
   SimulatedGpu& gpu = machine->gpu(0);
-  EXPECT_THROW(gpu.lock_sm_clocks(0, 0), InputError);
-  EXPECT_THROW(gpu.lock_sm_clocks(-5, 900), InputError);
-  EXPECT_THROW(gpu.lock_sm_clocks(900, 800), InputError);
-  EXPECT_THROW(gpu.lock_memory_clocks(1, 100), InputError);
-  EXPECT_THROW(gpu.set_power_limit_w(199), InputError);
-  EXPECT_THROW(gpu.set_power_limit_w(std::nan("")), InputError);
+  EXPECT_THROW(gpu.control().lock_sm_clocks(0, 0), InputError);
+  EXPECT_THROW(gpu.control().lock_sm_clocks(-5, 900), InputError);
+  EXPECT_THROW(gpu.control().lock_sm_clocks(900, 800), InputError);
+  EXPECT_THROW(gpu.control().lock_memory_clocks(1, 100), InputError);
+  EXPECT_THROW(gpu.control().set_power_limit_w(199), InputError);
+  EXPECT_THROW(gpu.control().set_power_limit_w(std::nan("")), InputError);
   EXPECT_EQ(gpu.writes(), 0U);
   const double nan = std::nan("");
   for (const SimulatedKernel& kernel : std::vector<SimulatedKernel>{{.compute_s = -1},
@@ -186,9 +186,9 @@ TEST_F(SimulatedMachineTest, ReadingsNeverGoBack) {
   double true_j = 0;
   for (int i = 0; i < 300; ++i) {
     gpu.run({.compute_s = 0.001 * (i % 10), .memory_s = 0.005});
-    EXPECT_GE(gpu.energy_counter_j(), counter_j);
+    EXPECT_GE(gpu.readings().energy_counter_j, counter_j);
     EXPECT_GE(gpu.true_energy_j(), true_j);
-    counter_j = gpu.energy_counter_j();
+    counter_j = gpu.readings().energy_counter_j;
     true_j = gpu.true_energy_j();
     EXPECT_LE(counter_j, true_j);
   }
@@ -204,11 +204,11 @@ TEST_F(SimulatedMachineTest, ContextsAreCounted) {
   EXPECT_THAT(gpu.context_pids(), ElementsAre(static_cast<std::uint32_t>(::getpid())));
   gpu.detach_context();
   machine->advance(10);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1980);
+  EXPECT_EQ(gpu.readings().sm_clock_mhz, 1980);
   gpu.detach_context();
   machine->advance(10);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 345);
-  EXPECT_EQ(gpu.throttle_reasons(), kReasonIdle);
+  EXPECT_EQ(gpu.readings().sm_clock_mhz, 345);
+  EXPECT_EQ(gpu.readings().throttle_reasons, kReasonIdle);
 }
 
 // Faults.
@@ -240,25 +240,25 @@ TEST_F(SimulatedMachineTest, ASlowedGpuTakesLongerAtTheSamePower) {
 TEST_F(SimulatedMachineTest, FaultsStrikeTheirCall) {
   const auto machine = make();
   SimulatedGpu& gpu = machine->gpu(0);
-  gpu.inject({.call = "DeviceSetGpuLockedClocks", .return_code = 15, .count = 2});
-  gpu.inject({.call = "*", .delay_s = 0.25, .count = 3});
-  EXPECT_EQ(gpu.next_fault("DeviceGetPowerUsage").return_code, 0U);
-  EXPECT_EQ(gpu.next_fault("DeviceSetGpuLockedClocks").return_code, 15U);
-  EXPECT_EQ(gpu.faults().size(), 2U);
-  const SimulatedFault last = gpu.next_fault("DeviceSetGpuLockedClocks");
+  gpu.faults().inject({.call = "DeviceSetGpuLockedClocks", .return_code = 15, .count = 2});
+  gpu.faults().inject({.call = "*", .delay_s = 0.25, .count = 3});
+  EXPECT_EQ(gpu.faults().next("DeviceGetPowerUsage").return_code, 0U);
+  EXPECT_EQ(gpu.faults().next("DeviceSetGpuLockedClocks").return_code, 15U);
+  EXPECT_EQ(gpu.faults().all().size(), 2U);
+  const SimulatedFault last = gpu.faults().next("DeviceSetGpuLockedClocks");
   EXPECT_EQ(last.return_code, 15U);
   EXPECT_EQ(last.delay_s, 0.25);
-  EXPECT_THAT(gpu.faults(), IsEmpty());
-  EXPECT_EQ(gpu.next_fault("DeviceSetGpuLockedClocks").return_code, 0U);
+  EXPECT_THAT(gpu.faults().all(), IsEmpty());
+  EXPECT_EQ(gpu.faults().next("DeviceSetGpuLockedClocks").return_code, 0U);
 }
 
 TEST_F(SimulatedMachineTest, FaultsWithoutACountStay) {
   const auto machine = make();
   SimulatedGpu& gpu = machine->gpu(0);
-  gpu.inject({.call = "*", .return_code = 999});
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(gpu.next_fault("DeviceGetName").return_code, 999U);
-  gpu.clear_faults();
-  EXPECT_EQ(gpu.next_fault("DeviceGetName").return_code, 0U);
+  gpu.faults().inject({.call = "*", .return_code = 999});
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(gpu.faults().next("DeviceGetName").return_code, 999U);
+  gpu.faults().clear();
+  EXPECT_EQ(gpu.faults().next("DeviceGetName").return_code, 0U);
 }
 
 TEST_F(SimulatedMachineTest, AStuckClockDoesNotFollowUntilFaultsAreCleared) {
@@ -266,37 +266,37 @@ TEST_F(SimulatedMachineTest, AStuckClockDoesNotFollowUntilFaultsAreCleared) {
   SimulatedGpu& gpu = machine->gpu(0);
   gpu.attach_context();
   machine->advance(1);
-  gpu.inject({.clock_stuck = true});
-  gpu.lock_sm_clocks(345, 900);
+  gpu.faults().inject({.clock_stuck = true});
+  gpu.control().lock_sm_clocks(345, 900);
   machine->advance(1);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1980);
+  EXPECT_EQ(gpu.readings().sm_clock_mhz, 1980);
   EXPECT_EQ(gpu.locked_sm_clocks()->max_mhz, 900);
-  EXPECT_TRUE(gpu.next_fault("DeviceSetGpuLockedClocks").clock_stuck);
-  gpu.clear_faults();
+  EXPECT_TRUE(gpu.faults().next("DeviceSetGpuLockedClocks").clock_stuck);
+  gpu.faults().clear();
   machine->advance(1);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 900);
+  EXPECT_EQ(gpu.readings().sm_clock_mhz, 900);
 }
 
 TEST_F(SimulatedMachineTest, ALostGpuRunsNothing) {
   const auto machine = make();
   SimulatedGpu& gpu = machine->gpu(0);
-  gpu.inject({.lost = true});
-  EXPECT_TRUE(gpu.next_fault("DeviceGetName").lost);
+  gpu.faults().inject({.lost = true});
+  EXPECT_TRUE(gpu.faults().next("DeviceGetName").lost);
   EXPECT_THAT(error_of([&] { gpu.run({.compute_s = 1}); }), HasSubstr("lost"));
-  gpu.clear_faults();
+  gpu.faults().clear();
   EXPECT_GT(gpu.run({.compute_s = 1}), 0.9);
 }
 
 TEST_F(SimulatedMachineTest, FaultsAreBounded) {
   const auto machine = make();
   SimulatedGpu& gpu = machine->gpu(0);
-  EXPECT_THROW(gpu.inject({.call = ""}), InputError);
-  EXPECT_THROW(gpu.inject({.call = std::string(64, 'a')}), InputError);
-  EXPECT_THROW(gpu.inject({.delay_s = -1}), InputError);
-  EXPECT_THROW(gpu.inject({.delay_s = std::nan("")}), InputError);
-  gpu.inject({.count = 0});  // strikes nothing, takes no place
-  for (int i = 0; i < kMaxSimulatedFaults; ++i) gpu.inject({.call = std::string(63, 'a')});
-  EXPECT_THAT(error_of([&] { gpu.inject({}); }), HasSubstr("clear them first"));
+  EXPECT_THROW(gpu.faults().inject({.call = ""}), InputError);
+  EXPECT_THROW(gpu.faults().inject({.call = std::string(64, 'a')}), InputError);
+  EXPECT_THROW(gpu.faults().inject({.delay_s = -1}), InputError);
+  EXPECT_THROW(gpu.faults().inject({.delay_s = std::nan("")}), InputError);
+  gpu.faults().inject({.count = 0});  // strikes nothing, takes no place
+  for (int i = 0; i < kMaxSimulatedFaults; ++i) gpu.faults().inject({.call = std::string(63, 'a')});
+  EXPECT_THAT(error_of([&] { gpu.faults().inject({}); }), HasSubstr("clear them first"));
 }
 
 // The file.
@@ -402,7 +402,7 @@ TEST_F(SimulatedEnvironment, ManyProcessesMakeOneMachine) {
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (int i = 0; i < 8; ++i) {
     children.push_back(std::make_unique<ChildProcess>(
-        [] { SimulatedMachine::from_environment()->gpu(0).set_persistence_mode(true); }));
+        [] { SimulatedMachine::from_environment()->gpu(0).control().set_persistence_mode(true); }));
   }
   for (const auto& child : children) EXPECT_TRUE(child->succeeded());
   EXPECT_EQ(open()->gpu(0).writes(), 8U);

@@ -37,10 +37,10 @@ TEST(PlanPipeline, HandsOutEveryPlanWithTheFiguresThatAReplayGives) {
   const PlanResult result = plan(sample_pipeline(), {.deadlines = {.plans = 3}, .gpu_name = "a GPU"}, receive);
   EXPECT_THAT(numbers, ElementsAre(0, 1, 2));
   ASSERT_EQ(result.plans.size(), 3U);
-  EXPECT_NEAR(result.plans.front().deadline_s, result.frontier.front().time_s, 1e-9);
-  EXPECT_NEAR(result.plans.back().deadline_s, result.frontier.back().time_s, 1e-9);
-  EXPECT_TRUE(result.lower_bound.empty()) << "an exact frontier is its own bound";
-  EXPECT_THAT(result.certificate, HasSubstr("lowgear.certificate/1"));
+  EXPECT_NEAR(result.plans.front().deadline_s, result.frontier.vertices.front().time_s, 1e-9);
+  EXPECT_NEAR(result.plans.back().deadline_s, result.frontier.vertices.back().time_s, 1e-9);
+  EXPECT_TRUE(result.frontier.lower_bound.empty()) << "an exact frontier is its own bound";
+  EXPECT_THAT(result.frontier.certificate, HasSubstr("lowgear.certificate/1"));
 }
 
 TEST(PlanPipeline, GivesTheSameAnswerToTheSameRequest) {
@@ -48,7 +48,7 @@ TEST(PlanPipeline, GivesTheSameAnswerToTheSameRequest) {
   const PlanResult first = plan(sample_pipeline(), options);
   const PlanResult second = plan(sample_pipeline(), options);
   EXPECT_EQ(times_of(first.plans), times_of(second.plans));
-  EXPECT_EQ(first.certificate, second.certificate);
+  EXPECT_EQ(first.frontier.certificate, second.frontier.certificate);
   EXPECT_EQ(write_run(run_file_of(first, options)), write_run(run_file_of(second, options)));
 }
 

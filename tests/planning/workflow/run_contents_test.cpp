@@ -27,9 +27,9 @@ planner::PlanFolder sample_texts() {
   files.run = {"run.json", write_run(run_file_of(result, options))};
   files.profile = {"profile.csv", write_stage_profile(result.pipeline.profile)};
   files.schedule = {"schedule.csv", write_torch_csv(result.pipeline.schedule)};
-  files.frontier = {"frontier.csv", write_frontier_table(result.frontier)};
+  files.frontier = {"frontier.csv", write_frontier_table(result.frontier.vertices)};
   files.plans_table = {"plans.csv", write_plans_table(result.plans)};
-  files.certificate = {"certificate.txt", result.certificate};
+  files.certificate = {"certificate.txt", result.frontier.certificate};
   return files;
 }
 

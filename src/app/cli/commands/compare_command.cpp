@@ -19,10 +19,9 @@
 #include "base/core/stopwatch.h"
 #include "planning/profile/example_profile.h"
 #include "planning/workflow/comparison.h"
-#include "planning/workflow/frontier_curve.h"
 #include "planning/workflow/replayed_plan.h"
+#include "report/report/comparison_report.h"
 #include "report/report/html_report.h"
-#include "report/report/run_report.h"
 
 namespace lowgear::cli {
 namespace {
@@ -50,34 +49,12 @@ workflow::ComparisonOptions comparison_options(const CompareArguments& arguments
   return options;
 }
 
-/// The comparison as a page: frontier, policies as points, the baseline's timeline against Lowgear's.
 std::string render_page(const CompareArguments& arguments, const PipelineInput& input,
                         planner::PipelinePlanner& planner, const workflow::PolicyComparison& comparison) {
-  const workflow::ProfiledPipeline& pipeline = input.pipeline;
-  const planner::PlanningProblem problem = pipeline.problem();
-  const workflow::ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
-  const plan::Plan plan = planner.plan(planner.fastest_s());
-  const std::vector<int> clocks = clocks_for(plan, pipeline.dag);
-  report::Data data;
+  report::Data data =
+      comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.latency_s());
   data.lowgear_version = version();
   data.profile_name = std::filesystem::path(input.profile_name).filename().string();
-  data.schedule = pipeline.schedule.name;
-  data.stages = pipeline.dag.stages;
-  data.microbatches = pipeline.dag.microbatches;
-  data.blocking_power_w = pipeline.blocking_power_w;
-  data.switch_latency_s = conditions.switch_latency_s;
-  data.frontier = workflow::frontier_points(planner.frontier());
-  data.lower_bound = workflow::lower_bound_points(planner.frontier(), planner.method());
-  data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
-  data.certificate = {false, "Proven by the planner; lowgear plan writes the certificate.", ""};
-  data.plans = {workflow::plan_row(0, plan)};
-  data.chosen_plan = 0;
-  data.chosen =
-      report::report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);
-  data.policies = comparison.rows;
-  data.warnings = comparison.skipped;
-  if (pipeline.unit_warning) data.warnings.push_back(*pipeline.unit_warning);
-  if (is_example_profile(pipeline.profile)) data.warnings.emplace_back(profile::kExampleProfileNotice);
   return render_html_report(data);
 }
 

@@ -5,19 +5,22 @@
 #include <utility>
 
 #include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/estimate_plan_arguments.h"
 #include "app/cli/arguments/job_input.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/estimate_plan.h"
 #include "app/cli/runs/sample_folder.h"
+#include "app/cli/terminal/memory.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/text/estimate_page.h"
 #include "app/cli/text/estimate_text.h"
 #include "app/cli/text/peer_estimate_text.h"
+#include "app/cli/text/planned_estimate_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/estimator/iteration/emitted_profile.h"
-#include "estimating/estimator/iteration/job_costs.h"
+#include "estimating/estimator/iteration/job_estimate.h"
+#include "estimating/estimator/iteration/planned_estimate.h"
 
 namespace lowgear::cli {
 namespace {
@@ -33,16 +36,6 @@ struct EstimateArguments {
   std::string command;  ///< the command line, for the page
   bool json = false;
 };
-
-JobEstimate estimate(estimator::TrainingJob job, const std::string& samples) {
-  const estimator::JobCosts costs(job, load_samples(samples));
-  JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}};
-  result.memory = estimate_memory(result.job);
-  result.overflow = explain_overflow(result.job, result.memory);
-  result.iteration = estimate_iteration(result.job, costs.sources());
-  for (std::string& note : costs.notes()) result.iteration.notes.push_back(std::move(note));
-  return result;
-}
 
 ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console) {
   if (!arguments.job.settings.empty()) {
@@ -60,16 +53,17 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
   return ExitCode::ok;
 }
 
-void emit_profile(const EstimateArguments& arguments, const JobEstimate& estimate, Console& console) {
+void emit_profile(const EstimateArguments& arguments, const estimator::JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
   write_file_atomically(arguments.profile, write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration)));
   console.note(fmt::format("{} contains estimated, not measured figures of one GPU", arguments.profile));
 }
 
-std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments, const JobEstimate& estimate) {
+std::optional<estimator::PlannedEstimate> plan_if_asked(const EstimateArguments& arguments,
+                                                        const estimator::JobEstimate& estimate) {
   if (!arguments.plan && arguments.report.empty()) return std::nullopt;
   ProgressBar progress;
-  return plan_estimate(estimate.job, estimate.iteration, arguments.planning, progress);
+  return plan_estimate(estimate, arguments.planning.options, available_memory_bytes(), progress);
 }
 
 std::string search_command(const EstimateArguments& arguments, const estimator::TrainingJob& job) {
@@ -78,7 +72,7 @@ std::string search_command(const EstimateArguments& arguments, const estimator::
   return command + fmt::format(" --gpus {}", job.parallel.gpus());
 }
 
-std::string next_text(const EstimateArguments& arguments, const JobEstimate& estimate) {
+std::string next_text(const EstimateArguments& arguments, const estimator::JobEstimate& estimate) {
   if (estimate.overflow) {
     return fmt::format("\nNext: find a layout that fits: {}\n", search_command(arguments, estimate.job));
   }
@@ -92,8 +86,9 @@ std::string next_text(const EstimateArguments& arguments, const JobEstimate& est
 /// That a job does not fit is a result, not a failure: it is printed first, and the exit code is 0.
 ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   if (arguments.peer_formula) return run_peer_estimate(arguments, console);
-  const JobEstimate result = estimate(load_job(arguments.job), arguments.samples);
-  const std::optional<PlannedEstimate> planned = plan_if_asked(arguments, result);
+  estimator::TrainingJob job = load_job(arguments.job);
+  const estimator::JobEstimate result = estimate_job(std::move(job), load_samples(arguments.samples));
+  const std::optional<estimator::PlannedEstimate> planned = plan_if_asked(arguments, result);
   emit_profile(arguments, result, console);
   if (!arguments.report.empty()) {
     const report::EstimateReport page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);

@@ -69,11 +69,11 @@ Json latency_json(const SwitchLatencyArgument& latency, const workflow::PlanResu
 
 std::string summary_text(const PlanArguments& arguments, const workflow::PlanResult& result) {
   const workflow::PlanFigures& shown = shown_plan(result);
-  const simulator::PipelineFigures& fastest = result.frontier.front();
-  const simulator::PipelineFigures& slowest = result.frontier.back();
+  const simulator::PipelineFigures& fastest = result.frontier.vertices.front();
+  const simulator::PipelineFigures& slowest = result.frontier.vertices.back();
   std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
-                                 result.frontier.size(), name(result.method), fastest.time_s, fastest.energy_j,
-                                 slowest.time_s, slowest.energy_j);
+                                 result.frontier.vertices.size(), name(result.frontier.method), fastest.time_s,
+                                 fastest.energy_j, slowest.time_s, slowest.energy_j);
   text += fmt::format("plans     {}, {} of the least possible energy\n", result.plans.size(),
                       fmt::format("each proven within {:.3g} %", max_gap_pct(result)));
   text += fmt::format(
@@ -110,11 +110,11 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
           {"figures", "planned"},
           {"policy", arguments.policy},
           {"frontier",
-           {{"method", name(result.method)},
-            {"vertices", result.frontier.size()},
-            {"epsilon", result.epsilon},
-            {"fastest_s", result.frontier.front().time_s},
-            {"slowest_s", result.frontier.back().time_s}}},
+           {{"method", name(result.frontier.method)},
+            {"vertices", result.frontier.vertices.size()},
+            {"epsilon", result.frontier.epsilon},
+            {"fastest_s", result.frontier.vertices.front().time_s},
+            {"slowest_s", result.frontier.vertices.back().time_s}}},
           {"baseline",
            {{"description", "every op at its highest profiled clock"},
             {"time_s", result.baseline.time_s},

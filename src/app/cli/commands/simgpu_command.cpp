@@ -90,26 +90,27 @@ Json fault_json(const simgpu::SimulatedFault& fault) {
 }
 
 Json gpu_json(simgpu::SimulatedGpu& gpu, int index) {
+  const simgpu::SimulatedReadings now = gpu.readings();
   const auto locked = gpu.locked_sm_clocks();
   Json faults = Json::array();
-  for (const simgpu::SimulatedFault& fault : gpu.faults()) faults.push_back(fault_json(fault));
+  for (const simgpu::SimulatedFault& fault : gpu.faults().all()) faults.push_back(fault_json(fault));
   return {{"index", index},
           {"uuid", gpu.uuid()},
           {"pci_address", gpu.pci_address()},
           {"name", gpu.model().name.view()},
           {"true_energy_j", gpu.true_energy_j()},
-          {"energy_counter_j", gpu.energy_counter_j()},
-          {"average_power_w", gpu.average_power_w()},
-          {"instant_power_w", gpu.instant_power_w()},
-          {"power_limit_w", gpu.power_limit_w()},
-          {"sm_clock_mhz", gpu.sm_clock_mhz()},
+          {"energy_counter_j", now.energy_counter_j},
+          {"average_power_w", now.average_power_w},
+          {"instant_power_w", now.instant_power_w},
+          {"power_limit_w", now.power_limit_w},
+          {"sm_clock_mhz", now.sm_clock_mhz},
           {"locked_sm_clocks_mhz", locked ? Json{locked->min_mhz, locked->max_mhz} : Json()},
-          {"memory_clock_mhz", gpu.memory_clock_mhz()},
-          {"temperature_c", gpu.temperature_c()},
-          {"throttle_reasons", gpu.throttle_reasons()},
-          {"gpu_utilisation_percent", gpu.gpu_utilisation_percent()},
-          {"memory_utilisation_percent", gpu.memory_utilisation_percent()},
-          {"persistence_mode", gpu.persistence_mode()},
+          {"memory_clock_mhz", now.memory_clock_mhz},
+          {"temperature_c", now.temperature_c},
+          {"throttle_reasons", now.throttle_reasons},
+          {"gpu_utilisation_percent", now.gpu_utilisation_percent},
+          {"memory_utilisation_percent", now.memory_utilisation_percent},
+          {"persistence_mode", now.persistence_mode},
           {"context_pids", gpu.context_pids()},
           {"writes", gpu.writes()},
           {"slowdown", gpu.slowdown()},
@@ -142,13 +143,14 @@ std::string machine_text(simgpu::SimulatedMachine& machine, const std::string& s
                {"faults"}});
   for (int i = 0; i < machine.gpus(); ++i) {
     simgpu::SimulatedGpu& gpu = machine.gpu(i);
+    const simgpu::SimulatedReadings now = gpu.readings();
     const auto locked = gpu.locked_sm_clocks();
     table.add_row(
         {fmt::to_string(i), std::string(gpu.model().name.view()), gpu.uuid(),
-         fmt::format("{:.3f}", gpu.true_energy_j()), fmt::format("{:.1f}", gpu.average_power_w()),
-         fmt::to_string(gpu.sm_clock_mhz()), locked ? fmt::format("{}-{}", locked->min_mhz, locked->max_mhz) : "no",
-         fmt::to_string(gpu.temperature_c()), fmt::format("{:g}", gpu.power_limit_w()), fmt::to_string(gpu.writes()),
-         fmt::format("{:g}", gpu.slowdown()), fmt::to_string(gpu.faults().size())});
+         fmt::format("{:.3f}", gpu.true_energy_j()), fmt::format("{:.1f}", now.average_power_w),
+         fmt::to_string(now.sm_clock_mhz), locked ? fmt::format("{}-{}", locked->min_mhz, locked->max_mhz) : "no",
+         fmt::to_string(now.temperature_c), fmt::format("{:g}", now.power_limit_w), fmt::to_string(gpu.writes()),
+         fmt::format("{:g}", gpu.slowdown()), fmt::to_string(gpu.faults().all().size())});
   }
   return fmt::format("Simulated machine {}, {} time, {:.3f} s old\n{}", printable(state),
                      machine.clock() == simgpu::SimulatedClock::real ? "real" : "virtual", machine.now_s(),
@@ -202,6 +204,7 @@ void run_load(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machin
     ++kernels;
   }
   const double time_s = machine.now_s() - start_s;
+  const simgpu::SimulatedReadings now = gpu.readings();
   const double energy_j = gpu.true_energy_j() - start_j;
   if (arguments.json) {
     console.print_json({{"simulated", true},
@@ -211,13 +214,12 @@ void run_load(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machin
                         {"kernels", kernels},
                         {"true_energy_j", energy_j},
                         {"mean_power_w", time_s > 0 ? energy_j / time_s : 0.0},
-                        {"sm_clock_mhz", gpu.sm_clock_mhz()},
-                        {"throttle_reasons", gpu.throttle_reasons()}});
+                        {"sm_clock_mhz", now.sm_clock_mhz},
+                        {"throttle_reasons", now.throttle_reasons}});
     return;
   }
   console.print(fmt::format("Simulated GPU {} ran {} kernels in {:.3f} s: {:.3f} J, {:.1f} W, {} MHz at the end\n",
-                            index, kernels, time_s, energy_j, time_s > 0 ? energy_j / time_s : 0.0,
-                            gpu.sm_clock_mhz()));
+                            index, kernels, time_s, energy_j, time_s > 0 ? energy_j / time_s : 0.0, now.sm_clock_mhz));
 }
 
 void inject(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
@@ -225,7 +227,7 @@ void inject(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine)
   if (fault.return_code == 0 && fault.delay_s == 0 && !fault.clock_stuck && !fault.lost) {
     throw InputError("this fault has no effect; give --return-code, --delay, --stuck or --lost");
   }
-  for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->inject(fault);
+  for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->faults().inject(fault);
 }
 
 void slow(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
@@ -235,11 +237,11 @@ void slow(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
 }
 
 void reset(simgpu::SimulatedGpu& gpu) {
-  gpu.clear_faults();
+  gpu.faults().clear();
   gpu.slow_down(1);
-  gpu.reset_sm_clocks();
-  gpu.reset_memory_clocks();
-  gpu.set_power_limit_w(gpu.model().power_limit_default_w);
+  gpu.control().reset_sm_clocks();
+  gpu.control().reset_memory_clocks();
+  gpu.control().set_power_limit_w(gpu.model().power_limit_default_w);
 }
 
 std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {

@@ -25,8 +25,7 @@
 #include "planning/plan/plan_json.h"
 #include "planning/profile/plausibility.h"
 #include "planning/schedule/communication.h"
-#include "planning/simulator/cluster.h"
-#include "planning/workflow/replayed_plan.h"
+#include "planning/workflow/plan_replays.h"
 #include "report/report/chrome_trace.h"
 #include "report/report/measured_timeline.h"
 #include "report/report/run_report.h"
@@ -54,13 +53,9 @@ struct PlannedPipeline {
   std::optional<plan::Plan> plan;  ///< absent for plans of Perseus, which state no figures of ours
 };
 
-/// What the replays gave.
+/// What the replays gave, and how a recording of the plan compares with them.
 struct Simulation {
-  simulator::Timeline timeline;                        ///< as asked for
-  std::optional<simulator::PipelineFigures> unslowed;  ///< without stragglers, when there are some
-  std::optional<simulator::PipelineFigures>
-      late;  ///< with kAssumedSwitchLatencyS, when the switch latency is not known
-  std::optional<simulator::ClusterTimeline> cluster;
+  workflow::PlanReplays replays;
   std::vector<report::MeasuredTimeline> measured;         ///< empty: nothing was recorded
   std::optional<report::IterationComparison> comparison;  ///< of these with the replay
 };
@@ -118,37 +113,20 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
   return planned;
 }
 
-std::vector<simulator::StageSlowdown> slow_all_stages(const schedule::PipelineDag& dag, double factor) {
-  std::vector<simulator::StageSlowdown> slowdowns;
-  slowdowns.reserve(static_cast<std::size_t>(dag.stages));
-  for (int stage = 0; stage < dag.stages; ++stage) slowdowns.push_back({stage, factor});
-  return slowdowns;
-}
-
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
-  const planner::PlanningProblem problem = planned.input.pipeline.problem();
-  workflow::ReplayConditions conditions{arguments.switch_latency.latency_s(), {}};
+  workflow::ReplayRequest request{.conditions = {arguments.switch_latency.latency_s(), {}},
+                                  .late_s = arguments.switch_latency.late_s(),
+                                  .pipelines = arguments.pipelines,
+                                  .slow_pipeline = arguments.slow_pipeline};
+  for (const std::string& straggler : arguments.stragglers) {
+    request.conditions.slowdowns.push_back(parse_straggler(straggler));
+  }
+  const workflow::ProfiledPipeline& pipeline = planned.input.pipeline;
   Simulation result;
-  const simulator::Timeline unslowed = replay_under(problem, planned.clocks_mhz, conditions);
-  for (const std::string& straggler : arguments.stragglers) conditions.slowdowns.push_back(parse_straggler(straggler));
-  result.timeline = replay_under(problem, planned.clocks_mhz, conditions);
-  if (!conditions.slowdowns.empty()) result.unslowed = {unslowed.time_s, unslowed.energy_j_total};
-  if (const auto late_s = arguments.switch_latency.late_s()) {
-    const simulator::Timeline late =
-        workflow::replay_under(problem, planned.clocks_mhz, {*late_s, conditions.slowdowns});
-    result.late = {late.time_s, late.energy_j_total};
-  }
-  if (arguments.pipelines > 1 || arguments.slow_pipeline) {
-    std::vector<simulator::PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
-                                             {planned.clocks_mhz, conditions.slowdowns});
-    const auto slow = slow_all_stages(planned.input.pipeline.dag, arguments.slow_pipeline.value_or(1));
-    runs.front().slowdowns.insert(runs.front().slowdowns.end(), slow.begin(), slow.end());
-    result.cluster = replay_cluster(planned.input.pipeline.dag, planned.input.pipeline.profile, runs,
-                                    planned.input.pipeline.blocking_power_w);
-  }
+  result.replays = replay_plan(pipeline, planned.clocks_mhz, request);
   if (!arguments.measured.empty()) {
-    result.measured = report::measured_timelines(load_recordings(arguments.measured), planned.input.pipeline.dag);
-    result.comparison = compare_with(result.measured, planned.input.pipeline.dag, result.timeline.duration_s);
+    result.measured = measured_timelines(load_recordings(arguments.measured), pipeline.dag);
+    result.comparison = compare_with(result.measured, pipeline.dag, result.replays.timeline.duration_s);
   }
   return result;
 }
@@ -175,8 +153,9 @@ const report::MeasuredTimeline& traced_iteration(const SimulateArguments& argume
 
 std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
-  const report::Timeline replayed = report::report_timeline(
-      fmt::format("{}, {}", label, arguments.plan), planned.input.pipeline.dag, result.timeline, planned.clocks_mhz);
+  const report::Timeline replayed =
+      report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.pipeline.dag, result.replays.timeline,
+                      planned.clocks_mhz);
   const std::vector<double>& blocking_power_w = planned.input.pipeline.blocking_power_w;
   if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed);
   return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed,
@@ -198,7 +177,7 @@ Json comparison_json(const Simulation& result) {
   return {{"figures", figures_of(result.measured.back())},
           {"iterations", comparison.iterations},
           {"time_s", comparison.measured_s},
-          {"difference_pct", 100 * (comparison.measured_s / result.timeline.time_s - 1)},
+          {"difference_pct", 100 * (comparison.measured_s / result.replays.timeline.time_s - 1)},
           {"time_axis", text_of(result.measured.back().axis)},
           {"units", std::move(units)}};
 }
@@ -206,9 +185,9 @@ Json comparison_json(const Simulation& result) {
 std::string comparison_text(const Simulation& result) {
   const report::IterationComparison& comparison = *result.comparison;
   const std::string_view figures = figures_of(result.measured.back());
-  std::string text = fmt::format("{:<10}{:12.6f} s  {:+.2f} % of the replayed time, mean of {} iterations\n", figures,
-                                 comparison.measured_s, 100 * (comparison.measured_s / result.timeline.time_s - 1),
-                                 comparison.iterations);
+  std::string text = fmt::format(
+      "{:<10}{:12.6f} s  {:+.2f} % of the replayed time, mean of {} iterations\n", figures, comparison.measured_s,
+      100 * (comparison.measured_s / result.replays.timeline.time_s - 1), comparison.iterations);
   Table table({{"stage"},
                {"kind", Table::Align::left},
                {"units"},
@@ -225,26 +204,27 @@ std::string comparison_text(const Simulation& result) {
 }
 
 Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
+  const workflow::PlanReplays& replays = result.replays;
   Json json = {{"figures", "replayed"},
                {"plan", arguments.plan},
                {"schedule", planned.input.pipeline.schedule.name},
-               {"time_s", result.timeline.time_s},
-               {"energy_j", result.timeline.energy_j_total},
-               {"busy_s", result.timeline.busy_s},
-               {"blocked_s", result.timeline.blocked_s}};
+               {"time_s", replays.timeline.time_s},
+               {"energy_j", replays.timeline.energy_j_total},
+               {"busy_s", replays.timeline.busy_s},
+               {"blocked_s", replays.timeline.blocked_s}};
   if (planned.plan) json["planned"] = {{"time_s", planned.plan->time_s}, {"energy_j", planned.plan->energy_j}};
-  if (result.unslowed) {
-    json["unslowed"] = {{"time_s", result.unslowed->time_s}, {"energy_j", result.unslowed->energy_j}};
+  if (replays.unslowed) {
+    json["unslowed"] = {{"time_s", replays.unslowed->time_s}, {"energy_j", replays.unslowed->energy_j}};
   }
-  if (result.late) {
+  if (replays.late) {
     json["replayed_late"] = {{"switch_latency_s", workflow::kAssumedSwitchLatencyS},
-                             {"time_s", result.late->time_s},
-                             {"energy_j", result.late->energy_j}};
+                             {"time_s", replays.late->time_s},
+                             {"energy_j", replays.late->energy_j}};
   }
-  if (result.cluster) {
+  if (replays.cluster) {
     json["cluster"] = {{"pipelines", arguments.pipelines},
-                       {"time_s", result.cluster->time_s},
-                       {"energy_j", result.cluster->energy_j_total}};
+                       {"time_s", replays.cluster->time_s},
+                       {"energy_j", replays.cluster->energy_j_total}};
   }
   if (result.comparison) json["measured"] = comparison_json(result);
   if (!arguments.trace.empty()) json["trace"] = arguments.trace;
@@ -256,23 +236,24 @@ std::string figures_line(std::string_view what, double time_s, double energy_j, 
 }
 
 std::string simulation_text(const PlannedPipeline& planned, const Simulation& result) {
+  const workflow::PlanReplays& replays = result.replays;
   std::string text;
   if (planned.plan) text += figures_line("planned", planned.plan->time_s, planned.plan->energy_j);
-  if (result.unslowed) text += figures_line("unslowed", result.unslowed->time_s, result.unslowed->energy_j);
-  text += figures_line("replayed", result.timeline.time_s, result.timeline.energy_j_total);
-  if (result.late) {
+  if (replays.unslowed) text += figures_line("unslowed", replays.unslowed->time_s, replays.unslowed->energy_j);
+  text += figures_line("replayed", replays.timeline.time_s, replays.timeline.energy_j_total);
+  if (replays.late) {
     text += fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
-                        figures_line("late", result.late->time_s, result.late->energy_j, ""),
+                        figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
                         workflow::kAssumedSwitchLatencyS * 1e3);
   }
-  if (result.cluster) {
-    text += figures_line(fmt::format("{} of them", result.cluster->pipelines.size()), result.cluster->time_s,
-                         result.cluster->energy_j_total);
+  if (replays.cluster) {
+    text += figures_line(fmt::format("{} of them", replays.cluster->pipelines.size()), replays.cluster->time_s,
+                         replays.cluster->energy_j_total);
   }
   Table table({{"rank"}, {"busy s"}, {"blocked s"}});
-  for (std::size_t rank = 0; rank < result.timeline.busy_s.size(); ++rank) {
-    table.add_row({fmt::to_string(rank), fmt::format("{:.6f}", result.timeline.busy_s[rank]),
-                   fmt::format("{:.6f}", result.timeline.blocked_s[rank])});
+  for (std::size_t rank = 0; rank < replays.timeline.busy_s.size(); ++rank) {
+    table.add_row({fmt::to_string(rank), fmt::format("{:.6f}", replays.timeline.busy_s[rank]),
+                   fmt::format("{:.6f}", replays.timeline.blocked_s[rank])});
   }
   text += table.text();
   if (result.comparison) text += '\n' + comparison_text(result);

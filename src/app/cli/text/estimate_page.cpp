@@ -41,7 +41,7 @@ std::size_t place_of(std::vector<std::string>& parts, std::string_view name) {
   return parts.size() - 1;
 }
 
-std::vector<report::Card> cards_of(const JobEstimate& estimate, const PlannedEstimate& planned) {
+std::vector<report::Card> cards_of(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned) {
   const estimator::TrainingJob& job = estimate.job;
   const estimator::IterationEstimate& iteration = estimate.iteration;
   const estimator::JobFigures& full = planned.rows[0].figures;
@@ -63,7 +63,7 @@ std::vector<report::Card> cards_of(const JobEstimate& estimate, const PlannedEst
        fmt::format("{} \u2192 {}", energy_text(full.energy_j), energy_text(no_later.energy_j))}};
 }
 
-report::Plot plot_of(const PlannedEstimate& planned) {
+report::Plot plot_of(const estimator::PlannedEstimate& planned) {
   report::Plot plot{.title = "Time and energy of one iteration",
                     .caption =
                         "All GPUs, planned on estimated values. The energy axis does not start at zero. Drag to "
@@ -74,7 +74,7 @@ report::Plot plot_of(const PlannedEstimate& planned) {
                     .mark_names = {}};
   for (const estimator::JobFigures& point : planned.frontier) plot.curve.push_back({point.time_s, point.energy_j});
   for (std::size_t i = 0; i < planned.rows.size(); ++i) {
-    const ClockedJob& row = planned.rows[i];
+    const estimator::ClockedJob& row = planned.rows[i];
     const double saved_pct = 100 * (1 - row.figures.energy_j / planned.rows[0].figures.energy_j);
     plot.marks.push_back({.kind = i == 0 ? report::Mark::Kind::baseline : report::Mark::Kind::plan,
                           .name = row.name,
@@ -86,7 +86,7 @@ report::Plot plot_of(const PlannedEstimate& planned) {
   return plot;
 }
 
-report::Table planned_table(const PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
+report::Table planned_table(const estimator::PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
   report::Table table{.title = "Plans compared",
                       .basis = "planned on estimated values",
                       .columns = {"One iteration", "Basis", "Time", "Energy", "Saved", "Mean power"},
@@ -94,7 +94,7 @@ report::Table planned_table(const PlannedEstimate& planned, const PriceArguments
                       .chosen = 1};
   if (prices.any_cost()) table.columns.emplace_back("Cost");
   if (prices.co2_g_per_kwh) table.columns.emplace_back("CO2");
-  for (const ClockedJob& row : planned.rows) {
+  for (const estimator::ClockedJob& row : planned.rows) {
     const estimator::JobFigures& figures = row.figures;
     const double saved_pct = 100 * (1 - figures.energy_j / planned.rows[0].figures.energy_j);
     std::vector<std::string> cells{row.name,
@@ -112,7 +112,7 @@ report::Table planned_table(const PlannedEstimate& planned, const PriceArguments
   return table;
 }
 
-std::vector<std::string> warnings_of(const JobEstimate& estimate) {
+std::vector<std::string> warnings_of(const estimator::JobEstimate& estimate) {
   std::vector<std::string> warnings;
   if (estimate.overflow) {
     warnings.push_back(fmt::format("Out of memory: the GPUs of pipeline rank {} need {:.1f} GiB more than they have.",
@@ -201,7 +201,7 @@ report::Bars memory_bars(const estimator::MemoryEstimate& memory) {
   return bars;
 }
 
-report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned,
+report::EstimateReport estimate_page(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned,
                                      const PriceArguments& prices, std::string command) {
   const estimator::TrainingJob& job = estimate.job;
   const int gpus = job.parallel.gpus();

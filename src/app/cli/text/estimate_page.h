@@ -2,15 +2,17 @@
 
 #include <string>
 
-#include "app/cli/runs/estimate_plan.h"
-#include "app/cli/text/estimate_text.h"
+#include "app/cli/arguments/price_arguments.h"
+#include "estimating/estimator/iteration/job_estimate.h"
+#include "estimating/estimator/iteration/planned_estimate.h"
 #include "report/report/estimate_report.h"
 
 namespace lowgear::cli {
 
 /// The page of `lowgear estimate --report`: where time, energy and memory go on every pipeline rank, and the frontier.
 /// `command` is the command line.
-[[nodiscard]] report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned,
+[[nodiscard]] report::EstimateReport estimate_page(const estimator::JobEstimate& estimate,
+                                                   const estimator::PlannedEstimate& planned,
                                                    const PriceArguments& prices, std::string command);
 
 /// Bars for a page: a row for every pipeline rank, or for some where there are more than a page can show.

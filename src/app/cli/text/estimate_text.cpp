@@ -24,7 +24,7 @@ std::string parameters_text(double count) {
                           : fmt::format("{:.2f} billion", count / kBillion);
 }
 
-std::string overflow_text(const JobEstimate& estimate) {
+std::string overflow_text(const estimator::JobEstimate& estimate) {
   if (!estimate.overflow) return "";
   const estimator::MemoryOverflow& overflow = *estimate.overflow;
   std::string text =
@@ -63,11 +63,11 @@ std::string job_text(const estimator::TrainingJob& job) {
       layout_text(job), batch.global, batch.sequence_length, job.microbatches(), batch.micro, job.schedule);
 }
 
-double utilization(const JobEstimate& estimate) {
+double utilization(const estimator::JobEstimate& estimate) {
   return estimate.iteration.model_flops_per_gpu_s / peak_flops(estimate.job.gpu, estimate.job.dtype);
 }
 
-std::string time_text(const JobEstimate& estimate) {
+std::string time_text(const estimator::JobEstimate& estimate) {
   const estimator::IterationEstimate& iteration = estimate.iteration;
   std::string text =
       fmt::format("estimated iteration  {:.3f} s +- {:.3f} s (90 %)\n", iteration.time_s, iteration.error_s);
@@ -78,7 +78,7 @@ std::string time_text(const JobEstimate& estimate) {
   return text + fmt::format("pipeline bubble      {:.1f} %\n\n", 100 * iteration.bubble_share);
 }
 
-std::string breakdown_text(const JobEstimate& estimate) {
+std::string breakdown_text(const estimator::JobEstimate& estimate) {
   const int rank = busiest_rank(estimate.job, estimate.iteration);
   Table table({{fmt::format("time of rank {}", rank), Table::Align::left}, {"s"}, {"%"}});
   for (const estimator::TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
@@ -97,7 +97,7 @@ std::vector<std::size_t> shown_ranks(const estimator::MemoryEstimate& memory) {
   return ranks;
 }
 
-std::string memory_text(const JobEstimate& estimate) {
+std::string memory_text(const estimator::JobEstimate& estimate) {
   const estimator::MemoryEstimate& memory = estimate.memory;
   const std::vector<double> parameters = parameters_of_ranks(estimate.job);
   Table table({{"rank"},
@@ -157,7 +157,7 @@ Json job_json(const estimator::TrainingJob& job) {
       {"dropout", job.dropout}};
 }
 
-Json memory_json(const JobEstimate& estimate) {
+Json memory_json(const estimator::JobEstimate& estimate) {
   const std::vector<double> parameters = parameters_of_ranks(estimate.job);
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < estimate.memory.ranks.size(); ++rank) {
@@ -189,7 +189,7 @@ Json overflow_json(const std::optional<estimator::MemoryOverflow>& overflow) {
           {"remedies", std::move(remedies)}};
 }
 
-Json breakdown_json(const JobEstimate& estimate) {
+Json breakdown_json(const estimator::JobEstimate& estimate) {
   const int rank = busiest_rank(estimate.job, estimate.iteration);
   Json parts = Json::array();
   for (const estimator::TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
@@ -198,7 +198,7 @@ Json breakdown_json(const JobEstimate& estimate) {
   return {{"rank", rank}, {"parts", std::move(parts)}};
 }
 
-Json iteration_json(const JobEstimate& estimate) {
+Json iteration_json(const estimator::JobEstimate& estimate) {
   const estimator::IterationEstimate& iteration = estimate.iteration;
   return {{"time_s", iteration.time_s},
           {"error_s", iteration.error_s},
@@ -215,12 +215,12 @@ Json iteration_json(const JobEstimate& estimate) {
 
 }  // namespace
 
-std::string estimate_text(const JobEstimate& estimate) {
+std::string estimate_text(const estimator::JobEstimate& estimate) {
   return overflow_text(estimate) + job_text(estimate.job) + time_text(estimate) + breakdown_text(estimate) +
          memory_text(estimate) + notes_text(estimate.iteration.notes);
 }
 
-Json estimate_json(const JobEstimate& estimate) {
+Json estimate_json(const estimator::JobEstimate& estimate) {
   return {{"format", "lowgear.estimate/1"},
           {"fits", !estimate.overflow.has_value()},
           {"overflow", overflow_json(estimate.overflow)},

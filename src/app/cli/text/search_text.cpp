@@ -8,6 +8,7 @@
 #include "app/cli/terminal/table.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
+#include "planning/simulator/cluster.h"
 
 namespace lowgear::cli {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 /// Differences below this share of the iteration explain nothing.
 constexpr double kTellingShare = 0.002;
 constexpr std::size_t kMaxReasons = 5;
-
-double saving_pct(const estimator::JobFigures& from, const estimator::JobFigures& to) {
-  return 100 * (from.energy_j - to.energy_j) / from.energy_j;
-}
 
 double utilization(const estimator::SearchRequest& request, const estimator::SearchResult& result) {
   return result.model_flops_per_gpu_s / peak_flops(request.job.gpu, request.job.dtype);
@@ -45,15 +42,16 @@ std::string best_text(const estimator::SearchRequest& request, const PriceArgume
   Table table(std::move(columns));
   for (std::size_t i = 0; i < found.best.size(); ++i) {
     const estimator::PlannedLayout& layout = found.best[i];
-    std::vector<std::string> cells{fmt::to_string(i + 1),
-                                   describe(layout.result.layout),
-                                   fmt::format("{:.3f}", layout.result.time_s),
-                                   fmt::format("{:.3f}", layout.result.error_s),
-                                   fmt::format("{:.1f}", 100 * utilization(request, layout.result)),
-                                   fmt::format("{:.1f}", layout.result.memory_bytes / kGiB),
-                                   energy_text(layout.full_clocks.energy_j),
-                                   energy_text(layout.no_later.energy_j),
-                                   fmt::format("{:.2f}", saving_pct(layout.full_clocks, layout.no_later))};
+    std::vector<std::string> cells{
+        fmt::to_string(i + 1),
+        describe(layout.result.layout),
+        fmt::format("{:.3f}", layout.result.time_s),
+        fmt::format("{:.3f}", layout.result.error_s),
+        fmt::format("{:.1f}", 100 * utilization(request, layout.result)),
+        fmt::format("{:.1f}", layout.result.memory_bytes / kGiB),
+        energy_text(layout.full_clocks.energy_j),
+        energy_text(layout.no_later.energy_j),
+        fmt::format("{:.2f}", saving_pct(layout.full_clocks.energy_j, layout.no_later.energy_j))};
     if (prices.any_cost()) {
       cells.push_back(fmt::format(
           "{:.4g}", prices.prices().cost_usd(layout.no_later.time_s, layout.no_later.energy_j, request.limits.gpus)));

@@ -31,7 +31,10 @@ std::shared_ptr<const std::string> shared_text(std::string text) {
 }  // namespace
 
 Connection::Connection(Socket socket, Remote remote, ConnectionOwner& owner)
-    : socket_(std::move(socket)), remote_(std::move(remote)), owner_(owner), timer_(socket_.get_executor()) {}
+    : socket_(std::move(socket)),
+      remote_(std::move(remote)),
+      owner_(owner),
+      deadline_{boost::asio::steady_timer(socket_.get_executor())} {}
 
 void Connection::start() {
   owner_.set_idle(*this, true);
@@ -42,8 +45,8 @@ void Connection::start() {
 void Connection::close() {
   if (state_ == State::closed) return;
   state_ = State::closed;
-  const std::function<void()> callback = std::exchange(on_close_, nullptr);
-  timer_.cancel();
+  const std::function<void()> callback = std::exchange(request_.on_close, nullptr);
+  deadline_.timer.cancel();
   boost::system::error_code ignored;
   socket_.close(ignored);
   owner_.closed(*this);
@@ -51,7 +54,7 @@ void Connection::close() {
 }
 
 void Connection::drain() {
-  after_ = AfterResponse::close;
+  request_.after = AfterResponse::close;
   if (state_ == State::waiting) return close();
   end_stream();
 }
@@ -60,11 +63,11 @@ void Connection::drain() {
 // ----------------------------------------------------------------------------------------------------------
 
 void Connection::wait_for_input() {
-  if (state_ == State::closed || awaits_input_ || input_ended_) return;
-  if (state_ != State::reading && input_.size() >= kMaxPipelinedBytes) return;
-  awaits_input_ = true;
+  if (state_ == State::closed || input_.is_awaited || input_.has_ended) return;
+  if (state_ != State::reading && input_.text.size() >= kMaxPipelinedBytes) return;
+  input_.is_awaited = true;
   socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
-    self->awaits_input_ = false;
+    self->input_.is_awaited = false;
     if (self->state_ == State::closed) return;
     if (error) return self->close();
     self->receive();
@@ -82,17 +85,17 @@ void Connection::receive() {
   if (received == 0) return on_end_of_input();
   const auto bytes = static_cast<std::size_t>(received);
   if (state_ == State::streaming || state_ == State::lingering) {
-    discarded_bytes_ += bytes;
-    if (discarded_bytes_ > kMaxDiscarded) close();
+    input_.discarded_bytes += bytes;
+    if (input_.discarded_bytes > kMaxDiscarded) close();
     return;
   }
-  input_.append(buffer.data(), bytes);
+  input_.text.append(buffer.data(), bytes);
   if (state_ == State::waiting || state_ == State::reading) parse();
 }
 
 /// A client that has its answer on the way may have ended its side only.
 void Connection::on_end_of_input() {
-  input_ended_ = true;
+  input_.has_ended = true;
   if (state_ != State::answering) close();
 }
 
@@ -101,18 +104,18 @@ void Connection::parse() {
     // From the first byte to the last: a client that sends one byte at a time gains no time by it.
     state_ = State::reading;
     owner_.set_idle(*this, false);
-    parser_.emplace(owner_.options().limits);
-    told_to_continue_ = false;
-    head_only_ = false;
+    input_.parser.emplace(owner_.options().limits);
+    input_.told_to_continue = false;
+    request_.head_only = false;
     arm(owner_.options().request_timeout);
   }
   std::size_t taken = 0;
-  while (const std::size_t more = parser_->put(std::string_view(input_).substr(taken))) taken += more;
-  input_.erase(0, taken);
-  if (parser_->refusal()) return respond(*parser_->refusal(), AfterResponse::close);
-  if (parser_->complete()) return dispatch();
-  if (input_ended_) return close();
-  if (parser_->expects_continue() && !std::exchange(told_to_continue_, true)) {
+  while (const std::size_t more = input_.parser->put(std::string_view(input_.text).substr(taken))) taken += more;
+  input_.text.erase(0, taken);
+  if (input_.parser->refusal()) return respond(*input_.parser->refusal(), AfterResponse::close);
+  if (input_.parser->complete()) return dispatch();
+  if (input_.has_ended) return close();
+  if (input_.parser->expects_continue() && !std::exchange(input_.told_to_continue, true)) {
     write(shared_text("HTTP/1.1 100 Continue\r\n\r\n"));
   }
 }
@@ -120,38 +123,39 @@ void Connection::parse() {
 void Connection::dispatch() {
   state_ = State::handling;
   disarm();
-  after_ = parser_->keep_alive() && !owner_.draining() ? AfterResponse::keep_alive : AfterResponse::close;
-  Request request = parser_->take();
-  parser_.reset();
+  request_.after = input_.parser->keep_alive() && !owner_.draining() ? AfterResponse::keep_alive : AfterResponse::close;
+  Request request = input_.parser->take();
+  input_.parser.reset();
   request.peer = remote_.peer;
   request.remote = remote_.address;
-  head_only_ = request.method == "HEAD";
-  ++request_;
-  if (const std::optional<Response> refusal = owner_.refuse(remote_.client)) return respond(*refusal, after_);
-  owner_.handle(std::move(request), std::make_shared<ConnectionReply>(weak_from_this(), request_));
+  request_.head_only = request.method == "HEAD";
+  ++request_.number;
+  if (const std::optional<Response> refusal = owner_.refuse(remote_.client)) return respond(*refusal, request_.after);
+  owner_.handle(std::move(request), std::make_shared<ConnectionReply>(weak_from_this(), request_.number));
 }
 
 // --- answering
 // --------------------------------------------------------------------------------------------------------
 
-bool Connection::awaits_answer(std::uint64_t request) const { return state_ == State::handling && request == request_; }
+bool Connection::awaits_answer(std::uint64_t request) const {
+  return state_ == State::handling && request == request_.number;
+}
 
 void Connection::answer(std::uint64_t request, const Response& response) {
-  if (awaits_answer(request)) respond(response, after_);
+  if (awaits_answer(request)) respond(response, request_.after);
 }
 
 bool Connection::begin_stream(std::uint64_t request, const Response& head) {
   if (!awaits_answer(request)) return false;
-  if (!head_only_ && !owner_.begin_stream(*this)) {
-    respond(error_response(ErrorCode::too_many_streams,
-                           "the maximum number of streams is reached; close another one first"),
-            after_);
+  if (!request_.head_only && !owner_.begin_stream(*this)) {
+    respond(error_response(ErrorCode::too_many_streams, "the maximum number of streams is reached; close another one first"),
+            request_.after);
     return false;
   }
   auto text = shared_text(serialize_head(head, AfterResponse::close, ResponseLength::until_the_end));
-  if (head_only_) {
+  if (request_.head_only) {
     state_ = State::answering;
-    after_ = AfterResponse::close;
+    request_.after = AfterResponse::close;
     arm(owner_.options().request_timeout);
     write(std::move(text));
     return false;
@@ -168,40 +172,40 @@ bool Connection::begin_stream(std::uint64_t request, const Response& head) {
 }
 
 bool Connection::on_close(std::uint64_t request, std::function<void()>& callback) {
-  if (request != request_ || state_ == State::closed) return false;
-  on_close_ = std::move(callback);
+  if (request != request_.number || state_ == State::closed) return false;
+  request_.on_close = std::move(callback);
   return true;
 }
 
 void Connection::respond(const Response& response, AfterResponse after) {
   state_ = State::answering;
-  after_ = owner_.draining() ? AfterResponse::close : after;
-  const std::function<void()> dropped = std::exchange(on_close_, nullptr);
+  request_.after = owner_.draining() ? AfterResponse::close : after;
+  const std::function<void()> dropped = std::exchange(request_.on_close, nullptr);
   arm(owner_.options().request_timeout);
-  auto head = shared_text(serialize_head(response, after_, ResponseLength::known));
-  output_bytes_ += head->size();
-  output_.push_back(std::move(head));
-  if (!head_only_ && !response.text().empty()) {
-    output_bytes_ += response.body->size();
-    output_.push_back(response.body);
+  auto head = shared_text(serialize_head(response, request_.after, ResponseLength::known));
+  output_.bytes += head->size();
+  output_.texts.push_back(std::move(head));
+  if (!request_.head_only && !response.text().empty()) {
+    output_.bytes += response.body->size();
+    output_.texts.push_back(response.body);
   }
   flush();
 }
 
 void Connection::push(std::shared_ptr<const std::string> event) {
   if (!streaming() || !event || event->empty()) return;
-  if (output_bytes_ + event->size() > owner_.options().max_stream_backlog_bytes) return close();
+  if (output_.bytes + event->size() > owner_.options().max_stream_backlog_bytes) return close();
   write(std::move(event));
 }
 
 void Connection::end_stream() {
   if (!streaming()) return;
-  stream_ending_ = true;
-  if (output_.empty()) linger();
+  request_.stream_ending = true;
+  if (output_.texts.empty()) linger();
 }
 
 void Connection::drop_stream() {
-  const std::function<void()> dropped = std::exchange(on_close_, nullptr);
+  const std::function<void()> dropped = std::exchange(request_.on_close, nullptr);
   end_stream();
 }
 
@@ -209,20 +213,20 @@ void Connection::drop_stream() {
 // ----------------------------------------------------------------------------------------------------------
 
 void Connection::write(std::shared_ptr<const std::string> text) {
-  output_bytes_ += text->size();
-  output_.push_back(std::move(text));
+  output_.bytes += text->size();
+  output_.texts.push_back(std::move(text));
   flush();
 }
 
 /// Sends what the socket takes, pieces together, without copying them.
 void Connection::flush() {
-  if (awaits_room_) return;
-  while (!output_.empty()) {
+  if (output_.awaits_room) return;
+  while (!output_.texts.empty()) {
     std::array<iovec, kMaxPieces> pieces{};
     std::size_t count = 0;
-    for (const auto& text : output_) {
+    for (const auto& text : output_.texts) {
       if (count == pieces.size()) break;
-      const std::size_t skipped = count == 0 ? written_bytes_ : 0;
+      const std::size_t skipped = count == 0 ? output_.written_bytes : 0;
       pieces[count++] = {.iov_base = const_cast<char*>(text->data() + skipped), .iov_len = text->size() - skipped};
     }
     msghdr message{};
@@ -234,11 +238,11 @@ void Connection::flush() {
     if (sent < 0) break;
     consume(static_cast<std::size_t>(sent));
   }
-  if (output_.empty()) return on_flushed();
+  if (output_.texts.empty()) return on_flushed();
   if (state_ == State::streaming) arm(owner_.options().request_timeout);
-  awaits_room_ = true;
+  output_.awaits_room = true;
   socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
-    self->awaits_room_ = false;
+    self->output_.awaits_room = false;
     if (self->state_ == State::closed) return;
     if (error) return self->close();
     self->flush();
@@ -246,49 +250,49 @@ void Connection::flush() {
 }
 
 void Connection::consume(std::size_t bytes) {
-  output_bytes_ -= bytes;
-  written_bytes_ += bytes;
-  while (!output_.empty() && written_bytes_ >= output_.front()->size()) {
-    written_bytes_ -= output_.front()->size();
-    output_.pop_front();
+  output_.bytes -= bytes;
+  output_.written_bytes += bytes;
+  while (!output_.texts.empty() && output_.written_bytes >= output_.texts.front()->size()) {
+    output_.written_bytes -= output_.texts.front()->size();
+    output_.texts.pop_front();
   }
 }
 
 void Connection::on_flushed() {
   if (state_ == State::streaming) {
-    if (stream_ending_) return linger();
+    if (request_.stream_ending) return linger();
     if (const auto heartbeat = owner_.options().stream_heartbeat; heartbeat.count() > 0) return arm(heartbeat);
     disarm();
   } else if (state_ == State::answering) {
-    if (after_ == AfterResponse::close) return linger();
+    if (request_.after == AfterResponse::close) return linger();
     await_next_request();
   }  // else that was `100 Continue`
 }
 
 void Connection::await_next_request() {
   state_ = State::waiting;
-  if (input_.empty() && input_ended_) return close();
+  if (input_.text.empty() && input_.has_ended) return close();
   owner_.set_idle(*this, true);
   arm(owner_.options().idle_timeout);
   wait_for_input();
-  if (input_.empty()) {
-    if (input_.capacity() > kMaxIdleBytes) input_ = {};
+  if (input_.text.empty()) {
+    if (input_.text.capacity() > kMaxIdleBytes) input_.text = {};
     return;
   }
   // The next request came before this one's answer. Others get their turn first.
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    if (self->state_ != State::waiting || self->input_.empty()) return;
+    if (self->state_ != State::waiting || self->input_.text.empty()) return;
     self->parse();
     if (self->state_ != State::closed) self->wait_for_input();
   });
 }
 
 void Connection::linger() {
-  if (input_ended_) return close();
+  if (input_.has_ended) return close();
   state_ = State::lingering;
   boost::system::error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
-  input_.clear();
+  input_.text.clear();
   arm(kLingerTimeout);
   wait_for_input();
 }
@@ -297,20 +301,20 @@ void Connection::linger() {
 // --------------------------------------------------------------------------------------------------------
 
 void Connection::arm(Clock::duration timeout) {
-  deadline_ = Clock::now() + timeout;
-  if (deadline_ < timer_at_) schedule_timer();
+  deadline_.at = Clock::now() + timeout;
+  if (deadline_.at < deadline_.timer_at) schedule_timer();
 }
 
-void Connection::disarm() { deadline_ = Clock::time_point::max(); }
+void Connection::disarm() { deadline_.at = Clock::time_point::max(); }
 
 void Connection::schedule_timer() {
-  timer_at_ = deadline_;
-  timer_.expires_at(deadline_);
-  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+  deadline_.timer_at = deadline_.at;
+  deadline_.timer.expires_at(deadline_.at);
+  deadline_.timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || self->state_ == State::closed) return;
-    self->timer_at_ = Clock::time_point::max();
-    if (self->deadline_ <= Clock::now()) return self->on_timeout();
-    if (self->deadline_ != Clock::time_point::max()) self->schedule_timer();
+    self->deadline_.timer_at = Clock::time_point::max();
+    if (self->deadline_.at <= Clock::now()) return self->on_timeout();
+    if (self->deadline_.at != Clock::time_point::max()) self->schedule_timer();
   });
 }
 
@@ -320,7 +324,7 @@ void Connection::on_timeout() {
     return respond(error_response(ErrorCode::request_timeout, "the request did not arrive in time"),
                    AfterResponse::close);
   }
-  if (state_ != State::streaming || !output_.empty()) return close();
+  if (state_ != State::streaming || !output_.texts.empty()) return close();
   static const std::shared_ptr<const std::string> heartbeat = shared_text(":\n\n");
   write(heartbeat);
 }

@@ -65,7 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// False, with the callback left alone, when the connection is closed.
   [[nodiscard]] bool on_close(std::uint64_t request, std::function<void()>& callback);
 
-  [[nodiscard]] bool streaming() const { return state_ == State::streaming && !stream_ending_; }
+  [[nodiscard]] bool streaming() const { return state_ == State::streaming && !request_.stream_ending; }
   /// Queues an event of the stream; closes a connection that has too much waiting.
   void push(std::shared_ptr<const std::string> event);
   /// Closes the connection once all events are sent.
@@ -82,6 +82,37 @@ class Connection : public std::enable_shared_from_this<Connection> {
     streaming,
     lingering,  ///< all is written; reads what still comes, so that a reset does not take the answer with it
     closed,
+  };
+
+  struct Deadline {
+    /// Set to the deadline at first, and then only when it fires or has to fire earlier: most deadlines never pass.
+    boost::asio::steady_timer timer;
+    Clock::time_point at = Clock::time_point::max();
+    Clock::time_point timer_at = Clock::time_point::max();
+  };
+  /// What the client sends.
+  struct Input {
+    std::string text;
+    bool is_awaited = false;
+    bool has_ended = false;
+    std::size_t discarded_bytes = 0;
+    std::optional<RequestParser> parser;  ///< of the request that is being read
+    bool told_to_continue = false;
+  };
+  /// The latest request.
+  struct Request {
+    std::uint64_t number = 0;
+    bool head_only = false;  ///< it asks with HEAD
+    AfterResponse after = AfterResponse::close;
+    std::function<void()> on_close;
+    bool stream_ending = false;
+  };
+  /// What the client is sent.
+  struct Output {
+    std::deque<std::shared_ptr<const std::string>> texts;
+    std::size_t bytes = 0;          ///< what is left of them
+    std::size_t written_bytes = 0;  ///< of the first
+    bool awaits_room = false;       ///< in the socket
   };
 
   void wait_for_input();
@@ -107,28 +138,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConnectionOwner& owner_;
   State state_ = State::waiting;
 
-  /// Set to the deadline at first, and then only when it fires or has to fire earlier: most deadlines never pass.
-  boost::asio::steady_timer timer_;
-  Clock::time_point deadline_ = Clock::time_point::max();
-  Clock::time_point timer_at_ = Clock::time_point::max();
-
-  std::string input_;
-  bool awaits_input_ = false;
-  bool input_ended_ = false;
-  std::size_t discarded_bytes_ = 0;
-  std::optional<RequestParser> parser_;  ///< of the request that is being read
-  bool told_to_continue_ = false;
-
-  std::uint64_t request_ = 0;  ///< number of the latest
-  bool head_only_ = false;     ///< it asks with HEAD
-  AfterResponse after_ = AfterResponse::close;
-  std::function<void()> on_close_;
-  bool stream_ending_ = false;
-
-  std::deque<std::shared_ptr<const std::string>> output_;
-  std::size_t output_bytes_ = 0;   ///< what is left of it
-  std::size_t written_bytes_ = 0;  ///< of the first
-  bool awaits_room_ = false;       ///< in the socket
+  Deadline deadline_;
+  Input input_;
+  Request request_;
+  Output output_;
 };
 
 }  // namespace lowgear::http

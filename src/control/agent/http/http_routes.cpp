@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/core/formats/json.h"
+#include "base/core/formats/json_members.h"
 #include "base/core/number.h"
 #include "base/core/units.h"
 #include "base/http/message/router.h"
@@ -25,15 +26,6 @@ JsonView body_view(const Json& body) { return {body, "body"}; }
 Json parse_body(const RouteCall& call) {
   if (call.request.body.empty()) throw InputError("body: is empty; send a JSON object");
   return parse_json(call.request.body, "body", kMaxBodyValues);
-}
-
-/// So that a misspelt member is not taken for one that was left out.
-void require_members(const Json& body, std::initializer_list<std::string_view> known) {
-  if (!body.is_object()) body_view(body).fail("expected an object");
-  for (const auto& [key, value] : body.items()) {
-    if (std::ranges::find(known, key) != known.end()) continue;
-    body_view(body).fail(fmt::format("{} is not known", quote(key)), fmt::format("known: {}", fmt::join(known, ", ")));
-  }
 }
 
 const Peer& peer(const RouteCall& call) { return *call.request.peer; }
@@ -137,7 +129,7 @@ RouteAnswer get_power(const RouteCall& call) {
 
 RouteAnswer post_clocks(const RouteCall& call) {
   const Json body = parse_body(call);
-  require_members(body, {"min_mhz", "max_mhz"});
+  require_members(body_view(body), {"min_mhz", "max_mhz"});
   const int min_mhz = body_view(body).at("min_mhz").integer_in(1, kMaxClockMhz);
   const int max_mhz = body_view(body).at("max_mhz").integer_in(1, kMaxClockMhz);
   if (min_mhz > max_mhz) {
@@ -150,7 +142,7 @@ RouteAnswer delete_clocks(const RouteCall& call) { return answer_when_set(call, 
 
 RouteAnswer post_power_limit(const RouteCall& call) {
   const Json body = parse_body(call);
-  require_members(body, {"power_limit_w"});
+  require_members(body_view(body), {"power_limit_w"});
   const JsonView limit = body_view(body).at("power_limit_w");
   const double power_limit_w = limit.number();
   if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {

@@ -4,13 +4,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
-#include <cstring>
 #include <list>
 #include <span>
 #include <system_error>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "base/core/files/file_descriptor.h"
+#include "base/ipc/descriptor_passing.h"
 #include "base/ipc/unix_listener.h"
 #include "control/agent/lease/process_watch.h"
 
@@ -35,21 +34,7 @@ constexpr std::size_t kReadBytes = std::size_t{16} << 10U;
 /// Sends a frame at once, with a descriptor attached when there is one. False when the peer does not take it: answers
 /// are so short that only one that never reads lets the socket's buffer fill.
 bool send_frame(int socket, std::span<const std::byte> frame, int descriptor = -1) {
-  iovec data{.iov_base = const_cast<std::byte*>(frame.data()), .iov_len = frame.size()};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  if (descriptor >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  }
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(frame.size());
+  return send_with_descriptor(socket, frame, descriptor, MSG_DONTWAIT) == static_cast<ssize_t>(frame.size());
 }
 
 std::string one_line(std::string_view text) {

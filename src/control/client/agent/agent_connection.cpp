@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
+#include "base/ipc/descriptor_passing.h"
 #include "base/ipc/unix_address.h"
 
 namespace lowgear::client {
@@ -109,22 +109,9 @@ ipc::Frame AgentConnection::receive(Deadline deadline) {
 
 void AgentConnection::receive_some() {
   std::array<std::byte, 4096> bytes{};
-  iovec data{.iov_base = bytes.data(), .iov_len = bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t received = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t received = receive_with_descriptor(socket_.get(), bytes, received_);
   if (received < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (received < 0) throw_system_error("the agent is gone");
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int descriptor = -1;
-    std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-    received_ = FileDescriptor(descriptor);
-  }
   if (received == 0) throw Error("the agent has closed the connection");
   reader_.append(std::span(bytes).first(static_cast<std::size_t>(received)));
 }

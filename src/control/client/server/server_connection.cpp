@@ -87,9 +87,9 @@ ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& t
     : options_(std::move(options)),
       taker_(&taker),
       plans_{.http = http::Client(options_.endpoint),
-             .backoff = Backoff(options_.first_backoff, options_.last_backoff, seed())},
+             .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())},
       reports_{.http = http::Client(options_.endpoint),
-               .backoff = Backoff(options_.first_backoff, options_.last_backoff, seed())},
+               .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())},
       plans_thread_([this] { follow_plans(); }),
       reports_thread_([this] { send_reports(); }) {}
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
+#include "base/core/backoff.h"
 #include "base/http/client/client.h"
 #include "control/client/agent/agent_lease.h"
-#include "control/client/agent/backoff.h"
 #include "control/client/server/profile_collector.h"
 #include "control/protocol/rank_plan.h"
 #include "control/protocol/rank_reports.h"
@@ -81,7 +81,7 @@ class ServerConnection {
   /// A connection to the server, and how long it waits after a failure.
   struct HttpChannel {
     http::Client http;
-    Backoff backoff;
+    ScatteredBackoff backoff;
   };
 
   void follow_plans();

@@ -62,7 +62,7 @@ class CountedReply final : public http::Reply {
 
 }  // namespace
 
-const Job& ApiCall::job() const { return control_plane.job(captures.at(0)); }
+const JobRecord& ApiCall::job() const { return control_plane.job(captures.at(0)); }
 
 const FinishedJob* ApiCall::finished_job() const { return control_plane.finished_job(captures.at(0)); }
 
@@ -95,8 +95,8 @@ long long ApiCall::integer(std::string_view name, long long fallback, long long 
       fmt::format("{}: expected a whole number from {} to {}, not {}", name, low, high, quote(found->second)));
 }
 
-void ApiCall::require_rank(const Job& of, int rank) const {
-  if (of.ranks().owns(rank, request.header("lowgear-rank-key"))) return;
+void ApiCall::require_rank(const JobRecord& of, int rank) const {
+  if (of.ranks.owns(rank, request.header("lowgear-rank-key"))) return;
   if (of.is_over()) throw job_is_over();  // a server that starts anew keeps no keys of such jobs
   throw http::HttpError(http::ErrorCode::not_your_rank,
                         fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
@@ -127,23 +127,21 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
   };
 }
 
-Api::Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics)
-    : control_plane_(&control_plane), authenticator_(&authenticator), metrics_(std::move(metrics)) {}
-
 void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> reply) {
   static const http::Router router(http::routes_of(api_routes()), "/openapi.json");
   try {
     const http::Target target = http::parse_target(request.path, request.query);
     http::Router::Match match = router.find(request, target);
     const ApiRoute& route = api_routes()[match.route];
-    reply = std::make_shared<CountedReply>(std::move(reply), route, control_plane_->activity());
-    check_access(route, *authenticator_, request);
+    reply = std::make_shared<CountedReply>(std::move(reply), route, *environment_.activity);
+    check_access(route, *environment_.authenticator, request);
     require_known_parameters(route.parameters, target);
     ApiCall call{.request = request,
                  .target = target,
                  .captures = std::move(match.captures),
-                 .control_plane = *control_plane_,
-                 .metrics = metrics_,
+                 .control_plane = *environment_.control_plane,
+                 .events = *environment_.events,
+                 .metrics = environment_.metrics,
                  .reply = reply,
                  .document = {}};
     route.answer(call);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/formats/json_members.h"
 #include "base/http/message/error.h"
 #include "control/protocol/answers.h"
 #include "control/protocol/json_members.h"
@@ -45,9 +46,9 @@ void send_archived(ApiCall& call, const FinishedJob& job,
 
 void register_job(ApiCall& call) {
   const auto answer = [&](const ControlPlane::Registered& registered) {
-    const Job& job = *registered.job;
+    const JobRecord& job = *registered.job;
     const protocol::JobAnswer document{
-        .job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
+        .job = job.id, .created = registered.created, .state = std::string(name(job.state()))};
     return call.answer_when_stored(to_json(document), registered.created ? 201 : 200);
   };
   const ControlPlane::Registered registered =
@@ -58,8 +59,8 @@ void register_job(ApiCall& call) {
 }
 
 void register_rank(ApiCall& call) {
-  const Job& job = call.job();
-  const protocol::RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
+  const JobRecord& job = call.job();
+  const protocol::RankSpec rank = read_rank_spec(call.body(), job.spec.parallel);
   (void)call.control_plane.register_rank(job, rank, [&](const RankRegistration& registration) {
     if (registration.outcome == RankRegistration::Outcome::taken) {
       throw http::HttpError(http::ErrorCode::rank_taken,
@@ -84,8 +85,8 @@ void give_plan(ApiCall& call) {
     (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, protocol::kMaxJobRanks - 1)));
     return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
   }
-  const Job& job = call.job();
-  const auto rank = static_cast<int>(call.integer("rank", 0, 0, job.spec().parallel.world_size() - 1));
+  const JobRecord& job = call.job();
+  const auto rank = static_cast<int>(call.integer("rank", 0, 0, job.spec.parallel.world_size() - 1));
   call.require_rank(job, rank);
   const auto after = static_cast<int>(call.integer("after", 0, 0, 1 << 30));
   call.control_plane.wait_for_plan(job, rank, after, call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
@@ -99,23 +100,23 @@ void take_reports(ApiCall& call) {
                 to_json(protocol::ReportsAnswer{.last_iteration = call.late_rank(*over, reports.rank).last_iteration,
                                                 .plan_version = over->plan_version}));
   }
-  const Job& open = call.job();
+  const JobRecord& open = call.job();
   call.require_rank(open, reports.rank);
   call.control_plane.change(open, [&](Job& job) {
     job.report(reports, call.control_plane.now_s());
-    const protocol::ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank),
-                                         .plan_version = job.plan_version()};
+    const protocol::ReportsAnswer answer{.last_iteration = open.history.last_iteration(reports.rank),
+                                         .plan_version = open.plan_version()};
     return call.answer_when_stored(to_json(answer));
   });
 }
 
 void take_cells(ApiCall& call) {
-  const Job& open = call.job();
-  protocol::RankCells cells = protocol::read_rank_cells(call.body(), open.spec().parallel.stages());
+  const JobRecord& open = call.job();
+  const protocol::RankCells cells = protocol::read_rank_cells(call.body(), open.spec.parallel.stages());
   call.require_rank(open, cells.rank);
   call.control_plane.change(open, [&](Job& job) {
     const protocol::CellsAnswer answer{.accepted = cells.cells.size()};
-    job.add_cells(std::move(cells), call.control_plane.now_s());
+    job.add_cells(cells, call.control_plane.now_s());
     return call.answer_when_stored(to_json(answer));
   });
 }
@@ -127,13 +128,13 @@ void finish_rank(ApiCall& call) {
     (void)protocol::read_rank_finish(body, protocol::kMaxJobRanks);
     return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   }
-  const Job& known = call.job();
-  const int rank = protocol::read_rank_finish(body, known.spec().parallel.world_size()).rank;
+  const JobRecord& known = call.job();
+  const int rank = protocol::read_rank_finish(body, known.spec.parallel.world_size()).rank;
   // Of a job that is over, keys need not be known any more: a rank that missed the answer may say so again.
   if (!known.is_over()) call.require_rank(known, rank);
   call.control_plane.change(known, [&](Job& job) {
     job.finish_rank(rank, call.control_plane.now_s());
-    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.state()))}));
+    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
   });
 }
 
@@ -143,8 +144,8 @@ void list_jobs(ApiCall& call) { send(call, {{"jobs", call.control_plane.summarie
 
 void show_job(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_finished_job);
-  const Job& job = call.job();
-  send(call, {{"job", summary_json(job)}, {"spec", to_json(job.spec())}, {"ranks", ranks_json(job)}});
+  const JobRecord& job = call.job();
+  send(call, {{"job", summary_json(job)}, {"spec", to_json(job.spec)}, {"ranks", ranks_json(job)}});
 }
 
 void show_job_frontier(ApiCall& call) {
@@ -169,7 +170,7 @@ void show_job_iterations(ApiCall& call) {
 
 void show_decisions(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
-  const std::string id = over != nullptr ? over->id : call.job().id();
+  const std::string id = over != nullptr ? over->id : call.job().id;
   const auto limit = static_cast<int>(call.integer("limit", kMaxPage, 1, kMaxPage));
   call.control_plane.store().read_decisions(
       id, call.integer("after", 0, 0, 1LL << 40), limit,
@@ -184,72 +185,71 @@ void show_decisions(ApiCall& call) {
       });
 }
 
-void show_signals(ApiCall& call) { send(call, call.control_plane.signals_json()); }
+void show_signals(ApiCall& call) { send(call, call.control_plane.signals().to_json()); }
 
 void stream_events(ApiCall& call, std::string job) {
   http::Response head;
   head.content_type = "text/event-stream";
-  if (auto stream = call.reply->stream(std::move(head)))
-    call.control_plane.events().add(std::move(stream), std::move(job));
+  if (auto stream = call.reply->stream(std::move(head))) call.events.add(std::move(stream), std::move(job));
 }
 
 void stream_all_events(ApiCall& call) { stream_events(call, {}); }
 
 void stream_job_events(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
-  stream_events(call, over != nullptr ? over->id : call.job().id());
+  stream_events(call, over != nullptr ? over->id : call.job().id);
 }
 
 // What they change.
 
 /// The job, to be changed: throws HttpError 409 when it is over.
-const Job& open_job(ApiCall& call) {
-  const Job& job = call.job();
+const JobRecord& open_job(ApiCall& call) {
+  const JobRecord& job = call.job();
   if (job.is_over()) throw http::HttpError(http::ErrorCode::job_over, "this job is finished and cannot be changed");
   return job;
 }
 
 void set_straggler(ApiCall& call) {
-  const Job& open = open_job(call);
+  const JobRecord& open = open_job(call);
   const JsonView body = call.body();
-  protocol::require_members(body, {"rank", "factor"});
-  const int rank = body.at("rank").integer_in(0, open.spec().parallel.world_size() - 1);
-  if (open.ranks().find(rank) == nullptr) body.at("rank").fail("has not registered yet");
-  const double factor = protocol::number_in(body.at("factor"), 1, kMaxFactor);
+  require_members(body, {"rank", "factor"});
+  const int rank = body.at("rank").integer_in(0, open.spec.parallel.world_size() - 1);
+  if (open.ranks.find(rank) == nullptr) body.at("rank").fail("has not registered yet");
+  const double factor = number_in(body.at("factor"), 1, kMaxFactor);
   call.control_plane.change(open, [&](Job& job) {
-    const std::int64_t decision = job.set_straggler(rank, factor, call.control_plane.now_s());
+    const std::int64_t decision = job.set(StragglerTarget{rank, factor}, call.control_plane.now_s());
     return call.answer_when_stored({{"decision", decision}});
   });
 }
 
 void set_power_cap(ApiCall& call) {
-  const Job& open = open_job(call);
+  const JobRecord& open = open_job(call);
   const JsonView body = call.body();
-  protocol::require_members(body, {"scope", "watts", "swing_w"});
+  require_members(body, {"scope", "watts", "swing_w"});
   PowerLimit limit;
   if (body.has("scope")) limit.scope = cap_scope_from_name(body.at("scope"));
-  if (protocol::has_value(body, "watts")) limit.watts = protocol::number_in(body.at("watts"), 1, kMaxWatts);
-  if (protocol::has_value(body, "swing_w")) limit.swing_w = protocol::number_in(body.at("swing_w"), 0, kMaxWatts);
-  const bool limits = limit.watts || limit.swing_w;
+  if (has_value(body, "watts")) limit.watts = number_in(body.at("watts"), 1, kMaxWatts);
+  if (has_value(body, "swing_w")) limit.swing_w = number_in(body.at("swing_w"), 0, kMaxWatts);
+  PowerTarget target;
+  if (limit.watts || limit.swing_w) target.limit = limit;
   call.control_plane.change(open, [&](Job& job) {
-    const std::int64_t decision =
-        job.set_power_limit(limits ? std::optional(limit) : std::nullopt, call.control_plane.now_s());
+    const std::int64_t decision = job.set(target, call.control_plane.now_s());
     return call.answer_when_stored({{"decision", decision}});
   });
 }
 
 void set_settings(ApiCall& call) {
-  const Job& open = open_job(call);
+  const JobRecord& open = open_job(call);
   const JsonView body = call.body();
-  protocol::require_members(body, {"slowdown_pct", "guard_pct"});
+  require_members(body, {"slowdown_pct", "guard_pct"});
   const auto optional = [&](std::string_view name) {
-    return protocol::has_value(body, name) ? std::optional(protocol::number_in(body.at(name), 0, 1'000)) : std::nullopt;
+    return has_value(body, name) ? std::optional(number_in(body.at(name), 0, 1'000)) : std::nullopt;
   };
   const auto slowdown_pct = optional("slowdown_pct");
   const auto guard_pct = optional("guard_pct");
   if (!slowdown_pct && !guard_pct) body.fail("sets nothing", "give slowdown_pct, guard_pct or both");
   call.control_plane.change(open, [&](Job& job) {
-    const std::int64_t decision = job.set_settings(slowdown_pct, guard_pct, call.control_plane.now_s());
+    const std::int64_t decision = job.set(SlowdownTarget{slowdown_pct, guard_pct}, call.control_plane.now_s());
     return call.answer_when_stored({{"decision", decision}});
   });
 }
@@ -259,7 +259,7 @@ void delete_job(ApiCall& call) {
     return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   call.control_plane.change(call.job(), [&](Job& job) {
     job.finish("finished by request", call.control_plane.now_s());
-    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.state()))}));
+    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
   });
 }
 
@@ -268,12 +268,12 @@ void put_signal(ApiCall& call) {
   if (name.empty() || name.size() > protocol::kMaxNameBytes || printable(name, name.size()) != name) {
     throw InputError("the signal's name must be a short printable text");
   }
-  call.control_plane.put_signal(name, call.body(), call.answer_when_stored({{"signal", name}}));
+  call.control_plane.signals().put(name, call.body(), call.answer_when_stored({{"signal", name}}));
 }
 
 void delete_signal(ApiCall& call) {
   const std::string& name = call.captures.at(0);
-  call.control_plane.remove_signal(name, call.answer_when_stored({{"signal", name}}));
+  call.control_plane.signals().remove(name, call.answer_when_stored({{"signal", name}}));
 }
 
 // What shows nothing of jobs.

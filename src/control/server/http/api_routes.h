@@ -31,12 +31,13 @@ struct ApiCall {
   const http::Target& target;
   std::vector<std::string> captures;  ///< what stood for each `{}` of the pattern
   ControlPlane& control_plane;
+  EventHub& events;
   const std::function<std::string()>& metrics;
   std::shared_ptr<http::Reply> reply;
   Json document;  ///< the body, once it was asked for
 
   /// That of the first capture. Throws HttpError 404, and 409 when it is over and archived.
-  [[nodiscard]] const Job& job() const;
+  [[nodiscard]] const JobRecord& job() const;
   /// That of the first capture when it is over and archived, else null. Throws HttpError 404.
   [[nodiscard]] const FinishedJob* finished_job() const;
   /// The rank of a job that is over. Throws HttpError 409 unless the request has its key, and it may be late.
@@ -47,7 +48,7 @@ struct ApiCall {
   [[nodiscard]] double number(std::string_view name, double fallback, double low, double high) const;
   [[nodiscard]] long long integer(std::string_view name, long long fallback, long long low, long long high) const;
   /// Throws HttpError 403 unless the request has the key of that rank.
-  void require_rank(const Job& of, int rank) const;
+  void require_rank(const JobRecord& of, int rank) const;
   /// Sends the response after the change is on disk, or an error if it cannot be stored.
   [[nodiscard]] Settled answer_when_stored(Json answer, int status = 200) const;
 };

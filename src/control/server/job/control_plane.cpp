@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
-#include "control/protocol/json_members.h"
 #include "control/server/job/job_documents.h"
 
 namespace lowgear::server {
@@ -18,11 +16,8 @@ constexpr double kSummaryPeriodS = 0.2;
 /// A rank whose job is over waits so long for its answer, which is not a plan.
 constexpr double kLongestLateWaitS = 5;
 constexpr std::string_view kProfilePrefix = "profile/";
-constexpr std::string_view kSignalPrefix = "signal/";
-
-void send_no_plan(http::Reply& reply) {
-  reply.send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
-}
+/// GPUs of one job that events tell of at a time: no person looks at more.
+constexpr std::size_t kGpuChanges = 64;
 
 /// The rows of one job, of each kind.
 std::map<std::string, StoreContents> by_job(StoreContents all) {
@@ -40,7 +35,9 @@ std::map<std::string, StoreContents> by_job(StoreContents all) {
 ControlPlane::ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits)
     : environment_(std::move(environment)),
       limits_(limits),
-      store_(environment_.store, environment_.now_s, environment_.log) {}
+      finished_(limits.kept_jobs),
+      store_(environment_.store, environment_.now_s, environment_.log),
+      signals_(store_, [this] { follow_signals(); }) {}
 
 void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
@@ -54,10 +51,8 @@ void ControlPlane::restore(StoreContents contents) {
       if (row.key.starts_with(kProfilePrefix)) {
         profiles_[row.key.substr(kProfilePrefix.size())] =
             std::make_shared<const MeasuredProfile>(read_measured_profile(row.document));
-      } else if (row.key.starts_with(kSignalPrefix)) {
-        const std::string name = row.key.substr(kSignalPrefix.size());
-        const Json body = parse_json(row.document, row.key);
-        signals_.put(name, read_signal(name, JsonView(body, row.key)));
+      } else {
+        (void)signals_.restore(row);
       }
     } catch (const Error& error) {
       log(fmt::format("{}: left out: {}", row.key, error.what()));
@@ -72,7 +67,7 @@ void ControlPlane::restore(StoreContents contents) {
       std::vector<std::string> left_out;
       entry->job = Job::restore(row, rows[row.id], profiles_, now_s(), &left_out);
       for (const std::string& damaged : left_out) log(fmt::format("job {}: left out: {}", row.id, damaged));
-      entry->committed_version = entry->job->plan_version();
+      entry->committed_version = entry->job->record().plan_version();
       Job& job = *entry->job;
       note_run(row.run, row.id, row.created_s);
       entries_[row.id] = std::move(entry);
@@ -91,7 +86,7 @@ void ControlPlane::restore_finished(StoreContents& contents) {
     try {
       FinishedJob job = lowgear::server::finished_job(std::move(row));
       note_run(job.run, id, job.created_s);
-      finished_.emplace(id, std::move(job));
+      finished_.add(std::move(job));
     } catch (const Error& error) {
       log(fmt::format("job {}: left out: {}", id, error.what()));
     }
@@ -106,16 +101,16 @@ void ControlPlane::note_run(const std::string& run, const std::string& id, doubl
 
 double ControlPlane::created_s(const std::string& id) const {
   const FinishedJob* over = finished_job(id);
-  return over != nullptr ? over->created_s : entries_.at(id)->job->created_s();
+  return over != nullptr ? over->created_s : entries_.at(id)->job->record().status.created_s;
 }
 
-const Job& ControlPlane::job(std::string_view id) const {
+const JobRecord& ControlPlane::job(std::string_view id) const {
   if (finished_job(id) != nullptr) throw job_is_over();
-  return *entries_.find(id)->second->job;
+  return entries_.find(id)->second->job->record();
 }
 
 const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
-  if (const auto found = finished_.find(id); found != finished_.end()) return &found->second;
+  if (const FinishedJob* found = finished_.find(id)) return found;
   if (entries_.contains(id)) return nullptr;
   throw http::HttpError(http::ErrorCode::no_such_job,
                         fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
@@ -123,8 +118,11 @@ const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
 
 std::vector<Json> ControlPlane::summaries() const {
   std::vector<std::pair<double, Json>> all;
-  for (const auto& [id, entry] : entries_) all.emplace_back(entry->job->created_s(), summary_json(*entry->job));
-  for (const auto& [id, job] : finished_) all.emplace_back(job.created_s, Json::parse(job.summary));
+  for (const auto& [id, entry] : entries_) {
+    const JobRecord& job = entry->job->record();
+    all.emplace_back(job.status.created_s, summary_json(job));
+  }
+  for (const auto& [id, job] : finished_.all()) all.emplace_back(job.created_s, Json::parse(job.summary));
   std::ranges::stable_sort(all, std::ranges::greater(), &std::pair<double, Json>::first);
   std::vector<Json> summaries;
   for (auto& [created_s, summary] : all) summaries.push_back(std::move(summary));
@@ -142,8 +140,8 @@ ControlPlane::Registered ControlPlane::register_job(const protocol::JobSpec& spe
 ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& spec) {
   if (const auto known = job_of_run_.find(spec.run); known != job_of_run_.end()) {
     if (const FinishedJob* over = finished_job(known->second)) return {nullptr, over, false};
-    const Job& job = *entries_.at(known->second)->job;
-    const std::string difference = first_difference(job.spec(), spec);
+    const JobRecord& job = entries_.at(known->second)->job->record();
+    const std::string difference = first_difference(job.spec, spec);
     if (!difference.empty()) {
       throw http::HttpError(http::ErrorCode::disagrees,
                             fmt::format("run {} is registered with another {}: all its ranks have to send the same",
@@ -154,9 +152,9 @@ ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& s
   require_room(spec);
   auto entry = std::make_unique<Entry>();
   entry->job = std::make_unique<Job>("j-" + environment_.new_key().substr(0, 12), spec, now_s());
-  const Job& job = *entry->job;
-  job_of_run_[spec.run] = job.id();
-  entries_[job.id()] = std::move(entry);
+  const JobRecord& job = entry->job->record();
+  job_of_run_[spec.run] = job.id;
+  entries_[job.id] = std::move(entry);
   return {&job, nullptr, true};
 }
 
@@ -179,10 +177,11 @@ void ControlPlane::require_room(const protocol::JobSpec& spec) const {
   std::size_t units = own_units;
   // Also those that are over: each keeps its memory until the store has its archive.
   for (const auto& [id, entry] : entries_) {
+    const JobRecord& job = entry->job->record();
     ++jobs;
-    unarchived += entry->job->is_over() ? 1 : 0;
-    ranks += entry->job->spec().parallel.world_size();
-    units += job_units(entry->job->spec());
+    unarchived += job.is_over() ? 1 : 0;
+    ranks += job.spec.parallel.world_size();
+    units += job_units(job.spec);
   }
   if (jobs <= limits_.jobs && ranks <= limits_.ranks && units <= limits_.units) return;
   std::string why = fmt::format(
@@ -197,9 +196,9 @@ void ControlPlane::require_room(const protocol::JobSpec& spec) const {
   throw http::HttpError(http::ErrorCode::full, why);
 }
 
-RankRegistration ControlPlane::register_rank(const Job& job, const protocol::RankSpec& rank,
+RankRegistration ControlPlane::register_rank(const JobRecord& job, const protocol::RankSpec& rank,
                                              const std::function<Settled(const RankRegistration&)>& reply) {
-  if (job.is_over() && job.ranks().find(rank.rank) == nullptr) throw job_is_over();
+  if (job.is_over() && job.ranks.find(rank.rank) == nullptr) throw job_is_over();
   RankRegistration registration;
   change(job, [&](Job& altered) {
     registration = altered.register_rank(rank, environment_.new_key(), profiles_, now_s());
@@ -208,18 +207,10 @@ RankRegistration ControlPlane::register_rank(const Job& job, const protocol::Ran
   return registration;
 }
 
-/// Those that ended first; but not while ranks may ask that do not know yet that their job is over.
 void ControlPlane::forget_old_jobs() {
-  if (finished_.size() <= limits_.kept_jobs) return;
-  std::vector<std::pair<double, std::string>> over;
-  for (const auto& [id, job] : finished_) over.emplace_back(job.finished_s, id);
-  std::ranges::sort(over);
-  over.resize(over.size() - limits_.kept_jobs);
-  for (const auto& [finished_s, id] : over) {
-    if (!finished_.at(id).late_ranks.empty()) continue;
-    const auto run = job_of_run_.find(finished_.at(id).run);
-    if (run != job_of_run_.end() && run->second == id) job_of_run_.erase(run);
-    finished_.erase(id);
+  for (const FinishedJob& job : finished_.forget_old()) {
+    const auto run = job_of_run_.find(job.run);
+    if (run != job_of_run_.end() && run->second == job.id) job_of_run_.erase(run);
   }
 }
 
@@ -228,44 +219,48 @@ void ControlPlane::retire(const std::string& id, bool is_archive, StoreOutcome o
   Entry& of_job = *entries_.at(id);
   if (is_archive) of_job.is_archived = of_job.is_archiving = outcome == StoreOutcome::committed;
   if (!of_job.is_archived || !of_job.writes.all_answered()) return;
-  for (const Waiter& waiter : of_job.waiters) send_no_plan(*waiter.reply);
-  if (of_job.summary_due && events_.has_listeners()) events_.send("job", id, summary_json(*of_job.job));
-  finished_.insert_or_assign(id, lowgear::server::finished_job(*of_job.job, now_s()));
+  of_job.waits.end_all();
+  const JobRecord& job = of_job.job->record();
+  if (of_job.summary_due && environment_.events->has_listeners()) {
+    environment_.events->send("job", id, summary_json(job));
+  }
+  finished_.add(lowgear::server::finished_job(job, now_s()));
   entries_.erase(id);
   forget_old_jobs();
 }
 
 void ControlPlane::carry_out(Job& job, Settled settled) {
-  Entry& of_job = entry(job);
+  const JobRecord& record = job.record();
+  Entry& of_job = entry(record.id);
   const bool is_due = of_job.writes.is_due(now_s());
   const bool retries = (settled || is_due) && of_job.writes.has_refused();
   if (retries) job.store_again(of_job.writes.refused_ranks());
   JobChanges changes = job.take_changes();
-  publish(job, changes);
+  publish(of_job, changes);
   if (retries) of_job.writes.take_refused(changes.store);
   of_job.writes.add_repeated(std::move(changes.repeated), changes.store);
   if (changes.planning) submit(std::move(*changes.planning));
-  if (job.is_over() && std::exchange(of_job.is_planned_for, false)) environment_.planning->forget(job.id());
+  if (record.is_over() && std::exchange(of_job.is_planned_for, false)) environment_.planning->forget(record.id);
   // Not for each request about a job whose archive was refused: it is large.
-  if (job.is_over() && is_due && !std::exchange(of_job.is_archiving, true)) {
-    changes.store.archives.push_back(archive_of(job));
+  if (record.is_over() && is_due && !std::exchange(of_job.is_archiving, true)) {
+    changes.store.archives.push_back(archive_of(record));
   }
   const bool new_profile = std::ranges::any_of(
       changes.store.documents, [](const StoredDocument& row) { return row.key.starts_with(kProfilePrefix); });
-  write(job, std::move(changes.store), std::move(settled));
-  if (new_profile) share_profile(job);
+  write(record, std::move(changes.store), std::move(settled));
+  if (new_profile) share_profile(record);
 }
 
-void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
-  JobWrites& writes = entry(job).writes;
+void ControlPlane::write(const JobRecord& job, StoreChange change, Settled settled) {
+  JobWrites& writes = entry(job.id).writes;
   if (change.empty()) {
     if (settled) writes.acknowledge(std::move(settled));
     return;
   }
   const bool archives = !change.archives.empty();
   JobWrites::Given given = writes.give(change);
-  store_.write(std::move(change), [this, id = job.id(), version = job.plan_version(), given = std::move(given),
-                                   archives, settled = std::move(settled)](StoreOutcome outcome) {
+  store_.write(std::move(change), [this, id = job.id, version = job.plan_version(), given = std::move(given), archives,
+                                   settled = std::move(settled)](StoreOutcome outcome) {
     const auto found = entries_.find(id);
     if (found != entries_.end()) {
       found->second->writes.answer(given, outcome, now_s());
@@ -282,14 +277,17 @@ void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
 void ControlPlane::hand_out(Entry& entry, int version) {
   if (version <= entry.committed_version) return;
   entry.committed_version = version;
-  answer_waiters(entry);
+  entry.waits.answer([&](const PlanWait& wait) { return answer(entry, wait); });
 }
 
-void ControlPlane::share_profile(const Job& job) {
-  profiles_[job.profile_key()] = job.measured();
+void ControlPlane::share_profile(const JobRecord& job) {
+  const std::string key = profile_key(job);
+  const std::shared_ptr<const MeasuredProfile>& measured = job.profiling.own();
+  profiles_[key] = measured;
   for (const auto& [id, entry] : entries_) {
-    if (entry->job.get() == &job || entry->job->profile_key() != job.profile_key()) continue;
-    change(*entry->job, [&](Job& other) { other.profile_found(job.measured(), now_s()); });
+    const JobRecord& other = entry->job->record();
+    if (&other == &job || profile_key(other) != key) continue;
+    change(other, [&](Job& altered) { altered.profile_found(measured, now_s()); });
   }
 }
 
@@ -298,98 +296,68 @@ void ControlPlane::submit(PlanningTask task) {
   environment_.planning->submit(std::move(task), [this, id](PlanningAnswer answer) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
-    activity_.plan(answer.verdict ? "profile" : answer.preliminary ? "quick" : "plan", answer.seconds);
+    environment_.activity->plan(answer.verdict ? "profile" : answer.preliminary ? "quick" : "plan", answer.seconds);
     try {
-      change(*found->second->job, [&](Job& job) { job.planned(std::move(answer), now_s()); });
+      change(found->second->job->record(), [&](Job& job) { job.planned(std::move(answer), now_s()); });
     } catch (const Error& error) {
       log(fmt::format("job {}: {}", id, error.what()));
     }
   });
 }
 
-void ControlPlane::publish(const Job& job, const JobChanges& changes) {
-  Entry& of_job = entry(job);
-  of_job.summary_due = of_job.summary_due || changes.summary_changed;
+void ControlPlane::publish(Entry& entry, const JobChanges& changes) {
+  const JobRecord& job = entry.job->record();
+  entry.summary_due = entry.summary_due || changes.summary_changed;
+  for (const int rank : changes.gpus_heard) {
+    if (entry.gpu_changes.size() < kGpuChanges) entry.gpu_changes.insert(rank);
+  }
   for (const Json& decision : changes.decisions) {
     const auto& kind = decision["kind"].get_ref<const std::string&>();
-    activity_.decision(kind, kind == "failed" ? "failed" : "applied");
+    environment_.activity->decision(kind, kind == "failed" ? "failed" : "applied");
   }
-  if (!events_.has_listeners()) return;
+  EventHub& events = *environment_.events;
+  if (!events.has_listeners()) return;
   for (const JobIteration& iteration : changes.iterations) {
     Json data = iteration_json(job, iteration);
-    data["job"] = job.id();
-    events_.send("iteration", job.id(), data);
+    data["job"] = job.id;
+    events.send("iteration", job.id, data);
   }
   for (Json decision : changes.decisions) {
-    decision["job"] = job.id();
-    events_.send("decision", job.id(), decision);
+    decision["job"] = job.id;
+    events.send("decision", job.id, decision);
   }
 }
 
-bool ControlPlane::answer(Entry& entry, const Waiter& waiter) const {
-  if (waiter.reply->closed()) return true;
-  if (entry.committed_version < entry.job->plan_version()) return false;
-  const auto text = entry.job->plan_after(waiter.rank, waiter.after, now_s());
+bool ControlPlane::answer(Entry& entry, const PlanWait& wait) const {
+  if (wait.reply->closed()) return true;
+  if (entry.committed_version < entry.job->record().plan_version()) return false;
+  const auto text = entry.job->plan_after(wait.rank, wait.after, now_s());
   if (!text) return false;
   http::Response response;
   response.body = text;
-  waiter.reply->send(std::move(response));
+  wait.reply->send(std::move(response));
   return true;
 }
 
-void ControlPlane::answer_waiters(Entry& entry) {
-  std::erase_if(entry.waiters, [&](const Waiter& waiter) { return answer(entry, waiter); });
-}
-
-void ControlPlane::wait_for_plan(const Job& job, int rank, int after, double wait_s,
+void ControlPlane::wait_for_plan(const JobRecord& job, int rank, int after, double wait_s,
                                  std::shared_ptr<http::Reply> reply) {
-  Waiter waiter{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
-  Entry& of_job = entry(job);
-  if (answer(of_job, waiter)) return;
-  if (wait_s <= 0 || draining_) return send_no_plan(*waiter.reply);
-  if (job.is_over()) return let_wait(wait_s, std::move(waiter.reply));
-  of_job.waiters.push_back(std::move(waiter));
+  PlanWait wait{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
+  Entry& of_job = entry(job.id);
+  if (answer(of_job, wait)) return;
+  if (wait_s <= 0 || draining_) return send_no_plan(*wait.reply);
+  if (job.is_over()) return let_wait(wait_s, std::move(wait.reply));
+  of_job.waits.add(std::move(wait));
 }
 
 void ControlPlane::let_wait(double wait_s, std::shared_ptr<http::Reply> reply) {
   if (draining_) return send_no_plan(*reply);
-  late_.push_back({.until_s = now_s() + std::min(wait_s, kLongestLateWaitS), .reply = std::move(reply)});
-}
-
-void ControlPlane::put_signal(const std::string& name, const JsonView& body, Settled settled) {
-  auto signal = std::make_shared<Signal>(read_signal(name, body));
-  StoreChange change;
-  change.documents.push_back({std::string(kSignalPrefix) + name, signal->document});
-  write_signals(
-      std::move(change), [this, name, signal] { signals_.put(name, std::move(*signal)); }, std::move(settled));
-}
-
-void ControlPlane::remove_signal(const std::string& name, Settled settled) {
-  if (!signals_.has(name)) {
-    throw http::HttpError(http::ErrorCode::no_such_signal,
-                          fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
-  }
-  StoreChange change;
-  change.removed_documents.push_back(std::string(kSignalPrefix) + name);
-  write_signals(
-      std::move(change), [this, name] { signals_.remove(name); }, std::move(settled));
-}
-
-void ControlPlane::write_signals(StoreChange change, std::function<void()> committed, Settled settled) {
-  store_.write(std::move(change),
-               [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
-                 if (outcome == StoreOutcome::committed) {
-                   committed();
-                   follow_signals();
-                 }
-                 if (settled) settled(outcome);
-               });
+  late_.add({.until_s = now_s() + std::min(wait_s, kLongestLateWaitS), .reply = std::move(reply)});
 }
 
 void ControlPlane::follow_signals() {
   const Signals::Allowance allowance = signals_.follow(now_s());
   for (const auto& [id, entry] : entries_) {
-    change(*entry->job, [&](Job& job) { job.set_signal(allowance.slowdown_pct, allowance.why, now_s()); });
+    change(entry->job->record(), [&](Job& job) { job.set_signal(allowance.slowdown_pct, allowance.why, now_s()); });
   }
 }
 
@@ -397,61 +365,48 @@ void ControlPlane::tick() {
   const double now = now_s();
   if (!signals_.empty()) follow_signals();
   for (const auto& [id, entry] : entries_) {
-    change(*entry->job, [&](Job& job) { job.end_if_silent(now, limits_.silence_s); });
-    end_waits(entry->waiters, entry->job->is_over() ? std::numeric_limits<double>::infinity() : now);
+    change(entry->job->record(), [&](Job& job) { finish_if_silent(job, now, limits_.silence_s); });
+    if (entry->job->record().is_over()) {
+      entry->waits.end_all();
+    } else {
+      entry->waits.end(now);
+    }
     send_events(*entry, now);
   }
-  end_waits(late_, now);
-  bool may_forget = false;
-  for (auto& [id, job] : finished_) {
-    if (job.late_ranks.empty() || job.late_until_s >= now) continue;
-    job.late_ranks.clear();
-    may_forget = true;
-  }
-  if (may_forget) forget_old_jobs();
+  late_.end(now);
+  if (finished_.end_late_ranks(now)) forget_old_jobs();
   store_.probe();
-  events_.flush();
-}
-
-void ControlPlane::end_waits(std::vector<Waiter>& waiters, double until_s) {
-  std::erase_if(waiters, [until_s](const Waiter& waiter) {
-    if (waiter.reply->closed()) return true;
-    if (waiter.until_s > until_s) return false;
-    send_no_plan(*waiter.reply);
-    return true;
-  });
+  environment_.events->flush();
 }
 
 void ControlPlane::send_events(Entry& entry, double now_s) {
-  if (!entry.summary_due || now_s - entry.summary_s < kSummaryPeriodS || !events_.has_listeners()) return;
+  EventHub& events = *environment_.events;
+  if (!entry.summary_due || now_s - entry.summary_s < kSummaryPeriodS || !events.has_listeners()) return;
   entry.summary_due = false;
   entry.summary_s = now_s;
-  Job& job = *entry.job;
-  events_.send("job", job.id(), summary_json(job));
-  for (const int rank : job.take_gpu_changes()) events_.send("gpu", job.id(), gpu_json(job, rank));
+  const JobRecord& job = entry.job->record();
+  events.send("job", job.id, summary_json(job));
+  for (const int rank : std::exchange(entry.gpu_changes, {})) events.send("gpu", job.id, gpu_json(job, rank));
 }
 
 Snapshot ControlPlane::snapshot() const {
   Snapshot snapshot;
   for (const auto& [id, entry] : entries_) {
-    ++snapshot.jobs[std::string(name(entry->job->state()))];
-    snapshot.waiting_for_plans += entry->waiters.size();
-    if (!entry->job->is_over()) snapshot.running.push_back(job_snapshot(*entry->job));
+    const JobRecord& job = entry->job->record();
+    ++snapshot.jobs[std::string(name(job.state()))];
+    snapshot.waiting_for_plans += entry->waits.size();
+    if (!job.is_over()) snapshot.running.push_back(job_snapshot(job));
   }
-  for (const auto& [id, job] : finished_) ++snapshot.jobs[job.state];
+  for (const auto& [id, job] : finished_.all()) ++snapshot.jobs[job.state];
   snapshot.draining = draining_;
-  snapshot.activity = &activity_;
+  snapshot.activity = environment_.activity;
   return snapshot;
 }
 
 void ControlPlane::drain() {
   draining_ = true;
-  for (const auto& [id, entry] : entries_) {
-    for (const Waiter& waiter : entry->waiters) send_no_plan(*waiter.reply);
-    entry->waiters.clear();
-  }
-  for (const Waiter& waiter : late_) send_no_plan(*waiter.reply);
-  late_.clear();
+  for (const auto& [id, entry] : entries_) entry->waits.end_all();
+  late_.end_all();
 }
 
 }  // namespace lowgear::server

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -19,6 +19,7 @@
 #include "control/server/job/finished_job.h"
 #include "control/server/job/job.h"
 #include "control/server/job/job_writes.h"
+#include "control/server/job/plan_waits.h"
 #include "control/server/job/planning_service.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/job/signals.h"
@@ -41,6 +42,8 @@ struct ControlPlaneLimits {
 struct ControlPlaneEnvironment {
   Store* store = nullptr;
   PlanningService* planning = nullptr;
+  EventHub* events = nullptr;                 ///< receives what happens to jobs
+  Activity* activity = nullptr;               ///< counts it
   std::function<double()> now_s;              ///< seconds since 1970
   std::function<std::string()> new_key;       ///< 128 random bits as text
   std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
@@ -59,14 +62,14 @@ class ControlPlane {
   void restore(StoreContents contents);
 
   /// The job; throws HttpError 404 when there is none, and 409 when it is over and archived.
-  [[nodiscard]] const Job& job(std::string_view id) const;
+  [[nodiscard]] const JobRecord& job(std::string_view id) const;
   /// The job when it is over and archived; null when it is not. Throws HttpError 404 when there is none.
   [[nodiscard]] const FinishedJob* finished_job(std::string_view id) const;
   /// Of all jobs, newest first.
   [[nodiscard]] std::vector<Json> summaries() const;
 
   struct Registered {
-    const Job* job = nullptr;               ///< null: it is over and archived
+    const JobRecord* job = nullptr;         ///< null: it is over and archived
     const FinishedJob* finished = nullptr;  ///< instead
     bool created = false;
   };
@@ -75,14 +78,14 @@ class ControlPlane {
   /// no room, and InputError.
   Registered register_job(const protocol::JobSpec& spec, const std::function<Settled(const Registered&)>& reply = {});
   /// Likewise. Throws HttpError 409 when the job is over and the rank is new, and InputError.
-  RankRegistration register_rank(const Job& job, const protocol::RankSpec& rank,
+  RankRegistration register_rank(const JobRecord& job, const protocol::RankSpec& rank,
                                  const std::function<Settled(const RankRegistration&)>& reply = {});
   /// Changes a job: calls `alter` with it at once, and carries out the effects. If `alter` returns a `Settled`, it is
   /// called when everything that was to be written of the job until then is on disk, or cannot be written. An exception
   /// of `alter` is passed on; what it had changed before is carried out with the next change.
   template <typename Alter>
-  void change(const Job& job, Alter alter) {
-    Job& altered = *entry(job).job;
+  void change(const JobRecord& job, Alter alter) {
+    Job& altered = *entry(job.id).job;
     if constexpr (std::is_void_v<std::invoke_result_t<Alter&, Job&>>) {
       alter(altered);
       carry_out(altered, {});
@@ -91,21 +94,16 @@ class ControlPlane {
     }
   }
 
-  /// Jobs follow the signal once it is on disk. Throws InputError.
-  void put_signal(const std::string& name, const JsonView& body, Settled settled);
-  /// Jobs follow it no more once that is on disk. Throws HttpError 404 when there is no such signal.
-  void remove_signal(const std::string& name, Settled settled);
-  [[nodiscard]] Json signals_json() const { return signals_.to_json(); }
+  /// Time series that all jobs follow.
+  [[nodiscard]] Signals& signals() { return signals_; }
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
-  void wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);
+  void wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);
   /// Responds with 204, later, to a rank that does not know yet that its job is finished, because it would ask again at
   /// once.
   void let_wait(double wait_s, std::shared_ptr<http::Reply> reply);
   /// To read what the store has of jobs, and how it is: while it is `disk_full`, new jobs are refused.
   [[nodiscard]] const WatchedStore& store() const { return store_; }
-  [[nodiscard]] EventHub& events() { return events_; }
-  [[nodiscard]] Activity& activity() { return activity_; }
   /// What `/metrics` shows of jobs; the rest of it is left to the caller.
   [[nodiscard]] Snapshot snapshot() const;
 
@@ -119,25 +117,20 @@ class ControlPlane {
   [[nodiscard]] double now_s() const { return environment_.now_s(); }
 
  private:
-  struct Waiter {
-    int rank = 0;
-    int after = 0;
-    double until_s = 0;
-    std::shared_ptr<http::Reply> reply;
-  };
   struct Entry {
     std::unique_ptr<Job> job;
     int committed_version = 0;  ///< newest plan whose outcome is known: only that one is handed out
     JobWrites writes;
-    std::vector<Waiter> waiters;
+    PlanWaits waits;
     bool is_planned_for = true;  ///< until it is over
     bool is_archiving = false;   ///< the archive was given to the store
     bool is_archived = false;    ///< and is on disk
     bool summary_due = false;
-    double summary_s = 0;  ///< when one was sent last
+    double summary_s = 0;       ///< when one was sent last
+    std::set<int> gpu_changes;  ///< ranks whose GPU was heard of since then
   };
 
-  [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
+  [[nodiscard]] Entry& entry(const std::string& id) { return *entries_.at(id); }
   void restore_finished(StoreContents& contents);
   void note_run(const std::string& run, const std::string& id, double created_s);
   [[nodiscard]] double created_s(const std::string& id) const;
@@ -145,33 +138,27 @@ class ControlPlane {
   void require_room(const protocol::JobSpec& spec) const;
   /// Carries out what alterations of the job have brought about.
   void carry_out(Job& job, Settled settled);
-  void write(Job& job, StoreChange change, Settled settled);
+  void write(const JobRecord& job, StoreChange change, Settled settled);
   void retire(const std::string& id, bool is_archive, StoreOutcome outcome);
   void hand_out(Entry& entry, int version);
-  void answer_waiters(Entry& entry);
-  [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter) const;
-  void publish(const Job& job, const JobChanges& changes);
+  [[nodiscard]] bool answer(Entry& entry, const PlanWait& wait) const;
+  void publish(Entry& entry, const JobChanges& changes);
   void send_events(Entry& entry, double now_s);
-  /// Answers those whose time has come, with no plan.
-  static void end_waits(std::vector<Waiter>& waiters, double until_s);
   void submit(PlanningTask task);
-  void share_profile(const Job& job);
+  void share_profile(const JobRecord& job);
   void follow_signals();
-  void write_signals(StoreChange change, std::function<void()> committed, Settled settled);
   void forget_old_jobs();
   void log(std::string_view text) const;
 
   ControlPlaneEnvironment environment_;
   ControlPlaneLimits limits_;
   std::map<std::string, std::unique_ptr<Entry>, std::less<>> entries_;
-  std::map<std::string, FinishedJob, std::less<>> finished_;
-  std::vector<Waiter> late_;  ///< of jobs that are over
+  FinishedJobs finished_;
+  PlanWaits late_;  ///< of jobs that are over
   std::unordered_map<std::string, std::string> job_of_run_;
   Job::Profiles profiles_;
-  Signals signals_;
-  EventHub events_;
-  Activity activity_;
   WatchedStore store_;
+  Signals signals_;
   bool draining_ = false;
 };
 

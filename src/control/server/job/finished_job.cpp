@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "control/server/job/job_documents.h"
@@ -10,16 +11,16 @@
 namespace lowgear::server {
 namespace {
 
-Json timeline_of(const Job& job) {
-  if (job_units(job.spec()) <= kArchivedUnits) return timeline_json(job);
-  const int version = job.plans().training_version();
-  return {{"job", job.id()}, {"plan_version", version == 0 ? Json(nullptr) : Json(version)}, {"plan", nullptr}};
+Json timeline_of(const JobRecord& job) {
+  if (job_units(job.spec) <= kArchivedUnits) return timeline_json(job);
+  const int version = job.plans.training_version();
+  return {{"job", job.id}, {"plan_version", version == 0 ? Json(nullptr) : Json(version)}, {"plan", nullptr}};
 }
 
 }  // namespace
 
-StoredArchive archive_of(const Job& job) {
-  return {.job = job.id(),
+StoredArchive archive_of(const JobRecord& job) {
+  return {.job = job.id,
           .summary = summary_json(job).dump(),
           .spec = {},  // the job's own row has it
           .ranks = ranks_json(job).dump(),
@@ -40,20 +41,20 @@ FinishedJob finished_job(StoredFinishedJob stored) {
   return job;
 }
 
-FinishedJob finished_job(const Job& job, double now_s) {
-  FinishedJob finished{.id = job.id(),
-                       .run = job.spec().run,
+FinishedJob finished_job(const JobRecord& job, double now_s) {
+  FinishedJob finished{.id = job.id,
+                       .run = job.spec.run,
                        .state = std::string(name(job.state())),
-                       .created_s = job.created_s(),
-                       .finished_s = job.status().finished_s.value_or(now_s),
+                       .created_s = job.status.created_s,
+                       .finished_s = job.status.finished_s.value_or(now_s),
                        .summary = summary_json(job).dump(),
                        .plan_version = job.plan_version(),
                        .late_ranks = {},
                        .late_until_s = now_s + kLateRanksS};
-  for (int rank = 0; rank < job.ranks().size(); ++rank) {
-    const RegisteredRank* registered = job.ranks().find(rank);
+  for (int rank = 0; rank < job.ranks.size(); ++rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
     if (registered == nullptr || registered->finished) continue;
-    finished.late_ranks[rank] = {registered->key, job.last_iteration(rank)};
+    finished.late_ranks[rank] = {registered->key, job.history.last_iteration(rank)};
   }
   return finished;
 }
@@ -61,6 +62,40 @@ FinishedJob finished_job(const Job& job, double now_s) {
 const LateRank* FinishedJob::late_rank(int rank, std::string_view key) const {
   const auto found = late_ranks.find(rank);
   return found != late_ranks.end() && same_secret(key, found->second.key) ? &found->second : nullptr;
+}
+
+void FinishedJobs::add(FinishedJob job) {
+  const std::string id = job.id;
+  jobs_.insert_or_assign(id, std::move(job));
+}
+
+const FinishedJob* FinishedJobs::find(std::string_view id) const {
+  const auto found = jobs_.find(id);
+  return found != jobs_.end() ? &found->second : nullptr;
+}
+
+bool FinishedJobs::end_late_ranks(double now_s) {
+  bool ended = false;
+  for (auto& [id, job] : jobs_) {
+    if (job.late_ranks.empty() || job.late_until_s >= now_s) continue;
+    job.late_ranks.clear();
+    ended = true;
+  }
+  return ended;
+}
+
+std::vector<FinishedJob> FinishedJobs::forget_old() {
+  std::vector<FinishedJob> forgotten;
+  if (jobs_.size() <= kept_) return forgotten;
+  std::vector<std::pair<double, std::string>> over;
+  for (const auto& [id, job] : jobs_) over.emplace_back(job.finished_s, id);
+  std::ranges::sort(over);
+  over.resize(over.size() - kept_);
+  for (const auto& [finished_s, id] : over) {
+    if (!jobs_.at(id).late_ranks.empty()) continue;
+    forgotten.push_back(std::move(jobs_.extract(id).mapped()));
+  }
+  return forgotten;
 }
 
 std::string show_finished_job(const FinishedJob& job, const StoredArchive& archive) {

@@ -2,12 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/core/formats/json.h"
-#include "control/server/job/job.h"
+#include "control/server/job/job_record.h"
 #include "control/server/store/store.h"
 
 namespace lowgear::server {
@@ -34,6 +37,27 @@ struct FinishedJob {
   [[nodiscard]] const LateRank* late_rank(int rank, std::string_view key) const;
 };
 
+/// Jobs that are over and archived, by id: the last ones, for people who look back.
+class FinishedJobs {
+ public:
+  explicit FinishedJobs(std::size_t kept) : kept_(kept) {}
+
+  void add(FinishedJob job);
+  /// Null: it is none of these.
+  [[nodiscard]] const FinishedJob* find(std::string_view id) const;
+  [[nodiscard]] const std::map<std::string, FinishedJob, std::less<>>& all() const { return jobs_; }
+
+  /// Ranks whose time is over by `now_s` are not answered any more. Returns whether there are such.
+  bool end_late_ranks(double now_s);
+  /// Drops those that ended first, as far as there are too many, and returns them; but none whose ranks may ask that do
+  /// not know yet that it is over.
+  [[nodiscard]] std::vector<FinishedJob> forget_old();
+
+ private:
+  std::size_t kept_;
+  std::map<std::string, FinishedJob, std::less<>> jobs_;
+};
+
 /// After the end of a job in which its ranks are still answered.
 inline constexpr double kLateRanksS = 600;
 
@@ -41,11 +65,11 @@ inline constexpr double kLateRanksS = 600;
 inline constexpr std::size_t kArchivedUnits = 50'000;
 
 /// What stays of a job that is over.
-[[nodiscard]] StoredArchive archive_of(const Job& job);
+[[nodiscard]] StoredArchive archive_of(const JobRecord& job);
 /// Throws InputError when the summary is damaged.
 [[nodiscard]] FinishedJob finished_job(StoredFinishedJob stored);
 /// With its ranks, which may be late.
-[[nodiscard]] FinishedJob finished_job(const Job& job, double now_s);
+[[nodiscard]] FinishedJob finished_job(const JobRecord& job, double now_s);
 
 /// The documents of docs/server-api.md for a job that is over, as JSON. What has expired is shown as empty. They throw
 /// InputError when the archive is damaged.

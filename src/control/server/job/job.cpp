@@ -3,102 +3,89 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace lowgear::server {
 namespace {
-
-constexpr auto kStates = std::to_array<std::string_view>(
-    {"registering", "baseline", "profiling", "planning", "running", "observing", "finished"});
 
 /// From the time when no rank follows plans to the next attempt; at once when one does again.
 constexpr double kRefusedRetryS = 3'600;
 
 }  // namespace
 
-std::string_view name(JobState state) { return kStates[static_cast<std::size_t>(state)]; }
-
 Job::Job(std::string id, protocol::JobSpec spec, double created_s)
-    : about_{.id = std::move(id),
-             .spec = std::move(spec),
-             .schedule = make_schedule(about_.spec),
-             .rank_of_stage = rank_of_stage(about_.schedule),
-             .created_s = created_s},
-      ranks_(about_.spec.parallel),
-      heard_{.last_s = created_s, .gpu_changes = {}},
-      history_(about_.spec.parallel.world_size()),
-      watch_(about_.spec.parallel.world_size()),
-      targets_(about_.spec) {
+    : record_(std::move(id), std::move(spec), created_s) {
+  layout_.schedule = make_schedule(record_.spec);
+  layout_.rank_of_stage = rank_of_stage(layout_.schedule);
   outbox_.changes.summary_changed = true;
 }
 
 RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string rank_key, const Profiles& profiles,
                                     double now_s) {
-  heard_.last_s = now_s;
-  RankRegistration registration = ranks_.add(rank, std::move(rank_key), now_s);
+  record_.status.heard_s = now_s;
+  RankRegistration registration = record_.ranks.add(rank, std::move(rank_key), now_s);
   if (registration.outcome != RankRegistration::Outcome::created) return registration;
-  store_rank(*ranks_.find(rank.rank));
+  store_rank(*record_.ranks.find(rank.rank));
   outbox_.changes.summary_changed = true;
-  if (ranks_.complete()) begin(profiles, now_s);
+  if (record_.ranks.complete()) begin(profiles, now_s);
   return registration;
 }
 
 void Job::begin(const Profiles& profiles, double now_s) {
-  if (ranks_.common_clocks().empty()) {
+  if (record_.ranks.common_clocks().empty()) {
     return observe("no clock can be set on the ranks of every stage: no agent, or different GPUs", now_s);
   }
-  const auto known = profiles.find(profile_key());
+  const auto known = profiles.find(profile_key(record_));
   if (known != profiles.end()) return profile_found(known->second, now_s);
-  if (!spec().profiling) return observe("there is no profile of this model yet", now_s);
+  if (!record_.spec.profiling) return observe("there is no profile of this model yet", now_s);
   begin_profile(now_s);
 }
 
 void Job::observe(std::string reason, double now_s, std::optional<double> retry_after_s) {
   decide("observe", reason, now_s);
-  status_.plan_failed = false;
-  profiling_.set_judging(false);
-  status_.retry_s = retry_after_s ? std::optional(now_s + *retry_after_s) : std::nullopt;
+  record_.status.plan_failed = false;
+  record_.profiling.set_judging(false);
+  record_.status.retry_s = retry_after_s ? std::optional(now_s + *retry_after_s) : std::nullopt;
   change_state(JobState::observing, std::move(reason));
   // From now on nothing watches what a plan costs.
-  if (plans_.newest() == nullptr || plans_.newest()->purpose == protocol::PlanPurpose::baseline) return;
-  issue_uniform(protocol::PlanPurpose::train, full_clock_mhz(), "full clocks: " + status_.reason, now_s);
+  if (record_.plans.newest() == nullptr || record_.plans.newest()->purpose == protocol::PlanPurpose::baseline) return;
+  issue_uniform(protocol::PlanPurpose::train, full_clock_mhz(), "full clocks: " + record_.status.reason, now_s);
 }
 
 void Job::try_again(double now_s) {
-  if (status_.state != JobState::observing || !status_.retry_s || now_s < *status_.retry_s) return;
-  if (ranks_.followers() == 0) return;
-  status_.retry_s.reset();
-  if (status_.plan_failed) return replan("planning is tried again");
-  if (planning_.model || !spec().profiling) return begin_baseline(now_s);
+  if (record_.status.state != JobState::observing || !record_.status.retry_s || now_s < *record_.status.retry_s) return;
+  if (record_.ranks.followers() == 0) return;
+  record_.status.retry_s.reset();
+  if (record_.status.plan_failed) return replan("planning is tried again");
+  if (planning_.model || !record_.spec.profiling) return begin_baseline(now_s);
   decide("profile", "profiling is tried again, because the last attempt gave no profile", now_s);
   begin_profile(now_s);
 }
 
 void Job::report(const protocol::RankReports& reports, double now_s) {
-  RegisteredRank& rank = *ranks_.find(reports.rank);
-  rank.heard_s = heard_.last_s = now_s;
+  RegisteredRank& rank = *record_.ranks.find(reports.rank);
+  rank.heard_s = record_.status.heard_s = now_s;
   rank.gpu = reports.gpu;
-  if (heard_.gpu_changes.size() < kGpuChanges) heard_.gpu_changes.insert(reports.rank);
-  if (is_over()) return;
+  outbox_.changes.gpus_heard.push_back(reports.rank);
+  if (record_.is_over()) return;
   if (rank.refusal != reports.refusal) take_refusal(rank, reports.refusal, now_s);
   if (reports.reports.empty()) return;
-  const bool is_new = history_.add(reports, now_s) > 0;
+  const bool is_new = record_.history.add(reports, now_s) > 0;
   auto& rows = is_new ? outbox_.changes.store.reports : outbox_.changes.repeated;
-  rows.push_back({.job = id(),
+  rows.push_back({.job = record_.id,
                   .rank = reports.rank,
                   .first_iteration = reports.reports.front().iteration,
                   .last_iteration = reports.reports.back().iteration,
                   .document = to_json(reports).dump(),
-                  .reached = std::max<std::int64_t>(history_.latest(), 0)});
+                  .reached = std::max<std::int64_t>(record_.history.latest(), 0)});
   if (!is_new) return;
   rank.last = reports.reports.back();
-  while (const auto iteration = history_.next(now_s)) {
+  while (const auto iteration = record_.history.next(now_s)) {
     collect(*iteration);
     react(*iteration, now_s);
-    const PlanVersion* plan = plans_.find(iteration->plan_version);
-    activity_.iteration(plan == nullptr ? "none" : name(plan->purpose), iteration->time_s, iteration->energy_j);
-    outbox_.changes.iterations.push_back(history_.kept().back());
+    const PlanVersion* plan = record_.plans.find(iteration->plan_version);
+    record_.activity.iteration(plan == nullptr ? "none" : name(plan->purpose), iteration->time_s, iteration->energy_j);
+    outbox_.changes.iterations.push_back(record_.history.kept().back());
     outbox_.changes.summary_changed = true;
   }
   watch_baseline(now_s);
@@ -114,85 +101,81 @@ void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double 
   outbox_.changes.summary_changed = true;
   if (refusal.empty()) {
     decide("refusal", fmt::format("rank {} follows plans again", rank.spec.rank), now_s);
-    if (status_.state == JobState::observing && status_.retry_s) status_.retry_s = now_s;
+    if (record_.status.state == JobState::observing && record_.status.retry_s) record_.status.retry_s = now_s;
     return;
   }
   const std::string reason = fmt::format("rank {} follows no plans: {}", rank.spec.rank, refusal);
   decide("refusal", reason, now_s);
-  if (status_.state == JobState::registering) return;
-  if (ranks_.followers() > 0) return end_trials(now_s);
+  if (record_.status.state == JobState::registering) return;
+  if (record_.ranks.followers() > 0) return end_trials(now_s);
   ++planning_.serial;  // what is being planned would be followed by no rank
-  if (status_.state != JobState::observing) observe(reason + "; nor does another rank", now_s, kRefusedRetryS);
+  if (record_.status.state != JobState::observing) observe(reason + "; nor does another rank", now_s, kRefusedRetryS);
 }
 
 /// What an iteration adds to what is known, with no decision about it.
 void Job::collect(const JobIteration& iteration) {
-  baseline_.add(iteration, plans_.find(baseline_.plan_version()));
-  history_.keep(iteration, plans_.due_version(iteration.iteration));
+  record_.baseline.add(iteration, record_.plans.find(record_.baseline.plan_version()));
+  record_.history.keep(iteration, record_.plans.due_version(iteration.iteration));
 }
 
 void Job::react(const JobIteration& iteration, double now_s) {
-  if (state() == JobState::baseline && baseline_.result()) {
-    decide("baseline", fmt::format("full clocks take {:.4g} s per iteration", baseline_.result()->time_s), now_s);
-    guard_.set_baseline(*baseline_.result());
-    if (profiling_.sweep().is_new()) return begin_trials(now_s);
+  if (record_.state() == JobState::baseline && record_.baseline.result()) {
+    decide("baseline", fmt::format("full clocks take {:.4g} s per iteration", record_.baseline.result()->time_s),
+           now_s);
+    guard_.set_baseline(*record_.baseline.result());
+    if (sweep().is_new()) return begin_trials(now_s);
     change_state(JobState::planning, "plans");
     ask(PlanningTask::Kind::plan, "planned from an existing profile", false);
   }
-  if (status_.state == JobState::profiling) watch_trials(iteration, now_s);
-  if (status_.state == JobState::running) watch_ranks(iteration, now_s);
-  if (status_.state == JobState::running) watch_drift(iteration, now_s);
+  if (record_.status.state == JobState::profiling) watch_trials(iteration, now_s);
+  if (record_.status.state == JobState::running) watch_ranks(iteration, now_s);
+  if (record_.status.state == JobState::running) watch_drift(iteration, now_s);
   // Not once the ranks have begun to be profiled anew: they would leave those clocks for the guard's.
-  if (status_.state == JobState::running) watch_slowdown(iteration, now_s);
+  if (record_.status.state == JobState::running) watch_slowdown(iteration, now_s);
 }
 
 void Job::finish_rank(int rank, double now_s) {
-  if (!ranks_.finish(rank)) return;
-  store_rank(*ranks_.find(rank));
-  history_.finish(rank);
-  if (ranks_.all_finished()) return finish("all ranks have ended", now_s);
+  if (!record_.ranks.finish(rank)) return;
+  store_rank(*record_.ranks.find(rank));
+  record_.history.finish(rank);
+  if (record_.ranks.all_finished()) return finish("all ranks have ended", now_s);
   end_trials(now_s);
 }
 
 void Job::finish(std::string_view why, double now_s) {
-  if (is_over()) return;
-  status_.finished_s = now_s;
+  if (record_.is_over()) return;
+  record_.status.finished_s = now_s;
   decide("finish", std::string(why), now_s);
   change_state(JobState::finished, std::string(why));
 }
 
-void Job::end_if_silent(double now_s, double silence_s) {
-  if (is_over() || now_s - heard_.last_s < silence_s) return;
-  finish(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
+void finish_if_silent(Job& job, double now_s, double silence_s) {
+  if (now_s - job.record().status.heard_s < silence_s) return;
+  job.finish(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
 }
 
 std::int64_t Job::decide(std::string_view kind, const std::string& reason, double now_s) {
   Json decision = {{"id", ++outbox_.decisions},
                    {"time_s", now_s},
                    {"kind", kind},
-                   {"plan_version", plan_version() == 0 ? Json(nullptr) : Json(plan_version())},
+                   {"plan_version", record_.plan_version() == 0 ? Json(nullptr) : Json(record_.plan_version())},
                    {"reason", reason}};
   outbox_.state_has_changed = true;
-  outbox_.changes.store.decisions.push_back({id(), outbox_.decisions, now_s, decision.dump()});
+  outbox_.changes.store.decisions.push_back({record_.id, outbox_.decisions, now_s, decision.dump()});
   outbox_.changes.decisions.push_back(std::move(decision));
   return outbox_.decisions;
 }
 
 void Job::change_state(JobState state, std::string reason) {
-  status_.state = state;
-  status_.reason = std::move(reason);
+  record_.status.state = state;
+  record_.status.reason = std::move(reason);
   outbox_.state_has_changed = true;
   outbox_.changes.summary_changed = true;
 }
 
-std::vector<int> Job::take_gpu_changes() {
-  const std::set<int> ranks = std::exchange(heard_.gpu_changes, {});
-  return {ranks.begin(), ranks.end()};
-}
-
 void Job::store_again(const std::set<int>& ranks) {
   outbox_.state_has_changed = true;
-  for (const int rank : ranks) store_rank(*ranks_.find(rank));
+  for (const int rank : ranks) store_rank(*record_.ranks.find(rank));
 }
 
 JobChanges Job::take_changes() {

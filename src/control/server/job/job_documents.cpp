@@ -29,13 +29,13 @@ struct Comparison {
   double saved_error = 0;
 };
 
-RecentIterations recent(const Job& job) { return job.history().recent(job.plan_version()); }
+RecentIterations recent(const JobRecord& job) { return job.history.recent(job.plan_version()); }
 
 /// Only against what was measured: a saving against anything else would be a guess.
-std::optional<Comparison> comparison_of(const Job& job) {
+std::optional<Comparison> comparison_of(const JobRecord& job) {
   const RecentIterations now = recent(job);
-  const PlanVersion* newest = job.plans().newest();
-  const std::optional<Baseline>& baseline = job.baseline();
+  const PlanVersion* newest = job.plans.newest();
+  const std::optional<Baseline>& baseline = job.baseline.result();
   const bool trains = newest != nullptr && newest->purpose == protocol::PlanPurpose::train && now.iterations > 0;
   if (!trains || !baseline) return std::nullopt;
   Comparison comparison;
@@ -50,30 +50,30 @@ std::optional<Comparison> comparison_of(const Job& job) {
 }
 
 /// Of the state, and which ranks have no part in it.
-std::string reason_of(const Job& job) {
-  const bool has_plans = job.status().state == JobState::profiling || job.status().state == JobState::baseline ||
-                         job.status().state == JobState::planning || job.status().state == JobState::running;
-  const auto& [ranks, first_rank] = job.history().not_following();
-  if (!has_plans || ranks == 0) return job.status().reason;
-  if (ranks == 1) return fmt::format("{}; rank {} does not follow the plan", job.status().reason, first_rank);
-  return fmt::format("{}; rank {} and {} {} do not follow the plan", job.status().reason, first_rank, ranks - 1,
+std::string reason_of(const JobRecord& job) {
+  const bool has_plans = job.state() == JobState::profiling || job.state() == JobState::baseline ||
+                         job.state() == JobState::planning || job.state() == JobState::running;
+  const auto& [ranks, first_rank] = job.history.not_following();
+  if (!has_plans || ranks == 0) return job.status.reason;
+  if (ranks == 1) return fmt::format("{}; rank {} does not follow the plan", job.status.reason, first_rank);
+  return fmt::format("{}; rank {} and {} {} do not follow the plan", job.status.reason, first_rank, ranks - 1,
                      ranks == 2 ? "other" : "others");
 }
 
 }  // namespace
 
-JobSnapshot job_snapshot(const Job& job) {
-  JobSnapshot snapshot{.job = job.id(),
-                       .name = job.spec().name,
-                       .model = job.spec().model,
-                       .gpu = job.spec().gpu,
-                       .schedule = job.spec().schedule_is_csv ? "csv" : job.spec().schedule,
-                       .state = std::string(name(job.status().state)),
-                       .simulated = job.ranks().simulated(),
-                       .ranks = job.ranks().size(),
-                       .registered = job.ranks().registered(),
+JobSnapshot job_snapshot(const JobRecord& job) {
+  JobSnapshot snapshot{.job = job.id,
+                       .name = job.spec.name,
+                       .model = job.spec.model,
+                       .gpu = job.spec.gpu,
+                       .schedule = job.spec.schedule_is_csv ? "csv" : job.spec.schedule,
+                       .state = std::string(name(job.state())),
+                       .simulated = job.ranks.simulated(),
+                       .ranks = job.ranks.size(),
+                       .registered = job.ranks.registered(),
                        .plan_version = job.plan_version(),
-                       .slowdown_allowed_ratio = job.targets().guard_limit_pct() / 100,
+                       .slowdown_allowed_ratio = job.targets.guard_limit_pct() / 100,
                        .planned_step_s = {},
                        .planned_step_j = {},
                        .baseline = {},
@@ -81,12 +81,12 @@ JobSnapshot job_snapshot(const Job& job) {
                        .saved_error_ratio = {},
                        .slowdown_ratio = {},
                        .stragglers = {},
-                       .activity = &job.activity()};
-  if (const PlanVersion* training = job.plans().training(); training != nullptr && training->time_s > 0) {
+                       .activity = &job.activity};
+  if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
     snapshot.planned_step_s = training->time_s;
     snapshot.planned_step_j = training->energy_j;
   }
-  if (const auto& baseline = job.baseline()) {
+  if (const auto& baseline = job.baseline.result()) {
     snapshot.baseline = JobSnapshot::Baseline{baseline->time_s, baseline->energy_j};
   }
   if (const auto compared = comparison_of(job)) {
@@ -94,48 +94,47 @@ JobSnapshot job_snapshot(const Job& job) {
     snapshot.saved_ratio = compared->saved;
     if (compared->saved) snapshot.saved_error_ratio = compared->saved_error;
   }
-  for (const auto& [rank, slow] : job.slow_ranks()) ++snapshot.stragglers[slow.cause];
+  for (const auto& [rank, slow] : slow_ranks(job)) ++snapshot.stragglers[slow.cause];
   return snapshot;
 }
 
-Json summary_json(const Job& job) {
-  const PlanVersion* newest = job.plans().newest();
+Json summary_json(const JobRecord& job) {
+  const PlanVersion* newest = job.plans.newest();
   const RecentIterations now = recent(job);
-  Json summary = {
-      {"job", job.id()},
-      {"run", job.spec().run},
-      {"name", job.spec().name},
-      {"framework", job.spec().framework},
-      {"state", name(job.status().state)},
-      {"reason", job.status().reason.empty() ? Json(nullptr) : Json(reason_of(job))},
-      {"simulated", job.ranks().simulated()},
-      {"gpu", job.spec().gpu},
-      {"model", job.spec().model},
-      {"parallel", to_json(job.spec()).at("parallel")},
-      {"schedule", job.spec().schedule_is_csv ? Json("csv") : Json(job.spec().schedule)},
-      {"microbatches", job.spec().microbatches},
-      {"created_s", job.created_s()},
-      {"finished_s", or_null(job.status().finished_s)},
-      {"ranks", job.ranks().size()},
-      {"registered", job.ranks().registered()},
-      {"iteration", job.history().kept().empty() ? Json(nullptr) : Json(job.history().kept().back().iteration)},
-      {"plan_version", job.plan_version()},
-      {"purpose", newest == nullptr ? Json(nullptr) : Json(name(newest->purpose))},
-      {"from_iteration", newest == nullptr ? Json(nullptr) : Json(newest->from_iteration)},
-      {"time_s", positive_or_null(now.time_s)},
-      {"energy_j", or_null(now.energy_j)},
-      {"planned_time_s", newest == nullptr ? Json(nullptr) : positive_or_null(newest->time_s)},
-      {"planned_energy_j", newest == nullptr ? Json(nullptr) : positive_or_null(newest->energy_j)},
-      {"baseline", baseline_json(job.baseline())},
-      {"saved_pct", nullptr},
-      {"saved_error_pct", nullptr},
-      {"slowdown_pct", nullptr},
-      {"guard_limit_pct", job.targets().guard_limit_pct()},
-      {"stragglers", to_json(job.slow_ranks())},
-      {"power_cap", to_json(job.targets().power_limit())},
-      {"settings", {{"slowdown_pct", job.targets().slowdown_pct()}, {"guard_pct", job.targets().guard_pct()}}},
-      {"has_failed", job.status().state == JobState::observing && job.status().retry_s.has_value()},
-      {"retry_s", job.status().state == JobState::observing ? or_null(job.status().retry_s) : Json(nullptr)}};
+  Json summary = {{"job", job.id},
+                  {"run", job.spec.run},
+                  {"name", job.spec.name},
+                  {"framework", job.spec.framework},
+                  {"state", name(job.state())},
+                  {"reason", job.status.reason.empty() ? Json(nullptr) : Json(reason_of(job))},
+                  {"simulated", job.ranks.simulated()},
+                  {"gpu", job.spec.gpu},
+                  {"model", job.spec.model},
+                  {"parallel", to_json(job.spec).at("parallel")},
+                  {"schedule", job.spec.schedule_is_csv ? Json("csv") : Json(job.spec.schedule)},
+                  {"microbatches", job.spec.microbatches},
+                  {"created_s", job.status.created_s},
+                  {"finished_s", or_null(job.status.finished_s)},
+                  {"ranks", job.ranks.size()},
+                  {"registered", job.ranks.registered()},
+                  {"iteration", job.history.kept().empty() ? Json(nullptr) : Json(job.history.kept().back().iteration)},
+                  {"plan_version", job.plan_version()},
+                  {"purpose", newest == nullptr ? Json(nullptr) : Json(name(newest->purpose))},
+                  {"from_iteration", newest == nullptr ? Json(nullptr) : Json(newest->from_iteration)},
+                  {"time_s", positive_or_null(now.time_s)},
+                  {"energy_j", or_null(now.energy_j)},
+                  {"planned_time_s", newest == nullptr ? Json(nullptr) : positive_or_null(newest->time_s)},
+                  {"planned_energy_j", newest == nullptr ? Json(nullptr) : positive_or_null(newest->energy_j)},
+                  {"baseline", baseline_json(job.baseline.result())},
+                  {"saved_pct", nullptr},
+                  {"saved_error_pct", nullptr},
+                  {"slowdown_pct", nullptr},
+                  {"guard_limit_pct", job.targets.guard_limit_pct()},
+                  {"stragglers", to_json(slow_ranks(job))},
+                  {"power_cap", to_json(job.targets.power_limit())},
+                  {"settings", {{"slowdown_pct", job.targets.slowdown_pct()}, {"guard_pct", job.targets.guard_pct()}}},
+                  {"has_failed", job.state() == JobState::observing && job.status.retry_s.has_value()},
+                  {"retry_s", job.state() == JobState::observing ? or_null(job.status.retry_s) : Json(nullptr)}};
   if (const auto compared = comparison_of(job)) {
     summary["slowdown_pct"] = compared->slowdown * 100;
     if (compared->saved) {
@@ -146,10 +145,10 @@ Json summary_json(const Job& job) {
   return summary;
 }
 
-Json ranks_json(const Job& job) {
+Json ranks_json(const JobRecord& job) {
   Json list = Json::array();
-  for (int rank = 0; rank < job.ranks().size(); ++rank) {
-    const RegisteredRank* registered = job.ranks().find(rank);
+  for (int rank = 0; rank < job.ranks.size(); ++rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
     if (registered == nullptr) continue;
     Json entry = to_json(registered->spec);
     entry.erase("clocks_mhz");
@@ -159,7 +158,7 @@ Json ranks_json(const Job& job) {
     entry["refusal"] = registered->refusal.empty() ? Json(nullptr) : Json(registered->refusal);
     entry["heard_s"] = registered->heard_s;
     entry["last_iteration"] =
-        job.history().last_iteration(rank) < 0 ? Json(nullptr) : Json(job.history().last_iteration(rank));
+        job.history.last_iteration(rank) < 0 ? Json(nullptr) : Json(job.history.last_iteration(rank));
     entry["gpu_now"] = {{"power_w", or_null(registered->gpu.power_w)},
                         {"sm_clock_mhz", or_null(registered->gpu.sm_clock_mhz)},
                         {"sm_clock_min_mhz", or_null(registered->gpu.sm_clock_min_mhz)},
@@ -176,7 +175,7 @@ Json ranks_json(const Job& job) {
                          {"energy_j", or_null(last.energy_j)},
                          {"throttled_power", last.throttled_power},
                          {"throttled_thermal", last.throttled_thermal}};
-      const PlanVersion* plan = job.plans().find(last.plan_version);
+      const PlanVersion* plan = job.plans.find(last.plan_version);
       if (plan != nullptr && !plan->expected_compute_s.empty()) {
         const auto index =
             static_cast<std::size_t>(plan->plan_of_replica.at(static_cast<std::size_t>(registered->spec.dp_rank)));
@@ -190,52 +189,52 @@ Json ranks_json(const Job& job) {
   return list;
 }
 
-Json frontier_json(const Job& job) {
+Json frontier_json(const JobRecord& job) {
   Json vertices = Json::array();
-  for (const auto& [time_s, energy_j] : job.frontier()) vertices.push_back(Json::array({time_s, energy_j}));
+  for (const auto& [time_s, energy_j] : job.frontier) vertices.push_back(Json::array({time_s, energy_j}));
   Json operating_point = nullptr;
   Json measured = nullptr;
-  const double pipelines = static_cast<double>(job.spec().parallel.dp) * job.spec().parallel.tp;
-  if (const PlanVersion* training = job.plans().training(); training != nullptr && training->time_s > 0) {
+  const double pipelines = static_cast<double>(job.spec.parallel.dp) * job.spec.parallel.tp;
+  if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
     operating_point = {{"time_s", training->time_s}, {"energy_j", training->energy_j / pipelines}};
   }
   const RecentIterations now = recent(job);
   if (now.iterations > 0 && now.energy_j) {
     measured = {{"time_s", now.time_s}, {"energy_j", *now.energy_j / pipelines}};
   }
-  return {{"job", job.id()},
+  return {{"job", job.id},
           {"vertices", std::move(vertices)},
           {"operating_point", std::move(operating_point)},
           {"measured", std::move(measured)}};
 }
 
-Json timeline_json(const Job& job) {
-  const PlanVersion* training = job.plans().training();
-  return {{"job", job.id()},
+Json timeline_json(const JobRecord& job) {
+  const PlanVersion* training = job.plans.training();
+  return {{"job", job.id},
           {"plan_version", training != nullptr ? Json(training->version) : Json(nullptr)},
           {"plan", training != nullptr ? Json::parse(write_plan(training->plans.front())) : Json(nullptr)}};
 }
 
-Json iteration_json(const Job& job, const JobIteration& iteration) {
+Json iteration_json(const JobRecord& job, const JobIteration& iteration) {
   Json document = to_json(iteration);
-  const PlanVersion* plan = job.plans().find(iteration.plan_version);
+  const PlanVersion* plan = job.plans.find(iteration.plan_version);
   document["trial_mhz"] = plan == nullptr ? Json(nullptr) : or_null(plan->trial_mhz(iteration.iteration));
   document["planned_time_s"] = plan == nullptr ? Json(nullptr) : positive_or_null(plan->time_s);
   document["planned_energy_j"] = plan == nullptr ? Json(nullptr) : positive_or_null(plan->energy_j);
   return document;
 }
 
-Json iterations_json(const Job& job, std::int64_t after, std::size_t limit) {
+Json iterations_json(const JobRecord& job, std::int64_t after, std::size_t limit) {
   Json list = Json::array();
-  const auto begin = std::ranges::upper_bound(job.history().kept(), after, {}, &JobIteration::iteration);
-  for (auto it = begin; it != job.history().kept().end() && list.size() < limit; ++it)
+  const auto begin = std::ranges::upper_bound(job.history.kept(), after, {}, &JobIteration::iteration);
+  for (auto it = begin; it != job.history.kept().end() && list.size() < limit; ++it)
     list.push_back(iteration_json(job, *it));
-  return {{"job", job.id()}, {"iterations", std::move(list)}};
+  return {{"job", job.id}, {"iterations", std::move(list)}};
 }
 
-Json gpu_json(const Job& job, int rank) {
-  const RegisteredRank& registered = *job.ranks().find(rank);
-  return {{"job", job.id()},
+Json gpu_json(const JobRecord& job, int rank) {
+  const RegisteredRank& registered = *job.ranks.find(rank);
+  return {{"job", job.id},
           {"rank", rank},
           {"gpu_uuid", registered.spec.gpu_uuid},
           {"power_w", or_null(registered.gpu.power_w)},

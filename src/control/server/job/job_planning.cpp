@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "base/core/error.h"
 #include "control/server/job/job.h"
@@ -10,9 +11,6 @@
 namespace lowgear::server {
 namespace {
 
-/// From planning that failed to the next attempt: doubled each time.
-constexpr double kShortestRetryS = 60;
-constexpr double kLongestRetryS = 3'600;
 bool same_clocks(const plan::Plan& a, const plan::Plan& b) {
   return std::ranges::equal(a.ranks, b.ranks, [](const auto& left, const auto& right) {
     return std::ranges::equal(left, right, {}, &plan::PlannedOp::clock_mhz, &plan::PlannedOp::clock_mhz);
@@ -39,20 +37,20 @@ bool holds_clock(const PlanVersion& version, int clock_mhz) {
 }  // namespace
 
 void Job::issue(PlanVersion version, double now_s) {
-  const PlanVersion& issued = plans_.issue(std::move(version), history_, now_s);
-  outbox_.changes.store.plans.push_back({id(), issued.version, write_plan_version(issued)});
+  const PlanVersion& issued = record_.plans.issue(std::move(version), record_.history, now_s);
+  outbox_.changes.store.plans.push_back({record_.id, issued.version, write_plan_version(issued)});
   decide("plan", fmt::format("{}; from iteration {}", issued.reason, issued.from_iteration), now_s);
   outbox_.changes.summary_changed = true;
 }
 
 std::shared_ptr<const std::string> Job::plan_after(int rank, int after, double now_s) {
-  heard_.last_s = now_s;
-  return plans_.plan_after(ranks_.find(rank)->spec, after, history_, now_s);
+  record_.status.heard_s = now_s;
+  return record_.plans.plan_after(record_.ranks.find(rank)->spec, after, record_.history, now_s);
 }
 
 void Job::ask(PlanningTask::Kind kind, std::string reason, bool quick_first) {
   outbox_.changes.planning = PlanningTask{.kind = kind,
-                                          .job = id(),
+                                          .job = record_.id,
                                           .serial = ++planning_.serial,
                                           .model = planning_.model,
                                           .conditions = conditions(),
@@ -62,41 +60,36 @@ void Job::ask(PlanningTask::Kind kind, std::string reason, bool quick_first) {
 
 void Job::replan(const std::string& reason) {
   if (!planning_.model) return;  // the first plan is asked for with the conditions of then
-  if (status_.state == JobState::observing && status_.plan_failed) change_state(JobState::planning, "plans");
-  if (status_.state == JobState::planning || status_.state == JobState::running)
+  if (record_.status.state == JobState::observing && record_.status.plan_failed)
+    change_state(JobState::planning, "plans");
+  if (record_.status.state == JobState::planning || record_.status.state == JobState::running)
     ask(PlanningTask::Kind::plan, reason, true);
-}
-
-SlowRanks Job::slow_ranks() const {
-  SlowRanks slow = watch_.slow();
-  for (const auto& [rank, known] : targets_.slow()) slow[rank] = known;
-  return slow;
 }
 
 PlanningConditions Job::conditions() const {
   PlanningConditions conditions;
-  conditions.slowdown_pct = targets_.allowed_slowdown_pct();
+  conditions.slowdown_pct = record_.targets.allowed_slowdown_pct();
   // A guard by another limit does not count: the next plan is given a new one, or none under a cap.
-  if (!targets_.power_limit() && guard_.has_limit(targets_.guard_limit_pct())) {
+  if (!record_.targets.power_limit() && guard_.has_limit(record_.targets.guard_limit_pct())) {
     conditions.slowdown_pct *= guard_.allowed_share();
   }
   // Of the tp ranks that share a position the slowest counts.
   std::map<std::pair<int, int>, double> slowest;
-  for (const auto& [rank, slow] : slow_ranks()) {
-    const protocol::RankSpec& spec = ranks_.find(rank)->spec;
+  for (const auto& [rank, slow] : slow_ranks(record_)) {
+    const protocol::RankSpec& spec = record_.ranks.find(rank)->spec;
     double& factor = slowest.try_emplace({spec.dp_rank, spec.pp_rank}, slow.factor).first->second;
     factor = std::max(factor, slow.factor);
   }
   for (const auto& [place, factor] : slowest) {
     conditions.slow.push_back({.replica = place.first, .rank = place.second, .factor = factor});
   }
-  conditions.power = targets_.power_limit();
-  if (conditions.power) conditions.node_of_gpu = ranks_.hosts();
+  conditions.power = record_.targets.power_limit();
+  if (conditions.power) conditions.node_of_gpu = record_.ranks.hosts();
   return conditions;
 }
 
 void Job::planned(PlanningAnswer answer, double now_s) {
-  if (answer.serial != planning_.serial || is_over()) return;
+  if (answer.serial != planning_.serial || record_.is_over()) return;
   if (!answer.error.empty()) return give_plan_up(answer.error, now_s);
   if (answer.verdict) take_verdict(*answer.verdict, now_s);
   if (answer.plan) issue_plan(answer, now_s);
@@ -105,36 +98,36 @@ void Job::planned(PlanningAnswer answer, double now_s) {
 /// A job that follows a plan keeps it, guarded by what is wanted now.
 void Job::give_plan_up(const std::string& error, double now_s) {
   decide("failed", error, now_s);
-  if (status_.state == JobState::profiling) {
-    profiling_.drop_own();  // another job's may be better
+  if (record_.status.state == JobState::profiling) {
+    record_.profiling.drop_own();  // another job's may be better
     planning_.model.reset();
-    return observe(error, now_s, kLongestRetryS);  // by a verdict: there is no profile to plan from
+    return observe(error, now_s, kProfileRetryS);  // by a verdict: there is no profile to plan from
   }
-  const std::string reason = targets_.power_limit() ? fmt::format("the power cap ({}) is not kept: {}",
-                                                                  describe(targets_.power_limit()), error)
-                                                    : error;
-  if (status_.state == JobState::running) {
+  const std::string reason = record_.targets.power_limit() ? fmt::format("the power cap ({}) is not kept: {}",
+                                                                         describe(record_.targets.power_limit()), error)
+                                                           : error;
+  if (record_.status.state == JobState::running) {
     // The server was started again, or other settings hold.
-    if (plans_.training() != nullptr && !guard_.has_limit(targets_.guard_limit_pct())) {
-      guard_.keep_to(targets_.guard_limit_pct(), plans_.training()->time_s, baseline_.result());
+    if (record_.plans.training() != nullptr && !guard_.has_limit(record_.targets.guard_limit_pct())) {
+      guard_.keep_to(record_.targets.guard_limit_pct(), record_.plans.training()->time_s, record_.baseline.result());
       if (guard_.requires_full_clocks()) hold_full_clocks(reason, now_s);
     }
     return change_state(JobState::running, reason);
   }
-  status_.retry_after_s = std::clamp(2 * status_.retry_after_s, kShortestRetryS, kLongestRetryS);
-  observe(reason, now_s, status_.retry_after_s);
-  status_.plan_failed = true;
+  observe(reason, now_s, planning_.backoff.next());
+  record_.status.plan_failed = true;
 }
 
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
-  planning_.frontier = plan.frontier;
-  guard_.follow(plan, targets_.power_limit().has_value(), baseline_.result(), targets_.guard_limit_pct());
-  status_.retry_after_s = 0;
+  record_.frontier = plan.frontier;
+  guard_.follow(plan, record_.targets.power_limit().has_value(), record_.baseline.result(),
+                record_.targets.guard_limit_pct());
+  planning_.backoff.reset();
   change_state(JobState::running, "follows a plan");
   if (guard_.requires_full_clocks()) return hold_full_clocks(answer.reason, now_s);
-  const PlanVersion* training = plans_.training();
-  if (training != nullptr && training == plans_.newest() && same_clocks(*training, plan)) {
+  const PlanVersion* training = record_.plans.training();
+  if (training != nullptr && training == record_.plans.newest() && same_clocks(*training, plan)) {
     decide("plan", answer.reason + "; the present plan is the best for it", now_s);
     return;
   }
@@ -148,14 +141,14 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   version.plan_of_replica = plan.plan_of_replica;
   version.expected_compute_s = plan.expected_compute_s;
   issue(std::move(version), now_s);
-  plans_.train_by_newest();
+  record_.plans.train_by_newest();
 }
 
 /// What the ranks follow need not be full clocks: the guard may just have taken them for what a plan would cost, and
 /// after a profile its last clock is in force.
 void Job::hold_full_clocks(const std::string& reason, double now_s) {
   const int clock_mhz = full_clock_mhz();
-  const PlanVersion& in_force = *plans_.newest();
+  const PlanVersion& in_force = *record_.plans.newest();
   const bool watches_ranks =
       in_force.purpose != protocol::PlanPurpose::train || !in_force.expected_compute_s.empty() || !planning_.model;
   if (in_force.purpose != protocol::PlanPurpose::profile && watches_ranks && holds_clock(in_force, clock_mhz)) {
@@ -169,28 +162,28 @@ void Job::hold_full_clocks(const std::string& reason, double now_s) {
 std::int64_t Job::carry_out(const JobTargets::Change& change, double now_s) {
   if (change.set_by != 0) return change.set_by;
   const std::int64_t decision = decide(name(change.target), change.reason, now_s);
-  targets_.note(change, decision);
+  record_.targets.note(change, decision);
   outbox_.changes.summary_changed = true;
   replan(change.reason);
   return decision;
 }
 
-std::int64_t Job::set_straggler(int rank, double factor, double now_s) {
-  const JobTargets::Change change = targets_.set_straggler(rank, factor, watch_.slow().contains(rank));
-  if (change.set_by == 0 && factor == 1) watch_.forget(rank);
+std::int64_t Job::set(const JobTarget& target, double now_s) {
+  if (const auto* power = std::get_if<PowerTarget>(&target)) {
+    return carry_out(record_.targets.set_power_limit(power->limit), now_s);
+  }
+  if (const auto* slowdown = std::get_if<SlowdownTarget>(&target)) {
+    return carry_out(record_.targets.set_settings(slowdown->slowdown_pct, slowdown->guard_pct), now_s);
+  }
+  const auto& straggler = std::get<StragglerTarget>(target);
+  const bool is_detected = record_.watch.slow().contains(straggler.rank);
+  const JobTargets::Change change = record_.targets.set_straggler(straggler.rank, straggler.factor, is_detected);
+  if (change.set_by == 0 && straggler.factor == 1) record_.watch.forget(straggler.rank);
   return carry_out(change, now_s);
 }
 
-std::int64_t Job::set_power_limit(const std::optional<PowerLimit>& limit, double now_s) {
-  return carry_out(targets_.set_power_limit(limit), now_s);
-}
-
-std::int64_t Job::set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct, double now_s) {
-  return carry_out(targets_.set_settings(slowdown_pct, guard_pct), now_s);
-}
-
 void Job::set_signal(double slowdown_pct, std::string_view why, double now_s) {
-  if (is_over() || !targets_.set_signal(slowdown_pct)) return;
+  if (record_.is_over() || !record_.targets.set_signal(slowdown_pct)) return;
   decide("signal", std::string(why), now_s);
   replan(std::string(why));
 }

@@ -22,8 +22,6 @@ constexpr int kBaselineIterations = 5;
 constexpr int kBaselineSettle = 1;
 /// Iterations after which no rank is expected to take the baseline's plan any more.
 constexpr int kNoFollowerIterations = 50;
-/// From the end of a sweep that led to no profile to the next.
-constexpr double kProfileRetryS = 3'600;
 
 std::string text_of(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
@@ -33,11 +31,12 @@ std::string text_of(const std::vector<int>& ranks) {
 }  // namespace
 
 void Job::profile_found(const std::shared_ptr<const MeasuredProfile>& profile, double now_s) {
-  if (planning_.model || is_over() || !ranks_.complete() || ranks_.common_clocks().empty()) return;
+  if (planning_.model || record_.is_over() || !record_.ranks.complete() || record_.ranks.common_clocks().empty())
+    return;
   const bool measures_its_own =
-      status_.state == JobState::profiling || (status_.state == JobState::baseline && profiling_.sweep().is_new());
+      record_.status.state == JobState::profiling || (record_.status.state == JobState::baseline && sweep().is_new());
   if (measures_its_own) return;
-  profiling_.sweep() = {};
+  sweep() = {};
   use_profile(profile);
   decide("profile", "there is a profile of the same model, partition and GPU: profiling is skipped", now_s);
   begin_baseline(now_s);
@@ -45,49 +44,50 @@ void Job::profile_found(const std::shared_ptr<const MeasuredProfile>& profile, d
 
 void Job::use_profile(const std::shared_ptr<const MeasuredProfile>& profile) {
   planning_.model =
-      std::make_shared<const PipelineModel>(PipelineModel{.schedule = about_.schedule,
-                                                          .parallel = spec().parallel,
-                                                          .gpu = spec().gpu,
+      std::make_shared<const PipelineModel>(PipelineModel{.schedule = layout_.schedule,
+                                                          .parallel = record_.spec.parallel,
+                                                          .gpu = record_.spec.gpu,
                                                           .measured = *profile,
-                                                          .clocks_mhz = ranks_.common_clocks(),
-                                                          .switch_latency_s = spec().switch_latency_ms / 1e3,
-                                                          .simulated = ranks_.simulated()});
+                                                          .clocks_mhz = record_.ranks.common_clocks(),
+                                                          .switch_latency_s = record_.spec.switch_latency_ms / 1e3,
+                                                          .simulated = record_.ranks.simulated()});
 }
 
 void Job::begin_baseline(double now_s) {
   change_state(JobState::baseline, "measures iterations at full clocks, for comparison");
   issue_uniform(protocol::PlanPurpose::baseline, full_clock_mhz(), "full clocks, for comparison", now_s);
-  baseline_.begin(plan_version(), now_s);  // a profile that failed may have left one of another time
+  record_.baseline.begin(record_.plan_version(), now_s);  // a profile that failed may have left one of another time
 }
 
 /// Full clocks come first: what trials cost is counted against them.
 void Job::begin_profile(double now_s) {
-  watch_.begin_profile(now_s);
+  record_.watch.begin_profile(now_s);
   ++planning_.serial;  // what is being planned is by the profile that is replaced
-  profiling_.begin(plan_version() + 1);
+  record_.profiling.begin(record_.plan_version() + 1);
   begin_baseline(now_s);
 }
 
 void Job::begin_trials(double now_s) {
-  profiling_.allow(spec(), *baseline_.result());
+  record_.profiling.allow(record_.spec, *record_.baseline.result());
   std::vector<int> first;
   try {
-    first = profiling_.first_clocks(spec(), ranks_.common_clocks(), baseline_.result()->time_s);
+    first =
+        record_.profiling.first_clocks(record_.spec, record_.ranks.common_clocks(), record_.baseline.result()->time_s);
   } catch (const InputError& error) {
     return observe(error.what(), now_s, kProfileRetryS);
   }
-  profiling_.sweep().want(std::move(first));
+  sweep().want(std::move(first));
   change_state(JobState::profiling, "tries clocks out");
-  (void)issue_trials(profiling_.sweep().wanted_mhz(), "", now_s);
+  (void)issue_trials(sweep().round().wanted_mhz, "", now_s);
 }
 
 /// Returns whether the allowance covers a trial of each of these clocks.
 bool Job::issue_trials(const std::vector<int>& clocks_mhz, const std::string& why, double now_s) {
-  const FullClock full{.mhz = full_clock_mhz(), .time_s = baseline_.result()->time_s};
+  const FullClock full{.mhz = full_clock_mhz(), .time_s = record_.baseline.result()->time_s};
   PlanVersion version = uniform_version(protocol::PlanPurpose::profile, full.mhz);
-  if (!profiling_.add_trials(version, spec(), clocks_mhz, full, why)) return false;
+  if (!record_.profiling.add_trials(version, record_.spec, clocks_mhz, full, why)) return false;
   issue(std::move(version), now_s);
-  profiling_.sweep().begin(plan_version(), plans_.newest()->trials.back().end_iteration(), now_s);
+  sweep().begin(record_.plan_version(), record_.plans.newest()->trials.back().end_iteration(), now_s);
   outbox_.state_has_changed = true;
   return true;
 }
@@ -95,10 +95,10 @@ bool Job::issue_trials(const std::vector<int>& clocks_mhz, const std::string& wh
 PlanVersion Job::uniform_version(protocol::PlanPurpose purpose, int clock_mhz) const {
   PlanVersion version;
   version.purpose = purpose;
-  plan::Plan plan = plan::uniform_plan(about_.schedule, clock_mhz, std::string(name(purpose)));
-  plan.gpu_name = spec().gpu;
+  plan::Plan plan = plan::uniform_plan(layout_.schedule, clock_mhz, std::string(name(purpose)));
+  plan.gpu_name = record_.spec.gpu;
   version.plans.push_back(std::move(plan));
-  version.plan_of_replica.assign(static_cast<std::size_t>(spec().parallel.dp), 0);
+  version.plan_of_replica.assign(static_cast<std::size_t>(record_.spec.parallel.dp), 0);
   return version;
 }
 
@@ -122,7 +122,7 @@ std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
     if (cell.clock_mhz == clock_mhz) time_of[{cell.stage, cell.kind}] = cell.time_s;
   }
   std::vector<double> by_rank;
-  for (const std::vector<schedule::Action>& actions : about_.schedule.ranks) {
+  for (const std::vector<schedule::Action>& actions : layout_.schedule.ranks) {
     double& time_s = by_rank.emplace_back(0);
     for (const schedule::Action& action : actions) {
       if (action.kind != schedule::ActionKind::compute) continue;
@@ -134,53 +134,50 @@ std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
   return {by_rank};
 }
 
-void Job::add_cells(protocol::RankCells cells, double now_s) {
-  const PlanVersion* plan = plans_.find(cells.plan_version);
+void Job::add_cells(const protocol::RankCells& cells, double now_s) {
+  const PlanVersion* plan = record_.plans.find(cells.plan_version);
   if (plan == nullptr || plan->purpose != protocol::PlanPurpose::profile) {
     throw InputError(fmt::format("$.plan_version: {} is not a version that was issued to profile", cells.plan_version));
   }
   require_own_stages(cells);
-  ranks_.find(cells.rank)->heard_s = heard_.last_s = now_s;
-  const Json document = to_json(cells);
-  const int rank = cells.rank;
-  const int number = cells.plan_version;
-  if (!profiling_.sweep().add(std::move(cells))) return;
-  outbox_.changes.store.cells.push_back({id(), rank, number, document.dump(), profiling_.sweep().first_version()});
-  if (number == profiling_.sweep().plan_version()) end_trials(now_s);
+  record_.ranks.find(cells.rank)->heard_s = record_.status.heard_s = now_s;
+  if (!sweep().add(cells)) return;
+  outbox_.changes.store.cells.push_back(
+      {record_.id, cells.rank, cells.plan_version, to_json(cells).dump(), sweep().first_version()});
+  if (cells.plan_version == sweep().round().plan_version) end_trials(now_s);
 }
 
 /// Judges what was measured once no rank is waited for.
 void Job::end_trials(double now_s) {
-  if (status_.state != JobState::profiling || profiling_.is_judging()) return;
+  if (record_.status.state != JobState::profiling || record_.profiling.is_judging()) return;
   // The first spares a look at all ranks for each of them.
-  if (profiling_.sweep().waited() < ranks_.followers() || !unmeasured_ranks().empty()) return;
-  const std::vector<int> unmeasured = profiling_.sweep().unmeasured_mhz();
+  if (sweep().waited() < record_.ranks.followers() || !unmeasured_ranks().empty()) return;
+  const std::vector<int> unmeasured = sweep().measured().missing(sweep().round().wanted_mhz);
   if (!unmeasured.empty()) {
-    if (profiling_.sweep().attempts() < kMaxAttempts &&
+    if (sweep().round().attempts < kMaxAttempts &&
         issue_trials(unmeasured, " once more: too little was measured", now_s)) {
       return;
     }
     decide("profile", fmt::format("left out, as not all stages were measured: {}", text_of_clocks(unmeasured)), now_s);
   }
   try {
-    profiling_.merge(about_.schedule.stages, ranks_.simulated());
+    record_.profiling.merge(layout_.schedule.stages, record_.ranks.simulated());
   } catch (const InputError& error) {
     const std::string why = fmt::format(" once more: {}", error.what());
-    if (profiling_.sweep().attempts() < kMaxAttempts && issue_trials(profiling_.sweep().wanted_mhz(), why, now_s))
-      return;
+    if (sweep().round().attempts < kMaxAttempts && issue_trials(sweep().round().wanted_mhz, why, now_s)) return;
     return observe(error.what(), now_s, kProfileRetryS);
   }
-  use_profile(profiling_.own());
-  profiling_.set_judging(true);
+  use_profile(record_.profiling.own());
+  record_.profiling.set_judging(true);
   ask(PlanningTask::Kind::judge_profile, "all requested clocks have been measured", false);
 }
 
 /// Ranks that are waited for.
 std::vector<int> Job::unmeasured_ranks() const {
   std::vector<int> unmeasured;
-  for (int number = 0; number < ranks_.size(); ++number) {
-    const RegisteredRank* rank = ranks_.find(number);
-    if (rank == nullptr || !rank->follows_plans() || !profiling_.sweep().waits_for(number)) continue;
+  for (int number = 0; number < record_.ranks.size(); ++number) {
+    const RegisteredRank* rank = record_.ranks.find(number);
+    if (rank == nullptr || !rank->follows_plans() || !sweep().waits_for(number)) continue;
     unmeasured.push_back(number);
   }
   return unmeasured;
@@ -188,61 +185,63 @@ std::vector<int> Job::unmeasured_ranks() const {
 
 /// An iteration of a job that is being profiled. Trials stop when they have cost what they may.
 void Job::watch_trials(const JobIteration& iteration, double now_s) {
-  const PlanVersion* plan = plans_.find(iteration.newest_version);
-  if (plan == nullptr || !baseline_.result() || !plan->trial_mhz(iteration.iteration)) return;
-  profiling_.budget().spend(iteration.time_s, baseline_.result()->time_s);
+  const PlanVersion* plan = record_.plans.find(iteration.newest_version);
+  if (plan == nullptr || !record_.baseline.result() || !plan->trial_mhz(iteration.iteration)) return;
+  record_.profiling.budget().spend(iteration.time_s, record_.baseline.result()->time_s);
   outbox_.state_has_changed = true;
   const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
-  if (!profiling_.budget().is_spent() || !more_follow || plans_.newest() != plan) return;
+  if (!record_.profiling.budget().is_spent() || !more_follow || record_.plans.newest() != plan) return;
   // Without what ranks are expected to take: the profile that says it is being replaced.
   PlanVersion stop = uniform_version(protocol::PlanPurpose::train, full_clock_mhz());
-  stop.reason =
-      fmt::format("full clocks: trials have cost {:.3g} s, the limit for profiling", profiling_.budget().spent_s());
+  stop.reason = fmt::format("full clocks: trials have cost {:.3g} s, the limit for profiling",
+                            record_.profiling.budget().spent_s());
   issue(std::move(stop), now_s);
 }
 
 /// No rank may follow the plan of the baseline: all agents refuse it, or none can set its clock.
 void Job::watch_baseline(double now_s) {
-  if (status_.state != JobState::baseline || baseline_.result() || now_s - baseline_.begun_s() < kPostingS) return;
-  const PlanVersion* plan = plans_.find(baseline_.plan_version());
+  if (record_.status.state != JobState::baseline || record_.baseline.result() ||
+      now_s - record_.baseline.begun_s() < kPostingS)
+    return;
+  const PlanVersion* plan = record_.plans.find(record_.baseline.plan_version());
   if (plan == nullptr) return begin_baseline(now_s);  // its row in the store was damaged
-  if (history_.latest() < plan->from_iteration + kNoFollowerIterations || baseline_.counted() > 0) return;
+  if (record_.history.latest() < plan->from_iteration + kNoFollowerIterations || record_.baseline.counted() > 0) return;
   observe("no rank follows the plan for the baseline: see the logs of the agents", now_s, kProfileRetryS);
 }
 
 /// A rank may never post: its agent has gone, or something of it fails.
 void Job::watch_profile(double now_s) {
-  if (status_.state != JobState::profiling || profiling_.is_judging() ||
-      now_s - profiling_.sweep().begun_s() < kPostingS)
+  if (record_.status.state != JobState::profiling || record_.profiling.is_judging() ||
+      now_s - sweep().round().begun_s < kPostingS)
     return;
-  const bool is_stopped = plans_.newest()->version != profiling_.sweep().plan_version();
-  const std::int64_t end = is_stopped ? plans_.newest()->from_iteration : profiling_.sweep().end_iteration();
-  if (history_.latest() < end + kPostingIterations) return;
+  const bool is_stopped = record_.plans.newest()->version != sweep().round().plan_version;
+  const std::int64_t end = is_stopped ? record_.plans.newest()->from_iteration : sweep().round().end_iteration;
+  if (record_.history.latest() < end + kPostingIterations) return;
   const std::vector<int> missing = unmeasured_ranks();
   if (missing.empty()) return end_trials(now_s);
-  if (profiling_.sweep().attempts() < kMaxAttempts &&
-      issue_trials(profiling_.sweep().wanted_mhz(),
-                   fmt::format(" once more: there are no reports of {}", text_of(missing)), now_s)) {
+  if (sweep().round().attempts < kMaxAttempts &&
+      issue_trials(sweep().round().wanted_mhz, fmt::format(" once more: there are no reports of {}", text_of(missing)),
+                   now_s)) {
     return;
   }
   go_on_without(missing, now_s);
 }
 
 bool Job::stage_is_measured(int pp_rank) const {
-  return std::ranges::any_of(profiling_.sweep().cells(), [&](const protocol::RankCells& posted) {
-    return !posted.cells.empty() && ranks_.find(posted.rank)->spec.pp_rank == pp_rank;
+  return std::ranges::any_of(sweep().measured().all(), [&](const protocol::RankCells& posted) {
+    return !posted.cells.empty() && record_.ranks.find(posted.rank)->spec.pp_rank == pp_rank;
   });
 }
 
 void Job::go_on_without(const std::vector<int>& missing, double now_s) {
   for (const int rank : missing) {
-    if (stage_is_measured(ranks_.find(rank)->spec.pp_rank)) continue;
+    if (stage_is_measured(record_.ranks.find(rank)->spec.pp_rank)) continue;
     return observe(
         fmt::format("neither rank {} nor another rank of its stages reports measurements: see the log of its agent",
                     rank),
         now_s, kProfileRetryS);
   }
-  for (const int rank : missing) profiling_.sweep().do_without(rank);
+  for (const int rank : missing) sweep().do_without(rank);
   decide("profile",
          fmt::format("there are no reports of {}: the profile is made from other ranks of the same stages",
                      text_of(missing)),
@@ -251,9 +250,9 @@ void Job::go_on_without(const std::vector<int>& missing, double now_s) {
 }
 
 void Job::require_own_stages(const protocol::RankCells& cells) const {
-  const int own = ranks_.find(cells.rank)->spec.pp_rank;
+  const int own = record_.ranks.find(cells.rank)->spec.pp_rank;
   const auto require = [&](std::string_view list, std::size_t index, int stage) {
-    if (about_.rank_of_stage.at(static_cast<std::size_t>(stage)) == own) return;
+    if (layout_.rank_of_stage.at(static_cast<std::size_t>(stage)) == own) return;
     throw InputError(fmt::format("$.{}[{}].stage: stage {} is not on pp_rank {}", list, index, stage, own));
   };
   for (std::size_t i = 0; i < cells.cells.size(); ++i) require("cells", i, cells.cells[i].stage);
@@ -261,21 +260,21 @@ void Job::require_own_stages(const protocol::RankCells& cells) const {
 }
 
 void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
-  profiling_.set_judging(false);
+  record_.profiling.set_judging(false);
   decide("profile", verdict.reason, now_s);
-  if (!verdict.more_clocks_mhz.empty() && profiling_.sweep().rounds() < kMaxProfileRounds &&
-      !profiling_.budget().is_spent()) {
-    profiling_.sweep().want(verdict.more_clocks_mhz);
-    if (issue_trials(profiling_.sweep().wanted_mhz(), "", now_s)) return;
+  if (!verdict.more_clocks_mhz.empty() && sweep().rounds() < kMaxProfileRounds &&
+      !record_.profiling.budget().is_spent()) {
+    sweep().want(verdict.more_clocks_mhz);
+    if (issue_trials(sweep().round().wanted_mhz, "", now_s)) return;
     decide("profile",
            fmt::format("no more clocks are tried: {:.3g} s are left of the time for profiling",
-                       profiling_.budget().left_s()),
+                       record_.profiling.budget().left_s()),
            now_s);
   }
-  outbox_.changes.store.documents.push_back({"profile/" + profile_key(), write_measured_profile(*profiling_.own())});
+  outbox_.changes.store.documents.push_back(
+      {"profile/" + profile_key(record_), write_measured_profile(*record_.profiling.own())});
   change_state(JobState::planning, "plans");
-  ask(PlanningTask::Kind::plan,
-      fmt::format("planned from a profile of {} clocks", profiling_.sweep().measured_clocks()), false);
+  ask(PlanningTask::Kind::plan, fmt::format("planned from a profile of {} clocks", sweep().measured().clocks()), false);
 }
 
 }  // namespace lowgear::server

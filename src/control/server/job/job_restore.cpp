@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/job/job.h"
 #include "control/server/parts/state_bounds.h"
 
@@ -76,45 +76,45 @@ void Job::store_rank(const RegisteredRank& rank) {
   document["key"] = rank.key;
   document["finished"] = rank.finished;
   if (!rank.refusal.empty()) document["refusal"] = rank.refusal;
-  outbox_.changes.store.ranks.push_back({id(), rank.spec.rank, document.dump()});
+  outbox_.changes.store.ranks.push_back({record_.id, rank.spec.rank, document.dump()});
 }
 
 StoredJob Job::stored() const {
-  return {.id = id(),
-          .run = spec().run,
-          .spec = to_json(spec()).dump(),
+  return {.id = record_.id,
+          .run = record_.spec.run,
+          .spec = to_json(record_.spec).dump(),
           .state = state_json().dump(),
-          .created_s = about_.created_s,
-          .finished_s = status_.finished_s};
+          .created_s = record_.status.created_s,
+          .finished_s = record_.status.finished_s};
 }
 
 Json Job::state_json() const {
   Json state = Json::object();
   for (const char* member : kStateMembers) state[member] = nullptr;
-  state["state"] = name(status_.state);
-  state["reason"] = status_.reason;
-  state["plan_failed"] = status_.plan_failed;
+  state["state"] = name(record_.status.state);
+  state["reason"] = record_.status.reason;
+  state["plan_failed"] = record_.status.plan_failed;
   state["decisions"] = outbox_.decisions;
   state["is_capped"] = guard_.is_capped();
-  state["retry_s"] = or_null(status_.retry_s);
-  targets_.write_state(state);
-  watch_.write_state(state);
-  plans_.write_state(state);
-  baseline_.write_state(state);
-  profiling_.write_state(state);
+  state["retry_s"] = or_null(record_.status.retry_s);
+  record_.targets.write_state(state);
+  record_.watch.write_state(state);
+  record_.plans.write_state(state);
+  record_.baseline.write_state(state);
+  record_.profiling.write_state(state);
   return state;
 }
 
 void Job::restore_state(const JsonView& state) {
-  status_.state = read_state(state.at("state"));
-  status_.reason = state.at("reason").text();
-  status_.plan_failed = protocol::has_value(state, "plan_failed") && state.at("plan_failed").boolean();
-  if (protocol::has_value(state, "retry_s")) status_.retry_s = state.at("retry_s").number();
+  record_.status.state = read_state(state.at("state"));
+  record_.status.reason = state.at("reason").text();
+  record_.status.plan_failed = has_value(state, "plan_failed") && state.at("plan_failed").boolean();
+  if (has_value(state, "retry_s")) record_.status.retry_s = state.at("retry_s").number();
   outbox_.decisions = state.at("decisions").integer();
-  guard_.restore(protocol::has_value(state, "is_capped") && state.at("is_capped").boolean());
-  targets_.restore(state);
-  watch_.restore(state);
-  baseline_.restore(state);
+  guard_.restore(has_value(state, "is_capped") && state.at("is_capped").boolean());
+  record_.targets.restore(state);
+  record_.watch.restore(state);
+  record_.baseline.restore(state);
 }
 
 void Job::restore_rank(const StoredRank& row, double now_s) {
@@ -126,12 +126,12 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   spec.erase("key");
   spec.erase("finished");
   spec.erase("refusal");
-  const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), about_.spec.parallel);
-  (void)ranks_.add(rank, key, now_s);
-  if (protocol::has_value(view, "refusal")) ranks_.find(rank.rank)->refusal = view.at("refusal").text();
+  const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), record_.spec.parallel);
+  (void)record_.ranks.add(rank, key, now_s);
+  if (has_value(view, "refusal")) record_.ranks.find(rank.rank)->refusal = view.at("refusal").text();
   if (!finished) return;
-  ranks_.finish(rank.rank);
-  history_.finish(rank.rank);
+  record_.ranks.finish(rank.rank);
+  record_.history.finish(rank.rank);
 }
 
 /// Plans, cells and reports, as they came.
@@ -139,55 +139,55 @@ void Job::restore_progress(const StoreContents& rows, std::vector<std::string>& 
   for_intact(rows.plans, left_out, [&](const StoredPlan& row) {
     PlanVersion version = read_plan_version(row.document);
     if (version.version != row.version) throw InputError("its version is not that of the plan");
-    plans_.restore(std::move(version));
+    record_.plans.restore(std::move(version));
   });
-  if (plans_.newest() == nullptr && !rows.plans.empty()) throw InputError("all of its plans are damaged");
+  if (record_.plans.newest() == nullptr && !rows.plans.empty()) throw InputError("all of its plans are damaged");
   for_intact(rows.cells, left_out, [&](const StoredCells& row) {
     const Json document = parse_json(row.document, "cells");
-    protocol::RankCells cells = protocol::read_rank_cells(JsonView(document, "cells"), about_.schedule.stages);
-    require_rank(ranks_, cells.rank, row.rank);
-    (void)profiling_.sweep().add(std::move(cells));
+    const protocol::RankCells cells = protocol::read_rank_cells(JsonView(document, "cells"), layout_.schedule.stages);
+    require_rank(record_.ranks, cells.rank, row.rank);
+    (void)sweep().add(cells);
   });
   for_intact(rows.reports, left_out, [&](const StoredReports& row) {
     const Json document = parse_json(row.document, "reports");
     const protocol::RankReports reports = protocol::read_rank_reports(JsonView(document, "reports"));
-    require_rank(ranks_, reports.rank, row.rank);
-    (void)history_.add(reports, 0);
-    while (const auto iteration = history_.next(0)) collect(*iteration);
+    require_rank(record_.ranks, reports.rank, row.rank);
+    (void)record_.history.add(reports, 0);
+    while (const auto iteration = record_.history.next(0)) collect(*iteration);
   });
 }
 
 /// A job that was about to be planned for by a profile that the store does not have any more.
 void Job::replace_lost_profile(double now_s) {
   const bool needs_it =
-      status_.state == JobState::planning || (status_.state == JobState::baseline && !profiling_.sweep().is_new());
+      record_.status.state == JobState::planning || (record_.status.state == JobState::baseline && !sweep().is_new());
   if (!needs_it) return;
-  if (!spec().profiling) return observe("the profile for its plan is lost", now_s);
+  if (!record_.spec.profiling) return observe("the profile for its plan is lost", now_s);
   begin_profile(now_s);
 }
 
 /// What was under way when the server ended.
 void Job::resume(const Profiles& profiles, double now_s) {
-  if (status_.state == JobState::registering) return;  // profiles are looked at once all ranks are there
-  const bool led_to_no_profile = status_.state == JobState::observing && !status_.plan_failed;
-  if (!profiling_.sweep().is_empty() && status_.state != JobState::profiling && !led_to_no_profile) {
+  if (record_.status.state == JobState::registering) return;  // profiles are looked at once all ranks are there
+  const bool led_to_no_profile = record_.status.state == JobState::observing && !record_.status.plan_failed;
+  if (!sweep().measured().empty() && record_.status.state != JobState::profiling && !led_to_no_profile) {
     try {
-      profiling_.merge(about_.schedule.stages, ranks_.simulated());
+      record_.profiling.merge(layout_.schedule.stages, record_.ranks.simulated());
     } catch (const InputError&) {
       // No profile came of it, as was decided then.
     }
   }
-  if (status_.state == JobState::profiling) {
-    return baseline_.result() && profiling_.sweep().rounds() > 0 ? end_trials(now_s) : begin_profile(now_s);
+  if (record_.status.state == JobState::profiling) {
+    return record_.baseline.result() && sweep().rounds() > 0 ? end_trials(now_s) : begin_profile(now_s);
   }
-  const auto known = profiles.find(profile_key());
-  if (profiling_.own()) {
-    use_profile(profiling_.own());
+  const auto known = profiles.find(profile_key(record_));
+  if (record_.profiling.own()) {
+    use_profile(record_.profiling.own());
   } else if (known != profiles.end()) {
     // It may have become known in the moment in which the server ended.
-    if (status_.state == JobState::observing && !status_.plan_failed) {
+    if (record_.status.state == JobState::observing && !record_.status.plan_failed) {
       // Not after drift: the job was to be profiled again as this one does not fit it any more.
-      if (profiling_.sweep().first_version() <= 1) profile_found(known->second, now_s);
+      if (sweep().first_version() <= 1) profile_found(known->second, now_s);
       return;
     }
     use_profile(known->second);
@@ -202,18 +202,18 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   auto job = std::make_unique<Job>(stored.id, protocol::read_job_spec(JsonView(spec, "job")), stored.created_s);
   const Json state = parse_json(stored.state, "state");
   const JsonView view(state, "state");
-  job->status_.finished_s = stored.finished_s;
-  job->heard_.last_s = now_s;
+  job->record_.status.finished_s = stored.finished_s;
+  job->record_.status.heard_s = now_s;
   job->restore_state(view);
   for (const StoredRank& row : rows.ranks) job->restore_rank(row, now_s);
-  job->profiling_.restore(view, job->spec(), job->baseline_.result());
+  job->record_.profiling.restore(view, job->record_.spec, job->record_.baseline.result());
   std::vector<std::string> damaged;
   job->restore_progress(rows, damaged);
   if (left_out != nullptr) *left_out = std::move(damaged);
-  job->plans_.restore_numbers(view);
-  job->profiling_.resume_version(view, now_s);
+  job->record_.plans.restore_numbers(view);
+  job->record_.profiling.resume_version(view, now_s);
   job->outbox_.state_has_changed = false;
-  if (!job->is_over()) job->resume(profiles, now_s);
+  if (!job->record_.is_over()) job->resume(profiles, now_s);
   return job;
 }
 

@@ -13,11 +13,11 @@ std::vector<adapt::RankIteration> Job::measured_ranks(const JobIteration& iterat
   std::vector<adapt::RankIteration> measured;
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];
-    const PlanVersion* plan = report ? plans_.find(report->plan_version) : nullptr;
+    const PlanVersion* plan = report ? record_.plans.find(report->plan_version) : nullptr;
     // What a plan expects that is older than the sweep is by a profile that has been replaced.
-    if (plan == nullptr || plan->version < profiling_.sweep().first_version()) continue;
+    if (plan == nullptr || plan->version < sweep().first_version()) continue;
     if (plan->expected_compute_s.empty() || !(report->compute_s > 0)) continue;
-    const protocol::RankSpec& spec = ranks_.find(static_cast<int>(rank))->spec;
+    const protocol::RankSpec& spec = record_.ranks.find(static_cast<int>(rank))->spec;
     const auto index = static_cast<std::size_t>(plan->plan_of_replica.at(static_cast<std::size_t>(spec.dp_rank)));
     measured.push_back(
         {.rank = static_cast<int>(rank),
@@ -33,7 +33,7 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
   const std::vector<adapt::RankIteration> measured = measured_ranks(iteration);
   if (measured.empty()) return;
   std::vector<std::string> reasons;
-  for (const adapt::SlowdownChange& change : watch_.observe(measured, iteration.iteration)) {
+  for (const adapt::SlowdownChange& change : record_.watch.observe(measured, iteration.iteration)) {
     if (!change.rank) {
       decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
       continue;
@@ -43,7 +43,7 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
     } else {
       reasons.push_back(fmt::format("rank {} takes {:.3g} times as long as profiled ({}, seen in {} iterations)",
                                     *change.rank, change.factor, name(change.cause), change.iterations));
-      if (const PlanVersion* training = plans_.training()) {
+      if (const PlanVersion* training = record_.plans.training()) {
         guard_.excuse(std::max(0.0, (iteration.time_s - training->time_s) * change.iterations));
       }
     }
@@ -53,8 +53,8 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
 }
 
 void Job::watch_drift(const JobIteration& iteration, double now_s) {
-  if (!spec().profiling) return;
-  const auto drift = watch_.outdated_profile(iteration.iteration, now_s);
+  if (!record_.spec.profiling) return;
+  const auto drift = record_.watch.outdated_profile(iteration.iteration, now_s);
   if (!drift) return;
   decide("profile",
          fmt::format("profiled again, as all ranks have taken {:.3g} times as long as profiled for {} iterations",
@@ -65,7 +65,7 @@ void Job::watch_drift(const JobIteration& iteration, double now_s) {
 
 void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
   // What ran before the first plan was meant to be slow: clocks were being tried out.
-  if (iteration.newest_version < plans_.first_training_version()) return;
+  if (iteration.newest_version < record_.plans.first_training_version()) return;
   const auto decision = guard_.observe(now_s, iteration.time_s);
   if (!decision) return;
   decide("guard", decision->reason, now_s);
@@ -79,15 +79,16 @@ void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
 /// From the newest iterations, which have just shown the old one to be wrong: as far as they are at full clocks.
 void Job::renew_baseline(int iterations, double now_s) {
   IterationSums sums;
-  const auto& kept = history_.kept();
-  for (auto it = kept.rbegin(); it != kept.rend() && it->plan_version == plan_version(); ++it) {
+  const auto& kept = record_.history.kept();
+  for (auto it = kept.rbegin(); it != kept.rend() && it->plan_version == record_.plan_version(); ++it) {
     if (sums.count() == iterations) break;
     sums.add(*it);
   }
   if (sums.count() < 2) return;
-  baseline_.renew(sums.baseline());
-  guard_.set_baseline(*baseline_.result());
-  decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration", baseline_.result()->time_s), now_s);
+  record_.baseline.renew(sums.baseline());
+  guard_.set_baseline(*record_.baseline.result());
+  decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration", record_.baseline.result()->time_s),
+         now_s);
 }
 
 }  // namespace lowgear::server

@@ -3,8 +3,6 @@
 #include <iterator>
 #include <utility>
 
-#include "control/server/job/watched_store.h"
-
 namespace lowgear::server {
 namespace {
 
@@ -41,11 +39,10 @@ JobWrites::Given JobWrites::give(const StoreChange& change) {
 void JobWrites::answer(const Given& given, StoreOutcome outcome, double now_s) {
   ++answered_;
   if (outcome == StoreOutcome::committed) {
-    retry_period_s_ = 0;
+    backoff_.reset();
   } else {
     ++refusals_;
-    retry_period_s_ = longer_retry(retry_period_s_);
-    retry_s_ = now_s + retry_period_s_;
+    retry_s_ = now_s + backoff_.next();
     has_refused_ = true;
     for (const StoredRank& rank : given.ranks) refused_ranks_.insert(rank.rank);
     for (const StoredReports& reports : given.reports) refused_reports_.insert(reports.rank);

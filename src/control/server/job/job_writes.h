@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "base/core/backoff.h"
+#include "control/server/job/watched_store.h"
 #include "control/server/store/store.h"
 
 namespace lowgear::server {
@@ -56,7 +58,7 @@ class JobWrites {
   std::set<int> refused_ranks_;    ///< whose rows were refused
   std::set<int> refused_reports_;  ///< ranks whose reports were refused
   double retry_s_ = 0;
-  double retry_period_s_ = 0;
+  Backoff<double> backoff_ = store_backoff();
 };
 
 }  // namespace lowgear::server

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "control/server/job/job.h"
+#include "control/server/job/planning_task.h"
 
 namespace lowgear::server {
 

@@ -3,16 +3,25 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/core/error.h"
+#include "base/core/formats/json_members.h"
+#include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear::server {
+namespace {
+
+constexpr std::string_view kKeyPrefix = "signal/";
+
+}  // namespace
 
 Signal read_signal(const std::string& name, const JsonView& body) {
-  protocol::require_members(body, {"unit", "points", "rules"});
-  if (protocol::has_value(body, "unit")) (void)protocol::name_text(body.at("unit"));
+  require_members(body, {"unit", "points", "rules"});
+  if (has_value(body, "unit")) (void)protocol::name_text(body.at("unit"));
   const JsonView points = body.at("points");
   if (points.size() > adapt::kMaxSignalPoints) points.fail(fmt::format("more than {} points", adapt::kMaxSignalPoints));
   std::vector<adapt::SignalPoint> values;
@@ -25,11 +34,50 @@ Signal read_signal(const std::string& name, const JsonView& body) {
     rules.fail(fmt::format("more than {} rules", adapt::kMaxSignalThresholds));
   std::vector<adapt::SignalThreshold> thresholds;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    protocol::require_members(rules.at(i), {"above", "slowdown_pct"});
+    require_members(rules.at(i), {"above", "slowdown_pct"});
     thresholds.push_back(
         {.at_least = rules.at(i).at("above").number(), .slowdown_pct = rules.at(i).at("slowdown_pct").number()});
   }
   return {body.json().dump(), adapt::SignalPolicy(name, std::move(values), std::move(thresholds)), {}};
+}
+
+bool Signals::restore(const StoredDocument& row) {
+  if (!row.key.starts_with(kKeyPrefix)) return false;
+  const std::string name = row.key.substr(kKeyPrefix.size());
+  const Json body = parse_json(row.document, row.key);
+  signals_.insert_or_assign(name, read_signal(name, JsonView(body, row.key)));
+  return true;
+}
+
+void Signals::put(const std::string& name, const JsonView& body, Settled settled) {
+  auto signal = std::make_shared<Signal>(read_signal(name, body));
+  StoreChange change;
+  change.documents.push_back({std::string(kKeyPrefix) + name, signal->document});
+  write(
+      std::move(change), [this, name, signal] { signals_.insert_or_assign(name, std::move(*signal)); },
+      std::move(settled));
+}
+
+void Signals::remove(const std::string& name, Settled settled) {
+  if (!signals_.contains(name)) {
+    throw http::HttpError(http::ErrorCode::no_such_signal,
+                          fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
+  }
+  StoreChange change;
+  change.removed_documents.push_back(std::string(kKeyPrefix) + name);
+  write(
+      std::move(change), [this, name] { signals_.erase(name); }, std::move(settled));
+}
+
+void Signals::write(StoreChange change, std::function<void()> committed, Settled settled) {
+  store_->write(std::move(change),
+                [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
+                  if (outcome == StoreOutcome::committed) {
+                    committed();
+                    changed_();
+                  }
+                  if (settled) settled(outcome);
+                });
 }
 
 Signals::Allowance Signals::follow(double now_s) {

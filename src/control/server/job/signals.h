@@ -1,10 +1,15 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/core/formats/json.h"
+#include "control/server/job/job_writes.h"
+#include "control/server/job/watched_store.h"
+#include "control/server/store/store.h"
 #include "planning/adapt/signal_policy.h"
 
 namespace lowgear::server {
@@ -19,7 +24,7 @@ struct Signal {
 /// Throws InputError. `body` is the document.
 [[nodiscard]] Signal read_signal(const std::string& name, const JsonView& body);
 
-/// All signals, by name.
+/// All signals, by name. One that is put or removed counts once that is on disk.
 class Signals {
  public:
   /// How much slower jobs may be at present, and why.
@@ -28,9 +33,16 @@ class Signals {
     std::string why;
   };
 
-  void put(const std::string& name, Signal signal) { signals_.insert_or_assign(name, std::move(signal)); }
-  void remove(const std::string& name) { signals_.erase(name); }
-  [[nodiscard]] bool has(const std::string& name) const { return signals_.contains(name); }
+  /// `store` outlives it. `changed` is called once other signals count.
+  Signals(WatchedStore& store, std::function<void()> changed) : store_(&store), changed_(std::move(changed)) {}
+
+  /// Takes a row of the store, or returns false when it is none of a signal. Throws InputError.
+  bool restore(const StoredDocument& row);
+  /// Throws InputError.
+  void put(const std::string& name, const JsonView& body, Settled settled);
+  /// Throws HttpError 404 when there is no such signal.
+  void remove(const std::string& name, Settled settled);
+
   [[nodiscard]] bool empty() const { return signals_.empty(); }
   /// Of the signal that allows most, as all of them are now.
   [[nodiscard]] Allowance follow(double now_s);
@@ -38,6 +50,10 @@ class Signals {
   [[nodiscard]] Json to_json() const;
 
  private:
+  void write(StoreChange change, std::function<void()> committed, Settled settled);
+
+  WatchedStore* store_;
+  std::function<void()> changed_;
   std::map<std::string, Signal> signals_;
 };
 

@@ -1,6 +1,5 @@
 #include "control/server/job/watched_store.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace lowgear::server {
@@ -13,7 +12,7 @@ constexpr std::string_view kProbeKey = "probe";
 
 }  // namespace
 
-double longer_retry(double period_s) { return std::clamp(2 * period_s, kShortestRetryS, kLongestRetryS); }
+Backoff<double> store_backoff() { return {kShortestRetryS, kLongestRetryS}; }
 
 WatchedStore::WatchedStore(Store* store, std::function<double()> now_s, std::function<void(std::string_view)> log)
     : store_(store), now_s_(std::move(now_s)), log_(std::move(log)) {}
@@ -29,8 +28,11 @@ void WatchedStore::write(StoreChange change, std::function<void(StoreOutcome)> d
 
 void WatchedStore::note(StoreOutcome outcome) {
   const StoreOutcome before = std::exchange(health_, outcome);
-  probe_period_s_ = outcome == StoreOutcome::committed ? 0 : longer_retry(probe_period_s_);
-  probe_s_ = now_s_() + probe_period_s_;
+  if (outcome == StoreOutcome::committed) {
+    backoff_.reset();
+  } else {
+    probe_s_ = now_s_() + backoff_.next();
+  }
   if (before == outcome || !log_) return;
   if (outcome == StoreOutcome::disk_full) log_("the disk is full: running jobs continue, new ones are refused");
   if (before == StoreOutcome::disk_full) log_("the disk has space again");

@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/backoff.h"
 #include "control/server/store/store.h"
 
 namespace lowgear::server {
 
-/// How long to wait with the next attempt after one that was refused, from what was waited before it (0: nothing): 1 s,
-/// then twice as long each time, a minute at most.
-[[nodiscard]] double longer_retry(double period_s);
+/// Between attempts at what the store has refused: 1 s, then twice as long each time, a minute at most.
+[[nodiscard]] Backoff<double> store_backoff();
 
 /// The store with its state, that is the outcome of the last change. Detects when the store accepts changes again.
 class WatchedStore {
@@ -42,7 +42,7 @@ class WatchedStore {
   StoreOutcome health_ = StoreOutcome::committed;
   std::uint64_t writes_under_way_ = 0;
   double probe_s_ = 0;  ///< when it is written to next only to learn how it is
-  double probe_period_s_ = 0;
+  Backoff<double> backoff_ = store_backoff();
 };
 
 }  // namespace lowgear::server

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
 namespace lowgear::server {
@@ -67,7 +67,7 @@ bool BaselineMeasurement::counts(const JobIteration& iteration, const PlanVersio
 
 void BaselineMeasurement::restore(const JsonView& state) {
   plan_version_ = state.at("baseline_version").integer_in(0, kMaxStoredNumber);
-  if (!protocol::has_value(state, "baseline")) return;
+  if (!has_value(state, "baseline")) return;
   const JsonView baseline = state.at("baseline");
   result_ = Baseline{.time_s = baseline.at("time_s").number(),
                      .time_error_s = baseline.at("time_error_s").number(),
@@ -75,7 +75,7 @@ void BaselineMeasurement::restore(const JsonView& state) {
                      .energy_j = {},
                      .energy_error_j = baseline.at("energy_error_j").number(),
                      .iterations = baseline.at("iterations").integer_in(1, kMaxStoredNumber)};
-  if (protocol::has_value(baseline, "energy_j")) result_->energy_j = baseline.at("energy_j").number();
+  if (has_value(baseline, "energy_j")) result_->energy_j = baseline.at("energy_j").number();
 }
 
 void BaselineMeasurement::write_state(Json& state) const {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
 namespace lowgear::server {
@@ -16,7 +16,7 @@ namespace {
 constexpr auto kTargets = std::to_array<std::string_view>({"straggler", "power_cap", "settings"});
 
 std::optional<double> optional_number(const JsonView& object, std::string_view key) {
-  return protocol::has_value(object, key) ? std::optional(object.at(key).number()) : std::nullopt;
+  return has_value(object, key) ? std::optional(object.at(key).number()) : std::nullopt;
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ void JobTargets::restore(const JsonView& state) {
   slowdown_pct_ = state.at("slowdown_pct").number();
   guard_pct_ = state.at("guard_pct").number();
   slow_ = read_slow_ranks(state.at("reported_slow"));
-  if (protocol::has_value(state, "set_by")) {
+  if (has_value(state, "set_by")) {
     const JsonView set_by = state.at("set_by");
     power_limit_set_by_ = set_by.at("power_limit").integer();
     settings_set_by_ = set_by.at("settings").integer();
@@ -99,7 +99,7 @@ void JobTargets::restore(const JsonView& state) {
       stragglers_set_by_[straggler.at("rank").integer_in(0, kMaxStoredNumber)] = straggler.at("decision").integer();
     }
   }
-  if (!protocol::has_value(state, "power_limit")) return;
+  if (!has_value(state, "power_limit")) return;
   const JsonView limit = state.at("power_limit");
   power_limit_ = PowerLimit{.scope = cap_scope_from_name(limit.at("scope")),
                             .watts = optional_number(limit, "watts"),

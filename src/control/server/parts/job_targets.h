@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <variant>
 
 #include "base/core/formats/json.h"
 #include "control/protocol/job_spec.h"
@@ -15,6 +17,23 @@ namespace lowgear::server {
 
 /// Scope, watts and swing; null without a limit.
 [[nodiscard]] Json to_json(const std::optional<PowerLimit>& limit);
+
+/// A rank is so many times slower than its profile; factor 1: it is not.
+struct StragglerTarget {
+  int rank = 0;
+  double factor = 1;
+};
+/// What the job may draw; empty: as much as it likes.
+struct PowerTarget {
+  std::optional<PowerLimit> limit;
+};
+/// How much slower than the fastest plans may be, and what the guard allows on top of that. What is empty stays.
+struct SlowdownTarget {
+  std::optional<double> slowdown_pct;
+  std::optional<double> guard_pct;
+};
+/// What a person or controller wants of a job.
+using JobTarget = std::variant<StragglerTarget, PowerTarget, SlowdownTarget>;
 
 /// Settings of a job by people and controllers, and the decisions that set them.
 class JobTargets {

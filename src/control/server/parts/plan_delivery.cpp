@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
 namespace lowgear::server {
@@ -62,7 +62,7 @@ void PlanDelivery::restore(PlanVersion version) { keep(std::move(version)); }
 
 void PlanDelivery::restore_numbers(const JsonView& state) {
   // States of older servers name none.
-  if (protocol::has_value(state, "reserved_version")) {
+  if (has_value(state, "reserved_version")) {
     reserved_version_ = state.at("reserved_version").integer_in(0, kMaxStoredNumber);
   }
   last_version_ = std::max(newest_version(), reserved_version_);

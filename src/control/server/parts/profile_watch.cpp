@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
 namespace lowgear::server {
@@ -101,7 +101,7 @@ void ProfileWatch::forget(int rank) {
 
 void ProfileWatch::restore(const JsonView& state) {
   slow_ = read_slow_ranks(state.at("detected_slow"));
-  if (protocol::has_value(state, "profiled_s")) profiled_s_ = state.at("profiled_s").number();
+  if (has_value(state, "profiled_s")) profiled_s_ = state.at("profiled_s").number();
 }
 
 void ProfileWatch::write_state(Json& state) const {

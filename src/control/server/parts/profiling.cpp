@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "control/protocol/json_members.h"
+#include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 #include "planning/profile/few_clock_fit.h"
 
@@ -81,14 +81,14 @@ bool Profiling::add_trials(PlanVersion& version, const protocol::JobSpec& spec, 
 }
 
 void Profiling::merge(int stages, bool simulated) {
-  MeasuredProfile profile = merge_cells(sweep_.cells(), stages);
+  MeasuredProfile profile = merge_cells(sweep_.measured().all(), stages);
   profile.simulated = simulated;
   own_ = std::make_shared<const MeasuredProfile>(std::move(profile));
 }
 
 void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<Baseline>& baseline) {
   constexpr std::string_view kWanted = "wanted_clocks_mhz";
-  const bool names_first = protocol::has_value(state, "sweep_first_version");
+  const bool names_first = has_value(state, "sweep_first_version");
   const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxStoredNumber) : 0;
   if (!state.has(kWanted)) {  // of a server that measured one clock after the other
     sweep_ = TrialSweep(std::max(first_version, 1));
@@ -112,10 +112,10 @@ void Profiling::resume_version(const JsonView& state, double now_s) {
 }
 
 void Profiling::write_state(Json& state) const {
-  state["wanted_clocks_mhz"] = sweep_.wanted_mhz();
+  state["wanted_clocks_mhz"] = sweep_.round().wanted_mhz;
   state["sweep_first_version"] = sweep_.first_version();
-  state["sweep_version"] = sweep_.plan_version();
-  state["sweep_end_iteration"] = sweep_.end_iteration();
+  state["sweep_version"] = sweep_.round().plan_version;
+  state["sweep_end_iteration"] = sweep_.round().end_iteration;
   state["trials_cost_s"] = budget_.spent_s();
 }
 

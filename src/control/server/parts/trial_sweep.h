@@ -1,15 +1,43 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "control/protocol/rank_cells.h"
 
 namespace lowgear::server {
 
-/// The clocks that a job tries, and the measurements of its ranks so far. One plan tries several clocks.
+/// The clocks that a job tries at present. One plan tries several clocks.
+struct TrialRound {
+  std::vector<int> wanted_mhz;
+  int plan_version = 0;            ///< that tries them out
+  std::int64_t end_iteration = 0;  ///< the first one after its trials
+  double begun_s = 0;              ///< when it was issued
+  int attempts = 0;                ///< how often the round has been begun
+};
+
+/// What the ranks of a job have measured: of the same stage, instruction and clock the newest counts.
+class SweepCells {
+ public:
+  void put(const protocol::RankCells& cells);
+  /// One entry for each rank.
+  [[nodiscard]] std::vector<protocol::RankCells> all() const;
+  [[nodiscard]] bool empty() const { return by_rank_.empty(); }
+  /// How many clocks have been measured.
+  [[nodiscard]] std::size_t clocks() const;
+  /// Those of these clocks at which some instruction of some stage was measured on no rank, of those that were measured
+  /// at all.
+  [[nodiscard]] std::vector<int> missing(const std::vector<int>& clocks_mhz) const;
+
+ private:
+  std::map<int, protocol::RankCells> by_rank_;
+};
+
+/// The clocks that a job tries, and the measurements of its ranks so far.
 class TrialSweep {
  public:
   /// None that was asked for: nothing counts.
@@ -22,21 +50,17 @@ class TrialSweep {
 
   /// These clocks are to be measured now: another round.
   void want(std::vector<int> clocks_mhz);
-  [[nodiscard]] const std::vector<int>& wanted_mhz() const { return wanted_mhz_; }
   [[nodiscard]] int rounds() const { return rounds_; }
-
   /// Wanted clocks are being measured under this version of the plan, which was issued at `now_s` and tries them out
   /// before `end_iteration`.
   void begin(int plan_version, std::int64_t end_iteration, double now_s);
-  [[nodiscard]] int plan_version() const { return plan_version_; }
-  [[nodiscard]] std::int64_t end_iteration() const { return end_iteration_; }
-  [[nodiscard]] double begun_s() const { return begun_s_; }
-  /// How often the round at hand has been begun.
-  [[nodiscard]] int attempts() const { return attempts_; }
+  /// The newest round.
+  [[nodiscard]] const TrialRound& round() const { return round_; }
 
-  /// What a rank has measured: of the same stage, instruction and clock the newest counts. What it had posted for the
-  /// same version before stays. Returns whether it is new, and of this sweep.
-  bool add(protocol::RankCells cells);
+  /// What a rank has measured. What it had posted for the same version before stays. Returns whether it is new, and of
+  /// this sweep.
+  bool add(const protocol::RankCells& cells);
+  [[nodiscard]] const SweepCells& measured() const { return measured_; }
   /// Neither has the rank posted under the version at hand, nor is it done without.
   [[nodiscard]] bool waits_for(int rank) const { return !posted_.contains(rank) && !absent_.contains(rank); }
   /// How many ranks need not be waited for.
@@ -44,26 +68,14 @@ class TrialSweep {
   /// The rank is not waited for until it posts again.
   void do_without(int rank) { absent_.insert(rank); }
 
-  /// One entry for each rank that has posted.
-  [[nodiscard]] std::vector<protocol::RankCells> cells() const;
-  [[nodiscard]] bool is_empty() const { return by_rank_.empty(); }
-  /// How many clocks have been measured.
-  [[nodiscard]] std::size_t measured_clocks() const;
-  /// Wanted clocks at which some instruction of some stage was measured on no rank, of those that were measured at all.
-  [[nodiscard]] std::vector<int> unmeasured_mhz() const;
-
  private:
   int first_version_ = 0;
-  std::vector<int> wanted_mhz_;
-  int plan_version_ = 0;
-  std::int64_t end_iteration_ = 0;
-  double begun_s_ = 0;
-  int attempts_ = 0;
   int rounds_ = 0;
+  TrialRound round_;
+  SweepCells measured_;
   std::set<int> posted_;
   std::set<int> absent_;
   std::set<std::pair<int, int>> seen_;  ///< (version, rank)
-  std::map<int, protocol::RankCells> by_rank_;
 };
 
 }  // namespace lowgear::server

@@ -12,9 +12,9 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/formats/json_members.h"
 #include "base/core/random.h"
 #include "base/core/units.h"
-#include "control/protocol/json_members.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/stage_profile.h"
 
@@ -87,9 +87,9 @@ Instruction read_phase(const JsonView& view) {
 }
 
 std::vector<double> read_blocking_power(const JsonView& view) {
-  if (view.json().is_number()) return {protocol::number_in(view, 0, kMaxPowerW)};
+  if (view.json().is_number()) return {number_in(view, 0, kMaxPowerW)};
   std::vector<double> powers;
-  for (std::size_t i = 0; i < view.size(); ++i) powers.push_back(protocol::number_in(view.at(i), 0, kMaxPowerW));
+  for (std::size_t i = 0; i < view.size(); ++i) powers.push_back(number_in(view.at(i), 0, kMaxPowerW));
   if (powers.empty()) view.fail("no power", "give one number, or one for each stage");
   return powers;
 }
@@ -100,7 +100,7 @@ Arguments read_arguments(const JsonView& view) {
     if (view.has(member)) into = view.at(member).integer_in(low, high);
   };
   const auto number = [&view](std::string_view member, double low, double high, double& into) {
-    if (view.has(member)) into = protocol::number_in(view.at(member), low, high);
+    if (view.has(member)) into = number_in(view.at(member), low, high);
   };
   number("warmup_step_ratio", 0, 1, arguments.warmup_step_ratio);
   number("eta_knob", 0, 1, arguments.eta_knob);

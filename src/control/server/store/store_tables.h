@@ -48,35 +48,55 @@ class StoreTables {
   void load_rows_of(const std::string& job, StoreContents& contents);
   void load_decisions_of(const std::string& job, StoreContents& contents);
 
+  /// Each writes a row, in the place of one of the same key.
+  struct Writes {
+    explicit Writes(Database& database);
+    Statement job;
+    Statement rank;
+    Statement reports;
+    Statement plan;
+    Statement cells;
+    Statement decision;
+    Statement document;
+    Statement archive;
+    Statement remove_document;
+  };
+  /// Remove what is too old to be kept of a job that runs.
+  struct Drops {
+    explicit Drops(Database& database);
+    Statement reports;
+    Statement plans;
+    Statement cells;
+  };
+  struct Reads {
+    explicit Reads(Database& database);
+    Statement jobs;
+    Statement ranks;
+    Statement reports;
+    Statement plans;
+    Statement cells;
+    Statement newest_decisions;
+    Statement decisions;
+    Statement documents;
+    Statement finished;
+    Statement archive;
+  };
+  /// Find a job that finished too long ago, or that an archive stands for, and remove its rows.
+  struct Expiry {
+    explicit Expiry(Database& database);
+    Statement next_job;
+    Statement archive;
+    Statement reports;
+    Statement plans;
+    Statement cells;
+    Statement ranks;
+  };
+
   StoreRetention retention_;
-  Statement put_job_;
-  Statement put_rank_;
-  Statement put_reports_;
-  Statement put_plan_;
-  Statement put_cells_;
-  Statement put_decision_;
-  Statement put_document_;
-  Statement remove_document_;
-  Statement drop_reports_;
-  Statement drop_plans_;
-  Statement drop_cells_;
-  Statement select_jobs_;
-  Statement select_ranks_;
-  Statement select_reports_;
-  Statement select_plans_;
-  Statement select_cells_;
-  Statement select_newest_decisions_;
-  Statement select_decisions_;
-  Statement select_documents_;
-  Statement put_archive_;
-  Statement select_finished_;
-  Statement select_archive_;
-  Statement select_expired_job_;
-  Statement expire_archive_;
-  Statement expire_reports_;
-  Statement expire_plans_;
-  Statement expire_cells_;
-  Statement expire_ranks_;
+  Writes write_;
+  Drops drop_;
+  Reads select_;
+  Expiry expire_;
 };
 
 }  // namespace lowgear::server

@@ -9,33 +9,8 @@
 namespace lowgear::estimator {
 namespace {
 
-/// Sizes of a model with matrices of its family's kind.
-struct Sizes {
-  std::int64_t vocabulary;
-  std::int64_t hidden;
-  std::int64_t layers;
-  std::int64_t heads;
-  std::int64_t kv_heads;
-  std::int64_t head_dim;
-  std::int64_t intermediate;
-  std::int64_t max_positions;
-};
-
-TransformerShape with_sizes(const Sizes& sizes) {
-  TransformerShape shape;
-  shape.vocabulary = sizes.vocabulary;
-  shape.hidden = sizes.hidden;
-  shape.layers = sizes.layers;
-  shape.heads = sizes.heads;
-  shape.kv_heads = sizes.kv_heads;
-  shape.head_dim = sizes.head_dim;
-  shape.intermediate = sizes.intermediate;
-  shape.max_positions = sizes.max_positions;
-  return shape;
-}
-
 /// RMS norms, rotary positions, gated MLP, no biases: Llama and what follows it.
-TransformerShape llama(const Sizes& sizes) { return with_sizes(sizes); }
+TransformerShape llama(const TransformerSizes& sizes) { return {sizes}; }
 
 TransformerShape tied(TransformerShape shape) {
   shape.tied_embeddings = true;
@@ -44,12 +19,8 @@ TransformerShape tied(TransformerShape shape) {
 
 /// Layer norms, learned positions, an MLP of four times the width, biases, tied.
 TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t max_positions) {
-  TransformerShape shape = with_sizes({50257, hidden, layers, heads, heads, hidden / heads, 4 * hidden, max_positions});
-  shape.mlp = MlpKind::plain;
-  shape.norm = NormKind::layer_norm;
-  shape.positions = PositionKind::learned;
+  TransformerShape shape = gpt_shape(gpt_sizes(hidden, layers, heads, 50257, max_positions));
   shape.tied_embeddings = true;
-  shape.biases = true;
   return shape;
 }
 
@@ -78,14 +49,14 @@ TransformerShape neox(std::int64_t vocabulary, std::int64_t hidden, std::int64_t
   return shape;
 }
 
-TransformerShape qwen2(const Sizes& sizes) {
-  TransformerShape shape = with_sizes(sizes);
+TransformerShape qwen2(const TransformerSizes& sizes) {
+  TransformerShape shape{sizes};
   shape.qkv_biases = true;
   return shape;
 }
 
-TransformerShape qwen3(const Sizes& sizes) {
-  TransformerShape shape = with_sizes(sizes);
+TransformerShape qwen3(const TransformerSizes& sizes) {
+  TransformerShape shape{sizes};
   shape.qk_norms = true;
   return shape;
 }

@@ -141,42 +141,35 @@ TransformerShape read_qwen3_moe(const ConfigMembers& members) {
   return with_qwen_experts(members, read_qwen3(members));
 }
 
-/// What GPT and those after it have in common.
-TransformerShape gpt_shape() {
-  TransformerShape shape;
-  shape.mlp = MlpKind::plain;
-  shape.norm = NormKind::layer_norm;
-  shape.biases = true;
+/// What GPT and those after it have in common: vocabulary, and width, layers and heads by their names in the family.
+TransformerShape read_gpt_sizes(const ConfigMembers& members, const char* hidden, const char* layers,
+                                const char* heads) {
+  const ConfigSizes sizes(members);
+  TransformerShape shape = gpt_shape({});
+  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
+  shape.hidden = sizes.at(hidden);
+  shape.layers = sizes.at(layers, model::kMaxModelLayers);
+  shape.heads = sizes.at(heads);
+  shape.kv_heads = shape.heads;
+  shape.head_dim = derived_head_dim(members, heads, shape);
   return shape;
 }
 
 TransformerShape read_gpt2(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
-  TransformerShape shape = gpt_shape();
-  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
-  shape.hidden = sizes.at("n_embd");
-  shape.layers = sizes.at("n_layer", model::kMaxModelLayers);
-  shape.heads = sizes.at("n_head");
-  shape.kv_heads = shape.heads;
-  shape.head_dim = derived_head_dim(members, "n_head", shape);
+  TransformerShape shape = read_gpt_sizes(members, "n_embd", "n_layer", "n_head");
   shape.intermediate = sizes.at_or("n_inner", 4 * shape.hidden);
-  shape.max_positions = sizes.at("n_positions", model::kMaxPositions);
-  shape.positions = PositionKind::learned;
+  shape.max_positions = sizes.at("n_positions", kMaxPositions);
   shape.tied_embeddings = sizes.flag("tie_word_embeddings", true);
   return shape;
 }
 
 TransformerShape read_gpt_neox(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
-  TransformerShape shape = gpt_shape();
-  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
-  shape.hidden = sizes.at("hidden_size");
-  shape.layers = sizes.at("num_hidden_layers", model::kMaxModelLayers);
-  shape.heads = sizes.at("num_attention_heads");
-  shape.kv_heads = shape.heads;
-  shape.head_dim = derived_head_dim(members, "num_attention_heads", shape);
+  TransformerShape shape = read_gpt_sizes(members, "hidden_size", "num_hidden_layers", "num_attention_heads");
   shape.intermediate = sizes.at("intermediate_size");
-  shape.max_positions = sizes.at("max_position_embeddings", model::kMaxPositions);
+  shape.max_positions = sizes.at("max_position_embeddings", kMaxPositions);
+  shape.positions = PositionKind::rotary;
   shape.tied_embeddings = sizes.flag("tie_word_embeddings", false);
   shape.parallel_residual = sizes.flag("use_parallel_residual", true);
   return shape;
@@ -184,8 +177,8 @@ TransformerShape read_gpt_neox(const ConfigMembers& members) {
 
 TransformerShape read_bloom(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
-  TransformerShape shape = gpt_shape();
-  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
+  TransformerShape shape = gpt_shape({});
+  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
   shape.hidden = sizes.at_either("hidden_size", "n_embed");
   shape.layers = sizes.at_either("n_layer", "num_hidden_layers");
   shape.heads = sizes.at_either("n_head", "num_attention_heads");

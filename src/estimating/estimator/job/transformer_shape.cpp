@@ -82,21 +82,26 @@ std::int64_t norm_parameters(NormKind kind, std::int64_t width) {
 
 }  // namespace
 
+TransformerSizes gpt_sizes(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t vocabulary,
+                           std::int64_t max_positions) {
+  return {vocabulary, hidden, layers, heads, heads, hidden / heads, 4 * hidden, max_positions};
+}
+
+TransformerShape gpt_shape(const TransformerSizes& sizes) {
+  TransformerShape shape{sizes};
+  shape.mlp = MlpKind::plain;
+  shape.norm = NormKind::layer_norm;
+  shape.positions = PositionKind::learned;
+  shape.biases = true;
+  return shape;
+}
+
 TransformerShape shape_of(const model::ModelConfig& config, std::string name) {
-  const bool gpt2 = config.architecture == model::Architecture::gpt2;
-  TransformerShape shape;
+  const TransformerSizes sizes{config.vocabulary, config.hidden,   config.layers,       config.heads,
+                               config.kv_heads,   config.head_dim, config.intermediate, config.max_positions};
+  TransformerShape shape =
+      config.architecture == model::Architecture::gpt2 ? gpt_shape(sizes) : TransformerShape{sizes};
   shape.name = std::move(name);
-  shape.vocabulary = config.vocabulary;
-  shape.hidden = config.hidden;
-  shape.layers = config.layers;
-  shape.heads = config.heads;
-  shape.kv_heads = config.kv_heads;
-  shape.head_dim = config.head_dim;
-  shape.intermediate = config.intermediate;
-  shape.max_positions = config.max_positions;
-  shape.mlp = gpt2 ? MlpKind::plain : MlpKind::gated;
-  shape.norm = gpt2 ? NormKind::layer_norm : NormKind::rms_norm;
-  shape.positions = gpt2 ? PositionKind::learned : PositionKind::rotary;
   shape.tied_embeddings = config.tied_embeddings;
   shape.biases = config.mlp_bias && config.attention_bias;
   return shape;

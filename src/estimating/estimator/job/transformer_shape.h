@@ -27,10 +27,8 @@ enum class MlpKind : unsigned char {
 enum class NormKind : unsigned char { layer_norm, rms_norm };
 enum class PositionKind : unsigned char { learned, rotary, alibi };
 
-/// A decoder-only transformer as far as the cost of training it depends on it. Unlike ModelConfig, which the trainer
-/// runs, it need not say what is computed to the last detail; so it covers families that the trainer does not have.
-struct TransformerShape {
-  std::string name;                ///< of the catalogue or the file, for messages and reports
+/// How large a decoder-only transformer is.
+struct TransformerSizes {
   std::int64_t vocabulary = 0;     ///< tokens, before padding
   std::int64_t hidden = 0;         ///< width of the activations between layers
   std::int64_t layers = 0;         ///< transformer blocks
@@ -39,6 +37,18 @@ struct TransformerShape {
   std::int64_t head_dim = 0;       ///< width of one head
   std::int64_t intermediate = 0;   ///< width inside the MLP; with experts that of layers without them (none here)
   std::int64_t max_positions = 0;  ///< longest sequence that the model is made for, in tokens
+
+  friend bool operator==(const TransformerSizes&, const TransformerSizes&) = default;
+};
+
+/// Of GPT: every head has its own keys and values, and the MLP four times the width.
+[[nodiscard]] TransformerSizes gpt_sizes(std::int64_t hidden, std::int64_t layers, std::int64_t heads,
+                                         std::int64_t vocabulary, std::int64_t max_positions);
+
+/// A decoder-only transformer as far as the cost of training it depends on it. Unlike ModelConfig, which the trainer
+/// runs, it need not say what is computed to the last detail; so it covers families that the trainer does not have.
+struct TransformerShape : TransformerSizes {
+  std::string name = {};  ///< of the catalogue or the file, for messages and reports
   MlpKind mlp = MlpKind::gated;
   NormKind norm = NormKind::rms_norm;
   PositionKind positions = PositionKind::rotary;
@@ -50,10 +60,13 @@ struct TransformerShape {
   /// Attention and MLP read the same input and are summed (GPT-NeoX, Pythia): one all-reduce of tensor parallelism
   /// instead of two.
   bool parallel_residual = false;
-  std::optional<ExpertShape> experts;  ///< instead of the MLP of every layer
+  std::optional<ExpertShape> experts = {};  ///< instead of the MLP of every layer
 
   friend bool operator==(const TransformerShape&, const TransformerShape&) = default;
 };
+
+/// What GPT-2 is made of: layer norms, learned positions, a plain MLP, biases.
+[[nodiscard]] TransformerShape gpt_shape(const TransformerSizes& sizes);
 
 /// The shape of a model that the trainer runs.
 [[nodiscard]] TransformerShape shape_of(const model::ModelConfig& config, std::string name);

@@ -28,16 +28,16 @@ void lock_sm_clocks(SimulatedGpu& gpu, unsigned min_mhz, unsigned max_mhz) {
   if (is_symbolic(min_mhz)) {
     if (min_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited &&
         max_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited) {
-      gpu.reset_sm_clocks();
+      gpu.control().reset_sm_clocks();
     } else {
-      gpu.lock_sm_clocks(range.min_mhz, range.max_mhz);
+      gpu.control().lock_sm_clocks(range.min_mhz, range.max_mhz);
     }
     return;
   }
   if (min_mhz > max_mhz || max_mhz > kHighestClockMhz) throw lowgear::InputError("no range of clocks");
   const int low_mhz = range.at_or_above(static_cast<int>(min_mhz));
   const int high_mhz = range.at_or_below(static_cast<int>(max_mhz));
-  gpu.lock_sm_clocks(std::min(low_mhz, high_mhz), high_mhz);
+  gpu.control().lock_sm_clocks(std::min(low_mhz, high_mhz), high_mhz);
 }
 
 }  // namespace
@@ -47,20 +47,22 @@ LOWGEAR_NVML nvmlDeviceSetGpuLockedClocks(Device device, unsigned min_mhz, unsig
                        [&](SimulatedGpu& gpu) { lock_sm_clocks(gpu, min_mhz, max_mhz); });
 }
 LOWGEAR_NVML nvmlDeviceResetGpuLockedClocks(Device device) {
-  return answer_setter(device, "DeviceResetGpuLockedClocks", [](SimulatedGpu& gpu) { gpu.reset_sm_clocks(); });
+  return answer_setter(device, "DeviceResetGpuLockedClocks",
+                       [](SimulatedGpu& gpu) { gpu.control().reset_sm_clocks(); });
 }
 LOWGEAR_NVML nvmlDeviceSetMemoryLockedClocks(Device device, unsigned min_mhz, unsigned max_mhz) {
   return answer_setter(device, "DeviceSetMemoryLockedClocks", [&](SimulatedGpu& gpu) {
     if (min_mhz > max_mhz || max_mhz > 1'000'000U) throw lowgear::InputError("no range of clocks");
-    gpu.lock_memory_clocks(static_cast<int>(min_mhz), static_cast<int>(max_mhz));
+    gpu.control().lock_memory_clocks(static_cast<int>(min_mhz), static_cast<int>(max_mhz));
   });
 }
 LOWGEAR_NVML nvmlDeviceResetMemoryLockedClocks(Device device) {
-  return answer_setter(device, "DeviceResetMemoryLockedClocks", [](SimulatedGpu& gpu) { gpu.reset_memory_clocks(); });
+  return answer_setter(device, "DeviceResetMemoryLockedClocks",
+                       [](SimulatedGpu& gpu) { gpu.control().reset_memory_clocks(); });
 }
 LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit(Device device, unsigned limit_mw) {
   return answer_setter(device, "DeviceSetPowerManagementLimit",
-                       [&](SimulatedGpu& gpu) { gpu.set_power_limit_w(limit_mw * 1e-3); });
+                       [&](SimulatedGpu& gpu) { gpu.control().set_power_limit_w(limit_mw * 1e-3); });
 }
 LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit_v2(Device device, const PowerValueV2* value) {
   return answer_for(device, "DeviceSetPowerManagementLimit", [&](SimulatedGpu& gpu) {
@@ -70,14 +72,14 @@ LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit_v2(Device device, const PowerValu
     if (value->scope != lowgear::simgpu::nvml::kPowerScopeGpu) return Return::not_supported;
     if (!lowgear::simgpu::nvml::may_set(*lowgear::simgpu::nvml::Session::instance().machine()))
       return Return::no_permission;
-    gpu.set_power_limit_w(value->power_mw * 1e-3);
+    gpu.control().set_power_limit_w(value->power_mw * 1e-3);
     return Return::success;
   });
 }
 LOWGEAR_NVML nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
   return answer_setter(device, "DeviceSetPersistenceMode", [&](SimulatedGpu& gpu) {
     if (mode > lowgear::simgpu::nvml::kEnabled) throw lowgear::InputError("no such mode");
-    gpu.set_persistence_mode(mode == lowgear::simgpu::nvml::kEnabled);
+    gpu.control().set_persistence_mode(mode == lowgear::simgpu::nvml::kEnabled);
   });
 }
 

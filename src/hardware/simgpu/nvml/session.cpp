@@ -64,7 +64,7 @@ Return code_of_current_exception() noexcept {
 }
 
 std::optional<Return> strike(SimulatedMachine& machine, SimulatedGpu& gpu, std::string_view call) {
-  const SimulatedFault fault = gpu.next_fault(call);
+  const SimulatedFault fault = gpu.faults().next(call);
   if (fault.delay_s > 0) machine.wait(fault.delay_s);
   if (fault.lost) return Return::gpu_is_lost;
   if (fault.return_code != 0) return static_cast<Return>(fault.return_code);

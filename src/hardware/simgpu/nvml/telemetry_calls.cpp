@@ -47,7 +47,7 @@ MemoryV2 memory_of(SimulatedGpu& gpu) {
 
 /// Clock of a domain now; the graphics clock and the SM clock are one.
 int clock_now_mhz(SimulatedGpu& gpu, ClockType type) {
-  return type == ClockType::memory ? gpu.memory_clock_mhz() : gpu.sm_clock_mhz();
+  return type == ClockType::memory ? gpu.readings().memory_clock_mhz : gpu.readings().sm_clock_mhz;
 }
 int highest_clock_mhz(const SimulatedGpuModel& model, ClockType type) {
   return type == ClockType::memory ? model.memory_clocks_mhz.front() : model.sm_clocks.max_mhz;
@@ -136,11 +136,11 @@ Return read_field(SimulatedGpu& gpu, FieldValue& field) {
   switch (field.field_id) {
     case lowgear::simgpu::nvml::kFieldTotalEnergy:
     case lowgear::simgpu::nvml::kFieldEnergy:
-      return give_millijoules(gpu.energy_counter_j());
+      return give_millijoules(gpu.readings().energy_counter_j);
     case lowgear::simgpu::nvml::kFieldAveragePower:
-      return give_milliwatts(gpu.average_power_w());
+      return give_milliwatts(gpu.readings().average_power_w);
     case lowgear::simgpu::nvml::kFieldInstantPower:
-      return give_milliwatts(gpu.instant_power_w());
+      return give_milliwatts(gpu.readings().instant_power_w);
     case lowgear::simgpu::nvml::kFieldMinPowerLimit:
       return give_milliwatts(gpu.model().power_limit_min_w);
     case lowgear::simgpu::nvml::kFieldMaxPowerLimit:
@@ -149,7 +149,7 @@ Return read_field(SimulatedGpu& gpu, FieldValue& field) {
       return give_milliwatts(gpu.model().power_limit_default_w);
     case lowgear::simgpu::nvml::kFieldCurrentPowerLimit:
     case lowgear::simgpu::nvml::kFieldRequestedPowerLimit:
-      return give_milliwatts(gpu.power_limit_w());
+      return give_milliwatts(gpu.readings().power_limit_w);
     default:
       return Return::not_supported;
   }
@@ -164,11 +164,11 @@ std::int64_t unix_time_us() {
 
 LOWGEAR_NVML nvmlDeviceGetTotalEnergyConsumption(Device device, unsigned long long* energy_mj) {
   return answer_for(device, "DeviceGetTotalEnergyConsumption",
-                    [&](SimulatedGpu& gpu) { return give(energy_mj, thousandths(gpu.energy_counter_j())); });
+                    [&](SimulatedGpu& gpu) { return give(energy_mj, thousandths(gpu.readings().energy_counter_j)); });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerUsage(Device device, unsigned* power_mw) {
   return answer_for(device, "DeviceGetPowerUsage",
-                    [&](SimulatedGpu& gpu) { return give(power_mw, thousandths(gpu.average_power_w())); });
+                    [&](SimulatedGpu& gpu) { return give(power_mw, thousandths(gpu.readings().average_power_w)); });
 }
 LOWGEAR_NVML nvmlDeviceGetFieldValues(Device device, int count, FieldValue* fields) {
   return answer_for(device, "DeviceGetFieldValues", [&](SimulatedGpu& gpu) {
@@ -223,7 +223,7 @@ LOWGEAR_NVML nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory
 }
 LOWGEAR_NVML nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long long* reasons) {
   return answer_for(device, "DeviceGetCurrentClocksThrottleReasons",
-                    [&](SimulatedGpu& gpu) { return give(reasons, gpu.throttle_reasons()); });
+                    [&](SimulatedGpu& gpu) { return give(reasons, gpu.readings().throttle_reasons); });
 }
 LOWGEAR_NVML nvmlDeviceGetCurrentClocksEventReasons(Device device, unsigned long long* reasons) {
   return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);
@@ -245,7 +245,7 @@ LOWGEAR_NVML nvmlDeviceGetPowerState(Device device, unsigned* state) {
 LOWGEAR_NVML nvmlDeviceGetTemperature(Device device, int sensor, unsigned* temperature_c) {
   return answer_for(device, "DeviceGetTemperature", [&](SimulatedGpu& gpu) {
     if (sensor != lowgear::simgpu::nvml::kTemperatureOfGpu) return Return::invalid_argument;
-    return give(temperature_c, gpu.temperature_c());
+    return give(temperature_c, gpu.readings().temperature_c);
   });
 }
 LOWGEAR_NVML nvmlDeviceGetTemperatureV(Device device, TemperatureV1* temperature) {
@@ -255,7 +255,7 @@ LOWGEAR_NVML nvmlDeviceGetTemperatureV(Device device, TemperatureV1* temperature
       return Return::argument_version_mismatch;
     }
     if (temperature->sensor != lowgear::simgpu::nvml::kTemperatureOfGpu) return Return::invalid_argument;
-    return give(&temperature->temperature_c, gpu.temperature_c());
+    return give(&temperature->temperature_c, gpu.readings().temperature_c);
   });
 }
 LOWGEAR_NVML nvmlDeviceGetTemperatureThreshold(Device device, TemperatureThreshold threshold, unsigned* limit_c) {
@@ -276,8 +276,8 @@ LOWGEAR_NVML nvmlDeviceGetTemperatureThreshold(Device device, TemperatureThresho
 }
 LOWGEAR_NVML nvmlDeviceGetUtilizationRates(Device device, Utilization* rates) {
   return answer_for(device, "DeviceGetUtilizationRates", [&](SimulatedGpu& gpu) {
-    return give(rates, Utilization{.gpu = static_cast<std::uint32_t>(gpu.gpu_utilisation_percent()),
-                                   .memory = static_cast<std::uint32_t>(gpu.memory_utilisation_percent())});
+    return give(rates, Utilization{.gpu = static_cast<std::uint32_t>(gpu.readings().gpu_utilisation_percent),
+                                   .memory = static_cast<std::uint32_t>(gpu.readings().memory_utilisation_percent)});
   });
 }
 
@@ -329,7 +329,8 @@ LOWGEAR_NVML nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned* c
 
 LOWGEAR_NVML nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) {
   return answer_for(device, "DeviceGetPersistenceMode", [&](SimulatedGpu& gpu) {
-    return give(mode, gpu.persistence_mode() ? lowgear::simgpu::nvml::kEnabled : lowgear::simgpu::nvml::kDisabled);
+    return give(mode,
+                gpu.readings().persistence_mode ? lowgear::simgpu::nvml::kEnabled : lowgear::simgpu::nvml::kDisabled);
   });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
@@ -338,11 +339,11 @@ LOWGEAR_NVML nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementLimit(Device device, unsigned* limit_mw) {
   return answer_for(device, "DeviceGetPowerManagementLimit",
-                    [&](SimulatedGpu& gpu) { return give(limit_mw, thousandths(gpu.power_limit_w())); });
+                    [&](SimulatedGpu& gpu) { return give(limit_mw, thousandths(gpu.readings().power_limit_w)); });
 }
 LOWGEAR_NVML nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* limit_mw) {
   return answer_for(device, "DeviceGetEnforcedPowerLimit",
-                    [&](SimulatedGpu& gpu) { return give(limit_mw, thousandths(gpu.power_limit_w())); });
+                    [&](SimulatedGpu& gpu) { return give(limit_mw, thousandths(gpu.readings().power_limit_w)); });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned* limit_mw) {
   return answer_for(device, "DeviceGetPowerManagementDefaultLimit",

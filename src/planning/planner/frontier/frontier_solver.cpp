@@ -1,28 +1,21 @@
 #include "planning/planner/frontier/frontier_solver.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 
 #include "base/core/error.h"
 
 namespace lowgear::planner {
-FrontierSolver::FrontierSolver(const ProblemInstance& instance)
-    : instance_(&instance),
-      ops_(static_cast<std::size_t>(instance.op_count())),
-      edges_(instance.edges.size()),
-      source_(2 * instance.op_count()),
-      sink_(2 * instance.op_count() + 1) {
+
+FrontierSolver::FrontierSolver(const ProblemInstance& instance) : instance_(&instance), graph_(instance) {
   double slowest_sum_s = 0;
   for (int op = 0; op < instance.op_count(); ++op) slowest_sum_s += s_from_ps(instance.cost(op).slowest_ps());
   if (slowest_sum_s > kMaxTimeS)
     throw InputError("the pipeline's ops take more than 10^6 s together; check the unit of time");
-  build_arcs();
-  build_adjacency();
-  flow_nw_.assign(tail_.size(), 0);
-  piece_.resize(ops_);
-  op_arc_.resize(ops_);
-  for (std::size_t op = 0; op < ops_; ++op) {
+  flow_nw_.assign(graph_.arcs(), 0);
+  piece_.resize(graph_.ops());
+  op_arc_.resize(graph_.ops());
+  for (std::size_t op = 0; op < graph_.ops(); ++op) {
     const ConvexCost& cost = instance.cost(static_cast<int>(op));
     piece_[op] = static_cast<std::int32_t>(cost.slope_nw.size());
     effective_energy_zj_ += cost.energy_zj(cost.slowest_ps());
@@ -31,67 +24,17 @@ FrontierSolver::FrontierSolver(const ProblemInstance& instance)
   set_initial_events();
 }
 
-void FrontierSolver::build_arcs() {
-  std::vector<bool> has_successor(ops_, false);
-  std::vector<bool> has_predecessor(ops_, false);
-  const auto add = [this](std::int32_t tail, std::int32_t head) {
-    tail_.push_back(tail);
-    head_.push_back(head);
-  };
-  for (int op = 0; op < instance_->op_count(); ++op) add(start_node(op), end_node(op));
-  for (const schedule::DagEdge& edge : instance_->edges) {
-    add(end_node(edge.from), start_node(edge.to));
-    has_successor[static_cast<std::size_t>(edge.from)] = true;
-    has_predecessor[static_cast<std::size_t>(edge.to)] = true;
-  }
-  for (int op = 0; op < instance_->op_count(); ++op) {
-    if (!has_predecessor[static_cast<std::size_t>(op)]) add(source_, start_node(op));
-    if (!has_successor[static_cast<std::size_t>(op)]) add(end_node(op), sink_);
-  }
-}
-
-void FrontierSolver::build_adjacency() {
-  const std::size_t node_count = 2 * ops_ + 2;
-  std::vector<std::vector<std::int32_t>> in(node_count);
-  std::vector<std::vector<std::int32_t>> out(node_count);
-  for (std::size_t arc = 0; arc < tail_.size(); ++arc) {
-    in[static_cast<std::size_t>(head_[arc])].push_back(static_cast<std::int32_t>(arc));
-    out[static_cast<std::size_t>(tail_[arc])].push_back(static_cast<std::int32_t>(arc));
-  }
-  // The search takes the arc it met last first. Staying on a rank (neighbouring op numbers) makes long paths that
-  // saturate all microbatches at once.
-  const auto far_first = [this](std::int32_t a, std::int32_t b) {
-    const auto length = [this](std::int32_t arc) {
-      return std::abs(tail_[static_cast<std::size_t>(arc)] - head_[static_cast<std::size_t>(arc)]);
-    };
-    return length(a) > length(b);
-  };
-  adjacency_.reserve(node_count + 1);
-  half_arcs_.reserve(2 * tail_.size());
-  for (std::size_t node = 0; node < node_count; ++node) {
-    std::stable_sort(in[node].begin(), in[node].end(), far_first);
-    std::stable_sort(out[node].begin(), out[node].end(), far_first);
-    Adjacency place;
-    place.in_begin = static_cast<std::int32_t>(half_arcs_.size());
-    for (const std::int32_t arc : in[node]) half_arcs_.push_back({tail_[static_cast<std::size_t>(arc)], arc});
-    place.out_begin = static_cast<std::int32_t>(half_arcs_.size());
-    for (const std::int32_t arc : out[node]) half_arcs_.push_back({head_[static_cast<std::size_t>(arc)], arc});
-    adjacency_.push_back(place);
-  }
-  adjacency_.push_back({static_cast<std::int32_t>(half_arcs_.size()), static_cast<std::int32_t>(half_arcs_.size())});
-}
-
 void FrontierSolver::set_initial_events() {
-  events_.assign(2 * ops_ + 2, {});
-  std::vector<std::vector<int>> successors(ops_);
+  events_.assign(graph_.nodes(), {});
+  std::vector<std::vector<int>> successors(graph_.ops());
   for (const schedule::DagEdge& edge : instance_->edges)
     successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   for (const int op : instance_->topological_order) {
-    const TimePs finish_ps = event(start_node(op)).time_ps + instance_->cost(op).slowest_ps();
-    event(end_node(op)).time_ps = finish_ps;
-    event(sink_).time_ps = std::max(event(sink_).time_ps, finish_ps);
+    const TimePs finish_ps = event(EventGraph::start_node(op)).time_ps + instance_->cost(op).slowest_ps();
+    event(EventGraph::end_node(op)).time_ps = finish_ps;
+    event(graph_.sink()).time_ps = std::max(event(graph_.sink()).time_ps, finish_ps);
     for (const int next : successors[static_cast<std::size_t>(op)]) {
-      TimePs& start_ps = event(start_node(next)).time_ps;
+      TimePs& start_ps = event(EventGraph::start_node(next)).time_ps;
       start_ps = std::max(start_ps, finish_ps);
     }
   }
@@ -122,11 +65,11 @@ void FrontierSolver::refresh_op(std::size_t op) {
 
 FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
   while (true) {
-    if (!path_known_) {
-      path_slack_ps_ = search_path();
-      path_known_ = true;
+    if (!search_.path_known) {
+      search_.path_slack_ps = search_path();
+      search_.path_known = true;
     }
-    if (path_slack_ps_ > 0) return Saturation::shorter_possible;
+    if (search_.path_slack_ps > 0) return Saturation::shorter_possible;
     if (flow_value_nw_ >= limit_nw) return Saturation::limit_reached;
     const PowerNw room_nw = path_room_nw();
     if (room_nw == kUnlimitedFlow && limit_nw == kUnlimitedFlow) return Saturation::fastest;
@@ -135,54 +78,54 @@ FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
       throw InputError("the pipeline saves energy, or waits, at more than 2 GW; check the units of time and energy");
     }
     push_along_path(amount_nw);
-    path_known_ = amount_nw < room_nw;
+    search_.path_known = amount_nw < room_nw;
   }
 }
 
 /// Dijkstra on slack from the end of the iteration back to its start. Returns the least slack of any path: 0 when one
-/// is tight. Nodes nearer than that are in `settled_`.
+/// is tight. Nodes nearer than that are in `search_.settled`.
 TimePs FrontierSolver::search_path() {
   begin_search();
-  settle(sink_, 0, 0);
+  settle(graph_.sink(), 0, 0);
   TimePs distance_ps = 0;
-  while (!settled(source_)) {
-    if (stack_.empty() && !settle_nearest(distance_ps)) {
+  while (!settled(graph_.source())) {
+    if (search_.stack.empty() && !settle_nearest(distance_ps)) {
       // Every node has an arc towards the end, and arcs never run out of room in their own direction.
       throw Error("internal: the end of the iteration cannot be reached from its start");
     }
-    const std::int32_t node = stack_.back();
-    stack_.pop_back();
-    settled_.push_back(node);
+    const std::int32_t node = search_.stack.back();
+    search_.stack.pop_back();
+    search_.settled.push_back(node);
     relax_arcs_of(node, distance_ps);
   }
-  return event(source_).distance_ps;
+  return event(graph_.source()).distance_ps;
 }
 
 void FrontierSolver::begin_search() {
-  settled_.clear();
-  stack_.clear();
-  heap_.clear();
-  search_ += 2;
-  if (search_ == 0) {  // wrapped around: old marks would look new
+  search_.settled.clear();
+  search_.stack.clear();
+  search_.heap.clear();
+  search_.number += 2;
+  if (search_.number == 0) {  // wrapped around: old marks would look new
     for (Event& at : events_) at.mark = 0;
-    search_ = 2;
+    search_.number = 2;
   }
 }
 
 void FrontierSolver::settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc) {
   Event& at = event(node);
   at.distance_ps = distance_ps;
-  at.mark = search_ + 1;
+  at.mark = search_.number + 1;
   at.next_arc = next_arc;
-  stack_.push_back(node);
+  search_.stack.push_back(node);
 }
 
 /// Settles the nearest node that was reached but not settled, if there is one, and gives its distance.
 bool FrontierSolver::settle_nearest(TimePs& distance_ps) {
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-    const auto [nearest_ps, node] = heap_.back();
-    heap_.pop_back();
+  while (!search_.heap.empty()) {
+    std::pop_heap(search_.heap.begin(), search_.heap.end(), std::greater<>());
+    const auto [nearest_ps, node] = search_.heap.back();
+    search_.heap.pop_back();
     if (settled(node)) continue;
     distance_ps = nearest_ps;
     settle(node, nearest_ps, event(node).next_arc);
@@ -192,18 +135,17 @@ bool FrontierSolver::settle_nearest(TimePs& distance_ps) {
 }
 
 void FrontierSolver::relax_arcs_of(std::int32_t node, TimePs distance_ps) {
-  const Adjacency place = adjacency_[static_cast<std::size_t>(node)];
-  const std::int32_t end = adjacency_[static_cast<std::size_t>(node) + 1].in_begin;
+  const EventGraph::Place place = graph_.place(node);
   const TimePs time_ps = event(node).time_ps;
-  for (std::int32_t i = place.out_begin; i < end; ++i) {
-    const auto [next, arc] = half_arcs_[static_cast<std::size_t>(i)];
+  for (std::int32_t i = place.out_begin; i < place.out_end; ++i) {
+    const auto [next, arc] = graph_.half_arc(i);
     if (flow_nw_[static_cast<std::size_t>(arc)] == 0) continue;
-    const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].stretch_ps : 0;
+    const TimePs length_ps = graph_.is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].stretch_ps : 0;
     reach(next, distance_ps, length_ps - (event(next).time_ps - time_ps), ~arc);
   }
   for (std::int32_t i = place.in_begin; i < place.out_begin; ++i) {
-    const auto [previous, arc] = half_arcs_[static_cast<std::size_t>(i)];
-    const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].shrink_ps : 0;
+    const auto [previous, arc] = graph_.half_arc(i);
+    const TimePs length_ps = graph_.is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].shrink_ps : 0;
     reach(previous, distance_ps, time_ps - event(previous).time_ps - length_ps, arc);
   }
 }
@@ -211,43 +153,43 @@ void FrontierSolver::relax_arcs_of(std::int32_t node, TimePs distance_ps) {
 /// Notes that `node` is `slack_ps` away from a node settled at `distance_ps`.
 void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t next_arc) {
   Event& at = event(node);
-  if (at.mark == search_ + 1) return;
+  if (at.mark == search_.number + 1) return;
   if (slack_ps == 0) {
     settle(node, distance_ps, next_arc);
     return;
   }
-  if (at.mark == search_ && at.distance_ps <= distance_ps + slack_ps) return;
+  if (at.mark == search_.number && at.distance_ps <= distance_ps + slack_ps) return;
   at.distance_ps = distance_ps + slack_ps;
-  at.mark = search_;
+  at.mark = search_.number;
   at.next_arc = next_arc;
-  heap_.emplace_back(at.distance_ps, node);
-  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  search_.heap.emplace_back(at.distance_ps, node);
+  std::push_heap(search_.heap.begin(), search_.heap.end(), std::greater<>());
 }
 
 PowerNw FrontierSolver::path_room_nw() const {
   PowerNw room_nw = kUnlimitedFlow;
-  for (std::int32_t node = source_; node != sink_;) {
+  for (std::int32_t node = graph_.source(); node != graph_.sink();) {
     const bool against = event(node).next_arc < 0;
     const std::int32_t arc = against ? ~event(node).next_arc : event(node).next_arc;
     const auto index = static_cast<std::size_t>(arc);
-    if (is_op(arc)) {
+    if (graph_.is_op(arc)) {
       room_nw = std::min(room_nw, against ? op_arc_[index].stretch_room_nw : op_arc_[index].shrink_room_nw);
     } else if (against) {
       room_nw = std::min(room_nw, flow_nw_[index]);
     }
-    node = against ? tail_[index] : head_[index];
+    node = against ? graph_.tail(index) : graph_.head(index);
   }
   return room_nw;
 }
 
 void FrontierSolver::push_along_path(PowerNw amount_nw) {
-  for (std::int32_t node = source_; node != sink_;) {
+  for (std::int32_t node = graph_.source(); node != graph_.sink();) {
     const bool against = event(node).next_arc < 0;
     const std::int32_t arc = against ? ~event(node).next_arc : event(node).next_arc;
     const auto index = static_cast<std::size_t>(arc);
     flow_nw_[index] += against ? -amount_nw : amount_nw;
-    if (is_op(arc)) refresh_op(index);
-    node = against ? tail_[index] : head_[index];
+    if (graph_.is_op(arc)) refresh_op(index);
+    node = against ? graph_.tail(index) : graph_.head(index);
   }
   flow_value_nw_ += amount_nw;
 }
@@ -255,19 +197,19 @@ void FrontierSolver::push_along_path(PowerNw amount_nw) {
 /// Moves every event that is nearer to the end than the search's path earlier by the difference. No slack becomes
 /// negative, arcs with flow stay tight, and the path becomes tight when the walk is not cut short.
 void FrontierSolver::shorten(TimePs floor_ps) {
-  const TimePs by_ps = std::min(path_slack_ps_, time_ps() - floor_ps);
-  for (const std::int32_t node : settled_) {
+  const TimePs by_ps = std::min(search_.path_slack_ps, time_ps() - floor_ps);
+  for (const std::int32_t node : search_.settled) {
     const TimePs distance_ps = event(node).distance_ps;
     if (distance_ps >= by_ps) break;  // settled in order of distance
     event(node).time_ps -= by_ps - distance_ps;
   }
   effective_energy_zj_ += static_cast<EnergyZj>(flow_value_nw_) * by_ps;
-  path_known_ = by_ps == path_slack_ps_;
-  path_slack_ps_ = 0;
+  search_.path_known = by_ps == search_.path_slack_ps;
+  search_.path_slack_ps = 0;
 }
 
 void FrontierSolver::op_times(std::span<TimePs> time_ps) const {
-  for (std::size_t op = 0; op < ops_; ++op) {
+  for (std::size_t op = 0; op < graph_.ops(); ++op) {
     const TimePs window_ps = finish_event_ps(static_cast<int>(op)) - start_event_ps(static_cast<int>(op));
     time_ps[op] = std::clamp(window_ps, op_arc_[op].shrink_ps, op_arc_[op].stretch_ps);
   }
@@ -286,8 +228,8 @@ void FrontierSolver::restore(const State& state) {
   for (std::size_t node = 0; node < events_.size(); ++node) events_[node].time_ps = state.event_time_ps[node];
   flow_value_nw_ = state.flow_value_nw;
   effective_energy_zj_ = state.effective_energy_zj;
-  path_known_ = false;
-  for (std::size_t op = 0; op < ops_; ++op) refresh_op(op);
+  search_.path_known = false;
+  for (std::size_t op = 0; op < graph_.ops(); ++op) refresh_op(op);
 }
 
 }  // namespace lowgear::planner

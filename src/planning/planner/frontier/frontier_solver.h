@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/core/units.h"
+#include "planning/planner/frontier/event_graph.h"
 #include "planning/planner/frontier/instance.h"
 
 namespace lowgear::planner {
@@ -41,7 +42,7 @@ class FrontierSolver {
   explicit FrontierSolver(const ProblemInstance& instance);
 
   /// Iteration time at the present place.
-  [[nodiscard]] TimePs time_ps() const { return event(sink_).time_ps; }
+  [[nodiscard]] TimePs time_ps() const { return event(graph_.sink()).time_ps; }
   /// Least sum of the ops' effective energies at that time.
   [[nodiscard]] EnergyZj effective_energy_zj() const { return effective_energy_zj_; }
   /// Value of the present flow: what the last stretch of the walk cost per time saved, and after `saturate` what the
@@ -57,7 +58,7 @@ class FrontierSolver {
   /// must not be below the present value). Throws InputError when the value would come to kUnlimitedFlow (2.3 GW).
   Saturation saturate(PowerNw limit_nw = kUnlimitedFlow);
   /// How far `shorten` will go. To be called, like it, after `saturate` has returned `shorter_possible`.
-  [[nodiscard]] TimePs step_ps() const { return path_slack_ps_; }
+  [[nodiscard]] TimePs step_ps() const { return search_.path_slack_ps; }
   /// Step 2: walks to the next faster vertex, or to `floor_ps` (below `time_ps()`) when that comes first. To be called
   /// after `saturate` has returned `shorter_possible`.
   void shorten(TimePs floor_ps = 0);
@@ -65,12 +66,14 @@ class FrontierSolver {
   /// Time of every op: the slowest that the events allow within what its flow permits. An optimal solution.
   void op_times(std::span<TimePs> time_ps) const;
   /// Event times: the moment by which op i has to be started and finished so that the iteration keeps its time.
-  [[nodiscard]] TimePs start_event_ps(int op) const { return event(start_node(op)).time_ps; }
-  [[nodiscard]] TimePs finish_event_ps(int op) const { return event(end_node(op)).time_ps; }
+  [[nodiscard]] TimePs start_event_ps(int op) const { return event(EventGraph::start_node(op)).time_ps; }
+  [[nodiscard]] TimePs finish_event_ps(int op) const { return event(EventGraph::end_node(op)).time_ps; }
   /// Flow through every op and along every edge of the instance (in its order): the dual solution, for any deadline
   /// between the present place and the one before it.
-  [[nodiscard]] std::span<const PowerNw> op_flow_nw() const { return std::span(flow_nw_).first(ops_); }
-  [[nodiscard]] std::span<const PowerNw> edge_flow_nw() const { return std::span(flow_nw_).subspan(ops_, edges_); }
+  [[nodiscard]] std::span<const PowerNw> op_flow_nw() const { return std::span(flow_nw_).first(graph_.ops()); }
+  [[nodiscard]] std::span<const PowerNw> edge_flow_nw() const {
+    return std::span(flow_nw_).subspan(graph_.ops(), instance_->edges.size());
+  }
 
   [[nodiscard]] State save() const;
   /// `state` must come from a solver of the same instance.
@@ -85,15 +88,6 @@ class FrontierSolver {
     PowerNw shrink_room_nw = 0;
     PowerNw stretch_room_nw = 0;
   };
-  /// An arc as one of its ends sees it.
-  struct HalfArc {
-    std::int32_t other_node = 0;
-    std::int32_t arc = 0;  ///< ops first, then edges, then the arcs of source and sink
-  };
-  struct Adjacency {
-    std::int32_t in_begin = 0;
-    std::int32_t out_begin = 0;  ///< also the end of the arcs in; the next node's in_begin ends the arcs out
-  };
   /// An event, and its place in the present search. Together, because the search spends its time on fetching both.
   struct Event {
     TimePs time_ps = 0;
@@ -101,16 +95,19 @@ class FrontierSolver {
     std::uint32_t mark = 0;     ///< the search's number when reached, one more when settled; older: not met
     std::int32_t next_arc = 0;  ///< towards the end of the iteration; ~arc when taken against its direction
   };
-  using HeapEntry = std::pair<TimePs, std::int32_t>;
+  /// The shortest path from any event to the end of the iteration.
+  struct Search {
+    std::uint32_t number = 0;  ///< even; of the present search
+    std::vector<std::int32_t> settled;
+    std::vector<std::int32_t> stack;  ///< settled nodes at the present distance whose arcs are still to be followed
+    std::vector<std::pair<TimePs, std::int32_t>> heap;
+    bool path_known = false;   ///< the last search's labels still hold
+    TimePs path_slack_ps = 0;  ///< of the path that it found
+  };
 
-  [[nodiscard]] static std::int32_t start_node(int op) { return 2 * op; }
-  [[nodiscard]] static std::int32_t end_node(int op) { return 2 * op + 1; }
   [[nodiscard]] Event& event(std::int32_t node) { return events_[static_cast<std::size_t>(node)]; }
   [[nodiscard]] const Event& event(std::int32_t node) const { return events_[static_cast<std::size_t>(node)]; }
-  [[nodiscard]] bool is_op(std::int32_t arc) const { return static_cast<std::size_t>(arc) < ops_; }
 
-  void build_arcs();
-  void build_adjacency();
   void set_initial_events();
   void refresh_op(std::size_t op);
   void begin_search();
@@ -121,30 +118,17 @@ class FrontierSolver {
   [[nodiscard]] bool settle_nearest(TimePs& distance_ps);
   [[nodiscard]] PowerNw path_room_nw() const;
   void push_along_path(PowerNw amount_nw);
-  [[nodiscard]] bool settled(std::int32_t node) const { return event(node).mark == search_ + 1; }
-  const ProblemInstance* instance_;
-  std::size_t ops_ = 0;
-  std::size_t edges_ = 0;
-  std::int32_t source_ = 0;
-  std::int32_t sink_ = 0;
-  std::vector<std::int32_t> tail_;  ///< node, by arc
-  std::vector<std::int32_t> head_;  ///< node, by arc
-  std::vector<Adjacency> adjacency_;
-  std::vector<HalfArc> half_arcs_;
+  [[nodiscard]] bool settled(std::int32_t node) const { return event(node).mark == search_.number + 1; }
 
-  std::vector<PowerNw> flow_nw_;
-  std::vector<std::int32_t> piece_;
+  const ProblemInstance* instance_;
+  EventGraph graph_;
+  std::vector<PowerNw> flow_nw_;     ///< by arc
+  std::vector<std::int32_t> piece_;  ///< by op
   std::vector<OpArc> op_arc_;
   std::vector<Event> events_;
   PowerNw flow_value_nw_ = 0;
   EnergyZj effective_energy_zj_ = 0;
-  bool path_known_ = false;   ///< the last search's labels still hold
-  TimePs path_slack_ps_ = 0;  ///< of the path that it found
-
-  std::uint32_t search_ = 0;  ///< even; the present search's number
-  std::vector<std::int32_t> settled_;
-  std::vector<std::int32_t> stack_;  ///< settled nodes at the present distance whose arcs are still to be followed
-  std::vector<HeapEntry> heap_;
+  Search search_;
 };
 
 }  // namespace lowgear::planner

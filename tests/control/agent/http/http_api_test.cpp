@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/eventually.h"
+#include "base/http/bounded_requests.h"
 #include "base/http/looped_server.h"
 #include "control/agent/fake_agent_service.h"
 
@@ -86,11 +87,7 @@ TEST_F(HttpApiTest, TwoHostsAreNoRequest) {
 
 TEST_F(HttpApiTest, HeadersAndBodiesAreBounded) {
   serve();
-  EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(ask("GET /" + std::string(100'000, 'x')), StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(ask("POST / HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n"), StartsWith("HTTP/1.1 413"));
-  EXPECT_THAT(ask("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n" + std::string(200'000, 'x')),
-              StartsWith("HTTP/1.1 411"));
+  expect_bounded_requests([this](const std::string& request) { return ask(request); });
 }
 
 TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
@@ -183,12 +180,7 @@ TEST_F(HttpApiTest, StreamsAreBounded) {
 TEST_F(HttpApiTest, NoUserTakesAllConnections) {
   options.server.max_connections = 4;
   serve();
-  std::vector<std::unique_ptr<http::RawClient>> held;
-  for (int i = 0; i < 3; ++i) {
-    held.push_back(std::make_unique<http::RawClient>(path));
-    held.back()->get("/v1/power?stream");
-    held.back()->read_until("\r\n\r\n");
-  }
+  const auto held = held_streams(path, "/v1/power?stream", 3);
   http::RawClient refused(path);
   EXPECT_THAT(refused.read_response(), StartsWith("HTTP/1.1 503"));
   http::RawClient other(port);

@@ -128,7 +128,7 @@ TEST_F(HttpRoutes, WrongClocksAreRefusedWithTheirPlace) {
       {R"({"min_mhz": 0, "max_mhz": 1200})", "$.min_mhz"},
       {R"({"min_mhz": 1e300, "max_mhz": 1200})", "$.min_mhz"},
       {R"({"min_mhz": 1300, "max_mhz": 1200})", "above max_mhz"},
-      {R"({"min_mhz": 900, "max_mhz": 1200, "mhz": 3})", "\"mhz\" is not known"},
+      {R"({"min_mhz": 900, "max_mhz": 1200, "mhz": 3})", "there is no member \"mhz\""},
       {R"({"min_mhz": 900, "min_mhz": 900, "max_mhz": 1200})", "min_mhz"},
   };
   for (const auto& [body, message] : cases) {

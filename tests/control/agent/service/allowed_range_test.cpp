@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/core/error.h"
+#include "control/agent/allowed_everything.h"
 #include "control/agent/service/agent_service.h"
 
 namespace lowgear::agent {
@@ -14,13 +15,6 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr AllowedRange kEverything{.min_clock_mhz = 345,
-                                   .max_clock_mhz = 1980,
-                                   .min_power_w = 200,
-                                   .max_power_w = 700,
-                                   .power = true,
-                                   .memory_clocks = true,
-                                   .persistence = true};
 constexpr AllowedRange kClocksAlone{.min_clock_mhz = 345, .max_clock_mhz = 1980};
 
 TEST(RequireAllowed, TakesWhatIsWithinTheRange) {
@@ -28,7 +22,7 @@ TEST(RequireAllowed, TakesWhatIsWithinTheRange) {
        {gpu::GpuSetting(gpu::LockSmClocks{345, 1980}), gpu::GpuSetting(gpu::ResetSmClocks{}),
         gpu::GpuSetting(gpu::LockMemoryClocks{1593, 2619}), gpu::GpuSetting(gpu::ResetMemoryClocks{}),
         gpu::GpuSetting(gpu::SetPowerLimit{200}), gpu::GpuSetting(gpu::SetPersistenceMode{true})}) {
-    EXPECT_NO_THROW(require_allowed(setting, kEverything)) << to_string(setting);
+    EXPECT_NO_THROW(require_allowed(setting, kAllowedEverything)) << to_string(setting);
   }
 }
 
@@ -38,7 +32,7 @@ TEST(RequireAllowed, RefusesValuesOutsideOfIt) {
         gpu::GpuSetting(gpu::LockSmClocks{1005, 1000}), gpu::GpuSetting(gpu::LockMemoryClocks{0, 2619}),
         gpu::GpuSetting(gpu::LockMemoryClocks{2619, 1593}), gpu::GpuSetting(gpu::SetPowerLimit{199}),
         gpu::GpuSetting(gpu::SetPowerLimit{701}), gpu::GpuSetting(gpu::SetPowerLimit{std::nan("")})}) {
-    EXPECT_THROW(require_allowed(setting, kEverything), InputError) << to_string(setting);
+    EXPECT_THROW(require_allowed(setting, kAllowedEverything), InputError) << to_string(setting);
   }
 }
 

@@ -96,14 +96,22 @@ class ApiTest : public testing::Test {
 
   HeldStore store;
   HeldPlanning planning;
+  EventHub events;
+  Activity activity;
   ControlPlane plane{{.store = &store,
                       .planning = &planning,
+                      .events = &events,
+                      .activity = &activity,
                       .now_s = [] { return 1e9; },
                       .new_key = [] { return std::string(32, 'k'); },
                       .log = {}},
                      {}};
   Authenticator authenticator{rules(), [](uid_t, gid_t) { return false; }};
-  Api api{plane, authenticator, [] { return std::string("# metrics\n"); }};
+  Api api{{.control_plane = &plane,
+           .authenticator = &authenticator,
+           .events = &events,
+           .activity = &activity,
+           .metrics = [] { return std::string("# metrics\n"); }}};
 };
 
 TEST_F(ApiTest, LetsEachRoleDoWhatTheTableSays) {
@@ -170,9 +178,9 @@ TEST_F(ApiTest, StreamsEventsOfOneJobOrOfAll) {
   const auto one = ask("GET", "/v1/jobs/" + job + "/events");
   ASSERT_TRUE(all->events && one->events);
   EXPECT_EQ(ask("GET", "/v1/jobs/j-none/events")->status(), 404);
-  plane.events().send("decision", job, {{"id", 1}});
-  plane.events().send("decision", "another", {{"id", 2}});
-  plane.events().flush();
+  events.send("decision", job, {{"id", 1}});
+  events.send("decision", "another", {{"id", 2}});
+  events.flush();
   EXPECT_EQ(one->events->text, "event: decision\ndata: {\"id\":1}\n\n");
   EXPECT_THAT(all->events->text, testing::HasSubstr("{\"id\":2}"));
 }

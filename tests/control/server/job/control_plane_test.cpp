@@ -32,20 +32,30 @@ class ControlPlaneTest : public testing::Test {
     return rank;
   }
 
+  ControlPlaneEnvironment environment() {
+    return {.store = &store,
+            .planning = &planning,
+            .events = &events,
+            .activity = &activity,
+            .now_s = [this] { return now_s; },
+            .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more-up-to-32-chars"; },
+            .log = [this](std::string_view text) { log.emplace_back(text); }};
+  }
+
   Settled into(std::optional<StoreOutcome>& outcome) {
     return [&outcome](StoreOutcome told) { outcome = told; };
   }
 
   /// A job whose rank is registered and which has its first plan, all of it stored.
-  const Job& running_job() {
-    const Job& job = *plane.register_job(spec()).job;
+  const JobRecord& running_job() {
+    const JobRecord& job = *plane.register_job(spec()).job;
     (void)plane.register_rank(job, rank());
     store.answer_all(StoreOutcome::committed);
     return job;
   }
 
   /// Ends the job, which is archived.
-  void end(const Job& job) {
+  void end(const JobRecord& job) {
     plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
     store.answer_all(StoreOutcome::committed);
   }
@@ -71,16 +81,13 @@ class ControlPlaneTest : public testing::Test {
   std::vector<std::string> log;
   HeldStore store;
   HeldPlanning planning;
-  ControlPlane plane{{.store = &store,
-                      .planning = &planning,
-                      .now_s = [this] { return now_s; },
-                      .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more-up-to-32-chars"; },
-                      .log = [this](std::string_view text) { log.emplace_back(text); }},
-                     {.jobs = 2, .kept_jobs = 1, .ranks = 10, .silence_s = 100}};
+  EventHub events;
+  Activity activity;
+  ControlPlane plane{environment(), {.jobs = 2, .kept_jobs = 1, .ranks = 10, .silence_s = 100}};
 };
 
 TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
-  const Job& job = *plane.register_job(spec()).job;
+  const JobRecord& job = *plane.register_job(spec()).job;
   store.answer_all(StoreOutcome::committed);
   const auto early = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 0, 30, early);
@@ -97,7 +104,7 @@ TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
 }
 
 TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 30, reply);
   now_s += 29;
@@ -109,7 +116,7 @@ TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
 }
 
 TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   const auto no_wait = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 0, no_wait);
   EXPECT_EQ(no_wait->status(), 204);
@@ -122,9 +129,9 @@ TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
 }
 
 TEST_F(ControlPlaneTest, TellsWhoSaysTheSameAgainWhatComesOfTheFirst) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   for (const StoreOutcome outcome : {StoreOutcome::committed, StoreOutcome::failed}) {
-    const std::int64_t iteration = job.last_iteration(0) + 1;
+    const std::int64_t iteration = job.history.last_iteration(0) + 1;
     std::optional<StoreOutcome> first;
     std::optional<StoreOutcome> again;
     plane.change(job, [&](Job& altered) {
@@ -143,7 +150,7 @@ TEST_F(ControlPlaneTest, TellsWhoSaysTheSameAgainWhatComesOfTheFirst) {
 }
 
 TEST_F(ControlPlaneTest, StoresReportsThatWereRefusedOnceTheyAreSentAgain) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   std::optional<StoreOutcome> outcome;
   plane.change(job, [&](Job& altered) {
     altered.report(report(0), now_s);
@@ -191,7 +198,7 @@ TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
 }
 
 TEST_F(ControlPlaneTest, TriesLessAndLessOften) {
-  const Job& job = *plane.register_job(spec()).job;
+  const JobRecord& job = *plane.register_job(spec()).job;
   int tries = 0;
   for (int tick = 0; tick < 6000; ++tick) {  // ten minutes
     while (store.waiting() > 0) {
@@ -207,7 +214,7 @@ TEST_F(ControlPlaneTest, TriesLessAndLessOften) {
 }
 
 TEST_F(ControlPlaneTest, FollowsAPlanThatCouldNotBeStored) {
-  const Job& job = *plane.register_job(spec()).job;
+  const JobRecord& job = *plane.register_job(spec()).job;
   store.answer_all(StoreOutcome::committed);
   (void)plane.register_rank(job, rank());
   const auto reply = std::make_shared<HeldReply>();
@@ -245,7 +252,7 @@ TEST_F(ControlPlaneTest, ForgetsTheOldestJobsThatAreOver) {
 }
 
 TEST_F(ControlPlaneTest, ForgetsTheJobThatEndedFirstNotTheOneThatBeganFirst) {
-  const Job& longest = *plane.register_job(spec("longest")).job;
+  const JobRecord& longest = *plane.register_job(spec("longest")).job;
   now_s += 1;
   end(*plane.register_job(spec("short")).job);
   now_s += 1;
@@ -255,9 +262,9 @@ TEST_F(ControlPlaneTest, ForgetsTheJobThatEndedFirstNotTheOneThatBeganFirst) {
 }
 
 TEST_F(ControlPlaneTest, ForgetsNoJobWhoseRanksMayNotKnowYetThatItIsOver) {
-  const Job& job = running_job();
-  const std::string id = job.id();
-  const std::string key = job.ranks().find(0)->key;
+  const JobRecord& job = running_job();
+  const std::string id = job.id;
+  const std::string key = job.ranks.find(0)->key;
   end(job);
   for (int i = 0; i < 2; ++i) {
     now_s += 1;
@@ -272,8 +279,8 @@ TEST_F(ControlPlaneTest, ForgetsNoJobWhoseRanksMayNotKnowYetThatItIsOver) {
 }
 
 TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
-  const Job& job = running_job();
-  const std::string id = job.id();
+  const JobRecord& job = running_job();
+  const std::string id = job.id;
   const auto waiting = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 60, waiting);
   plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
@@ -303,9 +310,9 @@ TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
 }
 
 TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
-  const Job& job = running_job();
-  const std::string id = job.id();
-  const std::string key = job.ranks().find(0)->key;
+  const JobRecord& job = running_job();
+  const std::string id = job.id;
+  const std::string key = job.ranks.find(0)->key;
   plane.change(job, [&](Job& altered) {
     altered.report(report(0), now_s);
     altered.finish("over", now_s);
@@ -333,8 +340,8 @@ TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
 }
 
 TEST_F(ControlPlaneTest, KeepsAJobThatIsOverUntilItIsArchived) {
-  const Job& job = running_job();
-  const std::string id = job.id();
+  const JobRecord& job = running_job();
+  const std::string id = job.id;
   plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(plane.finished_job(id), nullptr);
@@ -347,7 +354,7 @@ TEST_F(ControlPlaneTest, KeepsAJobThatIsOverUntilItIsArchived) {
 
 TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
   for (const char* run : {"1", "2"}) {
-    const Job& job = *plane.register_job(spec(run)).job;
+    const JobRecord& job = *plane.register_job(spec(run)).job;
     plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
     store.answer_all(StoreOutcome::failed);
   }
@@ -360,7 +367,7 @@ TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
 }
 
 TEST_F(ControlPlaneTest, MakesAnArchiveOnlyAsOftenAsTheStoreIsTriedAgain) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::failed);
   const std::size_t written = store.changes.size();
@@ -371,7 +378,7 @@ TEST_F(ControlPlaneTest, MakesAnArchiveOnlyAsOftenAsTheStoreIsTriedAgain) {
     EXPECT_EQ(outcome, StoreOutcome::failed);
   }
   for (std::size_t i = written; i < store.changes.size(); ++i) EXPECT_TRUE(store.changes[i].archives.empty());
-  const std::string id = job.id();
+  const std::string id = job.id;
   now_s += 100;
   plane.tick();
   store.answer_all(StoreOutcome::committed);
@@ -379,7 +386,7 @@ TEST_F(ControlPlaneTest, MakesAnArchiveOnlyAsOftenAsTheStoreIsTriedAgain) {
 }
 
 TEST_F(ControlPlaneTest, LetsRanksWaitWhileTheirJobThatIsOverIsNotArchived) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::failed);
   const auto reply = std::make_shared<HeldReply>();
@@ -396,12 +403,7 @@ TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
   contents.finished = {{.id = "j-2", .run = "run", .created_s = 2, .summary = R"({"job":"j-2","state":"finished"})"},
                        {.id = "j-3", .run = "other", .created_s = 3, .summary = "damaged"},
                        {.id = "j-1", .run = "run", .created_s = 1, .summary = R"({"job":"j-1","state":"failed"})"}};
-  ControlPlane restored({.store = &store,
-                         .planning = &planning,
-                         .now_s = [this] { return now_s; },
-                         .new_key = [] { return "key"; },
-                         .log = [this](std::string_view text) { log.emplace_back(text); }},
-                        {});
+  ControlPlane restored(environment(), {});
   restored.restore(std::move(contents));
   ASSERT_EQ(restored.summaries().size(), 2U);
   EXPECT_EQ(restored.summaries()[0]["job"], "j-2");
@@ -411,19 +413,14 @@ TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
 }
 
 TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
-  const Job& job = running_job();
-  const std::string id = job.id();
+  const JobRecord& job = running_job();
+  const std::string id = job.id;
   StoreContents contents;
   plane.change(job, [&](Job& altered) {
     altered.finish("over", now_s);
     contents.jobs = altered.take_changes().store.jobs;
   });
-  ControlPlane restored({.store = &store,
-                         .planning = &planning,
-                         .now_s = [this] { return now_s; },
-                         .new_key = [] { return "key"; },
-                         .log = {}},
-                        {});
+  ControlPlane restored(environment(), {});
   restored.restore(std::move(contents));
   EXPECT_EQ(restored.summaries().at(0)["run"], "run");
   ASSERT_EQ(store.changes.back().archives.size(), 1U);
@@ -439,24 +436,19 @@ TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
 }
 
 TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   StoreContents contents;
   plane.change(job, [&](Job& altered) {
     altered.finish("over", now_s);
     contents.jobs = altered.take_changes().store.jobs;
   });
-  const std::string id = job.id();
+  const std::string id = job.id;
   const auto known_by = [&](double archived_created_s) {
     contents.finished = {{.id = "j-archived",
                           .run = "run",
                           .created_s = archived_created_s,
                           .summary = R"({"job":"j-archived","state":"finished"})"}};
-    ControlPlane restored({.store = &store,
-                           .planning = &planning,
-                           .now_s = [this] { return now_s; },
-                           .new_key = [] { return "key"; },
-                           .log = {}},
-                          {});
+    ControlPlane restored(environment(), {});
     restored.restore(contents);
     store.answer_all(StoreOutcome::committed);
     return restored.register_job(spec()).finished->id;
@@ -466,7 +458,7 @@ TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
 }
 
 TEST_F(ControlPlaneTest, LeavesDamagedRowsOutAndSaysSo) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   StoreContents contents;
   for (int i = 0; i < 3; ++i) {
     plane.change(job, [&](Job& altered) { altered.report(report(i), now_s); });
@@ -480,14 +472,9 @@ TEST_F(ControlPlaneTest, LeavesDamagedRowsOutAndSaysSo) {
   ASSERT_EQ(contents.reports.size(), 3U);
   contents.reports[1].document[0] ^= 1;
   contents.reports[2].rank = 7;
-  ControlPlane restored({.store = &store,
-                         .planning = &planning,
-                         .now_s = [this] { return now_s; },
-                         .new_key = [] { return "key"; },
-                         .log = [this](std::string_view text) { log.emplace_back(text); }},
-                        {});
+  ControlPlane restored(environment(), {});
   restored.restore(std::move(contents));
-  EXPECT_EQ(restored.job(job.id()).last_iteration(0), 0);
+  EXPECT_EQ(restored.job(job.id).history.last_iteration(0), 0);
   EXPECT_THAT(log, testing::ElementsAre(HasSubstr("reports of rank 0 from iteration 1 on"),
                                         HasSubstr("reports of rank 7 from iteration 2 on")));
 }
@@ -504,12 +491,7 @@ TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
     EXPECT_THAT(error.what(), HasSubstr("1000002"));
     EXPECT_THAT(error.what(), HasSubstr("max_job_units"));
   }
-  ControlPlane small({.store = &store,
-                      .planning = &planning,
-                      .now_s = [this] { return now_s; },
-                      .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more"; },
-                      .log = {}},
-                     {.job_units = 1'000, .units = 25});
+  ControlPlane small(environment(), {.job_units = 1'000, .units = 25});
   EXPECT_TRUE(small.register_job(spec("1")).created);  // 12 units each
   EXPECT_TRUE(small.register_job(spec("2")).created);
   try {
@@ -518,16 +500,18 @@ TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
   } catch (const http::HttpError& error) {
     EXPECT_EQ(error.code(), "full");
   }
-  const Job& over = *small.register_job(spec("1")).job;
+  const JobRecord& over = *small.register_job(spec("1")).job;
   small.change(over, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::committed);
   EXPECT_TRUE(small.register_job(spec("3")).created);
 }
 
 TEST_F(ControlPlaneTest, TellsHowItsStoreDoes) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   for (const StoreOutcome outcome : {StoreOutcome::busy, StoreOutcome::failed, StoreOutcome::committed}) {
-    plane.change(job, [&](Job& altered) { (void)altered.set_straggler(0, 2 + static_cast<double>(outcome), now_s); });
+    plane.change(job, [&](Job& altered) {
+      (void)altered.set(StragglerTarget{0, 2 + static_cast<double>(outcome)}, now_s);
+    });
     store.answer_all(outcome);
     EXPECT_EQ(plane.store().health(), outcome);
   }
@@ -537,7 +521,7 @@ TEST_F(ControlPlaneTest, FindsOutThatItsStoreWorksAgainThoughNoJobWrites) {
   plane.tick();
   EXPECT_EQ(store.waiting(), 0U);  // nothing to find out
   const Json body = Json::parse(R"({"points":[[0,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
-  plane.put_signal("carbon", JsonView(body, "body"), {});
+  plane.signals().put("carbon", JsonView(body, "body"), {});
   store.answer_all(StoreOutcome::failed);
   for (const StoreOutcome outcome : {StoreOutcome::failed, StoreOutcome::committed}) {
     EXPECT_EQ(plane.store().health(), StoreOutcome::failed);
@@ -571,7 +555,7 @@ TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
 TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {
   protocol::JobSpec two = spec();
   two.parallel.dp = 2;
-  const Job& job = *plane.register_job(two).job;
+  const JobRecord& job = *plane.register_job(two).job;
   (void)plane.register_rank(job, rank());
   plane.change(job, [&](Job& altered) { altered.finish("by request", now_s); });
   EXPECT_EQ(plane.register_rank(job, rank()).outcome, RankRegistration::Outcome::known);
@@ -582,7 +566,7 @@ TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {
 }
 
 TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   now_s += 99;
   plane.tick();
   EXPECT_FALSE(job.is_over());
@@ -591,11 +575,11 @@ TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
   plane.tick();
   EXPECT_TRUE(job.is_over());
   plane.tick();
-  EXPECT_THAT(planning.forgotten, testing::ElementsAre(job.id()));
+  EXPECT_THAT(planning.forgotten, testing::ElementsAre(job.id));
 }
 
 TEST_F(ControlPlaneTest, SurvivesAClockThatGoesBack) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 1, reply);
   now_s -= 1e6;
@@ -606,56 +590,56 @@ TEST_F(ControlPlaneTest, SurvivesAClockThatGoesBack) {
   });
   store.answer_all(StoreOutcome::committed);
   EXPECT_FALSE(job.is_over());
-  EXPECT_EQ(job.last_iteration(0), 1);
+  EXPECT_EQ(job.history.last_iteration(0), 1);
 }
 
 TEST_F(ControlPlaneTest, FollowsASignalAndSaysSo) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   const JobState before = job.state();
   const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
   std::optional<StoreOutcome> outcome;
-  plane.put_signal("carbon", JsonView(body, "body"), into(outcome));
+  plane.signals().put("carbon", JsonView(body, "body"), into(outcome));
   EXPECT_FALSE(outcome);
   store.answer_all(StoreOutcome::committed);
   EXPECT_EQ(outcome, StoreOutcome::committed);
-  const Json shown = plane.signals_json()["signals"][0];
+  const Json shown = plane.signals().to_json()["signals"][0];
   EXPECT_EQ(shown["name"], "carbon");
   EXPECT_EQ(shown["slowdown_pct"], 10);
   EXPECT_EQ(job.state(), before);
   const Json wrong = Json::parse(R"({"points":[[0]],"rules":[]})");
-  EXPECT_THROW(plane.put_signal("x", JsonView(wrong, "body"), {}), InputError);
+  EXPECT_THROW(plane.signals().put("x", JsonView(wrong, "body"), {}), InputError);
 }
 
 TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {
   running_job();
   const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
   std::optional<StoreOutcome> outcome;
-  plane.put_signal("carbon", JsonView(body, "body"), into(outcome));
-  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  plane.signals().put("carbon", JsonView(body, "body"), into(outcome));
+  EXPECT_TRUE(plane.signals().to_json()["signals"].empty());
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(outcome, StoreOutcome::disk_full);
-  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  EXPECT_TRUE(plane.signals().to_json()["signals"].empty());
   EXPECT_EQ(plane.store().health(), StoreOutcome::disk_full);
 }
 
 TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
-  EXPECT_THROW(plane.remove_signal("carbon", {}), http::HttpError);
-  plane.put_signal("carbon", JsonView(body, "body"), {});
+  EXPECT_THROW(plane.signals().remove("carbon", {}), http::HttpError);
+  plane.signals().put("carbon", JsonView(body, "body"), {});
   store.answer_all(StoreOutcome::committed);
   std::optional<StoreOutcome> outcome;
-  plane.remove_signal("carbon", into(outcome));
-  EXPECT_EQ(plane.signals_json()["signals"].size(), 1);
+  plane.signals().remove("carbon", into(outcome));
+  EXPECT_EQ(plane.signals().to_json()["signals"].size(), 1);
   EXPECT_EQ(summary_json(job)["guard_limit_pct"], 12);
   store.answer_all(StoreOutcome::committed);
   EXPECT_EQ(outcome, StoreOutcome::committed);
-  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  EXPECT_TRUE(plane.signals().to_json()["signals"].empty());
   EXPECT_EQ(summary_json(job)["guard_limit_pct"], 2);
 }
 
 TEST_F(ControlPlaneTest, AnswersForAJobThatWasForgottenMeanwhile) {
-  const Job& job = running_job();
+  const JobRecord& job = running_job();
   std::optional<StoreOutcome> outcome;
   plane.change(job, [&](Job& altered) {
     altered.report(report(0), now_s);

@@ -12,12 +12,11 @@ namespace {
 class FinishedJobTest : public testing::Test {
  protected:
   void SetUp() override {
-    training.register_all();
-    ASSERT_TRUE(training.run_until(JobState::running));
+    training.train();
     training.run(30);
     training.job().finish("over", training.now_s());
-    archive = archive_of(training.job());
-    archive.spec = to_json(training.job().spec()).dump();
+    archive = archive_of(training.record());
+    archive.spec = to_json(training.record().spec).dump();
     job = finished_job({.id = "j-1", .run = "run-1", .created_s = 1, .summary = archive.summary});
   }
 
@@ -27,11 +26,11 @@ class FinishedJobTest : public testing::Test {
 };
 
 TEST_F(FinishedJobTest, ShowsWhatTheJobHasShown) {
-  Job& live = training.job();
+  const JobRecord& live = training.record();
   EXPECT_EQ(job.state, "finished");
   const Json shown = Json::parse(show_finished_job(job, archive));
   EXPECT_EQ(shown["job"], summary_json(live));
-  EXPECT_EQ(shown["spec"], to_json(live.spec()));
+  EXPECT_EQ(shown["spec"], to_json(live.spec));
   EXPECT_EQ(shown["ranks"], ranks_json(live));
   EXPECT_EQ(Json::parse(show_frontier(job, archive)), frontier_json(live));
   EXPECT_EQ(Json::parse(show_timeline(job, archive)), timeline_json(live));
@@ -60,7 +59,7 @@ TEST(FinishedLargeJob, LeavesItsPlanOut) {
   protocol::JobSpec spec = small_job(1, 1, static_cast<int>(kArchivedUnits));
   Job job("j-1", spec, 1);
   job.finish("over", 2);
-  const Json timeline = Json::parse(archive_of(job).timeline);
+  const Json timeline = Json::parse(archive_of(job.record()).timeline);
   EXPECT_TRUE(timeline["plan"].is_null());
   EXPECT_EQ(timeline["job"], "j-1");
 }

@@ -28,12 +28,11 @@ constexpr PowerLimit kBelowAnyPlan{.scope = CapScope::gpu, .watts = 5, .swing_w 
 class JobPlanning : public testing::Test {
  protected:
   void train_until_running() {
-    training.register_all();
-    ASSERT_TRUE(training.run_until(JobState::running));
+    training.train();
     training.run(5);
   }
   void cap(const std::optional<PowerLimit>& limit) {
-    (void)training.job().set_power_limit(limit, training.now_s());
+    (void)training.job().set(PowerTarget{limit}, training.now_s());
     training.settle();
   }
   /// Plans that have been asked for are made.
@@ -41,10 +40,10 @@ class JobPlanning : public testing::Test {
     training.plans_wait = false;
     training.settle();
   }
-  [[nodiscard]] std::string reason() { return summary_json(training.job())["reason"].get<std::string>(); }
+  [[nodiscard]] std::string reason() { return summary_json(training.record())["reason"].get<std::string>(); }
   /// What a unit of the plan for training draws at most.
   [[nodiscard]] double peak_w() {
-    const plan::Plan plan = plan::read_plan(timeline_json(training.job())["plan"].dump(), "plan");
+    const plan::Plan plan = plan::read_plan(timeline_json(training.record())["plan"].dump(), "plan");
     double peak_w = 0;
     for (const auto& ops : plan.ranks) {
       for (const plan::PlannedOp& op : ops) {
@@ -74,7 +73,7 @@ TEST_F(JobPlanning, KeepsACapThatCameWhileTheFirstPlanWasMade) {
   ASSERT_TRUE(training.run_until(JobState::planning));
   cap(kKept);
   end_planning();
-  ASSERT_EQ(training.job().state(), JobState::running);
+  ASSERT_EQ(training.record().state(), JobState::running);
   EXPECT_LE(peak_w(), *kKept.watts * 1.01);
 }
 
@@ -82,21 +81,21 @@ TEST_F(JobPlanning, FollowsSettingsAndSignalsThatCameWhileTheFirstPlanWasMade) {
   training.register_all();
   training.plans_wait = true;
   ASSERT_TRUE(training.run_until(JobState::planning));
-  (void)training.job().set_settings(5, std::nullopt, training.now_s());
+  (void)training.job().set(SlowdownTarget{5, std::nullopt}, training.now_s());
   training.job().set_signal(20, "carbon is high", training.now_s());
   training.settle();
   end_planning();
   training.run(6);
-  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 15);
+  EXPECT_GT(summary_json(training.record())["slowdown_pct"].get<double>(), 15);
 }
 
 TEST_F(JobPlanning, PlansAndGuardsByTheLargestSettings) {
   train_until_running();
-  (void)training.job().set_settings(1'000, 1'000, training.now_s());
+  (void)training.job().set(SlowdownTarget{1'000, 1'000}, training.now_s());
   EXPECT_NO_THROW(training.settle());
   training.run(6);
-  EXPECT_EQ(training.version_of(0), training.job().plan_version());
-  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 10);
+  EXPECT_EQ(training.version_of(0), training.record().plan_version());
+  EXPECT_GT(summary_json(training.record())["slowdown_pct"].get<double>(), 10);
 }
 
 TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
@@ -105,11 +104,11 @@ TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
   ASSERT_TRUE(training.run_until(JobState::observing));
   EXPECT_THAT(reason(), StartsWith("the power cap (5 W a gpu at most) is not kept: "));
   training.restart_server();
-  ASSERT_EQ(training.job().state(), JobState::observing);
+  ASSERT_EQ(training.record().state(), JobState::observing);
   cap(std::nullopt);
-  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_EQ(training.record().state(), JobState::running);
   training.run(6);
-  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 1);
+  EXPECT_GT(summary_json(training.record())["saved_pct"].get<double>(), 1);
 }
 
 TEST_F(JobPlanning, PlansForTheCapThatTakesThePlaceOfOneThatNoPlanCouldKeep) {
@@ -118,16 +117,16 @@ TEST_F(JobPlanning, PlansForTheCapThatTakesThePlaceOfOneThatNoPlanCouldKeep) {
   ASSERT_TRUE(training.run_until(JobState::observing));
   training.plans_wait = true;
   cap(kKept);
-  EXPECT_EQ(training.job().state(), JobState::planning);
+  EXPECT_EQ(training.record().state(), JobState::planning);
   end_planning();
-  ASSERT_EQ(training.job().state(), JobState::running);
+  ASSERT_EQ(training.record().state(), JobState::running);
   EXPECT_LE(peak_w(), *kKept.watts * 1.01);
 }
 
 TEST_F(JobPlanning, SaysAsLongAsACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
-  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_EQ(training.record().state(), JobState::running);
   EXPECT_THAT(reason(), StartsWith("the power cap (5 W a gpu at most) is not kept: "));
   cap(kKept);
   EXPECT_EQ(reason(), "follows a plan");
@@ -146,12 +145,12 @@ TEST_F(JobPlanning, KeepsTheGuardWhileACapIsNotKept) {
 TEST_F(JobPlanning, GuardsByNewSettingsWhileACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
-  (void)training.job().set_settings(0, 50, training.now_s());
+  (void)training.job().set(SlowdownTarget{0, 50}, training.now_s());
   training.settle();
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
-  (void)training.job().set_settings(0, 1, training.now_s());
+  (void)training.job().set(SlowdownTarget{0, 1}, training.now_s());
   training.settle();
   training.run(20);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("allowed are 1 %")));
@@ -173,7 +172,7 @@ TEST_F(JobPlanning, GuardsNoPlanThatKeepsACapThoughTheNextOneCannotBeKept) {
   cap(kBelowAnyPlan);
   training.restart_server();
   training.run(60);
-  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 2);
+  EXPECT_GT(summary_json(training.record())["slowdown_pct"].get<double>(), 2);
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
 }
 
@@ -181,7 +180,7 @@ TEST_F(JobPlanning, RestsTheGuardOnceACapIsKept) {
   train_until_running();
   cap(kKept);
   training.run(60);
-  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 2);
+  EXPECT_GT(summary_json(training.record())["slowdown_pct"].get<double>(), 2);
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
 }
 
@@ -203,10 +202,10 @@ TEST_F(JobPlanning, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   ASSERT_TRUE(training.run_until(JobState::running));
   EXPECT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
-  EXPECT_EQ(summary_json(training.job())["purpose"], "train");
+  EXPECT_EQ(summary_json(training.record())["purpose"], "train");
   training.run(12);
   EXPECT_NEAR(training.time_s(), usual_s * 1.3, usual_s * 0.03);
-  EXPECT_NEAR(summary_json(training.job())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.03);
+  EXPECT_NEAR(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.03);
 }
 
 TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
@@ -214,20 +213,20 @@ TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
   training.run(30);
   ASSERT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
-  const int version = training.job().plan_version();
-  (void)training.job().set_straggler(1, 1.001, training.now_s());
+  const int version = training.record().plan_version();
+  (void)training.job().set(StragglerTarget{1, 1.001}, training.now_s());
   training.settle();
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks stay in effect nevertheless")));
-  EXPECT_EQ(training.job().plan_version(), version);
+  EXPECT_EQ(training.record().plan_version(), version);
 }
 
 TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
   train_until_running();
   const auto set_all = [&](double factor, const std::optional<PowerLimit>& limit, std::optional<double> slowdown_pct) {
     Job& job = training.job();
-    const std::vector<std::int64_t> ids{job.set_straggler(1, factor, training.now_s()),
-                                        job.set_power_limit(limit, training.now_s()),
-                                        job.set_settings(slowdown_pct, 4, training.now_s())};
+    const std::vector<std::int64_t> ids{job.set(StragglerTarget{1, factor}, training.now_s()),
+                                        job.set(PowerTarget{limit}, training.now_s()),
+                                        job.set(SlowdownTarget{slowdown_pct, 4}, training.now_s())};
     training.settle();
     return ids;
   };
@@ -244,9 +243,9 @@ TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
 
 TEST_F(JobPlanning, HasADecisionForWhatHasBeenSetFromTheBeginning) {
   train_until_running();
-  const std::int64_t first = training.job().set_power_limit(std::nullopt, training.now_s());
+  const std::int64_t first = training.job().set(PowerTarget{std::nullopt}, training.now_s());
   EXPECT_GT(first, 0);
-  EXPECT_EQ(training.job().set_power_limit(std::nullopt, training.now_s()), first);
+  EXPECT_EQ(training.job().set(PowerTarget{std::nullopt}, training.now_s()), first);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class JobProfiling2x2 : public testing::Test {
     training.measures_nothing.at(static_cast<std::size_t>(silent_rank)) = true;
     training.register_all();
     ASSERT_TRUE(training.run_until(JobState::profiling));
-    first_version = training.job().plan_version();
+    first_version = training.record().plan_version();
   }
   /// Until all others have posted.
   void end_trials() {
@@ -40,10 +40,10 @@ class JobProfiling2x2 : public testing::Test {
     const Json& last = plan["trials"].back();
     const auto end = last["first_iteration"].get<std::int64_t>() + last["iterations"].get<std::int64_t>();
     while (training.iteration() < end) training.run(1);
-    ASSERT_EQ(training.job().plan_version(), first_version);
+    ASSERT_EQ(training.record().plan_version(), first_version);
   }
   void run_to_next_version() {
-    while (training.job().plan_version() == first_version) {
+    while (training.record().plan_version() == first_version) {
       training.run(1);
       ASSERT_LT(training.iteration(), kPatience);
     }
@@ -59,7 +59,7 @@ TEST_F(JobProfiling2x2, GoesOnWithoutARankWhoseStageIsMeasuredElsewhere) {
   EXPECT_THAT(training.reasons("plan"), Contains(HasSubstr("once more: there are no reports of rank 3")));
   EXPECT_THAT(training.reasons("profile"), Contains(HasSubstr("there are no reports of rank 3: the profile")));
   training.run(6);
-  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 1);
+  EXPECT_GT(summary_json(training.record())["saved_pct"].get<double>(), 1);
 }
 
 TEST_F(JobProfiling2x2, TriesOnceMoreForASilentRank) {
@@ -74,7 +74,7 @@ TEST_F(JobProfiling2x2, GivesARankTimeToPost) {
   const double began_s = training.now_s();
   end_trials();
   training.run(4);
-  EXPECT_EQ(training.job().plan_version(), first_version);
+  EXPECT_EQ(training.record().plan_version(), first_version);
   run_to_next_version();
   EXPECT_GT(training.now_s(), began_s + 9);
 }
@@ -92,7 +92,7 @@ TEST_F(JobProfiling2x2, DoesNotWaitForARankThatHasEnded) {
   end_trials();
   training.job().finish_rank(3, training.now_s());
   training.settle();
-  EXPECT_GT(training.job().plan_version(), first_version);
+  EXPECT_GT(training.record().plan_version(), first_version);
   EXPECT_TRUE(training.run_until(JobState::running, 60));
 }
 
@@ -101,7 +101,7 @@ TEST_F(JobProfiling2x2, TakesNoCellsOfARankThatHasEndedForThoseOfAnother) {
   end_trials();
   training.job().finish_rank(2, training.now_s());
   training.settle();
-  EXPECT_EQ(training.job().plan_version(), first_version) << "rank 3 still measures";
+  EXPECT_EQ(training.record().plan_version(), first_version) << "rank 3 still measures";
 }
 
 TEST_F(JobProfiling2x2, GoesOnWithoutARankThoughTheServerWasStartedAgain) {
@@ -117,7 +117,7 @@ double profiling_cost_s(SimulatedJob& training) {
   training.run(1);
   const double full_clock_time_s = training.time_s();
   double cost_s = 0;
-  while (training.job().state() != JobState::running && training.job().state() != JobState::observing) {
+  while (training.record().state() != JobState::running && training.record().state() != JobState::observing) {
     training.run(1);
     cost_s += training.time_s() - full_clock_time_s;
     if (training.iteration() > kPatience) throw std::runtime_error("no plan");
@@ -140,9 +140,9 @@ TEST(JobProfilingCost, StaysWithinTheAllowance) {
 TEST(JobProfilingCost, IsAFewIterationsByDefault) {
   SimulatedJob training(small_job(4));
   EXPECT_LT(profiling_cost_s(training), 10);
-  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_EQ(training.record().state(), JobState::running);
   training.run(6);
-  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 3);
+  EXPECT_GT(summary_json(training.record())["saved_pct"].get<double>(), 3);
 }
 
 TEST(JobProfilingCost, RunsAtFullClocksWhereTheAllowanceIsTooSmall) {
@@ -150,7 +150,7 @@ TEST(JobProfilingCost, RunsAtFullClocksWhereTheAllowanceIsTooSmall) {
   spec.profiling->allowance_pct = 0.01;
   SimulatedJob training(spec);
   EXPECT_EQ(profiling_cost_s(training), 0);
-  const Json summary = summary_json(training.job());
+  const Json summary = summary_json(training.record());
   EXPECT_EQ(summary["state"], "observing");
   EXPECT_TRUE(summary["has_failed"].get<bool>());
   EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("raise allowance_pct"));
@@ -169,7 +169,7 @@ TEST(JobProfilingCost, EndsTrialsThatCostMoreThanTheyMay) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1);
   EXPECT_THAT(training.reasons("plan"), Contains(HasSubstr("the limit for profiling")));
   training.run(20);
-  EXPECT_EQ(summary_json(training.job())["purpose"], "train");
+  EXPECT_EQ(summary_json(training.record())["purpose"], "train");
   for (const Json& op : Json::parse(*training.job().plan_after(0, 0, training.now_s()))["plan"]["stages"][0]["ops"]) {
     EXPECT_EQ(op["mhz"], training.rank_spec(0).clocks_mhz.front());
   }
@@ -184,17 +184,16 @@ TEST(JobProfilingCost, SurvivesARestartOfTheServer) {
   const double full_clock_time_s = training.time_s();
   double cost_s = 0;
   for (int iteration = 0; iteration < 150; ++iteration) {
-    if (iteration % 3 == 0 && training.job().state() != JobState::running) training.restart_server();
+    if (iteration % 3 == 0 && training.record().state() != JobState::running) training.restart_server();
     training.run(1);
-    if (training.job().state() != JobState::running) cost_s += training.time_s() - full_clock_time_s;
+    if (training.record().state() != JobState::running) cost_s += training.time_s() - full_clock_time_s;
   }
   EXPECT_LE(cost_s, 0.004 * 500 * full_clock_time_s);
 }
 
 TEST(JobProfiling, IsNotRepeatedForAHiccupOfAllRanks) {
   SimulatedJob training(small_job(2));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(10);
   for (int hiccup = 0; hiccup < 3; ++hiccup) {
     for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.4);
@@ -211,16 +210,15 @@ TEST(JobProfiling, ObservesWhenNoRankFollowsTheBaselinesPlan) {
   training.register_all();
   training.deaf = {true, true};
   ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
-  EXPECT_TRUE(summary_json(training.job())["has_failed"].get<bool>());
-  EXPECT_THAT(summary_json(training.job())["reason"].get<std::string>(), HasSubstr("no rank follows the plan"));
+  EXPECT_TRUE(summary_json(training.record())["has_failed"].get<bool>());
+  EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(), HasSubstr("no rank follows the plan"));
 }
 
 TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
   protocol::JobSpec spec = small_job(2);
   spec.guard_pct = 900;
   SimulatedJob training(spec);
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   double factor = 1;
   for (int iteration = 0; iteration < 900; ++iteration) {  // ever slower
     if (iteration % 60 == 0) factor *= 1.1;
@@ -237,8 +235,7 @@ TEST(JobProfiling, NamesTheSweepOfCellsThatReplacesEarlierOnes) {
   protocol::JobSpec spec = small_job(2);
   spec.guard_pct = 900;
   SimulatedJob training(spec);
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   const StoredCells first = training.stored().cells.back();
   EXPECT_EQ(first.sweep, 1);
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
@@ -257,8 +254,8 @@ TEST(JobProfiling, IsTriedAgainAfterAnHour) {
   ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
   const double observing_s = training.now_s();
   training.measures_nothing[1] = false;
-  EXPECT_NEAR(summary_json(training.job())["retry_s"].get<double>(), observing_s + 3'600, 60);
-  while (training.job().state() == JobState::observing) training.run(1);
+  EXPECT_NEAR(summary_json(training.record())["retry_s"].get<double>(), observing_s + 3'600, 60);
+  while (training.record().state() == JobState::observing) training.run(1);
   EXPECT_GE(training.now_s(), observing_s + 3'600 - 60);
   EXPECT_TRUE(training.run_until(JobState::running, kPatience));
 }
@@ -266,12 +263,11 @@ TEST(JobProfiling, IsTriedAgainAfterAnHour) {
 TEST(JobProfiling, SharesNoProfileOfSimulatedGpusWithRealOnes) {
   SimulatedJob first(quickly_profiled(2, 1));
   first.gpus_are_simulated = true;
-  first.register_all();
-  ASSERT_TRUE(first.run_until(JobState::running));
+  first.train();
   for (const bool simulated : {true, false}) {
     SimulatedJob second(quickly_profiled(2, 1));
     second.gpus_are_simulated = simulated;
-    second.know({{first.job().profile_key(), first.job().measured()}});
+    second.know({{profile_key(first.record()), first.record().profiling.own()}});
     second.register_all();
     second.restart_server();
     ASSERT_TRUE(second.run_until(JobState::running));
@@ -281,16 +277,15 @@ TEST(JobProfiling, SharesNoProfileOfSimulatedGpusWithRealOnes) {
 
 TEST(JobProfiling, MeasuresTheBaselineAnewForAProfileThatIsFoundLater) {
   SimulatedJob other(quickly_profiled(2, 1));
-  other.register_all();
-  ASSERT_TRUE(other.run_until(JobState::running));
+  other.train();
   SimulatedJob training(quickly_profiled(2, 1));
   training.register_all();
   training.run(3);
   training.measures_nothing[1] = true;
   ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
-  training.job().profile_found(other.job().measured(), training.now_s());
+  training.job().profile_found(other.record().profiling.own(), training.now_s());
   training.run(2);
-  EXPECT_EQ(training.job().state(), JobState::baseline);
+  EXPECT_EQ(training.record().state(), JobState::baseline);
   EXPECT_TRUE(training.run_until(JobState::running, 20));
 }
 
@@ -300,7 +295,7 @@ TEST(JobProfiling, ObservesAtFullClocksWhenNobodyMeasuresAStage) {
   training.run(3);
   training.measures_nothing[1] = true;
   ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
-  EXPECT_THAT(summary_json(training.job())["reason"].get<std::string>(), HasSubstr("neither rank 1 nor"));
+  EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(), HasSubstr("neither rank 1 nor"));
   const Json plan = Json::parse(*training.job().plan_after(0, 0, training.now_s()));
   EXPECT_EQ(plan["purpose"], "train");
   for (const Json& op : plan["plan"]["stages"][0]["ops"]) {

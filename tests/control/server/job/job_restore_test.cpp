@@ -15,8 +15,7 @@ class JobRestoreAfterDrift : public testing::Test {
  protected:
   /// Trains by a profile of units that take 1.6 times as long as when they were profiled first.
   void SetUp() override {
-    training.register_all();
-    ASSERT_TRUE(training.run_until(JobState::running));
+    training.train();
     training.run(10);
     for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.6);
     ASSERT_TRUE(training.run_until(JobState::profiling, 60));
@@ -29,7 +28,7 @@ class JobRestoreAfterDrift : public testing::Test {
     return spec;
   }
   /// Time of the fastest plan.
-  [[nodiscard]] double fastest_s() { return frontier_json(training.job())["vertices"][0][0].get<double>(); }
+  [[nodiscard]] double fastest_s() { return frontier_json(training.record())["vertices"][0][0].get<double>(); }
 
   SimulatedJob training{unguarded_job()};
 };
@@ -50,53 +49,50 @@ TEST_F(JobRestoreAfterDrift, ReadsAStateThatDoesNotNameTheSweep) {
   ASSERT_EQ(state.erase("wanted_clocks_mhz"), 1U);
   stored.jobs[0].state = state.dump();
   const auto restored = Job::restore(stored.jobs[0], stored, {}, training.now_s());
-  EXPECT_EQ(restored->state(), JobState::running);
-  EXPECT_NE(restored->measured(), nullptr);
+  EXPECT_EQ(restored->record().state(), JobState::running);
+  EXPECT_NE(restored->record().profiling.own(), nullptr);
 }
 
 TEST(JobRestoreWhileDrifting, TakesNoProfileUpThatDriftHasPutOutOfDate) {
   SimulatedJob training(small_job(2));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(10);
-  training.know({{training.job().profile_key(), training.job().measured()}});
+  training.know({{profile_key(training.record()), training.record().profiling.own()}});
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
   training.measures_nothing[1] = true;
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   ASSERT_TRUE(training.run_until(JobState::observing, 2'000));
-  const int version = training.job().plan_version();
+  const int version = training.record().plan_version();
   training.restart_server();
   training.run(10);
-  EXPECT_EQ(training.job().state(), JobState::observing);
-  EXPECT_EQ(training.job().plan_version(), version);
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  EXPECT_EQ(training.record().plan_version(), version);
 }
 
 TEST(JobRestore, UsesNoNumberOfAPlanAgainThatCouldNotBeStored) {
   SimulatedJob training(small_job(2));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
-  int newest = training.job().plan_version();
+  training.train();
+  int newest = training.record().plan_version();
   for (int round = 0; round < 3; ++round) {
     // The disk is full from here on, plans go on all the same; then the server is killed.
     const StoreContents on_disk = training.stored();
-    for (int change = 0; training.job().plan_version() < newest + PlanDelivery::kReservedVersions; ++change) {
-      (void)training.job().set_settings(change, 900, training.now_s());
+    for (int change = 0; training.record().plan_version() < newest + PlanDelivery::kReservedVersions; ++change) {
+      (void)training.job().set(SlowdownTarget{change, 900}, training.now_s());
       training.settle();
       ASSERT_LT(change, 100);
     }
-    newest = training.job().plan_version();
+    newest = training.record().plan_version();
     training.restart_server(on_disk);
-    (void)training.job().set_settings(round % 2 == 0 ? 3.5 : 7.5, 900, training.now_s());
+    (void)training.job().set(SlowdownTarget{round % 2 == 0 ? 3.5 : 7.5, 900}, training.now_s());
     training.settle();
-    EXPECT_GT(training.job().plan_version(), newest);
-    newest = training.job().plan_version();
+    EXPECT_GT(training.record().plan_version(), newest);
+    newest = training.record().plan_version();
   }
 }
 
 TEST(JobRestore, LeavesDamagedRowsOut) {
   SimulatedJob training(small_job(2));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(10);
   StoreContents stored = training.stored();
   stored.reports.at(stored.reports.size() / 2).document.back() = '\x5d';
@@ -104,8 +100,8 @@ TEST(JobRestore, LeavesDamagedRowsOut) {
   stored.plans.at(0).document.clear();
   std::vector<std::string> left_out;
   const auto restored = Job::restore(stored.jobs.at(0), stored, {}, training.now_s(), &left_out);
-  EXPECT_EQ(restored->state(), training.job().state());
-  EXPECT_EQ(restored->plan_version(), training.job().plan_version());
+  EXPECT_EQ(restored->record().state(), training.record().state());
+  EXPECT_EQ(restored->record().plan_version(), training.record().plan_version());
   EXPECT_THAT(left_out, SizeIs(3));
   for (StoredPlan& plan : stored.plans) plan.document.clear();
   EXPECT_THROW((void)Job::restore(stored.jobs.at(0), stored, {}, training.now_s()), InputError);
@@ -119,18 +115,17 @@ TEST(JobRestore, TakesAJobThatAnOlderServerCalledFailedForFinished) {
   state["state"] = "failed";
   stored.jobs[0].state = state.dump();
   const auto restored = Job::restore(stored.jobs[0], stored, {}, training.now_s());
-  EXPECT_EQ(restored->state(), JobState::finished);
-  EXPECT_TRUE(restored->is_over());
+  EXPECT_EQ(restored->record().state(), JobState::finished);
+  EXPECT_TRUE(restored->record().is_over());
 }
 
 TEST(JobRestoreOfALostProfile, MeasuresAnother) {
   SimulatedJob other(small_job(2));
-  other.register_all();
-  ASSERT_TRUE(other.run_until(JobState::running));
+  other.train();
   SimulatedJob training(small_job(2));
-  training.know({{training.job().profile_key(), other.job().measured()}});
+  training.know({{profile_key(training.record()), other.record().profiling.own()}});
   training.register_all();
-  ASSERT_EQ(training.job().state(), JobState::baseline);
+  ASSERT_EQ(training.record().state(), JobState::baseline);
   training.run(2);
   training.know({});
   training.restart_server();
@@ -144,8 +139,8 @@ class JobRestoreWithoutAProfile : public testing::Test {
   void SetUp() override {
     training.register_all();
     ASSERT_TRUE(training.run_until(JobState::profiling));
-    while (training.job().state() == JobState::profiling) {
-      const int version = training.job().plan_version();
+    while (training.record().state() == JobState::profiling) {
+      const int version = training.record().plan_version();
       before = training.stored();
       for (int rank = 0; rank < 2; ++rank) {
         training.job().add_cells({.rank = rank, .plan_version = version, .cells = {}, .blocking = {}},
@@ -154,7 +149,7 @@ class JobRestoreWithoutAProfile : public testing::Test {
       }
       ASSERT_LT(version, 50);
     }
-    ASSERT_EQ(training.job().state(), JobState::observing);
+    ASSERT_EQ(training.record().state(), JobState::observing);
   }
 
   SimulatedJob training{small_job(2)};
@@ -162,25 +157,24 @@ class JobRestoreWithoutAProfile : public testing::Test {
 };
 
 TEST_F(JobRestoreWithoutAProfile, GoesOnObserving) {
-  const Json summary = summary_json(training.job());
-  const int version = training.job().plan_version();
+  const Json summary = summary_json(training.record());
+  const int version = training.record().plan_version();
   training.restart_server();
-  EXPECT_EQ(training.job().state(), JobState::observing);
-  EXPECT_EQ(summary_json(training.job())["reason"], summary["reason"]);
-  EXPECT_EQ(training.job().plan_version(), version);
-  EXPECT_EQ(training.job().measured(), nullptr);
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  EXPECT_EQ(summary_json(training.record())["reason"], summary["reason"]);
+  EXPECT_EQ(training.record().plan_version(), version);
+  EXPECT_EQ(training.record().profiling.own(), nullptr);
 }
 
 TEST_F(JobRestoreWithoutAProfile, UsesOneThatAnotherJobHasMeasured) {
   SimulatedJob other(small_job(2));
-  other.register_all();
-  ASSERT_TRUE(other.run_until(JobState::running));
-  training.know({{training.job().profile_key(), other.job().measured()}});
+  other.train();
+  training.know({{profile_key(training.record()), other.record().profiling.own()}});
   training.restart_server();
   EXPECT_TRUE(training.run_until(JobState::running));
   training.restart_server();
-  EXPECT_EQ(training.job().state(), JobState::running);
-  EXPECT_FALSE(frontier_json(training.job())["vertices"].empty());
+  EXPECT_EQ(training.record().state(), JobState::running);
+  EXPECT_FALSE(frontier_json(training.record())["vertices"].empty());
 }
 
 TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) {
@@ -190,12 +184,12 @@ TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) 
   rows.jobs[0].state = state.dump();
   rows.plans = before.plans;
   const auto restored = Job::restore(rows.jobs[0], rows, {}, training.now_s());
-  for (int rank = 0; restored->state() == JobState::profiling && rank < 2; ++rank) {
-    restored->add_cells({.rank = rank, .plan_version = restored->plan_version(), .cells = {}, .blocking = {}},
+  for (int rank = 0; restored->record().state() == JobState::profiling && rank < 2; ++rank) {
+    restored->add_cells({.rank = rank, .plan_version = restored->record().plan_version(), .cells = {}, .blocking = {}},
                         training.now_s());
   }
-  EXPECT_EQ(restored->state(), JobState::observing);
-  EXPECT_EQ(summary_json(*restored)["purpose"], "train");
+  EXPECT_EQ(restored->record().state(), JobState::observing);
+  EXPECT_EQ(summary_json(restored->record())["purpose"], "train");
 }
 
 }  // namespace

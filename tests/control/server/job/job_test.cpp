@@ -21,19 +21,18 @@ TEST(Job, WaitsForAllItsRanks) {
   SimulatedJob training(small_job(2));
   Job& job = training.job();
   (void)job.register_rank(training.rank_spec(0), "key", {}, 1);
-  EXPECT_EQ(job.state(), JobState::registering);
+  EXPECT_EQ(job.record().state(), JobState::registering);
   EXPECT_EQ(job.plan_after(0, 0, 1), nullptr);
   (void)job.register_rank(training.rank_spec(1), "key", {}, 1);
-  EXPECT_EQ(job.state(), JobState::baseline) << "what trials cost is counted against it";
+  EXPECT_EQ(job.record().state(), JobState::baseline) << "what trials cost is counted against it";
   EXPECT_NE(job.plan_after(0, 0, 1), nullptr);
 }
 
 TEST(Job, ProfilesPlansAndSavesEnergyWithoutTakingLonger) {
   SimulatedJob training(small_job(4));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(6);
-  const Json summary = summary_json(training.job());
+  const Json summary = summary_json(training.record());
   EXPECT_GT(summary["saved_pct"].get<double>(), 3.0);
   EXPECT_LT(summary["slowdown_pct"].get<double>(), 0.5);
   EXPECT_EQ(summary["purpose"], "train");
@@ -50,17 +49,16 @@ TEST(Job, SwitchesAllRanksAtOneIteration) {
     training.run(1);
     for (int rank = 1; rank < 4; ++rank) ASSERT_EQ(training.version_of(rank), training.version_of(0));
   }
-  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_EQ(training.record().state(), JobState::running);
 }
 
 TEST(Job, OffersAPlanAgainToARankThatHasMissedIt) {
   SimulatedJob training(small_job(2));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(4);
   const int before = training.version_of(0);
   training.deaf[1] = true;
-  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  (void)training.job().set(SlowdownTarget{10, std::nullopt}, training.now_s());
   training.settle();
   training.run(5);
   EXPECT_GT(training.version_of(0), before);
@@ -72,8 +70,7 @@ TEST(Job, OffersAPlanAgainToARankThatHasMissedIt) {
 
 TEST(Job, SlowsTheOthersDownForAStragglerAndBack) {
   SimulatedJob training(small_job(4));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(5);
   const double usual_s = training.time_s();
   const double usual_j = training.energy_j();
@@ -83,21 +80,20 @@ TEST(Job, SlowsTheOthersDownForAStragglerAndBack) {
   training.run(6);
   EXPECT_LT(training.energy_j(), slow_j);
   EXPECT_THAT(training.reasons("straggler"), Contains(HasSubstr("rank 1")));
-  EXPECT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
+  EXPECT_THAT(summary_json(training.record())["stragglers"], SizeIs(1));
   training.slow_down(1, 1);
   training.run(6);
   EXPECT_NEAR(training.time_s(), usual_s, usual_s * 2e-3);
   EXPECT_NEAR(training.energy_j(), usual_j, usual_j * 5e-3);
-  EXPECT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
+  EXPECT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
 }
 
 TEST(Job, LetsTheOtherReplicasWaitSlowlyForAReportedStraggler) {
   SimulatedJob training(small_job(2, 3));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(5);
   training.slow_down(0, 1.3);
-  (void)training.job().set_straggler(0, 1.3, training.now_s());
+  (void)training.job().set(StragglerTarget{0, 1.3}, training.now_s());
   training.settle();
   const double before_j = training.energy_j();
   training.run(1);
@@ -111,10 +107,9 @@ TEST(Job, LetsTheOtherReplicasWaitSlowlyForAReportedStraggler) {
 
 TEST(Job, BeginsThoughTheServerWasStartedAgainWhileRanksRegistered) {
   SimulatedJob first(small_job(2));
-  first.register_all();
-  ASSERT_TRUE(first.run_until(JobState::running));
+  first.train();
   SimulatedJob training(small_job(2));
-  training.know({{small_job(2).profile_key(false), first.job().measured()}});
+  training.know({{small_job(2).profile_key(false), first.record().profiling.own()}});
   (void)training.job().register_rank(training.rank_spec(0), "key-0", {}, training.now_s());
   training.settle();
   training.restart_server();
@@ -124,18 +119,17 @@ TEST(Job, BeginsThoughTheServerWasStartedAgainWhileRanksRegistered) {
 
 TEST(Job, KeepsAPowerCap) {
   SimulatedJob training(small_job(2));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(4);
   const double free_s = training.time_s();
-  (void)training.job().set_power_limit(PowerLimit{.scope = CapScope::gpu, .watts = 200, .swing_w = {}},
-                                       training.now_s());
+  (void)training.job().set(PowerTarget{PowerLimit{.scope = CapScope::gpu, .watts = 200, .swing_w = {}}},
+                           training.now_s());
   training.settle();
   training.run(6);
   EXPECT_GT(training.time_s(), free_s);
   // No unit of any rank draws more than the cap.
   const plan::Plan plan = [&] {
-    const Json timeline = timeline_json(training.job());
+    const Json timeline = timeline_json(training.record());
     return plan::read_plan(timeline["plan"].dump(), "plan");
   }();
   for (const auto& ops : plan.ranks) {
@@ -148,65 +142,62 @@ TEST(Job, KeepsAPowerCap) {
 
 TEST(Job, SaysWhatACapWouldNeedWhenNoPlanKeepsIt) {
   SimulatedJob training(small_job(2));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(4);
   const int version = training.version_of(0);
-  (void)training.job().set_power_limit(PowerLimit{.scope = CapScope::gpu, .watts = 5, .swing_w = {}}, training.now_s());
+  (void)training.job().set(PowerTarget{PowerLimit{.scope = CapScope::gpu, .watts = 5, .swing_w = {}}},
+                           training.now_s());
   training.settle();
   training.run(3);
   EXPECT_EQ(training.version_of(0), version);
   EXPECT_THAT(training.reasons("failed"), SizeIs(1));
-  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_EQ(training.record().state(), JobState::running);
 }
 
 TEST(Job, GoesOnInAnyStateAfterTheServerWasStartedAgain) {
   SimulatedJob straight(small_job(2));
-  straight.register_all();
-  ASSERT_TRUE(straight.run_until(JobState::running));
+  straight.train();
   for (int restart_at = 1; restart_at < 60; restart_at += 7) {
     SimulatedJob training(small_job(2));
     training.register_all();
     training.run(restart_at);
-    const JobState state = training.job().state();
-    const Json before = summary_json(training.job());
+    const JobState state = training.record().state();
+    const Json before = summary_json(training.record());
     training.restart_server();
-    EXPECT_EQ(training.job().state(), state) << restart_at;
-    EXPECT_EQ(summary_json(training.job())["plan_version"], before["plan_version"]) << restart_at;
-    EXPECT_EQ(summary_json(training.job())["baseline"], before["baseline"]) << restart_at;
+    EXPECT_EQ(training.record().state(), state) << restart_at;
+    EXPECT_EQ(summary_json(training.record())["plan_version"], before["plan_version"]) << restart_at;
+    EXPECT_EQ(summary_json(training.record())["baseline"], before["baseline"]) << restart_at;
     ASSERT_TRUE(training.run_until(JobState::running)) << restart_at;
     training.run(6);
-    EXPECT_NEAR(training.energy_j(), summary_json(straight.job())["planned_energy_j"].get<double>(),
+    EXPECT_NEAR(training.energy_j(), summary_json(straight.record())["planned_energy_j"].get<double>(),
                 training.energy_j() * 0.02);
   }
 }
 
 TEST(Job, UsesAProfileThatIsKnown) {
   SimulatedJob first(small_job(2));
-  first.register_all();
-  ASSERT_TRUE(first.run_until(JobState::running));
-  ASSERT_NE(first.job().measured(), nullptr);
+  first.train();
+  ASSERT_NE(first.record().profiling.own(), nullptr);
   SimulatedJob training(small_job(2));
-  training.know({{training.job().profile_key(), first.job().measured()}});
+  training.know({{profile_key(training.record()), first.record().profiling.own()}});
   training.register_all();
-  EXPECT_EQ(training.job().state(), JobState::baseline);
+  EXPECT_EQ(training.record().state(), JobState::baseline);
   ASSERT_TRUE(training.run_until(JobState::running, 12));
   training.run(4);
-  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 2.0);
+  EXPECT_GT(summary_json(training.record())["saved_pct"].get<double>(), 2.0);
 }
 
 TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {
   SimulatedJob first(small_job(2));
-  first.register_all();
-  ASSERT_TRUE(first.run_until(JobState::running));
+  first.train();
   protocol::JobSpec spec = small_job(2);
   spec.profiling.reset();
   SimulatedJob training(spec);
   training.register_all();
-  ASSERT_EQ(training.job().state(), JobState::observing);
-  training.know({{training.job().profile_key(), first.job().measured()}});
+  ASSERT_EQ(training.record().state(), JobState::observing);
+  training.know({{profile_key(training.record()), first.record().profiling.own()}});
   training.restart_server();
-  EXPECT_EQ(training.job().state(), JobState::baseline);
+  EXPECT_EQ(training.record().state(), JobState::baseline);
   EXPECT_TRUE(training.run_until(JobState::running, 12));
 }
 
@@ -215,11 +206,11 @@ TEST(Job, ObservesWhereNothingSetsClocks) {
   protocol::RankSpec rank = training.rank_spec(0);
   rank.follows_plans = false;
   (void)training.job().register_rank(rank, "key", {}, 1);
-  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.record().state(), JobState::observing);
 }
 
 Json rank_shown(SimulatedJob& training, int rank) {
-  return ranks_json(training.job()).at(static_cast<std::size_t>(rank));
+  return ranks_json(training.record()).at(static_cast<std::size_t>(rank));
 }
 
 TEST(Job, ShowsWhichRankRefusesPlansAndWhy) {
@@ -233,7 +224,7 @@ TEST(Job, ShowsWhichRankRefusesPlansAndWhy) {
   EXPECT_FALSE(rank_shown(training, 1)["follows_plans"].get<bool>());
   EXPECT_EQ(rank_shown(training, 1)["refusal"], "the schedule differs");
   EXPECT_THAT(training.reasons("refusal"), testing::ElementsAre("rank 1 follows no plans: the schedule differs"));
-  EXPECT_EQ(training.job().state(), JobState::running) << "the others follow it";
+  EXPECT_EQ(training.record().state(), JobState::running) << "the others follow it";
   training.restart_server();
   EXPECT_EQ(rank_shown(training, 1)["refusal"], "the schedule differs") << "it is stored";
   training.refusals[1].clear();
@@ -248,10 +239,10 @@ TEST(Job, ObservesWhileEveryRankRefuses) {
   ASSERT_TRUE(training.run_until(JobState::running));
   training.refusals = {"no", "neither"};
   training.run(2);
-  EXPECT_EQ(training.job().state(), JobState::observing);
-  EXPECT_THAT(training.job().status().reason, HasSubstr("rank 1 follows no plans: neither"));
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  EXPECT_THAT(training.record().status.reason, HasSubstr("rank 1 follows no plans: neither"));
   training.run(5);
-  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.record().state(), JobState::observing);
   training.refusals = {"", ""};
   EXPECT_TRUE(training.run_until(JobState::running));
 }
@@ -269,7 +260,7 @@ TEST(Job, ObservesWhereNoRankOfAJobThatBeginsFollowsPlans) {
   training.refusals[0] = "no adapter for this version";
   training.register_all();
   training.run(3);
-  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.record().state(), JobState::observing);
 }
 
 TEST(Job, FollowsTheNumbersThatRanksGiveTheirIterations) {
@@ -283,12 +274,12 @@ TEST(Job, FollowsTheNumbersThatRanksGiveTheirIterations) {
   training.count_from(90'000);
   training.run(3);
   EXPECT_EQ(training.version_of(0), followed) << "a leap changes nothing";
-  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  (void)training.job().set(SlowdownTarget{10, std::nullopt}, training.now_s());
   training.settle();
   training.run(5);
   EXPECT_GT(training.version_of(0), followed) << "the next plan begins after it";
   EXPECT_EQ(training.version_of(1), training.version_of(0));
-  EXPECT_EQ(training.job().last_iteration(0), 90'007);
+  EXPECT_EQ(training.record().history.last_iteration(0), 90'007);
 }
 
 TEST(Job, IsFinishedOnceAllRanksHaveEnded) {
@@ -297,18 +288,18 @@ TEST(Job, IsFinishedOnceAllRanksHaveEnded) {
   training.run(3);
   training.job().finish_rank(0, 1);
   training.job().finish_rank(0, 1);
-  EXPECT_FALSE(training.job().is_over());
+  EXPECT_FALSE(training.record().is_over());
   training.job().finish_rank(1, 2);
-  EXPECT_EQ(training.job().state(), JobState::finished);
+  EXPECT_EQ(training.record().state(), JobState::finished);
 }
 
 TEST(Job, EndsWhenNobodyIsHeardOf) {
   SimulatedJob training(small_job(2));
   training.register_all();
-  training.job().end_if_silent(training.now_s() + 10, 60);
-  EXPECT_FALSE(training.job().is_over());
-  training.job().end_if_silent(training.now_s() + 61, 60);
-  EXPECT_TRUE(training.job().is_over());
+  finish_if_silent(training.job(), training.now_s() + 10, 60);
+  EXPECT_FALSE(training.record().is_over());
+  finish_if_silent(training.job(), training.now_s() + 61, 60);
+  EXPECT_TRUE(training.record().is_over());
 }
 
 TEST(Job, RefusesCellsOfAPlanThatProfilesNothing) {
@@ -319,8 +310,7 @@ TEST(Job, RefusesCellsOfAPlanThatProfilesNothing) {
 
 TEST(Job, FallsBackToFullClocksWhenPlansAreSlowerThanAllowed) {
   SimulatedJob training(small_job(4));
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(3);
   // Everything is slower under plans, and nobody knows why: no rank stands out.
   for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 1.04);

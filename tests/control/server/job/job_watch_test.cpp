@@ -18,8 +18,7 @@ using testing::SizeIs;
 class JobWatch : public testing::Test {
  protected:
   void train_until_running() {
-    training.register_all();
-    ASSERT_TRUE(training.run_until(JobState::running));
+    training.train();
     training.run(5);
   }
 
@@ -49,31 +48,31 @@ TEST_F(JobWatch, SeesAStragglerWhileTheGuardHoldsFullClocks) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
   training.run(30);
   ASSERT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
-  ASSERT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
+  ASSERT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
   training.slow_down(1, 1.04 * 1.3);
   training.run(10);
-  ASSERT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
-  EXPECT_EQ(summary_json(training.job())["stragglers"][0]["rank"], 1);
+  ASSERT_THAT(summary_json(training.record())["stragglers"], SizeIs(1));
+  EXPECT_EQ(summary_json(training.record())["stragglers"][0]["rank"], 1);
 }
 
 TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
   train_until_running();
-  EXPECT_DOUBLE_EQ(job_snapshot(training.job()).slowdown_allowed_ratio, 0.02);
+  EXPECT_DOUBLE_EQ(job_snapshot(training.record()).slowdown_allowed_ratio, 0.02);
   training.job().set_signal(10, "carbon is high", training.now_s());
-  EXPECT_DOUBLE_EQ(job_snapshot(training.job()).slowdown_allowed_ratio, 0.12);
-  EXPECT_EQ(summary_json(training.job())["guard_limit_pct"], 12);
+  EXPECT_DOUBLE_EQ(job_snapshot(training.record()).slowdown_allowed_ratio, 0.12);
+  EXPECT_EQ(summary_json(training.record())["guard_limit_pct"], 12);
 }
 
 TEST_F(JobWatch, KnowsAStragglerWhenTheServerIsStartedAgain) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
-  ASSERT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
+  ASSERT_THAT(summary_json(training.record())["stragglers"], SizeIs(1));
   const std::size_t known = training.reasons("straggler").size();
   const int version = training.version_of(0);
   training.restart_server();
   training.run(6);
-  EXPECT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
+  EXPECT_THAT(summary_json(training.record())["stragglers"], SizeIs(1));
   EXPECT_THAT(training.reasons("straggler"), SizeIs(known));
   EXPECT_EQ(training.version_of(0), version);
 }
@@ -82,31 +81,30 @@ TEST_F(JobWatch, SeesThatAStragglerHasRecoveredWhileTheServerWasAway) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
-  ASSERT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
+  ASSERT_THAT(summary_json(training.record())["stragglers"], SizeIs(1));
   training.slow_down(1, 1);
   training.restart_server();
   training.run(3);
-  EXPECT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
+  EXPECT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
 }
 
 TEST_F(JobWatch, FindsAStragglerAgainThatWasRemovedWhileItIsSlow) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
-  (void)training.job().set_straggler(1, 1, training.now_s());
+  (void)training.job().set(StragglerTarget{1, 1}, training.now_s());
   training.settle();
-  ASSERT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
+  ASSERT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
   training.run(3);
-  EXPECT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
+  EXPECT_THAT(summary_json(training.record())["stragglers"], SizeIs(1));
 }
 
 TEST(JobWatchOfReplicas, PlansBesideRanksWithoutAnAgent) {
   SimulatedJob training(small_job(2, 4));
   for (const int rank : {1, 2, 3}) training.lose_agent(rank);  // of the first stage; one is left
-  training.register_all();
-  ASSERT_TRUE(training.run_until(JobState::running));
+  training.train();
   training.run(6);
-  const Json summary = summary_json(training.job());
+  const Json summary = summary_json(training.record());
   EXPECT_FALSE(summary["baseline"].is_null());
   EXPECT_GT(summary["saved_pct"].get<double>(), 0);
   EXPECT_EQ(summary["reason"], "follows a plan; rank 1 and 2 others do not follow the plan");
@@ -114,15 +112,15 @@ TEST(JobWatchOfReplicas, PlansBesideRanksWithoutAnAgent) {
 
 TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
   SimulatedJob first(small_job(2, 2));
-  first.register_all();
-  ASSERT_TRUE(first.run_until(JobState::running));
+  first.train();
   SimulatedJob training(small_job(2, 2));
-  training.know({{training.job().profile_key(), first.job().measured()}});
+  training.know({{profile_key(training.record()), first.record().profiling.own()}});
   training.lose_agent(1);
   training.register_all();
-  ASSERT_EQ(training.job().state(), JobState::baseline);
+  ASSERT_EQ(training.record().state(), JobState::baseline);
   training.run(3);
-  EXPECT_THAT(summary_json(training.job())["reason"].get<std::string>(), EndsWith("; rank 1 does not follow the plan"));
+  EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(),
+              EndsWith("; rank 1 does not follow the plan"));
   EXPECT_TRUE(training.run_until(JobState::running, 12));
 }
 
@@ -132,13 +130,13 @@ TEST_F(JobWatch, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
-  EXPECT_FALSE(summary_json(training.job())["slowdown_pct"].is_null());
+  EXPECT_FALSE(summary_json(training.record())["slowdown_pct"].is_null());
 }
 
 TEST_F(JobWatch, GuardsAJobWhoseRanksFollowDifferentPlans) {
   train_until_running();
   training.deaf[1] = true;
-  (void)training.job().set_settings(0.5, std::nullopt, training.now_s());
+  (void)training.job().set(SlowdownTarget{0.5, std::nullopt}, training.now_s());
   training.settle();
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.028);
   training.run(60);
@@ -151,12 +149,12 @@ TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.25);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   EXPECT_THAT(training.reasons("drift"), Not(IsEmpty()));
-  EXPECT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
+  EXPECT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
   ASSERT_TRUE(training.run_until(JobState::running));
   // The guard sees iterations beyond the old baseline, holds full clocks, and finds by them that it is the baseline.
   training.run(60);
   EXPECT_THAT(training.reasons("baseline"), Not(IsEmpty()));
-  EXPECT_GT(summary_json(training.job())["baseline"]["time_s"].get<double>(), usual_s * 1.2);
+  EXPECT_GT(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.2);
 }
 
 TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
@@ -168,18 +166,18 @@ TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
     ASSERT_LT(training.iteration(), 200);
   }
   training.run(30);  // at the same full clocks
-  const int version = training.job().plan_version();
+  const int version = training.record().plan_version();
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
   training.run(15);
-  ASSERT_EQ(training.job().plan_version(), version);
-  EXPECT_NEAR(summary_json(training.job())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
+  ASSERT_EQ(training.record().plan_version(), version);
+  EXPECT_NEAR(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
 }
 
 TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
   train_until_running();
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.65);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
-  EXPECT_EQ(summary_json(training.job())["purpose"], "profile");
+  EXPECT_EQ(summary_json(training.record())["purpose"], "profile");
   EXPECT_TRUE(training.run_until(JobState::running));
 }
 
@@ -188,12 +186,11 @@ TEST_F(JobWatch, MeasuresTheProfileOnceAfterOneDrift) {
     protocol::JobSpec spec = small_job(2);
     spec.guard_pct = 900;
     SimulatedJob drifting(spec);
-    drifting.register_all();
-    ASSERT_TRUE(drifting.run_until(JobState::running));
+    drifting.train();
     drifting.run(10);
     for (int rank = 0; rank < 2; ++rank) drifting.slow_down(rank, factor);
     drifting.run(300);
-    EXPECT_EQ(drifting.job().state(), JobState::running);
+    EXPECT_EQ(drifting.record().state(), JobState::running);
     EXPECT_THAT(drifting.reasons("drift"), SizeIs(1)) << factor;
   }
 }
@@ -202,15 +199,14 @@ TEST_F(JobWatch, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
   protocol::JobSpec spec = small_job(4);
   spec.guard_pct = 900;
   SimulatedJob drifting(spec);
-  drifting.register_all();
-  ASSERT_TRUE(drifting.run_until(JobState::running));
+  drifting.train();
   drifting.slow_down(1, 1.2);
   drifting.run(10);
-  ASSERT_THAT(summary_json(drifting.job())["stragglers"], SizeIs(1));
+  ASSERT_THAT(summary_json(drifting.record())["stragglers"], SizeIs(1));
   for (int rank = 0; rank < 4; ++rank) drifting.slow_down(rank, rank == 1 ? 1.2 * 1.3 : 1.3);
   ASSERT_TRUE(drifting.run_until(JobState::profiling, 60));
   ASSERT_TRUE(drifting.run_until(JobState::running));
-  EXPECT_THAT(summary_json(drifting.job())["stragglers"], IsEmpty()) << "the profile holds how slow it is";
+  EXPECT_THAT(summary_json(drifting.record())["stragglers"], IsEmpty()) << "the profile holds how slow it is";
 }
 
 TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
@@ -219,8 +215,7 @@ TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
   spec.profiling->clocks = 4;
   spec.profiling->iterations = 1;
   SimulatedJob drifting(spec);
-  drifting.register_all();
-  ASSERT_TRUE(drifting.run_until(JobState::running));
+  drifting.train();
   drifting.run(10);
   drifting.deaf[3] = true;  // keeps its plan whole
   for (int rank = 0; rank < 4; ++rank) drifting.slow_down(rank, 1.3);
@@ -234,12 +229,12 @@ TEST_F(JobWatch, PlansNothingFromAProfileThatIsBeingReplaced) {
   train_until_running();
   training.plans_wait = true;
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.25);
-  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  (void)training.job().set(SlowdownTarget{10, std::nullopt}, training.now_s());
   training.settle();
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   training.plans_wait = false;
   training.settle();
-  EXPECT_EQ(training.job().state(), JobState::profiling);
+  EXPECT_EQ(training.record().state(), JobState::profiling);
 }
 
 TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
@@ -250,7 +245,7 @@ TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
   leap.reports.push_back(
       {.iteration = 1'000'000'000'000, .plan_version = version, .time_s = 1, .compute_s = 1, .energy_j = {}});
   EXPECT_THROW(training.job().report(leap, training.now_s()), InputError);
-  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  (void)training.job().set(SlowdownTarget{10, std::nullopt}, training.now_s());
   training.settle();
   training.run(5);
   EXPECT_GT(training.version_of(0), version);
@@ -287,14 +282,14 @@ TEST_F(JobWatch, RefusesCellsOfAnotherRanksStage) {
 TEST_F(JobWatch, GivesAProfileUpThatNobodyMeasures) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
-  while (training.job().state() == JobState::profiling) {
-    const int version = training.job().plan_version();
+  while (training.record().state() == JobState::profiling) {
+    const int version = training.record().plan_version();
     for (int rank = 0; rank < 2; ++rank) {
       training.job().add_cells({.rank = rank, .plan_version = version, .cells = {}, .blocking = {}}, training.now_s());
     }
     ASSERT_LT(version, 50);
   }
-  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.record().state(), JobState::observing);
   EXPECT_THAT(training.reasons("failed"), IsEmpty());
 }
 
@@ -308,7 +303,7 @@ TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
   std::vector<int> clocks_mhz{plan["plan"]["stages"][0]["ops"][0]["mhz"].get<int>()};
   for (const Json& trial : plan["trials"]) clocks_mhz.push_back(trial["clock_mhz"].get<int>());
   for (int rank = 0; rank < 2; ++rank) {
-    protocol::RankCells cells{.rank = rank, .plan_version = job.plan_version(), .cells = {}, .blocking = {}};
+    protocol::RankCells cells{.rank = rank, .plan_version = job.record().plan_version(), .cells = {}, .blocking = {}};
     for (const int clock_mhz : clocks_mhz) {
       for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
         cells.cells.push_back({.stage = rank,
@@ -322,7 +317,7 @@ TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
       }
     }
     cells.blocking.push_back({.stage = rank, .power_w = 70, .error_w = 1});
-    job.add_cells(std::move(cells), training.now_s());
+    job.add_cells(cells, training.now_s());
     last = job.take_changes();
     for (StoredCells& row : last.store.cells) stored.cells.push_back(std::move(row));
     if (!last.store.jobs.empty()) stored.jobs = last.store.jobs;
@@ -336,13 +331,13 @@ TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
 
 TEST_F(JobWatch, IsNotDisturbedByReportsThatComeAgain) {
   train_until_running();
-  const Json before = summary_json(training.job());
+  const Json before = summary_json(training.record());
   protocol::RankReports again;
   again.rank = 0;
   again.reports.push_back({.iteration = 0, .plan_version = 1, .time_s = 500, .compute_s = 500, .energy_j = 1e6});
   training.job().report(again, training.now_s());
   EXPECT_TRUE(training.job().take_changes().store.empty());
-  EXPECT_EQ(summary_json(training.job()), before);
+  EXPECT_EQ(summary_json(training.record()), before);
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ TEST(TrialSweep, KnowsWhoHasPostedWhenItIsBegunAgain) {
   EXPECT_FALSE(sweep.add(cells(0, 4, {900}))) << "what was posted for the same version stays";
   sweep.begin(4, 20, 10);
   EXPECT_EQ(sweep.waited(), 1U);
-  EXPECT_EQ(sweep.measured_clocks(), 1U);
-  EXPECT_EQ(sweep.end_iteration(), 20);
+  EXPECT_EQ(sweep.measured().clocks(), 1U);
+  EXPECT_EQ(sweep.round().end_iteration, 20);
 }
 
 TEST(TrialSweep, CountsTheAttemptsAtARound) {
@@ -51,26 +51,26 @@ TEST(TrialSweep, CountsTheAttemptsAtARound) {
   sweep.want({1410, 900});
   sweep.begin(1, 5, 10);
   sweep.begin(2, 9, 30);
-  EXPECT_EQ(sweep.attempts(), 2);
-  EXPECT_EQ(sweep.begun_s(), 30);
+  EXPECT_EQ(sweep.round().attempts, 2);
+  EXPECT_EQ(sweep.round().begun_s, 30);
   sweep.want({1200});
   sweep.begin(3, 12, 40);
-  EXPECT_EQ(sweep.attempts(), 1);
+  EXPECT_EQ(sweep.round().attempts, 1);
 }
 
 TEST(TrialSweep, TakesNothingOfAnEarlierSweep) {
   TrialSweep sweep(4);
   EXPECT_FALSE(sweep.add(cells(0, 3, {1410})));
-  EXPECT_TRUE(sweep.is_empty());
+  EXPECT_TRUE(sweep.measured().empty());
   EXPECT_TRUE(sweep.add(cells(0, 4, {1410})));
-  EXPECT_THAT(sweep.cells(), SizeIs(1));
+  EXPECT_THAT(sweep.measured().all(), SizeIs(1));
 }
 
 TEST(TrialSweep, TakesTheNewestOfEachCell) {
   TrialSweep sweep(1);
   (void)sweep.add(cells(0, 1, {1410, 900}, 1));
   (void)sweep.add(cells(0, 2, {900, 600}, 2));
-  const std::vector<protocol::RankCells> all = sweep.cells();
+  const std::vector<protocol::RankCells> all = sweep.measured().all();
   ASSERT_THAT(all, SizeIs(1));
   ASSERT_THAT(all[0].cells, SizeIs(3));
   EXPECT_EQ(all[0].cells[0].time_s, 1);
@@ -81,12 +81,12 @@ TEST(TrialSweep, TakesTheNewestOfEachCell) {
 TEST(TrialSweep, NamesClocksThatSomeStageHasNotMeasured) {
   TrialSweep sweep(1);
   sweep.want({1410, 900, 600});
-  EXPECT_THAT(sweep.unmeasured_mhz(), ElementsAre(1410, 900, 600));
+  EXPECT_THAT(sweep.measured().missing({1410, 900, 600}), ElementsAre(1410, 900, 600));
   (void)sweep.add(cells(0, 1, {1410, 900, 600}));
   (void)sweep.add(cells(1, 1, {1410, 600}));
-  EXPECT_THAT(sweep.unmeasured_mhz(), ElementsAre(900));
+  EXPECT_THAT(sweep.measured().missing({1410, 900, 600}), ElementsAre(900));
   (void)sweep.add(cells(1, 2, {900}));
-  EXPECT_THAT(sweep.unmeasured_mhz(), IsEmpty());
+  EXPECT_THAT(sweep.measured().missing({1410, 900, 600}), IsEmpty());
 }
 
 TEST(TrialSweep, DoesWithoutARankUntilItPostsAgain) {

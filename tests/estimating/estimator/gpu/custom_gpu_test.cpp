@@ -8,6 +8,7 @@
 
 #include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
+#include "estimating/estimator/gpu/test_name_of_gpu.h"
 #include "estimating/estimator/iteration/emitted_profile.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/iteration/job_energy.h"
@@ -111,13 +112,7 @@ TEST_P(PowerLimit, BoundsWorkOfMultiprocessors) {
   EXPECT_NEAR(pass_power_w(gpu, limited), limit_w, 1e-3 * limit_w);
 }
 
-INSTANTIATE_TEST_SUITE_P(AllGpus, PowerLimit, testing::ValuesIn(gpu_names()), [](const auto& gpu) {
-  std::string name = gpu.param;
-  for (char& letter : name) {
-    if (letter == '-') letter = '_';
-  }
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(AllGpus, PowerLimit, testing::ValuesIn(gpu_names()), test_name_of_gpu);
 
 /// Power is 50 W awake, and 400 W of compute in proportion to clock x voltage^2, which is clock / 4 up to 500 MHz.
 TEST(UnderPowerLimit, TakesTimeInProportionToTheClocksOfBothLimits) {

@@ -14,14 +14,9 @@ namespace lowgear::estimator {
 namespace {
 
 TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
-  TransformerShape shape = named_transformer("gpt3-175b");
-  shape.vocabulary = 51200;
-  shape.hidden = hidden;
-  shape.layers = layers;
-  shape.heads = heads;
-  shape.kv_heads = heads;
-  shape.head_dim = hidden / heads;
-  shape.intermediate = 4 * hidden;
+  TransformerShape shape = gpt_shape(gpt_sizes(hidden, layers, heads, 51200, 2048));
+  shape.name = "gpt3-175b";
+  shape.tied_embeddings = true;
   return shape;
 }
 

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "estimating/estimator/gpu/test_name_of_gpu.h"
+
 namespace lowgear::estimator {
 namespace {
 
@@ -145,13 +147,7 @@ TEST_P(PowerOfCatalogue, BusyMultiprocessorsComeToThePowerLimit) {
   EXPECT_LE(power_w, gpu.power.limit_w * (1 + 1e-9));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllGpus, PowerOfCatalogue, testing::ValuesIn(gpu_names()), [](const auto& gpu) {
-  std::string name = gpu.param;
-  for (char& letter : name) {
-    if (letter == '-') letter = '_';
-  }
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(AllGpus, PowerOfCatalogue, testing::ValuesIn(gpu_names()), test_name_of_gpu);
 
 TEST(PowerOfH100, IsWhatWasMeasured) {
   const GpuModel gpu = named_gpu("h100-sxm");

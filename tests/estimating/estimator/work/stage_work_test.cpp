@@ -9,20 +9,8 @@ namespace lowgear::estimator {
 namespace {
 
 TransformerShape gpt() {
-  TransformerShape shape;
+  TransformerShape shape = gpt_shape(gpt_sizes(512, 4, 8, 1024, 256));
   shape.name = "gpt";
-  shape.vocabulary = 1024;
-  shape.hidden = 512;
-  shape.layers = 4;
-  shape.heads = 8;
-  shape.kv_heads = 8;
-  shape.head_dim = 64;
-  shape.intermediate = 2048;
-  shape.max_positions = 256;
-  shape.mlp = MlpKind::plain;
-  shape.norm = NormKind::layer_norm;
-  shape.positions = PositionKind::learned;
-  shape.biases = true;
   return shape;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planning/planner/exact_units.h"
+#include "planning/planner/progress_log.h"
 #include "planning/planner/random_instances.h"
 #include "planning/planner/small_instances.h"
 
@@ -144,22 +145,16 @@ TEST(Frontier, ShowsObserversEveryVertexSlowestFirst) {
   EXPECT_EQ(second.times_ps_, first.times_ps_);
 }
 
-class ProgressLog final : public Progress {
- public:
-  void update(std::string_view, double fraction) override { fractions_.push_back(fraction); }
-  std::vector<double> fractions_;
-};
-
 TEST(Frontier, ReportsHowFarItHasCome) {
   std::mt19937_64 random(8);
   const ProblemInstance instance = random_instance(random, {.min_ops = 25, .max_ops = 25});
   ProgressLog log;
   (void)solve_frontier(instance, {}, &log);
-  ASSERT_FALSE(log.fractions_.empty());
-  EXPECT_TRUE(std::is_sorted(log.fractions_.begin(), log.fractions_.end()));
-  EXPECT_LT(log.fractions_.front(), 0) << "how far T* is nobody knows";
-  EXPECT_EQ(std::ranges::count(log.fractions_, 0), 0);
-  EXPECT_DOUBLE_EQ(log.fractions_.back(), 1);
+  ASSERT_FALSE(log.fractions.empty());
+  EXPECT_TRUE(std::is_sorted(log.fractions.begin(), log.fractions.end()));
+  EXPECT_LT(log.fractions.front(), 0) << "how far T* is nobody knows";
+  EXPECT_EQ(std::ranges::count(log.fractions, 0), 0);
+  EXPECT_DOUBLE_EQ(log.fractions.back(), 1);
 }
 
 TEST(Checkpoints, GiveTheFastestPlaceThatIsNotFasterThanAsked) {

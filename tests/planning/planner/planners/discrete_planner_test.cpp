@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planning/planner/progress_log.h"
 #include "planning/planner/random_instances.h"
 #include "planning/planner/random_pipelines.h"
 
@@ -196,21 +197,15 @@ TEST(DiscretePlanner, MakesTheSamePlanAgain) {
   EXPECT_EQ(PreparedPlanner(model).plan(deadline_ps).choice, first.choice);
 }
 
-class ProgressLog final : public Progress {
- public:
-  void update(std::string_view, double fraction) override { fractions_.push_back(fraction); }
-  std::vector<double> fractions_;
-};
-
 TEST(DiscretePlanner, ReportsHowFarPreparationHasCome) {
   std::mt19937_64 random(86);
   const PlanningModel model = random_pipeline(random).model();
   ProgressLog log;
   const PreparedPlanner planner(model, &log);
-  ASSERT_FALSE(log.fractions_.empty());
-  EXPECT_TRUE(std::is_sorted(log.fractions_.begin(), log.fractions_.end()));
-  EXPECT_GT(log.fractions_.front(), 0);
-  EXPECT_DOUBLE_EQ(log.fractions_.back(), 1);
+  ASSERT_FALSE(log.fractions.empty());
+  EXPECT_TRUE(std::is_sorted(log.fractions.begin(), log.fractions.end()));
+  EXPECT_GT(log.fractions.front(), 0);
+  EXPECT_DOUBLE_EQ(log.fractions.back(), 1);
 }
 
 }  // namespace

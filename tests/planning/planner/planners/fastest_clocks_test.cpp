@@ -72,10 +72,7 @@ std::vector<int> highest_clocks(const SamplePipeline& pipeline) {
 
 TEST(FastestClocks, FindsTheShortestOfAllPossibilitiesOfSmallPipelines) {
   std::mt19937_64 random(61);
-  RandomPipelineLimits limits;
-  limits.max_ranks = 2;
-  limits.max_microbatches = 3;
-  limits.max_clocks = 3;
+  const RandomPipelineLimits limits{.max_ranks = 2, .max_microbatches = 3, .max_clocks = 3};
   int missed = 0;
   for (int searched = 0; searched < 300;) {
     const SamplePipeline pipeline = random_pipeline(random, limits);

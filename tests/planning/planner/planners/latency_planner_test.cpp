@@ -63,8 +63,7 @@ TEST(LatencyPlanner, KeepsEveryDeadlineOnRandomPipelines) {
   std::mt19937_64 random(21);
   for (int i = 0; i < 40; ++i) {
     SCOPED_TRACE("pipeline " + std::to_string(i));
-    RandomPipelineLimits limits;
-    limits.max_microbatches = 6;
+    const RandomPipelineLimits limits{.max_microbatches = 6};
     const SamplePipeline pipeline = random_pipeline(random, limits);
     PlannerOptions options;
     options.switch_latency_s = 1e-3 * static_cast<double>(random_in(random, 1, 60));
@@ -124,8 +123,7 @@ TEST(LatencyPlanner, IsInTimeWhereverAPlanWithoutLatencyIs) {
   std::mt19937_64 random(22);
   for (int i = 0; i < 40; ++i) {
     SCOPED_TRACE("pipeline " + std::to_string(i));
-    RandomPipelineLimits limits;
-    limits.max_microbatches = 5;
+    const RandomPipelineLimits limits{.max_microbatches = 5};
     SamplePipeline pipeline = random_pipeline(random, limits);
     // All stages at the clocks of the first: a clock can then be asked for in any op.
     profile::StageProfile profile(pipeline.profile.stages());

@@ -65,10 +65,7 @@ void expect_one_clock_per_stage_and_kind(const plan::Plan& plan) {
 
 TEST(PipelinePlanner, MakesSoundPlansOfRandomPipelines) {
   std::mt19937_64 random(41);
-  RandomPipelineLimits limits;
-  limits.max_ranks = 4;
-  limits.max_microbatches = 8;
-  limits.max_clocks = 12;
+  const RandomPipelineLimits limits{.max_ranks = 4, .max_microbatches = 8, .max_clocks = 12};
   for (int i = 0; i < 60; ++i) {
     SCOPED_TRACE(fmt::format("pipeline {}", i));
     const SamplePipeline pipeline = random_pipeline(random, limits);
@@ -334,10 +331,7 @@ TEST(PipelinePlanner, EndsAPlanWithASwitchLatencyWhenItIsStopped) {
 
 TEST(PipelinePlanner, KeepsOneClockAStageAndKindWithASwitchLatency) {
   std::mt19937_64 random(43);
-  RandomPipelineLimits limits;
-  limits.max_ranks = 4;
-  limits.max_microbatches = 8;
-  limits.max_clocks = 12;
+  const RandomPipelineLimits limits{.max_ranks = 4, .max_microbatches = 8, .max_clocks = 12};
   for (int i = 0; i < 60; ++i) {
     SCOPED_TRACE(fmt::format("pipeline {}", i));
     const SamplePipeline pipeline = random_pipeline(random, limits);

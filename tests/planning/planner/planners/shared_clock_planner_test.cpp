@@ -115,11 +115,7 @@ TEST(SharedClockPlanner, ComesCloseToTheBestOnSmallPipelines) {
   int plans = 0;
   for (int i = 0; i < 40; ++i) {
     SCOPED_TRACE("pipeline " + std::to_string(i));
-    RandomPipelineLimits limits;
-    limits.max_ranks = 2;
-    limits.max_microbatches = 3;
-    limits.max_clocks = 4;
-    limits.split_backward = false;
+    const RandomPipelineLimits limits{.max_ranks = 2, .max_microbatches = 3, .max_clocks = 4, .split_backward = false};
     const SamplePipeline pipeline = random_pipeline(random, limits);
     const PlanningModel model = pipeline.model();
     const Frontier frontier = solve_frontier(model.instance);

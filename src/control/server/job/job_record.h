@@ -1,0 +1,71 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "control/protocol/job_spec.h"
+#include "control/server/job/server_metrics.h"
+#include "control/server/parts/baseline.h"
+#include "control/server/parts/iteration_history.h"
+#include "control/server/parts/job_targets.h"
+#include "control/server/parts/plan_delivery.h"
+#include "control/server/parts/profile_watch.h"
+#include "control/server/parts/profiling.h"
+#include "control/server/parts/rank_registry.h"
+
+namespace lowgear::server {
+
+enum class JobState : unsigned char {
+  registering,  ///< until all ranks are there
+  baseline,     ///< full clocks, for comparison
+  profiling,    ///< clocks are tried out in single iterations
+  planning,     ///< no plan for training is there yet
+  running,      ///< a plan is followed, watched and renewed
+  observing,    ///< there is nothing to plan for, or with
+  finished,
+};
+[[nodiscard]] std::string_view name(JobState state);
+
+/// Where a job is in its life, and why. Times are seconds since 1970.
+struct JobStatus {
+  JobState state = JobState::registering;
+  std::string reason;  ///< for people
+  double created_s = 0;
+  double heard_s = 0;  ///< when any rank was heard of last
+  std::optional<double> finished_s;
+  bool plan_failed = false;       ///< the job observes because its conditions could not be planned for
+  std::optional<double> retry_s;  ///< when what has failed is tried again
+};
+
+/// What is known of a job. `Job` alters its record; all others read it.
+struct JobRecord {
+  JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s);
+
+  std::string id;
+  protocol::JobSpec spec;
+  JobStatus status;
+  RankRegistry ranks;
+  IterationHistory history;
+  JobActivity activity;
+  PlanDelivery plans;
+  BaselineMeasurement baseline;
+  Profiling profiling;
+  ProfileWatch watch;
+  JobTargets targets;
+  std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
+
+  [[nodiscard]] JobState state() const { return status.state; }
+  [[nodiscard]] bool is_over() const { return status.state == JobState::finished; }
+  /// Of the newest plan; 0: there is none.
+  [[nodiscard]] int plan_version() const { return plans.newest_version(); }
+};
+
+/// Jobs of the same key share profiles. Certain once all ranks are there.
+[[nodiscard]] std::string profile_key(const JobRecord& job);
+/// By their reports, and as people and controllers say.
+[[nodiscard]] SlowRanks slow_ranks(const JobRecord& job);
+
+}  // namespace lowgear::server

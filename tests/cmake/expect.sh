@@ -1,0 +1,19 @@
+# expect.sh, to be sourced by tests of a check. They define run_check, which runs it.
+failures=0
+
+# expect STATUS TEXT DESCRIPTION: the check must exit with STATUS and print TEXT ("" for nothing at all).
+expect() {
+  output=$(run_check 2>&1)
+  status=$?
+  if [ "$status" -ne "$1" ]; then
+    echo "FAILED: $3: exit code $status instead of $1: $output"
+  elif [ -z "$2" ] && [ -n "$output" ]; then
+    echo "FAILED: $3: not silent: $output"
+  elif ! printf '%s\n' "$output" | grep -qF -- "$2"; then
+    echo "FAILED: $3: '$2' is not in: $output"
+  else
+    echo "ok: $3"
+    return
+  fi
+  failures=$((failures + 1))
+}
