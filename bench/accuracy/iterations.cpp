@@ -102,7 +102,7 @@ std::vector<RunSet> quoted_sets() {
        "Narayanan et al. 2021: sequences of 2048, vocabulary 51,200, fp16, full recomputation, separate attention "
        "kernels, dropout, and no overlap except PyTorch's DDP in the first four rows. Times are computed from the "
        "stated TFLOP/s; microbatches and interleaving are from examples/sc21/run_table_1.sh.",
-       sc21_runs(), 8, 0, true,
+       estimator::sc21_runs(), 8, 0, true,
        "All estimates are low, most of all where layers are small: the uncounted work (scaling, transposes, overflow "
        "checks) is the largest share there. 76.1B is 10 % low with the interleaving that the script states; without "
        "interleaving it would be 5 % low, like its neighbours."},
@@ -113,7 +113,7 @@ std::vector<RunSet> quoted_sets() {
        "NVIDIA/Megatron-LM, images/model_table.png: sequences of 4096, vocabulary 131,072, bf16, gradients summed in "
        "fp32, sharded optimizer, fused attention, all overlaps. The publication states neither the microbatch size nor "
        "interleaving; every row assumes one sequence per microbatch and no interleaving.",
-       megatron_core_runs(), 8, 0, true,
+       estimator::megatron_core_runs(), 8, 0, true,
        "Not reached, by half a point. The two smallest models are 14 to 17 % low: they took far longer than their "
        "matrix products take at the rates measured on an H100, so the rest of the time went into work that is not "
        "modelled (the measurement includes data loading, logging and the start of an iteration). 7168x48 is 26 % high: "
@@ -141,7 +141,7 @@ std::vector<RunSet> quoted_sets() {
        "bench/RESULTS.md, \"On GPUs\": a Llama of 1.36 billion parameters, sequences of 2048, bf16, on four H200 of "
        "one "
        "host. Measured by this project; like all other rows, not used to fit.",
-       trainer_runs(), 8, 0, true,
+       estimator::trainer_runs(), 8, 0, true,
        "Pipelines are 3 to 6 % high. The estimate is 6 % low with tp 2 and 9 % low with one microbatch on four "
        "replicas: their sums overlap nothing else."},
   };
@@ -156,7 +156,7 @@ std::vector<RunSet> vtrain_sets() {
          "VIA-Research/vTrain (MICRO'24), ground_truth_multi.csv: Megatron-DeepSpeed on A100, sequences of "
          "2048, full recomputation, 800 Gb/s a node. Nothing is fitted on any of its rows, not even the one constant "
          "that was allowed, so no row is left out.",
-         vtrain_cluster_runs(*text, cluster), 8, 0, false,
+         estimator::vtrain_cluster_runs(*text, cluster), 8, 0, false,
          "The remaining error is in the rows of hidden 8192 with tp 2 and 4, which took up to 1.7 times as long as "
          "estimated. The same layouts of hidden 12288 are within 3 %, as are those of hidden 8192 with tp 8. "
          "By their own numbers, each microbatch there has a fixed cost of about 0.2 s whatever its size (hidden 8192, "
@@ -168,7 +168,7 @@ std::vector<RunSet> vtrain_sets() {
         {"vTrain, one node",
          "The same, ground_truth_single.csv: hidden 1024 and 2048, sequences of 1024, 2 to 8 GPUs. Most rows "
          "wait for the host, whose costs were measured on other machines (HostCosts). Nothing is fitted.",
-         vtrain_node_runs(*text, node), 15, 0, false,
+         estimator::vtrain_node_runs(*text, node), 15, 0, false,
          "Rows of tp 8 with one sequence are 20 to 30 % low: with two heads per rank, Megatron's fused softmax does "
          "not apply (it accepts multiples of four), and three kernels do its work. Rows of tp 4 with hidden "
          "2048 are high: their hosts issued a layer faster than those of hidden 1024 did, in the same data."});

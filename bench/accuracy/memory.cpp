@@ -41,13 +41,13 @@ AccuracySection memory_section() {
       "## Memory\n\nKorthikanti et al. 2022, table 5, in GiB: published / *estimated*. States are those of a middle "
       "stage (the paper counts no embedding); activations are those of the first rank.\n\n"
       "| model | states | activations, no recomputation | sequence parallel, selective |\n|---|---|---|---|\n";
-  const std::vector<PublishedRun> runs = korthikanti_runs();
+  const std::vector<estimator::PublishedRun> runs = estimator::korthikanti_runs();
   double largest_pct = 0;
   for (std::size_t i = 0; i < kPublished.size(); ++i) {
     estimator::TrainingJob job = runs[2 * i].job;
     job.recompute = estimator::Recompute::none;
     const estimator::MemoryEstimate none = estimate_memory(job);
-    const estimator::MemoryEstimate selective = estimate_memory(runs[2 * i + 1].job);
+    const estimator::MemoryEstimate selective = estimator::estimate_memory(runs[2 * i + 1].job);
     const std::array cells{
         Cell{kPublished[i].states, none.ranks[none.ranks.size() / 2].states() / kGiB},
         Cell{kPublished[i].none, none.ranks.front().activations / kGiB},

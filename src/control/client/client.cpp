@@ -229,14 +229,14 @@ void Client::iteration_begin(const IterationLabel& label) noexcept {
       std::memory_order_relaxed);
   marks_->mark({.time_ns = event_time_ns(),
                 .number = label.number,
-                .type = UnitEventType::iteration_begin,
+                .type = ipc::UnitEventType::iteration_begin,
                 .settling = label.settling});
 }
 
 void Client::iteration_end() noexcept {
   if (!training_.in_iteration) return writer_->count_mismatch();
   expected_.iteration_ends();
-  marks_->mark({.time_ns = event_time_ns(), .number = training_.iteration, .type = UnitEventType::iteration_end});
+  marks_->mark({.time_ns = event_time_ns(), .number = training_.iteration, .type = ipc::UnitEventType::iteration_end});
   ++training_.iteration;
   training_.in_iteration = false;
 }
@@ -252,7 +252,7 @@ void Client::unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microb
                 .number = microbatch,
                 .stage = stage,
                 .kind = kind,
-                .type = UnitEventType::unit_begin});
+                .type = ipc::UnitEventType::unit_begin});
 }
 
 void Client::unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
@@ -265,7 +265,7 @@ void Client::unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbat
                 .number = microbatch,
                 .stage = stage,
                 .kind = kind,
-                .type = UnitEventType::unit_end});
+                .type = ipc::UnitEventType::unit_end});
 }
 
 bool Client::is_recorded(std::uint64_t iteration) const noexcept {

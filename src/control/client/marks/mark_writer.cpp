@@ -14,9 +14,11 @@ ipc::UnitEvent event_of(const Mark& mark) noexcept {
 }
 
 /// The same for the begin and the end of a unit, and never 0.
-std::uint64_t identity_of(const UnitEvent& event) noexcept {
-  return pack_unit(
-      {.type = UnitEventType::unit_begin, .kind = event.kind, .stage = event.stage, .microbatch = event.microbatch});
+std::uint64_t identity_of(const ipc::UnitEvent& event) noexcept {
+  return ipc::pack_unit({.type = ipc::UnitEventType::unit_begin,
+                         .kind = event.kind,
+                         .stage = event.stage,
+                         .microbatch = event.microbatch});
 }
 
 }  // namespace
@@ -53,8 +55,8 @@ void MarkWriter::end_iteration(const Mark& mark) noexcept {
 }
 
 void MarkWriter::begin_unit(const Mark& mark) noexcept {
-  const UnitEvent event = event_of(mark);
-  if (UnitRing* ring = this->ring()) write_unit(*ring, event);
+  const ipc::UnitEvent event = event_of(mark);
+  if (ipc::UnitRing* ring = this->ring()) ipc::write_unit(*ring, event);
   const std::uint64_t unit = identity_of(event);
   OpenUnit& open = place_of(unit);
   if (open.unit != 0) count_mismatch();
@@ -73,14 +75,14 @@ MarkWriter::OpenUnit& MarkWriter::place_of(std::uint64_t unit) noexcept {
 }
 
 void MarkWriter::end_unit(const Mark& mark) noexcept {
-  const UnitEvent event = event_of(mark);
+  const ipc::UnitEvent event = event_of(mark);
   const std::uint64_t unit = identity_of(event);
   OpenUnit& open = open_[0].unit == unit ? open_[0] : open_[1];
   if (open.unit != unit) return count_mismatch();
   open.unit = 0;
   units_.store(units_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  UnitRing* const ring = this->ring();
-  if (ring != nullptr) write_unit(*ring, event);
+  ipc::UnitRing* const ring = this->ring();
+  if (ring != nullptr) ipc::write_unit(*ring, event);
   if (log_ == nullptr) return;
   log_->push({.begin_ns = open.begin_ns,
               .end_ns = mark.time_ns,
