@@ -14,18 +14,18 @@ Data comparison_report(const workflow::PolicyComparison& comparison, const workf
                        planner::PipelinePlanner& planner, double switch_latency_s) {
   const plan::Plan plan = planner.plan(planner.fastest_s());
   const std::vector<int> clocks = clocks_for(plan, pipeline.dag);
-  const simulator::Timeline replayed = replay_under(pipeline.problem(), clocks, {switch_latency_s, {}});
+  const simulator::Timeline replayed = workflow::replay_under(pipeline.problem(), clocks, {switch_latency_s, {}});
   Data data;
   data.schedule = pipeline.schedule.name;
   data.stages = pipeline.dag.stages;
   data.microbatches = pipeline.dag.microbatches;
   data.blocking_power_w = pipeline.blocking_power_w;
   data.switch_latency_s = switch_latency_s;
-  data.frontier = frontier_points(planner.frontier());
-  data.lower_bound = lower_bound_points(planner.frontier(), planner.method());
+  data.frontier = workflow::frontier_points(planner.frontier());
+  data.lower_bound = workflow::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
   data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
-  data.plans = {plan_row(0, plan)};
+  data.plans = {workflow::plan_row(0, plan)};
   data.chosen_plan = 0;
   data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replayed, clocks);
   data.policies = comparison.rows;

@@ -57,7 +57,7 @@ std::optional<ipc::Frame> TestTrainer::receive() {
     pollfd readable{.fd = socket_.get(), .events = POLLIN, .revents = 0};
     if (::poll(&readable, 1, kAnswerLimitMs) != 1) throw Error("the agent does not answer");
     std::array<std::byte, 4096> buffer{};
-    const ssize_t bytes = receive_with_descriptor(socket_.get(), buffer, received_);
+    const ssize_t bytes = ipc::receive_with_descriptor(socket_.get(), buffer, received_);
     if (bytes <= 0) return std::nullopt;
     reader_.append(std::span(buffer).first(static_cast<std::size_t>(bytes)));
   }

@@ -196,7 +196,7 @@ void TestAgent::give_lease(int connection, const ipc::HelloMessage& hello) {
     const std::lock_guard lock(mutex_);
     ring_ = ring;  // before the client knows of it
   }
-  if (send_with_descriptor(connection, encode(lease), ring->memory.get()) < 0) throw Error("the client is gone");
+  if (ipc::send_with_descriptor(connection, encode(lease), ring->memory.get()) < 0) throw Error("the client is gone");
 }
 
 void TestAgent::read_units() {

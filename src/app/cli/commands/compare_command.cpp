@@ -52,7 +52,7 @@ workflow::ComparisonOptions comparison_options(const CompareArguments& arguments
 std::string render_page(const CompareArguments& arguments, const PipelineInput& input,
                         planner::PipelinePlanner& planner, const workflow::PolicyComparison& comparison) {
   report::Data data =
-      comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.latency_s());
+      report::comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.latency_s());
   data.lowgear_version = version();
   data.profile_name = std::filesystem::path(input.profile_name).filename().string();
   return render_html_report(data);

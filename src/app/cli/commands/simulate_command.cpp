@@ -125,7 +125,7 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
   Simulation result;
   result.replays = replay_plan(pipeline, planned.clocks_mhz, request);
   if (!arguments.measured.empty()) {
-    result.measured = measured_timelines(load_recordings(arguments.measured), pipeline.dag);
+    result.measured = report::measured_timelines(load_recordings(arguments.measured), pipeline.dag);
     result.comparison = compare_with(result.measured, pipeline.dag, result.replays.timeline.duration_s);
   }
   return result;
@@ -154,8 +154,8 @@ const report::MeasuredTimeline& traced_iteration(const SimulateArguments& argume
 std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
   const report::Timeline replayed =
-      report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.pipeline.dag, result.replays.timeline,
-                      planned.clocks_mhz);
+      report::report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.pipeline.dag,
+                              result.replays.timeline, planned.clocks_mhz);
   const std::vector<double>& blocking_power_w = planned.input.pipeline.blocking_power_w;
   if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed);
   return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed,

@@ -63,10 +63,10 @@ class PlanFiles {
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
     const bool own_frontier = !result.policy_frontier.empty();
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
-          write_frontier_table(result.frontier.vertices));
-    if (own_frontier) folder_->write(output_file::kFrontier, write_frontier_table(result.policy_frontier));
+          workflow::write_frontier_table(result.frontier.vertices));
+    if (own_frontier) folder_->write(output_file::kFrontier, workflow::write_frontier_table(result.policy_frontier));
     if (!result.frontier.lower_bound.empty())
-      folder_->write(output_file::kLowerBound, write_frontier_table(result.frontier.lower_bound));
+      folder_->write(output_file::kLowerBound, workflow::write_frontier_table(result.frontier.lower_bound));
     write(files_.certificate, output_file::kCertificate, result.frontier.certificate);
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
     write(files_.run, output_file::kRun, write_run(run));

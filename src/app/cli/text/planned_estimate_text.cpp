@@ -31,7 +31,7 @@ std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, co
                                    fmt::format("{:.4g}", figures.time_s),
                                    fmt::format("{:+.2f}", 100 * (figures.time_s / full.time_s - 1)),
                                    energy_text(figures.energy_j),
-                                   fmt::format("{:.2f}", saving_pct(full.energy_j, figures.energy_j)),
+                                   fmt::format("{:.2f}", simulator::saving_pct(full.energy_j, figures.energy_j)),
                                    power_text(figures.mean_power_w())};
     if (prices.any_cost()) {
       cells.push_back(fmt::format("{:.4g}", prices.prices().cost_usd(figures.time_s, figures.energy_j, gpus)));
@@ -54,7 +54,7 @@ Json planned_json(const estimator::PlannedEstimate& planned, int gpus, const Pri
                  {"basis", row.basis},
                  {"time_s", row.figures.time_s},
                  {"energy_j", row.figures.energy_j},
-                 {"saving_pct", saving_pct(full_j, row.figures.energy_j)},
+                 {"saving_pct", simulator::saving_pct(full_j, row.figures.energy_j)},
                  {"mean_power_w", row.figures.mean_power_w()}};
     if (prices.any_cost()) {
       json["cost_usd"] = prices.prices().cost_usd(row.figures.time_s, row.figures.energy_j, gpus);

@@ -51,7 +51,7 @@ std::string best_text(const estimator::SearchRequest& request, const PriceArgume
         fmt::format("{:.1f}", layout.result.memory_bytes / kGiB),
         energy_text(layout.full_clocks.energy_j),
         energy_text(layout.no_later.energy_j),
-        fmt::format("{:.2f}", saving_pct(layout.full_clocks.energy_j, layout.no_later.energy_j))};
+        fmt::format("{:.2f}", simulator::saving_pct(layout.full_clocks.energy_j, layout.no_later.energy_j))};
     if (prices.any_cost()) {
       cells.push_back(fmt::format(
           "{:.4g}", prices.prices().cost_usd(layout.no_later.time_s, layout.no_later.energy_j, request.limits.gpus)));

@@ -124,7 +124,7 @@ void Connection::dispatch() {
   state_ = State::handling;
   disarm();
   request_.after = input_.parser->keep_alive() && !owner_.draining() ? AfterResponse::keep_alive : AfterResponse::close;
-  Request request = input_.parser->take();
+  http::Request request = input_.parser->take();
   input_.parser.reset();
   request.peer = remote_.peer;
   request.remote = remote_.address;
@@ -148,7 +148,8 @@ void Connection::answer(std::uint64_t request, const Response& response) {
 bool Connection::begin_stream(std::uint64_t request, const Response& head) {
   if (!awaits_answer(request)) return false;
   if (!request_.head_only && !owner_.begin_stream(*this)) {
-    respond(error_response(ErrorCode::too_many_streams, "the maximum number of streams is reached; close another one first"),
+    respond(error_response(ErrorCode::too_many_streams,
+                           "the maximum number of streams is reached; close another one first"),
             request_.after);
     return false;
   }

@@ -34,7 +34,7 @@ constexpr std::size_t kReadBytes = std::size_t{16} << 10U;
 /// Sends a frame at once, with a descriptor attached when there is one. False when the peer does not take it: answers
 /// are so short that only one that never reads lets the socket's buffer fill.
 bool send_frame(int socket, std::span<const std::byte> frame, int descriptor = -1) {
-  return send_with_descriptor(socket, frame, descriptor, MSG_DONTWAIT) == static_cast<ssize_t>(frame.size());
+  return ipc::send_with_descriptor(socket, frame, descriptor, MSG_DONTWAIT) == static_cast<ssize_t>(frame.size());
 }
 
 std::string one_line(std::string_view text) {

@@ -109,7 +109,7 @@ ipc::Frame AgentConnection::receive(Deadline deadline) {
 
 void AgentConnection::receive_some() {
   std::array<std::byte, 4096> bytes{};
-  const ssize_t received = receive_with_descriptor(socket_.get(), bytes, received_);
+  const ssize_t received = ipc::receive_with_descriptor(socket_.get(), bytes, received_);
   if (received < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (received < 0) throw_system_error("the agent is gone");
   if (received == 0) throw Error("the agent has closed the connection");

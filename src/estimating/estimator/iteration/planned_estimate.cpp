@@ -12,7 +12,7 @@ namespace {
 void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanOptions& options) {
   const auto deadline_s = single_deadline_s(options.deadline, job.fastest_s(), job.slowest_s());
   if (options.policy != planner::kLowgearPolicy) {
-    const auto policy = make_policy(options.policy);
+    const auto policy = planner::make_policy(options.policy);
     const PolicyFigures answer = job.plan_with(*policy, deadline_s);
     planned.rows.push_back({options.policy, "replayed", answer.figures});
     planned.note = answer.note;
@@ -31,8 +31,8 @@ void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlan
 PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOptions& options,
                               std::optional<std::uint64_t> available_bytes, Progress& progress) {
   const TrainingJob& job = estimate.job;
-  require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
-                          available_bytes);
+  workflow::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
+                                    available_bytes);
   PlannedJob planner(job, estimate.iteration, kEstimatePlannerOptions, &progress);
   PlannedEstimate planned;
   planned.frontier = planner.frontier();

@@ -146,7 +146,7 @@ TransformerShape read_gpt_sizes(const ConfigMembers& members, const char* hidden
                                 const char* heads) {
   const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape({});
-  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
+  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
   shape.hidden = sizes.at(hidden);
   shape.layers = sizes.at(layers, model::kMaxModelLayers);
   shape.heads = sizes.at(heads);
@@ -159,7 +159,7 @@ TransformerShape read_gpt2(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
   TransformerShape shape = read_gpt_sizes(members, "n_embd", "n_layer", "n_head");
   shape.intermediate = sizes.at_or("n_inner", 4 * shape.hidden);
-  shape.max_positions = sizes.at("n_positions", kMaxPositions);
+  shape.max_positions = sizes.at("n_positions", model::kMaxPositions);
   shape.tied_embeddings = sizes.flag("tie_word_embeddings", true);
   return shape;
 }
@@ -168,7 +168,7 @@ TransformerShape read_gpt_neox(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
   TransformerShape shape = read_gpt_sizes(members, "hidden_size", "num_hidden_layers", "num_attention_heads");
   shape.intermediate = sizes.at("intermediate_size");
-  shape.max_positions = sizes.at("max_position_embeddings", kMaxPositions);
+  shape.max_positions = sizes.at("max_position_embeddings", model::kMaxPositions);
   shape.positions = PositionKind::rotary;
   shape.tied_embeddings = sizes.flag("tie_word_embeddings", false);
   shape.parallel_residual = sizes.flag("use_parallel_residual", true);
@@ -178,7 +178,7 @@ TransformerShape read_gpt_neox(const ConfigMembers& members) {
 TransformerShape read_bloom(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape({});
-  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
+  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
   shape.hidden = sizes.at_either("hidden_size", "n_embed");
   shape.layers = sizes.at_either("n_layer", "num_hidden_layers");
   shape.heads = sizes.at_either("n_head", "num_attention_heads");

@@ -44,7 +44,7 @@ void expect_same_plans(const workflow::PlanOptions& options, std::vector<std::st
   const workflow::PlanReceiver receive = [&texts](const workflow::ProfiledPipeline&, int, const plan::Plan& made) {
     texts.push_back(write_plan(made));
   };
-  const workflow::PlanResult result = plan(sample_pipeline(), options, receive);
+  const workflow::PlanResult result = workflow::plan(sample_pipeline(), options, receive);
   EXPECT_EQ(json["frontier"]["vertices"], result.frontier.vertices.size());
   EXPECT_EQ(json["frontier"]["method"], name(result.frontier.method));
   EXPECT_EQ(json["frontier"]["fastest_s"], result.frontier.vertices.front().time_s);

@@ -87,7 +87,7 @@ TEST_F(HttpApiTest, TwoHostsAreNoRequest) {
 
 TEST_F(HttpApiTest, HeadersAndBodiesAreBounded) {
   serve();
-  expect_bounded_requests([this](const std::string& request) { return ask(request); });
+  http::expect_bounded_requests([this](const std::string& request) { return ask(request); });
 }
 
 TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
@@ -180,7 +180,7 @@ TEST_F(HttpApiTest, StreamsAreBounded) {
 TEST_F(HttpApiTest, NoUserTakesAllConnections) {
   options.server.max_connections = 4;
   serve();
-  const auto held = held_streams(path, "/v1/power?stream", 3);
+  const auto held = http::held_streams(path, "/v1/power?stream", 3);
   http::RawClient refused(path);
   EXPECT_THAT(refused.read_response(), StartsWith("HTTP/1.1 503"));
   http::RawClient other(port);

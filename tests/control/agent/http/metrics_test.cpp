@@ -76,7 +76,7 @@ TEST(Metrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
   service.gpu_list[0].identity.name = "a \"quoted\"\\ name\nof two lines";
   Metrics metrics;
   metrics.observe(service.gpus());
-  EXPECT_GT(expect_samples_in_families(metrics.text(service, FakeCpuMeter().read())), 40U);
+  EXPECT_GT(metrics::expect_samples_in_families(metrics.text(service, FakeCpuMeter().read())), 40U);
 }
 
 TEST(Metrics, ThrottlingIsCountedBetweenReadings) {
