@@ -6,7 +6,7 @@ namespace lowgear::launcher {
 
 /// Looks at all that the ranks of a job will read and write, as far as that can be known on this machine without GPUs
 /// and without writing anything:
-/// - the token files and their headers, or the vocabulary for made-up text, and that there is a sample;
+/// - the token files and their headers, or the vocabulary for synthetic text, and that there is a sample;
 /// - the files of the weights to begin with: name, type and shape of every tensor;
 /// - the newest checkpoint: its manifest, that its files are there, and that it is of this training;
 /// - that the checkpoints, the export, the metrics and the recording have a folder that can be made or written to.

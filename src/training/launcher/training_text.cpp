@@ -40,7 +40,7 @@ TrainingText::TrainingText(const TrainConfig& config) {
     throw InputError("model.vocabulary: synthetic text has 256 tokens, one for every byte; set it to 256 or more");
   }
   made_up_ = synthetic_token_bytes(config.synthetic_tokens, config.seed);
-  sampler_.emplace(dataset::TokenView(made_up_, "made-up text", config.model.vocabulary, dataset::TokenType::uint16),
+  sampler_.emplace(dataset::TokenView(made_up_, "synthetic text", config.model.vocabulary, dataset::TokenType::uint16),
                    options);
 }
 

@@ -13,7 +13,7 @@ namespace lowgear::launcher {
 class TrainingText {
  public:
   /// Opens the files, or makes the text up. Throws InputError as TokenFiles::open and BatchSampler, and when the
-  /// vocabulary has no room for made-up text.
+  /// vocabulary has no room for synthetic text.
   explicit TrainingText(const TrainConfig& config);
   TrainingText(const TrainingText&) = delete;
   TrainingText& operator=(const TrainingText&) = delete;

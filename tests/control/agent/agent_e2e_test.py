@@ -385,7 +385,7 @@ class DryRun(AgentTest):
     @unittest.skipIf(Path("/etc/lowgear/agent.toml").exists(), "this machine has a configuration")
     def test_needs_no_configuration(self):
         said = self.preview()
-        self.assertIn("/etc/lowgear/agent.toml is not there", said)
+        self.assertIn("/etc/lowgear/agent.toml does not exist", said)
         self.assertEqual(said.count("would only read it"), 2)
         self.assertIn("no configuration", self.preview())
         self.lowgear("agent", "--dry-run", "--config", str(self.folder / "none.toml"), code=2)

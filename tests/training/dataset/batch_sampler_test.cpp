@@ -165,9 +165,10 @@ TEST_F(BatchSamplerTest, RefusesWhatMakesNoBatch) {
   EXPECT_THAT(refusal({.sequence_length = 10, .global_batch = 0}), HasSubstr("the global batch is 0"));
   EXPECT_THAT(refusal({.sequence_length = INT64_MAX, .global_batch = 1}), HasSubstr("sequence length"));
   EXPECT_THAT(refusal({.sequence_length = 10, .global_batch = INT64_MAX}), HasSubstr("global batch"));
-  EXPECT_EQ(refusal({.sequence_length = 1003, .global_batch = 1}),
-            "t.bin: 1003 tokens are too few for a sequence of 1003 and its last target; use shorter sequences or a "
-            "longer text");
+  EXPECT_EQ(
+      refusal({.sequence_length = 1003, .global_batch = 1}),
+      "t.bin: 1003 tokens are too few for a sequence of 1003 tokens and its last target; use shorter sequences or a "
+      "longer text");
   bytes_.clear();
   EXPECT_THAT(refusal({.sequence_length = 1, .global_batch = 1}), HasSubstr("0 tokens are too few"));
 }

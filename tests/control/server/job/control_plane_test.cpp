@@ -193,7 +193,7 @@ TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
   EXPECT_EQ(store.changes.back().jobs.size(), 1U);
   store.answer_all(StoreOutcome::committed);
   EXPECT_EQ(plane.store().health(), StoreOutcome::committed);
-  EXPECT_THAT(log, testing::ElementsAre(HasSubstr("full"), HasSubstr("room")));
+  EXPECT_THAT(log, testing::ElementsAre(HasSubstr("full"), HasSubstr("space again")));
   EXPECT_TRUE(plane.register_job(spec("new")).created);
 }
 

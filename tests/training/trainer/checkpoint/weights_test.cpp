@@ -322,10 +322,10 @@ TEST_F(ExportIntoAFolderOfOthers, RemovesNothingBesideAnEarlierExport) {
 
 TEST_F(ExportIntoAFolderOfOthers, RemovesNoPartOfAnExport) {
   add("config.json");
-  EXPECT_THAT(refusal(), HasSubstr("holds a config.json alone"));
+  EXPECT_THAT(refusal(), HasSubstr("contains only a config.json"));
   fs::remove(out_ / "config.json");
   add("model.safetensors");
-  EXPECT_THAT(refusal(), HasSubstr("holds weights alone"));
+  EXPECT_THAT(refusal(), HasSubstr("contains only weights"));
 }
 
 TEST_F(ExportIntoAFolderOfOthers, ReplacesNoModelFromElsewhere) {
