@@ -221,7 +221,7 @@ class Client:
 
     def refuse(self, reason: str):
         """No more plans are followed for the life of this client: the GPU's clocks are given back, measuring continues,
-        the server is told why. The first reason is kept.
+        the server receives the reason. The first reason is kept.
         """
         self._check(self._library.lowgear_refuse(self._handle, reason.encode("utf-8", "replace")))
 

@@ -135,7 +135,7 @@ void check_asked(const RunArguments& arguments) {
   }
 }
 
-/// Goes on as the command, so that its exit status, signals and terminal are its own.
+/// Becomes the command, so that its exit status, signals and terminal are its own.
 [[noreturn]] void become_command(const std::vector<std::string>& command,
                                  const std::map<std::string, std::string>& variables) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread

@@ -93,8 +93,8 @@ void Job::report(const protocol::RankReports& reports, double now_s) {
   try_again(now_s);
 }
 
-/// A rank refuses plans from now on, or follows them again. Others follow them all the same; what nobody follows is not
-/// planned.
+/// A rank refuses plans from now on, or follows them again. Other ranks continue to follow plans; once no rank does,
+/// nothing is planned.
 void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s) {
   rank.refusal = refusal;
   store_rank(rank);
