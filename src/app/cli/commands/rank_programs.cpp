@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "app/cli/commands/verbs.h"
@@ -93,10 +94,29 @@ class RankMessages {
 
 }  // namespace
 
-fs::path sibling_program(std::string_view name) {
+fs::path program_folder() {
   std::error_code error;
-  const fs::path own = fs::read_symlink("/proc/self/exe", error);
-  fs::path program = own.parent_path() / name;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+std::string random_run(std::string_view prefix) {
+  std::random_device device;
+  return fmt::format("{}-{:08x}{:08x}{:08x}{:08x}", prefix, device(), device(), device(), device());
+}
+
+std::string replace_process(std::vector<std::string> words, const std::map<std::string, std::string>& variables) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execvp(pointers.front(), pointers.data());
+  return ::strerrordesc_np(errno);
+}
+
+fs::path sibling_program(std::string_view name) {
+  fs::path program = program_folder() / name;
   if (!fs::exists(program)) {
     throw InputError(
         fmt::format("{} is not there; install the package lowgear-trainer, or build with libtorch", program.string()));
@@ -114,14 +134,9 @@ launcher::RankCommand sibling_command(std::string_view name) {
 void become_program(std::string_view name, std::vector<std::string> words) {
   const std::string program = sibling_program(name).string();
   words.insert(words.begin(), program);
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread
-  ::setenv(launcher::kLauncherReleaseVariable, std::string(launcher::release()).c_str(), 1);
-  ::execv(program.c_str(), pointers.data());
-  throw Error(fmt::format("{}: cannot be started: {}", program, ::strerrordesc_np(errno)));
+  const std::string problem =
+      replace_process(std::move(words), {{launcher::kLauncherReleaseVariable, std::string(launcher::release())}});
+  throw Error(fmt::format("{}: cannot be started: {}", program, problem));
 }
 
 bool is_one_rank_of_many(const client::Environment& environment) {

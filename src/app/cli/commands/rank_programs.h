@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,17 @@
 #include "training/launcher/rank_processes.h"
 
 namespace lowgear::cli {
+
+/// The folder that this program is in.
+[[nodiscard]] std::filesystem::path program_folder();
+
+/// A name that tells one start of a job from every other: `PREFIX-` and 128 random bits.
+[[nodiscard]] std::string random_run(std::string_view prefix);
+
+/// Replaces this process by the program `words[0]`, found as by a shell, with these arguments and further environment
+/// variables. Returns only where that fails: the reason.
+[[nodiscard]] std::string replace_process(std::vector<std::string> words,
+                                          const std::map<std::string, std::string>& variables);
 
 /// A program that is installed and built next to this one. Throws InputError where it is not there: the build has no
 /// libtorch.

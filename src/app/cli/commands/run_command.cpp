@@ -1,24 +1,21 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/commands/rank_programs.h"
 #include "app/cli/commands/verbs.h"
 #include "base/core/error.h"
+#include "control/client/rank/rank_environment.h"
 
 namespace lowgear::cli {
 namespace {
@@ -34,16 +31,8 @@ struct RunArguments {
   bool dry_run = false;
 };
 
-std::string environment_text(const char* name) {
-  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): there is no other thread
-  return text == nullptr ? std::string() : text;
-}
-
-/// The folder that this program is in.
-fs::path program_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
+/// A variable of this process; empty where it is not set.
+std::string environment_text(std::string_view name) { return client::process_environment()(name).value_or(""); }
 
 /// Where the Python package may be, as seen from the folder of this program: in the source of a build, or installed
 /// below the same prefix by a package, by pip or by `pip --target`.
@@ -97,12 +86,6 @@ bool is_part_of_many(const std::vector<std::string>& command) {
   });
 }
 
-/// Tells this start of a job from every other.
-std::string run_name() {
-  std::random_device device;
-  return fmt::format("run-{:08x}{:08x}", device(), device());
-}
-
 /// What the command finds set besides what this program finds.
 std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   std::map<std::string, std::string> variables;
@@ -117,7 +100,7 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   // Slurm and torchrun's --rdzv-id name a start by themselves.
   if (!arguments.server.empty() && environment_text("LOWGEAR_RUN").empty() &&
       environment_text("SLURM_JOB_ID").empty() && !is_part_of_many(arguments.command)) {
-    set("LOWGEAR_RUN", run_name());
+    set("LOWGEAR_RUN", random_run("run"));
   }
   const std::string path = environment_text("PYTHONPATH");
   set("PYTHONPATH", site_folder().string() + (path.empty() ? "" : ":" + path));
@@ -138,16 +121,9 @@ void check_asked(const RunArguments& arguments) {
 /// Becomes the command, so that its exit status, signals and terminal are its own.
 [[noreturn]] void become_command(const std::vector<std::string>& command,
                                  const std::map<std::string, std::string>& variables) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread
-  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-  std::vector<std::string> words = command;
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
   std::signal(SIGPIPE, SIG_DFL);  // this program ignores it
-  ::execvp(pointers.front(), pointers.data());
-  throw InputError(fmt::format("{}: cannot be started: {}", command.front(), ::strerrordesc_np(errno)));
+  const std::string problem = replace_process(command, variables);
+  throw InputError(fmt::format("{}: cannot be started: {}", command.front(), problem));
 }
 
 ExitCode run_attached(const RunArguments& arguments, Console& console) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,12 +68,6 @@ std::vector<std::string> settings_of(const TrainArguments& arguments) {
   return settings;
 }
 
-/// Tells this start of a job from every other.
-std::string random_run() {
-  std::random_device device;
-  return fmt::format("train-{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
-}
-
 std::vector<std::string> trainer_arguments(const TrainArguments& arguments, const std::vector<std::string>& settings) {
   std::vector<std::string> words;
   if (arguments.json) words.emplace_back("--json");
@@ -100,7 +93,7 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
   command.world_size = ranks;
   command.threads = launcher::threads_per_rank(ranks);
   if (const char* run = std::getenv("LOWGEAR_RUN"); run == nullptr || *run == '\0') {
-    command.environment["LOWGEAR_RUN"] = random_run();
+    command.environment["LOWGEAR_RUN"] = random_run("train");
   }
   command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
