@@ -114,6 +114,23 @@ class Wrapping(unittest.TestCase):
         with self.assertRaisesRegex(Unsupported, "has no nothing"):
             wrap(types.ModuleType("owner"), "nothing", {}, self.observer, self.failures.append)
 
+    def test_a_method_after_a_decorator_that_hides_its_parameters_still_has_its_object(self):
+        def hides(function):
+            return lambda *args, **kwargs: function(*args, **kwargs)
+
+        class Engine:
+            @hides
+            def step(self, factor, *, offset=0):
+                return factor + offset
+
+        wrap(Engine, "step", {"self"}, self.observer, self.failures.append)
+        engine = Engine()
+        self.assertEqual(engine.step(2, offset=1), 3)
+        self.assertIs(self.calls[0]["self"], engine)
+        with self.assertRaisesRegex(Unsupported, "has no parameter factor"):
+            wrap(type("Other", (Engine,), {"step": hides(lambda self: None)}), "step", {"factor"}, self.observer,
+                 self.failures.append)
+
     def test_an_exception_of_the_job_passes_as_it_is(self):
         error = KeyboardInterrupt()
 

@@ -63,17 +63,26 @@ def _binder(signature: inspect.Signature) -> Callable:
     return by_name if kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD} else by_signature
 
 
-def observed(function: Callable, needs: Iterable[str], observer: Observer, fail: Callable, place: str) -> Callable:
-    """`function`, observed: `observer` is a generator function that gets the arguments by the names of the parameters,
-    runs to its `yield` before the call and gets the result from it after the call. When the call raises, the generator
-    is closed there and the exception passes on unchanged. What the observer raises goes to `fail(error)`.
+def _signature_of(owner: Any, function: Callable) -> inspect.Signature:
+    """A method after a decorator that hides its parameters is `(*args, **kwargs)`: the first one is the object."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    if inspect.isclass(owner) and parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        parameters.insert(0, inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY))
+    return signature.replace(parameters=parameters)
+
+
+def observed(function: Callable, signature: inspect.Signature, needs: Iterable[str], observer: Observer, fail: Callable,
+             place: str) -> Callable:
+    """`function` of this signature, observed: `observer` is a generator function that gets the arguments by the names of
+    the parameters, runs to its `yield` before the call and gets the result from it after the call. When the call raises,
+    the generator is closed there and the exception passes on unchanged. What the observer raises goes to `fail(error)`.
 
     Raises Unsupported where the function lacks a parameter of `needs`.
     """
     if is_wrapped(function):
         return function
     name = getattr(function, "__qualname__", str(function))
-    signature = inspect.signature(function)
     missing = sorted(set(needs) - set(signature.parameters))
     if missing:
         raise Unsupported(f"{place}: {name}{signature} has no parameter {', '.join(missing)}")
@@ -129,8 +138,9 @@ def wrap(owner: Any, name: Any, needs: Iterable[str], observer: Observer, fail: 
     Raises Unsupported where there is no such function, or it lacks a parameter.
     """
     if isinstance(owner, dict):
-        place = _place(owner[name])
-        owner[name] = observed(owner[name], needs, observer, fail, place)
+        function = owner[name]
+        owner[name] = observed(function, inspect.signature(function), needs, observer, fail, _place(function))
         return
     require(owner, [name])
-    setattr(owner, name, observed(getattr(owner, name), needs, observer, fail, _place(owner)))
+    function = getattr(owner, name)
+    setattr(owner, name, observed(function, _signature_of(owner, function), needs, observer, fail, _place(owner)))
