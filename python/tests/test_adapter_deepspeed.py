@@ -226,6 +226,28 @@ class Engines:
 class OfDeepSpeed(Engines, Observed):
     load = staticmethod(load_deepspeed)
 
+    def test_the_engine_below_marks_no_iterations_of_its_own(self):
+        below = types.ModuleType("deepspeed.runtime.engine")
+        below.DeepSpeedEngine = type("DeepSpeedEngine", (), {
+            "global_steps": 0, "is_gradient_accumulation_boundary": lambda self: True,
+            "forward": lambda self, *inputs: inputs, "step": lambda self: None})
+        install(below.__name__, below, self.marks)
+        install(self.module.__name__, self.module, self.marks)
+        engine = self.engine(1, 2)
+        for _ in range(2):
+            self.train(engine, self.schedule("TrainSchedule", 1, 2, 4))
+            engine._exec_schedule(self.schedule("InferenceSchedule", 1, 2, 4))
+            below.DeepSpeedEngine().forward(1)  # as an evaluation does
+        self.assert_all_as_listed(2)
+
+    def test_the_version_is_that_of_the_whole_package(self):
+        package = types.ModuleType("deepspeed")
+        with unittest.mock.patch.dict(sys.modules, {"deepspeed": package}):
+            install(self.module.__name__, self.module, self.marks)
+            package.__version__ = "0.19.6"  # after its engine was imported
+            self.train(self.engine(0, 2), self.schedule("TrainSchedule", 0, 2, 4))
+        self.assertEqual(self.session.job.framework, "deepspeed version 0.19.6")
+
 
 @needs(MERAK)
 class OfMerak(Engines, Observed):

@@ -170,6 +170,34 @@ class OfDeepSpeed(Observed):
         self.assertEqual(self.session.numbers, [0, 1, 2])
         self.assertFalse(self.session.in_iteration)
 
+    def test_methods_of_an_engine_may_be_decorated_by_a_function_that_hides_their_parameters(self):
+        module = types.ModuleType("deepspeed.runtime.engine")
+
+        def hiding(function):
+            return lambda *args, **kwargs: function(*args, **kwargs)
+
+        class DeepSpeedEngine:
+            global_steps = 4
+
+            def is_gradient_accumulation_boundary(self):
+                return True
+
+            @hiding
+            def forward(self, *inputs, **kwargs):
+                return inputs, kwargs
+
+            @hiding
+            def step(self):
+                return "stepped"
+
+        module.DeepSpeedEngine = DeepSpeedEngine
+        install(module.__name__, module, self.marks)
+        engine = DeepSpeedEngine()
+        self.assertEqual(engine.forward(1, labels=2), ((1,), {"labels": 2}))
+        self.assertEqual(engine.step(), "stepped")
+        self.assertIsNone(self.marks.refused)
+        self.assertEqual(self.session.numbers, [4])
+
 
 if __name__ == "__main__":
     unittest.main()

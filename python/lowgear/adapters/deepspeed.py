@@ -7,7 +7,7 @@ from .job import Job, Place, Unit
 from .marks import PIPELINE, Marks
 from .wrapping import Unsupported, require, version_of, wrap
 
-_SOURCE = "deepspeed"
+_SOURCE = "deepspeed pipeline"  # that of the engine without a pipeline is another
 _UNITS = {"ForwardPass": "forward", "BackwardPass": "backward"}
 _KNOWN = {
     "OptimizerStep", "ReduceGrads", "ReduceTiedGrads", "LoadMicroBatch", "ForwardPass", "BackwardPass",
@@ -55,7 +55,7 @@ class _Adapter:
         self.marks = marks
         self._table = module.PipelineEngine._INSTRUCTION_MAP
         self._training = module.schedule.TrainSchedule
-        self._framework = f"{module.__name__.split('.')[0]} {version_of(module.__name__)}"
+        self._name = module.__name__
         self._counts: Dict[str, int] = {}
         self._key: Optional[Tuple] = None
         self._job: Optional[Job] = None
@@ -74,7 +74,8 @@ class _Adapter:
         key = (type(schedule), schedule.micro_batches, schedule.stages)
         if self._job is None or key != self._key:
             size = getattr(engine, "micro_batch_size", None)
-            self._job = Job(self._framework, place_of(engine), self._orders(engine, schedule), schedule.micro_batches,
+            framework = f"{self._name.split('.')[0]} {version_of(self._name)}"  # known only when all of it is imported
+            self._job = Job(framework, place_of(engine), self._orders(engine, schedule), schedule.micro_batches,
                             size if isinstance(size, int) and size > 0 else 1)
             self._key = key
         return self._job
