@@ -3,8 +3,8 @@
 import csv
 import json
 import os
-import signal
 import subprocess
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import List, NamedTuple, Optional
@@ -45,8 +45,8 @@ def add_arguments(parser):
 
 
 def cause(said):
-    """The end of what a failed job said, before its launcher tells that a rank has failed."""
-    return said.split("failed (exitcode")[0][-3000:]
+    """The end of what a failed job said, before its launcher tells that a rank has failed or that it was ended."""
+    return said.split("failed (exitcode")[0].split("death signal, shutting down")[0][-3000:]
 
 
 class Jobs:
@@ -82,16 +82,26 @@ class Jobs:
         return [json.loads(path.read_text()) for path in sorted(out.glob("rank-*.json"))], said
 
     def _said(self, words, job, recording):
-        """Exit status and output. A job that takes too long is ended with all of its ranks."""
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                   env=self.environment(job, recording), cwd=job.folder, start_new_session=True)
+        """Exit status and output. A job that takes too long is asked to end, as its launcher then ends all ranks."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+            process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, cwd=job.folder,
+                                       env=self.environment(job, recording))
+            try:
+                status = process.wait(self.limit_s)
+            except subprocess.TimeoutExpired:
+                status = f"a timeout after {self.limit_s:g} s"
+                self._end(process)
+            output.seek(0)
+            return status, output.read()
+
+    @staticmethod
+    def _end(process):
+        process.terminate()
         try:
-            said, _ = process.communicate(timeout=self.limit_s)
+            process.wait(45)  # torchrun gives ranks 30 s
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-            return f"a timeout after {self.limit_s} s", said
-        return process.returncode, said
+            process.kill()
+            process.wait()
 
     def both(self, name, job):
         """A job without and with Lowgear: what its ranks wrote, the folder of the recording, and what it said."""

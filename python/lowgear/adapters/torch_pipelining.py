@@ -50,7 +50,8 @@ def _units(actions: List[Any]) -> List[Unit]:
             continue
         parts = getattr(action, "sub_actions", None) or (action,)
         for part in parts:
-            kind = _KINDS.get(str(getattr(part.computation_type, "value", part.computation_type)))
+            letters = part.computation_type, getattr(part.computation_type, "value", None)  # 2.6 has the letter as text only
+            kind = next((_KINDS[str(letter)] for letter in letters if str(letter) in _KINDS), None)
             if kind is not None:
                 units.append((kind, part.stage_index, part.microbatch_index))
     return units

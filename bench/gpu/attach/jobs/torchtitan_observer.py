@@ -30,8 +30,9 @@ def listed_by(schedule, rank):
     actions = (getattr(schedule, "pipeline_order", None) or {}).get(rank)
     if actions is None:
         return None
-    units = [(KINDS.get(str(action.computation_type)), action.stage_index, action.microbatch_index)
-             for action in actions if action is not None]
+    letters = [str(action).lstrip("0123456789")[:1] for action in actions if action is not None]  # such as 2F5
+    units = [(KINDS.get(letter), action.stage_index, action.microbatch_index)
+             for letter, action in zip(letters, filter(None, actions))]
     return [unit for unit in units if unit[0]]
 
 
