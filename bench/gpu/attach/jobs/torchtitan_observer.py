@@ -26,7 +26,10 @@ def find_schedule():
 
 
 def listed_by(schedule, rank):
-    """This rank's units in the order that PyTorch's table gives; None where the schedule has no table."""
+    """This rank's units in the order that PyTorch's table gives; None where the schedule has no table, or one that its
+    loop does not read: that of Schedule1F1B numbers the last rank's forwards from 1."""
+    if type(schedule).__name__ == "Schedule1F1B":
+        return None
     actions = (getattr(schedule, "pipeline_order", None) or {}).get(rank)
     if actions is None:
         return None
