@@ -3,10 +3,11 @@ plan that they follow: the program, the library, the agent, simulated GPUs and a
 
 import csv
 import json
+import subprocess
 import sys
 import unittest
 
-from test_attached_job import HERE, WithSimulatedGpus
+from test_attached_job import BINARY, HERE, Attached, WithSimulatedGpus
 
 CLOCKS_MHZ = (1980, 1185)
 KINDS = {"F": "forward", "B": "backward", "I": "input_gradient", "W": "weight_gradient"}
@@ -17,6 +18,36 @@ def units_of(row):
     """(kind, stage, microbatch) of a rank's row in PyTorch's notation."""
     letters = [next(letter for letter in KINDS if letter in cell) for cell in row]
     return [(KINDS[letter], int(cell.split(letter)[0]), int(cell.split(letter)[1])) for letter, cell in zip(letters, row)]
+
+
+class OtherOrders(Attached):
+    def run_with_plan_of(self, schedule, *ranks_and_microbatches):
+        """What a job of two ranks says that runs 1F1B with four microbatches, with a plan of something else."""
+        ranks, microbatches = ranks_and_microbatches or (2, 4)
+        profile, order, plan = (self.folder / name for name in ("profile.csv", "order.csv", "plan"))
+        profile.write_text("stage,instruction,frequency,time,energy\n" + "".join(
+            f"{stage},{kind},1000,0.01,2\n" for stage in range(ranks) for kind in ("forward", "backward")))
+        order.write_text("0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n")
+        subprocess.run([BINARY, "plan", "--profile", profile, "--schedule", schedule, "--stages", str(ranks),
+                        "--microbatches", str(microbatches), "--blocking-power", "80", "--plans", "1", "--out", plan],
+                       check=True, capture_output=True, env=self.environment)
+        run = self.run_attached(sys.executable, JOB, order, 3, "1,1", PYTHONPATH=str(HERE / "job_torch"), options=(
+            "--plan", str(plan), "--record", str(self.folder / "recordings")))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual([len(self.units(rank)) for rank in range(2)], [24, 24], "it is measured")
+        return run.stderr
+
+    def test_a_plan_of_the_same_order_is_accepted(self):
+        self.assertNotIn("measuring only", self.run_with_plan_of("1f1b"))
+
+    def test_a_plan_of_another_order_is_refused(self):
+        said = self.run_with_plan_of("gpipe")
+        self.assertEqual(said.count("measuring only"), 2, "both ranks alike")
+        self.assertEqual(said.count("is a plan for another order: unit 2 of pipeline rank 0 is forward of microbatch 2 on "
+                                    "stage 0 there, and backward of microbatch 0 on stage 0 in the job"), 2, said)
+
+    def test_a_plan_of_another_size_is_refused(self):
+        self.assertIn("is a plan for 3 pipeline ranks, the job has 2", self.run_with_plan_of("1f1b", 3, 4))
 
 
 class Orders(WithSimulatedGpus):
@@ -80,8 +111,10 @@ class Orders(WithSimulatedGpus):
         rows = [line.split(",") for line in order.read_text().splitlines()]
         measured = self.sweep(order, rows, weights)
 
+        recorded = self.folder / f"recordings-{CLOCKS_MHZ[0]}" / "schedule.csv"
+        self.assertEqual(recorded.read_text(), order.read_text())
         out = self.folder / "plan"
-        self.lowgear("plan", "--profile", self.profile, "--schedule", order, "--blocking-power", 116, "--slowdown", 15,
+        self.lowgear("plan", "--profile", self.profile, "--schedule", recorded, "--blocking-power", 116, "--slowdown", 15,
                      "--out", out)
         self.assertIn("verified", self.lowgear("verify", out))
         self.assertEqual((out / "schedule.csv").read_text(), order.read_text())
