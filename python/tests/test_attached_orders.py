@@ -127,8 +127,10 @@ class Orders(WithSimulatedGpus):
             for iteration in followed[rank]:
                 seen = [(unit["instruction"], int(unit["stage"]), int(unit["microbatch"])) for unit in iteration]
                 self.assertEqual(seen, units_of(row))
-                # When the agent comes to it, which is not certain for a single unit.
-                self.assertLessEqual({int(unit["frequency"]) for unit in iteration}, {op["mhz"] for op in ops})
+            # Requested when the agent comes to it, which is not certain for a single unit.
+            requested = {int(unit["frequency"]) for iteration in followed[rank] for unit in iteration}
+            self.assertTrue(requested - {0})
+            self.assertLessEqual(requested - {0}, {op["mhz"] for op in ops})
         return measured, plan
 
     def time_s(self, measured, stage, kind):
