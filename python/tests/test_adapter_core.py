@@ -1,5 +1,6 @@
 """The core of the adapters: the importer, the wrapper, and the marks of a process."""
 
+import json
 import importlib
 import inspect
 import subprocess
@@ -333,6 +334,29 @@ class OfAJob(unittest.TestCase):
                 with unittest.mock.patch.dict("os.environ", {"LOWGEAR_SLOWDOWN": slowdown}):
                     self.assertEqual(plans.plan_file(folder), Path(folder) / "plans" / f"{number:05d}.json")
             self.assertEqual(plans.plan_file(f"{folder}/plans.csv"), Path(folder) / "plans.csv")
+
+    def test_a_plan_for_another_order_is_named(self):
+        orders = [[("forward", 0, 0), ("backward", 0, 0)], [("forward", 1, 0), ("backward", 1, 0)]]
+        ops = [[{"op": kind, "microbatch": microbatch} for kind, _, microbatch in order] for order in orders]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "plan.json"
+
+            def problem(ops, orders):
+                path.write_text(json.dumps({"stages": [{"stage": at, "ops": rank} for at, rank in enumerate(ops)]}))
+                return plans.order_problem(path, orders)
+
+            self.assertIsNone(problem(ops, orders))
+            self.assertIsNone(problem(ops, None), "a job without units")
+            self.assertEqual(problem(ops[:1], orders).partition(": ")[2].partition(";")[0],
+                             "is a plan for 1 pipeline ranks, the job has 2")
+            self.assertIn("unit 1 of pipeline rank 1 is backward of microbatch 0 on stage 1 there, and forward of "
+                          "microbatch 1 on stage 1 in the job",
+                          problem(ops, [orders[0], [("forward", 1, 0), ("forward", 1, 1), ("backward", 1, 0)]]))
+            self.assertIn("pipeline rank 1 runs 1 units there, and 2 in the job", problem([ops[0], ops[1][:1]], orders))
+            chunk = [[{**ops[0][0], "virtual_stage": 2}]]
+            self.assertIsNone(problem(chunk, [[("forward", 2, 0)]]))
+            path.write_text("[\n[1410, 990],\n]\n# Iteration 2: cost change 24.4\n")
+            self.assertIsNone(plans.order_problem(path, orders), "Perseus' format does not say")
 
 
 class Cost(unittest.TestCase):

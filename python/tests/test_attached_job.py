@@ -208,7 +208,7 @@ class Processes(Attached):
 
 
 @unittest.skipUnless(os.environ.get("LOWGEAR_NVML", "").endswith(".so.1"), "SKIPPED: needs simulated GPUs (LOWGEAR_NVML)")
-class OnSimulatedGpus(Attached):
+class WithSimulatedGpus(Attached):
     def setUp(self):
         super().setUp()
         self.environment.update(
@@ -238,6 +238,8 @@ class OnSimulatedGpus(Attached):
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
+
+class OnSimulatedGpus(WithSimulatedGpus):
     def test_a_job_follows_a_plan(self):
         rows = ["stage,instruction,frequency,time,energy"]
         for stage, work in enumerate((1.0, 1.35)):

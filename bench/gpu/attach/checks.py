@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -23,17 +24,30 @@ class Skipped(Exception):
 
 
 class Job(NamedTuple):
-    """How a job starts: its words, to which the folder for its results is appended, and what it finds set."""
+    """How a job starts: its words, to which the folder for its results is appended, and what it finds set. `options` of
+    `lowgear run`, which only --command knows."""
 
     words: List[object]
     python_path: List[Path] = []
     folder: Optional[Path] = None
     variables: dict = {}
+    options: List[object] = []
+
+
+def torchrun(ranks, *words):
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks, *words]
 
 
 def require(condition, text):
     if not condition:
         raise Failed(text)
+
+
+def require_attached(said):
+    require("lowgear: attached" in said, f"it did not attach: {said[-3000:]}")
+    problems = ("measuring only", "not measured", "not attached", "at the end")
+    refused = [line for line in said.splitlines() if "lowgear: " in line and any(text in line for text in problems)]
+    require(not refused, f"refused: {refused}")
 
 
 def add_arguments(parser):
@@ -73,7 +87,7 @@ class Jobs:
         out.mkdir()
         words = [*map(str, job.words), str(out)]
         if recording and self.arguments.command:
-            words = [self.arguments.command, "run", "--record", str(recording), "--", *words]
+            words = [self.arguments.command, "run", *map(str, job.options), "--record", str(recording), "--", *words]
         status, said = self._said(words, job, recording)
         if self.arguments.log:
             with open(self.arguments.log, "a", encoding="utf-8") as log:
@@ -108,10 +122,7 @@ class Jobs:
         plain, _ = self.run(name, job)
         recording = self.folder / f"{name}-recording"
         attached, said = self.run(name, job, recording)
-        require("lowgear: attached" in said, f"it did not attach: {said[-3000:]}")
-        problems = ("measuring only", "not measured", "not attached", "at the end")
-        refused = [line for line in said.splitlines() if "lowgear: " in line and any(text in line for text in problems)]
-        require(not refused, f"refused: {refused}")
+        require_attached(said)
         require([rank["losses"] for rank in plain] == [rank["losses"] for rank in attached], "the losses differ")
         require(any(rank["losses"] for rank in plain), "there are no losses")
         return attached, recording, said

@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Callable, NamedTuple, Tuple
 
-from checks import HERE, Job, Jobs, Skipped, add_arguments, check_rank, require, table, units_by_iteration
+from checks import HERE, Job, Jobs, Skipped, add_arguments, check_rank, require, table, torchrun, units_by_iteration
 
 RANKS, MICROBATCHES = 2, 8
 PIPELINING = "torch.distributed.pipelining"
@@ -39,12 +39,9 @@ class Framework(NamedTuple):
     on_cpus: bool = False
 
 
-def launch(*words):
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS, *words]
-
-
 def titan(schedule, checkpointing, sources, iterations):
-    words = launch(
+    words = torchrun(
+        RANKS,
         "-m", "torchtitan.train", "--job.config_file", "torchtitan/models/llama3/train_configs/debug_model.toml",
         "--training.steps", iterations, "--training.seq_len", 128, "--training.local_batch_size", MICROBATCHES,
         "--parallelism.pipeline_parallel_degree", RANKS, "--parallelism.pipeline_parallel_schedule", schedule,
@@ -57,12 +54,12 @@ def titan(schedule, checkpointing, sources, iterations):
 def megatron(chunks, sources, iterations):
     # One connection for the GPU's kernels, as Megatron's own start checks
     variables = {**DETERMINISTIC, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    return Job(launch(HERE / "jobs" / "megatron_gpt.py", chunks, iterations), python_path(sources, "Megatron-LM"),
+    return Job(torchrun(RANKS, HERE / "jobs" / "megatron_gpt.py", chunks, iterations), python_path(sources, "Megatron-LM"),
                sources / "Megatron-LM", variables)
 
 
 def deepspeed(sources, iterations):
-    return Job(launch(HERE / "jobs" / "deepspeed_pipeline.py", iterations), python_path(sources, "DeepSpeed"),
+    return Job(torchrun(RANKS, HERE / "jobs" / "deepspeed_pipeline.py", iterations), python_path(sources, "DeepSpeed"),
                sources / "DeepSpeed", {**DETERMINISTIC, "DS_BUILD_OPS": "0"})
 
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from checks import ROOT, Job, Jobs, add_arguments, check_rank, require, table, units_by_iteration
+from checks import ROOT, Job, Jobs, add_arguments, check_rank, require, table, torchrun, units_by_iteration
 
 MODELS = ("gpt2", "llama", "bloom", "gpt-neox", "bert", "t5-encoder", "wide-resnet")
 MICROBATCHES = 8
@@ -26,9 +26,8 @@ TOLERANCE = 1e-4
 
 
 def job_of(model, ranks, iterations):
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks,
-             ROOT / "examples" / "attach" / "model_pipeline.py", model, "--iterations", iterations, "--deterministic",
-             "--microbatches", MICROBATCHES, "--out"]
+    words = torchrun(ranks, ROOT / "examples" / "attach" / "model_pipeline.py", model, "--iterations", iterations,
+                     "--deterministic", "--microbatches", MICROBATCHES, "--out")
     return Job(words, variables=DETERMINISTIC)
 
 

@@ -1,8 +1,12 @@
-"""Which plan file LOWGEAR_PLAN names."""
+"""Which plan file LOWGEAR_PLAN names, and whether its order is the job's."""
 
 import csv
+import json
 import os
 from pathlib import Path
+from typing import List, Optional
+
+from .job import Unit, name_of
 
 
 def plan_file(name: str) -> Path:
@@ -24,3 +28,34 @@ def plan_file(name: str) -> Path:
     allowed_s = min(plans)[0] * (1 + slowdown_pct / 100)
     number = max(plan for plan in plans if plan[0] <= allowed_s)[1]
     return path / "plans" / f"{number:05d}.json"
+
+
+def _planned_orders(path: Path) -> Optional[List[List[Unit]]]:
+    """What every pipeline rank runs by a plan, in order; None where it is of a format that does not say."""
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None  # a plan of Perseus or Zeus
+    return [[(op["op"], op.get("virtual_stage", rank["stage"]), op["microbatch"]) for op in rank["ops"]]
+            for rank in plan["stages"]]
+
+
+def order_problem(path: Path, orders: Optional[List[List[Unit]]]) -> Optional[str]:
+    """Why a plan is not for a job that runs `orders` (by pipeline rank), the same on all ranks; None where it is. `path` is
+    a plan that the client has accepted. In another order ops have other slack: the plan's times hold for its own alone.
+
+    Raises OSError where the file cannot be read.
+    """
+    planned = _planned_orders(path)
+    if orders is None or planned is None or planned == orders:
+        return None
+    remedy = "plan the job's own order, or run the plan's (docs/attaching-orders.md)"
+    if len(planned) != len(orders):
+        return f"{path}: is a plan for {len(planned)} pipeline ranks, the job has {len(orders)}; {remedy}"
+    rank = next(at for at, order in enumerate(orders) if planned[at] != order)
+    for at, (wanted, run) in enumerate(zip(planned[rank], orders[rank])):
+        if wanted != run:
+            return (f"{path}: is a plan for another order: unit {at} of pipeline rank {rank} is {name_of(wanted)} there, and "
+                    f"{name_of(run)} in the job; {remedy}")
+    return (f"{path}: is a plan for another order: pipeline rank {rank} runs {len(planned[rank])} units there, and "
+            f"{len(orders[rank])} in the job; {remedy}")

@@ -2,10 +2,11 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Any, Optional
 
-from .job import Job, job_spec
-from .plans import plan_file
+from .job import Job, job_spec, schedule_csv
+from .plans import order_problem, plan_file
 
 
 def _torch() -> Any:
@@ -63,6 +64,8 @@ class Session:
             self.refuse(refused)
         elif os.environ.get("LOWGEAR_PLAN"):
             self._load_plan(os.environ["LOWGEAR_PLAN"])
+        if os.environ.get("LOWGEAR_RECORDING") and not refused:
+            self._record_order(Path(os.environ["LOWGEAR_RECORDING"]))
         if job.expected is not None and not refused:
             self._optional("expect", job.expected, False)  # what it means is decided here, where more is known
 
@@ -70,11 +73,26 @@ class Session:
         import lowgear
 
         try:
-            self.client.load_plan(plan_file(name), plan_rank=self.job.place.pp_rank)
-        except lowgear.AgentUnavailable:
-            pass  # the plan is kept for when there is one; the status says so
+            path = plan_file(name)
+            try:
+                self.client.load_plan(path, plan_rank=self.job.place.pp_rank)
+            except lowgear.AgentUnavailable:
+                pass  # the plan is kept for when there is one; the status says so
+            self.problem = order_problem(path, self.job.orders)
         except (lowgear.LowgearError, OSError, ValueError) as error:
             self.problem = str(error)
+
+    def _record_order(self, folder: Path) -> None:
+        """One rank leaves the job's order next to the recordings, as `lowgear plan --schedule` reads it."""
+        place = self.job.place
+        if self.job.orders is None or not place.speaks or place.pp_rank != 0:
+            return
+        unfinished = folder / ".schedule.csv"
+        try:
+            unfinished.write_text(schedule_csv(self.job.orders), encoding="utf-8")
+            unfinished.replace(folder / "schedule.csv")
+        except OSError:
+            pass  # a disk that is full: the recording says so itself
 
     def _optional(self, name: str, *arguments: Any) -> bool:
         """Calls what a library of an earlier release lacks; False where it does."""

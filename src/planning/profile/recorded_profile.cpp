@@ -23,6 +23,10 @@ constexpr double kUnstableVariation = 0.1;
 constexpr double kLargeEnergyError = 0.05;
 constexpr long long kFewUnits = 10;
 constexpr double kLargestBlockingError = 0.2;
+/// What stands for a unit that is too short to measure: the same at every clock and in every recording, so that no
+/// clock seems better than another one.
+constexpr double kEmptyUnitS = 1e-6;
+constexpr CellPower kEmptyUnitPower{.power_w = 1, .error_w = 0, .is_identified = true};
 
 /// Mean and spread of many values, one at a time (Welford, Technometrics 4, 1962).
 class RunningMean {
@@ -64,6 +68,29 @@ struct RankProfile {
   std::set<int> stages;
   std::optional<CellPower> blocking;
 };
+
+bool is_half_of_a_backward(OpKind kind) { return kind == OpKind::input_gradient || kind == OpKind::weight_gradient; }
+
+using StageKind = std::pair<int, OpKind>;
+
+/// The halves of split backwards that take no time that can be measured, by the median over all clocks: PyTorch
+/// computes no input gradient on the first stage, and what is not computed has no clock either.
+std::set<StageKind> empty_kinds(std::span<const Recording> parts) {
+  std::map<StageKind, std::vector<double>> times_s;
+  for (const Recording& part : parts) {
+    for (const RecordedUnit& unit : part.units) {
+      if (unit.settling || !is_half_of_a_backward(unit.kind)) continue;
+      times_s[{unit.stage, unit.kind}].push_back(unit.end_s - unit.start_s);
+    }
+  }
+  std::set<StageKind> empty;
+  for (auto& [key, values] : times_s) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    if (*middle < kShortestUnitS) empty.insert(key);
+  }
+  return empty;
+}
 
 Recording without_warm_up(const Recording& recording, int skipped_iterations) {
   Recording kept = recording;
@@ -107,15 +134,20 @@ void count_throttling(const Recording& recording, std::map<CellKey, RankCell>& c
   }
 }
 
-RankProfile profile_rank(std::span<const Recording> parts, std::optional<double> blocking_w) {
+/// The time of empty units counts as waiting.
+RankProfile profile_rank(std::vector<Recording> parts, std::optional<double> blocking_w) {
   RankProfile profile;
-  for (const Recording& part : parts) {
+  const std::set<StageKind> empty = empty_kinds(parts);
+  for (Recording& part : parts) {
     for (const RecordedUnit& unit : part.units) {
       if (unit.settling) continue;
-      profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(unit.end_s - unit.start_s);
+      const bool is_empty = empty.contains({unit.stage, unit.kind});
+      const double time_s = is_empty ? kEmptyUnitS : unit.end_s - unit.start_s;
+      profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(time_s);
       profile.stages.insert(unit.stage);
     }
     count_throttling(part, profile.cells);
+    std::erase_if(part.units, [&](const RecordedUnit& unit) { return empty.contains({unit.stage, unit.kind}); });
   }
   const EnergyWindows windows = energy_windows(parts);
   EnergyRegression regression;
@@ -128,6 +160,9 @@ RankProfile profile_rank(std::span<const Recording> parts, std::optional<double>
     profile.cells[windows.cells[i]].power = regression.cells[i];
   }
   profile.blocking = regression.blocking;
+  for (auto& [key, cell] : profile.cells) {
+    if (empty.contains({key.stage, key.kind})) cell.power = kEmptyUnitPower;
+  }
   return profile;
 }
 
@@ -244,6 +279,17 @@ void warn_of(const RecordedBlocking& blocking, std::vector<std::string>& warning
   if (blocking.is_identified && !doubt.empty()) warnings.push_back(fmt::format("stage {}: {}", blocking.stage, doubt));
 }
 
+void warn_of_empty(std::span<const RecordedCell> cells, std::vector<std::string>& warnings) {
+  std::set<StageKind> empty;
+  for (const RecordedCell& cell : cells) {
+    const bool is_empty = is_half_of_a_backward(cell.key.kind) && cell.time_s < kShortestUnitS;
+    if (is_empty) empty.emplace(cell.key.stage, cell.key.kind);
+  }
+  for (const auto& [stage, kind] : empty) {
+    warnings.push_back(fmt::format("stage {} {}: takes next to no time, which counts as waiting", stage, name(kind)));
+  }
+}
+
 /// By rank, each rank's parts in their order.
 std::map<int, std::vector<Recording>> by_rank(std::span<const Recording> recordings) {
   if (recordings.empty()) throw InputError("there is no recording to make a profile from");
@@ -354,6 +400,7 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
   RecordedProfile profile = builder.finish();
   profile.simulated = recordings.front().simulated;
   for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
+  warn_of_empty(profile.cells, warnings);
   repair_times(profile.cells, warnings);
   for (const RecordedBlocking& blocking : profile.blocking) warn_of(blocking, warnings);
   profile.warnings = std::move(warnings);

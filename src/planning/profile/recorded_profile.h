@@ -62,11 +62,13 @@ struct ProfilingOptions {
 
 /// Puts the recordings of all ranks together, of each rank all its parts: time per cell from its units, energy from
 /// `fit_energy` of each rank. A rank's blocking power counts for the stages that it runs. Units of iterations in which
-/// clocks settled are left out, and with a warning those for which no clock was asked. Times that rise with the clock
-/// within their errors are repaired (`monotone_times`), with a warning, at the power that was measured. Warns of
-/// throttling, spread, few units, lost units, files that were cut off, large errors, powers of waiting that are in
-/// doubt and cells that cannot be distinguished. Throws InputError when two recordings are of one rank and part, some
-/// are simulated and some not, nothing is left of one, or as `energy_windows` and `fit_energy` do.
+/// clocks settled are left out, and with a warning those for which no clock was asked. Input and weight gradients that
+/// take less than kShortestUnitS (the first stage's input gradient in PyTorch) are 1 us and 1 uJ at every clock, with a
+/// warning. Times that rise with the clock within their errors are repaired
+/// (`monotone_times`), with a warning, at the power that was measured. Warns of throttling, spread, few units, lost
+/// units, files that were cut off, large errors, powers of waiting that are in doubt and cells that cannot be
+/// distinguished. Throws InputError when two recordings are of one rank and part, some are simulated and some not,
+/// nothing is left of one, or as `energy_windows` and `fit_energy` do.
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 

@@ -15,6 +15,8 @@ namespace lowgear::profile {
 /// ten days.
 inline constexpr int kMaxRanks = 1 << 20;
 inline constexpr int kMaxIteration = 1'000'000'000;
+/// Shortest unit whose time and energy can be measured: marks on a stream are looked for every 50 us.
+inline constexpr double kShortestUnitS = 1e-4;
 /// Longest recording: a year.
 inline constexpr double kMaxRecordingS = 3.2e7;
 

@@ -80,6 +80,7 @@ std::optional<WeightedValue> latency_of_change(const std::vector<RecordedUnit>& 
     const auto before = steady.find({unit.stage, unit.kind, old_mhz});
     const auto after = steady.find({unit.stage, unit.kind, unit.clock_mhz});
     if (before == steady.end() || after == steady.end() || !(before->second > 0)) return std::nullopt;
+    if (before->second < kShortestUnitS) continue;  // shows nothing; the next unit does
     const double share = 1 - after->second / before->second;
     if (std::abs(share) < kLeastTimeDifference) return std::nullopt;
     const double at_old_s = (unit.end_s - unit.start_s - after->second) / share;

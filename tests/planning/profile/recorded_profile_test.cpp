@@ -75,15 +75,61 @@ TEST(ProfileRecordings, WarnsOfTimesThatVaryAndOfFewUnits) {
 
 TEST(ProfileRecordings, LeavesOutWhatCannotBeToldApart) {
   Recording recording = recorded(0);
-  // A unit of its own kind that takes no time: no energy can be told of it.
+  // The only unit of its clock takes no time: no energy can be told of it.
   RecordedUnit empty = recording.units[100];
-  empty.kind = OpKind::weight_gradient;
+  empty.clock_mhz = 900;
   empty.end_s = empty.start_s;
   recording.units.insert(recording.units.begin() + 100, empty);
   const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("cannot be distinguished from that of others")));
-  EXPECT_FALSE(profile.profile().has(0, OpKind::weight_gradient));
-  EXPECT_TRUE(profile.profile().has(0, OpKind::forward));
+  EXPECT_EQ(profile.profile().measurements(0, OpKind::forward).size(), 1);
+}
+
+/// Backwards split as PyTorch's first stage does: an input gradient that takes `empty_s`, then all of the work.
+Recording with_empty_input_gradients(const std::vector<int>& clocks_mhz, double empty_s) {
+  MadeUpProcess process;
+  for (const int clock_mhz : clocks_mhz) {
+    process.power_w[{0, OpKind::forward, clock_mhz}] = 0.3 * clock_mhz;
+    process.power_w[{0, OpKind::backward, clock_mhz}] = 0.4 * clock_mhz;
+  }
+  Recording recording = process.record(clocks_mhz, 30, 8);
+  std::vector<RecordedUnit> units;
+  for (const RecordedUnit& unit : recording.units) {
+    units.push_back(unit);
+    if (unit.kind != OpKind::backward) continue;
+    units.back().kind = OpKind::input_gradient;
+    units.back().end_s = unit.start_s + empty_s;
+    units.push_back(unit);
+    units.back().kind = OpKind::weight_gradient;
+    units.back().start_s = unit.start_s + empty_s;
+  }
+  recording.units = std::move(units);
+  return recording;
+}
+
+TEST(ProfileRecordings, GivesUnitsThatTakeNoTimeTheSameCellAtEveryClock) {
+  for (const double empty_s : {0.0, 2e-5}) {
+    SCOPED_TRACE(empty_s);
+    const Recording recording = with_empty_input_gradients({1000, 900, 800}, empty_s);
+    const RecordedProfile recorded = profile_recordings(std::vector{recording}, {});
+    EXPECT_THAT(recorded.warnings, Contains(HasSubstr("stage 0 input_gradient: takes next to no time")));
+    const StageProfile profile = recorded.profile();
+    const auto rows = profile.measurements(0, OpKind::input_gradient);
+    ASSERT_EQ(rows.size(), 3);
+    for (const Measurement& row : rows) {
+      EXPECT_DOUBLE_EQ(row.time_s, 1e-6);
+      EXPECT_DOUBLE_EQ(row.energy_j, 1e-6);
+    }
+    EXPECT_NEAR(profile.at_clock(0, OpKind::weight_gradient, 1000).energy_j, 400 * 0.1, 2);
+    EXPECT_NO_THROW((void)read_stage_profile(write_stage_profile(profile), "written"));
+  }
+}
+
+TEST(ProfileRecordings, MeasuresInputGradientsThatTakeTime) {
+  const Recording recording = with_empty_input_gradients({1000, 900, 800}, 0.04);
+  const RecordedProfile recorded = profile_recordings(std::vector{recording}, {});
+  EXPECT_THAT(recorded.warnings, testing::Not(Contains(HasSubstr("next to no time"))));
+  EXPECT_NEAR(recorded.profile().at_clock(0, OpKind::input_gradient, 1000).energy_j, 400 * 0.04, 2);
 }
 
 TEST(ProfileRecordings, RefusesWhatDoesNotBelongTogether) {

@@ -1,19 +1,29 @@
 """A pipeline job that knows nothing of Lowgear: torchrun ... pipeline.py SCHEDULE ITERATIONS OUT. Each rank uses a GPU
-where there is one for each, else all use CPUs.
+where there is one for each, else all use CPUs. With --order FILE it runs the order of that file with the stages that
+SCHEDULE has; --compile compiles every stage, --checkpoint recomputes its activations.
 
 Every rank writes to OUT which microbatches its modules have computed, from hooks of PyTorch, and the losses of the last
 stage as bits. Evaluates once in between where the schedule can."""
 
+import argparse
 import json
 import os
-import sys
 
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle, _PipelineScheduleRuntime, get_schedule_class
+from torch.utils.checkpoint import checkpoint
 
-NAME, ITERATIONS, OUT = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+parser = argparse.ArgumentParser()
+parser.add_argument("--order")
+parser.add_argument("--compile", action="store_true")
+parser.add_argument("--checkpoint", action="store_true")
+parser.add_argument("schedule")
+parser.add_argument("iterations", type=int)
+parser.add_argument("out")
+OPTIONS = parser.parse_args()
+NAME, ITERATIONS, OUT = OPTIONS.schedule, OPTIONS.iterations, OPTIONS.out
 MICROBATCHES, WIDTH, ROWS = 8, 16, 4
 SPLIT = ("InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")  # not every release of PyTorch can evaluate by them
 
@@ -26,9 +36,30 @@ def stages_of(rank, world):
     return [rank, rank + world], 2 * world
 
 
-def block(index):
+class Checkpointed(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, batch):
+        return checkpoint(self.module, batch, use_reentrant=False)
+
+
+def block(index, device):
     torch.manual_seed(index)
-    return torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, WIDTH))
+    module = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, WIDTH)).to(device)
+    module = Checkpointed(module) if OPTIONS.checkpoint else module
+    return torch.compile(module) if OPTIONS.compile else module
+
+
+def schedule_of(stages):
+    loss = torch.nn.functional.mse_loss
+    if OPTIONS.order:
+        schedule = _PipelineScheduleRuntime(stages, MICROBATCHES, loss_fn=loss)
+        schedule._load_csv(OPTIONS.order)
+        return schedule
+    kind = get_schedule_class(NAME)
+    return kind(stages[0] if issubclass(kind, PipelineScheduleSingle) else stages, MICROBATCHES, loss_fn=loss)
 
 
 def main():
@@ -40,15 +71,13 @@ def main():
     dist.init_process_group("nccl" if on_gpus else "gloo")
     rank = dist.get_rank()
     indices, count = stages_of(rank, world)
-    modules = [block(index).to(device) for index in indices]
+    modules = [block(index, device) for index in indices]
     forwards = []
     for index, module in zip(indices, modules):
         module.register_forward_pre_hook(
             lambda module, args, index=index: forwards.append(index) if torch.is_grad_enabled() else None)
     stages = [PipelineStage(module, index, count, device) for index, module in zip(indices, modules)]
-    kind = get_schedule_class(NAME)
-    single = issubclass(kind, PipelineScheduleSingle)
-    schedule = kind(stages[0] if single else stages, MICROBATCHES, loss_fn=torch.nn.functional.mse_loss)
+    schedule = schedule_of(stages)
     optimizers = [torch.optim.SGD(module.parameters(), 0.05) for module in modules]
     generator = torch.Generator().manual_seed(7)
     bits, per_iteration = [], []
@@ -65,7 +94,7 @@ def main():
             optimizer.step()
             optimizer.zero_grad()
         bits.append([loss.item().hex() for loss in losses])
-        if iteration == ITERATIONS // 2 and NAME not in SPLIT:
+        if iteration == ITERATIONS // 2 and NAME not in SPLIT and not OPTIONS.order:
             with torch.no_grad():
                 schedule.eval(*inputs, **({"target": target, "losses": []} if last else {}))
     with open(os.path.join(OUT, f"rank-{rank}.json"), "w", encoding="utf-8") as file:

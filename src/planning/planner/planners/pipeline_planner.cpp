@@ -14,6 +14,7 @@
 #include "planning/planner/planners/discrete_planner.h"
 #include "planning/planner/planners/fastest_clocks.h"
 #include "planning/planner/planners/latency_planner.h"
+#include "planning/planner/planners/needless_changes.h"
 #include "planning/planner/planners/planning_model.h"
 #include "planning/planner/planners/shared_clock_planner.h"
 #include "planning/simulator/replay.h"
@@ -170,13 +171,23 @@ struct PipelinePlanner::Impl {
     return clocks(*plan);
   }
 
+  std::vector<int> with_fewest_changes(PlanGranularity granularity, std::vector<int> clocks_mhz) const {
+    return without_needless_changes(dag, profile, blocking_power_w, granularity, std::move(clocks_mhz));
+  }
+
   /// `deadline_ps` must be within T_min and T*.
   ReplayedClocks best_clocks(TimePs deadline_ps) {
     work.begin(kPlanning, -1);
     const LatencyPlanner latency = latency_planner();
     const bool one_per_kind = options.granularity == PlanGranularity::per_stage_kind;
-    const auto by_op = [&](TimePs at_ps) { return std::optional(clocks(per_op().plan(at_ps))); };
-    const auto by_kind = [&](TimePs at_ps) { return shared_clocks(groups_by_stage_and_kind(model), at_ps); };
+    const auto by_op = [&](TimePs at_ps) {
+      return std::optional(with_fewest_changes(PlanGranularity::per_op, clocks(per_op().plan(at_ps))));
+    };
+    const auto by_kind = [&](TimePs at_ps) {
+      std::optional<std::vector<int>> clocks_mhz = shared_clocks(groups_by_stage_and_kind(model), at_ps);
+      if (!clocks_mhz) return clocks_mhz;
+      return std::optional(with_fewest_changes(PlanGranularity::per_stage_kind, std::move(*clocks_mhz)));
+    };
     const auto by_rank = [&](TimePs at_ps) { return shared_clocks(groups_by_rank(dag), at_ps); };
     if (!fastest_late) {
       // The fastest clock of every (stage, kind) keeps T_min, so that there always is one.
