@@ -41,8 +41,7 @@ class Framework(NamedTuple):
 
 def titan(schedule, checkpointing, sources, iterations):
     words = torchrun(
-        RANKS,
-        "-m", "torchtitan.train", "--job.config_file", "torchtitan/models/llama3/train_configs/debug_model.toml",
+        RANKS, "-m", "torchtitan.train", "--job.config_file", "torchtitan/models/llama3/train_configs/debug_model.toml",
         "--training.steps", iterations, "--training.seq_len", 128, "--training.local_batch_size", MICROBATCHES,
         "--parallelism.pipeline_parallel_degree", RANKS, "--parallelism.pipeline_parallel_schedule", schedule,
         "--parallelism.pipeline_parallel_microbatch_size", 1, "--activation_checkpoint.mode", checkpointing,
