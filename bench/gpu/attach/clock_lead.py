@@ -115,7 +115,7 @@ def run_job(arguments, machine, recording, plan):
     environment["PYTHONPATH"] += os.pathsep + str(SIMULATED_JOB)
     environment["JOB_SIMULATION"] = os.environ["LOWGEAR_NVML"]
     words = [sys.executable, str(SIMULATED_JOB / "train.py"), str(RANKS), str(arguments.iterations)]
-    run_ranks(words, RANKS, environment)
+    subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def report(leads, latency_s):
