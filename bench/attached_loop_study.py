@@ -40,13 +40,12 @@ def trials_of(decision):
 
 def expected_iterations(decisions, iteration_s):
     """Iterations before the first that follows a plan, where every message arrives within an iteration: two until the
-    baseline is followed, and its own; then for every round of trials one that has begun already, the lead, the trials with
-    as many iterations at full clocks between them, and one until their figures are there; and one that has begun before the
-    plan is made."""
+    baseline is followed, and its own; then for every round of trials one that has begun already, the lead, and the trials
+    with as many iterations at full clocks between them; and one that has begun before the plan is made."""
     at_a_clock = min(MOST_AT_A_CLOCK, math.ceil(MEASURED_S / iteration_s))
     lead = max(at_a_clock, math.ceil(LEAD_S / iteration_s))
     rounds = [count for count in map(trials_of, decisions) if count]
-    return 2 + BASELINE_ITERATIONS + sum(2 + lead + (2 * count - 1) * at_a_clock for count in rounds) + 1, rounds
+    return 2 + BASELINE_ITERATIONS + sum(1 + lead + (2 * count - 1) * at_a_clock for count in rounds) + 1, rounds
 
 
 def follow(loop, job, iterations):
