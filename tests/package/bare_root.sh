@@ -11,13 +11,15 @@ set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 wheel=$(realpath "$1")
 root=${2:-$(mktemp -d -t lowgear-root.XXXXXX)}
-[ $# -eq 2 ] || trap 'rm -rf --one-file-system "$root"' EXIT
+log=$(mktemp)
+trap 'rm -f "$log"; [ -n "${keeps:-}" ] || rm -rf --one-file-system "$root"' EXIT
+keeps=${2:-}
 
 if [ ! -e "$root/.ready" ]; then
   mirror=$(awk '/^URIs:/ { print $2; exit } /^deb / { print $2; exit }' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null || true)
   mkdir -p "$root"
   debootstrap --variant=minbase --include=python3,python3-venv "${RELEASE:-bookworm}" "$root" \
-    "${mirror:-http://deb.debian.org/debian}" >"${root%/}.log" 2>&1 || { tail -n 5 "${root%/}.log" >&2; exit 1; }
+    "${mirror:-http://deb.debian.org/debian}" >"$log" 2>&1 || { tail -n 5 "$log" >&2; exit 1; }
   touch "$root/.ready"
 fi
 
