@@ -56,8 +56,10 @@ class JobProfiling2x2 : public testing::Test {
 TEST(JobProfiling, TriesNoMoreClocksAfterSomeIterationsHoweverUncertainThePlanIs) {
   protocol::JobSpec spec = small_job(2);
   spec.profiling->allowance_pct = 100;
+  spec.profiling->settle_iterations = 2;
   SimulatedJob training(spec);
   training.energy_error = 0.5;
+  for (const int rank : {0, 1}) training.slow_down(rank, 20);  // short iterations may be many
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
   while (training.record().profiling.sweep().rounds() < 2) training.run(1);
