@@ -58,12 +58,16 @@ class AttachedLoops(unittest.TestCase):
         self.assertNotIn("measuring only", self.loop.job_log())
 
     def test_another_number_of_microbatches_is_planned_by_the_profile_there_is(self):
-        self.loop.start_job(2, FOREVER, "ramps=60", LOWGEAR_JOB_SPEC='{"profile": {"clocks": 4, "iterations": 1}}')
+        recordings = self.loop.folder / "recordings"
+        self.loop.start_job(2, FOREVER, "ramps=60", options=("--record", str(recordings)),
+                            LOWGEAR_JOB_SPEC='{"profile": {"clocks": 4, "iterations": 1}}')
         first = self.job_in_state("running")
         second = self.job_in_state("running", 1)
         self.followed(second["job"], 2)
         self.assertEqual((first["microbatches"], second["microbatches"]), (4, 8))
         self.assertEqual(first["run"], second["run"])
+        for rank in range(2):
+            self.assertTrue((recordings / "part-00001" / f"rank-{rank:05d}" / "units.csv").exists())
         self.assertEqual(self.loop.jobs()[0]["state"], "finished")
         self.assertEqual(self.loop.jobs()[0]["reason"], "all ranks have ended")
         reasons = [decision["reason"] for decision in self.loop.decisions(second["job"])]

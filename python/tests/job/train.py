@@ -2,7 +2,8 @@
 
 Starts its ranks as torchrun does. With JOB_SIMULATION, a library of simulated GPUs, units are kernels there, and the last
 stage has a third more to do. WHAT goes wrong: `raises`, `exits`, `reorders`; or what else happens: `evaluates` after every
-iteration, `pauses` for evaluations and checkpoints after every tenth, `ramps=N` doubles the microbatches after N."""
+iteration, `pauses` for evaluations and checkpoints after every tenth, `ramps=N` doubles the microbatches after N of them,
+`returns=N` halves them again."""
 
 import ctypes
 import os
@@ -63,6 +64,8 @@ def train(rank):
     for iteration in range(ITERATIONS):
         if "ramps" in WHAT and iteration == int(WHAT["ramps"]):
             job.micro_batches *= 2
+        if "returns" in WHAT and iteration == int(WHAT["returns"]):
+            job.micro_batches //= 2
         loss = job.train_batch()
         if "evaluates" in WHAT:
             job.eval_batch()
