@@ -73,7 +73,8 @@ def follow(loop, job, iterations):
 def run(build, iterations):
     with tempfile.TemporaryDirectory(prefix="lg-") as folder:
         library = build / "lib" / "liblowgear.so.1"
-        with AttachedLoop(build / "bin" / "lowgear", build / "simgpu" / "libnvidia-ml.so.1", folder, library=library) as loop:
+        nvml = build / "simgpu" / "libnvidia-ml.so.1"
+        with AttachedLoop(build / "bin" / "lowgear", nvml, folder, library=library) as loop:
             job = loop.start_job(2, FOREVER)
             complete, summary, followed = follow(loop, job, iterations)
             decisions = loop.decisions(summary["job"])
@@ -85,12 +86,13 @@ def run(build, iterations):
 def show(number, found):
     summary = found["summary"]
     baseline = summary["baseline"]
-    print(f"run {number}, load {os.getloadavg()[0]:.1f}: registered {found['baseline']}, baseline {found['profiling']}, profile "
-          f"{found['planning']}, plan {found['running']}, followed {found['followed']} (expected {found['expected']}; clocks "
-          f"tried: {', '.join(map(str, found['rounds']))}); {baseline['time_s']:.4f} s, {baseline['energy_j']:.1f} J before, "
-          f"{summary['time_s']:.4f} s, {summary['energy_j']:.1f} J by the plan (planned {summary['planned_time_s']:.4f} s, "
-          f"{summary['planned_energy_j']:.1f} J): {-summary['saved_pct']:+.2f} +- {summary['saved_error_pct']:.2f} % energy, "
-          f"{summary['slowdown_pct']:+.2f} % time", flush=True)
+    print(f"run {number}, load {os.getloadavg()[0]:.1f}: registered {found['baseline']}, baseline "
+          f"{found['profiling']}, profile {found['planning']}, plan {found['running']}, followed {found['followed']} "
+          f"(expected {found['expected']}; clocks tried: {', '.join(map(str, found['rounds']))}); "
+          f"{baseline['time_s']:.4f} s, {baseline['energy_j']:.1f} J before, {summary['time_s']:.4f} s, "
+          f"{summary['energy_j']:.1f} J by the plan (planned {summary['planned_time_s']:.4f} s, "
+          f"{summary['planned_energy_j']:.1f} J): {-summary['saved_pct']:+.2f} +- {summary['saved_error_pct']:.2f} % "
+          f"energy, {summary['slowdown_pct']:+.2f} % time", flush=True)
 
 
 def main():

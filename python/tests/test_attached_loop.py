@@ -11,7 +11,8 @@ BINARY, NVML = os.environ.get("LOWGEAR_BINARY"), os.environ.get("LOWGEAR_NVML", 
 FOREVER = 100_000  # iterations
 
 
-@unittest.skipUnless(BINARY and NVML.endswith(".so.1"), "SKIPPED: needs `lowgear` and simulated GPUs (LOWGEAR_BINARY, LOWGEAR_NVML)")
+@unittest.skipUnless(BINARY and NVML.endswith(".so.1"),
+                     "SKIPPED: needs `lowgear` and simulated GPUs (LOWGEAR_BINARY, LOWGEAR_NVML)")
 class AttachedLoops(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="lg-")

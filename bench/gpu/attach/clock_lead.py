@@ -63,8 +63,8 @@ def noting_library(folder, simulation, log):
     source, library = folder / "noter.cpp", folder / "noter" / "libnvidia-ml.so.1"
     library.parent.mkdir()
     source.write_text(NOTER)
-    subprocess.run(["g++", "-shared", "-fPIC", "-O1", f'-DSIMULATION="{simulation}"', f'-DLOG="{log}"', "-o", library, source,
-                    "-Wl,--no-as-needed", simulation, f"-Wl,-rpath,{simulation.parent}", "-ldl"], check=True)
+    subprocess.run(["g++", "-shared", "-fPIC", "-O1", f'-DSIMULATION="{simulation}"', f'-DLOG="{log}"', "-o", library,
+                    source, "-Wl,--no-as-needed", simulation, f"-Wl,-rpath,{simulation.parent}", "-ldl"], check=True)
     return library
 
 

@@ -23,10 +23,12 @@ def launch():
     pairs = [socket.socketpair() for _ in range(RANKS - 1)]
     ranks = []
     for rank in range(RANKS):
-        ends = {"JOB_PREVIOUS": pairs[rank - 1][1] if rank else None, "JOB_FOLLOWING": pairs[rank][0] if rank < RANKS - 1 else None}
+        ends = {"JOB_PREVIOUS": pairs[rank - 1][1] if rank else None,
+                "JOB_FOLLOWING": pairs[rank][0] if rank < RANKS - 1 else None}
         handles = {name: str(end.fileno()) for name, end in ends.items() if end}
         variables = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS), **handles}
-        ranks.append(subprocess.Popen([sys.executable, *sys.argv], env=variables, pass_fds=[*map(int, handles.values())]))
+        ranks.append(subprocess.Popen([sys.executable, *sys.argv], env=variables,
+                                      pass_fds=[*map(int, handles.values())]))
     for pair in pairs:
         for end in pair:
             end.close()
