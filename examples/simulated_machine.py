@@ -12,11 +12,14 @@ PATIENCE_S = 120  # a machine that has other work to do makes every process wait
 
 
 class Machine:
-    """Simulated A100s and a running agent; LOWGEAR_* of this process point to them."""
+    """Simulated GPUs and a running agent; LOWGEAR_* of this process point to them. `agent_nvml`: the library that the
+    agent loads instead of the simulation's."""
 
-    def __init__(self, build, folder, log, gpus):
+    def __init__(self, build, folder, log, gpus, model="A100", agent_nvml=None):
         self.log = log
         self.gpus = gpus
+        self.model = model
+        self.agent_nvml = agent_nvml
         self.lowgear = str(build / "bin" / "lowgear")
         self.folder = folder
         self.agent = None
@@ -25,16 +28,17 @@ class Machine:
         os.environ["LOWGEAR_AGENT_SOCKET"] = str(folder / "lease.sock")
 
     def __enter__(self):
-        self.run("simgpu", "create", "--gpus", f"{self.gpus}xA100", "--any-user")
+        self.run("simgpu", "create", "--gpus", f"{self.gpus}x{self.model}", "--any-user")
         config = self.folder / "agent.toml"
         config.write_text(
             f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
             f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
         )
         config.chmod(0o600)
+        environment = {**os.environ, **({"LOWGEAR_NVML": str(self.agent_nvml)} if self.agent_nvml else {})}
         # In a separate process group: only the example receives Ctrl-C, and ends the agent in order.
         self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE,
-                                      process_group=0)
+                                      process_group=0, env=environment)
         end = time.monotonic() + PATIENCE_S
         while not self.answers():
             if self.agent.poll() is not None or time.monotonic() > end:

@@ -19,9 +19,11 @@ def needs(path):
 class Session:
     """In place of one with a client: remembers what is marked."""
 
-    def __init__(self, job, refused):
+    def __init__(self, job, refused, earlier=0, is_served=False):
         self.job = job
         self.client = self
+        self.earlier = earlier
+        self.is_served = is_served
         self.problem = None
         self.refusals = [refused] if refused else []
         self.iterations = []  # lists of units
@@ -51,6 +53,7 @@ class Session:
 
     def change(self, job):
         self.job = job
+        return self.problem
 
     def refuse(self, reason):
         self.refusals.append(reason)
@@ -64,10 +67,13 @@ class Session:
 
 
 class Observed(unittest.TestCase):
-    """`self.marks` of a process, `self.said` by it, `self.session` once it has one."""
+    """`self.marks` of a process, `self.said` by it, `self.session` once it has one, the newest of `self.sessions`."""
+
+    is_served = False  # by a server
 
     def setUp(self):
         self.session = None
+        self.sessions = []
         self.said = []
         for target, value in (("lowgear.adapters.marks.say", self.said.append),
                               ("lowgear.adapters.marks.atexit.register", lambda *_: None)):
@@ -76,8 +82,9 @@ class Observed(unittest.TestCase):
             self.addCleanup(patch.stop)
         self.marks = Marks(self.open)
 
-    def open(self, job, refused):
-        self.session = Session(job, refused)
+    def open(self, job, refused, earlier):
+        self.session = Session(job, refused, earlier, self.is_served)
+        self.sessions.append(self.session)
         return self.session
 
     def assert_all_as_listed(self, iterations):

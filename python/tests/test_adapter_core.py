@@ -262,15 +262,23 @@ class OfAProcess(Observed):
         thread.join()
         self.assertIn("forward of microbatch 0 on stage 0 runs in a second thread", self.marks.refused)
 
-    def test_another_schedule_is_refused(self):
+    def test_another_schedule_is_measured_by_the_same_client(self):
         self.iterate()
         other = one_stage(UNITS[:1])
         self.iterate(UNITS[:1], lambda: other)
         self.iterate(UNITS[:1], lambda: other)
+        self.iterate()
         self.marks.pause()
-        self.assertEqual(len(self.session.refusals), 1)
-        self.assertIn("the schedule or the layout of ranks has changed", self.session.refusals[0])
-        self.assertEqual([len(units) for units in self.session.iterations], [4, 1, 1])
+        self.assertIsNone(self.marks.refused)
+        self.assertEqual([len(units) for units in self.session.iterations], [4, 1, 1, 4])
+        self.assertEqual(len(self.sessions), 1)
+
+    def test_a_plan_that_cannot_wait_for_its_schedule_is_refused(self):
+        self.iterate()
+        self.session.problem = "an older library"
+        other = one_stage(UNITS[:1])
+        self.iterate(UNITS[:1], lambda: other)
+        self.assertEqual(self.session.refusals, ["an older library"])
 
     def test_the_adapter_that_knows_most_marks(self):
         for level, source in ((OPTIMIZER, "optimizer"), (FRAMEWORK, "trainer"), (FRAMEWORK, "other"),
@@ -286,7 +294,7 @@ class OfAProcess(Observed):
         self.assertEqual(self.session.refusals, ["no such function"])
 
     def test_a_client_that_cannot_be_opened_is_no_concern_of_the_job(self):
-        def fails(job, refused):
+        def fails(job, refused, earlier):
             raise OSError("no library")
 
         marks = type(self.marks)(fails)
@@ -303,6 +311,47 @@ class OfAProcess(Observed):
         self.assertFalse(self.session.in_iteration)
         self.iterate()
         self.assertEqual(len(self.session.iterations), 1)
+
+
+class ServedProcess(Observed):
+    """Of a job that a server plans, which changes its schedule while it runs."""
+
+    is_served = True
+
+    def iterate(self, job, number=None):
+        self.marks.begin("test", PIPELINE, lambda: job, number)
+        for unit in job.expected:
+            self.marks.begin_unit("test", *unit)
+            self.marks.end_unit()
+
+    def test_another_schedule_is_another_job_from_its_second_iteration_on(self):
+        first, second = one_stage(), one_stage(UNITS[:1])
+        for job_now in (first, first, second, second, second, first, first):
+            self.iterate(job_now)
+        self.marks.pause()
+        self.assertIsNone(self.marks.refused)
+        self.assertEqual([session.job for session in self.sessions], [first, second, first])
+        self.assertEqual([session.earlier for session in self.sessions], [0, 1, 2])
+        self.assertEqual([len(session.iterations) for session in self.sessions], [2, 2, 1])
+        self.assertEqual([session.closed for session in self.sessions], [True, True, False])
+        self.assertEqual(sum("attached to" in text for text in self.said), 3)
+
+    def test_schedules_that_alternate_open_no_client(self):
+        first, second = one_stage(), one_stage(UNITS[:1])
+        for number in range(6):
+            self.iterate((first, second)[number % 2])
+        self.assertEqual(len(self.sessions), 1)
+        self.assertTrue(self.session.closed)
+        self.iterate(second)
+        self.assertEqual(len(self.sessions), 2)
+
+    def test_what_is_refused_stays_with_its_client(self):
+        self.iterate(one_stage())
+        self.marks.refuse("a reason")
+        self.iterate(one_stage(UNITS[:1]))
+        self.marks.pause()
+        self.assertEqual(len(self.sessions), 1)
+        self.assertEqual(len(self.session.iterations), 2)
 
 
 class OfAJob(unittest.TestCase):

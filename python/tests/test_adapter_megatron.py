@@ -218,14 +218,16 @@ class OfMegatron(Observed):
         self.assert_all_as_listed(2)
         self.assertEqual(self.calls, 12)
 
-    def test_another_number_of_microbatches_needs_a_new_plan(self):
+    def test_another_number_of_microbatches_is_another_job_to_a_server(self):
+        self.is_served = True
         self.install()
         models = self.models(1, configuration())
         for microbatches in (2, 2, 4, 4):
             self.run_iteration(self.module.forward_backward_no_pipelining, models, microbatches)
         self.marks.pause()
-        self.assertIn("the schedule or the layout of ranks has changed", self.marks.refused)
-        self.assertEqual([len(units) for units in self.session.iterations], [4, 4, 8, 8])
+        self.assertIsNone(self.marks.refused)
+        self.assertEqual([session.job.microbatches for session in self.sessions], [2, 4])
+        self.assertEqual([[len(units) for units in session.iterations] for session in self.sessions], [[4, 4], [8]])
 
     def refused(self, **changed):
         self.install()

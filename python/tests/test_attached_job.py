@@ -240,7 +240,8 @@ class WithSimulatedGpus(Attached):
 
 
 class OnSimulatedGpus(WithSimulatedGpus):
-    def test_a_job_follows_a_plan(self):
+    def make_plan(self):
+        """A folder of plans for train.py on two ranks."""
         rows = ["stage,instruction,frequency,time,energy"]
         for stage, work in enumerate((1.0, 1.35)):
             for kind, time_s in (("forward", 0.05), ("backward", 0.1)):
@@ -251,6 +252,10 @@ class OnSimulatedGpus(WithSimulatedGpus):
         plan = self.folder / "plan"
         self.lowgear("plan", "--profile", self.folder / "profile.csv", "--stages", 2, "--microbatches", 4, "--schedule",
                      "1f1b", "--blocking-power", 116, "--plans", 4, "--out", plan)
+        return plan
+
+    def test_a_job_follows_a_plan(self):
+        plan = self.make_plan()
         run = self.run_attached(
             sys.executable, HERE / "job" / "train.py", 2, 6, options=("--plan", str(plan), "--slowdown", "10", "--record",
                                                                       str(self.folder / "recordings")))
@@ -267,6 +272,18 @@ class OnSimulatedGpus(WithSimulatedGpus):
             self.assertIsNone(gpus[rank]["locked_sm_clocks_mhz"], "the clocks went back")
             seen = {int(row["frequency"]) for row in self.units(rank) if row["frequency"]}
             self.assertTrue(planned & seen, f"planned {planned}, seen {seen}")
+
+    def test_a_plan_waits_while_the_job_runs_another_schedule(self):
+        run = self.run_attached(
+            sys.executable, HERE / "job" / "train.py", 2, 6, "ramps=2", "returns=4",
+            options=("--plan", str(self.make_plan()), "--record", str(self.folder / "recordings")))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn("measuring only", run.stderr)
+        for rank in range(2):
+            followed = [set() for _ in range(6)]
+            for row in self.units(rank):
+                followed[int(row["iteration"])].add(row["frequency"] != "0")
+            self.assertEqual([True in one for one in followed], [True, True, False, False, True, True], followed)
 
 
 if __name__ == "__main__":

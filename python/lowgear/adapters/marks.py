@@ -4,6 +4,7 @@ import atexit
 import threading
 from typing import Any, Callable, Dict, Generator, List, Optional
 
+from .clients import Clients
 from .job import Job, Unit, first_difference, name_of
 from .messages import is_first_rank, say
 from .session import Session, current_cuda
@@ -19,9 +20,8 @@ class Marks:
     more and is only measured: that is said once.
     """
 
-    def __init__(self, open_session: Callable[[Job, Optional[str]], Session] = Session):
-        self._open_session = open_session
-        self._session: Optional[Session] = None
+    def __init__(self, open_session: Callable[[Job, Optional[str], int], Session] = Session):
+        self._clients = Clients(open_session)
         self._source: Optional[str] = None
         self._level = -1
         self._off = False
@@ -38,6 +38,10 @@ class Marks:
         if source not in self._adapters:
             self._adapters[source] = make()
         return self._adapters[source]
+
+    @property
+    def _session(self) -> Optional[Session]:
+        return self._clients.session
 
     @property
     def refused(self) -> Optional[str]:
@@ -66,14 +70,12 @@ class Marks:
             self.refuse("the iteration is captured in a CUDA graph, whose replays run no Python: units are not seen")
             return
         current = job()
-        if self._session is None:
+        if self._clients.is_changed(current):
+            self._change(current)
+        elif self._clients.is_due(current):
             self._open_client(current)
         if self._session is None:
             return
-        if current is not self._session.job and current != self._session.job:
-            self.refuse("the schedule or the layout of ranks has changed since the first iteration; a plan for the new "
-                        "one needs a new start of the job")
-            self._session.change(current)
         self._session.begin(number)
         self._running, self._broken, self._units = True, False, []
         self._thread = threading.get_ident()
@@ -146,21 +148,26 @@ class Marks:
     def close(self) -> None:
         """At the end of the process: the iteration is over, clocks go back, the recording is finished. What follows the
         last step of an optimizer is no iteration."""
-        session, self._off = self._session, True
-        if session is None:
-            return
+        self._off = True
         try:
             if self._level > OPTIMIZER:
                 self.pause()
-            session.client.close()
         except Exception as error:
             say(f"at the end: {error}")
-        self._session = None
+        self._clients.close()
+
+    def _change(self, job: Job) -> None:
+        """Another number of microbatches, or another layout of ranks."""
+        if self._session.is_served and not self._refused:
+            return self._clients.close_for(job)
+        problem = self._session.change(job)
+        if problem:
+            self.refuse(problem)
 
     def _open_client(self, job: Job) -> None:
         for refused in (self._refused, "it could not be opened otherwise"):
             try:
-                self._session = self._open_session(job, refused)
+                self._clients.open(job, refused)
                 break
             except Exception as error:
                 self._refused = self._refused or str(error)
@@ -170,6 +177,7 @@ class Marks:
             if job.place.speaks:
                 say(f"this job is not measured: {problem}")
             return
+        atexit.unregister(self.close)  # of an earlier client
         atexit.register(self.close)
         if job.place.speaks and job.place.pp_rank == 0:
             say(_attached(job, self._session.client.status()))

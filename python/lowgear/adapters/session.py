@@ -1,5 +1,6 @@
 """The client of a process, opened when its framework knows the job."""
 
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -42,10 +43,19 @@ def _has_client() -> bool:
     return any(type(thing) is lowgear.Client and thing._handle is not None for thing in gc.get_objects())
 
 
+def _recording(rank: int, earlier: int) -> dict:
+    """Where a process records that had `earlier` clients: as parts of its first recording."""
+    name = os.environ.get("LOWGEAR_RECORDING")
+    if not name or earlier == 0:
+        return {}
+    parts = (Path(name) / f"part-{number:05d}" for number in itertools.count(earlier))
+    return {"recording": str(next(part for part in parts if not (part / f"rank-{rank:05d}").exists()))}
+
+
 class Session:
     """A client, opened for one job, and which of the calls of later releases its library has."""
 
-    def __init__(self, job: Job, refused: Optional[str]):
+    def __init__(self, job: Job, refused: Optional[str], earlier: int = 0):
         import lowgear
 
         if _has_client():
@@ -54,15 +64,20 @@ class Session:
         self._error = lowgear.LowgearError
         self._stream: Optional[int] = None
         self._lacks: set = set()
+        self._planned: Optional[Job] = None
         self.problem: Optional[str] = None
+        self.is_served = bool(os.environ.get("LOWGEAR_SERVER")) and not refused
         place = job.place
         ranks = {"pp_rank": place.pp_rank, "dp_rank": place.dp_rank, "tp_rank": place.tp_rank}
         # A job that is refused is not registered: what it would be registered as is not certain.
         serving = {"server": ""} if refused else {"job_spec": job_spec(job)}
-        self.client = lowgear.Client(**_launch(), **ranks, **serving)
+        launch = _launch()
+        recording = _recording(launch.get("rank", int(os.environ.get("RANK") or 0)), earlier)
+        self.client = lowgear.Client(**launch, **ranks, **serving, **recording)
         if refused:
             self.refuse(refused)
         elif os.environ.get("LOWGEAR_PLAN"):
+            self._planned = job
             self._load_plan(os.environ["LOWGEAR_PLAN"])
         if os.environ.get("LOWGEAR_RECORDING") and not refused:
             self._record_order(Path(os.environ["LOWGEAR_RECORDING"]))
@@ -114,10 +129,19 @@ class Session:
         if number is None or not self._optional("iteration_begin_at", number):
             self.client.iteration_begin()
 
-    def change(self, job: Job) -> None:
-        """What runs from now on, of a job that is refused."""
+    def change(self, job: Job) -> Optional[str]:
+        """Another schedule runs from now on, and a plan that was loaded waits until its own does again. Returns why no plan
+        is followed any more; None where one can be."""
         self.job = job
-        self._optional("expect", None)
+        self._optional("expect", job.expected, False)
+        if self._planned is None:
+            return None
+        if job != self._planned:
+            stopped = self._optional("stop_following")
+            return None if stopped else "the plan is for another schedule than the job runs now"
+        self._optional("follow_again")
+        self._load_plan(os.environ["LOWGEAR_PLAN"])
+        return self.problem
 
     def refuse(self, reason: str) -> bool:
         """Clocks are given back and measuring continues; False where the library can only do both or neither."""

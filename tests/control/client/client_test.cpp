@@ -734,7 +734,8 @@ TEST(RankEnvironment, TellsOneStartOfAJobFromTheNext) {
   EXPECT_EQ(run({{"SLURM_JOB_ID", "77"}, {"SLURM_RESTART_COUNT", "2"}}), "slurm-77.2");
   EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "none"}}), "");
   EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "x"}, {"TORCHELASTIC_RESTART_COUNT", "1"}, {"SLURM_JOB_ID", "77"}}),
-            "slurm-77 torch-x.1");
+            "slurm-77 torch-x")
+      << "each node counts torchrun's restarts by itself";
 }
 
 TEST(RankEnvironment, SaysWhenLaunchersDisagree) {

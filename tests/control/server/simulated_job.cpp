@@ -270,7 +270,7 @@ void SimulatedJob::post_cells(int rank) {
                              .time_s = factor * row.time_s,
                              .time_error_s = factor * row.time_s * 1e-4,
                              .energy_j = factor * row.energy_j,
-                             .energy_error_j = factor * row.energy_j * 1e-3});
+                             .energy_error_j = factor * row.energy_j * energy_error});
     }
   }
   cells.blocking.push_back({.stage = stage, .power_w = blocking_w_, .error_w = 0.5});

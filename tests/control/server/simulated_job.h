@@ -68,6 +68,8 @@ class SimulatedJob {
   std::vector<bool> deaf;
   /// Why ranks follow no plans; they do where it is empty.
   std::vector<std::string> refusals;
+  /// Standard error of the energies that ranks measure, as a share.
+  double energy_error = 1e-3;
   /// Ranks that post no cells.
   std::vector<bool> measures_nothing;
   /// What ranks that register say of their GPUs.

@@ -44,24 +44,19 @@ std::optional<RankInfo> ask(const Environment& environment, const Launcher& laun
   return info;
 }
 
-/// `id`, and how often it was started again where the launcher says.
-std::string start_of(const Environment& environment, const char* launcher, const std::string& id,
-                     const char* restarts) {
-  const std::string again = environment(restarts).value_or("0");
-  return again == "0" ? fmt::format("{}-{}", launcher, id) : fmt::format("{}-{}.{}", launcher, id, again);
-}
-
+/// The name of this start. torchrun counts restarts on each node by itself, so that nodes of one start may name
+/// different numbers: the server notices such a restart without them.
 std::string run_from_environment(const Environment& environment) {
   if (const auto run = environment("LOWGEAR_RUN"); run && !run->empty()) return *run;
   std::string run;
   if (const auto id = environment("SLURM_JOB_ID"); id && !id->empty()) {
     const std::string step = environment("SLURM_STEP_ID").value_or("");
-    run = start_of(environment, "slurm", step.empty() ? *id : *id + "-" + step, "SLURM_RESTART_COUNT");
+    const std::string again = environment("SLURM_RESTART_COUNT").value_or("0");
+    run = fmt::format("slurm-{}{}{}", *id, step.empty() ? "" : "-" + step, again == "0" ? "" : "." + again);
   }
   const auto id = environment("TORCHELASTIC_RUN_ID");
   if (!id || id->empty() || *id == "none") return run;
-  if (!run.empty()) run += ' ';
-  return run + start_of(environment, "torch", *id, "TORCHELASTIC_RESTART_COUNT");
+  return fmt::format("{}{}torch-{}", run, run.empty() ? "" : " ", *id);
 }
 
 }  // namespace

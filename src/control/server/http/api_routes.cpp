@@ -64,7 +64,9 @@ void register_rank(ApiCall& call) {
   (void)call.control_plane.register_rank(job, rank, [&](const RankRegistration& registration) {
     if (registration.outcome == RankRegistration::Outcome::taken) {
       throw http::HttpError(http::ErrorCode::rank_taken,
-                            fmt::format("another process has registered rank {} of this job", rank.rank));
+                            fmt::format("another process has registered rank {} of this job; one of another start of "
+                                        "the run is accepted 30 s after the last request of the present one",
+                                        rank.rank));
     }
     if (registration.outcome == RankRegistration::Outcome::moved) {
       throw http::HttpError(

@@ -15,6 +15,9 @@ namespace {
 constexpr double kSummaryPeriodS = 0.2;
 /// A rank whose job is over waits so long for its answer, which is not a plan.
 constexpr double kLongestLateWaitS = 5;
+/// A job of which no rank was heard of for so long has no process any more: ranks wait for plans, and ask again after
+/// 20 s.
+constexpr double kLeftS = 30;
 constexpr std::string_view kProfilePrefix = "profile/";
 /// GPUs of one job that events tell of at a time: no person looks at more.
 constexpr std::size_t kGpuChanges = 64;
@@ -137,18 +140,37 @@ ControlPlane::Registered ControlPlane::register_job(const protocol::JobSpec& spe
   return registered;
 }
 
-ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& spec) {
-  if (const auto known = job_of_run_.find(spec.run); known != job_of_run_.end()) {
-    if (const FinishedJob* over = finished_job(known->second)) return {nullptr, over, false};
-    const JobRecord& job = entries_.at(known->second)->job->record();
-    const std::string difference = first_difference(job.spec, spec);
-    if (!difference.empty()) {
-      throw http::HttpError(http::ErrorCode::disagrees,
-                            fmt::format("run {} is registered with another {}: all its ranks have to send the same",
-                                        quote(spec.run), difference));
+/// Whether another start of the run has a job of its own: no process of this one is left to report for it.
+bool ControlPlane::is_left(const std::string& id) const {
+  if (const FinishedJob* over = finished_.find(id)) return over->ranks_have_ended;
+  const JobRecord& job = entries_.at(id)->job->record();
+  return job.is_over() ? job.ranks.all_finished() : now_s() - job.status.heard_s >= kLeftS;
+}
+
+/// The job of the run, as it is known by now; null in both where there is none, or its ranks have left it.
+ControlPlane::Registered ControlPlane::find_job(const protocol::JobSpec& spec) {
+  const auto known = job_of_run_.find(spec.run);
+  if (known == job_of_run_.end()) return {};
+  if (is_left(known->second)) {
+    if (const auto left = entries_.find(known->second); left != entries_.end()) {
+      change(left->second->job->record(), [&](Job& job) { job.finish("its run was started again", now_s()); });
     }
-    return {&job, nullptr, false};
+    return {};
   }
+  if (const FinishedJob* over = finished_job(known->second)) return {nullptr, over, false};
+  const JobRecord& job = entries_.at(known->second)->job->record();
+  const std::string difference = first_difference(job.spec, spec);
+  if (!difference.empty()) {
+    throw http::HttpError(http::ErrorCode::disagrees,
+                          fmt::format("run {} is registered with another {}: all its ranks have to send the same",
+                                      quote(spec.run), difference));
+  }
+  return {&job, nullptr, false};
+}
+
+ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& spec) {
+  const Registered known = find_job(spec);
+  if (known.job != nullptr || known.finished != nullptr) return known;
   require_room(spec);
   auto entry = std::make_unique<Entry>();
   entry->job = std::make_unique<Job>("j-" + environment_.new_key().substr(0, 12), spec, now_s());

@@ -49,6 +49,7 @@ FinishedJob finished_job(const JobRecord& job, double now_s) {
                        .finished_s = job.status.finished_s.value_or(now_s),
                        .summary = summary_json(job).dump(),
                        .plan_version = job.plan_version(),
+                       .ranks_have_ended = job.ranks.all_finished(),
                        .late_ranks = {},
                        .late_until_s = now_s + kLateRanksS};
   for (int rank = 0; rank < job.ranks.size(); ++rank) {

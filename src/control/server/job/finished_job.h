@@ -30,6 +30,7 @@ struct FinishedJob {
   double finished_s = 0;
   std::string summary;  ///< as lists show it, JSON
   int plan_version = 0;
+  bool ranks_have_ended = false;       ///< all of them have said so; false where a server has restored it
   std::map<int, LateRank> late_ranks;  ///< for a while
   double late_until_s = 0;             ///< then they have to know
 

@@ -22,8 +22,8 @@ Job::Job(std::string id, protocol::JobSpec spec, double created_s)
 
 RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string rank_key, const Profiles& profiles,
                                     double now_s) {
-  record_.status.heard_s = now_s;
   RankRegistration registration = record_.ranks.add(rank, std::move(rank_key), now_s);
+  if (!registration.key.empty()) record_.status.heard_s = now_s;
   if (registration.outcome != RankRegistration::Outcome::created) return registration;
   store_rank(*record_.ranks.find(rank.rank));
   outbox_.changes.summary_changed = true;

@@ -128,6 +128,7 @@ class Job {
   void issue_plan(const PlanningAnswer& answer, double now_s);
   void hold_full_clocks(const std::string& reason, double now_s);
   void take_verdict(const ProfileVerdict& verdict, double now_s);
+  [[nodiscard]] bool may_try_more(double now_s) const;
   void ask(PlanningTask::Kind kind, std::string reason, bool quick_first);
   void replan(const std::string& reason);
   void give_plan_up(const std::string& error, double now_s);

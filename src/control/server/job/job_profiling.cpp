@@ -13,6 +13,10 @@ namespace {
 
 /// After which a plan is made with what is known: where training itself is uneven, no measurement makes it certain.
 constexpr int kMaxProfileRounds = 6;
+/// After the end of the first round no further one begins once as many iterations have run, unless all of it took less
+/// time than this: what a better profile would save, the job loses by waiting for its plan.
+constexpr int kMoreRoundsIterations = 20;
+constexpr double kMoreRoundsS = 30;
 /// Iterations after the last trial in which ranks should have posted, and the time that they have in any case.
 constexpr int kPostingIterations = 5;
 constexpr double kPostingS = 10;
@@ -259,11 +263,18 @@ void Job::require_own_stages(const protocol::RankCells& cells) const {
   for (std::size_t i = 0; i < cells.blocking.size(); ++i) require("blocking", i, cells.blocking[i].stage);
 }
 
+/// Whether the profile may be improved by another round of trials.
+bool Job::may_try_more(double now_s) const {
+  if (sweep().rounds() >= kMaxProfileRounds || record_.profiling.budget().is_spent()) return false;
+  const std::optional<TrialRound>& first = sweep().first_round();
+  return !first || record_.history.latest() - first->end_iteration < kMoreRoundsIterations ||
+         now_s - first->begun_s < kMoreRoundsS;
+}
+
 void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
   record_.profiling.set_judging(false);
   decide("profile", verdict.reason, now_s);
-  if (!verdict.more_clocks_mhz.empty() && sweep().rounds() < kMaxProfileRounds &&
-      !record_.profiling.budget().is_spent()) {
+  if (!verdict.more_clocks_mhz.empty() && may_try_more(now_s)) {
     sweep().want(verdict.more_clocks_mhz);
     if (issue_trials(sweep().round().wanted_mhz, "", now_s)) return;
     decide("profile",

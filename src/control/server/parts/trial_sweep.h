@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -56,6 +57,8 @@ class TrialSweep {
   void begin(int plan_version, std::int64_t end_iteration, double now_s);
   /// The newest round.
   [[nodiscard]] const TrialRound& round() const { return round_; }
+  /// The round that the sweep began with, or was continued with after the server had been started again; empty before.
+  [[nodiscard]] const std::optional<TrialRound>& first_round() const { return first_round_; }
 
   /// What a rank has measured. What it had posted for the same version before stays. Returns whether it is new, and of
   /// this sweep.
@@ -72,6 +75,7 @@ class TrialSweep {
   int first_version_ = 0;
   int rounds_ = 0;
   TrialRound round_;
+  std::optional<TrialRound> first_round_;
   SweepCells measured_;
   std::set<int> posted_;
   std::set<int> absent_;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/core/error.h"
 #include "base/http/message/error.h"
 #include "control/server/job/job_documents.h"
@@ -550,6 +552,51 @@ TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
     EXPECT_EQ(error.status(), 409);
     EXPECT_THAT(error.what(), HasSubstr("microbatches"));
   }
+}
+
+TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunThatItsRanksHaveLeft) {
+  const std::string first = running_job().id;
+  protocol::JobSpec larger = spec();
+  larger.parallel.dp = 2;
+  now_s += 29;
+  EXPECT_THAT(refusal(larger), HasSubstr("disagrees: run \"run\" is registered with another parallel"));
+  const JobRecord& left = *plane.register_job(spec()).job;
+  EXPECT_EQ(left.id, first);
+  protocol::RankSpec another = rank();
+  another.instance = "of the next start";
+  EXPECT_EQ(plane.register_rank(left, another).outcome, RankRegistration::Outcome::taken);
+  now_s += 2;
+  const ControlPlane::Registered again = plane.register_job(larger);
+  EXPECT_TRUE(again.created);
+  EXPECT_NE(again.job->id, first);
+  EXPECT_EQ(plane.job(first).state(), JobState::finished);
+  EXPECT_EQ(plane.job(first).status.reason, "its run was started again");
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(plane.register_job(larger).job->id, again.job->id);
+}
+
+TEST_F(ControlPlaneTest, KeepsTheJobOfARunWhileARankWaitsForPlans) {
+  const JobRecord& job = running_job();
+  for (int wait = 0; wait < 3; ++wait) {
+    now_s += 20;
+    plane.wait_for_plan(job, 0, job.plan_version(), 20, std::make_shared<HeldReply>());
+  }
+  EXPECT_EQ(plane.register_job(spec()).job, &job);
+}
+
+TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunWhoseRanksHaveAllEnded) {
+  protocol::JobSpec larger = spec();
+  larger.microbatches = 2 * spec().microbatches;
+  std::set<std::string> jobs;
+  for (const bool is_archived : {false, true}) {
+    const JobRecord& job = *plane.register_job(is_archived ? larger : spec()).job;
+    jobs.insert(job.id);
+    (void)plane.register_rank(job, rank());
+    plane.change(job, [&](Job& altered) { altered.finish_rank(0, now_s); });
+    if (is_archived) store.answer_all(StoreOutcome::committed);
+  }
+  jobs.insert(plane.register_job(spec()).job->id);
+  EXPECT_EQ(jobs.size(), 3U);
 }
 
 TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {

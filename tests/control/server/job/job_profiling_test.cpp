@@ -53,6 +53,24 @@ class JobProfiling2x2 : public testing::Test {
   int first_version = 0;
 };
 
+TEST(JobProfiling, TriesNoMoreClocksAfterSomeIterationsHoweverUncertainThePlanIs) {
+  protocol::JobSpec spec = small_job(2);
+  spec.profiling->allowance_pct = 100;
+  spec.profiling->settle_iterations = 2;
+  SimulatedJob training(spec);
+  training.energy_error = 0.5;
+  for (const int rank : {0, 1}) training.slow_down(rank, 20);  // short iterations may be many
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
+  while (training.record().profiling.sweep().rounds() < 2) training.run(1);
+  const TrialRound first = *training.record().profiling.sweep().first_round();
+  ASSERT_TRUE(training.run_until(JobState::running, kPatience));
+  const TrialSweep& sweep = training.record().profiling.sweep();
+  EXPECT_LT(sweep.rounds(), 6);
+  EXPECT_GT(sweep.rounds(), 2);
+  EXPECT_LT(sweep.round().end_iteration - first.end_iteration, 40);
+}
+
 TEST_F(JobProfiling2x2, GoesOnWithoutARankWhoseStageIsMeasuredElsewhere) {
   begin_without(3);
   ASSERT_TRUE(training.run_until(JobState::running, kPatience));

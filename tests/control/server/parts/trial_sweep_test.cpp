@@ -89,6 +89,19 @@ TEST(TrialSweep, NamesClocksThatSomeStageHasNotMeasured) {
   EXPECT_THAT(sweep.measured().missing({1410, 900, 600}), IsEmpty());
 }
 
+TEST(TrialSweep, RemembersTheRoundThatItBeganWith) {
+  TrialSweep sweep(1);
+  EXPECT_FALSE(sweep.first_round());
+  sweep.want({1410, 900});
+  sweep.begin(1, 5, 10);
+  sweep.want({600});
+  sweep.begin(2, 9, 20);
+  ASSERT_TRUE(sweep.first_round());
+  EXPECT_EQ(sweep.first_round()->end_iteration, 5);
+  EXPECT_EQ(sweep.first_round()->begun_s, 10);
+  EXPECT_EQ(sweep.round().end_iteration, 9);
+}
+
 TEST(TrialSweep, DoesWithoutARankUntilItPostsAgain) {
   TrialSweep sweep(1);
   sweep.want({1410, 900});

@@ -25,9 +25,11 @@ class Grid:
 
 
 class PipelineEngine:
-    """Calls `compute(kind)` for every forward and backward."""
+    """Calls `compute(kind)` for every forward and backward. `previous` and `following`, sockets to the neighbours in the
+    pipeline, carry one byte for each activation and gradient; without them ranks do not wait for each other."""
 
-    def __init__(self, rank, world, micro_batches, compute):
+    def __init__(self, rank, world, micro_batches, compute, previous=None, following=None):
+        self.previous, self.following = previous, following
         self.stage_id, self.num_stages, self.micro_batches, self.compute = rank, world, micro_batches, compute
         self.grid, self.global_steps, self.loss = Grid(rank, world), 0, 1.0
 
@@ -38,15 +40,40 @@ class PipelineEngine:
     def _exec_backward_pass(self, buffer_id):
         self.compute("backward")
 
+    def _exec_send_activation(self, buffer_id):
+        self._send(self.following)
+
+    def _exec_recv_activation(self, buffer_id):
+        self._receive(self.previous)
+
+    def _exec_send_grad(self, buffer_id):
+        self._send(self.previous)
+
+    def _exec_recv_grad(self, buffer_id):
+        self._receive(self.following)
+
     def _exec_other(self):
         pass
+
+    @staticmethod
+    def _send(neighbour):
+        if neighbour is not None:
+            neighbour.sendall(b"x")
+
+    @staticmethod
+    def _receive(neighbour):
+        if neighbour is not None and not neighbour.recv(1):
+            raise RuntimeError("a neighbour in the pipeline has ended")
 
     _INSTRUCTION_MAP = {
         schedule.ForwardPass: _exec_forward_pass,
         schedule.BackwardPass: _exec_backward_pass,
+        schedule.SendActivation: _exec_send_activation,
+        schedule.RecvActivation: _exec_recv_activation,
+        schedule.SendGrad: _exec_send_grad,
+        schedule.RecvGrad: _exec_recv_grad,
         **dict.fromkeys((schedule.OptimizerStep, schedule.ReduceGrads, schedule.ReduceTiedGrads,
-                         schedule.LoadMicroBatch, schedule.SendActivation, schedule.RecvActivation, schedule.SendGrad,
-                         schedule.RecvGrad), _exec_other),
+                         schedule.LoadMicroBatch), _exec_other),
     }
 
     def _exec_schedule(self, pipe_schedule):

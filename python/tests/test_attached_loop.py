@@ -1,0 +1,103 @@
+"""Jobs under `lowgear run --server` from their registration to a plan that they follow, by the real server, agent and
+library, on simulated GPUs."""
+
+import os
+import tempfile
+import unittest
+
+from attached_loop import AttachedLoop, wait_for
+
+BINARY, NVML = os.environ.get("LOWGEAR_BINARY"), os.environ.get("LOWGEAR_NVML", "")
+FOREVER = 100_000  # iterations
+
+
+@unittest.skipUnless(BINARY and NVML.endswith(".so.1"),
+                     "SKIPPED: needs `lowgear` and simulated GPUs (LOWGEAR_BINARY, LOWGEAR_NVML)")
+class AttachedLoops(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="lg-")
+        self.addCleanup(folder.cleanup)
+        self.loop = AttachedLoop(BINARY, NVML, folder.name, gpus=3, library=os.environ.get("LOWGEAR_LIBRARY"))
+        self.addCleanup(self.loop.__exit__)
+        self.loop.__enter__()
+
+    def job_in_state(self, state, number=0):
+        """The summary of the newest job, once it is the one of this number and in this state."""
+        def found():
+            jobs = self.loop.jobs()
+            self.assertLessEqual(len(jobs), number + 1, jobs)
+            return len(jobs) == number + 1 and jobs[number]["state"] == state
+
+        wait_for(lambda: found() or self.fail_if_ended(), f"job {number} is {state}")
+        return self.loop.jobs()[number]
+
+    def fail_if_ended(self):
+        self.assertIsNone(self.loop.started_jobs[-1].poll(), self.loop.job_log())
+
+    def followed(self, job, iterations=1):
+        """The iterations that followed the plan for training, once there are so many."""
+        def seen():
+            return [one for one in self.loop.iterations(job) if one["planned_time_s"] is not None]
+
+        wait_for(lambda: len(seen()) >= iterations or self.fail_if_ended(), "the plan is followed")
+        return seen()
+
+    def kinds(self, job):
+        return [decision["kind"] for decision in self.loop.decisions(job)]
+
+    def test_a_job_is_registered_profiled_planned_and_followed(self):
+        self.loop.start_job(2, FOREVER)
+        job = self.job_in_state("running")
+        followed = self.followed(job["job"], 3)
+        self.assertEqual(job["registered"], 2)
+        self.assertEqual(job["microbatches"], 4)
+        self.assertIn("0F0", self.loop.get(f"/v1/jobs/{job['job']}")["spec"]["schedule"]["csv"])
+        reasons = [decision["reason"] for decision in self.loop.decisions(job["job"])]
+        self.assertTrue(any(reason.startswith("tries ") for reason in reasons), reasons)
+        self.assertTrue(any("planned from a profile" in reason for reason in reasons), reasons)
+        self.assertLess(followed[0]["planned_energy_j"], job["baseline"]["energy_j"])
+        self.assertNotIn("measuring only", self.loop.job_log())
+
+    def test_another_number_of_microbatches_is_planned_by_the_profile_there_is(self):
+        recordings = self.loop.folder / "recordings"
+        self.loop.start_job(2, FOREVER, "ramps=60", options=("--record", str(recordings)),
+                            LOWGEAR_JOB_SPEC='{"profile": {"clocks": 4, "iterations": 1}}')
+        first = self.job_in_state("running")
+        second = self.job_in_state("running", 1)
+        self.followed(second["job"], 2)
+        self.assertEqual((first["microbatches"], second["microbatches"]), (4, 8))
+        self.assertEqual(first["run"], second["run"])
+        for rank in range(2):
+            self.assertTrue((recordings / "part-00001" / f"rank-{rank:05d}" / "units.csv").exists())
+        self.assertEqual(self.loop.jobs()[0]["state"], "finished")
+        self.assertEqual(self.loop.jobs()[0]["reason"], "all ranks have ended")
+        reasons = [decision["reason"] for decision in self.loop.decisions(second["job"])]
+        self.assertTrue(any("profiling is skipped" in reason for reason in reasons), reasons)
+        self.assertFalse(any(reason.startswith("tries ") for reason in reasons), reasons)
+        self.assertEqual(self.loop.job_log().count("attached to deepspeed"), 2)
+        self.assertNotIn("measuring only", self.loop.job_log())
+
+    def test_another_start_with_other_ranks_is_another_job_of_the_run(self):
+        first = self.loop.start_job(2, FOREVER, LOWGEAR_RUN="elastic")
+        self.job_in_state("baseline")
+        self.loop.kill(first)
+        self.loop.start_job(3, FOREVER, LOWGEAR_RUN="elastic")
+        second = self.job_in_state("baseline", 1)
+        self.assertEqual((second["run"], second["ranks"]), ("elastic", 3))
+        self.assertEqual(self.loop.jobs()[0]["reason"], "its run was started again")
+        self.assertNotIn("measuring only", self.loop.job_log())
+
+    def test_evaluations_and_checkpoints_do_not_count_against_the_plan(self):
+        self.loop.start_job(2, FOREVER, "pauses")
+        job = self.job_in_state("running")
+        followed = self.followed(job["job"], 25)
+        took_s = [one["time_s"] for one in followed]
+        slowest = self.loop.jobs()[0]
+        self.assertEqual(slowest["state"], "running")
+        after = [decision for decision in self.loop.decisions(job["job"]) if decision["plan_version"] == job["plan_version"]]
+        self.assertFalse([decision for decision in after if decision["kind"] in ("guard", "straggler", "drift")], after)
+        self.assertLess(max(took_s), 2 * min(took_s), "a pause of 2 s and more is in no iteration")
+
+
+if __name__ == "__main__":
+    unittest.main()
