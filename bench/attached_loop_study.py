@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How many iterations a job under `lowgear run --server` takes from its start until it follows a plan.
 
-    bench/attached_loop_study.py [--runs 10] [--follow 25] [BUILD_FOLDER]
+    bench/attached_loop_study.py [--runs 10] [--follow 25] [BUILD_FOLDER] [-- COMMAND...]
 
 Each run has a server, an agent, two simulated H100s and a job of two pipeline stages that knows nothing of Lowgear
-(python/tests/job), whose last stage has a third more to do. Prints for each run the iterations that were complete when the
+(python/tests/job), whose last stage has a third more to do. COMMAND is run instead: a job of two ranks that does not end by
+itself. Its units may run on real GPUs; clocks and energies are those of the simulated ones. Prints for each run the iterations that were complete when the
 job was registered, its baseline measured, its profile complete and its plan made, how many ran before the first one that
 follows the plan, what of the latter the trials explain, and time and energy by the plan against the baseline, as the server
 reports them.
@@ -70,12 +71,12 @@ def follow(loop, job, iterations):
     raise SystemExit(f"not within {PATIENCE_S} s: {summaries}")
 
 
-def run(build, iterations):
+def run(build, iterations, command):
     with tempfile.TemporaryDirectory(prefix="lg-") as folder:
         library = build / "lib" / "liblowgear.so.1"
         nvml = build / "simgpu" / "libnvidia-ml.so.1"
         with AttachedLoop(build / "bin" / "lowgear", nvml, folder, library=library) as loop:
-            job = loop.start_job(2, FOREVER)
+            job = loop.start_command(command) if command else loop.start_job(2, FOREVER)
             complete, summary, followed = follow(loop, job, iterations)
             decisions = loop.decisions(summary["job"])
     expected, rounds = expected_iterations(decisions, summary["baseline"]["time_s"])
@@ -101,10 +102,13 @@ def main():
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--follow", type=int, default=25, help="iterations by the plan")
     parser.add_argument("--decisions", action="store_true", help="print what the server decided, too")
-    arguments = parser.parse_args()
+    words, command = sys.argv[1:], []
+    if "--" in words:
+        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    arguments = parser.parse_args(words)
     followed = []
     for number in range(1, arguments.runs + 1):
-        found = run(arguments.build.resolve(), arguments.follow)
+        found = run(arguments.build.resolve(), arguments.follow, command)
         followed.append(found["followed"])
         show(number, found)
         for decision in found["decisions"] if arguments.decisions else ():

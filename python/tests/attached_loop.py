@@ -113,13 +113,17 @@ token_file = "{tokens}"
 
     def start_job(self, *words, options=(), **more):
         """`lowgear run --server http://... -- python3 train.py WORDS`; its standard error goes to job.log."""
+        return self.start_command([sys.executable, JOB, *words], options, PYTHONPATH=str(HERE / "job"),
+                                  JOB_SIMULATION=self.environment["LOWGEAR_NVML"], **more)
+
+    def start_command(self, command, options=(), **more):
+        """`lowgear run --server http://... -- COMMAND` with more of an environment."""
         token = self._private("token", "token-of-the-ranks")
-        environment = {**self.environment, "PYTHONPATH": str(HERE / "job"), "LOWGEAR_SERVER_TOKEN_FILE": str(token),
-                       "JOB_SIMULATION": self.environment["LOWGEAR_NVML"], **more}
+        environment = {**self.environment, "LOWGEAR_SERVER_TOKEN_FILE": str(token), **more}
         with open(self.folder / "job.log", "a", encoding="utf-8") as log:
             self.started_jobs.append(subprocess.Popen(
-                [self.lowgear, "run", "--server", self.url, *options, "--", sys.executable, str(JOB), *map(str, words)],
-                env=environment, stdout=subprocess.DEVNULL, stderr=log, process_group=0))
+                [self.lowgear, "run", "--server", self.url, *options, "--", *map(str, command)], env=environment,
+                stdout=subprocess.DEVNULL, stderr=log, process_group=0))
         return self.started_jobs[-1]
 
     @staticmethod
