@@ -72,8 +72,8 @@ class Jobs:
     def environment(self, job, recording):
         """Of a job; `recording` is None where Lowgear is not asked for."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("LOWGEAR_")}
-        kept.update(OMP_NUM_THREADS="1", LOWGEAR_AGENT_SOCKET="", LOWGEAR_LIBRARY=str(self.arguments.library),
-                    **job.variables)
+        kept.update(OMP_NUM_THREADS="1", LOWGEAR_AGENT_SOCKET="", LOWGEAR_LIBRARY=str(self.arguments.library))
+        kept.update(job.variables)
         paths = [*job.python_path, kept.get("PYTHONPATH")]
         if recording and not self.arguments.command:
             kept["LOWGEAR_RECORDING"] = str(recording)
