@@ -47,17 +47,11 @@ void print_row(const GivenProfile& given, int microbatches, const char* what, co
 }
 
 Passes time_discrete_planner(const Pipeline& pipeline) {
-  const planner::PlanningModel model =
-      planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
-  planner::Checkpoints checkpoints;
-  planner::FrontierObserver* const observers[] = {&checkpoints};
-  const planner::Frontier frontier = solve_frontier(model.instance, observers);
-  planner::DeadlineSolver solver(model.instance, &checkpoints);
-  planner::DiscretePlanner planner(model, solver);
-  planner.prepare(frontier);
-  return time_passes(s_from_ps(frontier.fastest_ps()), s_from_ps(frontier.slowest_ps()), [&](double deadline_s) {
-    (void)planner.plan(std::clamp(ps_from_s(deadline_s), frontier.fastest_ps(), frontier.slowest_ps()));
-  });
+  SolvedPipeline solved(pipeline);
+  planner::DiscretePlanner planner(solved.model(), solved.solver());
+  planner.prepare(solved.frontier());
+  return time_passes(solved.fastest_s(), solved.slowest_s(),
+                     [&](double deadline_s) { (void)planner.plan(solved.deadline_ps(deadline_s)); });
 }
 
 Passes time_pipeline_planner(const Pipeline& pipeline) {

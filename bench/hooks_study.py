@@ -12,7 +12,6 @@ Prints the median step time of each, and the median over pairs of neighbouring r
 hooks on, each with its smallest and largest.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -22,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 from simulated_machine import Machine  # noqa: E402
-from training_runs import train, without_gpus  # noqa: E402
+from training_runs import study_arguments, train, without_gpus  # noqa: E402
 
 REACH = 0.005
 CLOCK_MHZ = 1410  # an A100's highest
@@ -64,11 +63,7 @@ def row(name, values, unit, scale):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build" / "release", help="folder of the build")
-    parser.add_argument("--runs", type=int, default=9, help="runs of each (%(default)s)")
-    parser.add_argument("--steps", type=int, default=60, help="steps of a run (%(default)s)")
-    arguments = parser.parse_args()
+    arguments = study_arguments(__doc__, runs=9, steps=60)
     off, on = [], []
     with tempfile.TemporaryDirectory(prefix="lg-") as name:
         folder = Path(name)

@@ -1,12 +1,12 @@
 #include "pipelines.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <random>
 #include <utility>
 
 #include "base/core/files/file.h"
-#include "planning/planner/planners/planning_model.h"
 #include "planning/profile/example_profile.h"
 #include "planning/schedule/generators.h"
 
@@ -45,6 +45,15 @@ Pipeline::Pipeline(profile::StageProfile profile, double blocking_power_w, int m
       blocking_power_w_(static_cast<std::size_t>(profile_.stages()), blocking_power_w),
       schedule_(schedule::one_f_one_b_schedule(profile_.stages(), microbatches)),
       dag_(build_dag(schedule_)) {}
+
+SolvedPipeline::SolvedPipeline(const Pipeline& pipeline)
+    : model_(planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w())),
+      frontier_(planner::solve_frontier(model_.instance, std::array<planner::FrontierObserver*, 1>{&checkpoints_})),
+      solver_(model_.instance, &checkpoints_) {}
+
+TimePs SolvedPipeline::deadline_ps(double deadline_s) const {
+  return std::clamp(ps_from_s(deadline_s), frontier_.fastest_ps(), frontier_.slowest_ps());
+}
 
 planner::ProblemInstance instance_of(const profile::StageProfile& profile, double blocking_power_w, int microbatches) {
   const std::vector<double> power_w(static_cast<std::size_t>(profile.stages()), blocking_power_w);

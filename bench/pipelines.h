@@ -6,7 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/units.h"
+#include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/instance.h"
+#include "planning/planner/planners/planning_model.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
@@ -59,6 +62,28 @@ class Pipeline {
   std::vector<double> blocking_power_w_;
   schedule::Schedule schedule_;
   schedule::PipelineDag dag_;
+};
+
+/// A pipeline whose frontier is solved, and a solver for single deadlines on it.
+class SolvedPipeline {
+ public:
+  explicit SolvedPipeline(const Pipeline& pipeline);
+  SolvedPipeline(const SolvedPipeline&) = delete;
+  SolvedPipeline& operator=(const SolvedPipeline&) = delete;
+
+  [[nodiscard]] const planner::PlanningModel& model() const { return model_; }
+  [[nodiscard]] const planner::Frontier& frontier() const { return frontier_; }
+  [[nodiscard]] planner::DeadlineSolver& solver() { return solver_; }
+  /// The deadline, or the end of the frontier where it lies beyond.
+  [[nodiscard]] TimePs deadline_ps(double deadline_s) const;
+  [[nodiscard]] double fastest_s() const { return s_from_ps(frontier_.fastest_ps()); }
+  [[nodiscard]] double slowest_s() const { return s_from_ps(frontier_.slowest_ps()); }
+
+ private:
+  planner::PlanningModel model_;
+  planner::Checkpoints checkpoints_;
+  planner::Frontier frontier_;
+  planner::DeadlineSolver solver_;
 };
 
 /// What the solver works on, all the way from a profile in memory: schedule, graph and costs on 1F1B.

@@ -46,16 +46,10 @@ void record_deadline(planner::Rounder& rounder, const planner::ContinuousPlan& c
 }
 
 void record_pipeline(const Pipeline& pipeline, std::vector<RuleRecord>& records) {
-  const planner::PlanningModel model =
-      planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
-  planner::Checkpoints checkpoints;
-  planner::FrontierObserver* const observers[] = {&checkpoints};
-  const planner::Frontier frontier = solve_frontier(model.instance, observers);
-  planner::DeadlineSolver solver(model.instance, &checkpoints);
-  planner::Rounder rounder(model);
-  for (const double deadline_s : even_deadlines_s(s_from_ps(frontier.fastest_ps()), s_from_ps(frontier.slowest_ps()))) {
-    const TimePs deadline_ps = std::clamp(ps_from_s(deadline_s), frontier.fastest_ps(), frontier.slowest_ps());
-    record_deadline(rounder, solver.solve(deadline_ps), records);
+  SolvedPipeline solved(pipeline);
+  planner::Rounder rounder(solved.model());
+  for (const double deadline_s : even_deadlines_s(solved.fastest_s(), solved.slowest_s())) {
+    record_deadline(rounder, solved.solver().solve(solved.deadline_ps(deadline_s)), records);
   }
 }
 

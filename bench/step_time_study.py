@@ -8,7 +8,6 @@ message, no optimizer and no start of a unit took any time. Times of units are t
 steps. Wants four idle cores.
 """
 
-import argparse
 import csv
 import json
 import os
@@ -18,9 +17,8 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from training_runs import WARM_UP_STEPS, train, without_gpus
+from training_runs import WARM_UP_STEPS, study_arguments, train, without_gpus
 
-ROOT = Path(__file__).resolve().parent.parent
 REACH = 1.10
 STAGES, MICROBATCHES = 4, 8
 JOB = f"""
@@ -60,11 +58,7 @@ def measure(lowgear, folder, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build" / "release", help="folder of the build")
-    parser.add_argument("--runs", type=int, default=3, help="runs (%(default)s)")
-    parser.add_argument("--steps", type=int, default=20, help="steps of a run (%(default)s)")
-    arguments = parser.parse_args()
+    arguments = study_arguments(__doc__, runs=3, steps=20)
     print("| run | ideal, s | pipeline, s | over ideal | step, s | over ideal |\n|---|---|---|---|---|---|")
     worst = 0
     for run in range(1, arguments.runs + 1):

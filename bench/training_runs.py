@@ -1,10 +1,22 @@
 """Runs of `lowgear train` whose steps are studied: on one thread a rank."""
 
+import argparse
 import json
 import os
+from pathlib import Path
 import subprocess
 
 WARM_UP_STEPS = 3
+
+
+def study_arguments(description, runs, steps):
+    """Which build is studied, and how often; `runs` and `steps` unless the command line says otherwise."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    release = Path(__file__).resolve().parent.parent / "build" / "release"
+    parser.add_argument("build", nargs="?", type=Path, default=release, help="folder of the build")
+    parser.add_argument("--runs", type=int, default=runs, help="runs of each (%(default)s)")
+    parser.add_argument("--steps", type=int, default=steps, help="steps of a run (%(default)s)")
+    return parser.parse_args()
 
 
 def without_gpus(folder):

@@ -72,7 +72,7 @@ void run() {
   const double p99_ns = times_ns[kPairs * 99 / 100];
   fmt::print(
       "| pairs | not recorded | events that the agent read | median | p99 | p99.99 |\n|---|---|---|---|---|---|\n");
-  fmt::print("| {} | {} | {} | {:.0f} ns | {:.0f} ns | {:.0f} ns |\n", kPairs, status.lost, agent.events(), median_ns,
+  fmt::print("| {} | {} | {} | {:.1f} ns | {:.0f} ns | {:.0f} ns |\n", kPairs, status.lost, agent.events(), median_ns,
              p99_ns, times_ns[static_cast<std::size_t>(kPairs * 0.9999)]);
   print_target("unit begin and end on the training thread, agent attached",
                fmt::format("median {:.0f} ns, p99 {:.0f} ns", median_ns, p99_ns),

@@ -1,9 +1,6 @@
 #!/bin/sh
 # check_layers_test.sh CHECK: runs check_layers.sh on small trees that keep or break the module order.
 set -u
-check=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 . "$(dirname "$0")/expect.sh"
 
 # A tree of three modules that is in order.

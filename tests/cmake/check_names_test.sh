@@ -1,9 +1,6 @@
 #!/bin/sh
 # check_names_test.sh CHECK: runs check_names.sh on small trees in which a name is defined once or twice.
 set -u
-check=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 . "$(dirname "$0")/expect.sh"
 
 # header FILE NAMESPACE LINE: a header with this line in this namespace.

@@ -1,4 +1,9 @@
-# expect.sh, to be sourced by tests of a check. They define run_check, which runs it.
+# expect.sh, to be sourced by tests of a check, whose script is their argument. They define run_check, which runs $check
+# on what they have written to the folder $work.
+# shellcheck disable=SC2034  # the tests use both
+check=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 failures=0
 
 # expect STATUS TEXT DESCRIPTION: the check must exit with STATUS and print TEXT ("" for nothing at all).

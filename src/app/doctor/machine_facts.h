@@ -29,7 +29,8 @@ struct GpuSwitchLatency {
   std::string problem;  ///< why there is no `latency`
 };
 
-/// Facts that `lowgear doctor` collects, without changing anything.
+/// Facts that `lowgear doctor` collects, without changing anything. One field for each fact: diagnoses combine them
+/// freely.
 struct MachineFacts {
   std::optional<gpu::NvmlSurvey> nvml;
   std::string nvml_problem;                                         ///< why there is no `nvml`

@@ -100,6 +100,14 @@ class PayloadReader {
   std::span<const std::byte> rest_;
 };
 
+/// Of a message that has nothing else.
+std::string read_reason(std::span<const std::byte> payload) {
+  PayloadReader reader(payload);
+  std::string reason = reader.text(kMaxStringBytes);
+  reader.finish();
+  return reason;
+}
+
 bool is_known(std::uint32_t type) {
   return type >= static_cast<std::uint32_t>(FrameType::hello) && type <= static_cast<std::uint32_t>(FrameType::ended);
 }
@@ -184,12 +192,7 @@ LeaseMessage decode_lease(std::span<const std::byte> payload) {
   return message;
 }
 
-RefusedMessage decode_refused(std::span<const std::byte> payload) {
-  PayloadReader reader(payload);
-  RefusedMessage message{.reason = reader.text(kMaxStringBytes)};
-  reader.finish();
-  return message;
-}
+RefusedMessage decode_refused(std::span<const std::byte> payload) { return {.reason = read_reason(payload)}; }
 
 PlanMessage decode_plan(std::span<const std::byte> payload) {
   PayloadReader reader(payload);
@@ -215,12 +218,7 @@ TooLateMessage decode_too_late(std::span<const std::byte> payload) {
   return message;
 }
 
-EndedMessage decode_ended(std::span<const std::byte> payload) {
-  PayloadReader reader(payload);
-  EndedMessage message{.reason = reader.text(kMaxStringBytes)};
-  reader.finish();
-  return message;
-}
+EndedMessage decode_ended(std::span<const std::byte> payload) { return {.reason = read_reason(payload)}; }
 
 void FrameReader::append(std::span<const std::byte> bytes) {
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());

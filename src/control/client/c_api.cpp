@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +49,7 @@ std::string& last_error() {
 struct lowgear_client {
   int fork_generation = 0;
   lowgear::client::RankInfo rank;
-  std::unique_ptr<Client> client;
+  std::optional<Client> client;  ///< within this object: a pointer is time of each mark
 };
 
 namespace {
@@ -160,7 +161,7 @@ Options client_options(const lowgear_options& options, const lowgear::client::En
   result.agent_socket = text_or(options.agent_socket, environment, "LOWGEAR_AGENT_SOCKET", "/run/lowgear/lease.sock");
   result.gpu = options.gpu != nullptr ? options.gpu : "";
   result.job = text_or(options.job, environment, "LOWGEAR_JOB", result.rank.job);
-  result.recording = text_or(options.recording, environment, "LOWGEAR_RECORDING", "");
+  result.recording.folder = text_or(options.recording, environment, "LOWGEAR_RECORDING", "");
   result.server = server_options(options, environment);
   result.place = place_facts(options, environment);
   return result;
@@ -205,7 +206,7 @@ lowgear_measurement measurement_of(const lowgear::measure::WindowMeasurement& wi
   return result;
 }
 
-lowgear_status status_of(const lowgear_client& client) {
+lowgear_status status_of(lowgear_client& client) {
   const lowgear::client::Status now = client.client->status();
   lowgear_status result{};
   result.rank = client.rank.rank;
@@ -250,7 +251,7 @@ int lowgear_open(const lowgear_options* options, lowgear_client** client) {
     Options resolved = client_options(complete(options), environment);
     opened->fork_generation = fork_generation().load(std::memory_order_relaxed);
     opened->rank = resolved.rank;
-    opened->client = std::make_unique<Client>(std::move(resolved), environment);
+    opened->client.emplace(std::move(resolved), environment);
     *client = opened.release();
     return LOWGEAR_OK;
   });

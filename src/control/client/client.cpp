@@ -41,6 +41,19 @@ std::optional<int> only_stage(const std::vector<plan::PlannedOp>& ops) {
   return same ? std::optional(stage) : std::nullopt;
 }
 
+/// Place and rank are one thing, which a launcher says once.
+Options with_rank(Options options) {
+  options.place.rank = options.rank.rank;
+  options.place.world_size = options.rank.world_size_known ? std::optional(options.rank.world_size) : std::nullopt;
+  return options;
+}
+
+/// The only stage of a rank, where that is certain without a plan.
+std::optional<int> known_stage(const JobPlaceFacts& place) {
+  const bool one_stage = !place.sizes || place.sizes->stage_is_pp_rank;
+  return one_stage ? pipeline_rank(place).rank : std::nullopt;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "";
@@ -50,31 +63,29 @@ std::string host_name() {
 }  // namespace
 
 Client::Client(Options options, const Environment& environment)
-    : options_(std::move(options)), start_ns_(event_time_ns()) {
-  JobPlaceFacts& place = options_.place;
-  place.rank = options_.rank.rank;
-  place.world_size = options_.rank.world_size_known ? std::optional(options_.rank.world_size) : std::nullopt;
-  const AxisRank pipeline = pipeline_rank(place);
-  const bool one_stage = !place.sizes || place.sizes->stage_is_pp_rank;
-  keep_place(pipeline, one_stage ? pipeline.rank : std::nullopt);
-  open_gpu(environment);
-  if (!options_.recording.empty()) open_recording();
-  if (gpu_ != nullptr && !options_.agent_socket.empty()) open_lease();
+    : options_(with_rank(std::move(options))),
+      start_ns_(event_time_ns()),
+      gpu_(open_rank_gpu(options_.gpu, options_.rank.local_rank, environment)),
+      place_(pipeline_rank(options_.place), known_stage(options_.place)) {
+  if (!options_.recording.folder.empty()) open_recording();
+  if (gpu_.gpu != nullptr && !options_.agent_socket.empty()) open_lease();
   if (!options_.server.address.empty()) open_server();
   if (recording_ || served_) log_ = std::make_unique<UnitLog>();
   following_ = std::make_unique<PlanFollowing>(lease_.get(), served_.get());
-  writer_ = std::make_unique<MarkWriter>(lease_.get(), log_.get());
   const std::string cuda = environment("LOWGEAR_CUDA").value_or("libcuda.so.1");
-  marks_ = std::make_unique<StreamMarks>(*writer_, [cuda] { return open_cuda_stream_driver(cuda); });
-  if (gpu_ != nullptr) start_meter();
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  marks_.emplace(lease_.get(), log_.get(), [cuda] { return open_cuda_stream_driver(cuda); });
+  if (gpu_.gpu != nullptr) start_meter();
+  // The thread that runs next to training: keeps the lease, and hands on what was marked.
+  thread_.emplace(options_.drain_period, [this] {
+    drain();
+    refuse_what_differs();
+    if (lease_) lease_->keep();
+  });
 }
 
 Client::~Client() {
-  marks_->use(nullptr);  // what the GPU has not come to yet
-  thread_.request_stop();
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  marks_->use_stream(nullptr);  // what the GPU has not come to yet
+  thread_.reset();
   meter_.reset();
   drain();
   refuse_what_differs();
@@ -83,38 +94,24 @@ Client::~Client() {
   if (recording_) recording_->finish(lost());
 }
 
-// Without a GPU the rest works; a GPU that was requested and does not exist is an error.
-void Client::open_gpu(const Environment& environment) {
-  try {
-    system_ = gpu::open_nvml();
-    gpu_ = options_.gpu.empty() ? &choose_gpu(*system_, options_.rank.local_rank, environment)
-                                : &find_gpu(*system_, options_.gpu);
-  } catch (const gpu::GpuError& error) {
-    if (!options_.gpu.empty()) throw InputError(error.what());
-    gpu_problem_ = error.what();
-  }
-}
-
 void Client::open_recording() {
   RecordingHeader header;
   header.rank = options_.rank.rank;
   header.world_size = options_.rank.world_size;
   header.job = options_.job;
-  if (gpu_ != nullptr) {
-    header.gpu_uuid = gpu_->identity().uuid;
-    header.gpu_name = gpu_->identity().name;
-    header.driver_version = system_->driver_version();
-    header.simulated = system_->simulated();
+  if (gpu_.gpu != nullptr) {
+    header.gpu_uuid = gpu_.gpu->identity().uuid;
+    header.gpu_name = gpu_.gpu->identity().name;
+    header.driver_version = gpu_.system->driver_version();
+    header.simulated = gpu_.simulated();
   }
-  recording_ =
-      std::make_unique<RankRecording>(options_.recording, options_.recording_folder, std::move(header), start_ns_);
-  samples_recorded_ = options_.first_recorded_iteration == 0;
+  recording_ = std::make_unique<RankRecording>(options_.recording, std::move(header), start_ns_);
 }
 
 void Client::open_lease() {
   AgentLeaseOptions lease;
   lease.socket = options_.agent_socket;
-  lease.hello.gpu = gpu_->identity().uuid;
+  lease.hello.gpu = gpu_.gpu->identity().uuid;
   lease.hello.rank = static_cast<std::uint32_t>(options_.rank.rank);
   lease.hello.job = options_.job;
   lease.timeout = options_.agent_timeout;
@@ -127,11 +124,10 @@ void Client::start_meter() {
   if (log_) {
     meter.observer = [this](std::size_t, const measure::GpuSample& sample) {
       if (served_) served_->add(sample);
-      if (!recording_ || !samples_recorded_.load(std::memory_order_relaxed)) return;
-      recording_->write(sample);
+      if (recording_) recording_->write(sample);
     };
   }
-  meter_ = std::make_unique<measure::EnergyMeter>(*system_, std::vector<gpu::Gpu*>{gpu_}, std::move(meter));
+  meter_ = std::make_unique<measure::EnergyMeter>(*gpu_.system, std::vector<gpu::Gpu*>{gpu_.gpu}, std::move(meter));
 }
 
 protocol::RankSpec Client::registration() const {
@@ -143,12 +139,12 @@ protocol::RankSpec Client::registration() const {
   rank.tp_rank = place.tp;
   rank.instance = random_text();
   rank.host = host_name();
-  if (gpu_ == nullptr) return rank;
-  rank.gpu_uuid = gpu_->identity().uuid;
-  rank.gpu = gpu_->identity().name;
-  rank.simulated = system_->simulated();
-  if (works(*gpu_, gpu::GpuFeature::supported_clocks)) rank.clocks_mhz = gpu_->supported_sm_clocks_mhz();
-  if (works(*gpu_, gpu::GpuFeature::power_limits)) rank.power_limit_w = gpu_->power_limits().enforced_w;
+  if (gpu_.gpu == nullptr) return rank;
+  rank.gpu_uuid = gpu_.gpu->identity().uuid;
+  rank.gpu = gpu_.gpu->identity().name;
+  rank.simulated = gpu_.simulated();
+  if (works(*gpu_.gpu, gpu::GpuFeature::supported_clocks)) rank.clocks_mhz = gpu_.gpu->supported_sm_clocks_mhz();
+  if (works(*gpu_.gpu, gpu::GpuFeature::power_limits)) rank.power_limit_w = gpu_.gpu->power_limits().enforced_w;
   const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
   rank.follows_plans = lease.has_lease && !lease.dry_run;
   return rank;
@@ -159,17 +155,17 @@ void Client::open_server() {
   served.server.endpoint = http::Endpoint::parse(options_.server.address);
   served.server.token_file = options_.server.token_file;
   served.server.job_json =
-      complete_job(options_.server.job_json, options_.rank.run, gpu_ != nullptr ? gpu_->identity().name : "");
+      complete_job(options_.server.job_json, options_.rank.run, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");
   served.server.rank = registration();
   served.start_ns = start_ns_;
   served.like.source = "rank " + std::to_string(options_.rank.rank);
   served.like.rank = options_.rank.rank;
   served.like.world_size = options_.rank.world_size;
-  if (gpu_ != nullptr) {
-    served.gpu.emplace(gpu_->identity(), gpu_->features());
-    served.like.gpu_uuid = gpu_->identity().uuid;
-    served.like.gpu_name = gpu_->identity().name;
-    served.like.simulated = system_->simulated();
+  if (gpu_.gpu != nullptr) {
+    served.gpu.emplace(gpu_.gpu->identity(), gpu_.gpu->features());
+    served.like.gpu_uuid = gpu_.gpu->identity().uuid;
+    served.like.gpu_name = gpu_.gpu->identity().name;
+    served.like.simulated = gpu_.simulated();
   }
   served_ = std::make_unique<ServedRank>(std::move(served), lease_.get());
 }
@@ -186,91 +182,14 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
     throw InputError(
         fmt::format("{}: there is no rank {} in this plan of {} ranks", printable(path.string()), rank, ranks));
   }
-  keep_place(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
+  place_.set(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
   refuse_what_differs();
   following_->require();
-  if (!lease_) throw Error(gpu_problem_.empty() ? "no agent is used" : gpu_problem_);
+  if (!lease_) throw Error(gpu_.problem.empty() ? "no agent is used" : gpu_.problem);
   lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
                      .nearest_below = nearest_below,
                      .plan_json = std::move(text),
                      .from_iteration = {}});
-}
-
-void Client::keep_place(const AxisRank& pipeline, std::optional<int> stage) {
-  const std::lock_guard lock(place_mutex_);
-  pipeline_ = pipeline;
-  stage_ = stage;
-}
-
-void Client::describe_place(Status& status) {
-  const std::lock_guard lock(place_mutex_);
-  status.pp_rank = pipeline_.rank;
-  status.stage = stage_;
-  status.place = pipeline_.reason;
-  if (pipeline_.rank && !stage_) {
-    status.place = fmt::format(
-        "pipeline rank {} ({}) has more than one stage, or one that is not known: name the stage "
-        "with every unit",
-        *pipeline_.rank, pipeline_.reason);
-  }
-}
-
-void Client::iteration_begin() noexcept { iteration_begin({.number = training_.iteration}); }
-
-void Client::iteration_begin(const IterationLabel& label) noexcept {
-  if (training_.in_iteration) writer_->count_mismatch();
-  training_.in_iteration = true;
-  training_.iteration = label.number;
-  training_.next.begin_iteration();
-  expected_.iteration_begins(label.number);
-  // Energy is known between samples: the recorded iterations need some of their neighbours.
-  samples_recorded_.store(
-      is_recorded(label.number) || is_recorded(label.number + 1) || (label.number > 0 && is_recorded(label.number - 1)),
-      std::memory_order_relaxed);
-  marks_->mark({.time_ns = event_time_ns(),
-                .number = label.number,
-                .type = ipc::UnitEventType::iteration_begin,
-                .settling = label.settling});
-}
-
-void Client::iteration_end() noexcept {
-  if (!training_.in_iteration) return writer_->count_mismatch();
-  expected_.iteration_ends();
-  marks_->mark({.time_ns = event_time_ns(), .number = training_.iteration, .type = ipc::UnitEventType::iteration_end});
-  ++training_.iteration;
-  training_.in_iteration = false;
-}
-
-void Client::unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-  if (microbatch == kNextMicrobatch) {
-    const std::optional<std::uint32_t> next = training_.next.begin(kind, stage);
-    if (!next) return writer_->count_mismatch();
-    microbatch = *next;
-  }
-  expected_.unit_begins({.microbatch = microbatch, .stage = stage, .kind = kind});
-  marks_->mark({.time_ns = event_time_ns(),
-                .number = microbatch,
-                .stage = stage,
-                .kind = kind,
-                .type = ipc::UnitEventType::unit_begin});
-}
-
-void Client::unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-  if (microbatch == kNextMicrobatch) {
-    const std::optional<std::uint32_t> last = training_.next.end(kind, stage);
-    if (!last) return writer_->count_mismatch();
-    microbatch = *last;
-  }
-  marks_->mark({.time_ns = event_time_ns(),
-                .number = microbatch,
-                .stage = stage,
-                .kind = kind,
-                .type = ipc::UnitEventType::unit_end});
-}
-
-bool Client::is_recorded(std::uint64_t iteration) const noexcept {
-  return iteration >= options_.first_recorded_iteration &&
-         iteration - options_.first_recorded_iteration < options_.recorded_iterations;
 }
 
 void Client::follow_again() {
@@ -280,32 +199,20 @@ void Client::follow_again() {
 
 /// What the training thread has found is carried out by another one, as it takes system calls.
 void Client::refuse_what_differs() {
-  if (expected_.has_failed()) following_->refuse("the schedule differs: " + expected_.first_difference());
+  const ExpectedUnits& expected = marks_->expected();
+  if (expected.has_failed()) following_->refuse("the schedule differs: " + expected.first_difference());
 }
 
-std::uint64_t Client::lost() const { return (log_ ? log_->lost() : 0) + marks_->lost(); }
+std::uint64_t Client::lost() const { return (log_ ? log_->lost() : 0) + marks_->stream().lost(); }
 
 measure::EnergyMeter::WindowId Client::window_begin(std::string name) {
-  if (!meter_) throw Error(gpu_problem_);
+  if (!meter_) throw Error(gpu_.problem);
   return meter_->begin(std::move(name));
 }
 
 measure::WindowMeasurement Client::window_end(measure::EnergyMeter::WindowId window) {
-  if (!meter_) throw Error(gpu_problem_);
+  if (!meter_) throw Error(gpu_.problem);
   return meter_->end(window);
-}
-
-/// The thread that runs next to training: keeps the lease, and hands on what was marked.
-void Client::run(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
-    {
-      std::unique_lock lock(sleep_mutex_);
-      wake_.wait_for(lock, stop, options_.drain_period, [] { return false; });
-    }
-    drain();
-    refuse_what_differs();
-    if (lease_) lease_->keep();
-  }
 }
 
 void Client::drain() {
@@ -315,18 +222,16 @@ void Client::drain() {
   UnitRecord record;
   while (log_->pop(record)) {
     if (served_) served_->add(record);
-    if (!recording_ || !is_recorded(record.iteration)) continue;
-    recording_->write(record);
+    if (recording_) recording_->write(record);
   }
   if (recording_) recording_->flush();
   if (!served_) return;
-  const std::uint64_t lost = this->lost();
-  if (std::exchange(lost_before_, lost) != lost) served_->lose_records();
+  served_->set_lost(lost());
   served_->advance_to(now_ns - kMarkingNs);
 }
 
 std::string Client::problem(const AgentLeaseStatus& lease) const {
-  if (!gpu_problem_.empty()) return gpu_problem_;
+  if (!gpu_.problem.empty()) return gpu_.problem;
   if (!lease.problem.empty()) return lease.problem;
   return options_.rank.conflict;
 }
@@ -334,19 +239,17 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
 Status Client::status() {
   Status status;
   refuse_what_differs();
-  status.units = writer_->units();
-  status.mismatched = writer_->mismatched();
+  status.units = marks_->written().units();
+  status.mismatched = marks_->written().mismatched();
   status.lost = lost();
-  status.differing_iterations = expected_.differing_iterations();
-  status.difference = expected_.first_difference();
+  status.differing_iterations = marks_->expected().differing_iterations();
+  status.difference = marks_->expected().first_difference();
   status.not_following = following_->why_not();
-  StreamMarksStatus stream = marks_->status();
+  StreamMarksStatus stream = marks_->stream().status();
   status.follow_stream = stream.follow_stream;
   status.stream_problem = std::move(stream.problem);
-  if (gpu_ != nullptr) {
-    status.gpu_uuid = gpu_->identity().uuid;
-    status.simulated = system_->simulated();
-  }
+  if (gpu_.gpu != nullptr) status.gpu_uuid = gpu_.gpu->identity().uuid;
+  status.simulated = gpu_.simulated();
   const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
   status.has_lease = lease.has_lease;
   status.has_plan = lease.has_plan;
@@ -355,7 +258,10 @@ Status Client::status() {
   status.requested_clock_mhz = lease.requested_clock_mhz;
   status.reconnects = lease.reconnects;
   status.problem = problem(lease);
-  describe_place(status);
+  KnownPlace::Place place = place_.get();
+  status.pp_rank = place.pp_rank;
+  status.stage = place.stage;
+  status.place = std::move(place.text);
   if (served_) {
     const ServedRankStatus served = served_->status();
     status.has_server = true;

@@ -1,28 +1,24 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "control/client/agent/agent_lease.h"
-#include "control/client/marks/expected_units.h"
-#include "control/client/marks/mark_writer.h"
-#include "control/client/marks/next_microbatches.h"
-#include "control/client/marks/stream_marks.h"
+#include "control/client/marks/training_marks.h"
 #include "control/client/measure/rank_recording.h"
 #include "control/client/measure/unit_log.h"
+#include "control/client/periodic_thread.h"
 #include "control/client/plan_following.h"
+#include "control/client/rank/gpu_choice.h"
 #include "control/client/rank/job_place.h"
+#include "control/client/rank/known_place.h"
 #include "control/client/rank/rank_environment.h"
 #include "control/client/server/served_rank.h"
 #include "hardware/gpu/gpu.h"
@@ -41,10 +37,7 @@ struct Options {
   std::filesystem::path agent_socket;  ///< empty: use no agent
   std::string gpu;                     ///< UUID or PCI address; empty: as CUDA_VISIBLE_DEVICES says
   std::string job;
-  std::filesystem::path recording;  ///< empty: no recording
-  RecordingFolder recording_folder = RecordingFolder::must_be_new;
-  std::uint64_t first_recorded_iteration = 0;
-  std::uint64_t recorded_iterations = UINT64_MAX;
+  RankRecordingOptions recording;  ///< without a folder: no recording
   RankInfo rank;
   JobPlaceFacts place;  ///< `rank` and `world_size` of it are filled in from the former
   ServerOptions server;
@@ -53,12 +46,7 @@ struct Options {
   std::chrono::milliseconds drain_period{50};        ///< between the looks at what the training thread has marked
 };
 
-/// What the training loop says of an iteration.
-struct IterationLabel {
-  std::uint64_t number = 0;
-  bool settling = false;  ///< clocks have just been changed, so that it measures no clock
-};
-
+/// All that `lowgear_status` (lowgear.h) shows, and as flat as it.
 struct Status {
   bool has_lease = false;
   bool has_plan = false;
@@ -87,9 +75,6 @@ struct Status {
   std::string not_following;               ///< why plans are not followed; empty: they are
 };
 
-/// Which microbatch a unit is of, where the program does not say: the next one of its kind and stage in the iteration.
-inline constexpr std::uint32_t kNextMicrobatch = UINT32_MAX;
-
 /// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
 /// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
 /// recording and a server; `status` says what is missing.
@@ -114,10 +99,10 @@ class Client {
 
   /// The units that this rank begins in each iteration, in order, from the next iteration on. The first difference ends
   /// following plans as `refuse` does where they `must_agree`, and is counted in any case. None: whatever comes.
-  void expect(std::vector<ExpectedUnit> units, bool must_agree) { expected_.expect(std::move(units), must_agree); }
+  void expect(std::vector<ExpectedUnit> units, bool must_agree) { marks_->expect(std::move(units), must_agree); }
   /// Marks from now on count when the GPU comes to them on this stream. Null: when they are made. Where that cannot be
   /// they stay the host's, and `status` says why.
-  void use_stream(StreamDriver::Stream stream) { marks_->use(stream); }
+  void use_stream(StreamDriver::Stream stream) { marks_->use_stream(stream); }
 
   /// Plans are not followed any more and clocks are free; measuring continues, and the server learns why. The first
   /// reason is kept.
@@ -129,13 +114,20 @@ class Client {
 
   /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
   /// training has gone back: what it repeats is recorded, as a part of its own, and not reported to the server again.
-  void iteration_begin() noexcept;
-  void iteration_begin(const IterationLabel& label) noexcept;
-  void iteration_end() noexcept;
+  void iteration_begin() noexcept { iteration_begin({.number = marks_->iteration()}); }
+  void iteration_begin(const IterationLabel& label) noexcept {
+    if (recording_) recording_->iteration_begins(label.number);
+    marks_->iteration_begin(label);
+  }
+  void iteration_end() noexcept { marks_->iteration_end(); }
   /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began
   /// so last.
-  void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
-  void unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    marks_->unit_begin(kind, stage, microbatch);
+  }
+  void unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    marks_->unit_end(kind, stage, microbatch);
+  }
   void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
     unit_begin(unit_kind(kind), stage, microbatch);
   }
@@ -150,56 +142,30 @@ class Client {
   [[nodiscard]] Status status();
 
  private:
-  /// What the training thread alone uses.
-  struct Training {
-    std::uint64_t iteration = 0;
-    bool in_iteration = false;
-    NextMicrobatches next;
-  };
-
-  void open_gpu(const Environment& environment);
   void open_recording();
   void open_lease();
   void open_server();
   void start_meter();
-  void keep_place(const AxisRank& pipeline, std::optional<int> stage);
-  void describe_place(Status& status);
   [[nodiscard]] protocol::RankSpec registration() const;
-  void run(const std::stop_token& stop);
   void drain();
-  [[nodiscard]] bool is_recorded(std::uint64_t iteration) const noexcept;
   void refuse_what_differs();
   [[nodiscard]] std::uint64_t lost() const;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
 
   Options options_;
-  std::unique_ptr<gpu::GpuSystem> system_;
-  gpu::Gpu* gpu_ = nullptr;
-  std::string gpu_problem_;
   std::uint64_t start_ns_;
+  RankGpu gpu_;
+  KnownPlace place_;
 
-  std::mutex place_mutex_;    ///< of the two below
-  AxisRank pipeline_;         ///< of the newest plan, or as known from the start
-  std::optional<int> stage_;  ///< the only one of this rank
-
-  Training training_;
-  std::unique_ptr<AgentLease> lease_;  ///< null: no agent is used
-  std::unique_ptr<UnitLog> log_;       ///< null: neither recording nor server
-  std::atomic<bool> samples_recorded_{false};
-  ExpectedUnits expected_;
-
-  std::unique_ptr<RankRecording> recording_;
-  std::unique_ptr<ServedRank> served_;  ///< null: no server
-  std::uint64_t lost_before_ = 0;       ///< units and marks, when the log was read last
+  std::unique_ptr<AgentLease> lease_;         ///< null: no agent is used
+  std::unique_ptr<RankRecording> recording_;  ///< null: nothing is recorded
+  std::unique_ptr<ServedRank> served_;        ///< null: no server
+  std::unique_ptr<UnitLog> log_;              ///< null: neither recording nor server
 
   std::unique_ptr<PlanFollowing> following_;
-  std::unique_ptr<MarkWriter> writer_;
-  std::unique_ptr<StreamMarks> marks_;
-
-  std::unique_ptr<measure::EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the two above
-  std::mutex sleep_mutex_;
-  std::condition_variable_any wake_;
-  std::jthread thread_;  ///< last: it uses everything above
+  std::optional<TrainingMarks> marks_;           ///< within this object: a pointer is time of each mark
+  std::unique_ptr<measure::EnergyMeter> meter_;  ///< null: no GPU. Its thread uses recording and server
+  std::optional<PeriodicThread> thread_;         ///< last: it uses everything above
 };
 
 }  // namespace lowgear::client

@@ -149,7 +149,7 @@ class PerseusFront final : public http::Handler {
   std::uint16_t port_;
 };
 
-/// All parts of a server that runs.
+/// All parts of a server that runs, put together: it has a field for each and no logic of its own.
 class Server {
  public:
   Server(asio::io_context& io, const ProcessOptions& options, const Messages& messages)

@@ -24,7 +24,7 @@ struct RopeScaling {
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
-/// The shape of a decoder-only language model.
+/// The shape of a decoder-only language model: a field for each member of its config.json that counts.
 struct ModelConfig {
   Architecture architecture = Architecture::llama;
   std::int64_t vocabulary = 0;     ///< tokens

@@ -21,7 +21,7 @@ struct NvmlFunction {
   nvml::Return operator()(Parameters... parameters) const { return pointer(parameters...); }
 };
 
-/// NVML's functions; names are NVML's without prefix and version.
+/// NVML's functions, a field for each that is used; names are NVML's without prefix and version.
 struct NvmlFunctions {
   using Device = nvml::Device;
 

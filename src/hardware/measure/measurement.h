@@ -15,7 +15,8 @@ enum class EnergySource : unsigned char {
 };
 [[nodiscard]] std::string_view name(EnergySource source);
 
-/// What one GPU did during a window. Fields that the GPU does not report are empty.
+/// What one GPU did during a window: a field for each figure that is printed or written. Fields that the GPU does not
+/// report are empty.
 struct GpuMeasurement {
   gpu::GpuIdentity identity;
   double time_s = 0;  ///< of the window

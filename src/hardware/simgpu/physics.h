@@ -40,7 +40,8 @@ struct RunningKernel {
   bool active = false;
 };
 
-/// Everything that changes on a simulated GPU. Times are nanoseconds since the machine was made.
+/// Everything that changes on a simulated GPU, in one flat value: it lies in memory that processes share, byte by byte.
+/// Times are nanoseconds since the machine was made.
 ///
 /// Between two events (a point of the 5 ms grid, a clock change, the start or end of a kernel) power is constant.
 /// Values hold at `step_ns`, the last event; reading at a later time extrapolates. So results do not depend on when the

@@ -61,7 +61,8 @@ enum class CounterSampling {
   on_change  ///< at once, by a process that reads without pause
 };
 
-/// What one rank recorded: units and samples in the order of their times.
+/// What one rank recorded (`lowgear.recording/1`): the members of its header, and units and samples in the order of
+/// their times.
 struct Recording {
   std::string source;  ///< name for messages
   int rank = 0;

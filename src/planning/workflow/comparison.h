@@ -17,8 +17,8 @@ namespace lowgear::workflow {
 /// All of them, Lowgear's last.
 [[nodiscard]] std::vector<std::string> comparable_policies();
 
-/// One way to choose clocks, in a comparison, in `run.json` and in reports. Time, energy and switches are *replayed*,
-/// the same way for all.
+/// One way to choose clocks, a row of a comparison, of `run.json` and of reports. Time, energy and switches are
+/// *replayed*, the same way for all.
 struct ComparisonRow {
   std::string policy = {};
   std::string aim = {};  ///< what it was planned for: `T_min`, `time of perseus`; empty: no given time

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/core/op_kind.h"
+#include "planning/plan/plan.h"
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/comparison.h"
 #include "planning/workflow/plan_tables.h"
@@ -26,13 +26,7 @@ struct Certificate {
 };
 
 /// One computation on a rank's timeline.
-struct Op {
-  int stage = 0;  ///< virtual stage
-  OpKind kind = OpKind::forward;
-  int microbatch = 0;
-  int clock_mhz = 0;
-  double start_s = 0;
-  double duration_s = 0;
+struct Op : plan::PlannedOp {
   double energy_j = 0;
 };
 
@@ -44,7 +38,8 @@ struct Timeline {
   std::vector<std::vector<Op>> ranks;  ///< by rank, in the order of execution
 };
 
-/// All that the report shows. Energies are for one GPU per rank. A figure that is not finite is shown as a dash.
+/// All that the report shows: a field for each part of the page. Energies are for one GPU per rank. A figure that is
+/// not finite is shown as a dash.
 struct Data {
   std::string lowgear_version;
   std::string command;       ///< the command line that made this; may be empty

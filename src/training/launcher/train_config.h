@@ -43,7 +43,7 @@ struct ProfileConfig {
   int iterations = 5;         ///< counted at each clock
 };
 
-/// The server that plans the job (docs/server-api.md).
+/// The section `server` of the file: the server that plans the job (docs/server-api.md).
 struct TrainServerConfig {
   std::string address;  ///< `http://host:port` or `unix:/path`
   std::optional<std::filesystem::path> token_file;

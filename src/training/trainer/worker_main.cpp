@@ -87,12 +87,12 @@ client::Options client_options(const launcher::TrainConfig& config, const client
   options.place = {.pp_rank = place.pp, .dp_rank = place.dp, .tp_rank = place.tp};
   if (config.server) options.server = server_options(config);
   if (!config.recording) return options;
-  options.recording = *config.recording;
+  options.recording.folder = *config.recording;
   const bool resumes = config.checkpoint && !launcher::complete_checkpoints(*config.checkpoint).empty();
-  options.recording_folder = resumes ? client::RecordingFolder::next_part : client::RecordingFolder::must_be_new;
+  options.recording.existing = resumes ? client::RecordingFolder::next_part : client::RecordingFolder::must_be_new;
   if (config.recorded_steps) {
-    options.first_recorded_iteration = static_cast<std::uint64_t>(config.recorded_steps->first);
-    options.recorded_iterations = static_cast<std::uint64_t>(config.recorded_steps->count);
+    options.recording.iterations.first = static_cast<std::uint64_t>(config.recorded_steps->first);
+    options.recording.iterations.count = static_cast<std::uint64_t>(config.recorded_steps->count);
   }
   return options;
 }

@@ -259,7 +259,7 @@ TEST_F(ClientTest, CountsUnitsThatDoNotMatch) {
 
 TEST_F(ClientTest, RecordsWhatTheProfilerReads) {
   TestAgent agent(options_.agent_socket);
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   options_.rank.rank = 2;
   options_.rank.world_size = 4;
   {
@@ -288,9 +288,9 @@ TEST_F(ClientTest, RecordsWhatTheProfilerReads) {
 
 TEST_F(ClientTest, RecordsTheIterationsThatAreAskedFor) {
   options_.agent_socket.clear();
-  options_.recording = folder_ / "run";
-  options_.first_recorded_iteration = 11;
-  options_.recorded_iterations = 2;
+  options_.recording.folder = folder_ / "run";
+  options_.recording.iterations.first = 11;
+  options_.recording.iterations.count = 2;
   {
     const auto client = open();
     run_units(*client, 1);
@@ -312,7 +312,7 @@ TEST_F(ClientTest, RecordsTheIterationsThatAreAskedFor) {
 
 TEST_F(ClientTest, GoesOnCountingFromTheNumberThatItWasGiven) {
   options_.agent_socket.clear();
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   {
     const auto client = open();
     client->iteration_begin({.number = 7});
@@ -324,7 +324,7 @@ TEST_F(ClientTest, GoesOnCountingFromTheNumberThatItWasGiven) {
 
 TEST_F(ClientTest, RecordsWhatIsRepeatedAsAPartOfItsOwn) {
   options_.agent_socket.clear();
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   {
     const auto client = open();
     for (const std::uint64_t number : {5U, 6U, 9U, 8U, 9U, 10U}) {
@@ -413,7 +413,7 @@ TEST_F(ClientTest, RefusesByItselfWithoutBeingAsked) {
 
 TEST_F(ClientTest, CountsMicrobatchesThatTheProgramDoesNotName) {
   options_.agent_socket.clear();
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   {
     const auto client = open();
     client->expect({{.microbatch = 0}, {.microbatch = 1}, {.microbatch = 0, .kind = UnitKind::backward}}, true);
@@ -435,7 +435,7 @@ TEST_F(ClientTest, CountsMicrobatchesThatTheProgramDoesNotName) {
 
 TEST_F(ClientTest, RecordsUnitsThatNoScheduleHas) {
   options_.agent_socket.clear();
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   {
     const auto client = open();
     client->iteration_begin();
@@ -461,7 +461,7 @@ class StreamClientTest : public ClientTest {
 
 TEST_F(StreamClientTest, TellsTheAgentWhatBeginsWhenTheGpuHasComeToIt) {
   TestAgent agent(options_.agent_socket);
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   auto client = open();
   run_units(*client, 1);
   ASSERT_TRUE(eventually([&] { return agent.events() == 4; }));
@@ -545,19 +545,19 @@ TEST_F(StreamClientTest, AChildLeavesTheParentsStreamAlone) {
 
 TEST_F(ClientTest, RecordsAResumedJobBesideWhatThereIs) {
   options_.agent_socket.clear();
-  options_.recording = folder_ / "run";
-  options_.recording_folder = RecordingFolder::next_part;
+  options_.recording.folder = folder_ / "run";
+  options_.recording.existing = RecordingFolder::next_part;
   for (int i = 0; i < 3; ++i) run_units(*open(), 1);
   for (const char* part : {"run", "run/part-00001", "run/part-00002"}) {
     EXPECT_TRUE(fs::exists(folder_ / part / "rank-00000/recording.json")) << part;
   }
   EXPECT_FALSE(fs::exists(folder_ / "run/part-00003"));
-  options_.recording = folder_ / "machine";  // no folder
+  options_.recording.folder = folder_ / "machine";  // no folder
   EXPECT_THROW((void)open(), InputError);
 }
 
 TEST_F(ClientTest, GoesOnWhenTheDiskIsFull) {
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   options_.agent_socket.clear();
   const pid_t child = fork();
   if (child == 0) {
@@ -602,7 +602,7 @@ TEST_F(ClientTest, MarksUnitsWithoutASystemCall) {
   GTEST_SKIP() << "sanitizers make system calls of their own";
 #endif
   TestAgent agent(options_.agent_socket);
-  options_.recording = folder_ / "run";
+  options_.recording.folder = folder_ / "run";
   options_.server.address = "unix:/no/such/server";
   options_.server.job_json = R"({"run": "r"})";
   const pid_t child = fork();

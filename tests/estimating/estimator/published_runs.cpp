@@ -49,6 +49,20 @@ void interleave(TrainingJob& job, int chunks) {
   job.schedule = chunks > 1 ? "interleaved" : "1f1b";
 }
 
+struct Layout {
+  int tp, pp, chunks, gpus, batch;
+};
+
+/// Microbatches of one sequence.
+void lay_out(TrainingJob& job, const Layout& layout) {
+  job.parallel.tp = layout.tp;
+  job.parallel.pp = layout.pp;
+  job.parallel.dp = layout.gpus / (layout.tp * layout.pp);
+  job.batch.global = layout.batch;
+  job.batch.micro = 1;
+  interleave(job, layout.chunks);
+}
+
 /// Equation 3 of the SC'21 paper: FLOPs of an iteration with full recomputation.
 double flops_with_recomputation(const TrainingJob& job) {
   const auto h = static_cast<double>(job.model.hidden);
@@ -85,13 +99,9 @@ std::vector<PublishedRun> sc21_runs() {
   std::vector<PublishedRun> runs;
   for (const Row& row : kRows) {
     TrainingJob job = megatron_a100(gpt(row.hidden, row.layers, row.heads, kMegatronVocabulary, 2048));
-    job.parallel.tp = row.tp;
-    job.parallel.pp = row.pp;
-    job.parallel.dp = row.gpus / (row.tp * row.pp);
-    job.batch.global = row.batch;
+    lay_out(job, {.tp = row.tp, .pp = row.pp, .chunks = row.chunks, .gpus = row.gpus, .batch = row.batch});
     job.batch.micro = row.micro;
     job.overlap.gradients = row.overlapped;
-    interleave(job, row.chunks);
     runs.push_back({row.name, job, flops_with_recomputation(job) / (row.gpus * row.tflops * 1e12)});
   }
   return runs;
@@ -114,12 +124,7 @@ std::vector<PublishedRun> sc21_scaling_runs() {
   std::vector<PublishedRun> runs;
   for (const Row& row : kRows) {
     TrainingJob job = megatron_a100(gpt(row.hidden, row.layers, row.heads, kMegatronVocabulary, 2048));
-    job.parallel.tp = 8;
-    job.parallel.pp = row.pp;
-    job.parallel.dp = row.gpus / (8 * row.pp);
-    job.batch.global = row.batch;
-    job.batch.micro = 1;
-    interleave(job, row.chunks);
+    lay_out(job, {.tp = 8, .pp = row.pp, .chunks = row.chunks, .gpus = row.gpus, .batch = row.batch});
     runs.push_back({row.name, job, flops_with_recomputation(job) / (row.gpus * row.tflops * 1e12)});
   }
   return runs;

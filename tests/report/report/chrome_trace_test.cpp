@@ -22,8 +22,8 @@ Timeline small_timeline() {
   return {.label = "lowgear, plan 0",
           .time_s = 0.4,
           .energy_j = 0,
-          .ranks = {{{0, OpKind::forward, 0, 1410, 0, 0.1, 30}, {0, OpKind::backward, 0, 1200, 0.1, 0.2, 50}},
-                    {{1, OpKind::forward, 0, 1005, 0.1, 0.15, 21}}}};
+          .ranks = {{{{0, OpKind::forward, 0, 1410, 0, 0.1}, 30}, {{0, OpKind::backward, 0, 1200, 0.1, 0.2}, 50}},
+                    {{{1, OpKind::forward, 0, 1005, 0.1, 0.15}, 21}}}};
 }
 
 std::vector<Json> events(const Json& trace, std::string_view phase) {
@@ -118,7 +118,7 @@ Timeline random_timeline(std::mt19937& random, int ranks, int ops) {
     std::vector<Op> row;
     double at_s = real(0, 0.1);
     for (int op = 0; op < ops; ++op) {
-      row.push_back({rank, OpKind::forward, op, 1000, at_s, real(0.01, 0.1), real(1, 40)});
+      row.push_back({{rank, OpKind::forward, op, 1000, at_s, real(0.01, 0.1)}, real(1, 40)});
       at_s = row.back().start_s + row.back().duration_s + (random() % 2 == 0 ? 0 : real(0, 0.05));
     }
     timeline.time_s = std::max(timeline.time_s, at_s);

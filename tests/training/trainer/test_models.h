@@ -15,30 +15,17 @@ inline model::ModelConfig tiny_llama(bool tied = false) {
           .head_dim = 8,
           .intermediate = 48,
           .max_positions = 64,
-          .norm_epsilon = 1e-5,
-          .rope_theta = 10000,
-          .rope_scaling = {},
-          .tied_embeddings = tied,
-          .attention_bias = false,
-          .mlp_bias = false};
+          .tied_embeddings = tied};
 }
 
 inline model::ModelConfig tiny_gpt2() {
-  return {.architecture = model::Architecture::gpt2,
-          .vocabulary = 64,
-          .hidden = 32,
-          .layers = 8,
-          .heads = 4,
-          .kv_heads = 4,
-          .head_dim = 8,
-          .intermediate = 128,
-          .max_positions = 64,
-          .norm_epsilon = 1e-5,
-          .rope_theta = 10000,
-          .rope_scaling = {},
-          .tied_embeddings = true,
-          .attention_bias = true,
-          .mlp_bias = true};
+  model::ModelConfig config = tiny_llama(true);
+  config.architecture = model::Architecture::gpt2;
+  config.kv_heads = config.heads;
+  config.intermediate = 4 * config.hidden;
+  config.attention_bias = true;
+  config.mlp_bias = true;
+  return config;
 }
 
 }  // namespace lowgear::trainer

@@ -16,7 +16,6 @@
 #include <cmath>
 #include <exception>
 #include <list>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "base/http/message/error.h"
 #include "base/http/message/wire.h"
 #include "base/http/server/connection.h"
+#include "base/http/server/connection_table.h"
 #include "base/http/server/rate_limiter.h"
 #include "base/http/server/remote.h"
 #include "base/http/server/tcp_listener.h"
@@ -83,7 +83,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   void stop() {
     stop_listening();
     drain_timer_.cancel();
-    for (const auto& connection : all_connections()) connection->close();
+    for (const auto& connection : connections_.all()) connection->close();
   }
 
   void drain(std::chrono::milliseconds patience, std::function<void()> done) {
@@ -94,12 +94,12 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
     drain_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
       if (!error) self->stop();
     });
-    for (const auto& connection : all_connections()) connection->drain();
+    for (const auto& connection : connections_.all()) connection->drain();
     if (connections_.empty()) report_drained();
   }
 
   [[nodiscard]] std::size_t connections() const { return connections_.size(); }
-  [[nodiscard]] std::size_t streams() const { return streams_; }
+  [[nodiscard]] std::size_t streams() const { return connections_.streams(); }
 
   [[nodiscard]] const ServerOptions& options() const override { return options_; }
   [[nodiscard]] std::span<char> receive_buffer() override { return receive_buffer_; }
@@ -123,30 +123,15 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   }
 
   bool begin_stream(Connection& connection) override {
-    if (streams_ >= options_.max_streams) return false;
-    connections_.at(&connection).streams = true;
-    ++streams_;
+    if (connections_.streams() >= options_.max_streams) return false;
+    connections_.set_streams(connection);
     return true;
   }
 
-  void set_idle(Connection& connection, bool idle) override {
-    Entry& entry = connections_.at(&connection);
-    if (idle == entry.idle.has_value()) return;
-    if (idle) {
-      entry.idle = idle_.insert(idle_.end(), &connection);
-    } else {
-      idle_.erase(*entry.idle);
-      entry.idle.reset();
-    }
-  }
+  void set_idle(Connection& connection, bool idle) override { connections_.set_idle(connection, idle); }
 
   void closed(Connection& connection) override {
-    const auto found = connections_.find(&connection);
-    if (found->second.idle) idle_.erase(*found->second.idle);
-    if (found->second.streams) --streams_;
-    const auto client = clients_.find(found->second.client);
-    if (--client->second == 0) clients_.erase(client);
-    connections_.erase(found);
+    connections_.remove(connection);
     if (draining_ && connections_.empty()) report_drained();
   }
 
@@ -155,23 +140,8 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
     Acceptor acceptor;
     boost::asio::steady_timer retry;
   };
-  using IdleList = std::list<Connection*>;
-  struct Entry {
-    std::shared_ptr<Connection> connection;
-    std::string client;
-    bool streams = false;
-    std::optional<IdleList::iterator> idle;
-  };
-
   void warn(const std::string& message) const {
     if (options_.warn) options_.warn(message);
-  }
-
-  [[nodiscard]] std::vector<std::shared_ptr<Connection>> all_connections() const {
-    std::vector<std::shared_ptr<Connection>> all;
-    all.reserve(connections_.size());
-    for (const auto& [address, entry] : connections_) all.push_back(entry.connection);
-    return all;
   }
 
   void add_listener(FileDescriptor socket, const StreamProtocol& protocol) {
@@ -229,24 +199,21 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
     }
     boost::system::error_code ignored;
     socket.native_non_blocking(true, ignored);
-    ++clients_[remote->client];
     std::string client = remote->client;
     auto connection = std::make_shared<Connection>(std::move(socket), std::move(*remote), *this);
-    connections_.emplace(connection.get(),
-                         Entry{.connection = connection, .client = std::move(client), .streams = false, .idle = {}});
+    connections_.add(connection, std::move(client));
     connection->start();
   }
 
   [[nodiscard]] bool make_room(const std::string& client) {
-    const auto held = clients_.find(client);
-    if (held != clients_.end() && held->second >= options_.max_connections_per_client) return false;
+    if (connections_.of_client(client) >= options_.max_connections_per_client) return false;
     return connections_.size() < options_.max_connections || close_longest_idle();
   }
 
   bool close_longest_idle() {
-    if (idle_.empty()) return false;
-    connections_.at(idle_.front()).connection->close();
-    return true;
+    const std::shared_ptr<Connection> idle = connections_.longest_idle();
+    if (idle) idle->close();
+    return idle != nullptr;
   }
 
   void report_drained() {
@@ -261,10 +228,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   std::vector<char> receive_buffer_;
   std::list<Listener> listeners_;
   std::vector<SocketFile> files_;
-  std::unordered_map<Connection*, Entry> connections_;
-  std::unordered_map<std::string, std::size_t> clients_;  ///< how many connections each has
-  IdleList idle_;                                         ///< longest first
-  std::size_t streams_ = 0;
+  ConnectionTable<Connection> connections_;
   boost::asio::steady_timer drain_timer_;
   std::function<void()> drained_;
   bool listening_ = true;

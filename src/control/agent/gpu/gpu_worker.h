@@ -13,6 +13,7 @@
 #include "control/agent/gpu/driver_thread.h"
 #include "control/agent/gpu/guarded_gpus.h"
 #include "control/agent/gpu/shared_unit_ring.h"
+#include "control/agent/gpu/unit_counts.h"
 #include "control/agent/service/agent_service.h"
 #include "control/agent/service/gpu_writer.h"
 
@@ -21,10 +22,7 @@ namespace lowgear::agent {
 /// What a GPU's thread has done so far; may be read at any time.
 struct GpuWorkerStatus {
   GpuWriterStatus writer;
-  std::uint64_t late_units = 0;       ///< unit starts of all leases that a newer one had overtaken when they were read
-  std::uint64_t units = 0;            ///< of the current lease
-  std::uint64_t lost = 0;             ///< of the current lease
-  std::uint64_t unplanned_units = 0;  ///< unit starts that the plan which is followed does not name
+  UnitCounts units;
   bool has_plan = false;
   bool suspended = false;
   /// How long the thread has been at one task or one call to the driver.

@@ -55,7 +55,7 @@ GpuSettings read_settings(gpu::Gpu& gpu) {
       .persistence_mode = read_if(gpu, gpu::GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
 }
 
-/// One GPU's thread, and what it found last.
+/// One GPU's thread, and what it found last. Both share the one mutex, as callers read several of the values at once.
 struct Telemetry::Sampler {
   std::shared_ptr<gpu::GpuSystem> system;
   gpu::Gpu* gpu = nullptr;

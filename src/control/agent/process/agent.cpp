@@ -158,7 +158,7 @@ GpuStatus Agent::status_of(std::size_t index) {
   status.requested_max_mhz = worker.writer.requested_max_mhz;
   status.clock_writes = worker.writer.clock_writes;
   status.clock_write_errors = worker.writer.clock_write_errors;
-  status.late_units = worker.late_units;
+  status.late_units = worker.units.late;
   return status;
 }
 
@@ -189,9 +189,9 @@ std::vector<LeaseStatus> Agent::leases() {
                         .has_plan = worker.has_plan,
                         .suspended = worker.suspended,
                         .age_s = std::chrono::duration<double>(Clock::now() - lease.since).count(),
-                        .units = worker.units,
-                        .lost = worker.lost,
-                        .unplanned_units = worker.unplanned_units});
+                        .units = worker.units.begun,
+                        .lost = worker.units.lost,
+                        .unplanned_units = worker.units.unplanned});
   }
   return statuses;
 }

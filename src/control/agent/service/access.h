@@ -13,7 +13,8 @@
 
 namespace lowgear::agent {
 
-/// One `[[allow]]` of the configuration: rights of users on GPUs. Without any, no user has rights.
+/// One `[[allow]]` of the configuration, a field for each of its keys: rights of users on GPUs. Without any, no user
+/// has rights.
 struct AllowRule {
   std::optional<uid_t> user;  ///< exactly one of `user`, `group` and `everybody`
   std::optional<gid_t> group;

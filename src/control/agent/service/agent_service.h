@@ -51,6 +51,7 @@ struct GpuReading : gpu::GpuValues {
   std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
 
+/// One GPU as the agent's API shows it: a field for each member of its JSON (docs/agent-api.md).
 struct GpuStatus {
   gpu::GpuIdentity identity;
   bool controlled = false;  ///< the configuration names it for control
@@ -79,6 +80,7 @@ struct UnattendedGpu {
   std::string problem;        ///< which GPU, what is wrong, and what to do, in one line
 };
 
+/// One lease as the agent's API shows it: a field for each member of its JSON.
 struct LeaseStatus {
   std::uint64_t id = 0;
   std::string gpu_uuid;

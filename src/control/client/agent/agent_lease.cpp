@@ -40,11 +40,11 @@ void AgentLease::connect() {
   asked_at_ = std::chrono::steady_clock::now();
   try {
     agent_ = std::make_unique<AgentConnection>(options_.socket, options_.hello, options_.timeout);
-    problem_.clear();
+    problems_.lease.clear();
     rings_.push_back(agent_->ring());
     ring_.store(&rings_.back()->ring(), std::memory_order_release);
   } catch (const Error& error) {
-    problem_ = error.what();
+    problems_.lease = error.what();
   }
 }
 
@@ -58,10 +58,8 @@ void AgentLease::lose(std::string problem) {
   begin_next();
   ring_.store(nullptr, std::memory_order_release);
   agent_.reset();
-  followed_ = false;
-  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
-  versions_.follow(begun > 0 ? begun - 1 : 0, 0);
-  problem_ = std::move(problem);
+  plans_.lose_agent(begun());
+  problems_.lease = std::move(problem);
 }
 
 /// What the program has loaded before is not to come back with a plan that it loads for a lease to come.
@@ -73,9 +71,8 @@ void AgentLease::give_up(std::string_view reason) {
 
 void AgentLease::forget_plans() {
   loaded_.reset();
-  current_.reset();
-  next_.reset();
-  plan_problem_.clear();
+  plans_.forget();
+  problems_.plan.clear();
 }
 
 void AgentLease::withdraw(std::string_view reason) {
@@ -97,7 +94,7 @@ ipc::PlanAnswer AgentLease::send(const ipc::PlanMessage& plan) {
     return agent_->send_plan(plan, options_.timeout);
   } catch (const LeaseEnded& ended) {
     give_up(ended.what());
-    throw LeaseRefused(problem_);
+    throw LeaseRefused(problems_.lease);
   } catch (const Error& error) {
     // Whether it has the plan is not known, nor which answer comes next.
     lose(error.what());
@@ -105,38 +102,23 @@ ipc::PlanAnswer AgentLease::send(const ipc::PlanMessage& plan) {
   }
 }
 
-/// Notes a plan that the agent has begun to follow: whole iterations do so that have not begun by now.
 void AgentLease::follow_now(HeldPlan plan) {
-  plan.from_iteration = begun_.load(std::memory_order_acquire);
-  versions_.follow(plan.from_iteration, plan.version);
-  current_ = std::move(plan);
-  followed_ = true;
-  problem_.clear();
+  plans_.follow_now(std::move(plan), begun());
+  problems_.lease.clear();
 }
 
 void AgentLease::begin_next() {
-  if (!next_ || begun_.load(std::memory_order_acquire) <= next_->from_iteration) return;
-  current_ = std::exchange(next_, std::nullopt);
-  followed_ = agent_ != nullptr;
-  if (followed_) problem_.clear();  // that of the plan before
-}
-
-/// The agent has dropped the plan that was waiting, for a newer one. When its iteration began meanwhile, it is not
-/// known which came first: the iterations up to the newer plan's then count as those of no plan.
-void AgentLease::replace_next() {
-  if (!next_) return;
-  versions_.forget_from(next_->from_iteration);
-  if (begun_.load(std::memory_order_acquire) > next_->from_iteration) versions_.follow(next_->from_iteration, 0);
-  next_.reset();
+  const bool with_agent = agent_ != nullptr;
+  if (plans_.begin_next(begun(), with_agent) && with_agent) problems_.lease.clear();  // that of the plan before
 }
 
 void AgentLease::load_plan(ipc::PlanMessage plan) {
   const std::lock_guard lock(mutex_);
-  if (withdrawn_) throw LeaseRefused(problem_);
+  if (withdrawn_) throw LeaseRefused(problems_.lease);
   begin_next();
   loaded_ = std::move(plan);
   if (std::exchange(given_up_, false)) connect_again();
-  if (!agent_) throw Error(problem_);
+  if (!agent_) throw Error(problems_.lease);
   if (const std::optional<std::string> refusal = hand_over_loaded()) throw LeaseRefused(*refusal);
 }
 
@@ -146,11 +128,11 @@ std::optional<std::string> AgentLease::hand_over_loaded() {
   const ipc::PlanAnswer answer = send(*loaded_);
   HeldPlan plan{.message = *std::exchange(loaded_, std::nullopt), .from_iteration = 0, .version = 0};
   if (const auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) {
-    plan_problem_ = fmt::format("the plan loaded last was refused: {}", refused->reason);
+    problems_.plan = fmt::format("the plan loaded last was refused: {}", refused->reason);
     return refused->reason;
   }
-  plan_problem_.clear();
-  next_.reset();
+  problems_.plan.clear();
+  (void)plans_.take_next();
   follow_now(std::move(plan));
   return std::nullopt;
 }
@@ -158,10 +140,10 @@ std::optional<std::string> AgentLease::hand_over_loaded() {
 AgentLease::OfferAnswer AgentLease::offer(ipc::PlanMessage plan, std::uint64_t from_iteration, int version) {
   const std::lock_guard lock(mutex_);
   begin_next();
-  if (!agent_) return {.offer = Offer::no_lease, .reason = problem_};
-  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
-  if (from_iteration < begun) return {.offer = Offer::too_late, .reason = {}};
-  if (from_iteration - begun > kMaxIterationsAhead) {
+  if (!agent_) return {.offer = Offer::no_lease, .reason = problems_.lease};
+  const std::uint64_t begun_now = begun();
+  if (from_iteration < begun_now) return {.offer = Offer::too_late, .reason = {}};
+  if (from_iteration - begun_now > kMaxIterationsAhead) {
     return {.offer = Offer::refused, .reason = fmt::format("iteration {} is too far ahead", from_iteration)};
   }
   plan.from_iteration = static_cast<std::uint32_t>(from_iteration);
@@ -175,11 +157,9 @@ AgentLease::OfferAnswer AgentLease::offer(ipc::PlanMessage plan, std::uint64_t f
     return {.offer = Offer::refused, .reason = refused->reason};
   }
   if (std::holds_alternative<ipc::TooLateMessage>(answer)) return {.offer = Offer::too_late, .reason = {}};
-  problem_.clear();
-  plan_problem_.clear();
-  replace_next();
-  versions_.follow(from_iteration, version);
-  next_ = HeldPlan{.message = std::move(plan), .from_iteration = from_iteration, .version = version};
+  problems_.lease.clear();
+  problems_.plan.clear();
+  plans_.follow_later({.message = std::move(plan), .from_iteration = from_iteration, .version = version}, begun());
   return {.offer = Offer::accepted, .reason = {}};
 }
 
@@ -213,18 +193,18 @@ void AgentLease::look_after_agent() {
 void AgentLease::hand_over_again() {
   begin_next();
   if (loaded_ && !hand_over_loaded()) return;
-  if (current_) hand_over_current();
-  if (next_) hand_over_next();
+  if (plans_.current()) hand_over_current();
+  hand_over_next();
 }
 
 void AgentLease::hand_over_current() {
-  HeldPlan again = *current_;
+  HeldPlan again = *plans_.current();
   again.message.from_iteration.reset();
   // Trials belong to iterations that have begun meanwhile: what it follows from now on is another plan.
   if (!std::exchange(again.message.trials, {}).empty()) again.version = 0;
   const ipc::PlanAnswer answer = send(again.message);
   if (const auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) {
-    problem_ = fmt::format("the plan is now refused: {}", refused->reason);
+    problems_.lease = fmt::format("the plan is now refused: {}", refused->reason);
     return;
   }
   follow_now(std::move(again));
@@ -232,24 +212,20 @@ void AgentLease::hand_over_current() {
 
 /// It waits, and its version counts, only once this agent has taken it; `lose` has forgotten the version.
 void AgentLease::hand_over_next() {
-  const HeldPlan waiting = *std::exchange(next_, std::nullopt);
-  if (waiting.from_iteration < begun_.load(std::memory_order_acquire)) return;
-  if (!std::holds_alternative<ipc::AcceptedMessage>(send(waiting.message))) return;
-  versions_.follow(waiting.from_iteration, waiting.version);
-  next_ = waiting;
+  std::optional<HeldPlan> waiting = plans_.take_next();
+  if (!waiting || waiting->from_iteration < begun()) return;
+  if (!std::holds_alternative<ipc::AcceptedMessage>(send(waiting->message))) return;
+  plans_.follow_later(*std::move(waiting), begun());
 }
 
 void AgentLease::forget_versions() {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
-  versions_.follow(begun > 0 ? begun - 1 : 0, 0);
-  if (current_) current_->version = 0;
-  if (next_) next_->version = 0;
+  plans_.forget_versions(begun());
 }
 
 int AgentLease::plan_version(std::uint64_t iteration) {
   const std::lock_guard lock(mutex_);
-  return versions_.version_of(iteration);
+  return plans_.version_of(iteration);
 }
 
 AgentLeaseStatus AgentLease::status() {
@@ -257,15 +233,15 @@ AgentLeaseStatus AgentLease::status() {
   begin_next();
   AgentLeaseStatus status;
   status.has_lease = agent_ != nullptr;
-  status.has_plan = followed_;
+  status.has_plan = plans_.followed();
   status.reconnects = reconnects_;
-  status.problem = !problem_.empty() ? problem_ : plan_problem_;
+  status.problem = !problems_.lease.empty() ? problems_.lease : problems_.plan;
   if (!agent_) return status;
   status.dry_run = agent_->lease().dry_run;
   const ipc::UnitRing& ring = agent_->ring()->ring();
   status.suspended = ring.state.load() == static_cast<std::uint32_t>(ipc::RingState::suspended);
   status.requested_clock_mhz = ring.requested_clock_mhz.load();
-  if (status.problem.empty() && followed_) status.problem = unplanned_problem(ring, options_.hello.rank);
+  if (status.problem.empty() && plans_.followed()) status.problem = unplanned_problem(ring, options_.hello.rank);
   return status;
 }
 

@@ -14,7 +14,7 @@
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
 #include "control/client/agent/agent_connection.h"
-#include "control/client/agent/plan_versions.h"
+#include "control/client/agent/held_plans.h"
 
 namespace lowgear::client {
 
@@ -88,12 +88,11 @@ class AgentLease {
   [[nodiscard]] AgentLeaseStatus status();
 
  private:
-  struct HeldPlan {
-    ipc::PlanMessage message;
-    std::uint64_t from_iteration = 0;
-    int version = 0;
+  /// What does not work, for a person; empty: nothing.
+  struct Problems {
+    std::string lease;
+    std::string plan;
   };
-
   void connect();
   void connect_again();
   void look_after_agent();
@@ -104,7 +103,6 @@ class AgentLease {
   [[nodiscard]] std::optional<std::string> hand_over_loaded();
   void follow_now(HeldPlan plan);
   void begin_next();
-  void replace_next();
   void hand_over_again();
   void hand_over_current();
   void hand_over_next();
@@ -117,15 +115,11 @@ class AgentLease {
   std::unique_ptr<AgentConnection> agent_;
   std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
   std::optional<ipc::PlanMessage> loaded_;              ///< by the program, and no agent has answered yet
-  std::optional<HeldPlan> current_;  ///< the newest that an agent has taken and whose iteration has begun
-  std::optional<HeldPlan> next_;     ///< accepted, and its iteration had not begun when it was last looked at
-  bool followed_ = false;            ///< the agent has the current plan
-  bool given_up_ = false;            ///< a person has ended the lease, and no plan was loaded since
-  bool withdrawn_ = false;           ///< the program has, and has not asked again
-  PlanVersions versions_;
+  HeldPlans plans_;
+  bool given_up_ = false;   ///< a person has ended the lease, and no plan was loaded since
+  bool withdrawn_ = false;  ///< the program has, and has not asked again
   std::uint64_t reconnects_ = 0;
-  std::string problem_;       ///< with the lease
-  std::string plan_problem_;  ///< with the plan
+  Problems problems_;
   std::chrono::steady_clock::time_point asked_at_;
 };
 

@@ -30,7 +30,8 @@ class ExpectedUnits {
     checks_ = !units_.empty();
   }
   void unit_begins(const ExpectedUnit& unit) noexcept {
-    if (!checks_) return;
+    if (!checks_) [[likely]]
+      return;
     if (next_ < units_.size() && units_[next_] == unit) {
       ++next_;
       return;

@@ -24,11 +24,10 @@ void sleep_for(std::chrono::nanoseconds time) {
 
 MarkRelay::MarkRelay(std::unique_ptr<StreamDriver> driver, MarkTaker& taker, MarkRelayOptions options)
     : driver_(std::move(driver)),
-      words_(driver_->words().first(std::min(driver_->words().size(), kMaxStreams))),
+      words_(driver_->words().first(std::min(driver_->words().size(), KnownStreams::kCapacity))),
       taker_(&taker),
       options_(options),
-      last_look_ns_(relay_time_ns()),
-      last_mark_ns_(last_look_ns_),
+      progress_({.next = {}, .look_ns = relay_time_ns(), .mark_ns = relay_time_ns(), .ends_since_ns = 0}),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 void MarkRelay::finish() {
@@ -36,29 +35,20 @@ void MarkRelay::finish() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool MarkRelay::use(StreamDriver::Stream stream) noexcept {
-  const auto end = streams_.begin() + static_cast<std::ptrdiff_t>(stream_count_);
-  const auto known = std::find(streams_.begin(), end, stream);
-  if (known == end) {
-    if (stream_count_ == words_.size()) return false;
-    streams_[stream_count_++] = stream;
-  }
-  word_ = static_cast<std::size_t>(known - streams_.begin());
-  return true;
-}
+bool MarkRelay::use(StreamDriver::Stream stream) noexcept { return streams_.use(stream, words_.size()); }
 
 /// The number is asked for before the mark waits for it, so that a mark in the queue always knows how it gets out.
 void MarkRelay::mark(const Mark& mark) noexcept {
   if (!queue_.make_room()) return;
   Waiting waiting{.mark = mark, .number = number_ + 1, .word = kHost};
   if (works()) {
-    const int answer = driver_->write(streams_[word_], word_, waiting.number);
+    const int answer = driver_->write(streams_.stream(), streams_.number(), waiting.number);
     if (answer == StreamDriver::kCaptured) {
       captured_.store(captured_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       return;
     }
     if (answer == StreamDriver::kWritten) {
-      waiting.word = static_cast<std::uint16_t>(word_);
+      waiting.word = static_cast<std::uint16_t>(streams_.number());
       number_ = waiting.number;
     } else {
       failure_.store(answer, std::memory_order_relaxed);
@@ -93,30 +83,30 @@ void MarkRelay::run(const std::stop_token& stop) {
   for (;;) {
     const bool stops = stop.stop_requested();  // first: what was marked before is in the queue
     const std::uint64_t now_ns = relay_time_ns();
-    if ((stops || !works()) && ends_since_ns_ == 0) ends_since_ns_ = now_ns;
+    if ((stops || !works()) && progress_.ends_since_ns == 0) progress_.ends_since_ns = now_ns;
     look(now_ns);
-    if (stops && !next_) return;
+    if (stops && !progress_.next) return;
     sleep_for(pause(now_ns));
   }
 }
 
 void MarkRelay::look(std::uint64_t now_ns) {
   for (;;) {
-    if (!next_) {
+    if (!progress_.next) {
       Waiting waiting;
       if (!queue_.pop(waiting)) break;
-      next_ = waiting;
+      progress_.next = waiting;
     }
-    if (has_come(*next_)) {
-      pass_on(*next_, now_ns);
+    if (has_come(*progress_.next)) {
+      pass_on(*progress_.next, now_ns);
     } else if (is_given_up(now_ns)) {
       not_reached_.fetch_add(1, std::memory_order_relaxed);
     } else {
       break;
     }
-    next_.reset();
+    progress_.next.reset();
   }
-  last_look_ns_ = now_ns;
+  progress_.look_ns = now_ns;
 }
 
 bool MarkRelay::has_come(const Waiting& waiting) const noexcept {
@@ -126,24 +116,25 @@ bool MarkRelay::has_come(const Waiting& waiting) const noexcept {
 }
 
 bool MarkRelay::is_given_up(std::uint64_t now_ns) const noexcept {
-  if (ends_since_ns_ == 0) return false;
-  return now_ns - ends_since_ns_ >= static_cast<std::uint64_t>(std::chrono::nanoseconds(options_.last_wait).count());
+  if (progress_.ends_since_ns == 0) return false;
+  return now_ns - progress_.ends_since_ns >=
+         static_cast<std::uint64_t>(std::chrono::nanoseconds(options_.last_wait).count());
 }
 
 void MarkRelay::pass_on(const Waiting& waiting, std::uint64_t now_ns) noexcept {
   Mark mark = waiting.mark;
   if (waiting.word != kHost) {
-    const std::uint64_t since_ns = std::max(last_look_ns_, mark.time_ns);
+    const std::uint64_t since_ns = std::max(progress_.look_ns, mark.time_ns);
     mark.time_ns = since_ns + (std::max(now_ns, since_ns) - since_ns) / 2;
   }
-  last_mark_ns_ = std::max(mark.time_ns, last_mark_ns_);
-  mark.time_ns = last_mark_ns_;
+  progress_.mark_ns = std::max(mark.time_ns, progress_.mark_ns);
+  mark.time_ns = progress_.mark_ns;
   taker_->take(mark);
 }
 
 std::chrono::nanoseconds MarkRelay::pause(std::uint64_t now_ns) const {
-  const bool is_idle =
-      !next_ && now_ns - std::min(now_ns, last_mark_ns_) > static_cast<std::uint64_t>(options_.idle_after.count());
+  const bool is_idle = !progress_.next && now_ns - std::min(now_ns, progress_.mark_ns) >
+                                              static_cast<std::uint64_t>(options_.idle_after.count());
   return is_idle ? options_.idle_period : options_.look_period;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -11,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "control/client/marks/known_streams.h"
 #include "control/client/marks/mark.h"
 #include "control/client/marks/stream_driver.h"
 #include "control/client/measure/bounded_queue.h"
@@ -55,7 +55,6 @@ class MarkRelay {
   [[nodiscard]] std::string problem() const;
 
  private:
-  static constexpr std::size_t kMaxStreams = 256;
   static constexpr std::size_t kMaxWaiting = std::size_t{1} << 14U;
   static constexpr std::uint16_t kHost = UINT16_MAX;
 
@@ -63,6 +62,14 @@ class MarkRelay {
     Mark mark;
     std::uint32_t number = 0;
     std::uint16_t word = kHost;  ///< that its number comes to; kHost: it waits for those before it alone
+  };
+
+  /// How far the relay's thread has come.
+  struct Progress {
+    std::optional<Waiting> next;
+    std::uint64_t look_ns = 0;        ///< of the last look at what the GPU has written
+    std::uint64_t mark_ns = 0;        ///< of the mark that was passed on last
+    std::uint64_t ends_since_ns = 0;  ///< since when no more numbers are to be expected; 0: they are
   };
 
   void run(const std::stop_token& stop);
@@ -78,22 +85,14 @@ class MarkRelay {
   MarkRelayOptions options_;
   BoundedQueue<Waiting, kMaxWaiting> queue_;
 
-  // The marking thread's.
-  std::array<StreamDriver::Stream, kMaxStreams> streams_{};
-  std::size_t stream_count_ = 0;
-  std::size_t word_ = 0;  ///< the stream in use
-  std::uint32_t number_ = 0;
+  KnownStreams streams_;      ///< the marking thread's; each has the word of its number
+  std::uint32_t number_ = 0;  ///< the marking thread's: of the newest mark
 
   std::atomic<int> failure_{StreamDriver::kWritten};
   std::atomic<std::uint64_t> not_reached_{0};
   std::atomic<std::uint64_t> captured_{0};
 
-  // The relay's.
-  std::optional<Waiting> next_;
-  std::uint64_t last_look_ns_ = 0;
-  std::uint64_t last_mark_ns_ = 0;   ///< that was passed on last
-  std::uint64_t ends_since_ns_ = 0;  ///< since when no more numbers are to be expected; 0: they are
-
+  Progress progress_;    ///< the relay's thread's
   std::jthread thread_;  ///< last: it uses everything above
 };
 

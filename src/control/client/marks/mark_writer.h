@@ -20,7 +20,11 @@ class MarkWriter final : public MarkTaker {
   MarkWriter(AgentLease* lease, UnitLog* log) : lease_(lease), log_(log) {}
 
   void take(const Mark& mark) noexcept override;
-  /// A mark that makes no sense, from any thread.
+  /// The same for a unit that begins or ends now, without a mark: what the training thread says of units takes this way
+  /// where it is not deferred, and its time counts.
+  void begin_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void end_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  /// An invalid mark, from any thread.
   void count_mismatch() noexcept { mismatched_.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] std::uint64_t units() const { return units_.load(std::memory_order_relaxed); }
@@ -32,11 +36,18 @@ class MarkWriter final : public MarkTaker {
     std::uint64_t begin_ns = 0;
   };
 
+  void write_begin(std::uint64_t time_ns, UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void write_end(std::uint64_t time_ns, UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void begin_iteration(const Mark& mark) noexcept;
   void end_iteration(const Mark& mark) noexcept;
-  void begin_unit(const Mark& mark) noexcept;
-  void end_unit(const Mark& mark) noexcept;
-  [[nodiscard]] OpenUnit& place_of(std::uint64_t unit) noexcept;
+  /// Where a unit that begins is kept: in its own place where it is open already, a free one, or the oldest unit's.
+  [[nodiscard]] OpenUnit& place_of(std::uint64_t unit) noexcept {
+    const bool none_is_open = (open_[0].unit | open_[1].unit) == 0;
+    if (none_is_open) [[likely]]
+      return open_[0];
+    return place_next_to_others(unit);
+  }
+  [[nodiscard]] OpenUnit& place_next_to_others(std::uint64_t unit) noexcept;
   void log_iteration(RecordType type, std::uint64_t end_ns) noexcept;
   [[nodiscard]] ipc::UnitRing* ring() const noexcept { return lease_ != nullptr ? lease_->ring() : nullptr; }
 

@@ -23,6 +23,8 @@ void StreamMarks::use(StreamDriver::Stream stream) {
   problem_ = "marks follow another stream: too many have been named";
 }
 
+void StreamMarks::mark(Mark mark) noexcept { relay_->mark(mark); }
+
 void StreamMarks::use_host() {
   std::unique_ptr<MarkRelay> ended;
   {

@@ -17,8 +17,8 @@ struct StreamMarksStatus {
   std::string problem;         ///< why not, although that was asked for, or what was lost; empty: nothing
 };
 
-/// Passes marks on at once, or as a GPU comes to them. One thread marks and says which stream; any may ask for the
-/// rest.
+/// Passes marks on as a GPU comes to them, where they are to follow a stream. One thread marks and says which stream;
+/// any may ask for the rest.
 class StreamMarks {
  public:
   using OpenDriver = std::function<std::unique_ptr<StreamDriver>()>;
@@ -29,13 +29,10 @@ class StreamMarks {
   /// Marks from now on follow the work of this stream, or the host where that cannot be. Null: the host; waits at most
   /// MarkRelayOptions::last_wait for marks that the GPU has not come to.
   void use(StreamDriver::Stream stream);
-  void mark(const Mark& mark) noexcept {
-    if (relay_) {
-      relay_->mark(mark);
-    } else {
-      taker_->take(mark);
-    }
-  }
+  /// False: marks are the host's, and the caller passes them on itself, at once.
+  [[nodiscard]] bool defers() const noexcept { return relay_ != nullptr; }
+  /// Where marks are deferred.
+  void mark(Mark mark) noexcept;
 
   [[nodiscard]] StreamMarksStatus status() const;
   /// Marks that were never passed on.

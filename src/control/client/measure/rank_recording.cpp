@@ -6,13 +6,15 @@
 
 namespace lowgear::client {
 
-RankRecording::RankRecording(std::filesystem::path folder, RecordingFolder existing, RecordingHeader header,
-                             std::uint64_t start_ns)
-    : folder_(std::move(folder)),
+RankRecording::RankRecording(RankRecordingOptions options, RecordingHeader header, std::uint64_t start_ns)
+    : folder_(std::move(options.folder)),
+      iterations_(options.iterations),
       header_(std::move(header)),
-      part_(std::make_unique<RecordingWriter>(folder_, existing, header_, start_ns)) {}
+      takes_samples_(iterations_.first == 0),
+      part_(std::make_unique<RecordingWriter>(folder_, options.existing, header_, start_ns)) {}
 
 void RankRecording::write(const UnitRecord& record) {
+  if (!iterations_.contains(record.iteration)) return;
   const std::lock_guard lock(mutex_);
   if (record.type == RecordType::iteration_begin) {
     if (newest_iteration_ && record.iteration <= *newest_iteration_) begin_part(record.begin_ns);
@@ -32,6 +34,7 @@ void RankRecording::begin_part(std::uint64_t start_ns) {
 }
 
 void RankRecording::write(const measure::GpuSample& sample) {
+  if (!takes_samples_.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(mutex_);
   if (problem_.empty()) part_->write(sample);
 }

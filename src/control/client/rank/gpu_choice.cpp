@@ -7,6 +7,7 @@
 
 #include "base/core/error.h"
 #include "base/core/number.h"
+#include "hardware/gpu/nvml_system.h"
 
 namespace lowgear::client {
 namespace {
@@ -118,6 +119,19 @@ gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environ
                                  words.size(), printable(*visible, 60), kFix));
   }
   return by_word(system, words[device], environment);
+}
+
+RankGpu open_rank_gpu(const std::string& named, int local_rank, const Environment& environment) {
+  RankGpu opened;
+  try {
+    opened.system = gpu::open_nvml();
+    opened.gpu =
+        named.empty() ? &choose_gpu(*opened.system, local_rank, environment) : &gpu::find_gpu(*opened.system, named);
+  } catch (const gpu::GpuError& error) {
+    if (!named.empty()) throw InputError(error.what());
+    opened.problem = error.what();
+  }
+  return opened;
 }
 
 }  // namespace lowgear::client

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "control/client/rank/rank_environment.h"
@@ -17,5 +18,18 @@ namespace lowgear::client {
 /// Throws GpuError when the process has no GPU through no mistake of its own: it is shown none (an empty list, -1), the
 /// machine has none, or one does not answer. Then those after it may have moved up by a number, and only UUIDs count.
 [[nodiscard]] gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environment& environment);
+
+/// The GPU of this process, and the driver through which it is read.
+struct RankGpu {
+  std::unique_ptr<gpu::GpuSystem> system;
+  gpu::Gpu* gpu = nullptr;  ///< null: there is none
+  std::string problem;      ///< why not
+
+  [[nodiscard]] bool simulated() const { return gpu != nullptr && system->simulated(); }
+};
+
+/// The GPU that is named (UUID or PCI address), or else that of `choose_gpu`. Throws InputError when the GPU that is
+/// named does not exist.
+[[nodiscard]] RankGpu open_rank_gpu(const std::string& named, int local_rank, const Environment& environment);
 
 }  // namespace lowgear::client

@@ -84,7 +84,8 @@ void ServedRank::follow_profile_plan(int version) {
   if (version > request->plan_version) post(profile_.finish());
 }
 
-void ServedRank::lose_records() {
+void ServedRank::set_lost(std::uint64_t records) {
+  if (std::exchange(lost_, records) == records) return;
   iterations_.lose_iteration();
   profile_.discard_iteration();
 }

@@ -46,8 +46,8 @@ class ServedRank final : private PlanTaker {
   void add(const UnitRecord& record);
   /// Nothing that was marked before is still to be added.
   void advance_to(std::uint64_t time_ns) { iterations_.advance_to(time_ns); }
-  /// Records were lost: what is under way is not known.
-  void lose_records();
+  /// How many records were lost since the start: where that has grown, what is under way is not known.
+  void set_lost(std::uint64_t records);
 
   /// Why the rank follows no plans from now on; empty: it does. From any thread.
   void set_refusal(std::string reason) { server_.set_refusal(std::move(reason)); }
@@ -66,6 +66,7 @@ class ServedRank final : private PlanTaker {
   ProfileCollector profile_;
   GpuMeans gpu_means_;
   std::optional<std::uint64_t> newest_reported_;  ///< iteration
+  std::uint64_t lost_ = 0;                        ///< records
   std::atomic<int> plan_version_{0};
 
   std::mutex mutex_;  ///< of the three below

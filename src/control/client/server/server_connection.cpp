@@ -19,9 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Reports that wait while the server is away: some three hours of iterations of half a second, 2 MiB.
-constexpr std::size_t kMaxWaitingReports = 20'000;
-constexpr std::size_t kMaxWaitingProfiles = 8;
 constexpr std::size_t kMaxTokenBytes = 4'096;
 /// Before a plan that could not be taken is asked for again: the server learns meanwhile which iterations have begun.
 constexpr milliseconds kOfferedAgain{200};
@@ -84,78 +81,69 @@ std::uint64_t seed() {
 }  // namespace
 
 ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& taker)
-    : options_(std::move(options)),
-      taker_(&taker),
-      plans_{.http = http::Client(options_.endpoint),
-             .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())},
-      reports_{.http = http::Client(options_.endpoint),
-               .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())},
-      plans_thread_([this] { follow_plans(); }),
-      reports_thread_([this] { send_reports(); }) {}
+    : options_(std::move(options)), taker_(&taker), plans_(open_channel()), reports_(open_channel()) {
+  plans_.thread = std::thread([this] { follow_plans(); });
+  reports_.thread = std::thread([this] { send_reports(); });
+}
+
+ServerConnection::HttpChannel ServerConnection::open_channel() const {
+  return {.http = http::Client(options_.endpoint),
+          .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())};
+}
 
 ServerConnection::~ServerConnection() {
   {
     std::unique_lock lock(mutex_);
-    stopping_ = true;
+    phase_ = Phase::stops;
     changed_.notify_all();
     plans_.http.cancel();
-    changed_.wait_for(lock, options_.closing_time, [this] { return finished_; });
+    changed_.wait_for(lock, options_.closing_time, [this] { return phase_ == Phase::finished; });
   }
   reports_.http.cancel();
-  plans_thread_.join();
-  reports_thread_.join();
+  plans_.thread.join();
+  reports_.thread.join();
 }
 
 bool ServerConnection::stopping() const {
   const std::lock_guard lock(mutex_);
-  return stopping_;
+  return stops();
 }
 
 void ServerConnection::sleep(milliseconds time) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, time, [this] { return stopping_; });
+  changed_.wait_for(lock, time, [this] { return stops(); });
 }
 
 // What the client hands over.
 
 void ServerConnection::report(const protocol::IterationReport& report, const protocol::GpuNow& gpu) {
   const std::lock_guard lock(mutex_);
-  if (waiting_.size() == kMaxWaitingReports) {
-    waiting_.pop_front();
-    ++status_.reports_lost;
-  }
-  waiting_.push_back(report);
-  gpu_ = gpu;
+  outbox_.add(report, gpu);
   changed_.notify_all();
 }
 
 void ServerConnection::hear(const protocol::GpuNow& gpu) {
   const std::lock_guard lock(mutex_);
-  gpu_ = gpu;
-  speaks_ = true;
+  outbox_.hear(gpu);
   changed_.notify_all();
 }
 
 void ServerConnection::set_refusal(std::string reason) {
   const std::lock_guard lock(mutex_);
-  if (refusal_ == reason) return;
-  refusal_ = std::move(reason);
-  speaks_ = true;
-  changed_.notify_all();
+  if (outbox_.set_refusal(std::move(reason))) changed_.notify_all();
 }
 
 void ServerConnection::post(ProfileResult result) {
   const std::lock_guard lock(mutex_);
-  if (profiles_.size() == kMaxWaitingProfiles) profiles_.pop_front();
-  profiles_.push_back(std::move(result));
+  outbox_.add(std::move(result));
   changed_.notify_all();
 }
 
 ServerStatus ServerConnection::status() const {
   const std::lock_guard lock(mutex_);
-  ServerStatus status = status_;
-  if (status.problem.empty()) status.problem = plan_problem_;
-  return status;
+  return {.connected = health_.connected,
+          .problem = health_.problem.empty() ? health_.plan_problem : health_.problem,
+          .reports_lost = outbox_.lost()};
 }
 
 // Questions.
@@ -172,8 +160,8 @@ http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view met
                         fmt::format("{}: {}", options_.endpoint.text(), refusal_of(reply.status, reply.body)));
   }
   const std::lock_guard lock(mutex_);
-  status_.connected = true;
-  status_.problem.clear();
+  health_.connected = true;
+  health_.problem.clear();
   channel.backoff.reset();
   return reply;
 }
@@ -207,11 +195,7 @@ void ServerConnection::start_session(Session session) {
   if (another_job) taker_->forget_versions();
   {
     const std::lock_guard lock(mutex_);
-    if (another_job) {  // versions and profiles of a job that is gone
-      status_.reports_lost += waiting_.size();
-      waiting_.clear();
-      profiles_.clear();
-    }
+    if (another_job) outbox_.drop_job();
     session_ = std::move(session);
   }
 }
@@ -236,7 +220,7 @@ bool ServerConnection::post(HttpChannel& channel, const std::string& what, const
   } catch (const ServerRefusal& refusal) {
     if (!refusal.final()) throw;
     const std::lock_guard lock(mutex_);
-    status_.problem = refusal.what();
+    health_.problem = refusal.what();
     return false;
   }
 }
@@ -246,9 +230,9 @@ void ServerConnection::failed(HttpChannel& channel, const Error& error) {
   if (const auto* refusal = dynamic_cast<const ServerRefusal*>(&error)) wait = std::max(wait, refusal->retry_after());
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_) return;
-    status_.connected = false;
-    status_.problem = error.what();
+    if (stops()) return;
+    health_.connected = false;
+    health_.problem = error.what();
   }
   sleep(wait);
 }
@@ -281,7 +265,7 @@ void ServerConnection::wait_for_plan(int& after, std::string& job) {
   const AgentLease::OfferAnswer answer = taker_->offer(plan);
   {
     const std::lock_guard lock(mutex_);
-    plan_problem_ = answer.reason.empty() ? "" : fmt::format("plan {}: {}", plan.version, answer.reason);
+    health_.plan_problem = answer.reason.empty() ? "" : fmt::format("plan {}: {}", plan.version, answer.reason);
   }
   switch (answer.offer) {
     case AgentLease::Offer::accepted:
@@ -309,17 +293,16 @@ void ServerConnection::send_reports() {
   }
   finish();
   const std::lock_guard lock(mutex_);
-  finished_ = true;
+  phase_ = Phase::finished;
   changed_.notify_all();
 }
 
 /// Waits until there is something to say and it is time to; false when the connection is to end.
 bool ServerConnection::wait_for_reports(Clock::time_point not_before) {
   std::unique_lock lock(mutex_);
-  const auto something = [this] { return stopping_ || speaks_ || !waiting_.empty() || !profiles_.empty(); };
-  changed_.wait(lock, something);
-  changed_.wait_until(lock, not_before, [this] { return stopping_; });
-  return !stopping_;
+  changed_.wait(lock, [this] { return stops() || !outbox_.empty(); });
+  changed_.wait_until(lock, not_before, [this] { return stops(); });
+  return !stops();
 }
 
 /// Reports come first: the server knows by them that a profile plan has run.
@@ -330,21 +313,15 @@ void ServerConnection::say_all(HttpChannel& channel) {
 }
 
 void ServerConnection::say_reports(HttpChannel& channel) {
-  protocol::RankReports body{.rank = options_.rank.rank, .reports = {}, .gpu = {}};
+  std::optional<protocol::RankReports> body;
   {
     const std::lock_guard lock(mutex_);
-    const std::size_t size = std::min(waiting_.size(), protocol::kMaxReportsPerRequest);
-    body.reports.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(size));
-    body.gpu = gpu_;
-    if (tells_refusals_) body.refusal = refusal_;
-    if (!std::exchange(speaks_, false) && body.reports.empty()) return;
+    body = outbox_.next_reports(options_.rank.rank);
   }
-  const bool taken = post_reports(channel, body);
-  if (body.reports.empty()) return;
+  if (!body) return;
+  const bool taken = post_reports(channel, *body);
   const std::lock_guard lock(mutex_);
-  if (!taken) status_.reports_lost += body.reports.size();
-  const std::int64_t last = body.reports.back().iteration;
-  while (!waiting_.empty() && waiting_.front().iteration <= last) waiting_.pop_front();
+  outbox_.heard(*body, taken);
 }
 
 /// What was not said is to be said. An older server takes no refusal, and sees by the plan versions that none is
@@ -356,11 +333,11 @@ bool ServerConnection::post_reports(HttpChannel& channel, protocol::RankReports&
     body.refusal.clear();
     const bool taken = post(channel, "reports", write_rank_reports(body));
     const std::lock_guard lock(mutex_);
-    if (taken) tells_refusals_ = false;
+    if (taken) outbox_.leave_out_refusals();
     return taken;
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
-    speaks_ = true;
+    outbox_.not_heard();
     throw;
   }
 }
@@ -369,13 +346,12 @@ void ServerConnection::say_profile(HttpChannel& channel) {
   std::optional<ProfileResult> result;
   {
     const std::lock_guard lock(mutex_);
-    if (!profiles_.empty()) result = profiles_.front();
+    result = outbox_.next_profile();
   }
   if (!result) return;
   (void)post(channel, "profile", write_rank_cells(cells_of(options_.rank.rank, *result)));
   const std::lock_guard lock(mutex_);
-  const auto same = [&](const ProfileResult& waiting) { return waiting.plan_version == result->plan_version; };
-  if (!profiles_.empty() && same(profiles_.front())) profiles_.pop_front();
+  outbox_.heard_profile(result->plan_version);
 }
 
 /// What is left, once. A server that is away now does not hear of it: it will miss this rank by itself.
@@ -384,12 +360,12 @@ void ServerConnection::finish() {
     for (bool left = true; left;) {
       say_all(reports_);
       const std::lock_guard lock(mutex_);
-      left = speaks_ || !waiting_.empty() || !profiles_.empty();
+      left = !outbox_.empty();
     }
     (void)post(reports_, "finish", protocol::write_rank_finish({.rank = options_.rank.rank}));
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
-    status_.problem = error.what();
+    health_.problem = error.what();
   }
 }
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "base/core/backoff.h"
 #include "base/http/client/client.h"
 #include "control/client/agent/agent_lease.h"
+#include "control/client/server/outbox.h"
 #include "control/client/server/profile_collector.h"
 #include "control/protocol/rank_plan.h"
 #include "control/protocol/rank_reports.h"
@@ -78,13 +78,25 @@ class ServerConnection {
     std::string rank_key;
     friend bool operator==(const Session&, const Session&) = default;
   };
-  /// A connection to the server, and how long it waits after a failure.
+  /// A connection to the server, how long it waits after a failure, and its thread.
   struct HttpChannel {
     http::Client http;
     ScatteredBackoff backoff;
+    std::thread thread = {};
+  };
+  struct Health {
+    bool connected = false;    ///< the last request was answered
+    std::string problem;       ///< with the connection; empty: none
+    std::string plan_problem;  ///< with the newest plan; empty: none
+  };
+  enum class Phase : unsigned char {
+    works,
+    stops,     ///< what is left is said
+    finished,  ///< nothing is left to be said
   };
 
   void follow_plans();
+  [[nodiscard]] HttpChannel open_channel() const;
   void wait_for_plan(int& after, std::string& job);
   void send_reports();
   [[nodiscard]] bool wait_for_reports(Clock::time_point not_before);
@@ -105,6 +117,8 @@ class ServerConnection {
   void failed(HttpChannel& channel, const Error& error);
   void sleep(std::chrono::milliseconds time);
   [[nodiscard]] bool stopping() const;
+  /// The same, under the lock.
+  [[nodiscard]] bool stops() const { return phase_ != Phase::works; }
 
   ServerConnectionOptions options_;
   PlanTaker* taker_;
@@ -115,21 +129,11 @@ class ServerConnection {
 
   mutable std::mutex mutex_;  ///< of all below
   std::condition_variable changed_;
-  bool stopping_ = false;
-  bool finished_ = false;  ///< nothing is left to be said
+  Phase phase_ = Phase::works;
   std::optional<Session> session_;
   std::string last_job_;
-  std::deque<protocol::IterationReport> waiting_;
-  std::deque<ProfileResult> profiles_;
-  protocol::GpuNow gpu_;
-  std::string refusal_;
-  bool speaks_ = false;         ///< the server is to hear of the rank, also without reports
-  bool tells_refusals_ = true;  ///< the server is no older one, which knows of none
-  ServerStatus status_;
-  std::string plan_problem_;
-
-  std::thread plans_thread_;
-  std::thread reports_thread_;
+  Outbox outbox_;
+  Health health_;
 };
 
 }  // namespace lowgear::client

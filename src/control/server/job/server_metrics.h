@@ -55,7 +55,7 @@ class JobActivity {
   std::map<std::string, metrics::Histogram, std::less<>> step_joules_;  // by phase
 };
 
-/// A job that is not over.
+/// A job that is not over, as metrics show it: a field for each gauge and label.
 struct JobSnapshot {
   std::string job;
   std::string name;

@@ -14,15 +14,6 @@ namespace {
 
 constexpr int kMaxWindows = 100'000'000;
 
-int coordinate(const JobInfo& info, const RankInfo& rank) {
-  return rank.pp_rank + info.pp_degree * (rank.dp_rank + info.dp_degree * rank.tp_rank);
-}
-
-void require_below(int value, int degree, std::string_view what) {
-  if (value < degree) return;
-  throw InputError(fmt::format("{} {} is out of range; the job has {}", what, value, degree));
-}
-
 /// The number after `prefix`; empty when the text is something else.
 std::optional<int> number_after(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return std::nullopt;
@@ -44,27 +35,20 @@ void keep_job(Work& work) {
 }
 
 void begin(Work& work) {
-  work.layout = make_perseus_layout(*work.settings, work.info, work.ranks);
-  work.scheduler = make_perseus_scheduler(*work.settings, work.layout, work.progress);
+  Scheduling& scheduling = work.scheduling;
+  scheduling.layout = make_perseus_layout(*work.settings, work.info, work.ranks);
+  scheduling.scheduler = make_perseus_scheduler(*work.settings, scheduling.layout, work.progress);
   for (int window = 0; window < work.replayed.windows; ++window) {
-    if (!work.scheduler->observes()) {
-      work.scheduler->end_window({});
+    if (!scheduling.scheduler->observes()) {
+      scheduling.scheduler->end_window({});
       continue;
     }
     const auto observed = work.replayed.observed.find(window);
-    if (observed == work.replayed.observed.end() || observed->second.size() != work.layout.positions.size()) {
+    if (observed == work.replayed.observed.end() || observed->second.size() != scheduling.layout.positions.size()) {
       throw InputError("the job's measurements from before the server's restart are lost; start the job again");
     }
-    work.scheduler->end_window(observed->second);
+    scheduling.scheduler->end_window(observed->second);
   }
-}
-
-/// What a rank is given of a schedule, in its client's form.
-Json schedule_for(const Layout& layout, const Schedule& schedule, int rank) {
-  const auto position = static_cast<std::size_t>(layout.position_of_rank.at(static_cast<std::size_t>(rank)));
-  const std::vector<int>& states = schedule.power_states.at(position);
-  if (schedule.instructions.empty()) return perseus_power_states(rank, states);
-  return zeus_frequencies(rank, schedule.instructions.at(position), states);
 }
 
 /// `N.prof.json` and `N.sched.json` of the window that is over.
@@ -73,94 +57,38 @@ void keep_window(Work& work) {
   Json schedule = Json::array();
   for (const Result& result : work.results) {
     profile.push_back(to_json(result));
-    schedule.push_back(schedule_for(work.layout, work.schedule, result.rank));
+    schedule.push_back(work.scheduling.schedule_of(result.rank));
   }
-  work.files.push_back({fmt::format("{}.prof.json", work.window_number), profile.dump()});
-  work.files.push_back({fmt::format("{}.sched.json", work.window_number), schedule.dump()});
+  work.files.push_back({fmt::format("{}.prof.json", work.scheduling.window), profile.dump()});
+  work.files.push_back({fmt::format("{}.sched.json", work.scheduling.window), schedule.dump()});
 }
 
 void end_window(Work& work) {
-  if (work.observes) work.window = condense(work.layout, work.results, work.settings->arguments.warmup_step_ratio);
-  work.scheduler->end_window(work.window);
+  Scheduling& scheduling = work.scheduling;
+  if (scheduling.observes) {
+    work.window = condense(scheduling.layout, work.results, work.settings->arguments.warmup_step_ratio);
+  }
+  scheduling.scheduler->end_window(work.window);
 }
 
 }  // namespace
 
-Job::Job(std::string job_id, JobInfo job_info)
-    : id(std::move(job_id)),
-      info(std::move(job_info)),
-      client(info.num_microbatches > 0 ? Client::artifact : Client::zeus) {
-  const auto world = static_cast<std::size_t>(info.world_size);
-  ranks.resize(world);
-  waiting.resize(world);
-  results.resize(world);
-  coordinates.assign(world, -1);
-  stage_ranks.assign(static_cast<std::size_t>(info.pp_degree), -1);
+Json Scheduling::schedule_of(int rank) const {
+  const auto position = static_cast<std::size_t>(layout.position_of_rank.at(static_cast<std::size_t>(rank)));
+  const std::vector<int>& states = schedule.power_states.at(position);
+  if (schedule.instructions.empty()) return perseus_power_states(rank, states);
+  return zeus_frequencies(rank, schedule.instructions.at(position), states);
 }
 
-bool Job::check(const RankInfo& rank) const {
-  require_below(rank.rank, info.world_size, "rank");
-  require_below(rank.pp_rank, info.pp_degree, "pp_rank");
-  require_below(rank.dp_rank, info.dp_degree, "dp_rank");
-  require_below(rank.tp_rank, info.tp_degree, "tp_rank");
-  const std::optional<RankInfo>& same = ranks[static_cast<std::size_t>(rank.rank)];
-  if (same) {
-    if (*same == rank) return true;
-    throw InputError(fmt::format("rank {} has registered before, with other values", rank.rank));
-  }
-  const int owner = coordinates[static_cast<std::size_t>(coordinate(info, rank))];
-  if (owner >= 0) {
-    throw InputError(fmt::format("rank {} has the pp_rank, dp_rank and tp_rank of rank {}", rank.rank, owner));
-  }
-  const auto registered_one = std::ranges::find_if(ranks, [](const auto& each) { return each.has_value(); });
-  if (registered_one != ranks.end() && (*registered_one)->power_states != rank.power_states) {
-    throw InputError(fmt::format("rank {} has other power states than rank {}; all have to have the same", rank.rank,
-                                 (*registered_one)->rank));
-  }
-  const int peer = stage_ranks[static_cast<std::size_t>(rank.pp_rank)];
-  if (peer >= 0 && ranks[static_cast<std::size_t>(peer)]->pipe_schedule != rank.pipe_schedule) {
-    throw InputError(fmt::format("rank {} has another pipe_schedule than rank {}, which runs the same stage {}",
-                                 rank.rank, peer, rank.pp_rank));
-  }
-  if (instructions + rank.pipe_schedule.size() > kMaxJobInstructions) {
-    throw InputError("the ranks' pipe_schedules are too long all together");
-  }
-  return false;
+Job::Job(std::string job_id, JobInfo job_info) : id(std::move(job_id)), info(std::move(job_info)), ranks(info) {
+  waiting.replies.resize(ranks.size());
+  reports.results.resize(ranks.size());
 }
-
-void Job::add(RankInfo rank) {
-  coordinates[static_cast<std::size_t>(coordinate(info, rank))] = rank.rank;
-  int& peer = stage_ranks[static_cast<std::size_t>(rank.pp_rank)];
-  if (peer < 0) peer = rank.rank;
-  instructions += rank.pipe_schedule.size();
-  const auto index = static_cast<std::size_t>(rank.rank);
-  ranks[index] = std::move(rank);
-}
-
-void Job::remove(int rank) {
-  std::optional<RankInfo>& place = ranks[static_cast<std::size_t>(rank)];
-  coordinates[static_cast<std::size_t>(coordinate(info, *place))] = -1;
-  instructions -= place->pipe_schedule.size();
-  int& peer = stage_ranks[static_cast<std::size_t>(place->pp_rank)];
-  const int stage = place->pp_rank;
-  place.reset();
-  if (peer != rank) return;
-  const auto other = std::ranges::find_if(ranks, [stage](const auto& each) { return each && each->pp_rank == stage; });
-  peer = other == ranks.end() ? -1 : (*other)->rank;
-}
-
-std::vector<RankInfo> Job::all_ranks() const {
-  std::vector<RankInfo> all;
-  for (const std::optional<RankInfo>& rank : ranks) all.push_back(*rank);
-  return all;
-}
-
-Json Job::schedule_of(int rank) const { return schedule_for(layout, schedule, rank); }
 
 namespace {
 
 void advance(Work& work) {
-  if (work.scheduler) {
+  if (work.scheduling.scheduler) {
     if (work.keeps_files) keep_window(work);
     end_window(work);
   } else {
@@ -168,7 +96,7 @@ void advance(Work& work) {
     begin(work);
   }
   if (!work.keeps_files) return;
-  for (File& file : work.scheduler->files()) work.files.push_back(std::move(file));
+  for (File& file : work.scheduling.scheduler->files()) work.files.push_back(std::move(file));
 }
 
 }  // namespace
@@ -176,20 +104,20 @@ void advance(Work& work) {
 void do_work(Work& work) {
   try {
     advance(work);
-    Step step = work.scheduler->schedule();
-    work.observes = work.scheduler->observes();
+    Step step = work.scheduling.scheduler->schedule();
+    work.scheduling.observes = work.scheduling.scheduler->observes();
     if (auto* stop = std::get_if<Stop>(&step)) {
-      work.next = End{500, std::move(stop->message)};
+      work.end = End{500, std::move(stop->message)};
     } else {
-      work.next = std::move(std::get<Schedule>(step));
+      work.scheduling.schedule = std::move(std::get<Schedule>(step));
     }
   } catch (const InputError& error) {
-    work.next = End{400, error.what()};
+    work.end = End{400, error.what()};
   } catch (const std::exception& error) {
-    work.next = End{500, error.what()};
+    work.end = End{500, error.what()};
   }
   // The files of a job that was over are there, or a person has removed them.
-  if (work.replayed.windows > 0 && std::holds_alternative<End>(work.next)) work.files.clear();
+  if (work.replayed.windows > 0 && work.end) work.files.clear();
 }
 
 std::string perseus_key(std::string_view job, std::string_view part) {
@@ -206,7 +134,7 @@ std::string write_perseus_job_document(const Job& job) {
                      {"created_s", job.created_s},
                      {"last_active_s", job.last_active_s},
                      {"settings", job.settings_fingerprint},
-                     {"window", job.window},
+                     {"window", job.scheduling.window},
                      {"released", job.state == Job::State::running}};
   return json.dump();
 }
@@ -234,28 +162,29 @@ StoredPerseusJob read_job_document(std::string_view id, const std::string& text)
   job.created_s = view.at("created_s").number();
   job.last_active_s = view.at("last_active_s").number();
   job.settings_fingerprint = view.at("settings").text();
-  job.window = view.at("window").integer_in(0, kMaxWindows);
+  job.scheduling.window = view.at("window").integer_in(0, kMaxWindows);
   stored.released = view.at("released").boolean();
-  stored.replay.windows = job.window;
+  stored.replay.windows = job.scheduling.window;
   return stored;
 }
 
 void read_rank_document(Job& job, const std::string& text) {
   RankInfo rank = read_perseus_rank(text, Client::artifact).rank;
-  if (job.check(rank)) return;
-  job.add(std::move(rank));
-  ++job.registered;
+  if (job.ranks.check(rank)) return;
+  job.ranks.add(std::move(rank));
+  job.ranks.count_stored();
 }
 
 void read_result_document(Job& job, const std::string& text) {
   const Json json = parse_json(text, job.id, 2 * kMaxPerseusValues);
   const JsonView view(json, job.id);
-  if (view.at("window").integer_in(0, kMaxWindows) != job.window) return;
+  if (view.at("window").integer_in(0, kMaxWindows) != job.scheduling.window) return;
   Result result = read_perseus_result(view.at("result").json().dump());
   const auto rank = static_cast<std::size_t>(result.rank);
-  if (rank >= job.results.size() || job.results[rank]) return;
-  job.results[rank] = std::move(result);
-  ++job.reported;
+  std::vector<std::optional<Result>>& results = job.reports.results;
+  if (rank >= results.size() || results[rank]) return;
+  results[rank] = std::move(result);
+  ++job.reports.stored;
 }
 
 }  // namespace
@@ -269,7 +198,7 @@ StoredPerseusJob read_perseus_documents(std::string_view id,
     if (number_after(part, "rank/")) read_rank_document(*stored.job, text);
     if (number_after(part, "result/")) read_result_document(*stored.job, text);
     const std::optional<int> window = number_after(part, "window/");
-    if (window && *window < stored.job->window) {
+    if (window && *window < stored.job->scheduling.window) {
       const Json json = parse_json(text, part);
       stored.replay.observed[*window] = read_perseus_windows(JsonView(json, part));
       stored.job->kept_windows.push_back(*window);

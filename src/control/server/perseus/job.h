@@ -1,18 +1,17 @@
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/core/formats/json.h"
 #include "base/core/progress.h"
 #include "base/http/server/reply.h"
+#include "control/server/perseus/registered_ranks.h"
 #include "control/server/perseus/scheduler.h"
 
 namespace lowgear::server::perseus {
@@ -23,9 +22,33 @@ struct End {
   std::string detail;
 };
 
+/// How a job is scheduled, once all its ranks have registered. It is the job's while a window runs, and `do_work`'s
+/// between two windows.
+struct Scheduling {
+  Layout layout;
+  std::unique_ptr<Scheduler> scheduler;  ///< null: there is none yet, or `do_work` has it
+  int window = 0;                        ///< number of the present window
+  Schedule schedule;                     ///< of the present window
+  bool observes = false;                 ///< the present window's measurements matter
+
+  /// Reply of `GET /schedule` to a rank, in its client's form.
+  [[nodiscard]] Json schedule_of(int rank) const;
+};
+
+/// Ranks that ask for a schedule and have not been answered.
+struct WaitingRanks {
+  std::vector<std::shared_ptr<http::Reply>> replies;  ///< by rank; null: does not ask
+  int count = 0;
+};
+
+/// What ranks have reported of the present window.
+struct Reports {
+  std::vector<std::optional<Result>> results;  ///< by rank
+  int stored = 0;                              ///< results that are on disk
+};
+
 /// A job of the Perseus protocol while it trains. Its windows follow each other: all ranks ask for a schedule, get it
 /// once the last has asked (that is how they wait for each other), run it, and report.
-// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): members stand by what they are about; jobs are few
 struct Job {
   enum class State : unsigned char {
     registering,  ///< ranks are missing
@@ -37,46 +60,22 @@ struct Job {
 
   std::string id;
   JobInfo info;
-  Client client = Client::artifact;
   double created_s = 0;
   double last_active_s = 0;
   std::string settings_fingerprint;  ///< of the settings that it began under
   State state = State::registering;
   std::optional<End> end;  ///< when ended
 
-  std::vector<std::optional<RankInfo>> ranks;
-  int registered = 0;            ///< ranks whose registration is on disk
-  std::vector<int> coordinates;  ///< rank by (pp, dp, tp), -1: none yet
-  std::vector<int> stage_ranks;  ///< by stage: the rank of it that registered first, -1: none yet
-  std::size_t instructions = 0;
-
-  // After the registration of all ranks.
-  Layout layout;
-  std::unique_ptr<Scheduler> scheduler;  ///< null while it works
-  bool observes = false;                 ///< the present window's measurements matter
-  Schedule schedule;                     ///< of the present window
-  int window = 0;
+  RegisteredRanks ranks;
+  Scheduling scheduling;
   std::vector<int> kept_windows;  ///< that have a document
-
-  std::vector<std::shared_ptr<http::Reply>> waiting;  ///< by rank; null: does not ask
-  int asking = 0;
-  std::vector<std::optional<Result>> results;  ///< of the present window, by rank
-  int reported = 0;                            ///< results that are on disk
+  WaitingRanks waiting;
+  Reports reports;
 
   Job(std::string job_id, JobInfo job_info);
 
-  /// Whether the rank has registered before, saying the same. Throws InputError when it contradicts the job or another
-  /// rank: out of range, taken, other power states, another schedule than the rest of its stage.
-  [[nodiscard]] bool check(const RankInfo& rank) const;
-  /// Takes the place of a rank that passed `check`.
-  void add(RankInfo rank);
-  /// Frees it again.
-  void remove(int rank);
-  /// All ranks, in order; only once all have registered.
-  [[nodiscard]] std::vector<RankInfo> all_ranks() const;
-
-  /// Reply of `GET /schedule` to a rank, in its client's form.
-  [[nodiscard]] Json schedule_of(int rank) const;
+  /// Zeus' clients do not say how many microbatches there are.
+  [[nodiscard]] Client client() const { return info.num_microbatches > 0 ? Client::artifact : Client::zeus; }
 };
 
 /// Windows that were over before the server started. Those that were not observed are not kept.
@@ -91,21 +90,18 @@ struct Work {
   std::shared_ptr<const Settings> settings;
   std::shared_ptr<Progress> progress;  ///< of planning; may be null
   JobInfo info;
-  std::vector<RankInfo> ranks;  ///< to begin with; empty later
-  Layout layout;
-  std::unique_ptr<Scheduler> scheduler;  ///< null to begin with
-  Replay replayed;
-  // Of the window that is over; empty to begin with.
-  int window_number = 0;
-  Schedule schedule;
-  std::vector<Result> results;
-  bool observes = false;
   bool keeps_files = false;  ///< `files` are wanted
+  // To begin with; empty later.
+  std::vector<RankInfo> ranks;
+  Replay replayed;
+  // Of the window that is over; empty to begin with. `do_work` leaves what the next one runs at.
+  Scheduling scheduling;
+  std::vector<Result> results;
 
   // Results of `do_work`.
   std::vector<Window> window;  ///< the one that is over, condensed
-  std::variant<Schedule, End> next;
-  std::vector<File> files;  ///< of results, also when the job ends; none of a job that ended before a restart
+  std::optional<End> end;      ///< there is no next window
+  std::vector<File> files;     ///< of results, also when the job ends; none of a job that ended before a restart
 };
 
 /// Never throws: what goes wrong is an end of the job.

@@ -47,6 +47,10 @@ int read_rank_parameter(const http::Target& target) {
   throw InputError("schedule: the query must name the rank, such as ?rank=0");
 }
 
+void require_registered(const Job& job, int rank) {
+  if (!job.ranks.contains(rank)) throw InputError(fmt::format("rank {} has not registered for this job", rank));
+}
+
 /// Why a change was not kept.
 http::Response refusal(StoreOutcome outcome) {
   switch (outcome) {
@@ -209,7 +213,8 @@ JobPointer Service::Impl::find(const std::string& id) const {
 
 JobPointer Service::Impl::find(const std::string& id, Client client) const {
   JobPointer job = find(id);
-  if (job->client != client) throw InputError("the job was registered by another client; /info says which API this is");
+  if (job->client() != client)
+    throw InputError("the job was registered by another client; /info says which API this is");
   return job;
 }
 
@@ -246,87 +251,87 @@ void Service::Impl::register_job(const Call& call) {
 }
 
 void Service::Impl::register_rank(const JobPointer& job, RankInfo rank, const ReplyPointer& reply) {
-  if (job->check(rank)) {
+  if (job->ranks.check(rank)) {
     // Answered after the write that the first registration may still wait for.
     write({}, [reply](StoreOutcome) { reply->send(http::json_response(nullptr)); });
     return;
   }
   const int number = rank.rank;
   std::string document = write_perseus_rank_document(rank);
-  job->add(std::move(rank));
+  job->ranks.add(std::move(rank));
   write({{perseus_key(job->id, "rank", number), std::move(document)}}, [=, this](StoreOutcome outcome) {
     if (outcome != StoreOutcome::committed) {
-      job->remove(number);
+      job->ranks.remove(number);
       reply->send(refusal(outcome));
       return;
     }
     reply->send(http::json_response(nullptr));
-    if (++job->registered == job->info.world_size) begin(job, {}, false);
+    job->ranks.count_stored();
+    if (job->ranks.all_stored()) begin(job, {}, false);
   });
 }
 
 void Service::Impl::ask(const JobPointer& job, int rank, const ReplyPointer& reply) {
+  require_registered(*job, rank);
   const auto index = static_cast<std::size_t>(rank);
-  if (index >= job->ranks.size() || !job->ranks[index]) {
-    throw InputError(fmt::format("rank {} has not registered for this job", rank));
-  }
   if (job->end) {
     reply->send(detail_response(job->end->status, job->end->detail));
     return;
   }
   // It was given the schedule before, and the answer was lost, or it is Zeus' client, which never reports.
-  if (job->state == Job::State::running && !job->results[index]) {
-    reply->send(http::json_response(job->schedule_of(rank)));
+  if (job->state == Job::State::running && !job->reports.results[index]) {
+    reply->send(http::json_response(job->scheduling.schedule_of(rank)));
     return;
   }
-  ReplyPointer& place = job->waiting[index];
+  ReplyPointer& place = job->waiting.replies[index];
   if (place) {
     place->send(detail_response(400, fmt::format("rank {} has asked again on another connection", rank)));
   } else {
-    ++job->asking;
+    ++job->waiting.count;
   }
   place = reply;
   reply->on_close([weak = std::weak_ptr(job), index, asked = std::weak_ptr(reply)] {
     const JobPointer held = weak.lock();
-    if (!held || !held->waiting[index] || held->waiting[index] != asked.lock()) return;
-    held->waiting[index].reset();
-    --held->asking;
+    if (!held) return;
+    ReplyPointer& waiting = held->waiting.replies[index];
+    if (!waiting || waiting != asked.lock()) return;
+    waiting.reset();
+    --held->waiting.count;
   });
   release_if_all_ask(job);
 }
 
 void Service::Impl::report(const JobPointer& job, Result result, const ReplyPointer& reply) {
   const int rank = result.rank;
-  const auto index = static_cast<std::size_t>(rank);
-  if (index >= job->ranks.size() || !job->ranks[index]) {
-    throw InputError(fmt::format("rank {} has not registered for this job", rank));
-  }
+  require_registered(*job, rank);
   if (job->state != Job::State::running) {
     throw InputError(fmt::format("rank {} reports without a schedule; request one first", rank));
   }
-  if (job->results[index]) {
+  const auto index = static_cast<std::size_t>(rank);
+  std::optional<Result>& reported = job->reports.results[index];
+  if (reported) {
     // Of what nothing looks at, no more is kept than that it came.
-    const bool is_whole = !job->results[index]->iteration_time_s.empty();
-    if (is_whole && *job->results[index] != result) {
+    const bool is_whole = !reported->iteration_time_s.empty();
+    if (is_whole && *reported != result) {
       throw InputError(fmt::format("rank {} has already reported other results; request the next schedule", rank));
     }
     write({}, [reply](StoreOutcome) { reply->send(http::json_response(nullptr)); });
     return;
   }
   // What nothing will look at is not worth the disk.
-  const bool whole = job->observes || surroundings_.dump;
+  const bool whole = job->scheduling.observes || surroundings_.dump;
   Result mark;
   mark.rank = rank;
-  std::string document = write_perseus_result_document(job->window, whole ? result : mark);
-  job->results[index] = std::move(result);
+  std::string document = write_perseus_result_document(job->scheduling.window, whole ? result : mark);
+  reported = std::move(result);
   write({{perseus_key(job->id, "result", rank), std::move(document)}}, [=, this](StoreOutcome outcome) {
     if (outcome != StoreOutcome::committed) {
-      job->results[index].reset();
+      job->reports.results[index].reset();
       reply->send(refusal(outcome));
       return;
     }
     reply->send(http::json_response(nullptr));
-    ++job->reported;
+    ++job->reports.stored;
     end_window_if_reported(job);
   });
 }
@@ -336,22 +341,18 @@ void Service::Impl::report(const JobPointer& job, Result result, const ReplyPoin
 
 void Service::Impl::begin(const JobPointer& job, Replay replayed, bool released) {
   auto work = std::make_shared<Work>();
-  work->ranks = job->all_ranks();
+  work->ranks = job->ranks.all();
   work->replayed = std::move(replayed);
   start(job, work, released);
 }
 
 void Service::Impl::end_window_if_reported(const JobPointer& job) {
-  if (job->state != Job::State::running || job->reported < job->info.world_size) return;
+  if (job->state != Job::State::running || job->reports.stored < job->info.world_size) return;
   auto work = std::make_shared<Work>();
-  work->window_number = job->window;
-  work->schedule = std::move(job->schedule);
-  work->layout = std::move(job->layout);
-  work->scheduler = std::move(job->scheduler);
-  work->observes = job->observes;
-  for (std::optional<Result>& result : job->results) work->results.push_back(std::move(*result));
-  job->results.assign(job->results.size(), std::nullopt);
-  job->reported = 0;
+  std::vector<std::optional<Result>>& results = job->reports.results;
+  for (std::optional<Result>& result : results) work->results.push_back(std::move(*result));
+  results.assign(results.size(), std::nullopt);
+  job->reports.stored = 0;
   start(job, work, false);
 }
 
@@ -359,6 +360,7 @@ void Service::Impl::start(const JobPointer& job, const std::shared_ptr<Work>& wo
   job->state = Job::State::preparing;
   work->job_id = job->id;
   work->info = job->info;
+  work->scheduling = std::move(job->scheduling);
   work->settings = settings_;
   work->progress = surroundings_.progress;
   work->keeps_files = static_cast<bool>(surroundings_.dump);
@@ -375,19 +377,12 @@ void Service::Impl::start(const JobPointer& job, const std::shared_ptr<Work>& wo
 
 void Service::Impl::take(const JobPointer& job, Work& work, bool released) {
   const bool window_is_over = !work.results.empty();
-  if (window_is_over) {
-    ++job->window;
-  }
-  job->layout = std::move(work.layout);
-  job->scheduler = std::move(work.scheduler);
-  job->observes = work.observes;
-  if (auto* schedule = std::get_if<Schedule>(&work.next)) {
-    job->schedule = std::move(*schedule);
-    job->state = released ? Job::State::running : Job::State::ready;
-  }
+  job->scheduling = std::move(work.scheduling);
+  if (window_is_over) ++job->scheduling.window;
+  if (!work.end) job->state = released ? Job::State::running : Job::State::ready;
   if (window_is_over) keep_window(*job, work);
-  if (auto* over = std::get_if<End>(&work.next)) {
-    end(job, std::move(*over));
+  if (work.end) {
+    end(job, *std::move(work.end));
   } else if (released) {
     give(job);
     end_window_if_reported(job);
@@ -400,7 +395,7 @@ void Service::Impl::take(const JobPointer& job, Work& work, bool released) {
 void Service::Impl::keep_window(Job& job, const Work& work) {
   std::vector<StoredDocument> documents = {{perseus_key(job.id, "job"), write_perseus_job_document(job)}};
   if (!work.window.empty()) {
-    const int window = job.window - 1;
+    const int window = job.scheduling.window - 1;
     documents.push_back({perseus_key(job.id, "window", window), to_json(work.window).dump()});
     job.kept_windows.push_back(window);
   }
@@ -408,7 +403,7 @@ void Service::Impl::keep_window(Job& job, const Work& work) {
 }
 
 void Service::Impl::release_if_all_ask(const JobPointer& job) {
-  if (job->state != Job::State::ready || job->asking < job->info.world_size) return;
+  if (job->state != Job::State::ready || job->waiting.count < job->info.world_size) return;
   job->state = Job::State::running;
   // So that a server that starts anew knows that ranks have begun. They are given the schedule also when it cannot be
   // written down: a disk that is full is no reason to stop training.
@@ -417,20 +412,21 @@ void Service::Impl::release_if_all_ask(const JobPointer& job) {
 
 void Service::Impl::give(const JobPointer& job) {
   if (job->state != Job::State::running) return;
-  for (std::size_t rank = 0; rank < job->waiting.size(); ++rank) {
-    if (job->results[rank]) continue;
-    const ReplyPointer reply = std::exchange(job->waiting[rank], nullptr);
+  std::vector<ReplyPointer>& replies = job->waiting.replies;
+  for (std::size_t rank = 0; rank < replies.size(); ++rank) {
+    if (job->reports.results[rank]) continue;
+    const ReplyPointer reply = std::exchange(replies[rank], nullptr);
     if (!reply) continue;
-    --job->asking;
-    reply->send(http::json_response(job->schedule_of(static_cast<int>(rank))));
+    --job->waiting.count;
+    reply->send(http::json_response(job->scheduling.schedule_of(static_cast<int>(rank))));
   }
 }
 
 void Service::Impl::end(const JobPointer& job, End over) {
   job->state = Job::State::ended;
   job->end = std::move(over);
-  job->asking = 0;
-  for (ReplyPointer& place : job->waiting) {
+  job->waiting.count = 0;
+  for (ReplyPointer& place : job->waiting.replies) {
     const ReplyPointer reply = std::exchange(place, nullptr);
     if (reply) reply->send(detail_response(job->end->status, job->end->detail));
   }
@@ -456,7 +452,7 @@ void Service::Impl::restore(const StoreContents& contents) {
       jobs_.emplace(id, job);
       if (job->settings_fingerprint != fingerprint_) {
         end(job, {400, "the server was restarted with another scheduler; start the job again"});
-      } else if (job->registered == job->info.world_size) {
+      } else if (job->ranks.all_stored()) {
         begin(job, std::move(stored.replay), stored.released);
       }
     } catch (const InputError&) {
@@ -470,7 +466,7 @@ void Service::Impl::remove_idle_jobs() {
   const double oldest_s = surroundings_.now_s() - options_.max_idle_s;
   std::erase_if(jobs_, [&](const auto& entry) {
     const JobPointer& job = entry.second;
-    if (job->last_active_s >= oldest_s || job->asking > 0) return false;
+    if (job->last_active_s >= oldest_s || job->waiting.count > 0) return false;
     std::vector<StoredDocument> documents = {{perseus_key(job->id, "job"), ""}};
     for (int rank = 0; rank < job->info.world_size; ++rank) {
       documents.push_back({perseus_key(job->id, "rank", rank), ""});
@@ -488,8 +484,8 @@ Status Service::Impl::status() const {
   Status status;
   status.jobs = jobs_.size();
   for (const auto& [id, job] : jobs_) {
-    status.ranks += static_cast<std::size_t>(job->registered);
-    status.waiting += static_cast<std::size_t>(job->asking);
+    status.ranks += job->ranks.stored();
+    status.waiting += static_cast<std::size_t>(job->waiting.count);
   }
   return status;
 }

@@ -60,7 +60,7 @@ struct GpuPowerModel {
   double voltage_knee_mhz = 0;  ///< clock up to which the voltage is at its floor; above it rises in a line
 };
 
-/// A GPU as its data sheet states it, and as it was measured to run.
+/// A GPU as its data sheet states it, a field for each line of it, and as it was measured to run.
 struct GpuModel {
   std::string name;         ///< as users write it: `h100-sxm`
   double fp16_flops = 0;    ///< dense tensor FLOP/s of fp16 at the data sheet's clock, and of bf16 where there is any

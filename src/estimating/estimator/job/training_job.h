@@ -78,7 +78,7 @@ struct HostCosts {
   double checkpoint_backward_s = 0.73e-3;  ///< of preparing to compute a layer again
 };
 
-/// A training job before it has a GPU.
+/// A training job before it has a GPU: a field for each section and setting of a job file.
 struct TrainingJob {
   TransformerShape model;
   GpuModel gpu;

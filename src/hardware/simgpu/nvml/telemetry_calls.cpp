@@ -102,6 +102,11 @@ Return give_engine_load(Device device, std::string_view call, unsigned* percent,
   });
 }
 
+template <typename PowerOf>
+Return give_milliwatts(Device device, std::string_view call, unsigned* power_mw, PowerOf power_w_of) {
+  return answer_for(device, call, [&](SimulatedGpu& gpu) { return give(power_mw, thousandths(power_w_of(gpu))); });
+}
+
 /// Whether a field can be asked for in the scope that was given, which fields of power, energy and power limits have.
 /// As driver 580.159.04 answers on an H200, but for the power of the memory, which is not simulated: an H200 tells its
 /// average.
@@ -167,8 +172,8 @@ LOWGEAR_NVML nvmlDeviceGetTotalEnergyConsumption(Device device, unsigned long lo
                     [&](SimulatedGpu& gpu) { return give(energy_mj, thousandths(gpu.readings().energy_counter_j)); });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerUsage(Device device, unsigned* power_mw) {
-  return answer_for(device, "DeviceGetPowerUsage",
-                    [&](SimulatedGpu& gpu) { return give(power_mw, thousandths(gpu.readings().average_power_w)); });
+  return give_milliwatts(device, "DeviceGetPowerUsage", power_mw,
+                         [](SimulatedGpu& gpu) { return gpu.readings().average_power_w; });
 }
 LOWGEAR_NVML nvmlDeviceGetFieldValues(Device device, int count, FieldValue* fields) {
   return answer_for(device, "DeviceGetFieldValues", [&](SimulatedGpu& gpu) {
@@ -338,16 +343,16 @@ LOWGEAR_NVML nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
                     [&](SimulatedGpu&) { return give(mode, lowgear::simgpu::nvml::kEnabled); });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementLimit(Device device, unsigned* limit_mw) {
-  return answer_for(device, "DeviceGetPowerManagementLimit",
-                    [&](SimulatedGpu& gpu) { return give(limit_mw, thousandths(gpu.readings().power_limit_w)); });
+  return give_milliwatts(device, "DeviceGetPowerManagementLimit", limit_mw,
+                         [](SimulatedGpu& gpu) { return gpu.readings().power_limit_w; });
 }
 LOWGEAR_NVML nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* limit_mw) {
-  return answer_for(device, "DeviceGetEnforcedPowerLimit",
-                    [&](SimulatedGpu& gpu) { return give(limit_mw, thousandths(gpu.readings().power_limit_w)); });
+  return give_milliwatts(device, "DeviceGetEnforcedPowerLimit", limit_mw,
+                         [](SimulatedGpu& gpu) { return gpu.readings().power_limit_w; });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned* limit_mw) {
-  return answer_for(device, "DeviceGetPowerManagementDefaultLimit",
-                    [&](SimulatedGpu& gpu) { return give(limit_mw, thousandths(gpu.model().power_limit_default_w)); });
+  return give_milliwatts(device, "DeviceGetPowerManagementDefaultLimit", limit_mw,
+                         [](SimulatedGpu& gpu) { return gpu.model().power_limit_default_w; });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min_mw, unsigned* max_mw) {
   return answer_for(device, "DeviceGetPowerManagementLimitConstraints", [&](SimulatedGpu& gpu) {

@@ -1,21 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
 #include <vector>
 
-#include "training/trainer/model/transformer.h"
+#include "training/trainer/model/stage_layers.h"
 
 namespace lowgear::trainer {
-
-/// Which part of the model a stage is.
-struct StageRange {
-  model::LayerRange layers;
-  bool first = true;  ///< has the embedding
-  bool last = true;   ///< has the last norm, the output layer and the loss
-};
 
 struct StageOptions {
   /// Keep only what enters each layer, and compute the layer again in the backward pass.
@@ -65,9 +57,7 @@ class Stage {
     std::vector<at::Tensor> layer_inputs;  ///< when layers are computed again
   };
 
-  [[nodiscard]] at::Tensor enter(const at::Tensor& input);
-  [[nodiscard]] at::Tensor logits_of(const at::Tensor& activations);
-  [[nodiscard]] at::Tensor leave(const at::Tensor& activations, const at::Tensor& targets);
+  [[nodiscard]] BlockContext with_queue(BlockContext context);
   [[nodiscard]] at::Tensor forward_keeping_inputs(Pass& pass);
   [[nodiscard]] at::Tensor backward_recomputing(Pass& pass, at::Tensor gradient);
   void collect_gradients();
@@ -76,18 +66,12 @@ class Stage {
   StageRange range_;
   StageOptions options_;
   WeightGradientQueue queue_;
-  Parameter* embedding_ = nullptr;
-  Parameter* positions_ = nullptr;  ///< GPT-2's
-  std::vector<std::unique_ptr<TransformerBlock>> blocks_;
-  std::optional<Norm> norm_;
-  Parameter* output_weight_ = nullptr;
-  c10::intrusive_ptr<LinearWeight> output_ = c10::make_intrusive<LinearWeight>();
+  std::size_t first_parameter_;
+  StageLayers layers_;
+  std::size_t end_parameter_;
   std::vector<Parameter*> leaves_;  ///< of this stage, whose gradients autograd computes
-  at::Tensor anchor_;
   std::map<int, Pass> passes_;
   std::map<int, WeightGradientQueue::Deferred> deferred_;
-  std::size_t first_parameter_;
-  std::size_t end_parameter_ = 0;
 };
 
 }  // namespace lowgear::trainer

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/core/formats/json.h"
@@ -28,48 +27,19 @@ std::string duration_text(double time_s) {
 
 }  // namespace
 
-std::string RunSummary::json() const {
-  Json json = {{"first_step", first_step},    {"steps", steps},         {"counted_steps", counted_steps},
-               {"first_loss", first_loss},    {"last_loss", last_loss}, {"step_time_s", step_time_s},
-               {"tokens_per_s", tokens_per_s}};
-  if (step_energy_j) json["step_energy_j"] = *step_energy_j;
-  if (mfu) json["mfu"] = *mfu;
-  json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
-  json["invalid"] = invalid;
-  json["lost_metrics"] = lost_metrics;
-  if (steps_without_server) json["steps_without_server"] = *steps_without_server;
-  return json.dump();
-}
-
-std::string RunSummary::text() const {
-  if (steps == 0) return fmt::format("nothing to do: {} steps were done before", first_step);
-  std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s per step, {:.4g} tokens/s", steps,
-                                 first_loss, last_loss, step_time_s, tokens_per_s);
-  if (mfu) text += fmt::format(", {:.1f} % MFU", 100 * *mfu);
-  if (step_energy_j) {
-    text += fmt::format(", {:.5g} J a step ({:.4g} J/token, {})", *step_energy_j,
-                        *step_energy_j / (tokens_per_s * step_time_s), simulated ? "simulated" : "measured");
-  }
-  if (invalid) {
-    text +=
-        "\ninvalid: the real computation took longer than the simulated kernels; times and energies are meaningless. "
-        "Make "
-        "simulated_gpu.layer_forward_s longer, or the model smaller";
-  }
-  return text;
-}
-
 ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output output, std::int64_t first_step)
-    : config_(&config), output_(output), first_step_(first_step), terminal_(::isatty(STDOUT_FILENO) != 0) {
-  summary_.first_step = first_step;
-  if (output_ == Output::lines && first_step_ > 0) {
-    fmt::print("continuing after step {}, from the newest checkpoint\n", first_step_);
+    : config_(&config),
+      output_(output),
+      terminal_(::isatty(STDOUT_FILENO) != 0),
+      totals_(first_step, config.steps, config.tokens_per_step()) {
+  if (output_ == Output::lines && first_step > 0) {
+    fmt::print("continuing after step {}, from the newest checkpoint\n", first_step);
     std::fflush(stdout);
   }
-  if (config.metrics) metrics_.emplace(*config.metrics, first_step_);
+  if (config.metrics) metrics_.emplace(*config.metrics, first_step);
   if (!config.server) return;
   server_.emplace(config.server->address, config.parallel.world_size());
-  summary_.steps_without_server = 0;
+  totals_.set_steps_without_server(0);
 }
 
 void ProgressReport::observe_server(bool answers, const std::string& problem) {
@@ -80,27 +50,11 @@ void ProgressReport::count_server(const StepResult& result) {
   if (!server_) return;
   say(server_->observe(result.ranks_without_server, result.server_problem));
   server_->count_step();
-  summary_.steps_without_server = server_->steps_without();
+  totals_.set_steps_without_server(server_->steps_without());
 }
 
 void ProgressReport::add(const StepResult& result) {
-  if (summary_.steps == 0) summary_.first_loss = result.loss;
-  summary_.last_loss = result.loss;
-  summary_.simulated = result.simulated;
-  summary_.invalid = summary_.invalid || result.invalid;
-  if (++summary_.steps > std::min(kWarmUpSteps, config_->steps - first_step_ - 1)) {
-    ++summary_.counted_steps;
-    time_s_ += result.time_s;
-    energy_j_ += result.energy_j.value_or(0);
-    all_energy_ = all_energy_ && result.energy_j.has_value();
-    time_at_peak_s_ += result.mfu.value_or(0) * result.time_s;
-    all_mfu_ = all_mfu_ && result.mfu.has_value();
-    const auto counted = static_cast<double>(summary_.counted_steps);
-    summary_.step_time_s = time_s_ / counted;
-    summary_.step_energy_j = all_energy_ ? std::optional(energy_j_ / counted) : std::nullopt;
-    summary_.mfu = all_mfu_ ? std::optional(time_at_peak_s_ / time_s_) : std::nullopt;
-    summary_.tokens_per_s = static_cast<double>(config_->tokens_per_step()) / summary_.step_time_s;
-  }
+  totals_.add(result);
   count_server(result);
   if (metrics_) write_metrics(result);
   if (output_ == Output::lines) print_line(result);
@@ -122,8 +76,8 @@ void ProgressReport::write_metrics(const StepResult& result) {
   if (result.invalid) json["invalid"] = true;
   if (server_) json["ranks_without_server"] = result.ranks_without_server;
   if (metrics_->add(json.dump())) return;
-  summary_.lost_metrics = metrics_->lost_lines();
-  if (summary_.lost_metrics == 1) fmt::print(stderr, "{}; training continues\n", metrics_->lost_text());
+  totals_.set_lost_metrics(metrics_->lost_lines());
+  if (metrics_->lost_lines() == 1) fmt::print(stderr, "{}; training continues\n", metrics_->lost_text());
 }
 
 void ProgressReport::print_line(const StepResult& result) {
@@ -147,9 +101,9 @@ void ProgressReport::print_line(const StepResult& result) {
 }
 
 void ProgressReport::finish() {
-  fmt::print("{}\n", output_ == Output::summary_json ? summary_.json() : summary_.text());
+  fmt::print("{}\n", output_ == Output::summary_json ? summary().json() : summary().text());
   std::fflush(stdout);
-  if (summary_.lost_metrics > 0) fmt::print(stderr, "{}\n", metrics_->lost_text());
+  if (summary().lost_metrics > 0) fmt::print(stderr, "{}\n", metrics_->lost_text());
   if (server_) say(server_->summary());
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "training/trainer/checkpoint/sharding.h"
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/engine/learning_rate.h"
+#include "training/trainer/run/step_totals.h"
 
 namespace lowgear::trainer {
 namespace {
@@ -68,52 +68,11 @@ class TrainingRun::Observer final : public UnitObserver {
   std::map<int, Stage*> stages_;
 };
 
-/// What all ranks add up after a step.
-struct TrainingRun::Totals {
-  double loss = 0;
-  double energy_j = 0;
-  double energy_uncertainty_j = 0;
-  double without_energy = 0;       ///< ranks whose GPU did not report it
-  double without_uncertainty = 0;  ///< ranks that cannot tell how far off theirs is
-  double simulated = 0;
-  double invalid = 0;
-  double peak_flop_s = 0;
-  double without_peak = 0;    ///< ranks the peak of whose GPU is not known
-  double without_server = 0;  ///< ranks that the job's server does not answer
-  double end = 0;
-
-  void add_up(Collective& world) {
-    const std::array<double*, 11> members = {
-        &loss,      &energy_j, &energy_uncertainty_j, &without_energy, &without_uncertainty,
-        &simulated, &invalid,  &peak_flop_s,          &without_peak,   &without_server,
-        &end};
-    const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
-    auto* values = sum.data_ptr<double>();
-    for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
-    world.all_reduce(sum);
-    for (std::size_t i = 0; i < members.size(); ++i) *members[i] = values[i];
-  }
-  /// Into `result`, whose time is known.
-  void describe(const launcher::TrainConfig& config, StepResult& result) const {
-    result.loss = loss;
-    if (without_energy == 0) result.energy_j = energy_j;
-    if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;
-    result.simulated = simulated > 0;
-    result.invalid = invalid > 0;
-    result.ranks_without_server = static_cast<int>(without_server);
-    if (without_peak > 0) return;
-    const double flops =
-        training_flops_per_token(config.model, config.sequence_length) * static_cast<double>(config.tokens_per_step());
-    result.mfu = flops / (result.time_s * peak_flop_s);
-  }
-};
-
 TrainingRun::TrainingRun(launcher::TrainConfig config, int rank, Backend backend, client::Client& client,
                          std::unique_ptr<SimulatedDevice> simulated_gpu)
     : config_(std::move(config)),
-      layout_(config_.parallel),
       rank_(rank),
-      place_(layout_.place_of(rank)),
+      place_(launcher::RankLayout(config_.parallel).place_of(rank)),
       device_(backend.device),
       peak_flop_s_(peak_flop_s(backend.gpu_name, config_.bf16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
       ranks_(std::move(backend.ranks)),
@@ -121,7 +80,8 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, int rank, Backend backend
       simulated_gpu_(std::move(simulated_gpu)),
       schedule_(training_schedule(config_)),
       data_(config_),
-      measures_(!client.status().gpu_uuid.empty()) {
+      measures_(!client.status().gpu_uuid.empty()),
+      profile_clocks_(config_.profile) {
   const std::vector<model::LayerRange> partition =
       partition_layers(config_.model, schedule_.stages, model::parse_partition_rule(config_.partition));
   const at::ScalarType type = config_.bf16 ? at::kBFloat16 : at::kFloat;
@@ -166,19 +126,11 @@ void TrainingRun::load_plan(const std::filesystem::path& plan) {
   client_->load_plan(plan, place_.pp, /*nearest_below=*/false);
 }
 
-/// While profiling, each clock in turn for as many steps as configured. A run that continues from a checkpoint
-/// continues with the step's clock, which has to settle once more.
 void TrainingRun::follow_profile_clock(std::int64_t step) {
-  if (!config_.profile) return;
-  const launcher::ProfileConfig& profile = *config_.profile;
-  const std::int64_t length = profile.settle_iterations + profile.iterations;
-  const auto index = static_cast<std::size_t>(step / length);
-  if (index >= profile.clocks_mhz.size() || profile_clock_ == index) return;
-  profile_clock_ = index;
-  settled_from_ = step + profile.settle_iterations;
-  const int clock_mhz = profile.clocks_mhz[index];
-  const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", clock_mhz, rank_);
-  write_file_atomically(file, plan::write_plan(plan::uniform_plan(schedule_, clock_mhz, "profile")));
+  const std::optional<int> clock_mhz = profile_clocks_.change_before(step);
+  if (!clock_mhz) return;
+  const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", *clock_mhz, rank_);
+  write_file_atomically(file, plan::write_plan(plan::uniform_plan(schedule_, *clock_mhz, "profile")));
   load_plan(file);
 }
 
@@ -186,7 +138,8 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, device_);
   const auto start = Clock::now();
   const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
-  client_->iteration_begin({.number = static_cast<std::uint64_t>(number), .settling = number < settled_from_});
+  client_->iteration_begin(
+      {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
   reducer_->begin();
   const at::Tensor loss = engine_->run(microbatches, observer_.get());
   part_->reduce_tied_gradients();
@@ -198,7 +151,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   client_->iteration_end();
   const measure::WindowMeasurement measured = window ? client_->window_end(*window) : measure::WindowMeasurement{};
 
-  Totals totals;
+  StepTotals totals;
   if (place_.tp == 0) totals.loss = loss.item<double>() / (config_.microbatches * config_.parallel.dp);
   totals.energy_j = measured.gpu_energy_j().value_or(0);
   totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j().value_or(0);

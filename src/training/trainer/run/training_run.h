@@ -17,28 +17,13 @@
 #include "training/trainer/engine/gradient_reducer.h"
 #include "training/trainer/engine/optimizer.h"
 #include "training/trainer/model/model_part.h"
+#include "training/trainer/run/profile_clocks.h"
 #include "training/trainer/run/simulated_gpu.h"
+#include "training/trainer/run/step_result.h"
 #include "training/trainer/run/training_data.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
-
-/// What a step did, over all ranks.
-struct StepResult {
-  std::int64_t step = 0;
-  double loss = 0;           ///< mean over the step's tokens, in nats
-  double gradient_norm = 0;  ///< before clipping
-  double learning_rate = 0;
-  double time_s = 0;
-  std::optional<double> energy_j;              ///< of all GPUs; empty when not all report it all the time
-  std::optional<double> energy_uncertainty_j;  ///< +-; empty when that of a GPU is not known
-  bool simulated = false;                      ///< the GPUs are Lowgear's simulation
-  /// Model FLOPs utilisation (training_flops_per_token) of all GPUs, 0 to 1; empty unless the peak of each is known.
-  std::optional<double> mfu;
-  bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
-  int ranks_without_server = 0;  ///< ranks that the job's server did not answer last; 0 where it has none
-  std::string server_problem;    ///< of this rank with it; empty: none
-};
 
 /// Loss that is no number any more: training must not continue from here.
 class Diverged : public Error {
@@ -46,7 +31,8 @@ class Diverged : public Error {
   using Error::Error;
 };
 
-/// One rank's share of a training job.
+/// One rank's share of a training job. Its fields are the parts that a rank consists of, each a class of its own: this
+/// one only puts them together and calls them in turn, so that dividing it further would divide one sequence.
 class TrainingRun {
  public:
   /// `client` tells the agent about units and measures energy; it outlives the run. Throws InputError when
@@ -72,7 +58,6 @@ class TrainingRun {
 
  private:
   class Observer;
-  struct Totals;
 
   [[nodiscard]] StepResult step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end);
   void load_state();
@@ -81,7 +66,6 @@ class TrainingRun {
   void load_plan(const std::filesystem::path& plan);
 
   launcher::TrainConfig config_;
-  launcher::RankLayout layout_;
   int rank_;
   launcher::RankPlace place_;
   at::Device device_;
@@ -91,9 +75,8 @@ class TrainingRun {
   std::unique_ptr<SimulatedDevice> simulated_gpu_;
   schedule::Schedule schedule_;
   TrainingData data_;
-  bool measures_;                             ///< there is a GPU whose energy can be read
-  std::optional<std::size_t> profile_clock_;  ///< index of the clock that is profiled now
-  std::int64_t settled_from_ = 0;             ///< first step that counts for it
+  bool measures_;  ///< there is a GPU whose energy can be read
+  ProfileClocks profile_clocks_;
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<PipelineEngine> engine_;
   std::optional<GradientReducer> reducer_;

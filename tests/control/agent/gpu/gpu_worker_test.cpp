@@ -62,7 +62,7 @@ TEST_F(GpuWorkerTest, AppliesTheClockOfEachUnitAndTellsTheClient) {
   ASSERT_TRUE(log_->wait_for_last("follow 1500"));
   ASSERT_TRUE(eventually([this] { return ring_->ring().requested_clock_mhz.load() == 1500; }));
   ASSERT_TRUE(eventually([this] { return ring_->ring().applied_time_ns.load() > 0; }));
-  ASSERT_TRUE(eventually([this] { return worker_->status().units == 2; }));
+  ASSERT_TRUE(eventually([this] { return worker_->status().units.begun == 2; }));
   EXPECT_TRUE(worker_->status().has_plan);
 }
 
@@ -70,7 +70,7 @@ TEST_F(GpuWorkerTest, WithoutAPlanOnlyCounts) {
   start();
   worker_->begin_lease(ring_).get();
   begin_unit(OpKind::forward);
-  ASSERT_TRUE(eventually([this] { return worker_->status().units == 1; }));
+  ASSERT_TRUE(eventually([this] { return worker_->status().units.begun == 1; }));
   EXPECT_TRUE(log_->calls().empty());
 }
 
@@ -87,8 +87,8 @@ TEST_F(GpuWorkerTest, CountsUnitsThatThePlanDoesNotNameAndTellsTheClient) {
   start();
   worker_->begin_lease(ring_).get();
   begin_unit(OpKind::backward);
-  ASSERT_TRUE(eventually([this] { return worker_->status().units == 1; }));
-  EXPECT_EQ(worker_->status().unplanned_units, 0U) << "there is no plan";
+  ASSERT_TRUE(eventually([this] { return worker_->status().units.begun == 1; }));
+  EXPECT_EQ(worker_->status().units.unplanned, 0U) << "there is no plan";
   std::promise<void> accepted;
   worker_->follow_plan([] { return std::make_unique<ForwardClocks>(); }, std::nullopt,
                        [&accepted](const ipc::PlanAnswer&) { accepted.set_value(); });
@@ -97,7 +97,7 @@ TEST_F(GpuWorkerTest, CountsUnitsThatThePlanDoesNotNameAndTellsTheClient) {
   begin_unit(OpKind::backward);
   begin_unit(OpKind::forward);
   begin_unit(OpKind::backward);
-  ASSERT_TRUE(eventually([this] { return worker_->status().unplanned_units == 2; }));
+  ASSERT_TRUE(eventually([this] { return worker_->status().units.unplanned == 2; }));
   EXPECT_EQ(ring_->ring().unplanned_units.load(), 2U);
   EXPECT_EQ(ipc::unpack_unit(0, ring_->ring().unplanned_unit.load()).kind, static_cast<std::uint8_t>(OpKind::backward));
   ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 2)));
@@ -130,8 +130,8 @@ TEST_F(GpuWorkerTest, CountsOvertakenUnitsAndAppliesTheNewest) {
   begin_unit(OpKind::backward);
   log_->let_go();
   ASSERT_TRUE(log_->wait_for_last("follow 1500"));
-  ASSERT_TRUE(eventually([this] { return worker_->status().units == 6; }));
-  EXPECT_EQ(worker_->status().late_units, 4U);
+  ASSERT_TRUE(eventually([this] { return worker_->status().units.begun == 6; }));
+  EXPECT_EQ(worker_->status().units.late, 4U);
   EXPECT_EQ(log_->calls(), (std::vector<std::string>{"follow 1005", "follow 1500"}));
 }
 

@@ -1,0 +1,20 @@
+#include "training/trainer/run/profile_clocks.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace lowgear::trainer {
+
+ProfileClocks::ProfileClocks(std::optional<launcher::ProfileConfig> profile) : profile_(std::move(profile)) {}
+
+std::optional<int> ProfileClocks::change_before(std::int64_t step) {
+  if (!profile_) return std::nullopt;
+  const std::int64_t length = profile_->settle_iterations + profile_->iterations;
+  const auto index = static_cast<std::size_t>(step / length);
+  if (index >= profile_->clocks_mhz.size() || index_ == index) return std::nullopt;
+  index_ = index;
+  settled_from_ = step + profile_->settle_iterations;
+  return profile_->clocks_mhz[index];
+}
+
+}  // namespace lowgear::trainer

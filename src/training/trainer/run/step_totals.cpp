@@ -1,0 +1,35 @@
+#include "training/trainer/run/step_totals.h"
+
+#include <array>
+#include <cstddef>
+
+#include "estimating/model/model_config.h"
+
+namespace lowgear::trainer {
+
+void StepTotals::add_up(Collective& world) {
+  const std::array<double*, 11> members = {
+      &loss,      &energy_j, &energy_uncertainty_j, &without_energy, &without_uncertainty,
+      &simulated, &invalid,  &peak_flop_s,          &without_peak,   &without_server,
+      &end};
+  const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
+  auto* values = sum.data_ptr<double>();
+  for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
+  world.all_reduce(sum);
+  for (std::size_t i = 0; i < members.size(); ++i) *members[i] = values[i];
+}
+
+void StepTotals::describe(const launcher::TrainConfig& config, StepResult& result) const {
+  result.loss = loss;
+  if (without_energy == 0) result.energy_j = energy_j;
+  if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;
+  result.simulated = simulated > 0;
+  result.invalid = invalid > 0;
+  result.ranks_without_server = static_cast<int>(without_server);
+  if (without_peak > 0) return;
+  const double flops =
+      training_flops_per_token(config.model, config.sequence_length) * static_cast<double>(config.tokens_per_step());
+  result.mfu = flops / (result.time_s * peak_flop_s);
+}
+
+}  // namespace lowgear::trainer
