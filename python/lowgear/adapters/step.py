@@ -10,6 +10,8 @@ from .job import Job, Place
 from .marks import FRAMEWORK, OPTIMIZER, Marks
 from .wrapping import is_wrapped, require, wrap
 
+MARKS_UNITS = False
+
 
 def _place() -> Place:
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
@@ -136,7 +138,7 @@ def _install_deepspeed(module: Any, marks: Marks) -> None:
     engine = module.DeepSpeedEngine
     require(engine, ["is_gradient_accumulation_boundary"])
     adapter = _DeepSpeed(marks)
-    wrap(engine, "forward", {"self"}, adapter.forward, marks.fail)
+    wrap(engine, "forward", (), adapter.forward, marks.fail)  # its decorator hides the names of its parameters
     wrap(engine, "step", {"self"}, adapter.step, marks.fail)
 
 
@@ -145,7 +147,7 @@ class _DeepSpeed:
         self._iterations = _Iterations(marks, "deepspeed", FRAMEWORK)
 
     def forward(self, arguments: Dict[str, Any]):
-        engine = arguments["self"]
+        engine = arguments["self"] if "self" in arguments else arguments["args"][0]
         if getattr(engine, "training", True):
             self._iterations.begin(getattr(engine, "global_steps", None))
         yield
