@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from types import ModuleType
 
 from .importing import ADAPTERS, AfterImport, is_asked_for
 from .marks import Marks
@@ -12,10 +13,15 @@ from .wrapping import Unsupported
 _MARKS = Marks()
 
 
+def adapter_of(name: str) -> ModuleType:
+    """The adapter that observes a module of ADAPTERS."""
+    return importlib.import_module(f"{__package__}.{ADAPTERS[name]}")
+
+
 def install(name: str, module: object, marks: Marks = _MARKS) -> None:
     """Has the adapter of a module installed. Never raises: what is not supported is refused, and the job continues."""
     try:
-        importlib.import_module(f"{__package__}.{ADAPTERS[name]}").install(module, marks)
+        adapter_of(name).install(module, marks)
     except Unsupported as error:
         marks.refuse(f"{error}; docs/attaching.md lists what is supported")
     except Exception as error:
