@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 
 namespace lowgear::doctor {
@@ -84,6 +85,14 @@ std::vector<Finding> diagnose_python(const PythonFacts& facts) {
   }
   add_frameworks(*facts.report, findings);
   return findings;
+}
+
+std::string next_step(const PythonFacts& facts) {
+  const auto observed = [](const FrameworkFacts& framework) {
+    return framework.verdict == FrameworkVerdict::attaches || framework.verdict == FrameworkVerdict::measures;
+  };
+  if (!facts.report || std::ranges::none_of(facts.report->frameworks, observed)) return "";
+  return "Or attach to a job as it is: lowgear run --record DIR -- COMMAND\n";
 }
 
 }  // namespace lowgear::doctor

@@ -68,6 +68,12 @@ TEST(PythonDiagnosis, NamesEveryVerdict) {
   EXPECT_THAT(findings, Contains(conclusion(FindingLevel::works, "checked: parameters; not checked: decorators")));
 }
 
+TEST(PythonDiagnosis, ProposesARunWhereAFrameworkIsObserved) {
+  EXPECT_THAT(next_step(facts_of({framework(FrameworkVerdict::measures)})), HasSubstr("lowgear run --record DIR"));
+  EXPECT_EQ(next_step(facts_of({framework(FrameworkVerdict::refused, "why")})), "");
+  EXPECT_EQ(next_step(PythonFacts{}), "");
+}
+
 TEST(PythonDiagnosis, NothingOfItKeepsLowgearFromMeasuring) {
   PythonFacts broken{.program = "python3", .report = {}, .problem = "did not end within 20 s and was killed"};
   EXPECT_THAT(diagnose_python(broken),

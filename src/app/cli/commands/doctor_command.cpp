@@ -45,7 +45,7 @@ ExitCode run_doctor(const DoctorArguments& arguments, Console& console) {
     console.print_json(diagnosis_json(facts, python, findings));
   } else {
     const Colours colours = colours_allowed(STDOUT_FILENO) ? Colours::on : Colours::off;
-    console.print(diagnosis_text(findings, colours) + next_step(facts, findings));
+    console.print(diagnosis_text(findings, colours) + next_step(facts, findings) + doctor::next_step(python));
   }
   return can_measure(findings) ? ExitCode::ok : ExitCode::failed;
 }

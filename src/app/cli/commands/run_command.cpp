@@ -53,6 +53,13 @@ std::string checked_plan(const std::string& name) {
   throw InputError(fmt::format("--plan: {} is neither a plan nor an output folder of lowgear plan", name));
 }
 
+/// The address, with the socket's absolute path: the command may start its processes in other folders.
+std::string checked_server(const std::string& address) {
+  constexpr std::string_view kUnix = "unix:";
+  if (!address.starts_with(kUnix)) return address;
+  return std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string();
+}
+
 /// The value of an option among the words of a command, as `--name VALUE` or `--name=VALUE`, where `-` and `_` are
 /// alike; empty where it has none.
 std::string value_of(std::string_view option, const std::vector<std::string>& command) {
@@ -86,7 +93,7 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   const auto set = [&variables](const char* name, const std::string& value) {
     if (!value.empty()) variables[name] = value;
   };
-  set("LOWGEAR_SERVER", arguments.server);
+  set("LOWGEAR_SERVER", checked_server(arguments.server));
   if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
   if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
   if (arguments.slowdown_pct) set("LOWGEAR_SLOWDOWN", fmt::format("{}", *arguments.slowdown_pct));

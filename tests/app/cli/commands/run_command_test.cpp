@@ -46,6 +46,14 @@ TEST(RunCommand, SetsTheEnvironmentOfTheCommand) {
   EXPECT_THAT(variables, Not(Contains(StartsWith("LOWGEAR_RUN="))));
 }
 
+TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
+  const ProgramResult result = run({"--server", "unix:state/server.sock", "--", "env"});
+  EXPECT_THAT(lines_of(result.out),
+              Contains("LOWGEAR_SERVER=unix:" + (std::filesystem::current_path() / "state/server.sock").string()));
+  EXPECT_THAT(lines_of(run({"--server", "unix:/run/a.sock", "--", "env"}).out),
+              Contains("LOWGEAR_SERVER=unix:/run/a.sock"));
+}
+
 TEST(RunCommand, NamesAStartThatNothingElseNames) {
   const ProgramResult one = run({"--server", "http://127.0.0.1:1", "--", "env"});
   EXPECT_THAT(lines_of(one.out), Contains(StartsWith("LOWGEAR_RUN=run-")));
