@@ -138,7 +138,7 @@ def _install_deepspeed(module: Any, marks: Marks) -> None:
     engine = module.DeepSpeedEngine
     require(engine, ["is_gradient_accumulation_boundary"])
     adapter = _DeepSpeed(marks)
-    wrap(engine, "forward", (), adapter.forward, marks.fail)  # its decorator hides the names of its parameters
+    wrap(engine, "forward", {"self"}, adapter.forward, marks.fail)
     wrap(engine, "step", {"self"}, adapter.step, marks.fail)
 
 
@@ -147,7 +147,7 @@ class _DeepSpeed:
         self._iterations = _Iterations(marks, "deepspeed", FRAMEWORK)
 
     def forward(self, arguments: Dict[str, Any]):
-        engine = arguments["self"] if "self" in arguments else arguments["args"][0]
+        engine = arguments["self"]
         if getattr(engine, "training", True):
             self._iterations.begin(getattr(engine, "global_steps", None))
         yield
