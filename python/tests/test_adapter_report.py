@@ -279,8 +279,9 @@ class OfInstalledFrameworks(unittest.TestCase):
         verdict = examine(framework, sys.path)
         if verdict.verdict in ("absent", "not_installed"):
             self.skipTest(f"SKIPPED: {verdict}")
+        path = os.pathsep.join([str(PROGRAM.parents[1]), *sys.path])
         run = subprocess.run([sys.executable, "-c", IMPORTING, *framework.modules], capture_output=True, text=True,
-                             check=False, timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PROGRAM.parents[1]), *sys.path])})
+                             check=False, timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": path})
         if run.returncode != 0:
             self.skipTest(f"SKIPPED: it cannot be imported here: {run.stderr.strip().splitlines()[-1:]}")
         refused = "".join(run.stdout.strip().splitlines()[-1:])

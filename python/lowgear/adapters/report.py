@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .core import adapter_of
-from .importing import ADAPTERS
 from .marks import Marks
 from .shapes import NotRead, Shape, Shapes, Unread, decorators_of, find_source
 from .wrapping import Unsupported, is_wrapped
