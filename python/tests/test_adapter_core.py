@@ -9,6 +9,7 @@ import tempfile
 import threading
 import types
 import unittest
+import unittest.mock
 from pathlib import Path
 
 from lowgear.adapters import core, job, plans
@@ -292,6 +293,16 @@ class OfAProcess(Observed):
         self.marks.refuse("no such function")
         self.iterate()
         self.assertEqual(self.session.refusals, ["no such function"])
+
+    def test_only_an_adapter_with_units_keeps_a_job_from_plans(self):
+        changed = types.ModuleType("deepspeed.runtime.engine")
+        with unittest.mock.patch("lowgear.adapters.core.say", self.said.append):
+            core.install("deepspeed.runtime.engine", changed, self.marks)
+        self.assertIsNone(self.marks.refused)
+        self.assertEqual(len(self.said), 1)
+        self.assertRegex(self.said[0], "^not attached to deepspeed.runtime.engine: .* has no DeepSpeedEngine; docs/")
+        core.install("deepspeed.runtime.pipe.engine", types.ModuleType("deepspeed.runtime.pipe.engine"), self.marks)
+        self.assertIn("has no PipelineEngine", self.marks.refused)
 
     def test_a_client_that_cannot_be_opened_is_no_concern_of_the_job(self):
         def fails(job, refused, earlier):

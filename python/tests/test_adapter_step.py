@@ -1,6 +1,7 @@
 """The adapter of jobs without a pipeline, against modules shaped like those of PyTorch, transformers, Lightning and
 DeepSpeed, and Debian's PyTorch where there is one. bench/gpu/attach runs the real ones."""
 
+import functools
 import importlib.util
 import os
 import sys
@@ -9,7 +10,9 @@ import unittest
 import unittest.mock
 
 from lowgear.adapters.core import install
-from stand_ins import Observed
+from stand_ins import PEERS, Observed, load, needs, stand_ins
+
+NVTX = PEERS / "deepspeed/deepspeed/utils/nvtx.py"
 
 
 class Optimizer:
@@ -109,9 +112,10 @@ class OfTransformers(Observed):
     def test_another_trainer_is_refused_by_name(self):
         module = types.ModuleType("transformers.trainer")
         module.__file__ = "/site/transformers/trainer.py"
-        install("transformers.trainer", module, self.marks)
-        self.assertIn("/site/transformers/trainer.py", self.marks.refused)
-        self.assertIn("has no DEFAULT_CALLBACKS, TrainerCallback", self.marks.refused)
+        with unittest.mock.patch("lowgear.adapters.core.say", self.said.append):
+            install("transformers.trainer", module, self.marks)
+        self.assertIn("/site/transformers/trainer.py", self.said[0])
+        self.assertIn("has no DEFAULT_CALLBACKS, TrainerCallback", self.said[0])
 
 
 class OfLightning(Observed):
@@ -142,7 +146,8 @@ class OfLightning(Observed):
 
 
 class OfDeepSpeed(Observed):
-    def test_iterations_end_where_gradients_are_whole(self):
+    def train(self, decorator):
+        """Three steps of two microbatches and an evaluation, by an engine whose forward is decorated."""
         module = types.ModuleType("deepspeed.runtime.engine")
 
         class DeepSpeedEngine:
@@ -152,10 +157,11 @@ class OfDeepSpeed(Observed):
             def is_gradient_accumulation_boundary(self):
                 return (self.micro_steps + 1) % 2 == 0
 
-            def forward(self, *inputs):
+            @decorator
+            def forward(self, *inputs, **kwargs):
                 return inputs
 
-            def step(self):
+            def step(self, lr_kwargs=None):
                 self.global_steps += self.is_gradient_accumulation_boundary()
                 self.micro_steps += 1
 
@@ -167,8 +173,21 @@ class OfDeepSpeed(Observed):
             engine.step()
         engine.training = False
         engine.forward()
+        self.assertIsNone(self.marks.refused)
         self.assertEqual(self.session.numbers, [0, 1, 2])
         self.assertFalse(self.session.in_iteration)
+
+    def test_iterations_end_where_gradients_are_whole(self):
+        self.train(lambda function: function)
+
+    def test_a_decorator_may_keep_the_names_of_the_parameters(self):
+        self.train(lambda function: functools.wraps(function)(lambda *args, **kwargs: function(*args, **kwargs)))
+
+    @needs(NVTX)
+    def test_the_real_decorator_of_forward_hides_them(self):
+        nvtx = load(NVTX, "deepspeed.utils.nvtx",
+                    stand_ins("deepspeed", "deepspeed.accelerator", "deepspeed.runtime", "deepspeed.runtime.compiler"))
+        self.train(nvtx.instrument_w_nvtx)
 
     def test_methods_of_an_engine_may_be_decorated_by_a_function_that_hides_their_parameters(self):
         module = types.ModuleType("deepspeed.runtime.engine")

@@ -1,6 +1,7 @@
 """What each component installs, and that it works from there. Needs neither root nor a network."""
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -162,6 +163,12 @@ class Installed(unittest.TestCase):
         modules = under(self.root, PREFIX / "lib/python3/dist-packages")
         script = "import lowgear; client = lowgear.Client(); print(client.status()); client.close()"
         run(sys.executable, "-c", script, environment={"PYTHONPATH": str(modules), "LD_LIBRARY_PATH": str(self.lib)})
+
+    def test_doctor_asks_a_python_by_the_installed_package(self):
+        said = self.lowgear("doctor", "--json", "--python", sys.executable, check=False).stdout
+        report = json.loads(said)["python"]["report"]
+        self.assertTrue(report["hook"])
+        self.assertIn("Megatron Core", [framework["name"] for framework in report["frameworks"]])
 
     def test_the_library_that_programs_are_linked_with_is_the_one_that_they_load(self):
         self.assertEqual((self.lib / "liblowgear.so").resolve(), (self.lib / "liblowgear.so.1.0.0").resolve())

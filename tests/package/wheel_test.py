@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import importlib
+import json
 import os
 import re
 import shutil
@@ -148,6 +149,15 @@ class Installed(unittest.TestCase):
 
     def test_python_finds_the_library_that_came_with_it(self):
         self.assertEqual(self.python("import lowgear; c = lowgear.Client(); print(c.status().rank); c.close()"), "0\n")
+
+    def test_doctor_looks_at_the_frameworks_of_the_environment(self):
+        said = run(self.bin / "lowgear", "doctor", "--json", "--python", self.bin / "python", check=False,
+                   environment={"LOWGEAR_LIBRARY": ""}).stdout
+        report = json.loads(said)["python"]["report"]
+        package = next((self.folder / "venv").resolve().rglob("liblowgear.so.1")).parent
+        self.assertEqual((report["hook"], report["importable"], report["library"]["path"]),
+                         (True, str(package), str(package / "liblowgear.so.1")))
+        self.assertIn("Megatron Core", [framework["name"] for framework in report["frameworks"]])
 
     def test_the_simulated_gpus_work_from_there(self):
         state = self.folder / "machine"

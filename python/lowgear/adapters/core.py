@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from types import ModuleType
 
 from .importing import ADAPTERS, AfterImport, is_asked_for
 from .marks import Marks
@@ -12,14 +13,28 @@ from .wrapping import Unsupported
 _MARKS = Marks()
 
 
+def adapter_of(name: str) -> ModuleType:
+    """The adapter that observes a module of ADAPTERS."""
+    return importlib.import_module(f"{__package__}.{ADAPTERS[name]}")
+
+
 def install(name: str, module: object, marks: Marks = _MARKS) -> None:
-    """Has the adapter of a module installed. Never raises: what is not supported is refused, and the job continues."""
+    """Has the adapter of a module installed. Never raises: what is not supported is refused, and the job continues. Where
+    the adapter marks no units, no plan depends on it: a pipeline may run in the same process, by another framework."""
+    follows_plans = True
     try:
-        importlib.import_module(f"{__package__}.{ADAPTERS[name]}").install(module, marks)
+        adapter = adapter_of(name)
+        follows_plans = adapter.MARKS_UNITS
+        adapter.install(module, marks)
+        return
     except Unsupported as error:
-        marks.refuse(f"{error}; docs/attaching.md lists what is supported")
+        problem = f"{error}; docs/attaching.md lists what is supported"
     except Exception as error:
-        marks.refuse(f"the adapter of {name} does not work here: {type(error).__name__}: {error}")
+        problem = f"the adapter of {name} does not work here: {type(error).__name__}: {error}"
+    if follows_plans:
+        marks.refuse(problem)
+    elif is_first_rank():
+        say(f"not attached to {name}: {problem}")
 
 
 def activate() -> None:

@@ -7,6 +7,7 @@ from .job import Job, Place, Unit
 from .marks import PIPELINE, Marks
 from .wrapping import Unsupported, require, version_of, wrap
 
+MARKS_UNITS = True
 _SOURCE = "deepspeed pipeline"  # that of the engine without a pipeline is another
 _UNITS = {"ForwardPass": "forward", "BackwardPass": "backward"}
 _KNOWN = {

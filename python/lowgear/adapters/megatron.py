@@ -8,6 +8,7 @@ from .job import Job, Place, Unit
 from .marks import PIPELINE, Marks
 from .wrapping import Unsupported, require, version_of, wrap
 
+MARKS_UNITS = True
 _SOURCE = "megatron"
 _ITERATIONS = {
     "forward_backward_no_pipelining": False,

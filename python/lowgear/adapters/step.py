@@ -10,6 +10,8 @@ from .job import Job, Place
 from .marks import FRAMEWORK, OPTIMIZER, Marks
 from .wrapping import is_wrapped, require, wrap
 
+MARKS_UNITS = False
+
 
 def _place() -> Place:
     distributed = getattr(sys.modules.get("torch"), "distributed", None)

@@ -8,6 +8,7 @@ from .job import Job, Place, Unit
 from .marks import PIPELINE, Marks
 from .wrapping import Unsupported, is_wrapped, require, wrap
 
+MARKS_UNITS = True
 _SOURCE = "torch_pipelining"
 _KINDS = {"F": "forward", "B": "backward", "I": "input_gradient", "W": "weight_gradient"}
 _METHODS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")

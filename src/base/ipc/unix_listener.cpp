@@ -53,7 +53,10 @@ FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::
   FileDescriptor socket = new_socket(path);
   // The mode that a socket has before it is bound is what it gets in the file system: closed until it is all set up.
   if (::fchmod(socket.get(), 0) != 0) throw_system_error(path);
-  if (::bind(socket.get(), address.get(), address.size()) != 0) throw_system_error(path);
+  if (::bind(socket.get(), address.get(), address.size()) != 0) {
+    if (errno == ENOENT) throw_socket_error(path, "the folder does not exist; mkdir -p " + path.parent_path().string());
+    throw_system_error(path);
+  }
   if (group && ::chown(path.c_str(), kSameUser, *group) != 0) throw_system_error(path);
   if (::chmod(path.c_str(), mode) != 0) throw_system_error(path);
   if (::listen(socket.get(), SOMAXCONN) != 0) throw_system_error(path);

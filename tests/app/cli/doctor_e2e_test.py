@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "control" / "agent"))
 from agent_test_base import AgentTest  # noqa: E402
 
+PATIENCE_S = 200
 TRIES = 4  # other work on the machine makes times differ
 
 
@@ -80,6 +82,64 @@ class MeasuresSwitchLatency(AgentTest):
         self.assertIn("no agent responds", text)
         self.assertTrue(text.endswith("Next: measure the energy of a command: lowgear monitor -- COMMAND\n"), text)
         self.assertEqual(self.writes(), 0)
+
+
+STAGE = """
+class _PipelineStageBase:
+    def forward_one_chunk(self, fwd_chunk_id, args): ...
+    def backward_one_chunk(self, bwd_chunk_id, loss=None, full_backward=True): ...
+    def backward_weight_one_chunk(self, bwd_chunk_id): ...
+"""
+SCHEDULES = """
+class _PipelineSchedule:
+    def _maybe_compute_loss(self, stage, output): ...
+class PipelineScheduleSingle(_PipelineSchedule):
+    def step(self, *args): ...
+class PipelineScheduleMulti(_PipelineSchedule):
+    def step(self, *args): ...
+"""
+
+
+class NamesFrameworks(AgentTest):
+    """In the Python of this test, with a package of the shape of PyTorch in the folder of the job."""
+
+    gpus = "1xH100"
+
+    def write_pytorch(self, stage=STAGE):
+        package = self.folder / "job" / "torch" / "distributed" / "pipelining"
+        package.mkdir(parents=True)
+        for folder in (package, package.parent, package.parent.parent):
+            (folder / "__init__.py").write_text("raise SystemExit('imported')\n")
+        (package / "stage.py").write_text(stage)
+        (package / "schedules.py").write_text(SCHEDULES)
+        info = self.folder / "job" / "torch-2.99.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.99.0\n")
+
+    def doctor(self, *options):
+        run = subprocess.run([os.environ["LOWGEAR_BINARY"], "doctor", "--python", sys.executable, *options],
+                             cwd=self.folder / "job", capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+        return run.stdout
+
+    def verdict(self):
+        frameworks = json.loads(self.doctor("--json"))["python"]["report"]["frameworks"]
+        return next(one for one in frameworks if one["name"] == "PyTorch pipelining")
+
+    def test_versions_and_verdicts(self):
+        self.write_pytorch()
+        text = self.doctor()
+        self.assertIn("PyTorch pipelining 2.99.0: attaches: units are marked", text)
+        self.assertIn("`lowgear run -- COMMAND` attaches", text)
+        self.assertEqual(len(self.verdict()["observed"]), 6)
+
+    def test_a_refusal_names_file_version_function_and_parameter(self):
+        self.write_pytorch(STAGE.replace("fwd_chunk_id", "chunk"))
+        verdict = self.verdict()
+        self.assertEqual(verdict["verdict"], "refused")
+        for word in (str(self.folder / "job/torch/distributed/pipelining/stage.py"), "torch version 2.99.0",
+                     "_PipelineStageBase.forward_one_chunk(self, chunk, args)", "no parameter fwd_chunk_id"):
+            self.assertIn(word, verdict["reason"])
+        self.assertIn("refused: ", self.doctor())
 
 
 if __name__ == "__main__":

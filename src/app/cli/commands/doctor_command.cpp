@@ -2,13 +2,18 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/commands/rank_programs.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/terminal/interrupt.h"
 #include "app/cli/text/diagnosis_text.h"
 #include "app/doctor/diagnosis.h"
 #include "app/doctor/machine_facts.h"
+#include "app/doctor/python_diagnosis.h"
+#include "app/doctor/python_facts.h"
 #include "app/doctor/switch_latency_probe.h"
 
 namespace lowgear::cli {
@@ -17,7 +22,13 @@ namespace {
 struct DoctorArguments {
   bool measure_switch_latency = false;
   bool json = false;
+  std::string python = "python3";
 };
+
+doctor::PythonFacts facts_of_python(const std::string& program) {
+  return doctor::examine_python(
+      {.program = program, .program_folder = program_folder(), .limits = {}, .between = throw_if_interrupted});
+}
 
 ExitCode run_doctor(const DoctorArguments& arguments, Console& console) {
   doctor::MachineFacts facts = doctor::collect_machine_facts();
@@ -27,12 +38,14 @@ ExitCode run_doctor(const DoctorArguments& arguments, Console& console) {
       facts.switch_latencies = doctor::measure_switch_latencies(*facts.nvml, facts.agent_socket);
     }
   }
-  const std::vector<doctor::Finding> findings = diagnose(facts);
+  const doctor::PythonFacts python = facts_of_python(arguments.python);
+  std::vector<doctor::Finding> findings = diagnose(facts);
+  for (doctor::Finding& finding : doctor::diagnose_python(python)) findings.push_back(std::move(finding));
   if (arguments.json) {
-    console.print_json(diagnosis_json(facts, findings));
+    console.print_json(diagnosis_json(facts, python, findings));
   } else {
     const Colours colours = colours_allowed(STDOUT_FILENO) ? Colours::on : Colours::off;
-    console.print(diagnosis_text(findings, colours) + next_step(facts, findings));
+    console.print(diagnosis_text(findings, colours) + next_step(facts, findings) + doctor::next_step(python));
   }
   return can_measure(findings) ? ExitCode::ok : ExitCode::failed;
 }
@@ -45,6 +58,10 @@ VerbAction declare_doctor(CLI::App& app) {
                "Also measure the switch latency, in ms: run a small load on every idle GPU for about 6 s while the "
                "agent changes its clocks, and restore them afterwards. Without this option doctor "
                "changes no clock");
+  app.add_option("--python", arguments->python,
+                 "Python that runs the training job, of which the frameworks are looked at (default python3). It is "
+                 "given 30 s, and imports no framework")
+      ->type_name("PATH");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_doctor(*arguments, console); };
 }

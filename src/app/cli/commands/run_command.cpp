@@ -14,6 +14,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/rank_programs.h"
 #include "app/cli/commands/verbs.h"
+#include "app/doctor/python_package.h"
 #include "base/core/error.h"
 #include "control/client/rank/rank_environment.h"
 
@@ -34,39 +35,13 @@ struct RunArguments {
 /// A variable of this process; empty where it is not set.
 std::string environment_text(std::string_view name) { return client::process_environment()(name).value_or(""); }
 
-/// Where the Python package may be, as seen from the folder of this program: in the source of a build, or installed
-/// below the same prefix by a package, by pip or by `pip --target`.
-std::vector<fs::path> package_folders() {
-  const fs::path own = program_folder();
-  std::vector<fs::path> folders{own / "../../../python/lowgear", own / "../lowgear"};
-  std::error_code unknown;
-  for (const std::string_view library : {"../lib", "../lib64"}) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(own / library, unknown)) {
-      if (!entry.path().filename().string().starts_with("python3")) continue;
-      folders.push_back(entry.path() / "site-packages/lowgear");
-      folders.push_back(entry.path() / "dist-packages/lowgear");
-    }
-  }
-  return folders;
-}
-
-/// The folder of that package's sitecustomize.py.
-fs::path site_folder() {
-  for (const fs::path& folder : package_folders()) {
-    std::error_code unknown;
-    if (fs::exists(folder / "site/sitecustomize.py", unknown)) return (folder / "site").lexically_normal();
-  }
+/// The Python package that comes with this program.
+fs::path package_folder() {
+  if (const std::optional<fs::path> package = doctor::python_package(program_folder())) return *package;
   throw InputError(
       fmt::format("Lowgear's Python package is not there, neither installed below {} nor in a source tree; "
                   "install python3-lowgear, or the wheel",
                   program_folder().parent_path().string()));
-}
-
-/// The library of the same build or prefix; empty where the system knows where it is, or a variable already says.
-fs::path library_file() {
-  const fs::path library = (program_folder() / "../lib/liblowgear.so.1").lexically_normal();
-  std::error_code unknown;
-  return environment_text("LOWGEAR_LIBRARY").empty() && fs::exists(library, unknown) ? library : fs::path();
 }
 
 /// A plan, or an output folder of `lowgear plan`.
@@ -78,32 +53,55 @@ std::string checked_plan(const std::string& name) {
   throw InputError(fmt::format("--plan: {} is neither a plan nor an output folder of lowgear plan", name));
 }
 
-/// Whether the command is one part of a start on several machines, which have to agree on its name.
+/// The address, with the socket's absolute path: the command may start its processes in other folders.
+std::string checked_server(const std::string& address) {
+  constexpr std::string_view kUnix = "unix:";
+  if (!address.starts_with(kUnix)) return address;
+  return std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string();
+}
+
+/// The value of an option among the words of a command, as `--name VALUE` or `--name=VALUE`, where `-` and `_` are
+/// alike; empty where it has none.
+std::string value_of(std::string_view option, const std::vector<std::string>& command) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::size_t end = std::min(command[i].find('='), command[i].size());
+    std::string name = command[i].substr(0, end);
+    std::replace(name.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(name.size(), 2)), name.end(), '_',
+                 '-');
+    if (name != option) continue;
+    if (end < command[i].size()) return command[i].substr(end + 1);
+    return i + 1 < command.size() ? command[i + 1] : "";
+  }
+  return "";
+}
+
+/// Whether the command is one part of a start on several machines, which have to agree on its name: torchrun's options,
+/// whose default is one machine, accelerate's, and DeepSpeed's without ssh.
 bool is_part_of_many(const std::vector<std::string>& command) {
-  return std::any_of(command.begin(), command.end(), [](std::string_view word) {
-    return word.starts_with("--nnodes") || word.starts_with("--rdzv") || word.starts_with("--node_rank") ||
-           word.starts_with("--node-rank");
-  });
+  for (const std::string_view option : {"--nnodes", "--num-machines"}) {
+    const std::string machines = value_of(option, command);
+    if (!machines.empty()) return machines != "1" && machines != "1:1";
+  }
+  const std::string machines = environment_text("PET_NNODES");  // torchrun's own
+  if (!machines.empty()) return machines != "1" && machines != "1:1";
+  return !value_of("--node-rank", command).empty() || !value_of("--machine-rank", command).empty();
 }
 
 /// What the command finds set besides what this program finds.
 std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
-  std::map<std::string, std::string> variables;
+  std::map<std::string, std::string> variables = doctor::attaching_variables(package_folder(), program_folder());
   const auto set = [&variables](const char* name, const std::string& value) {
     if (!value.empty()) variables[name] = value;
   };
-  set("LOWGEAR_SERVER", arguments.server);
+  set("LOWGEAR_SERVER", checked_server(arguments.server));
   if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
   if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
   if (arguments.slowdown_pct) set("LOWGEAR_SLOWDOWN", fmt::format("{}", *arguments.slowdown_pct));
-  set("LOWGEAR_LIBRARY", library_file().string());
   // Slurm and torchrun's --rdzv-id name a start by themselves.
   if (!arguments.server.empty() && environment_text("LOWGEAR_RUN").empty() &&
       environment_text("SLURM_JOB_ID").empty() && !is_part_of_many(arguments.command)) {
     set("LOWGEAR_RUN", random_run("run"));
   }
-  const std::string path = environment_text("PYTHONPATH");
-  set("PYTHONPATH", site_folder().string() + (path.empty() ? "" : ":" + path));
   return variables;
 }
 

@@ -34,7 +34,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv",
      declare_profile},
     {"doctor",
-     "Check GPUs, clocks and energy readings of this machine: what works, what does not, why, and how to fix it",
+     "Check GPUs, clocks, energy readings and frameworks of this machine: what works, what does not, why, and how to "
+     "fix it",
      "lowgear doctor", declare_doctor},
     {"monitor", "Run a program and report the energy that GPUs and CPUs used meanwhile",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},

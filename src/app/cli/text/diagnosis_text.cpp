@@ -47,6 +47,32 @@ Json gpu_json(const gpu::GpuSurvey& gpu) {
   return json;
 }
 
+Json framework_json(const doctor::FrameworkFacts& framework) {
+  return {
+      {"name", framework.name},     {"version", framework.version},   {"verdict", std::string(name(framework.verdict))},
+      {"reason", framework.reason}, {"observed", framework.observed}, {"decorated", framework.decorated}};
+}
+
+Json python_json(const doctor::PythonFacts& python) {
+  Json json = {{"program", python.program},
+               {"problem", python.problem},
+               {"attaching_is_off", python.attaching_is_off},
+               {"report", nullptr}};
+  if (!python.report) return json;
+  const doctor::PythonReport& report = *python.report;
+  Json frameworks = Json::array();
+  for (const doctor::FrameworkFacts& framework : report.frameworks) frameworks.push_back(framework_json(framework));
+  json["report"] = {{"executable", report.executable},
+                    {"version", report.version},
+                    {"hook", report.hook},
+                    {"importable", report.importable},
+                    {"library", {{"path", report.library}, {"problem", report.library_problem}}},
+                    {"checked", report.checked},
+                    {"not_checked", report.not_checked},
+                    {"frameworks", frameworks}};
+  return json;
+}
+
 /// Null where it was not asked for.
 Json switch_latencies_json(const doctor::MachineFacts& facts) {
   if (!facts.switch_latencies) return nullptr;
@@ -126,7 +152,8 @@ std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours
   return text;
 }
 
-Json diagnosis_json(const doctor::MachineFacts& facts, const std::vector<doctor::Finding>& findings) {
+Json diagnosis_json(const doctor::MachineFacts& facts, const doctor::PythonFacts& python,
+                    const std::vector<doctor::Finding>& findings) {
   Json list = Json::array();
   for (const doctor::Finding& finding : findings) {
     list.push_back({{"level", std::string(name(finding.level))},
@@ -147,6 +174,7 @@ Json diagnosis_json(const doctor::MachineFacts& facts, const std::vector<doctor:
           {"switch_latencies", switch_latencies_json(facts)},
           {"agent", {{"socket", facts.agent_socket}, {"state", std::string(name(facts.agent))}}},
           {"kernel", kernel},
+          {"python", python_json(python)},
           {"findings", list}};
 }
 

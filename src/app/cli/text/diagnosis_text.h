@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "app/doctor/diagnosis.h"
+#include "app/doctor/python_facts.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::cli {
@@ -14,6 +15,7 @@ enum class Colours : unsigned char { off, on };
 [[nodiscard]] std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours colours);
 
 /// Facts and findings, as `lowgear doctor --json` prints them.
-[[nodiscard]] Json diagnosis_json(const doctor::MachineFacts& facts, const std::vector<doctor::Finding>& findings);
+[[nodiscard]] Json diagnosis_json(const doctor::MachineFacts& facts, const doctor::PythonFacts& python,
+                                  const std::vector<doctor::Finding>& findings);
 
 }  // namespace lowgear::cli

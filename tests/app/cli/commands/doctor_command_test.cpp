@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "app/cli/run_lowgear.h"
 #include "app/doctor/machine_facts.h"
@@ -71,6 +73,31 @@ TEST(Doctor, SeesStubLibrariesAsAnyNvmlProgramDoes) {
   EXPECT_TRUE(facts.at("nvml").at("simulated").get<bool>());
   EXPECT_EQ(facts.at("nvml").at("gpus").size(), 2U);
   EXPECT_TRUE(facts.at("nvml").at("gpus").at(1).at("mig").get<bool>());
+}
+
+/// `lowgear doctor` with a Python that is this script.
+ProgramResult doctor_with(const fs::path& folder, const std::string& script, std::vector<std::string> more = {}) {
+  const std::string python = write_text(folder / "python", "#!/bin/sh\n" + script + "\n");
+  fs::permissions(python, fs::perms::owner_all);
+  more.insert(more.begin(), {"doctor", "--python", python});
+  return run_lowgear(std::move(more), [] { ::setenv("LOWGEAR_NVML", FAKE_NVML, 1); });
+}
+
+TEST(Doctor, DoesNotFailForAPythonThatDoes) {
+  const TemporaryFolder folder;
+  const ProgramResult broken = doctor_with(folder / "", "echo SyntaxError: invalid syntax >&2; exit 1");
+  EXPECT_EQ(broken.exit_code, 0) << broken.err;
+  EXPECT_THAT(broken.out, AllOf(HasSubstr("ended with 1: SyntaxError: invalid syntax"), HasSubstr("--python PATH"),
+                                HasSubstr("Lowgear can measure here.")));
+  const ProgramResult rubbish = doctor_with(folder / "", "echo hello", {"--json"});
+  EXPECT_EQ(rubbish.exit_code, 0) << rubbish.err;
+  const Json python = Json::parse(rubbish.out).at("python");
+  EXPECT_THAT(python.at("problem").get<std::string>(), HasSubstr("gave no report"));
+  EXPECT_TRUE(python.at("report").is_null());
+  const ProgramResult missing =
+      run_lowgear({"doctor", "--python", "/no/such/python"}, [] { ::setenv("LOWGEAR_NVML", FAKE_NVML, 1); });
+  EXPECT_EQ(missing.exit_code, 0) << missing.err;
+  EXPECT_THAT(missing.out, HasSubstr("/no/such/python cannot be started: No such file or directory"));
 }
 
 TEST(ReachAgent, TellsTheStatesOfASocketApart) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/run_lowgear.h"
@@ -45,12 +46,35 @@ TEST(RunCommand, SetsTheEnvironmentOfTheCommand) {
   EXPECT_THAT(variables, Not(Contains(StartsWith("LOWGEAR_RUN="))));
 }
 
+TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
+  const ProgramResult result = run({"--server", "unix:state/server.sock", "--", "env"});
+  EXPECT_THAT(lines_of(result.out),
+              Contains("LOWGEAR_SERVER=unix:" + (std::filesystem::current_path() / "state/server.sock").string()));
+  EXPECT_THAT(lines_of(run({"--server", "unix:/run/a.sock", "--", "env"}).out),
+              Contains("LOWGEAR_SERVER=unix:/run/a.sock"));
+}
+
 TEST(RunCommand, NamesAStartThatNothingElseNames) {
   const ProgramResult one = run({"--server", "http://127.0.0.1:1", "--", "env"});
   EXPECT_THAT(lines_of(one.out), Contains(StartsWith("LOWGEAR_RUN=run-")));
   EXPECT_THAT(lines_of(one.out), Contains(EndsWith("/site"))) << "no empty entry, which is the working folder";
   const ProgramResult many = run({"--server", "http://127.0.0.1:1", "--", "sh", "-c", "env", "x", "--nnodes=2"});
   EXPECT_THAT(many.out, Not(HasSubstr("LOWGEAR_RUN="))) << "each machine would name it differently";
+}
+
+TEST(RunCommand, TakesLaunchersOfOneMachineForWhatTheyAre) {
+  const auto named = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--server", "http://127.0.0.1:1", "--", "sh", "-c", "env", "x"});
+    return run(std::move(words)).out.find("LOWGEAR_RUN=run-") != std::string::npos;
+  };
+  EXPECT_TRUE(named({"--nnodes", "1", "--node_rank", "0", "--master_addr", "localhost"}));
+  EXPECT_TRUE(named({"--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"}))
+      << "torchrun's default is one machine";
+  EXPECT_TRUE(named({"--num_machines=1"}));
+  EXPECT_FALSE(named({"--nnodes", "2:4"}));
+  EXPECT_FALSE(named({"--num_machines", "2", "--machine_rank", "0"}));
+  EXPECT_FALSE(named({"--no_ssh", "--node_rank=1"}));
+  EXPECT_TRUE(named({"--nnodes"})) << "the launcher itself refuses it";
 }
 
 TEST(RunCommand, IsTheCommandToWhoeverWaitsForIt) {
