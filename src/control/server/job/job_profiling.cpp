@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxProfileRounds = 6;
 /// After the end of the first round no further one begins once as many iterations have run, unless all of it took less
 /// time than this: what a better profile would save, the job loses by waiting for its plan.
-constexpr int kMoreRoundsIterations = 20;
+constexpr int kMoreRoundsIterations = 15;
 constexpr double kMoreRoundsS = 30;
 /// Iterations after the last trial in which ranks should have posted, and the time that they have in any case.
 constexpr int kPostingIterations = 5;
