@@ -352,17 +352,31 @@ class ServedProcess(Observed):
         for number in range(6):
             self.iterate((first, second)[number % 2])
         self.assertEqual(len(self.sessions), 1)
-        self.assertTrue(self.session.closed)
+        self.assertFalse(self.session.closed)
+        self.assertEqual(len(self.session.iterations), 3)
         self.iterate(second)
         self.assertEqual(len(self.sessions), 2)
 
-    def test_what_is_refused_stays_with_its_client(self):
+    def test_an_odd_iteration_now_and_then_is_not_measured_and_changes_nothing(self):
+        every, last = one_stage(), one_stage(UNITS[:1])
+        for _ in range(3):
+            for job_now in (every, every, last):
+                self.iterate(job_now)
+        self.assertEqual([len(units) for units in self.session.iterations], [4] * 6)
+        self.assertEqual(len(self.sessions), 1)
+        self.assertIsNone(self.marks.refused)
+
+    def test_a_rank_that_refuses_takes_part_in_the_next_job_and_refuses_there(self):
+        other = one_stage(UNITS[:1])
         self.iterate(one_stage())
         self.marks.refuse("a reason")
-        self.iterate(one_stage(UNITS[:1]))
+        self.iterate(other)
+        self.iterate(other)
         self.marks.pause()
-        self.assertEqual(len(self.sessions), 1)
-        self.assertEqual(len(self.session.iterations), 2)
+        self.assertEqual([session.job for session in self.sessions][1:], [other])
+        self.assertTrue(self.sessions[0].closed)
+        self.assertTrue(self.session.is_served)
+        self.assertEqual(self.session.refusals, ["a reason"])
 
 
 class OfAJob(unittest.TestCase):

@@ -23,24 +23,22 @@ class Clients:
         """Raises what opening the client raises."""
         self.session = self._open_session(job, refused, self._opened)
         self._opened += 1
+        self._awaited = None
 
     def is_changed(self, job: Job) -> bool:
         """Whether the client there is was opened for another schedule or layout of ranks."""
         return self.session is not None and job is not self.session.job and job != self.session.job
 
-    def is_due(self, job: Job) -> bool:
-        """Whether a client is to be opened for the iteration that begins. After a change not for the first one, which may
-        be the only one of its kind."""
-        if self.session is not None:
-            return False
-        is_due = self._awaited is None or job == self._awaited
-        self._awaited = None if is_due else job
-        return is_due
-
-    def close_for(self, job: Job) -> None:
-        """Another job begins, of which this is the first iteration."""
+    def is_second(self, job: Job) -> bool:
+        """Whether another job begins that the iteration before was the first of: one alone, the last of an epoch for
+        example, is none. To be asked once in every iteration of another job."""
+        second = job == self._awaited
         self._awaited = job
-        self.close()
+        return second
+
+    def forget_change(self) -> None:
+        """The job that there is a client for runs on."""
+        self._awaited = None
 
     def close(self) -> None:
         session, self.session = self.session, None

@@ -70,10 +70,12 @@ class Marks:
             self.refuse("the iteration is captured in a CUDA graph, whose replays run no Python: units are not seen")
             return
         current = job()
-        if self._clients.is_changed(current):
-            self._change(current)
-        elif self._clients.is_due(current):
-            self._open_client(current)
+        if self._session is None:
+            self._open_client(current, self._refused)
+        elif not self._clients.is_changed(current):
+            self._clients.forget_change()
+        elif not self._change(current):
+            return
         if self._session is None:
             return
         self._session.begin(number)
@@ -156,18 +158,26 @@ class Marks:
             say(f"at the end: {error}")
         self._clients.close()
 
-    def _change(self, job: Job) -> None:
-        """Another number of microbatches, or another layout of ranks."""
-        if self._session.is_served and not self._refused:
-            return self._clients.close_for(job)
-        problem = self._session.change(job)
-        if problem:
-            self.refuse(problem)
+    def _change(self, job: Job) -> bool:
+        """Another number of microbatches, or another layout of ranks. Returns whether the iteration is measured."""
+        if not self._session.is_served:
+            problem = self._session.change(job)
+            if problem:
+                self.refuse(problem)
+            return True
+        if not self._clients.is_second(job):
+            return False
+        self._clients.close()
+        # A rank that refuses is one of the next job, too: the others would wait for it.
+        self._open_client(job, None)
+        if self._refused and self._session is not None:
+            self._session.refuse(self._refused)
+        return True
 
-    def _open_client(self, job: Job) -> None:
-        for refused in (self._refused, "it could not be opened otherwise"):
+    def _open_client(self, job: Job, refused: Optional[str]) -> None:
+        for reason in (refused, "it could not be opened otherwise"):
             try:
-                self._clients.open(job, refused)
+                self._clients.open(job, reason)
                 break
             except Exception as error:
                 self._refused = self._refused or str(error)

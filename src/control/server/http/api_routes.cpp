@@ -85,6 +85,9 @@ void give_plan(ApiCall& call) {
   if (!call.target.parameters.contains("rank")) throw InputError("the parameter rank is missing");
   if (const FinishedJob* over = call.finished_job()) {
     (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, protocol::kMaxJobRanks - 1)));
+    if (call.control_plane.has_another_job(*over)) {
+      throw http::HttpError(http::ErrorCode::no_such_job, "its run was started again: register with the job of now");
+    }
     return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
   }
   const JobRecord& job = call.job();
@@ -260,7 +263,7 @@ void delete_job(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job())
     return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   call.control_plane.change(call.job(), [&](Job& job) {
-    job.finish("finished by request", call.control_plane.now_s());
+    job.finish(kFinishedByRequest, call.control_plane.now_s());
     return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
   });
 }

@@ -15,9 +15,6 @@ namespace {
 constexpr double kSummaryPeriodS = 0.2;
 /// A rank whose job is over waits so long for its answer, which is not a plan.
 constexpr double kLongestLateWaitS = 5;
-/// A job of which no rank was heard of for so long has no process any more: ranks wait for plans, and ask again after
-/// 20 s.
-constexpr double kLeftS = 30;
 constexpr std::string_view kProfilePrefix = "profile/";
 /// GPUs of one job that events tell of at a time: no person looks at more.
 constexpr std::size_t kGpuChanges = 64;
@@ -119,6 +116,11 @@ const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
                         fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
 }
 
+bool ControlPlane::has_another_job(const FinishedJob& over) const {
+  const auto newest = job_of_run_.find(over.run);
+  return newest != job_of_run_.end() && newest->second != over.id;
+}
+
 std::vector<Json> ControlPlane::summaries() const {
   std::vector<std::pair<double, Json>> all;
   for (const auto& [id, entry] : entries_) {
@@ -142,9 +144,9 @@ ControlPlane::Registered ControlPlane::register_job(const protocol::JobSpec& spe
 
 /// Whether another start of the run has a job of its own: no process of this one is left to report for it.
 bool ControlPlane::is_left(const std::string& id) const {
-  if (const FinishedJob* over = finished_.find(id)) return over->ranks_have_ended;
+  if (const FinishedJob* over = finished_.find(id)) return !over->keeps_run;
   const JobRecord& job = entries_.at(id)->job->record();
-  return job.is_over() ? job.ranks.all_finished() : now_s() - job.status.heard_s >= kLeftS;
+  return job.is_over() ? !keeps_run(job) : now_s() - job.status.heard_s >= kLeftS;
 }
 
 /// The job of the run, as it is known by now; null in both where there is none, or its ranks have left it.
@@ -153,7 +155,7 @@ ControlPlane::Registered ControlPlane::find_job(const protocol::JobSpec& spec) {
   if (known == job_of_run_.end()) return {};
   if (is_left(known->second)) {
     if (const auto left = entries_.find(known->second); left != entries_.end()) {
-      change(left->second->job->record(), [&](Job& job) { job.finish("its run was started again", now_s()); });
+      change(left->second->job->record(), [&](Job& job) { job.finish(kStartedAgain, now_s()); });
     }
     return {};
   }

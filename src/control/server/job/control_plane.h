@@ -65,6 +65,8 @@ class ControlPlane {
   [[nodiscard]] const JobRecord& job(std::string_view id) const;
   /// The job when it is over and archived; null when it is not. Throws HttpError 404 when there is none.
   [[nodiscard]] const FinishedJob* finished_job(std::string_view id) const;
+  /// Whether its run was started again: what is left of its ranks has to register again.
+  [[nodiscard]] bool has_another_job(const FinishedJob& over) const;
   /// Of all jobs, newest first.
   [[nodiscard]] std::vector<Json> summaries() const;
 

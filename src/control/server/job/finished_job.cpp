@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/core/formats/json_members.h"
 #include "control/server/job/job_documents.h"
 #include "control/server/store/secret.h"
 
@@ -34,12 +35,17 @@ FinishedJob finished_job(StoredFinishedJob stored) {
   FinishedJob job;
   job.id = std::move(stored.id);
   job.run = std::move(stored.run);
-  job.state = JsonView(summary, "archive").at("state").text();
+  const JsonView view(summary, "archive");
+  job.state = view.at("state").text();
+  // Of its ranks nothing is known any more.
+  job.keeps_run = has_value(view, "reason") && view.at("reason").text() == kFinishedByRequest;
   job.created_s = stored.created_s;
   job.finished_s = stored.finished_s;
   job.summary = std::move(stored.summary);
   return job;
 }
+
+bool keeps_run(const JobRecord& job) { return job.status.reason == kFinishedByRequest && !job.ranks.all_finished(); }
 
 FinishedJob finished_job(const JobRecord& job, double now_s) {
   FinishedJob finished{.id = job.id,
@@ -49,7 +55,7 @@ FinishedJob finished_job(const JobRecord& job, double now_s) {
                        .finished_s = job.status.finished_s.value_or(now_s),
                        .summary = summary_json(job).dump(),
                        .plan_version = job.plan_version(),
-                       .ranks_have_ended = job.ranks.all_finished(),
+                       .keeps_run = keeps_run(job),
                        .late_ranks = {},
                        .late_until_s = now_s + kLateRanksS};
   for (int rank = 0; rank < job.ranks.size(); ++rank) {

@@ -30,7 +30,7 @@ struct FinishedJob {
   double finished_s = 0;
   std::string summary;  ///< as lists show it, JSON
   int plan_version = 0;
-  bool ranks_have_ended = false;       ///< all of them have said so; false where a server has restored it
+  bool keeps_run = false;              ///< another start of the run is not another job
   std::map<int, LateRank> late_ranks;  ///< for a while
   double late_until_s = 0;             ///< then they have to know
 
@@ -69,6 +69,9 @@ inline constexpr std::size_t kArchivedUnits = 50'000;
 [[nodiscard]] StoredArchive archive_of(const JobRecord& job);
 /// Throws InputError when the summary is damaged.
 [[nodiscard]] FinishedJob finished_job(StoredFinishedJob stored);
+/// Whether another start of the run of a job that is over is not another job: it was finished by request, and has ranks
+/// that have not ended.
+[[nodiscard]] bool keeps_run(const JobRecord& job);
 /// With its ranks, which may be late.
 [[nodiscard]] FinishedJob finished_job(const JobRecord& job, double now_s);
 

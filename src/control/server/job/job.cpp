@@ -24,6 +24,11 @@ RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string 
                                     double now_s) {
   RankRegistration registration = record_.ranks.add(rank, std::move(rank_key), now_s);
   if (!registration.key.empty()) record_.status.heard_s = now_s;
+  // The process that was this rank is gone: ranks of the next start may be among those of this one.
+  if (registration.outcome == RankRegistration::Outcome::taken &&
+      now_s - record_.ranks.find(rank.rank)->heard_s >= kLeftS) {
+    finish(kStartedAgain, now_s);
+  }
   if (registration.outcome != RankRegistration::Outcome::created) return registration;
   store_rank(*record_.ranks.find(rank.rank));
   outbox_.changes.summary_changed = true;

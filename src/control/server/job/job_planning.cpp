@@ -45,7 +45,10 @@ void Job::issue(PlanVersion version, double now_s) {
 
 std::shared_ptr<const std::string> Job::plan_after(int rank, int after, double now_s) {
   record_.status.heard_s = now_s;
-  return record_.plans.plan_after(record_.ranks.find(rank)->spec, after, record_.history, now_s);
+  RegisteredRank* registered = record_.ranks.find(rank);
+  if (registered == nullptr) return nullptr;
+  registered->heard_s = now_s;
+  return record_.plans.plan_after(registered->spec, after, record_.history, now_s);
 }
 
 void Job::ask(PlanningTask::Kind kind, std::string reason, bool quick_first) {

@@ -29,6 +29,13 @@ enum class JobState : unsigned char {
 };
 [[nodiscard]] std::string_view name(JobState state);
 
+/// Why jobs are over.
+inline constexpr std::string_view kFinishedByRequest = "finished by request";
+inline constexpr std::string_view kStartedAgain = "its run was started again";
+
+/// A rank that was not heard of for so long has no process any more: ranks wait for plans, and ask again after 20 s.
+inline constexpr double kLeftS = 30;
+
 /// Where a job is in its life, and why. Times are seconds since 1970.
 struct JobStatus {
   JobState state = JobState::registering;

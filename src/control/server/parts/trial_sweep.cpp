@@ -71,7 +71,7 @@ void TrialSweep::begin(int plan_version, std::int64_t end_iteration, double now_
   round_.end_iteration = end_iteration;
   round_.begun_s = now_s;
   ++round_.attempts;
-  if (!first_round_) first_round_ = round_;
+  if (rounds_ <= 1 || !first_round_) first_round_ = round_;
   posted_.clear();
   for (const auto& [version, rank] : seen_) {
     if (version == plan_version) posted_.insert(rank);

@@ -285,7 +285,7 @@ TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
   const std::string id = job.id;
   const auto waiting = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 60, waiting);
-  plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
+  plane.change(job, [&](Job& altered) { altered.finish(kFinishedByRequest, now_s); });
   ASSERT_EQ(store.changes.back().archives.size(), 1U);
   EXPECT_EQ(store.changes.back().jobs.size(), 1U);  // both on the disk, or none
   std::optional<StoreOutcome> behind;
@@ -402,7 +402,10 @@ TEST_F(ControlPlaneTest, LetsRanksWaitWhileTheirJobThatIsOverIsNotArchived) {
 
 TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
   StoreContents contents;
-  contents.finished = {{.id = "j-2", .run = "run", .created_s = 2, .summary = R"({"job":"j-2","state":"finished"})"},
+  contents.finished = {{.id = "j-2",
+                        .run = "run",
+                        .created_s = 2,
+                        .summary = R"({"job":"j-2","state":"finished","reason":"finished by request"})"},
                        {.id = "j-3", .run = "other", .created_s = 3, .summary = "damaged"},
                        {.id = "j-1", .run = "run", .created_s = 1, .summary = R"({"job":"j-1","state":"failed"})"}};
   ControlPlane restored(environment(), {});
@@ -411,6 +414,10 @@ TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
   EXPECT_EQ(restored.summaries()[0]["job"], "j-2");
   EXPECT_EQ(restored.finished_job("j-1")->state, "failed");
   EXPECT_EQ(restored.register_job(spec()).finished->id, "j-2");
+  contents.finished = {{.id = "j-2", .run = "run", .created_s = 2, .summary = R"({"job":"j-2","state":"finished"})"}};
+  ControlPlane again(environment(), {});
+  again.restore(std::move(contents));
+  EXPECT_TRUE(again.register_job(spec()).created);
   EXPECT_THAT(log, testing::ElementsAre(HasSubstr("j-3: left out")));
 }
 
@@ -441,7 +448,7 @@ TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
   const JobRecord& job = running_job();
   StoreContents contents;
   plane.change(job, [&](Job& altered) {
-    altered.finish("over", now_s);
+    altered.finish(kFinishedByRequest, now_s);
     contents.jobs = altered.take_changes().store.jobs;
   });
   const std::string id = job.id;
@@ -449,7 +456,7 @@ TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
     contents.finished = {{.id = "j-archived",
                           .run = "run",
                           .created_s = archived_created_s,
-                          .summary = R"({"job":"j-archived","state":"finished"})"}};
+                          .summary = R"({"job":"j-archived","state":"finished","reason":"finished by request"})"}};
     ControlPlane restored(environment(), {});
     restored.restore(contents);
     store.answer_all(StoreOutcome::committed);
@@ -573,6 +580,52 @@ TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunThatItsRanksHaveLeft) {
   EXPECT_EQ(plane.job(first).status.reason, "its run was started again");
   store.answer_all(StoreOutcome::committed);
   EXPECT_EQ(plane.register_job(larger).job->id, again.job->id);
+}
+
+TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunThoughItHadNoRoomAtFirst) {
+  const JobRecord& first = *plane.register_job(spec()).job;
+  (void)plane.register_job(spec("other"));
+  now_s += 31;
+  EXPECT_THAT(refusal(spec()), HasSubstr("503 "));
+  EXPECT_EQ(first.status.reason, kStartedAgain);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_TRUE(plane.register_job(spec()).created);
+}
+
+TEST_F(ControlPlaneTest, BeginsAnotherJobWhereARankOfTheNextStartIsAmongThoseOfTheLast) {
+  protocol::JobSpec two = spec();
+  two.parallel.dp = 2;
+  const JobRecord& job = *plane.register_job(two).job;
+  (void)plane.register_rank(job, rank());
+  now_s += 20;
+  protocol::RankSpec second = rank();
+  second.rank = second.dp_rank = 1;
+  second.instance = "of the next start";
+  (void)plane.register_rank(job, second);
+  protocol::RankSpec first = rank();
+  first.instance = second.instance;
+  EXPECT_EQ(plane.register_rank(job, first).outcome, RankRegistration::Outcome::taken);
+  EXPECT_FALSE(job.is_over());
+  now_s += 11;
+  plane.wait_for_plan(job, 1, job.plan_version(), 20, std::make_shared<HeldReply>());
+  EXPECT_EQ(plane.register_rank(job, first).outcome, RankRegistration::Outcome::taken);
+  EXPECT_EQ(job.status.reason, kStartedAgain);
+  const std::string over = job.id;
+  EXPECT_TRUE(plane.register_job(two).created);
+  store.answer_all(StoreOutcome::committed);
+  ASSERT_NE(plane.finished_job(over), nullptr);
+  EXPECT_TRUE(plane.has_another_job(*plane.finished_job(over))) << "the second rank has to register again";
+}
+
+TEST_F(ControlPlaneTest, KeepsTheRunOfAJobThatWasFinishedByRequest) {
+  for (const auto why : {kFinishedByRequest, std::string_view("no rank has sent a request")}) {
+    protocol::JobSpec other = spec();
+    other.run = why;
+    const JobRecord& job = *plane.register_job(other).job;
+    plane.change(job, [&](Job& altered) { altered.finish(why, now_s); });
+    EXPECT_EQ(plane.register_job(other).created, why != kFinishedByRequest);
+    store.answer_all(StoreOutcome::committed);
+  }
 }
 
 TEST_F(ControlPlaneTest, KeepsTheJobOfARunWhileARankWaitsForPlans) {
