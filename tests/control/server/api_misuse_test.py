@@ -54,6 +54,24 @@ class Misuse(ServerTest):
         return self.request("POST", f"/v1/jobs/{job}/reports",
                             {"rank": rank, "reports": [report(each) for each in iterations]}, key=key, **options)
 
+    def test_ranks_of_a_new_start_get_together_though_one_was_among_those_of_the_last(self):
+        job = self.ok("POST", "/v1/jobs", JOB)["job"]
+        self.ok("POST", f"/v1/jobs/{job}/ranks", rank_body(0))
+        # The process of rank 0 is gone; both are started again, and rank 1 is there first.
+        key = self.ok("POST", f"/v1/jobs/{job}/ranks", rank_body(1, instance="again-1"))["rank_key"]
+        first = rank_body(0, instance="again-0")
+        for _ in range(120):
+            self.refused(409, "rank_taken", "POST", f"/v1/jobs/{job}/ranks", first)
+            self.request("GET", f"/v1/jobs/{job}/plan?rank=1&after=9&wait_s=1", key=key)
+            if self.ok("POST", "/v1/jobs", JOB)["job"] != job:
+                break
+        again = self.ok("POST", "/v1/jobs", JOB)["job"]
+        self.assertNotEqual(again, job)
+        wait_until(lambda: self.request("GET", f"/v1/jobs/{job}/plan?rank=1&after=9&wait_s=0", key=key).status == 404,
+                   "rank 1 is sent to register again")
+        for body in (first, rank_body(1, instance="again-1")):
+            self.ok("POST", f"/v1/jobs/{again}/ranks", body)
+
     def test_each_operation_wants_its_role(self):
         order = ["anybody", "read", "train", "admin"]
         for path, item in self.openapi.document["paths"].items():
