@@ -75,7 +75,7 @@ TEST(ProfileRecordings, WarnsOfTimesThatVaryAndOfFewUnits) {
 
 TEST(ProfileRecordings, LeavesOutWhatCannotBeToldApart) {
   Recording recording = recorded(0);
-  // The only unit of its clock takes no time: no energy can be told of it.
+  // The only unit of its clock takes no time: its energy is unknown.
   RecordedUnit empty = recording.units[100];
   empty.clock_mhz = 900;
   empty.end_s = empty.start_s;
