@@ -182,6 +182,11 @@ class TestPlan(InAFolder):
     def test_switch_latency_is_in_seconds(self):
         self.assertEqual(json.loads(plan(switch_latency_s=0.002).files["run.json"])["switch_latency_s"], 0.002)
 
+    def test_a_plan_whose_clocks_are_asked_for_ahead_knows_no_latency(self):
+        result = plan(switch_latency_s=0.002, ask_ahead=True)
+        self.assertEqual(json.loads(result.files["run.json"])["switch_latency_s"], 0)
+        self.assertEqual(json.loads(result.files["plans/00000.json"])["clock_lead_s"], 0.002)
+
     def test_a_sandwich_has_a_bound_of_its_own(self):
         result = plan(frontier="sandwich", epsilon=0.01)
         self.assertEqual(result.method, "sandwich")

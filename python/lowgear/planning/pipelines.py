@@ -64,6 +64,7 @@ def plan(
     epsilon: Optional[float] = None,
     granularity: Optional[str] = None,
     switch_latency_s: Optional[float] = None,
+    ask_ahead: bool = False,
     perseus_unit_s: Optional[float] = None,
     out: Optional[PathLike] = None,
 ) -> PlanResult:
@@ -85,7 +86,9 @@ def plan(
         policy: that chooses clocks (`lowgear`). gpu: model that the profile is of, as `nvidia-smi -L` names it.
         frontier: `auto`, `exact` or `sandwich`, with bounds at most `epsilon` apart, a share of 1.
         granularity: `op`, or `stage` for one clock a stage and direction.
-        switch_latency_s: how late clock changes take effect, in s. perseus_unit_s: time step of Perseus' policy, in s.
+        switch_latency_s: how late clock changes take effect, in s. ask_ahead: plan as if they took effect at once; the
+            agent then asks for each clock by that latency before its unit. perseus_unit_s: time step of Perseus' policy,
+            in s.
         out: folder to write as well, as `lowgear plan --out` does; one with other files is refused.
 
     Raises InvalidUse with the command's message for what cannot be planned, LowgearError for what failed.
@@ -116,6 +119,7 @@ def plan(
                 "epsilon": epsilon,
                 "granularity": granularity,
                 "switch_latency": _milliseconds(switch_latency_s),
+                "ask_ahead": ask_ahead,
                 "perseus_unit": perseus_unit_s,
                 "out": target if out is not None else "plan",
             }

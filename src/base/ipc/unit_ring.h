@@ -43,7 +43,7 @@ struct UnitRing {
   std::uint32_t reserved = 0;
   alignas(64) std::atomic<std::uint64_t> written{0};  ///< events ever written; by the client
   alignas(64) std::atomic<std::uint32_t> state{0};    ///< RingState; by the agent
-  std::atomic<std::uint32_t> requested_clock_mhz{0};  ///< by the agent; 0: the driver's choice
+  std::atomic<std::uint32_t> requested_clock_mhz{0};  ///< for the newest unit; by the agent; 0: the driver's choice
   std::atomic<std::uint64_t> applied_time_ns{0};      ///< when the driver took the last request; by the agent
   /// Unit starts that the plan which is followed does not name, so that no clock was set for them, and the newest of
   /// them, packed; by the agent. An agent that does not know of them leaves 0.

@@ -15,6 +15,11 @@ namespace {
 constexpr double kMostHolds = 64;
 /// Standard errors of the sums that the job's limit leaves to noise.
 constexpr double kJobSignificance = 3;
+/// An iteration that takes more than this times its planned time may be a stall.
+constexpr double kStallFactor = 2;
+constexpr int kMostIterationsOfAStall = 2;
+constexpr double kMostStalls = 2;
+constexpr double kStallsPerIteration = 1.0 / 16;
 
 bool is_positive(double value) { return value > 0 && std::isfinite(value); }
 
@@ -51,6 +56,7 @@ double pct_above(double ratio) { return (ratio - 1) * 100; }
 SlowdownGuard::SlowdownGuard(const IterationBaseline& baseline, const GuardOptions& options)
     : baseline_(baseline), options_(options) {
   change_.hold_s = options.hold_s;
+  stall_.allowance = kMostStalls;
   require_sane(baseline);
   require_sane(options);
 }
@@ -94,14 +100,15 @@ std::optional<GuardDecision> SlowdownGuard::observe(double now_s, double iterati
   }
   if (planned_times_s_.empty()) throw InputError("slowdown guard: an iteration before there is a plan");
   scale_ = full_clock_scale;
-  account(now_s, iteration_time_s);
+  std::optional<GuardDecision> excuse = account(now_s, iteration_time_s);
   if (level_.is_full_clocks) {
     if (auto decision = check_baseline()) return decision;
   } else {
     if (auto decision = check_job()) return decision;
     if (auto decision = check_pace()) return decision;
   }
-  return recover();
+  if (auto decision = recover()) return decision;
+  return excuse;
 }
 
 void SlowdownGuard::excuse(double time_s) {
@@ -150,25 +157,58 @@ SlowdownGuard::Pace SlowdownGuard::pace() const {
           static_cast<int>(ratios_.size())};
 }
 
-void SlowdownGuard::account(double now_s, double iteration_time_s) {
+double SlowdownGuard::planned_time_in_effect_s() const {
+  return std::max(planned_time_s(level_), change_.settling > 0 ? change_.in_flight_time_s : 0);
+}
+
+double SlowdownGuard::without_stall(double iteration_time_s, std::optional<GuardDecision>& excuse) {
+  const double planned_s = planned_time_in_effect_s();
+  stall_.allowance = std::min(kMostStalls, stall_.allowance + kStallsPerIteration);
+  const bool is_as_planned = iteration_time_s <= options_.surprise_factor * planned_s;
+  const bool may_begin = stall_.iterations == 0 && stall_.allowance >= 1 && iteration_time_s > kStallFactor * planned_s;
+  const bool may_continue = stall_.iterations > 0 && stall_.iterations < kMostIterationsOfAStall && !is_as_planned;
+  if (may_begin || may_continue) {
+    stall_.iterations += 1;
+    stall_.time_s += iteration_time_s - planned_s;
+    return planned_s;
+  }
+  if (stall_.iterations == 0) return iteration_time_s;
+  if (is_as_planned) {
+    stall_.allowance -= 1;
+    excuse = GuardDecision{
+        GuardAction::excuse_stall, level_,
+        fmt::format("{} took {:.3f} s longer than planned, and the next one {:.3f} s as planned: a stall "
+                    "that the plan has not caused",
+                    stall_.iterations == 1 ? "an iteration" : "two iterations", stall_.time_s, iteration_time_s)};
+  } else {
+    account_.lost_s += stall_.time_s;
+  }
+  stall_.iterations = 0;
+  stall_.time_s = 0;
+  return iteration_time_s;
+}
+
+std::optional<GuardDecision> SlowdownGuard::account(double now_s, double iteration_time_s) {
   if (!is_started_) now_s_ = change_.at_s = now_s;
   is_started_ = true;
   now_s_ = std::max(now_s_, now_s);
   const double baseline_s = scale_ * baseline_.mean_s;
   const bool is_full_clocks = level_.is_full_clocks && (change_.settling == 0 || change_.in_flight_time_s == 0);
+  std::optional<GuardDecision> excuse;
+  if (!is_full_clocks) iteration_time_s = without_stall(iteration_time_s, excuse);
   account_.lost_s += (is_full_clocks ? baseline_s : iteration_time_s) - limit() * baseline_s;
   account_.iterations += 1;
   if (change_.settling > 0) {
     --change_.settling;
-    return;
+    return excuse;
   }
   ratios_.push_back(iteration_time_s / baseline_s);
   if (static_cast<int>(ratios_.size()) > options_.window) ratios_.pop_front();
+  return excuse;
 }
 
 std::optional<GuardDecision> SlowdownGuard::check_job() {
-  const double planned_s = std::max(planned_time_s(level_), change_.settling > 0 ? change_.in_flight_time_s : 0);
-  const double reserve = reserve_s(planned_s);
+  const double reserve = reserve_s(planned_time_in_effect_s());
   if (account_.lost_s + reserve <= allowed_s()) return std::nullopt;
   return change(
       GuardAction::full_clocks, {true, level_.steps_back},

@@ -32,6 +32,7 @@ enum class GuardAction {
   full_clocks,     ///< no plan at all
   recover,         ///< the next slower plan again
   stale_baseline,  ///< full clocks take longer than the baseline says: measure it again
+  excuse_stall,    ///< none: time that no plan has caused was taken off the account
 };
 
 /// What the job runs.
@@ -60,6 +61,12 @@ struct GuardDecision {
 /// is left of that covers (reaction_iterations + 1) iterations of surprise_factor x its planned time; as soon as it
 /// does not, the job goes to full clocks. This holds as long as no iteration takes longer than that factor times its
 /// plan's time. An iteration at full clocks is not slowed down, by definition, whatever it takes, and earns the limit.
+///
+/// A stall is no reason to act: clocks slow down every iteration, while storage, network and a busy machine hold up
+/// single ones. What one or two iterations in a row take beyond their plan, of which the first takes more than twice as
+/// long as planned, is excused when the next one takes no longer than surprise_factor times its plan's time; otherwise
+/// it counts then. Two stalls are excused, and one more for every 16 iterations: what recurs more often may come from
+/// the plan.
 ///
 /// A step back is undone one step at a time, each after a hold.
 class SlowdownGuard {
@@ -119,8 +126,18 @@ class SlowdownGuard {
   [[nodiscard]] int last_step() const { return static_cast<int>(planned_times_s_.size()) - 1; }
   [[nodiscard]] double planned_time_s(const GuardLevel& level) const;
   [[nodiscard]] double reserve_s(double planned_time_s) const;
+  /// Iterations that took much longer than planned, until it shows whether what held them up lasts.
+  struct Stall {
+    int iterations = 0;
+    double time_s = 0;     ///< beyond their plan
+    double allowance = 0;  ///< stalls that may still be excused
+  };
+  [[nodiscard]] double planned_time_in_effect_s() const;
   [[nodiscard]] Pace pace() const;
-  void account(double now_s, double iteration_time_s);
+  /// Returns the excuse of a stall that has ended.
+  std::optional<GuardDecision> account(double now_s, double iteration_time_s);
+  /// What counts of an iteration at present, and the excuse.
+  [[nodiscard]] double without_stall(double iteration_time_s, std::optional<GuardDecision>& excuse);
   [[nodiscard]] std::optional<GuardDecision> check_job();
   [[nodiscard]] std::optional<GuardDecision> check_pace();
   [[nodiscard]] std::optional<GuardDecision> check_baseline();
@@ -136,6 +153,7 @@ class SlowdownGuard {
   double now_s_ = 0;
   LastChange change_;
   Account account_;
+  Stall stall_;
   bool is_started_ = false;
   bool is_stale_reported_ = false;
 };

@@ -13,6 +13,9 @@ namespace lowgear::plan {
 /// Longest name of a GPU's model: what NVML has room for (NVML_DEVICE_NAME_V2_BUFFER_SIZE).
 inline constexpr std::size_t kMaxGpuNameBytes = 96;
 
+/// Longest `clock_lead_s`: the longest switch latency that a job may have.
+inline constexpr double kMaxClockLeadS = 10;
+
 /// One computation with the SM clock it is to run at, and when it is planned to run.
 struct PlannedOp {
   int stage = 0;  ///< virtual stage
@@ -34,6 +37,9 @@ struct Plan {
   double time_s = 0;
   double energy_j = 0;
   std::optional<double> lower_bound_j;  ///< no plan of this time can use less; absent when not computed
+  /// How long before a unit is expected to begin its clock is to be asked for; 0: when it begins. A plan that was made
+  /// as if clocks changed at once names the latency of the GPUs here.
+  double clock_lead_s = 0;
   int switches = 0;  ///< clock changes per iteration, all ranks, the step to the next iteration included
   std::vector<std::vector<PlannedOp>> ranks;
 

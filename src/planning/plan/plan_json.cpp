@@ -123,6 +123,7 @@ std::string write_plan(const Plan& plan) {
     member("lower_bound_j", number(*plan.lower_bound_j));
     member("gap_pct", number(*plan.gap_pct()));
   }
+  if (plan.clock_lead_s > 0) member("clock_lead_s", number(plan.clock_lead_s));
   member("switches", fmt::to_string(plan.switches));
   out += "  \"stages\": [";
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
@@ -156,6 +157,7 @@ Plan read_plan(std::string_view text, const std::string& source) {
       bound.fail("a lower bound must be above 0", "leave it out when none was computed");
     }
   }
+  if (document.has("clock_lead_s")) plan.clock_lead_s = number_in(document.at("clock_lead_s"), 0, kMaxClockLeadS);
   plan.switches = document.at("switches").integer_in(0, std::numeric_limits<int>::max());
   const JsonView stages = document.at("stages");
   if (stages.size() == 0) {

@@ -132,6 +132,7 @@ class Planning {
 
   void keep_plan(plan::Plan made) {
     made.gpu_name = options_->gpu_name;
+    made.clock_lead_s = options_->clock_lead_s;
     const int number = static_cast<int>(result_.plans.size());
     result_.plans.push_back(plan_row(number, made));
     if (*receive_) (*receive_)(result_.pipeline, number, made);

@@ -26,6 +26,7 @@ struct PlanOptions {
   planner::PlannerOptions planner = {};
   Deadlines deadlines = {};
   std::string gpu_name = {};          ///< written into the plans, at most kMaxGpuNameBytes; empty: not stated
+  double clock_lead_s = 0;            ///< written into the plans (`plan::Plan`)
   std::optional<double> late_s = {};  ///< also replay the shown plan with this switch latency, where none is known
   SecondsClock now_s = {};            ///< for the times that other policies took
 };

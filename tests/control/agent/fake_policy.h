@@ -133,9 +133,11 @@ class FakeWriter final : public GpuWriter {
 /// Forwards at one clock, everything else at another.
 class FakeUnitClocks final : public UnitClocks {
  public:
-  explicit FakeUnitClocks(int forward_mhz = 1005, int other_mhz = 1500)
-      : forward_mhz_(forward_mhz), other_mhz_(other_mhz) {}
-  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event) override {
+  explicit FakeUnitClocks(int forward_mhz = 1005, int other_mhz = 1500, std::int64_t lead_ns = 0)
+      : forward_mhz_(forward_mhz), other_mhz_(other_mhz), lead_ns_(lead_ns) {}
+  [[nodiscard]] std::int64_t lead_ns() const override { return lead_ns_; }
+  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event,
+                                             std::optional<std::uint32_t> /*iteration*/) const override {
     if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
     return event.kind == 0 ? forward_mhz_ : other_mhz_;
   }
@@ -143,6 +145,7 @@ class FakeUnitClocks final : public UnitClocks {
  private:
   int forward_mhz_;
   int other_mhz_;
+  std::int64_t lead_ns_;
 };
 
 /// Lets one user (all, when not set) do anything between 345 and 1980 MHz.

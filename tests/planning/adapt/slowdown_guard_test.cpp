@@ -154,6 +154,44 @@ TEST(SlowdownGuard, ExcusesIterationsBeforeAStragglerWasRecognised) {
   EXPECT_NEAR(job.guard.lost_s(), 0, 1e-12);
 }
 
+/// Iterations as planned, but for every so manieth.
+void run_with_stalls(GuardedJob& job, int iterations, int each, double stalled_s) {
+  for (int i = 1; i <= iterations; ++i) job.iteration(i % each == 0 ? stalled_s : 1.0, 1.0);
+}
+
+TEST(SlowdownGuard, ExcusesAStallOfOneOrTwoIterations) {
+  GuardedJob job({1.0, 0.001, 0.002}, {.limit_pct = 2}, {1.0});
+  run_with_stalls(job, 20, 10, 9.0);  // the last one stalls
+  EXPECT_EQ(job.decisions.size(), 1U) << "the second is not over";
+  job.iteration(4.0, 1.0);
+  job.iteration(1.01, 1.0);
+  ASSERT_EQ(job.decisions.size(), 2U);
+  EXPECT_EQ(job.decisions[0].action, GuardAction::excuse_stall);
+  EXPECT_THAT(job.decisions[0].reason,
+              HasSubstr("an iteration took 8.000 s longer than planned, and the next one 1.000 s"));
+  EXPECT_THAT(job.decisions[1].reason, HasSubstr("two iterations took 11.000 s longer than planned"));
+  EXPECT_EQ(job.decisions[1].level, GuardLevel{});
+  EXPECT_LE(job.guard.lost_s(), 0.1);
+}
+
+TEST(SlowdownGuard, ExcusesNothingThatLasts) {
+  GuardedJob job({1.0, 0.001, 0.002}, {.limit_pct = 2}, {1.0});
+  for (int i = 0; i < 10; ++i) job.iteration(1.0, 1.0);
+  for (int i = 0; i < 3; ++i) job.iteration(3.0, 1.0);
+  ASSERT_EQ(job.decisions.size(), 1U);
+  EXPECT_EQ(job.decisions[0].action, GuardAction::full_clocks);
+  EXPECT_GE(job.guard.lost_s(), 5.5) << "all three count";
+}
+
+TEST(SlowdownGuard, ExcusesNothingThatRecurs) {
+  GuardedJob job({1.0, 0.001, 0.002}, {.limit_pct = 2}, {1.0});
+  run_with_stalls(job, 24, 4, 3.0);
+  EXPECT_TRUE(job.guard.level().is_full_clocks);
+  GuardedJob rare({1.0, 0.001, 0.002}, {.limit_pct = 2}, {1.0});
+  run_with_stalls(rare, 2000, 20, 3.0);
+  EXPECT_EQ(rare.guard.level(), GuardLevel{});
+}
+
 TEST(SlowdownGuard, APlanThatNeverWasSafeHasToWaitForTheLimitToBeEarned) {
   // Four iterations of 1.5 x 1.1 s would be 2.2 s too long; the job may be 1 s late.
   GuardOptions options{.limit_pct = 10, .surprise_factor = 1.5, .overrun_iterations = 1, .hold_s = 0};

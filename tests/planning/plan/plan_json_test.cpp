@@ -25,6 +25,7 @@ Plan small_plan() {
           .time_s = 0.4,
           .energy_j = 10.5,
           .lower_bound_j = 10.0,
+          .clock_lead_s = 0.025,
           .switches = 2,
           .ranks = {{{0, OpKind::forward, 0, 1410, 0.0, 0.1}, {0, OpKind::backward, 0, 1200, 0.1, 0.3}}}};
 }
@@ -38,6 +39,7 @@ void expect_equal(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.time_s, b.time_s);
   EXPECT_EQ(a.energy_j, b.energy_j);
   EXPECT_EQ(a.lower_bound_j, b.lower_bound_j);
+  EXPECT_EQ(a.clock_lead_s, b.clock_lead_s);
   EXPECT_EQ(a.switches, b.switches);
   ASSERT_EQ(a.ranks.size(), b.ranks.size());
   for (std::size_t rank = 0; rank < a.ranks.size(); ++rank) {
@@ -80,6 +82,7 @@ TEST(WritePlan, HasTheAgreedForm) {
   "energy_j": 10.5,
   "lower_bound_j": 10,
   "gap_pct": 5,
+  "clock_lead_s": 0.025,
   "switches": 2,
   "stages": [
     {"stage": 0, "ops": [

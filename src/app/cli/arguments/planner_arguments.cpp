@@ -1,9 +1,13 @@
 #include "app/cli/arguments/planner_arguments.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "app/cli/arguments/options.h"
+#include "base/core/error.h"
 #include "base/core/units.h"
+#include "planning/plan/plan.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/workflow/replayed_plan.h"
 
@@ -47,15 +51,34 @@ std::optional<double> SwitchLatencyArgument::late_s() const {
 }
 
 void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
-  if (is_known() || !of_profile_s) return;
-  latency_ms = *of_profile_s * 1e3;
-  is_from_profile = true;
+  if (!is_known() && of_profile_s) {
+    latency_ms = *of_profile_s * 1e3;
+    is_from_profile = true;
+  }
+  if (!ask_ahead) return;
+  if (!is_known()) {
+    throw InputError(
+        "--ask-ahead: the switch latency is not known: give --switch-latency MS, or a profile that has one (lowgear "
+        "profile, or lowgear doctor --measure-switch-latency)");
+  }
+  if (latency_s() > plan::kMaxClockLeadS) {
+    throw InputError(fmt::format("--ask-ahead: clocks are asked for at most {} s before their units, not {} s",
+                                 plan::kMaxClockLeadS, latency_s()));
+  }
+  lead_s = latency_s();
 }
 
 void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
   add_number(
       app, "--switch-latency", {0, kMaxLatencyMs}, into(argument.latency_ms),
       "Time from the request of a clock change until it takes effect, in ms (default: that of the profile, or 0)");
+}
+
+void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument) {
+  app.add_flag(
+      "--ask-ahead", argument.ask_ahead,
+      "Plan as if clocks changed at once, and have the agent ask for each clock by the switch latency before its "
+      "unit is expected to begin");
 }
 
 void add_perseus_unit_option(CLI::App& app, double& unit_s) {
@@ -67,7 +90,7 @@ planner::PlannerOptions planner_options(const PlannerArguments& arguments) {
   return {.method = arguments.method,
           .epsilon = arguments.epsilon,
           .granularity = arguments.granularity,
-          .switch_latency_s = arguments.switch_latency.latency_s()};
+          .switch_latency_s = arguments.switch_latency.late_by_s()};
 }
 
 }  // namespace lowgear::cli

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -12,15 +13,20 @@ namespace lowgear::cli {
 struct SwitchLatencyArgument {
   std::optional<double> latency_ms;
   bool is_from_profile = false;
+  bool ask_ahead = false;  ///< `--ask-ahead`
+  double lead_s = 0;       ///< how long before a unit the agent asks for its clock
 
   [[nodiscard]] bool is_known() const { return latency_ms.has_value(); }
   /// 0 where it is not known.
   [[nodiscard]] double latency_s() const { return latency_ms.value_or(0) * 1e-3; }
+  /// How late clocks change after their units begin.
+  [[nodiscard]] double late_by_s() const { return std::max(0.0, latency_s() - lead_s); }
   /// Latency with which plans are also replayed when the real one is not known (kAssumedSwitchLatencyS).
   [[nodiscard]] std::optional<double> late_s() const;
   /// `given`, `profile` or `unknown`.
   [[nodiscard]] std::string_view source() const;
-  /// Takes that of the profile, if it has one, where none was given.
+  /// Takes that of the profile, if it has one, where none was given. Throws InputError when `--ask-ahead` was given,
+  /// and the latency is not known or longer than plan::kMaxClockLeadS.
   void complete_from(std::optional<double> of_profile_s);
 };
 
@@ -36,6 +42,8 @@ struct PlannerArguments {
 void add_planner_options(CLI::App& app, PlannerArguments& arguments);
 /// `--switch-latency` alone, in milliseconds.
 void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
+/// `--ask-ahead`.
+void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument);
 /// `--perseus-unit`, in seconds.
 void add_perseus_unit_option(CLI::App& app, double& unit_s);
 

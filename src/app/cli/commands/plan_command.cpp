@@ -40,11 +40,22 @@ const workflow::PlanFigures& shown_plan(const workflow::PlanResult& result) {
   return result.plans.at(static_cast<std::size_t>(result.shown_plan));
 }
 
+std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
+  return latency.is_from_profile ? "from the profile" : "--switch-latency";
+}
+
 /// What clock changes that come late make of the plan.
 std::string latency_text(const SwitchLatencyArgument& latency, const workflow::PlanResult& result) {
+  if (latency.ask_ahead) {
+    return fmt::format(
+        "clocks    change {:.3g} ms after the request ({}); the agent asks for each that long before its unit, so that "
+        "the "
+        "figures above are as if they changed at once\n",
+        latency.latency_s() * 1e3, latency_source_text(latency));
+  }
   if (!result.late) {
     return fmt::format("clocks    change {:.3g} ms after the request ({}), which the figures above include\n",
-                       latency.latency_s() * 1e3, latency.is_from_profile ? "from the profile" : "--switch-latency");
+                       latency.latency_s() * 1e3, latency_source_text(latency));
   }
   const workflow::LateReplay& late = *result.late;
   return fmt::format(
@@ -56,7 +67,8 @@ std::string latency_text(const SwitchLatencyArgument& latency, const workflow::P
 
 Json latency_json(const SwitchLatencyArgument& latency, const workflow::PlanResult& result) {
   Json json = {{"source", latency.source()}};
-  if (latency.is_known()) json["planned_with_s"] = latency.latency_s();
+  if (latency.is_known()) json["planned_with_s"] = latency.late_by_s();
+  if (latency.ask_ahead) json["asked_ahead_s"] = latency.lead_s;
   if (!result.late) return json;
   const workflow::LateReplay& late = *result.late;
   json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
@@ -179,6 +191,7 @@ VerbAction declare_plan(CLI::App& app) {
           ->type_name("NAME"));
   add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
   add_planner_options(app, plan.planner);
+  add_ask_ahead_option(app, plan.planner.switch_latency);
   add_perseus_unit_option(app, plan.perseus_unit_s);
   add_perseus_format_option(app, plan.perseus_format);
   add_json_flag(app, arguments->json);

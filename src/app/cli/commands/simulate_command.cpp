@@ -114,7 +114,7 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
 }
 
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
-  workflow::ReplayRequest request{.conditions = {arguments.switch_latency.latency_s(), {}},
+  workflow::ReplayRequest request{.conditions = {arguments.switch_latency.late_by_s(), {}},
                                   .late_s = arguments.switch_latency.late_s(),
                                   .pipelines = arguments.pipelines,
                                   .slow_pipeline = arguments.slow_pipeline};
@@ -270,6 +270,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
   if (planned.input.pipeline.unit_warning) console.warn(*planned.input.pipeline.unit_warning);
   // A cluster is replayed with clocks that change at once.
   if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
+  if (planned.plan) arguments.switch_latency.lead_s = planned.plan->clock_lead_s;
   const Simulation result = simulate(arguments, planned);
   if (!arguments.trace.empty()) {
     write_file_atomically(arguments.trace, write_trace(arguments, planned, result));

@@ -38,6 +38,7 @@ workflow::PlanOptions plan_options(const PlanArguments& arguments) {
       .planner = planner_options(arguments.planner),
       .deadlines = arguments.deadlines,
       .gpu_name = arguments.pipeline.gpu_name,
+      .clock_lead_s = arguments.planner.switch_latency.lead_s,
       .late_s = arguments.planner.switch_latency.late_s(),
       .now_s = wall_clock()};
   require_plannable(arguments, options);

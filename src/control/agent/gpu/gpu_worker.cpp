@@ -77,7 +77,8 @@ class GpuWorker::Loop {
   [[nodiscard]] bool run_tasks();
   void wait_for_task();
   void look_at_ring();
-  void apply_newest();
+  [[nodiscard]] bool ask_for_clock();
+  void tell_begun_clock();
   void suspend();
   void let_go_of_clock();
 
@@ -164,30 +165,35 @@ ipc::PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks,
 
 void GpuWorker::Loop::look_at_ring() {
   const LeasedUnits::Look look = units_.look();
-  if (!look.any) {
-    if (!units_.suspended() && look.idle_ns > to_ns(options_.suspend_after)) suspend();
-    if (units_.suspended() && let_go_again_ns_ && look.time_ns >= *let_go_again_ns_) let_go_of_clock();
-    return;
-  }
-  let_go_again_ns_.reset();
-  apply_newest();
+  if (look.any) let_go_again_ns_.reset();
+  const bool asked = ask_for_clock();
+  if (look.any) tell_begun_clock();
+  if (look.any || asked) publish();
+  if (look.any) return;
+  if (!units_.suspended() && look.idle_ns > to_ns(options_.suspend_after)) suspend();
+  if (units_.suspended() && let_go_again_ns_ && look.time_ns >= *let_go_again_ns_) let_go_of_clock();
 }
 
-/// Requests the newest unit's clock from the driver, and reports to the client the request, the time when the driver
-/// accepted it, and refusals.
-void GpuWorker::Loop::apply_newest() {
-  if (const std::optional<int> clock_mhz = units_.wanted_clock_mhz()) {
-    const BusyMark busy(busy_since_ns_);
-    ipc::UnitRing& ring = units_.ring();
-    if (writer_->follow(*clock_mhz)) {
-      ring.requested_clock_mhz.store(static_cast<std::uint32_t>(*clock_mhz), std::memory_order_relaxed);
-      ring.applied_time_ns.store(static_cast<std::uint64_t>(monotonic_ns()), std::memory_order_release);
-    }
-    const ClockState state = writer_->status().clock_state;
-    const bool held = state != ClockState::failed && state != ClockState::foreign;
-    ring.clocks_not_held.store(held ? 0 : 1, std::memory_order_release);
-  }
-  publish();
+/// Requests from the driver the clock that is wanted now; true when it was asked and has accepted it.
+bool GpuWorker::Loop::ask_for_clock() {
+  const std::optional<int> clock_mhz = units_.wanted_clock_mhz();
+  if (!clock_mhz) return false;
+  const BusyMark busy(busy_since_ns_);
+  if (!writer_->follow(*clock_mhz)) return false;
+  units_.ring().applied_time_ns.store(static_cast<std::uint64_t>(monotonic_ns()), std::memory_order_release);
+  return true;
+}
+
+/// Tells the client the clock of the unit that has begun, which may have been asked for before it began, and whether
+/// the GPU runs at it.
+void GpuWorker::Loop::tell_begun_clock() {
+  const std::optional<int> clock_mhz = units_.begun_clock_mhz();
+  if (!clock_mhz) return;
+  ipc::UnitRing& ring = units_.ring();
+  const ClockState state = writer_->status().clock_state;
+  const bool held = state != ClockState::failed && state != ClockState::foreign;
+  if (held) ring.requested_clock_mhz.store(static_cast<std::uint32_t>(*clock_mhz), std::memory_order_relaxed);
+  ring.clocks_not_held.store(held ? 0 : 1, std::memory_order_release);
 }
 
 void GpuWorker::Loop::suspend() {

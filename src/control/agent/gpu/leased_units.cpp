@@ -21,8 +21,9 @@ void LeasedUnits::begin(std::shared_ptr<SharedUnitRing> ring) {
   clocks_.reset();
   next_clocks_.reset();
   iteration_.reset();
-  schedule_ = PollSchedule();
+  forecast_ = UnitForecast();
   wanted_clock_mhz_.reset();
+  begun_clock_mhz_.reset();
   counts_ = {.late = counts_.late, .begun = 0, .lost = 0, .unplanned = 0};
   last_unit_ns_ = monotonic_ns();
   suspended_ = false;
@@ -66,10 +67,16 @@ LeasedUnits::Look LeasedUnits::look() {
   const ipc::UnitRingReader::Batch batch = reader_->read(events_);
   const std::int64_t now_ns = monotonic_ns();
   counts_.lost += batch.lost;
-  if (batch.events == 0) return {.time_ns = now_ns, .any = false, .idle_ns = now_ns - last_unit_ns_};
+  begun_clock_mhz_.reset();
+  if (batch.events > 0) take(std::span(events_).first(batch.events), now_ns);
+  const std::optional<int> ahead_mhz = clock_ahead_mhz(now_ns);
+  wanted_clock_mhz_ = ahead_mhz ? ahead_mhz : begun_clock_mhz_;
+  return {.time_ns = now_ns, .any = batch.events > 0, .idle_ns = now_ns - last_unit_ns_};
+}
+
+void LeasedUnits::take(std::span<const ipc::UnitEvent> events, std::int64_t now_ns) {
   std::uint64_t begun = 0;
-  wanted_clock_mhz_.reset();
-  for (const ipc::UnitEvent& event : std::span(events_).first(batch.events)) {
+  for (const ipc::UnitEvent& event : events) {
     take(event, now_ns);
     if (event.type == ipc::UnitEventType::unit_begin) ++begun;
   }
@@ -77,7 +84,6 @@ LeasedUnits::Look LeasedUnits::look() {
   if (begun > 1) counts_.late += begun - 1;
   last_unit_ns_ = now_ns;
   if (std::exchange(suspended_, false)) set_state(ipc::RingState::active);
-  return {.time_ns = now_ns, .any = true, .idle_ns = 0};
 }
 
 void LeasedUnits::take(const ipc::UnitEvent& event, std::int64_t now_ns) {
@@ -85,13 +91,13 @@ void LeasedUnits::take(const ipc::UnitEvent& event, std::int64_t now_ns) {
   const auto event_ns = static_cast<std::int64_t>(event.time_ns & INT64_MAX);
   const std::int64_t time_ns = event_ns <= now_ns && now_ns - event_ns < kOldestMarkNs ? event_ns : now_ns;
   if (event.type == ipc::UnitEventType::iteration_begin) {
-    schedule_.iteration_began(time_ns);
+    forecast_.iteration_began(time_ns);
     iteration_began(event.microbatch);
   }
-  if (event.type == ipc::UnitEventType::unit_begin) schedule_.unit_began(time_ns);
+  if (event.type == ipc::UnitEventType::unit_begin) forecast_.unit_began(time_ns, event);
   if (!clocks_) return;
-  if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event)) {
-    wanted_clock_mhz_ = clock_mhz;
+  if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event, iteration_)) {
+    begun_clock_mhz_ = clock_mhz;
   } else if (event.type == ipc::UnitEventType::unit_begin) {
     ++counts_.unplanned;
     ring().unplanned_unit.store(pack_unit(event), std::memory_order_relaxed);
@@ -105,15 +111,26 @@ void LeasedUnits::iteration_began(std::uint32_t iteration) {
   use(std::move(next_clocks_->clocks));
 }
 
+/// The clock for the unit that is expected to run one lead from now; empty: none that has not begun.
+std::optional<int> LeasedUnits::clock_ahead_mhz(std::int64_t now_ns) const {
+  if (!clocks_ || clocks_->lead_ns() <= 0) return std::nullopt;
+  const std::optional<UnitForecast::Expected> expected = forecast_.newest_by(now_ns, now_ns + clocks_->lead_ns());
+  if (!expected) return std::nullopt;
+  if (!expected->in_next_iteration || !iteration_) return clocks_->clock_mhz(expected->unit, iteration_);
+  const std::uint32_t iteration = *iteration_ + 1;
+  const bool switches = next_clocks_ && ipc::has_come(iteration, next_clocks_->from_iteration);
+  return (switches ? next_clocks_->clocks : clocks_)->clock_mhz(expected->unit, iteration);
+}
+
 void LeasedUnits::suspend() {
   suspended_ = true;
   wanted_clock_mhz_.reset();
-  schedule_.pause();
+  forecast_.pause();
   set_state(ipc::RingState::suspended);
 }
 
 std::int64_t LeasedUnits::sleep_ns(std::int64_t now_ns) const {
-  return suspended_ ? kSuspendedSleepNs : schedule_.sleep_ns(now_ns);
+  return suspended_ ? kSuspendedSleepNs : forecast_.sleep_ns(now_ns);
 }
 
 }  // namespace lowgear::agent

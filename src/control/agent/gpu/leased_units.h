@@ -4,18 +4,19 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
-#include "control/agent/gpu/poll_schedule.h"
 #include "control/agent/gpu/shared_unit_ring.h"
 #include "control/agent/gpu/unit_counts.h"
+#include "control/agent/gpu/unit_forecast.h"
 #include "control/agent/service/gpu_writer.h"
 
 namespace lowgear::agent {
 
-/// The units that a process marks during a lease, and the clock that its plan wants for the newest of them. Writes to
-/// the ring what the process is to know of them; sets no clocks. For one thread.
+/// The units that a process marks during a lease, and the clock that its plan wants for them. Writes to the ring what
+/// the process is to know of them; sets no clocks. For one thread.
 class LeasedUnits {
  public:
   /// What a look at the ring has found.
@@ -41,8 +42,11 @@ class LeasedUnits {
 
   /// Reads what was marked since the last look. Ends a suspension when that is anything.
   Look look();
-  /// The clock for the newest unit that was read in the last look; empty: none is wanted.
+  /// The clock to ask for since the last look: that for the newest unit that was read in it, or, where the plan has
+  /// clocks asked for ahead, for the one that is expected to run when the request takes effect. Empty: none.
   [[nodiscard]] std::optional<int> wanted_clock_mhz() const { return wanted_clock_mhz_; }
+  /// The clock that the newest unit was to have from its begin; empty when the last look has found none with a clock.
+  [[nodiscard]] std::optional<int> begun_clock_mhz() const { return begun_clock_mhz_; }
   /// No clock is wanted until something is marked.
   void suspend();
   [[nodiscard]] bool suspended() const { return suspended_; }
@@ -56,8 +60,10 @@ class LeasedUnits {
     std::uint32_t from_iteration = 0;
     std::unique_ptr<UnitClocks> clocks;
   };
+  void take(std::span<const ipc::UnitEvent> events, std::int64_t now_ns);
   void take(const ipc::UnitEvent& event, std::int64_t now_ns);
   void iteration_began(std::uint32_t iteration);
+  [[nodiscard]] std::optional<int> clock_ahead_mhz(std::int64_t now_ns) const;
   void use(std::unique_ptr<UnitClocks> clocks);
   void set_state(ipc::RingState state);
 
@@ -66,9 +72,10 @@ class LeasedUnits {
   std::unique_ptr<UnitClocks> clocks_;
   std::optional<NextClocks> next_clocks_;
   std::optional<std::uint32_t> iteration_;  ///< the newest that began
-  PollSchedule schedule_;
+  UnitForecast forecast_;
   std::array<ipc::UnitEvent, ipc::kUnitRingCapacity> events_{};
   std::optional<int> wanted_clock_mhz_;
+  std::optional<int> begun_clock_mhz_;
   UnitCounts counts_;
   std::int64_t last_unit_ns_ = 0;
   bool suspended_ = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -60,6 +61,7 @@ PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu
     require_allowed(supported, allowed, what);
     return supported;
   };
+  lead_ns_ = std::llround(plan.clock_lead_s * 1e9);
   for (const plan::PlannedOp& op : plan.ranks[message.plan_rank]) {
     const int clock_mhz = usable(op.clock_mhz, describe(op));
     clocks_mhz_[key(static_cast<std::uint8_t>(op.kind), static_cast<std::uint64_t>(op.stage),
@@ -73,17 +75,18 @@ PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu
   }
 }
 
-std::optional<int> PlanFollower::clock_mhz(const ipc::UnitEvent& event) {
-  if (event.type == ipc::UnitEventType::iteration_begin) {
-    const std::uint32_t iteration = event.microbatch;
-    const auto trial = std::ranges::find_if(trials_, [&](const auto& each) { return is_tried_in(each, iteration); });
-    trial_mhz_ = trial != trials_.end() ? std::optional(static_cast<int>(trial->clock_mhz)) : std::nullopt;
-    return trial_mhz_;
-  }
+std::optional<int> PlanFollower::trial_mhz(std::uint32_t iteration) const {
+  const auto trial = std::ranges::find_if(trials_, [&](const auto& each) { return is_tried_in(each, iteration); });
+  return trial != trials_.end() ? std::optional(static_cast<int>(trial->clock_mhz)) : std::nullopt;
+}
+
+std::optional<int> PlanFollower::clock_mhz(const ipc::UnitEvent& event, std::optional<std::uint32_t> iteration) const {
+  const std::optional<int> tried_mhz = iteration ? trial_mhz(*iteration) : std::nullopt;
+  if (event.type == ipc::UnitEventType::iteration_begin) return tried_mhz;
   if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
   const auto found = clocks_mhz_.find(key(event.kind, event.stage, event.microbatch));
   if (found == clocks_mhz_.end()) return std::nullopt;
-  return trial_mhz_.value_or(found->second);
+  return tried_mhz.value_or(found->second);
 }
 
 }  // namespace lowgear::agent

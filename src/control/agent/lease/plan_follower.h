@@ -13,9 +13,9 @@
 
 namespace lowgear::agent {
 
-/// The clocks of one rank of a plan. The clock of a unit is requested when the unit begins. A setter takes
-/// milliseconds, so the start of the unit still runs at the previous clock; an earlier request would only change the
-/// clock of the previous unit. Trial iterations request their clock when they begin.
+/// The clocks of one rank of a plan. A change of clocks takes effect milliseconds after the request. A plan that was
+/// made with that latency expects the request when the unit begins; one that was made as if clocks changed at once
+/// names how long before (`clock_lead_s`). Trial iterations request their clock when they begin.
 class PlanFollower final : public UnitClocks {
  public:
   /// Reads the plan for a GPU. Throws InputError when it is no plan, has no such rank, is for another model of GPU, or
@@ -24,14 +24,18 @@ class PlanFollower final : public UnitClocks {
   PlanFollower(const ipc::PlanMessage& message, std::string_view gpu_name, std::span<const int> supported_mhz,
                const AllowedRange& allowed);
 
-  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event) override;
+  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event,
+                                             std::optional<std::uint32_t> iteration) const override;
+  [[nodiscard]] std::int64_t lead_ns() const override { return lead_ns_; }
   /// Units that it knows.
   [[nodiscard]] std::size_t units() const { return clocks_mhz_.size(); }
 
  private:
+  [[nodiscard]] std::optional<int> trial_mhz(std::uint32_t iteration) const;
+
   std::unordered_map<std::uint64_t, int> clocks_mhz_;  ///< by unit
   std::vector<ipc::TrialIterations> trials_;
-  std::optional<int> trial_mhz_;  ///< of the iteration under way
+  std::int64_t lead_ns_ = 0;
 };
 
 }  // namespace lowgear::agent

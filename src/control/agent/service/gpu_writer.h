@@ -55,8 +55,12 @@ class GpuWriter {
 class UnitClocks {
  public:
   virtual ~UnitClocks() = default;
-  /// The clock for what begins; empty where the plan has nothing to say.
-  [[nodiscard]] virtual std::optional<int> clock_mhz(const ipc::UnitEvent& event) = 0;
+  /// The clock for what begins in an iteration, whose number is empty before the first; empty where the plan has
+  /// nothing to say.
+  [[nodiscard]] virtual std::optional<int> clock_mhz(const ipc::UnitEvent& event,
+                                                     std::optional<std::uint32_t> iteration) const = 0;
+  /// How long before a unit is expected to begin its clock is asked for; 0: when it begins.
+  [[nodiscard]] virtual std::int64_t lead_ns() const { return 0; }
 };
 
 /// The administrator's policy and its implementation. Makes no driver calls: only the writers do.

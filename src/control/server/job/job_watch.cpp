@@ -69,6 +69,7 @@ void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
   const auto decision = guard_.observe(now_s, iteration.time_s);
   if (!decision) return;
   decide("guard", decision->reason, now_s);
+  if (decision->action == adapt::GuardAction::excuse_stall) return;
   if (decision->action == adapt::GuardAction::stale_baseline) return renew_baseline(decision->iterations, now_s);
   if (decision->action == adapt::GuardAction::full_clocks) {
     return issue_uniform(protocol::PlanPurpose::train, full_clock_mhz(), "full clocks: " + decision->reason, now_s);

@@ -444,6 +444,31 @@ TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
             Json({{"source", "given"}, {"planned_with_s", 0.0}}));
 }
 
+TEST_F(PlanCommand, PlansAsIfClocksChangedAtOnceWhereTheAgentAsksForThemAhead) {
+  const Json at_once = planned({"--plans", "3", "--switch-latency", "0"});
+  Json ahead = planned({"--plans", "3", "--switch-latency", "20", "--ask-ahead"});
+  EXPECT_EQ(ahead["switch_latency"], Json({{"source", "given"}, {"planned_with_s", 0.0}, {"asked_ahead_s", 0.02}}));
+  EXPECT_EQ(ahead["plans"], at_once["plans"]);
+  EXPECT_EQ(parse_json(text("plans/00001.json"), "plan")["clock_lead_s"], 0.02);
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  const ProgramResult replayed = run_lowgear({"simulate", "--plan", out() + "/plans/00001.json", "--profile", profile_,
+                                              "--blocking-power", "70", "--switch-latency", "20", "--json"});
+  EXPECT_NEAR(parse_json(replayed.out, "stdout")["time_s"].get<double>(), ahead["plans"][1]["time_s"].get<double>(),
+              1e-9)
+      << "as late as the clocks are asked for ahead";
+  EXPECT_THAT(plan({"--plans", "3", "--switch-latency", "20", "--ask-ahead"}).out,
+              HasSubstr("the agent asks for each that long before its unit"));
+}
+
+TEST_F(PlanCommand, AsksForNothingAheadOfAnUnknownOrVeryLongLatency) {
+  const ProgramResult unknown = plan({"--plans", "3", "--ask-ahead"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("--ask-ahead: the switch latency is not known: give --switch-latency MS"));
+  const ProgramResult too_long = plan({"--plans", "3", "--ask-ahead", "--switch-latency", "20000"});
+  EXPECT_EQ(too_long.exit_code, 2);
+  EXPECT_THAT(too_long.err, HasSubstr("at most 10 s before their units, not 20 s"));
+}
+
 TEST_F(PlanCommand, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {
   // The least that a switch latency has to bear: noise makes other clocks the fastest, rank by rank.
   std::string noisy = "stage,instruction,frequency,time,energy\n";

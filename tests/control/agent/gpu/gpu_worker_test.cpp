@@ -66,6 +66,31 @@ TEST_F(GpuWorkerTest, AppliesTheClockOfEachUnitAndTellsTheClient) {
   EXPECT_TRUE(worker_->status().has_plan);
 }
 
+TEST_F(GpuWorkerTest, AsksForClocksAheadAndTellsTheClientThatOfTheUnitThatRuns) {
+  start();
+  worker_->begin_lease(ring_).get();
+  worker_->follow_plan([] { return std::make_unique<FakeUnitClocks>(1005, 1500, 1); }, std::nullopt,
+                       [](const ipc::PlanAnswer&) {});
+  const auto begin = [this](OpKind kind) {
+    begin_unit(kind);
+    EXPECT_TRUE(eventually([this] { return worker_->status().units.begun == ring_->ring().written.load() / 3 * 2; }));
+    std::this_thread::sleep_for(5ms);
+  };
+  for (std::uint32_t iteration = 0; iteration < 3; ++iteration) {
+    begin_iteration(iteration);
+    begin_unit(OpKind::forward);
+    ASSERT_TRUE(log_->wait_for_last("follow 1005"));
+    begin(OpKind::backward);
+  }
+  begin_iteration(3);
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(eventually([this] { return ring_->ring().requested_clock_mhz.load() == 1005; }));
+  ASSERT_TRUE(log_->wait_for_last("follow 1500")) << "no backward has begun";
+  EXPECT_EQ(ring_->ring().requested_clock_mhz.load(), 1005U) << "the clock of the forward, which runs";
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(eventually([this] { return ring_->ring().requested_clock_mhz.load() == 1500; }));
+}
+
 TEST_F(GpuWorkerTest, WithoutAPlanOnlyCounts) {
   start();
   worker_->begin_lease(ring_).get();
@@ -77,7 +102,8 @@ TEST_F(GpuWorkerTest, WithoutAPlanOnlyCounts) {
 /// A plan that names forwards alone.
 class ForwardClocks final : public UnitClocks {
  public:
-  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event) override {
+  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event,
+                                             std::optional<std::uint32_t> /*iteration*/) const override {
     if (event.type != ipc::UnitEventType::unit_begin || event.kind != 0) return std::nullopt;
     return 1005;
   }

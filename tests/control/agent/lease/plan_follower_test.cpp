@@ -39,8 +39,8 @@ TEST(PlanFollower, KnowsTheClockOfEveryUnit) {
   PlanFollower follower(plan_message(two_clock_plan(3, 1200, 1500)), "Fake GPU", kSupported, kEverything);
   EXPECT_EQ(follower.units(), 6U);
   for (std::uint32_t microbatch = 0; microbatch < 3; ++microbatch) {
-    EXPECT_EQ(follower.clock_mhz(begin(OpKind::forward, microbatch)), 1200);
-    EXPECT_EQ(follower.clock_mhz(begin(OpKind::backward, microbatch)), 1500);
+    EXPECT_EQ(follower.clock_mhz(begin(OpKind::forward, microbatch), {}), 1200);
+    EXPECT_EQ(follower.clock_mhz(begin(OpKind::backward, microbatch), {}), 1500);
   }
 }
 
@@ -50,16 +50,23 @@ TEST(PlanFollower, TakesAPlanForItsModel) {
   EXPECT_EQ(PlanFollower(plan_message(write_plan(plan)), "Fake GPU", kSupported, kEverything).units(), 2U);
 }
 
+TEST(PlanFollower, AsksAheadAsThePlanSays) {
+  plan::Plan plan = plan::read_plan(two_clock_plan(1, 1200, 1500), "plan");
+  EXPECT_EQ(PlanFollower(plan_message(write_plan(plan)), "Fake GPU", kSupported, kEverything).lead_ns(), 0);
+  plan.clock_lead_s = 0.025;
+  EXPECT_EQ(PlanFollower(plan_message(write_plan(plan)), "Fake GPU", kSupported, kEverything).lead_ns(), 25'000'000);
+}
+
 TEST(PlanFollower, HasNothingToSayAboutOtherEvents) {
   PlanFollower follower(plan_message(two_clock_plan(3, 1200, 1500)), "Fake GPU", kSupported, kEverything);
-  EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 3)));
-  EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 0, 1)));
-  EXPECT_FALSE(follower.clock_mhz(begin(OpKind::weight_gradient, 0)));
+  EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 3), {}));
+  EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 0, 1), {}));
+  EXPECT_FALSE(follower.clock_mhz(begin(OpKind::weight_gradient, 0), {}));
   ipc::UnitEvent end = begin(OpKind::forward, 0);
   end.type = ipc::UnitEventType::unit_end;
-  EXPECT_FALSE(follower.clock_mhz(end));
+  EXPECT_FALSE(follower.clock_mhz(end, {}));
   ipc::UnitEvent hostile = begin(static_cast<OpKind>(255), 0xffffffff, 0xffff);
-  EXPECT_FALSE(follower.clock_mhz(hostile));
+  EXPECT_FALSE(follower.clock_mhz(hostile, {}));
 }
 
 TEST(PlanFollower, RefusesAPlanThatDoesNotFit) {
@@ -82,8 +89,8 @@ TEST(PlanFollower, TakesTheNearestBelowWhenAsked) {
   ipc::PlanMessage message = plan_message(two_clock_plan(1, 1499, 1501));
   message.nearest_below = true;
   PlanFollower follower(message, "Fake GPU", kSupported, kEverything);
-  EXPECT_EQ(follower.clock_mhz(begin(OpKind::forward, 0)), 1200);
-  EXPECT_EQ(follower.clock_mhz(begin(OpKind::backward, 0)), 1500);
+  EXPECT_EQ(follower.clock_mhz(begin(OpKind::forward, 0), {}), 1200);
+  EXPECT_EQ(follower.clock_mhz(begin(OpKind::backward, 0), {}), 1500);
   message.plan_json = two_clock_plan(1, 300, 1500);
   expect_refused(message, kEverything, "nor any clock below it");
 }
@@ -99,10 +106,10 @@ TEST(PlanFollower, TriesClocksOutInTheirIterations) {
                     {.first_iteration = 0xffffffff, .iterations = 2, .clock_mhz = 345}};
   PlanFollower follower(message, "Fake GPU", kSupported, kEverything);
   const auto clocks_of = [&](std::uint32_t iteration) {
-    const auto at_begin = follower.clock_mhz(iteration_begin(iteration));
-    const auto in_unit = follower.clock_mhz(begin(OpKind::backward, 0));
+    const auto at_begin = follower.clock_mhz(iteration_begin(iteration), iteration);
+    const auto in_unit = follower.clock_mhz(begin(OpKind::backward, 0), iteration);
     EXPECT_EQ(at_begin.value_or(1980), in_unit) << iteration;
-    EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 7))) << "a unit that the plan does not name";
+    EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 7), iteration)) << "a unit that the plan does not name";
     return in_unit;
   };
   EXPECT_EQ(clocks_of(4), 1980);

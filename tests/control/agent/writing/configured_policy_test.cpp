@@ -92,7 +92,7 @@ TEST_F(ConfiguredPolicyTest, ReadsPlansForTheGpuAndTheRange) {
   const AllowedRange allowed = decided->allow(kAlice, gpu.identity());
   const auto clocks = decided->read_plan(plan_message(two_clock_plan(1, 1005, 1500)), gpu.identity(), allowed);
   ipc::UnitEvent event{.type = ipc::UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(OpKind::forward)};
-  EXPECT_EQ(clocks->clock_mhz(event), 1005);
+  EXPECT_EQ(clocks->clock_mhz(event, {}), 1005);
   EXPECT_THROW((void)decided->read_plan(plan_message(two_clock_plan(1, 1005, 1950)), gpu.identity(), allowed),
                InputError);
   EXPECT_THROW((void)decided->read_plan(plan_message(two_clock_plan(1, 1004, 1500)), gpu.identity(), allowed),
