@@ -56,7 +56,8 @@ class NotingWriter final : public agent::GpuWriter {
 /// Another clock for every unit.
 class AlternatingClocks final : public agent::UnitClocks {
  public:
-  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event) override {
+  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event,
+                                             std::optional<std::uint32_t> /*iteration*/) const override {
     if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
     return event.microbatch % 2 == 0 ? 1005 : 1500;
   }

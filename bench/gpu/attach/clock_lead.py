@@ -148,7 +148,7 @@ def main():
         with Machine(build, folder, folder / "log", RANKS, "H200", agent_nvml=noter) as machine:
             stage = UNIT_S if torch else SIMULATED_UNIT_S
             plan = make_plan(machine, folder, [stage, [1.35 * time_s for time_s in stage]],
-                             MICROBATCHES if torch else SIMULATED_MICROBATCHES)
+                             MICROBATCHES if torch else SIMULATED_MICROBATCHES, arguments.latency_ms)
             sys.path.insert(0, str(ROOT / "python"))
             from lowgear.adapters.plans import plan_file
 

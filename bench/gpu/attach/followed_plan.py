@@ -12,9 +12,10 @@ SLOWDOWN_PCT = 5  # leaves every stage clocks to choose from, so that the plan c
 HIGHEST_MHZ, LOWEST_MHZ = 1980, 1005  # of simulated H100s and H200s
 
 
-def make_plan(machine, folder, unit_s, microbatches):
+def make_plan(machine, folder, unit_s, microbatches, ahead_ms=0):
     """A folder of plans for a pipeline whose stages take `unit_s` (forward, backward; one pair a stage) at the highest
-    clock. The profile is made up: three quarters of a unit follow the clock."""
+    clock. The profile is made up: three quarters of a unit follow the clock. With `ahead_ms` the agent asks for each clock
+    that long before its unit."""
     rows = ["stage,instruction,frequency,time,energy"]
     for stage, times_s in enumerate(unit_s):
         for instruction, time_s in zip(("forward", "backward"), times_s):
@@ -25,7 +26,8 @@ def make_plan(machine, folder, unit_s, microbatches):
     profile = folder / "profile.csv"
     profile.write_text("\n".join(rows) + "\n")
     machine.run("plan", "--profile", profile, "--stages", len(unit_s), "--microbatches", microbatches, "--schedule", "1f1b",
-                "--blocking-power", 116, "--plans", 4, "--out", folder / "plan")
+                "--blocking-power", 116, "--plans", 4, "--out", folder / "plan",
+                *(["--switch-latency", ahead_ms, "--ask-ahead"] if ahead_ms else []))
     return folder / "plan"
 
 

@@ -53,7 +53,7 @@ struct JobSpec {
   int microbatch_size = 1;
   double slowdown_pct = 0;
   double guard_pct = 2;
-  double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect
+  double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect; agents ask that much ahead
   std::optional<JobProfiling> profiling;
 
   /// Everything that a profile depends on, as text: jobs of the same key share profiles. `simulated`: measured on

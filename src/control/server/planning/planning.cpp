@@ -123,7 +123,7 @@ struct JobPlanner::Impl {
    public:
     Solved(const Impl& of, const adapt::ReplicaGroup& group)
         : slowdowns_(group.slowdowns),
-          planner_(of.model->schedule, group.profile, of.blocking_w, of.planner_options(), {}, of.progress.get()) {}
+          planner_(of.model->schedule, group.profile, of.blocking_w, {}, {}, of.progress.get()) {}
 
     [[nodiscard]] const std::vector<simulator::StageSlowdown>& slowdowns() const { return slowdowns_; }
     [[nodiscard]] const planner::Frontier& frontier() const { return planner_.frontier(); }
@@ -154,12 +154,6 @@ struct JobPlanner::Impl {
         profile(filled_profile(model->measured, model->schedule.stages, model->clocks_mhz)),
         blocking_w(blocking_by_rank(model->measured, model->schedule)),
         unslowed(replan({}, 0)) {}
-
-  [[nodiscard]] planner::PlannerOptions planner_options() const {
-    planner::PlannerOptions options;
-    options.switch_latency_s = model->switch_latency_s;
-    return options;
-  }
 
   [[nodiscard]] adapt::Replan replan(std::span<const adapt::RankSlowdown> slow, double slowdown_pct) const {
     return lowgear::adapt::replan(dag, profile, model->parallel.dp, slow, slowdown_pct);
@@ -227,6 +221,7 @@ struct JobPlanner::Impl {
     }
     for (plan::Plan& plan : plans) {
       plan.gpu_name = model->gpu;
+      plan.clock_lead_s = model->switch_latency_s;
       job.expected_compute_s.push_back(expected_compute(plan));
     }
     job.plans = std::move(plans);
@@ -248,7 +243,7 @@ struct JobPlanner::Impl {
                          .profile = group.profile,
                          .blocking_power_w = blocking_w,
                          .gpus = {},
-                         .planner = planner_options(),
+                         .planner = {},
                          .wanted_deadline_s = deadline_s,
                          .progress = progress.get()};
     for (const int replica : group.replicas) {
@@ -337,7 +332,7 @@ ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) c
                                   .supported_mhz = model.clocks_mhz,
                                   .blocking_power_w = impl_->blocking_w,
                                   .slowdown_pct = conditions.slowdown_pct,
-                                  .planner = impl_->planner_options(),
+                                  .planner = {},
                                   .progress = impl_->progress.get()};
   const adapt::ProfilingStep step =
       next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);

@@ -48,7 +48,8 @@ struct PipelineModel {
   std::string gpu;
   MeasuredProfile measured;
   std::vector<int> clocks_mhz;  ///< that every GPU of the job supports, highest first
-  double switch_latency_s = 0;  ///< from asking for a clock until it is in effect
+  /// From asking for a clock until it is in effect: agents ask by that much ahead, so that plans need not reckon with it.
+  double switch_latency_s = 0;
   bool simulated = false;
 };
 

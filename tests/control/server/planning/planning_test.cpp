@@ -69,6 +69,16 @@ TEST(JobPlanner, SavesEnergyWithoutTakingLonger) {
   EXPECT_EQ(plan.expected_compute_s.at(0).size(), 4U);
 }
 
+TEST(JobPlanner, HasAgentsAskAheadWhereClocksChangeLate) {
+  PipelineModel late = *model(4, 1, 6);
+  late.switch_latency_s = 0.025;
+  const JobPlan plan = JobPlanner(std::make_shared<const PipelineModel>(late)).plan({});
+  const JobPlan at_once = JobPlanner(model(4, 1, 6)).plan({});
+  EXPECT_EQ(plan.energy_j, at_once.energy_j);
+  EXPECT_EQ(plan.plans.front().clock_lead_s, 0.025);
+  EXPECT_EQ(at_once.plans.front().clock_lead_s, 0);
+}
+
 TEST(JobPlanner, TradesTimeForEnergyAsFarAsItMay) {
   JobPlanner planner(model(2, 1, 6));
   const JobPlan fastest = planner.plan({});
