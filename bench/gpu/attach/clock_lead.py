@@ -38,9 +38,25 @@ SIMULATED_UNIT_S = (0.05, 0.1)
 NOTER = """
 #include <dlfcn.h>
 #include <time.h>
+#include <unistd.h>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 extern "C" int nvmlDeviceGetIndex(void* device, unsigned* index);
+
+/// Ends the agent where the loader has found another NVML than the simulation, as that of the machine's driver.
+__attribute__((constructor)) static void require_simulation() {
+  Dl_info found{};
+  char file[PATH_MAX];
+  char simulation[PATH_MAX];
+  if (dladdr(reinterpret_cast<void*>(&nvmlDeviceGetIndex), &found) != 0 && realpath(found.dli_fname, file) != nullptr &&
+      realpath(SIMULATION, simulation) != nullptr && std::strcmp(file, simulation) == 0)
+    return;
+  std::fprintf(stderr, "%s was loaded instead of the simulation\\n", found.dli_fname);
+  _exit(1);
+}
 
 /// Notes when a GPU's clock is asked for: nanoseconds, GPU, MHz.
 extern "C" int nvmlDeviceSetGpuLockedClocks(void* device, unsigned low_mhz, unsigned high_mhz) {
@@ -59,12 +75,14 @@ extern "C" int nvmlDeviceSetGpuLockedClocks(void* device, unsigned low_mhz, unsi
 
 
 def noting_library(folder, simulation, log):
-    """A libnvidia-ml.so.1 that passes everything on to the simulation."""
+    """A libnvidia-ml.so.1 that passes everything on to the simulation. Its DT_RPATH comes before LD_LIBRARY_PATH, where
+    the driver's own may be."""
     source, library = folder / "noter.cpp", folder / "noter" / "libnvidia-ml.so.1"
     library.parent.mkdir()
     source.write_text(NOTER)
     subprocess.run(["g++", "-shared", "-fPIC", "-O1", f'-DSIMULATION="{simulation}"', f'-DLOG="{log}"', "-o", library,
-                    source, "-Wl,--no-as-needed", simulation, f"-Wl,-rpath,{simulation.parent}", "-ldl"], check=True)
+                    source, "-Wl,--no-as-needed", simulation, f"-Wl,-rpath,{simulation.parent}",
+                    "-Wl,--disable-new-dtags", "-ldl"], check=True)
     return library
 
 
