@@ -111,6 +111,8 @@ std::optional<GuardDecision> SlowdownGuard::observe(double now_s, double iterati
   return excuse;
 }
 
+void SlowdownGuard::not_in_effect() { change_.settling = std::max(change_.settling, 1); }
+
 void SlowdownGuard::excuse(double time_s) {
   if (!(time_s >= 0) || !std::isfinite(time_s)) {
     throw InputError(fmt::format("slowdown guard: {} s to excuse: it must be 0 or more and finite", time_s));

@@ -87,6 +87,10 @@ class SlowdownGuard {
   [[nodiscard]] std::optional<GuardDecision> observe(double now_s, double iteration_time_s,
                                                      double full_clock_scale = 1);
 
+  /// The next iteration to be observed does not run the plans of `set_plans`: they have not reached the ranks yet. It
+  /// says nothing of their pace, and counts for the job all the same.
+  void not_in_effect();
+
   /// Takes time off the job's account that no plan has caused: the iterations until a straggler was recognised.
   /// Throws InputError unless it is 0 or more and finite.
   void excuse(double time_s);

@@ -174,6 +174,20 @@ TEST(SlowdownGuard, ExcusesAStallOfOneOrTwoIterations) {
   EXPECT_LE(job.guard.lost_s(), 0.1);
 }
 
+TEST(SlowdownGuard, BlamesNoPlanThatHasNotReachedTheRanks) {
+  GuardedJob job({1.0, 0.001, 0.002}, {.limit_pct = 2}, {1.0});
+  for (int i = 0; i < 5; ++i) job.iteration(1.0, 1.0);
+  job.set_plans({1.05});  // for a straggler of 1.05, which the old plan makes slower still
+  for (int i = 0; i < 10; ++i) {
+    job.guard.not_in_effect();
+    job.iteration(1.12, 1.05, 1.05);
+  }
+  EXPECT_TRUE(job.decisions.empty());
+  EXPECT_GE(job.guard.lost_s(), 0.3) << "the job is late all the same";
+  for (int i = 0; i < 10; ++i) job.iteration(1.12, 1.05, 1.05);
+  EXPECT_TRUE(job.guard.level().is_full_clocks);
+}
+
 TEST(SlowdownGuard, ExcusesNothingThatLasts) {
   GuardedJob job({1.0, 0.001, 0.002}, {.limit_pct = 2}, {1.0});
   for (int i = 0; i < 10; ++i) job.iteration(1.0, 1.0);

@@ -20,15 +20,16 @@ std::int64_t window_ns(std::int64_t gap_ns) {
 }  // namespace
 
 // Half of the newest gap: after a change of clocks the times are others. A stall says little of the next iteration, so
-// that a gap counts as twice the expected one at most.
+// that a gap counts as twice the expected one at most, and a millisecond.
 void UnitForecast::Step::learn(std::int64_t measured_gap_ns) {
   constexpr std::int64_t kFirstDeviationShare = 32;
-  if (gap_ns == 0) {
+  constexpr std::int64_t kSmallGapNs = 1'000'000;
+  if (!is_known()) {
     gap_ns = measured_gap_ns;
     deviation_ns = measured_gap_ns / kFirstDeviationShare;
     return;
   }
-  const std::int64_t error_ns = std::min(measured_gap_ns, 2 * gap_ns) - gap_ns;
+  const std::int64_t error_ns = std::min(measured_gap_ns, 2 * gap_ns + kSmallGapNs) - gap_ns;
   gap_ns += error_ns / 2;
   deviation_ns += (std::abs(error_ns) - deviation_ns) / 8;
 }
@@ -66,7 +67,7 @@ void UnitForecast::passed(std::int64_t time_ns, std::uint64_t unit) {
 }
 
 std::int64_t UnitForecast::sleep_ns(std::int64_t now_ns) const {
-  if (last_ns_ == 0 || position_ >= steps_.size() || steps_[position_].gap_ns == 0) return kCoarseNs;
+  if (last_ns_ == 0 || position_ >= steps_.size() || !steps_[position_].is_known()) return kCoarseNs;
   const std::int64_t gap_ns = steps_[position_].gap_ns;
   const std::int64_t window = window_ns(gap_ns);
   const std::int64_t until_ns = last_ns_ + gap_ns - now_ns;  // may be past
@@ -82,7 +83,7 @@ std::optional<UnitForecast::Expected> UnitForecast::newest_by(std::int64_t now_n
   std::size_t position = position_;
   for (std::size_t ahead = 0; ahead < kMaxAhead && position < steps_.size(); ++ahead) {
     const Step& step = steps_[position];
-    if (step.gap_ns == 0) break;
+    if (!step.is_known()) break;
     begin_ns += step.earliest_ns();
     if (ahead == 0) begin_ns = std::max(begin_ns, now_ns);
     if (begin_ns > until_ns) break;

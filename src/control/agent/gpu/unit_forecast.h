@@ -45,9 +45,10 @@ class UnitForecast {
   /// The begin of a unit or of the next iteration, and its time after the begin before it.
   struct Step {
     std::uint64_t unit = 0;         ///< packed, without its time; 0: the next iteration
-    std::int64_t gap_ns = 0;        ///< mean of recent ones; 0: not known
+    std::int64_t gap_ns = -1;       ///< mean of recent ones; below 0: not known
     std::int64_t deviation_ns = 0;  ///< mean absolute error of the forecast
 
+    [[nodiscard]] bool is_known() const { return gap_ns >= 0; }
     void learn(std::int64_t measured_gap_ns);
     [[nodiscard]] std::int64_t earliest_ns() const;
   };

@@ -66,6 +66,7 @@ void Job::watch_drift(const JobIteration& iteration, double now_s) {
 void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
   // What ran before the first plan was meant to be slow: clocks were being tried out.
   if (iteration.newest_version < record_.plans.first_training_version()) return;
+  if (iteration.newest_version < record_.plan_version()) guard_.not_in_effect();
   const auto decision = guard_.observe(now_s, iteration.time_s);
   if (!decision) return;
   decide("guard", decision->reason, now_s);

@@ -50,6 +50,10 @@ void PlanGuard::set_baseline(const Baseline& baseline) {
   if (guard_) guard_->set_baseline(of_iterations(baseline));
 }
 
+void PlanGuard::not_in_effect() {
+  if (guard_) guard_->not_in_effect();
+}
+
 void PlanGuard::excuse(double time_s) {
   if (guard_) guard_->excuse(time_s);
 }

@@ -19,6 +19,8 @@ class PlanGuard {
   void keep_to(double limit_pct, double planned_time_s, const std::optional<Baseline>& baseline);
   /// The baseline was measured again; the account stays.
   void set_baseline(const Baseline& baseline);
+  /// No rank follows the guarded plan yet in the iteration that is observed next.
+  void not_in_effect();
   /// Takes time off the account that no plan has caused.
   void excuse(double time_s);
   /// An iteration of the whole job, and what has to be done for it.

@@ -83,7 +83,8 @@ TEST(UnitForecast, TakesTimesThatRunBackwards) {
   forecast.iteration_began(kStart);
   forecast.unit_began(kStart - 500 * kMs, unit(0));
   forecast.iteration_began(kStart);
-  EXPECT_EQ(forecast.sleep_ns(kStart), UnitForecast::kCoarseNs);
+  EXPECT_EQ(forecast.sleep_ns(kStart), UnitForecast::kFineNs) << "expected at once, not in the past";
+  EXPECT_EQ(forecast.sleep_ns(kStart + kMs), UnitForecast::kCoarseNs);
 }
 
 /// The microbatch of the unit that is expected; -1: none. 100: and in the next iteration.
@@ -120,6 +121,18 @@ TEST(UnitForecast, ExpectsTheFirstUnitOfTheNextIteration) {
   const std::int64_t last = kStart + 3'960 * kMs;
   EXPECT_EQ(expected(forecast, last, 49 * kMs), -1) << "the iteration begins after 40 ms, its first unit 10 ms later";
   EXPECT_EQ(expected(forecast, last, 51 * kMs), 100);
+}
+
+TEST(UnitForecast, ExpectsAUnitThatBeginsItsIteration) {
+  UnitForecast forecast;
+  for (int i = 0; i < 40; ++i) {
+    forecast.iteration_began(kStart + i * 100 * kMs);
+    forecast.unit_began(kStart + i * 100 * kMs, unit(0));
+    forecast.unit_began(kStart + i * 100 * kMs + 50 * kMs, unit(1));
+  }
+  const std::int64_t last = kStart + 3'950 * kMs;
+  EXPECT_EQ(expected(forecast, last, 49 * kMs), -1);
+  EXPECT_EQ(expected(forecast, last, 51 * kMs), 100) << "at the same time as its iteration";
 }
 
 TEST(UnitForecast, ExpectsWhatIsOverdueNow) {
