@@ -88,6 +88,22 @@ TEST(Job, SlowsTheOthersDownForAStragglerAndBack) {
   EXPECT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
 }
 
+TEST(Job, BlamesNoPlanThatNoRankHasReceived) {
+  SimulatedJob training(small_job(4));
+  training.train();
+  training.run(5);
+  for (int rank = 0; rank < 4; ++rank) training.deaf[rank] = true;
+  training.slow_down(0, 1.3);
+  training.run(7);
+  EXPECT_THAT(training.reasons("straggler"), Contains(HasSubstr("rank 0")));
+  EXPECT_LT(training.version_of(1), training.record().plan_version()) << "the plan for the straggler has not arrived";
+  EXPECT_THAT(training.reasons("guard"), IsEmpty());
+  for (int rank = 0; rank < 4; ++rank) training.deaf[rank] = false;
+  training.run(6);
+  EXPECT_EQ(training.version_of(1), training.record().plan_version());
+  EXPECT_THAT(training.reasons("guard"), IsEmpty());
+}
+
 TEST(Job, LetsTheOtherReplicasWaitSlowlyForAReportedStraggler) {
   SimulatedJob training(small_job(2, 3));
   training.train();
