@@ -26,6 +26,7 @@ from attached_loop import PATIENCE_S, AttachedLoop  # noqa: E402: the tests are 
 
 REACH_ITERATIONS = 60
 FOREVER = 1_000_000
+SWITCH_LATENCY_MS = 25  # of simulated H100s
 STATES = ("baseline", "profiling", "planning", "running")
 #: The server's: iterations of the baseline; time before the first trial; counted time at a clock, and iterations at most.
 BASELINE_ITERATIONS, LEAD_S, MEASURED_S, MOST_AT_A_CLOCK = 5, 1.0, 1.0, 5
@@ -76,7 +77,8 @@ def run(build, iterations, command):
         library = build / "lib" / "liblowgear.so.1"
         nvml = build / "simgpu" / "libnvidia-ml.so.1"
         with AttachedLoop(build / "bin" / "lowgear", nvml, folder, library=library) as loop:
-            job = loop.start_command(command) if command else loop.start_job(2, FOREVER)
+            late = ("--switch-latency", str(SWITCH_LATENCY_MS))
+            job = loop.start_command(command, late) if command else loop.start_job(2, FOREVER, options=late)
             complete, summary, followed = follow(loop, job, iterations)
             decisions = loop.decisions(summary["job"])
     expected, rounds = expected_iterations(decisions, summary["baseline"]["time_s"])

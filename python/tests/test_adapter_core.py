@@ -395,9 +395,10 @@ class OfAJob(unittest.TestCase):
 
     def test_the_user_has_the_last_word(self):
         with unittest.mock.patch.dict("os.environ", {"LOWGEAR_JOB_SPEC": '{"model": "mine", "guard_pct": 1}',
-                                                     "LOWGEAR_SLOWDOWN": "3"}):
+                                                     "LOWGEAR_SLOWDOWN": "3", "LOWGEAR_SWITCH_LATENCY": "25"}):
             spec = job.job_spec(Job("test", Place(0, 1), None))
         self.assertEqual((spec["model"], spec["guard_pct"], spec["slowdown_pct"]), ("mine", 1, 3.0))
+        self.assertEqual(spec["switch_latency_ms"], 25)
 
     def test_a_plan_is_chosen_by_the_slowdown(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -47,7 +47,7 @@ class AttachedLoops(unittest.TestCase):
         return [decision["kind"] for decision in self.loop.decisions(job)]
 
     def test_a_job_is_registered_profiled_planned_and_followed(self):
-        self.loop.start_job(2, FOREVER)
+        self.loop.start_job(2, FOREVER, options=("--switch-latency", "25"))
         job = self.job_in_state("running")
         followed = self.followed(job["job"], 3)
         self.assertEqual(job["registered"], 2)

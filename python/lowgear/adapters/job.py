@@ -77,9 +77,9 @@ def _command_digest() -> str:
 
 def job_spec(job: Job) -> Dict[str, Any]:
     """The body of POST /v1/jobs (docs/server-api.md), the same on all ranks. What LOWGEAR_JOB_SPEC says counts more;
-    LOWGEAR_SLOWDOWN is `slowdown_pct`.
+    LOWGEAR_SLOWDOWN is `slowdown_pct`, LOWGEAR_SWITCH_LATENCY `switch_latency_ms`.
 
-    Raises ValueError where one of the two makes no sense.
+    Raises ValueError where one of them makes no sense.
     """
     place = job.place
     spec: Dict[str, Any] = {
@@ -93,8 +93,9 @@ def job_spec(job: Job) -> Dict[str, Any]:
     }
     if job.orders is None:
         spec["profile"] = None  # without units there is nothing that clocks could be tried out on
-    if os.environ.get("LOWGEAR_SLOWDOWN"):
-        spec["slowdown_pct"] = float(os.environ["LOWGEAR_SLOWDOWN"])
+    for variable, member in (("LOWGEAR_SLOWDOWN", "slowdown_pct"), ("LOWGEAR_SWITCH_LATENCY", "switch_latency_ms")):
+        if os.environ.get(variable):
+            spec[member] = float(os.environ[variable])
     given = json.loads(os.environ.get("LOWGEAR_JOB_SPEC") or "{}")
     if not isinstance(given, dict):
         raise ValueError("LOWGEAR_JOB_SPEC: expected a JSON object, as docs/server-api.md shows")

@@ -28,6 +28,7 @@ struct RunArguments {
   std::string plan;
   std::string recording;
   std::optional<double> slowdown_pct;
+  std::optional<double> switch_latency_ms;
   std::vector<std::string> command;
   bool dry_run = false;
 };
@@ -97,6 +98,7 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
   if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
   if (arguments.slowdown_pct) set("LOWGEAR_SLOWDOWN", fmt::format("{}", *arguments.slowdown_pct));
+  if (arguments.switch_latency_ms) set("LOWGEAR_SWITCH_LATENCY", fmt::format("{}", *arguments.switch_latency_ms));
   // Slurm and torchrun's --rdzv-id name a start by themselves.
   if (!arguments.server.empty() && environment_text("LOWGEAR_RUN").empty() &&
       environment_text("SLURM_JOB_ID").empty() && !is_part_of_many(arguments.command)) {
@@ -113,6 +115,10 @@ void check_asked(const RunArguments& arguments) {
   }
   if (!arguments.server.empty() && !arguments.plan.empty()) {
     throw InputError("--server and --plan: plans come from one of them");
+  }
+  if (arguments.switch_latency_ms && !arguments.plan.empty()) {
+    throw InputError(
+        "--switch-latency and --plan: the plan has its own (lowgear plan --switch-latency MS --ask-ahead)");
   }
 }
 
@@ -155,6 +161,10 @@ VerbAction declare_run(CLI::App& app) {
   add_number(
       app, "--slowdown", {.low = 0, .high = 1000}, [arguments](double percent) { arguments->slowdown_pct = percent; },
       "Per cent that an iteration may take longer than by the fastest plan (default 0)");
+  add_number(app, "--switch-latency", {.low = 0, .high = 10'000}, into(arguments->switch_latency_ms),
+             "With --server: time from the request of a clock change until it takes effect, in ms; agents request "
+             "clocks that long "
+             "before their units (default 0; lowgear doctor --measure-switch-latency measures it)");
   app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that it would find set");
   return [arguments](Console& console) { return run_attached(*arguments, console); };
 }

@@ -54,6 +54,15 @@ TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
               Contains("LOWGEAR_SERVER=unix:/run/a.sock"));
 }
 
+TEST(RunCommand, TellsTheServersJobHowLateClocksChange) {
+  EXPECT_THAT(lines_of(run({"--server", "http://127.0.0.1:1", "--switch-latency", "25", "--", "env"}).out),
+              Contains("LOWGEAR_SWITCH_LATENCY=25"));
+  const TemporaryFolder folder;
+  const ProgramResult refused = run({"--plan", folder / "plan", "--switch-latency", "25", "--", "env"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("the plan has its own"));
+}
+
 TEST(RunCommand, NamesAStartThatNothingElseNames) {
   const ProgramResult one = run({"--server", "http://127.0.0.1:1", "--", "env"});
   EXPECT_THAT(lines_of(one.out), Contains(StartsWith("LOWGEAR_RUN=run-")));
