@@ -7,8 +7,9 @@ namespace lowgear::agent {
 namespace {
 
 constexpr std::int64_t kMaxGapNs = 60'000'000'000;  // longer ones are no training; also keeps sums within their type
-/// No begin comes earlier than expected by more than this share of its gap.
-constexpr std::int64_t kLargestSlackShare = 8;
+/// No begin is expected earlier than the mean by more than this share of its gap: on a machine where units vary more,
+/// the unit before would run at another unit's clock for too long.
+constexpr std::int64_t kLargestSlackShare = 32;
 
 /// How far from its expected time a unit is still looked for every few microseconds: units of one kind differ by some
 /// per cent from iteration to iteration.
