@@ -78,6 +78,61 @@ Json plot_json(const std::optional<Plot>& plot) {
             {"candidate", plot->mark_names.candidate}}}};
 }
 
+std::string_view name(Intervals::Sense sense) {
+  switch (sense) {
+    case Intervals::Sense::none:
+      return "none";
+    case Intervals::Sense::better:
+      return "better";
+    case Intervals::Sense::worse:
+      return "worse";
+  }
+  return "";
+}
+
+Json intervals_json(const std::vector<Intervals>& all) {
+  Json json = Json::array();
+  for (const Intervals& intervals : all) {
+    Json groups = Json::array();
+    for (const Intervals::Group& group : intervals.groups) {
+      Json rows = Json::array();
+      for (const Intervals::Row& row : group.rows) {
+        rows.push_back({{"name", row.name},
+                        {"mean", or_null(row.mean)},
+                        {"low", or_null(row.low)},
+                        {"high", or_null(row.high)},
+                        {"sense", name(row.sense)},
+                        {"text", row.text}});
+      }
+      groups.push_back({{"name", group.name}, {"rows", std::move(rows)}});
+    }
+    json.push_back({{"title", intervals.title},
+                    {"basis", intervals.basis},
+                    {"caption", intervals.caption},
+                    {"groups", std::move(groups)}});
+  }
+  return json;
+}
+
+Json curves_json(const std::vector<Curves>& all) {
+  Json json = Json::array();
+  for (const Curves& plot : all) {
+    Json curves = Json::array();
+    for (const Curves::Curve& curve : plot.curves) {
+      Json points = Json::array();
+      for (const Curves::Point& point : curve.points) points.push_back(Json::array({point.x, point.y}));
+      curves.push_back({{"name", curve.name}, {"points", std::move(points)}});
+    }
+    json.push_back({{"title", plot.title},
+                    {"basis", plot.basis},
+                    {"caption", plot.caption},
+                    {"x", {{"name", plot.x.name}, {"quantity", plot.x.energy ? "energy" : "count"}}},
+                    {"y_name", plot.y_name},
+                    {"curves", std::move(curves)}});
+  }
+  return json;
+}
+
 Json tables_json(const std::vector<Table>& tables) {
   Json json = Json::array();
   for (const Table& table : tables) {
@@ -115,6 +170,8 @@ std::string render_estimate_report(const EstimateReport& report) {
                          {"cards", cards_json(report.cards)},
                          {"warnings", report.warnings},
                          {"plot", plot_json(report.plot)},
+                         {"intervals", intervals_json(report.intervals)},
+                         {"curves", curves_json(report.curves)},
                          {"bars", bars_json(report.bars)},
                          {"tables", tables_json(report.tables)},
                          {"reading", entries_json(report.reading)}};

@@ -64,6 +64,50 @@ struct Table {
   std::optional<std::size_t> chosen;           ///< index of a row
 };
 
+/// Differences from a baseline, in per cent, with their confidence intervals.
+struct Intervals {
+  /// How a row is coloured.
+  enum class Sense : unsigned char { none, better, worse };
+  struct Row {
+    std::string name;
+    std::optional<double> mean;
+    std::optional<double> low;
+    std::optional<double> high;
+    Sense sense = Sense::none;
+    std::string text;  ///< the same in words
+  };
+  struct Group {
+    std::string name;
+    std::vector<Row> rows;
+  };
+  std::string title;
+  std::string basis;
+  std::string caption;
+  std::vector<Group> groups;
+};
+
+/// Curves on common axes.
+struct Curves {
+  struct Axis {
+    std::string name;     ///< `tokens`
+    bool energy = false;  ///< in J
+  };
+  struct Point {
+    double x = 0;
+    double y = 0;
+  };
+  struct Curve {
+    std::string name;
+    std::vector<Point> points;  ///< one at least, by rising x
+  };
+  std::string title;
+  std::string basis;
+  std::string caption;
+  Axis x;
+  std::string y_name;
+  std::vector<Curve> curves;
+};
+
 struct Card {
   std::string name;
   std::string value;
@@ -75,7 +119,7 @@ struct Entry {
   std::string text;
 };
 
-/// The page of `lowgear estimate` and `lowgear search`.
+/// The page of `lowgear estimate` and `lowgear search`, and that of runs that `lowgear report` compares.
 struct EstimateReport {
   std::string lowgear_version;
   std::string command;
@@ -87,6 +131,8 @@ struct EstimateReport {
   std::vector<Bars> bars;
   std::vector<Table> tables;
   std::vector<Entry> reading;  ///< what the numbers are
+  std::vector<Intervals> intervals = {};
+  std::vector<Curves> curves = {};
 };
 
 /// One self-contained HTML page, in the style of the report of a plan. Names may hold any text.

@@ -53,6 +53,33 @@ EstimateReport sample_estimate() {
           .reading = {{"Estimated", "Computed."}}};
 }
 
+/// Differences and curves, as a comparison of runs has them.
+EstimateReport sample_comparison() {
+  EstimateReport report = sample_estimate();
+  report.plot.reset();
+  report.bars.clear();
+  report.intervals = {{.title = "Differences from full clocks",
+                       .basis = "simulated",
+                       .caption = "",
+                       .groups = {{"planned",
+                                   {{"J/token", -12, -13, -11, Intervals::Sense::better, "-12.00 %: less"},
+                                    {"s/token", 0.1, -0.2, 0.4, Intervals::Sense::none, "+0.10 %: no difference shown"},
+                                    {"loss", 1, {}, {}, Intervals::Sense::none, "+1.00 %: too few runs"}}}}}};
+  report.curves = {{.title = "Loss against energy",
+                    .basis = "simulated",
+                    .caption = "",
+                    .x = {"energy", true},
+                    .y_name = "loss",
+                    .curves = {{"full clocks", {{100, 5}, {200, 4}}}, {"planned", {{90, 5}, {180, 4}}}}},
+                   {.title = "One point",
+                    .basis = "simulated",
+                    .caption = "",
+                    .x = {"tokens", false},
+                    .y_name = "loss",
+                    .curves = {{"full clocks", {{100, 5}}}}}};
+  return report;
+}
+
 std::string without_plot_library(std::string page) {
   const std::string_view library = page_file("d3.min.js");
   page.erase(page.find(library), library.size());
@@ -62,7 +89,7 @@ std::string without_plot_library(std::string page) {
 TEST(EstimateReport, HoldsItsPartsAndRefersToNothingElse) {
   const std::string page = without_plot_library(render_estimate_report(sample_estimate()));
   for (const char* part : {"light.css", "dark.css", "components.css", "report.css", "estimate.css", "stacked_bars.js",
-                           "estimate.js", "frontier.js", "data_table.js"}) {
+                           "intervals.js", "learning_curves.js", "estimate.js", "frontier.js", "data_table.js"}) {
     EXPECT_THAT(page, HasSubstr(std::string(page_file(part)))) << part;
   }
   EXPECT_THAT(page, Not(HasSubstr("{{"))) << "a placeholder was not filled";
@@ -121,6 +148,32 @@ TEST_P(EstimatePage, DrawsBarsPlotAndTables) {
   const std::regex piece(R"re(class="piece)re");
   EXPECT_EQ(std::distance(std::sregex_iterator(dom.begin(), dom.end(), piece), std::sregex_iterator()), 6)
       << "two parts of each of two ranks, and two of memory: what amounts to nothing is not drawn";
+}
+
+TEST_P(EstimatePage, DrawsIntervalsAndCurves) {
+  const std::string dom = drawn(sample_comparison());
+  EXPECT_THAT(dom, HasSubstr(R"(data-ready="1")"));
+  EXPECT_THAT(dom, Not(HasSubstr("data-error")));
+  EXPECT_THAT(dom, HasSubstr(R"(data-intervals="1")"));
+  EXPECT_THAT(dom, HasSubstr(R"(data-curves="2")"));
+  const auto count = [&dom](const std::string& pattern) {
+    const std::regex regex(pattern);
+    return std::distance(std::sregex_iterator(dom.begin(), dom.end(), regex), std::sregex_iterator());
+  };
+  EXPECT_EQ(count("<circle class=\"difference"), 3);
+  EXPECT_EQ(count("<line class=\"difference better"), 3) << "an interval and its ends";
+  EXPECT_EQ(count("<line class=\"difference none"), 3) << "too few runs have none";
+  EXPECT_EQ(count("<path class=\"learning"), 3);
+}
+
+TEST_P(EstimatePage, FitsANarrowWindow) {
+  std::string page = render_estimate_report(sample_comparison());
+  page.insert(page.rfind("</body>"),
+              "<script>document.documentElement.dataset.overflow = "
+              "document.documentElement.scrollWidth - document.documentElement.clientWidth;</script>");
+  const std::string dom = dump_dom(chromium(), page, {.width_px = 500, .height_px = 900, .dark = GetParam()});
+  EXPECT_THAT(dom, HasSubstr(R"(data-overflow="0")"));
+  EXPECT_THAT(dom, HasSubstr("J/token: -12.00 %: less")) << "the words stand above their row";
 }
 
 TEST_P(EstimatePage, DrawsWithoutPlotAndBars) {

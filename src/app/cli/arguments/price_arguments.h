@@ -18,6 +18,8 @@ struct PriceArguments {
   [[nodiscard]] estimator::Prices prices() const;
 };
 
+/// `--kwh`, `--co2`.
+void add_energy_price_options(CLI::App& app, PriceArguments& arguments);
 /// `--gpu-hour`, `--kwh`, `--co2`.
 void add_price_options(CLI::App& app, PriceArguments& arguments);
 

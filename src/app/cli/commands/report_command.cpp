@@ -1,10 +1,18 @@
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/price_arguments.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/runs/arm_input.h"
 #include "app/cli/runs/plan_output.h"
+#include "app/cli/text/arm_text.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
@@ -13,19 +21,31 @@ namespace lowgear::cli {
 namespace {
 
 struct ReportArguments {
-  std::string folder;
+  std::vector<std::string> runs;
+  std::vector<std::string> arms;  ///< NAME=RUN,RUN
+  std::string baseline;
+  std::optional<double> loss;
+  std::optional<double> loss_margin_pct;
+  PriceArguments prices;
+  std::optional<double> tokens_per_iteration;
+  bool paired = false;
+  std::string html;
   bool json = false;
 };
 
-ExitCode run_report(const ReportArguments& arguments, Console& console) {
-  const std::filesystem::path folder = arguments.folder;
+constexpr NumberRange<double> kLossRange{0, 1e3};
+constexpr NumberRange<double> kMarginRange{0, 100};
+constexpr NumberRange<double> kTokensRange{1, 1e15};
+
+/// The page of a folder that `lowgear plan` has written.
+ExitCode report_plan(const std::filesystem::path& folder, bool json, Console& console) {
   const planner::PlanFolder files = read_plan_folder(folder);
   workflow::RunContents contents = read_run_contents(files, folder);
   contents.verified = verify(files);
   const std::filesystem::path path = folder / output_file::kReport;
   write_listed_file(folder, std::string(output_file::kReport),
                     report::render_html_report(report::build_report(contents)));
-  if (arguments.json) {
+  if (json) {
     console.print_json({{"report", path.string()}, {"verified", contents.verified->ok()}});
   } else {
     console.print(path.string() + '\n');
@@ -35,13 +55,80 @@ ExitCode run_report(const ReportArguments& arguments, Console& console) {
   return ExitCode::failed;
 }
 
+template <typename Value>
+void replace_if(std::optional<Value>& value, const std::optional<Value>& given) {
+  if (given) value = given;
+}
+
+/// What the experiment states, and instead of it what the command line does.
+experiment::ComparisonOptions options_of(const ReportArguments& arguments, experiment::ComparisonOptions options) {
+  if (!arguments.baseline.empty()) options.baseline = arguments.baseline;
+  replace_if(options.loss, arguments.loss);
+  replace_if(options.loss_margin_pct, arguments.loss_margin_pct);
+  replace_if(options.price_per_kwh, arguments.prices.usd_per_kwh);
+  replace_if(options.co2_g_per_kwh, arguments.prices.co2_g_per_kwh);
+  if (arguments.paired) options.pairing = experiment::Pairing::by_order;
+  return options;
+}
+
+ExitCode report_runs(const ReportArguments& arguments, const std::string& command, Console& console) {
+  if (!arguments.html.empty()) check_writable(arguments.html);
+  ArmInput input = load_arms(arguments.runs, arguments.arms, arguments.tokens_per_iteration);
+  const experiment::ComparisonOptions options = options_of(arguments, input.options);
+  const experiment::ArmComparison comparison = compare_arms(std::move(input.arms), options);
+  for (const std::string& warning : comparison.warnings) console.warn(warning);
+  if (!arguments.html.empty()) {
+    write_file_atomically(arguments.html, render_estimate_report(arms_page(comparison, command)));
+  }
+  if (arguments.json) {
+    console.print_json(arms_json(comparison));
+  } else {
+    console.print(arms_text(comparison));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_report(const ReportArguments& arguments, const std::string& command, Console& console) {
+  if (arguments.runs.empty() && arguments.arms.empty()) {
+    throw InputError("there is nothing to report; name runs, or a folder that lowgear plan has written");
+  }
+  const bool one_path = arguments.runs.size() == 1 && arguments.arms.empty();
+  if (one_path && kind_of_run(arguments.runs.front()) == RunPath::none) {
+    return report_plan(arguments.runs.front(), arguments.json, console);
+  }
+  return report_runs(arguments, command, console);
+}
+
 }  // namespace
 
 VerbAction declare_report(CLI::App& app) {
   auto arguments = std::make_shared<ReportArguments>();
-  app.add_option("folder", arguments->folder, "Folder that lowgear plan has written")->type_name("DIR")->required();
+  app.add_option("runs", arguments->runs,
+                 "Runs to compare: metrics files of lowgear train, folders with metrics.jsonl, recordings, or the "
+                 "folder of an experiment. Or one folder that lowgear plan has written, whose report.html is written "
+                 "again")
+      ->type_name("RUN");
+  app.add_option("--arm", arguments->arms, "Runs with the same settings, and a name for them; may be repeated")
+      ->type_name("NAME=RUN,RUN")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--baseline", arguments->baseline, "Arm that the others are compared with (default: the first)")
+      ->type_name("NAME");
+  app.add_flag("--paired", arguments->paired,
+               "Compare the first run of an arm with the first of the baseline, and so on: they share seed and "
+               "conditions. Runs of an experiment are always paired");
+  add_number(app, "--loss", kLossRange, into(arguments->loss), "Also compare energy and time to this loss, in nats")
+      ->type_name("LOSS");
+  add_number(app, "--loss-margin", kMarginRange, into(arguments->loss_margin_pct),
+             "Loss that is accepted above the baseline's, in per cent; to be fixed before the runs")
+      ->type_name("PCT");
+  add_energy_price_options(app, arguments->prices);
+  add_number(app, "--tokens-per-iteration", kTokensRange, into(arguments->tokens_per_iteration),
+             "Tokens of an iteration of all replicas, for recordings, which do not state them")
+      ->type_name("N");
+  app.add_option("--html", arguments->html, "Also write the comparison as a page to this file")->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_report(*arguments, console); };
+  return [arguments, &app](Console& console) { return run_report(*arguments, command_line(app), console); };
 }
 
 }  // namespace lowgear::cli

@@ -26,7 +26,12 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear inspect --profile profile.csv --blocking-power 83.64", declare_inspect},
     {"schedule", "Write a schedule in PyTorch's notation, show the memory it needs, and check that it cannot deadlock",
      "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
-    {"report", "Write report.html again for a folder that plan has written", "lowgear report out", declare_report},
+    {"report", "Compare training runs by energy, time, cost and loss; or write report.html of a plan again",
+     "lowgear report --arm full=a1.jsonl,a2.jsonl --arm planned=b1.jsonl,b2.jsonl --html runs.html\n"
+     "  lowgear report out",
+     declare_report},
+    {"experiment", "Train with several settings in turns, and report their differences with confidence intervals",
+     "lowgear experiment examples/adapt/clocks.yaml --dry-run", declare_experiment},
     {"example", "Write an example profile for trying out Lowgear: modelled, not measured",
      "lowgear example --out example", declare_example},
     {"profile", "Make a stage profile from recordings, or predict the clocks that were not measured",

@@ -1,4 +1,4 @@
-// Builds the page of an estimate.
+// Builds the page of an estimate, or of a comparison of runs.
 (() => {
   const report = JSON.parse(document.getElementById('report-data').textContent);
   const byId = (id) => document.getElementById(id);
@@ -69,9 +69,11 @@
 
   drawHead();
   const points = drawPlot();
+  report.intervals.forEach((intervals) => intervalPlot.panel(byId('bars'), intervals));
+  report.curves.forEach((curves) => learningCurves.panel(byId('bars'), curves));
   report.bars.forEach((bars) => stackedBars.panel(byId('bars'), bars));
   drawTables();
   drawReading();
   Object.assign(document.documentElement.dataset, {ready: '1', points, bars: report.bars.length,
-    tables: report.tables.length});
+    intervals: report.intervals.length, curves: report.curves.length, tables: report.tables.length});
 })();

@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/runs/arm_input.h"
+#include "app/cli/runs/experiment_run.h"
+#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/table.h"
+#include "app/cli/text/arm_text.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+
+namespace lowgear::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExperimentArguments {
+  std::string file;
+  std::string out;
+  bool dry_run = false;
+  bool json = false;
+
+  [[nodiscard]] fs::path folder() const {
+    return out.empty() ? fs::path("out") / fs::path(file).stem() : fs::path(out);
+  }
+};
+
+/// The order of the turns, without running any.
+void print_order(const ExperimentArguments& arguments, const experiment::ExperimentRecord& record, Console& console) {
+  Table table({{"turn"}, {"block"}, {"seed"}, {"arm", Table::Align::left}, {"", Table::Align::left}});
+  Json json = Json::array();
+  for (const experiment::Turn& turn : record.turns) {
+    const bool finished = is_finished(arguments.folder(), turn);
+    const std::string& arm = record.arms[turn.arm];
+    const std::string remark = turn.dropped ? "does not count" : "";
+    table.add_row({fmt::to_string(turn.number + 1), fmt::to_string(turn.block), fmt::to_string(turn.seed), arm,
+                   finished ? remark + (remark.empty() ? "finished" : ", finished") : remark});
+    json.push_back({{"turn", turn.number},
+                    {"block", turn.block},
+                    {"seed", turn.seed},
+                    {"arm", arm},
+                    {"dropped", turn.dropped},
+                    {"finished", finished}});
+  }
+  if (arguments.json) {
+    console.print_json({{"out", arguments.folder().string()}, {"turns", std::move(json)}});
+  } else {
+    console.print(table.text() + fmt::format("would write to {}\n", arguments.folder().string()));
+  }
+}
+
+void report(const ExperimentArguments& arguments, const std::string& command, Console& console) {
+  const fs::path folder = arguments.folder();
+  ArmInput input = load_experiment(folder);
+  const experiment::ArmComparison comparison = compare_arms(std::move(input.arms), input.options);
+  for (const std::string& warning : comparison.warnings) console.warn(warning);
+  const Json json = arms_json(comparison);
+  write_file_atomically(folder / "report.json", json.dump(1) + '\n');
+  const fs::path page = folder / "report.html";
+  write_file_atomically(page, render_estimate_report(arms_page(comparison, command)));
+  if (arguments.json) {
+    console.print_json(json);
+  } else {
+    console.print(arms_text(comparison) + fmt::format("\nThe report is {}\n", page.string()));
+  }
+}
+
+ExitCode run_experiment_verb(const ExperimentArguments& arguments, const std::string& command, Console& console) {
+  const ExperimentInput input = read_experiment(arguments.file);
+  if (arguments.dry_run) {
+    print_order(arguments, input.record, console);
+    return ExitCode::ok;
+  }
+  try {
+    run_experiment(input, arguments.folder(), [&console](std::string_view line) { console.note(line); });
+  } catch (const Interrupted&) {
+    console.note("ended; the same command continues after the finished runs");
+    throw;
+  }
+  report(arguments, command, console);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_experiment(CLI::App& app) {
+  auto arguments = std::make_shared<ExperimentArguments>();
+  app.add_option("file", arguments->file, "The experiment: its arms and seeds; docs/experiments.md describes it")
+      ->type_name("FILE.yaml")
+      ->required();
+  app.add_option("--out", arguments->out,
+                 "Folder for runs and report (default: out/NAME of the file). Runs that are finished there are not "
+                 "repeated")
+      ->type_name("DIR");
+  app.add_flag("--dry-run", arguments->dry_run, "Check everything, and print the order of the runs");
+  add_json_flag(app, arguments->json);
+  return [arguments, &app](Console& console) { return run_experiment_verb(*arguments, command_line(app), console); };
+}
+
+}  // namespace lowgear::cli

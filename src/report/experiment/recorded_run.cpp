@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/core/error.h"
+#include "report/experiment/run_record.h"
+
+namespace lowgear::experiment {
+namespace {
+
+using profile::EnergySample;
+using profile::RecordedIteration;
+using profile::Recording;
+
+/// The counter's value at `time_s`; empty outside of the samples that have one.
+std::optional<double> energy_at(const std::vector<EnergySample>& samples, double time_s) {
+  const auto after = std::ranges::lower_bound(samples, time_s, {}, &EnergySample::time_s);
+  const auto next = std::find_if(after, samples.end(), [](const EnergySample& sample) { return sample.energy_j; });
+  if (next == samples.end()) return std::nullopt;
+  if (next->time_s == time_s) return next->energy_j;
+  const auto before = std::find_if(std::make_reverse_iterator(after), samples.rend(),
+                                   [](const EnergySample& sample) { return sample.energy_j; });
+  if (before == samples.rend()) return std::nullopt;
+  const double share = (time_s - before->time_s) / (next->time_s - before->time_s);
+  return *before->energy_j + share * (*next->energy_j - *before->energy_j);
+}
+
+/// From an iteration's start to the next one's, or to its end where none follows at once.
+struct Span {
+  double start_s = 0;
+  double end_s = 0;
+};
+
+std::map<int, Span> spans_of(const Recording& rank) {
+  std::map<int, Span> spans;
+  for (std::size_t i = 0; i < rank.iterations.size(); ++i) {
+    const RecordedIteration& iteration = rank.iterations[i];
+    Span span{iteration.start_s, iteration.end_s};
+    if (i + 1 < rank.iterations.size() && rank.iterations[i + 1].number == iteration.number + 1) {
+      span.end_s = rank.iterations[i + 1].start_s;
+    }
+    spans.insert_or_assign(iteration.number, span);
+  }
+  return spans;
+}
+
+std::optional<double> energy_of(const Recording& rank, const Span& span) {
+  const auto start_j = energy_at(rank.samples, span.start_s);
+  const auto end_j = energy_at(rank.samples, span.end_s);
+  return start_j && end_j ? std::optional(*end_j - *start_j) : std::nullopt;
+}
+
+/// Adds the iterations that all ranks of a part have.
+void add_part(const std::vector<const Recording*>& ranks, RunRecord& run) {
+  std::vector<std::map<int, Span>> spans;
+  for (const Recording* rank : ranks) spans.push_back(spans_of(*rank));
+  for (const auto& [number, span] : spans.front()) {
+    if (!std::ranges::all_of(spans, [&, n = number](const auto& of_rank) { return of_rank.contains(n); })) continue;
+    RunStep step{.work = 1, .time_s = 0, .energy_j = 0, .loss = std::nullopt};
+    std::set<std::string> counted;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const Span& own = spans[i].at(number);
+      step.time_s = std::max(step.time_s, own.end_s - own.start_s);
+      // Ranks that share a GPU share its counter.
+      if (!counted.insert(ranks[i]->gpu_uuid).second && !ranks[i]->gpu_uuid.empty()) continue;
+      const auto energy_j = energy_of(*ranks[i], own);
+      step.energy_j = step.energy_j && energy_j ? std::optional(*step.energy_j + *energy_j) : std::nullopt;
+    }
+    run.steps.push_back(step);
+  }
+}
+
+template <typename Value>
+std::optional<double> mean_of(std::span<const Recording> recordings, std::optional<Value> EnergySample::*member) {
+  double sum = 0;
+  double count = 0;
+  for (const Recording& rank : recordings) {
+    for (const EnergySample& sample : rank.samples) {
+      if (!(sample.*member)) continue;
+      sum += static_cast<double>(*(sample.*member));
+      ++count;
+    }
+  }
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+/// The first and last iteration are only measured up to where samples begin and end: those that lack energy are left
+/// out there, not in the middle.
+void trim(RunRecord& run) {
+  const auto has_energy = [](const RunStep& step) { return step.energy_j.has_value(); };
+  if (std::ranges::none_of(run.steps, has_energy)) return;
+  run.steps.erase(std::find_if(run.steps.rbegin(), run.steps.rend(), has_energy).base(), run.steps.end());
+  run.steps.erase(run.steps.begin(), std::ranges::find_if(run.steps, has_energy));
+}
+
+}  // namespace
+
+RunRecord recorded_run(std::span<const Recording> recordings, const std::string& source) {
+  RunRecord run;
+  run.source = source;
+  run.unit = WorkUnit::iteration;
+  std::map<int, std::vector<const Recording*>> parts;
+  for (const Recording& rank : recordings) {
+    const Basis basis = rank.simulated ? Basis::simulated : Basis::measured;
+    if (run.basis && *run.basis != basis) {
+      throw_input_error({source, 0, 0}, "some ranks ran on simulated GPUs and others not, which do not add up");
+    }
+    run.basis = basis;
+    parts[rank.part].push_back(&rank);
+  }
+  for (const auto& [part, ranks] : parts) add_part(ranks, run);
+  if (run.steps.empty()) {
+    throw_input_error({source, 0, 0}, "holds no iteration that every rank has recorded",
+                      "name the whole recording, with all its ranks");
+  }
+  const std::size_t all = run.steps.size();
+  trim(run);
+  if (run.steps.size() < all) {
+    run.warnings.push_back(fmt::format("{}: {} of {} iterations at its ends have no energy and are left out", source,
+                                       all - run.steps.size(), all));
+  }
+  run.sm_clock_mhz = mean_of(recordings, &EnergySample::sm_mhz);
+  run.temperature_c = mean_of(recordings, &EnergySample::temperature_c);
+  return run;
+}
+
+}  // namespace lowgear::experiment

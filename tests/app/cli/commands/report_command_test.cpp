@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ReportCommand : public ::testing::Test {
+ protected:
+  /// A metrics file of ten steps of 1000 tokens and 1 s.
+  std::string metrics(const std::string& file, double energy_j, const std::string& basis = "simulated") {
+    std::string text;
+    for (int i = 0; i < 10; ++i) {
+      text += fmt::format(R"({{"step":{},"loss":{},"time_s":1,"tokens":1000,"energy_j":{},"energy":"{}"}})"
+                          "\n",
+                          i, 5 - 0.1 * i, energy_j, basis);
+    }
+    return write_text(folder_ / file, text);
+  }
+  [[nodiscard]] std::string path(const std::string& file) const { return (folder_ / file).string(); }
+  static std::string content(const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(ReportCommand, ComparesArms) {
+  std::vector<std::string> words{"report", "--json", "--kwh", "0.36", "--co2", "500", "--loss", "4.5"};
+  for (const char* name : {"full", "planned"}) {
+    const double energy_j = name == std::string("full") ? 1000 : 900;
+    std::string runs;
+    for (int i = 0; i < 3; ++i) {
+      runs += (i == 0 ? "" : ",") + metrics(fmt::format("{}{}.jsonl", name, i), energy_j * (1 + 0.001 * i));
+    }
+    words.insert(words.end(), {"--arm", fmt::format("{}={}", name, runs)});
+  }
+  words.insert(words.end(), {"--html", path("page.html")});
+  const ProgramResult result = run_lowgear(words);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "report");
+  EXPECT_EQ(json["format"], "lowgear.arms/1");
+  EXPECT_EQ(json["basis"], "simulated");
+  EXPECT_EQ(json["common_tokens"], 10'000);
+  const Json& planned = json["arms"][1];
+  EXPECT_NEAR(planned["energy_per_token_j"]["difference_pct"]["mean"].get<double>(), -10, 1e-9);
+  EXPECT_EQ(planned["energy_per_token_j"]["verdict"], "less");
+  EXPECT_EQ(planned["energy_per_token_j"]["paired"], false);
+  EXPECT_EQ(planned["time_s"]["verdict"], "no difference shown");
+  EXPECT_NEAR(planned["cost_usd"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 0.36, 1e-12);
+  EXPECT_NEAR(planned["co2_g"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 500, 1e-9);
+  EXPECT_NEAR(planned["energy_to_loss_j"]["value"]["mean"].get<double>(), 900.9 * 6, 1e-9);
+  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Differences from full"), Not(HasSubstr("{{"))));
+
+  std::erase(words, "--json");
+  const ProgramResult text = run_lowgear(words);
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("simulated; equal work: 10000 tokens"), HasSubstr("-10.00 %"),
+                              HasSubstr("less"), HasSubstr("no difference shown")));
+}
+
+TEST_F(ReportCommand, WithoutFactorsThereIsNoMoneyAndNoCo2) {
+  const ProgramResult result = run_lowgear({"report", metrics("a.jsonl", 10), metrics("b.jsonl", 11)});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("too few runs"), Not(HasSubstr("CO2")), Not(HasSubstr("cost"))));
+}
+
+TEST_F(ReportCommand, PairsOnRequest) {
+  const std::string base = metrics("a.jsonl", 1000) + "," + metrics("b.jsonl", 2000);
+  const std::string other = metrics("c.jsonl", 990) + "," + metrics("d.jsonl", 1981);
+  const auto verdict = [&](std::vector<std::string> more) -> std::string {
+    std::vector<std::string> words{"report", "--arm", "base=" + base, "--arm", "other=" + other, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return parse_json(run_lowgear(words).out, "report")["arms"][1]["energy_j"]["verdict"].get<std::string>();
+  };
+  EXPECT_EQ(verdict({}), "no difference shown");
+  EXPECT_EQ(verdict({"--paired"}), "less");
+  EXPECT_EQ(verdict({"--paired", "--baseline", "base"}), "less");
+}
+
+TEST_F(ReportCommand, RefusesWithAReason) {
+  const std::string run = metrics("a.jsonl", 10);
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "report");
+    const ProgramResult result = run_lowgear(words);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({run, metrics("real.jsonl", 10, "measured")}),
+              AllOf(HasSubstr("real.jsonl: has measured energy"), HasSubstr("do not compare")));
+  EXPECT_THAT(refusal({}), HasSubstr("nothing to report"));
+  EXPECT_THAT(refusal({run, path("none")}), HasSubstr("none: is no run"));
+  EXPECT_THAT(refusal({"--arm", run}), HasSubstr("write NAME=RUN"));
+  EXPECT_THAT(refusal({run, "--baseline", "x"}), HasSubstr("there is no arm \"x\""));
+  EXPECT_THAT(refusal({run, "--kwh", "-1"}), HasSubstr("--kwh"));
+  EXPECT_THAT(refusal({run, "--html", path("none/page.html")}), HasSubstr("none"));
+  EXPECT_THAT(refusal({write_text(path("bad.jsonl"), "{}\n"), run}), HasSubstr("bad.jsonl:1"));
+}
+
+TEST_F(ReportCommand, AFileWithACommaInItsNameIsOneRun) {
+  const std::string run = metrics("a,b.jsonl", 10);
+  const ProgramResult result = run_lowgear({"report", "--arm", "odd=" + run, "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["runs"], 1);
+}
+
+TEST_F(ReportCommand, AFolderWithMetricsIsARun) {
+  std::filesystem::create_directory(path("run"));
+  metrics("run/metrics.jsonl", 10);
+  const ProgramResult result = run_lowgear({"report", path("run"), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["name"], path("run"));
+}
+
+}  // namespace
+}  // namespace lowgear::cli

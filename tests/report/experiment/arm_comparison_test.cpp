@@ -1,0 +1,220 @@
+#include "report/experiment/arm_comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/core/error.h"
+
+namespace lowgear::experiment {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Ten steps of 100 tokens with this energy and time per token, and losses from 5 on.
+RunRecord run_of(double energy_per_token_j, double time_per_token_s = 0.01, double loss_step = 0.1) {
+  RunRecord run;
+  run.source = "run";
+  run.basis = Basis::simulated;
+  for (int i = 0; i < 10; ++i) {
+    run.steps.push_back({.work = 100,
+                         .time_s = 100 * time_per_token_s,
+                         .energy_j = 100 * energy_per_token_j,
+                         .loss = 5 - loss_step * i});
+  }
+  return run;
+}
+
+ArmRun in_block(RunRecord record, int block, long long seed) { return {std::move(record), block, seed}; }
+
+const ArmQuantity& quantity_of(const ArmComparison& comparison, std::size_t arm, Quantity quantity) {
+  const auto found = std::ranges::find(comparison.arms[arm].quantities, quantity, &ArmQuantity::quantity);
+  if (found == comparison.arms[arm].quantities.end()) throw std::out_of_range("the quantity is missing");
+  return *found;
+}
+
+bool has(const ArmComparison& comparison, Quantity quantity) {
+  return std::ranges::any_of(comparison.arms.front().quantities,
+                             [&](const ArmQuantity& entry) { return entry.quantity == quantity; });
+}
+
+std::string refusal(std::vector<Arm> arms, const ComparisonOptions& options = {}) {
+  try {
+    (void)compare_arms(std::move(arms), options);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CompareArms, PairsByBlockSoThatDriftCancels) {
+  // From block to block energy drifts by far more than the arms differ.
+  std::vector<Arm> arms{{"full", {}}, {"planned", {}}};
+  for (int block = 0; block < 3; ++block) {
+    const double drift = 1 + 0.5 * block;
+    const double noise = 0.001 * (block - 1);
+    arms[0].runs.push_back(in_block(run_of(drift), block, block));
+    arms[0].runs.push_back(in_block(run_of(drift), block, block));
+    arms[1].runs.push_back(in_block(run_of(drift * (0.9 + noise)), block, block));
+    arms[1].runs.push_back(in_block(run_of(drift * (0.9 + noise)), block, block));
+  }
+  const ArmComparison comparison = compare_arms(arms, {});
+  EXPECT_EQ(comparison.baseline, "full");
+  const ArmQuantity& energy = quantity_of(comparison, 1, Quantity::energy_per_work);
+  EXPECT_TRUE(energy.paired);
+  EXPECT_EQ(energy.difference_pct->count, 3) << "blocks, not runs";
+  EXPECT_NEAR(energy.difference_pct->mean, -10, 0.01);
+  EXPECT_LT(energy.difference_pct->range->high, -9.7);
+  EXPECT_EQ(energy.verdict, Verdict::less);
+  EXPECT_EQ(energy.value->count, 3);
+  EXPECT_FALSE(quantity_of(comparison, 0, Quantity::energy_per_work).difference_pct) << "the baseline itself";
+  EXPECT_EQ(quantity_of(comparison, 1, Quantity::time_per_work).verdict, Verdict::no_difference);
+
+  for (Arm& arm : arms) {
+    for (ArmRun& run : arm.runs) run.block.reset();
+  }
+  const ArmComparison unpaired = compare_arms(arms, {});
+  EXPECT_FALSE(quantity_of(unpaired, 1, Quantity::energy_per_work).paired);
+  EXPECT_EQ(quantity_of(unpaired, 1, Quantity::energy_per_work).verdict, Verdict::no_difference);
+}
+
+TEST(CompareArms, RunsOfOneSeedAreNoIndependentLosses) {
+  std::vector<Arm> arms{{"full", {}}, {"other", {}}};
+  for (int block = 0; block < 6; ++block) {
+    const int seed = block % 2;
+    arms[0].runs.push_back(in_block(run_of(1, 0.01, 0.1 + 0.01 * seed), block, seed));
+    arms[1].runs.push_back(in_block(run_of(1, 0.01, 0.1 + 0.011 * seed), block, seed));
+  }
+  const ArmComparison comparison = compare_arms(arms, {});
+  EXPECT_EQ(quantity_of(comparison, 1, Quantity::energy_per_work).difference_pct->count, 6);
+  EXPECT_EQ(quantity_of(comparison, 1, Quantity::loss_at_work).difference_pct->count, 2);
+  EXPECT_EQ(quantity_of(comparison, 1, Quantity::loss_at_work).verdict, Verdict::no_difference);
+}
+
+TEST(CompareArms, ComparesTheWorkThatAllRunsHaveDone) {
+  RunRecord longer = run_of(1);
+  longer.steps.insert(longer.steps.end(), longer.steps.begin(), longer.steps.end());
+  const ArmComparison comparison = compare_arms({{"short", {{run_of(1), {}, {}}}}, {"long", {{longer, {}, {}}}}}, {});
+  EXPECT_EQ(comparison.common_work, 1000);
+  EXPECT_EQ(comparison.common_energy_j, 1000);
+  EXPECT_DOUBLE_EQ(quantity_of(comparison, 1, Quantity::energy).value->mean, 1000);
+  EXPECT_EQ(quantity_of(comparison, 1, Quantity::energy).verdict, Verdict::too_few_runs);
+}
+
+TEST(CompareArms, MoneyAndEmissionsNeedAFactor) {
+  const std::vector<Arm> arms{{"a", {{run_of(3600), {}, {}}}}};
+  EXPECT_FALSE(has(compare_arms(arms, {}), Quantity::cost));
+  EXPECT_FALSE(has(compare_arms(arms, {}), Quantity::emissions));
+  ComparisonOptions options;
+  options.price_per_kwh = 0.2;
+  options.co2_g_per_kwh = 0;
+  const ArmComparison comparison = compare_arms(arms, options);
+  EXPECT_NEAR(quantity_of(comparison, 0, Quantity::cost).value->mean, 0.2, 1e-12) << "1000 tokens of 3600 J are 1 kWh";
+  EXPECT_EQ(quantity_of(comparison, 0, Quantity::emissions).value->mean, 0) << "a factor of zero was given";
+}
+
+TEST(CompareArms, AnArmThatDoesNotReachTheLossSaysSo) {
+  ComparisonOptions options;
+  options.loss = 4.5;
+  const ArmComparison comparison = compare_arms({{"fast", {{run_of(1), {}, {}}, {run_of(1.1), {}, {}}}},
+                                                 {"slow", {{run_of(1, 0.01, 0.01), {}, {}}, {run_of(1), {}, {}}}}},
+                                                options);
+  const ArmQuantity& slow = quantity_of(comparison, 1, Quantity::energy_to_loss);
+  EXPECT_EQ(slow.without, 1);
+  EXPECT_EQ(slow.value->count, 1);
+  EXPECT_EQ(slow.verdict, Verdict::too_few_runs);
+  EXPECT_FALSE(has(compare_arms({{"fast", {{run_of(1), {}, {}}}}}, {}), Quantity::energy_to_loss));
+}
+
+TEST(CompareArms, ALossIsHeldAgainstTheMargin) {
+  ComparisonOptions options;
+  options.loss_margin_pct = 0.5;
+  const auto arms = [](double other) {
+    std::vector<Arm> result{{"base", {}}, {"other", {}}};
+    for (int seed = 0; seed < 3; ++seed) {
+      RunRecord run = run_of(1);
+      result[0].runs.push_back(in_block(run, seed, seed));
+      for (RunStep& step : run.steps) *step.loss *= other + 1e-4 * seed;
+      result[1].runs.push_back(in_block(run, seed, seed));
+    }
+    return result;
+  };
+  EXPECT_EQ(quantity_of(compare_arms(arms(1.002), options), 1, Quantity::loss_at_work).within_margin, true);
+  EXPECT_EQ(quantity_of(compare_arms(arms(1.02), options), 1, Quantity::loss_at_work).within_margin, false);
+  EXPECT_FALSE(quantity_of(compare_arms(arms(1.02), {}), 1, Quantity::loss_at_work).within_margin);
+  EXPECT_FALSE(quantity_of(compare_arms(arms(1.02), options), 1, Quantity::energy).within_margin);
+}
+
+TEST(CompareArms, LeavesOutInvalidRunsAndTheirBlocks) {
+  std::vector<Arm> arms{{"a", {}}, {"b", {}}};
+  for (Arm& arm : arms) {
+    for (int turn = 0; turn < 6; ++turn) arm.runs.push_back(in_block(run_of(1 + 0.01 * turn), turn / 2, 1));
+  }
+  arms[1].runs[3].record.invalid = true;
+  const ArmComparison comparison = compare_arms(arms, {});
+  EXPECT_THAT(comparison.warnings, ElementsAre(HasSubstr("left out as invalid")));
+  EXPECT_EQ(comparison.arms[1].runs, 5);
+  EXPECT_EQ(quantity_of(comparison, 1, Quantity::energy).value->count, 2) << "its block is no longer balanced";
+  EXPECT_EQ(quantity_of(comparison, 1, Quantity::energy).difference_pct->count, 2);
+  for (ArmRun& run : arms[1].runs) run.record.invalid = true;
+  EXPECT_THAT(refusal(arms), HasSubstr("\"b\" has no valid run"));
+}
+
+TEST(CompareArms, NeverMixesKindsOfEnergy) {
+  RunRecord real = run_of(1);
+  real.basis = Basis::measured;
+  RunRecord none = run_of(1);
+  none.basis.reset();
+  RunRecord recorded = run_of(1);
+  recorded.unit = WorkUnit::iteration;
+  const Arm simulated{"a", {{run_of(1), {}, {}}}};
+  EXPECT_THAT(refusal({simulated, {"b", {{real, {}, {}}}}}), HasSubstr("has measured energy, while run has simulated"));
+  EXPECT_THAT(refusal({simulated, {"b", {{none, {}, {}}}}}), HasSubstr("has no energy"));
+  EXPECT_THAT(refusal({simulated, {"b", {{recorded, {}, {}}}}}), HasSubstr("--tokens-per-iteration"));
+}
+
+TEST(CompareArms, RefusesArmsThatAreNotThere) {
+  const Arm arm{"a", {{run_of(1), {}, {}}}};
+  ComparisonOptions options;
+  options.baseline = "b";
+  EXPECT_THAT(refusal({arm}, options), HasSubstr("there is no arm \"b\"; the arms are a"));
+  EXPECT_THAT(refusal({arm, arm}), HasSubstr("two arms are named \"a\""));
+  EXPECT_THAT(refusal({}), HasSubstr("no run"));
+  EXPECT_THAT(refusal({arm, {"empty", {}}}), HasSubstr("no valid run"));
+}
+
+TEST(CompareArms, WithoutEnergiesItComparesTimesAndLosses) {
+  RunRecord run = run_of(1);
+  run.basis.reset();
+  for (RunStep& step : run.steps) step.energy_j.reset();
+  const ArmComparison comparison = compare_arms({{"a", {{run, {}, {}}}}}, {});
+  EXPECT_FALSE(comparison.basis);
+  EXPECT_FALSE(has(comparison, Quantity::energy));
+  EXPECT_FALSE(has(comparison, Quantity::loss_at_energy));
+  EXPECT_TRUE(has(comparison, Quantity::time));
+  EXPECT_TRUE(has(comparison, Quantity::loss_at_work));
+}
+
+TEST(CompareArms, CurvesEndAtTheCommonWork) {
+  const ArmComparison comparison = compare_arms({{"a", {{run_of(1), {}, {}}}}}, {});
+  const std::vector<LearningPoint>& curve = comparison.arms[0].curve;
+  ASSERT_EQ(curve.size(), 10U);
+  EXPECT_EQ(curve.back().work, 1000);
+  EXPECT_DOUBLE_EQ(curve.back().energy_j, 1000);
+  EXPECT_NEAR(curve.back().loss, 4.1, 1e-12);
+  RunRecord without = run_of(1);
+  for (RunStep& step : without.steps) step.loss.reset();
+  EXPECT_THAT(compare_arms({{"a", {{without, {}, {}}}}}, {}).arms[0].curve, IsEmpty());
+}
+
+TEST(CompareArms, MembersNameTheirUnit) {
+  EXPECT_EQ(member_name(Quantity::energy_per_work, WorkUnit::token), "energy_per_token_j");
+  EXPECT_EQ(member_name(Quantity::loss_at_work, WorkUnit::iteration), "loss_at_equal_iterations");
+  EXPECT_EQ(heading(Quantity::energy_per_work, WorkUnit::iteration), "J/iteration");
+}
+
+}  // namespace
+}  // namespace lowgear::experiment

@@ -1,0 +1,88 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error.h"
+#include "report/experiment/run_record.h"
+
+namespace lowgear::experiment {
+namespace {
+
+using profile::EnergySample;
+using profile::Recording;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A rank whose GPU draws `power_w` all the time, with a sample every 0.4 s, and iterations of 0.9 s every second.
+Recording rank_of(int rank, double power_w, int iterations) {
+  Recording recording;
+  recording.rank = rank;
+  recording.gpu_uuid = "GPU-" + std::to_string(rank);
+  for (int i = 0; i < iterations; ++i) recording.iterations.push_back({i, 1.0 + i, 1.9 + i});
+  for (int i = 0; 0.4 * i < iterations + 2; ++i) {
+    EnergySample sample;
+    sample.time_s = 0.4 * i;
+    sample.energy_j = 1000 + power_w * sample.time_s;
+    sample.sm_mhz = 1410;
+    sample.temperature_c = 50 + 10 * rank;
+    recording.samples.push_back(sample);
+  }
+  return recording;
+}
+
+TEST(RecordedRun, AddsUpGpusIterationByIteration) {
+  const std::vector<Recording> ranks{rank_of(0, 100, 3), rank_of(1, 200, 3)};
+  const RunRecord run = recorded_run(ranks, "rec");
+  ASSERT_EQ(run.steps.size(), 3U);
+  EXPECT_EQ(run.unit, WorkUnit::iteration);
+  EXPECT_EQ(run.basis, Basis::measured);
+  EXPECT_NEAR(run.steps[0].time_s, 1, 1e-12) << "until the next one";
+  EXPECT_NEAR(*run.steps[0].energy_j, 300, 1e-9);
+  EXPECT_NEAR(run.steps[2].time_s, 0.9, 1e-12) << "the last one until its end";
+  EXPECT_NEAR(*run.steps[2].energy_j, 270, 1e-9);
+  EXPECT_EQ(run.sm_clock_mhz, 1410);
+  EXPECT_EQ(run.temperature_c, 55);
+  EXPECT_TRUE(run.warnings.empty());
+}
+
+TEST(RecordedRun, CountsASharedGpuOnce) {
+  std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(1, 100, 2)};
+  ranks[1].gpu_uuid = ranks[0].gpu_uuid;
+  EXPECT_NEAR(*recorded_run(ranks, "rec").steps[0].energy_j, 100, 1e-9);
+}
+
+TEST(RecordedRun, LeavesOutIterationsOutsideOfTheSamples) {
+  std::vector<Recording> ranks{rank_of(0, 100, 4)};
+  std::erase_if(ranks[0].samples,
+                [](const EnergySample& sample) { return sample.time_s < 1.5 || sample.time_s > 4.5; });
+  const RunRecord run = recorded_run(ranks, "rec");
+  EXPECT_EQ(run.steps.size(), 2U);
+  EXPECT_TRUE(run.has_energy());
+  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("2 of 4 iterations at its ends")));
+}
+
+TEST(RecordedRun, WithoutACounterThereIsNoEnergy) {
+  std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(1, 100, 2)};
+  for (EnergySample& sample : ranks[1].samples) sample.energy_j.reset();
+  const RunRecord run = recorded_run(ranks, "rec");
+  EXPECT_EQ(run.steps.size(), 2U);
+  EXPECT_FALSE(run.has_energy());
+}
+
+TEST(RecordedRun, RefusesWhatDoesNotAddUp) {
+  std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(1, 100, 2)};
+  ranks[1].simulated = true;
+  EXPECT_THROW((void)recorded_run(ranks, "rec"), InputError);
+  ranks[1].simulated = false;
+  ranks[1].iterations.clear();
+  EXPECT_THROW((void)recorded_run(ranks, "rec"), InputError);
+  EXPECT_THROW((void)recorded_run({}, "rec"), InputError);
+}
+
+TEST(RecordedRun, TokensReplaceIterations) {
+  const RunRecord run = with_tokens(recorded_run(std::vector{rank_of(0, 100, 2)}, "rec"), 4096);
+  EXPECT_EQ(run.unit, WorkUnit::token);
+  EXPECT_EQ(run.steps[1].work, 4096);
+}
+
+}  // namespace
+}  // namespace lowgear::experiment

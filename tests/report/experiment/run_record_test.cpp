@@ -1,0 +1,100 @@
+#include "report/experiment/run_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/core/error.h"
+
+namespace lowgear::experiment {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string line(int step, const std::string& more = R"("energy_j":10,"energy":"measured")") {
+  return R"({"step":)" + std::to_string(step) + R"(,"loss":2.5,"time_s":0.5,"tokens":100)" +
+         (more.empty() ? "" : "," + more) + "}\n";
+}
+
+void expect_refused(const std::string& text, const ::testing::Matcher<std::string>& message) {
+  try {
+    (void)read_metrics(text, "m.jsonl");
+    ADD_FAILURE() << "accepted: " << text;
+  } catch (const InputError& error) {
+    EXPECT_THAT(std::string(error.what()), message);
+  }
+}
+
+TEST(ReadMetrics, ReadsWhatTheTrainerWrites) {
+  const RunRecord run = read_metrics(
+      R"({"step":0,"loss":5.5,"gradient_norm":1,"learning_rate":0.1,"time_s":0.5,"tokens":100,"energy_j":10,)"
+      R"("energy_uncertainty_j":0.1,"energy":"simulated"})"
+      "\n" +
+          line(1, R"("energy_j":12,"energy":"simulated","ranks_without_server":0)"),
+      "m.jsonl");
+  ASSERT_EQ(run.steps.size(), 2U);
+  EXPECT_EQ(run.steps[0].work, 100);
+  EXPECT_EQ(run.steps[0].time_s, 0.5);
+  EXPECT_EQ(run.steps[0].loss, 5.5);
+  EXPECT_EQ(run.steps[1].energy_j, 12);
+  EXPECT_EQ(run.basis, Basis::simulated);
+  EXPECT_EQ(run.unit, WorkUnit::token);
+  EXPECT_TRUE(run.has_energy());
+  EXPECT_FALSE(run.invalid);
+}
+
+TEST(ReadMetrics, ARunOnCpusHasNoEnergy) {
+  const RunRecord run = read_metrics(line(0, ""), "m.jsonl");
+  EXPECT_FALSE(run.basis);
+  EXPECT_FALSE(run.has_energy());
+  EXPECT_TRUE(run.warnings.empty());
+}
+
+TEST(ReadMetrics, SaysWhereEnergyIsMissing) {
+  const RunRecord run = read_metrics(line(0) + line(1, ""), "m.jsonl");
+  EXPECT_FALSE(run.has_energy());
+  EXPECT_THAT(run.warnings, ::testing::ElementsAre(HasSubstr("1 of 2 steps have no energy")));
+}
+
+TEST(ReadMetrics, LeavesOutALineThatWasCutOff) {
+  const RunRecord run = read_metrics(line(0) + R"({"step":1,"lo)", "m.jsonl");
+  EXPECT_EQ(run.steps.size(), 1U);
+  EXPECT_THAT(run.warnings, ::testing::ElementsAre(HasSubstr("m.jsonl:2: the last line is cut off")));
+}
+
+TEST(ReadMetrics, IsInvalidByItsLastStep) {
+  EXPECT_TRUE(read_metrics(line(0, R"("invalid":true)"), "m.jsonl").invalid);
+  EXPECT_FALSE(read_metrics(line(0, R"("invalid":true)") + line(1, ""), "m.jsonl").invalid);
+}
+
+TEST(ReadMetrics, RefusesWithFileAndLine) {
+  expect_refused("", HasSubstr("m.jsonl: holds no step"));
+  expect_refused("{\"step\":0", HasSubstr("holds no step"));
+  expect_refused("not JSON\n", HasSubstr("m.jsonl:1:1"));
+  expect_refused("[]\n", HasSubstr("m.jsonl:1: $: expected an object"));
+  expect_refused("\n", HasSubstr("m.jsonl:1"));
+  expect_refused(line(0) + line(2), AllOf(HasSubstr("m.jsonl:2: $.step"), HasSubstr("step 2"), HasSubstr("step 1")));
+  expect_refused(line(0) + line(0), HasSubstr("one run from its first step"));
+  expect_refused(line(7), HasSubstr("step 7 stands where step 0"));
+  expect_refused(line(0, R"("energy_j":-1,"energy":"measured")"), HasSubstr("$.energy_j"));
+  expect_refused(line(0, R"("energy_j":1)"), HasSubstr("\"energy\" is missing"));
+  expect_refused(line(0, R"("energy_j":1,"energy":"guessed")"), HasSubstr("measured, simulated, replayed"));
+  expect_refused(R"({"step":0,"loss":null,"time_s":1,"tokens":1})"
+                 "\n",
+                 HasSubstr("$.loss: expected a number"));
+  expect_refused(R"({"step":0,"time_s":1,"tokens":0})"
+                 "\n",
+                 HasSubstr("$.tokens"));
+  expect_refused(R"({"step":0,"time_s":-1,"tokens":1})"
+                 "\n",
+                 HasSubstr("$.time_s"));
+}
+
+TEST(ReadMetrics, NeverAddsMeasuredAndSimulatedEnergies) {
+  expect_refused(line(0) + line(1, R"("energy_j":1,"energy":"simulated")"), HasSubstr("measured and simulated"));
+}
+
+}  // namespace
+}  // namespace lowgear::experiment
