@@ -75,6 +75,9 @@ void check_message(const Schedule& schedule, const std::vector<int>& rank_of, in
   };
   const int peer = peer_stage(action);
   if (peer < 0 || peer >= schedule.stages) fail(fmt::format("there is no stage {}", peer));
+  if (!is_forward_message(action.kind) && std::min(action.stage, peer) < schedule.frozen_stages) {
+    fail(fmt::format("stage {} is frozen and receives no gradient", std::min(action.stage, peer)));
+  }
   const int owner = rank_of[static_cast<std::size_t>(action.stage)];
   if (owner != rank) fail(fmt::format("stage {} runs on rank {}", action.stage, owner));
   if (rank_of[static_cast<std::size_t>(peer)] == rank) {
@@ -102,12 +105,13 @@ void require_message(const Schedule& schedule, const std::vector<int>& rank_of, 
 }
 
 /// The sending end of the message that carries what `op` makes to the stage that needs it; none where no stage does.
-std::optional<Action> send_of(const ComputeOp& op, int stages) {
+std::optional<Action> send_of(const ComputeOp& op, const Schedule& schedule) {
   if (op.kind == OpKind::weight_gradient) return std::nullopt;
   const ActionKind kind = op.kind == OpKind::forward ? ActionKind::send_f : ActionKind::send_b;
   const Action send{kind, OpKind::forward, op.stage, op.microbatch};
   const int peer = peer_stage(send);
-  if (peer < 0 || peer >= stages) return std::nullopt;
+  const int first = kind == ActionKind::send_b ? schedule.frozen_stages : 0;
+  if (peer < first || peer >= schedule.stages) return std::nullopt;
   return send;
 }
 
@@ -139,13 +143,13 @@ struct Event {
   [[nodiscard]] auto key() const { return std::tuple(time, computes, op); }
 };
 
-std::vector<Event> global_order(const PipelineDag& dag) {
+std::vector<Event> global_order(const PipelineDag& dag, const Schedule& schedule) {
   const std::vector<int> start = nominal_starts(dag);
   std::vector<Event> events;
   events.reserve(2 * dag.ops.size());
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     events.push_back({start[op], true, static_cast<int>(op)});
-    if (!send_of(dag.ops[op], dag.stages)) continue;
+    if (!send_of(dag.ops[op], schedule)) continue;
     events.push_back({start[op] + nominal_time(dag.ops[op].kind), false, static_cast<int>(op)});
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.key() < b.key(); });
@@ -189,16 +193,16 @@ Schedule with_communication(const Schedule& schedule) {
   const PipelineDag dag = build_dag(schedule);
   if (has_communication(schedule)) return schedule;
   const std::vector<int> rank_of = rank_of_stage(schedule);
-  Schedule result{schedule.name, schedule.stages, schedule.microbatches, {}};
+  Schedule result{schedule.name, schedule.stages, schedule.microbatches, {}, schedule.frozen_stages};
   result.ranks.resize(schedule.ranks.size());
-  for (const Event& event : global_order(dag)) {
+  for (const Event& event : global_order(dag, schedule)) {
     const ComputeOp& op = dag.ops[static_cast<std::size_t>(event.op)];
     auto& own = result.ranks[static_cast<std::size_t>(op.rank)];
     if (event.computes) {
       own.push_back({ActionKind::compute, op.kind, op.stage, op.microbatch});
       continue;
     }
-    const Action send = *send_of(op, dag.stages);
+    const Action send = *send_of(op, schedule);
     const Action recv = counterpart(send);
     const int to = rank_of[static_cast<std::size_t>(recv.stage)];
     if (to == op.rank) continue;
@@ -209,7 +213,7 @@ Schedule with_communication(const Schedule& schedule) {
 }
 
 Schedule without_communication(const Schedule& schedule) {
-  Schedule result{schedule.name, schedule.stages, schedule.microbatches, {}};
+  Schedule result{schedule.name, schedule.stages, schedule.microbatches, {}, schedule.frozen_stages};
   for (const auto& actions : schedule.ranks) {
     auto& kept = result.ranks.emplace_back();
     std::copy_if(actions.begin(), actions.end(), std::back_inserter(kept),
@@ -232,6 +236,7 @@ void validate_communication(const Schedule& schedule) {
   for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
     for (int microbatch = 0; microbatch < schedule.microbatches; ++microbatch) {
       require_message(schedule, rank_of, {ActionKind::send_f, OpKind::forward, stage, microbatch}, table);
+      if (stage < schedule.frozen_stages) continue;
       require_message(schedule, rank_of, {ActionKind::send_b, OpKind::forward, stage + 1, microbatch}, table);
     }
   }

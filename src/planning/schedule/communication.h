@@ -40,9 +40,10 @@ namespace lowgear::schedule {
 /// The schedule without sends and receives.
 [[nodiscard]] Schedule without_communication(const Schedule& schedule);
 
-/// Throws InputError unless every activation and gradient that passes between ranks is sent once, by the rank that
-/// makes it and after the computation that makes it, and received once, before the computation that needs it; and
-/// unless nothing else is sent. A schedule without any communication passes. The computations must be valid.
+/// Throws InputError unless every activation and gradient that passes between ranks (none to a frozen stage) is sent
+/// once, by the rank that makes it and after the computation that makes it, and received once, before the computation
+/// that needs it; and unless nothing else is sent. A schedule without any communication passes. The computations must
+/// be valid.
 void validate_communication(const Schedule& schedule);
 
 }  // namespace lowgear::schedule

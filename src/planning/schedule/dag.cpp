@@ -86,14 +86,15 @@ std::vector<int> link_data(const Schedule& schedule, const PipelineDag& dag, con
   for (int stage = 0; stage < dag.stages; ++stage) {
     for (int microbatch = 0; microbatch < dag.microbatches; ++microbatch) {
       const std::size_t here = index.at(stage, microbatch);
-      add_dependency(schedule, dag, index.forward[here], index.gradient[here], data_next);
+      const bool trained = stage >= schedule.frozen_stages;
+      if (trained) add_dependency(schedule, dag, index.forward[here], index.gradient[here], data_next);
       if (index.weight[here] != kNone) {
         add_dependency(schedule, dag, index.gradient[here], index.weight[here], data_next);
       }
       if (stage + 1 == dag.stages) continue;
       const std::size_t next = index.at(stage + 1, microbatch);
       add_dependency(schedule, dag, index.forward[here], index.forward[next], data_next);
-      add_dependency(schedule, dag, index.gradient[next], index.gradient[here], data_next);
+      if (trained) add_dependency(schedule, dag, index.gradient[next], index.gradient[here], data_next);
     }
   }
   return data_next;

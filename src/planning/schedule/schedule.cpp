@@ -35,9 +35,15 @@ void check_counts(const Schedule& schedule) {
   if (actions > kMaxActions) {
     throw InputError(fmt::format("{}: {} actions; at most {} are supported", schedule.name, actions, kMaxActions));
   }
-  const auto pairs = static_cast<std::uint64_t>(schedule.stages) * static_cast<std::uint64_t>(schedule.microbatches);
+  if (schedule.frozen_stages < 0 || schedule.frozen_stages > schedule.stages) {
+    throw InputError(
+        fmt::format("{}: {} of {} stages cannot be frozen", schedule.name, schedule.frozen_stages, schedule.stages));
+  }
+  // Forwards of every stage, backwards of those that are trained.
+  const std::uint64_t per_microbatch =
+      2 * static_cast<std::uint64_t>(schedule.stages) - static_cast<std::uint64_t>(schedule.frozen_stages);
   const std::size_t computations = compute_count(schedule);
-  if (computations < 2 * pairs) {
+  if (computations < per_microbatch * static_cast<std::uint64_t>(schedule.microbatches)) {
     throw InputError(fmt::format(
         "{}: {} computations cannot be a forward and a backward of each of {} microbatches on each of {} stages",
         schedule.name, computations, schedule.microbatches, schedule.stages));
@@ -99,6 +105,11 @@ void check_complete(const Schedule& schedule, const std::vector<unsigned char>& 
     for (int microbatch = 0; microbatch < schedule.microbatches; ++microbatch, ++index) {
       const unsigned seen = kinds[index];
       if ((seen & bit(OpKind::forward)) == 0) refuse_missing(OpKind::forward, stage, microbatch);
+      if (stage < schedule.frozen_stages) {
+        if (seen == bit(OpKind::forward)) continue;
+        throw InputError(fmt::format("{}: stage {} is frozen and has a backward of microbatch {}; leave it out",
+                                     schedule.name, stage, microbatch));
+      }
       if ((seen & bit(OpKind::backward)) != 0) continue;
       const bool has_input = (seen & bit(OpKind::input_gradient)) != 0;
       const bool has_weight = (seen & bit(OpKind::weight_gradient)) != 0;
@@ -177,7 +188,7 @@ std::vector<int> peak_in_flight_activations(const Schedule& schedule) {
     int in_flight = 0;
     int peak = 0;
     for (const Action& action : actions) {
-      if (action.kind != ActionKind::compute) continue;
+      if (action.kind != ActionKind::compute || action.stage < schedule.frozen_stages) continue;
       if (action.op == OpKind::forward) {
         peak = std::max(peak, ++in_flight);
       } else if (action.op == OpKind::backward || action.op == OpKind::weight_gradient) {

@@ -31,6 +31,9 @@ struct Schedule {
   int stages = 0;    ///< virtual stages
   int microbatches = 0;
   std::vector<std::vector<Action>> ranks;
+  /// The first stages of which nothing is trained: they have forwards only, and no gradient is sent to them
+  /// (`with_frozen_stages`). All stages: the schedule evaluates.
+  int frozen_stages = 0;
 
   [[nodiscard]] int rank_count() const { return static_cast<int>(ranks.size()); }
 };
@@ -46,14 +49,15 @@ inline constexpr std::size_t kMaxActions = std::size_t{1} << 26;
 [[nodiscard]] std::vector<int> rank_of_stage(const Schedule& schedule);
 
 /// Throws InputError unless every (stage, microbatch) has exactly one forward and exactly one backward, or one
-/// input_gradient and one weight_gradient in its place, all stages and microbatches are in range, every stage runs on
-/// one rank and every rank runs a stage; and, where the schedule has sends and receives, unless they are complete
+/// input_gradient and one weight_gradient in its place (on frozen stages a forward alone), all stages and microbatches
+/// are in range, every stage runs on one rank and every rank runs a stage; and, where the schedule has sends and
+/// receives, unless they are complete
 /// (`validate_communication`). The message names the rank, the step (0-based place in the rank's list) and the action
 /// in PyTorch's notation.
 void validate(const Schedule& schedule);
 
 /// Peak number of microbatches per rank whose forward is done on a stage of the rank and whose backward (or
-/// weight_gradient) is not: what activation memory has to hold, in stage-microbatches.
+/// weight_gradient) is not: what activation memory has to hold, in stage-microbatches. Frozen stages keep none.
 [[nodiscard]] std::vector<int> peak_in_flight_activations(const Schedule& schedule);
 
 }  // namespace lowgear::schedule
