@@ -171,6 +171,7 @@ std::string write_manifest(const CheckpointManifest& manifest) {
       {"parallel", {{"pp", parallel.pp}, {"dp", parallel.dp}, {"tp", parallel.tp}, {"chunks", parallel.chunks}}},
       {"model", Json::parse(to_json(manifest.model))},
       {"files", std::move(files)}};
+  if (manifest.frozen_blocks > 0) document["frozen_blocks"] = manifest.frozen_blocks;
   if (manifest.data) document["data"] = data_json(*manifest.data);
   return document.dump(2) + "\n";
 }
@@ -191,6 +192,9 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& sour
                        .chunks = int_at(parallel, "chunks", 1, kMaxRanks)};
   if (root.has("data")) manifest.data = read_data(root.at("data"));
   manifest.model = model::parse_model_config(root.at("model").json().dump(), source + ": $.model");
+  if (root.has("frozen_blocks")) {
+    manifest.frozen_blocks = integer_at(root, "frozen_blocks", 0, manifest.model.layers);
+  }
   manifest.files = read_files(root.at("files"));
   return manifest;
 }

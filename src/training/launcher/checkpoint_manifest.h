@@ -63,6 +63,7 @@ struct CheckpointManifest {
   std::uint64_t seed = 0;
   model::ModelConfig model;
   protocol::JobParallel parallel;           ///< of the ranks that wrote it
+  std::int64_t frozen_blocks = 0;           ///< of the model, from the first on, as the last step had them
   std::optional<CheckpointData> data = {};  ///< empty: every step before took as many samples as the next will
   std::vector<File> files;
 };

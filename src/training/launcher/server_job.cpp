@@ -31,6 +31,7 @@ std::string model_text(const TrainConfig& config) {
                   model.architecture == model::Architecture::gpt2 ? "gpt2" : "llama", model.layers, model.hidden,
                   model.heads, model.kv_heads, model.intermediate, model.vocabulary, config.sequence_length,
                   config.bf16 ? "bf16" : "fp32", config.recompute ? " recompute" : "", config.cuda ? "" : " cpu");
+  if (const std::int64_t blocks = config.freeze.most_blocks(); blocks > 0) text += fmt::format(" frozen {}", blocks);
   if (const auto& gpu = config.simulated_gpu) {
     text += fmt::format(" simulated {}+{}+{} s x{} memory {} load {}", gpu->layer_forward_s, gpu->embedding_forward_s,
                         gpu->head_forward_s, gpu->backward_factor, gpu->memory_share, gpu->load);

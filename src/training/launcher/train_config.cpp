@@ -181,6 +181,37 @@ void read_optimizer(const YamlView& root, TrainConfig& config) {
   read_optional(map, "zero1", optimizer.zero1);
 }
 
+/// The last block is trained: without any there is no use for all that is computed before the output layer.
+std::int64_t read_frozen_blocks(const YamlView& map, const TrainConfig& config) {
+  return map.at("blocks").integer_in(0, config.model.layers - 1);
+}
+
+void read_freeze(const YamlView& map, TrainConfig& config) {
+  map.require_only({"blocks", "schedule"});
+  if (map.has("blocks") == map.has("schedule")) {
+    map.fail("give either blocks or schedule", "blocks: 4, or schedule: [{step: 100, blocks: 4}]");
+  }
+  if (map.has("blocks")) {
+    config.freeze.prefixes = {{.step = 0, .blocks = read_frozen_blocks(map, config)}};
+    return;
+  }
+  const YamlView list = map.at("schedule");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const YamlView entry = list.at(i);
+    entry.require_only({"step", "blocks"});
+    const std::int64_t first = i == 0 ? 0 : config.freeze.prefixes.back().step + 1;
+    config.freeze.prefixes.push_back(
+        {.step = entry.at("step").integer_in(first, kMaxSteps), .blocks = read_frozen_blocks(entry, config)});
+  }
+}
+
+void read_adapt(const YamlView& root, TrainConfig& config) {
+  if (!root.has("adapt")) return;
+  const YamlView map = root.at("adapt");
+  map.require_only({"freeze"});
+  if (map.has("freeze")) read_freeze(map.at("freeze"), config);
+}
+
 void read_profile(const YamlView& map, TrainConfig& config) {
   map.require_only({"clocks_mhz", "settle_iterations", "iterations"});
   ProfileConfig profile;
@@ -313,12 +344,26 @@ double tokens_per_step(const TrainConfig& config) {
 
 }  // namespace
 
+std::int64_t FreezeConfig::blocks_at(std::int64_t step) const {
+  std::int64_t blocks = 0;
+  for (const Prefix& prefix : prefixes) {
+    if (prefix.step <= step) blocks = prefix.blocks;
+  }
+  return blocks;
+}
+
+std::int64_t FreezeConfig::most_blocks() const {
+  std::int64_t most = 0;
+  for (const Prefix& prefix : prefixes) most = std::max(most, prefix.blocks);
+  return most;
+}
+
 TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
                                std::span<const std::string> settings) {
   const YamlView root = YamlView::parse(text, source, settings);
-  root.require_only({"model", "partition", "data", "parallel", "schedule", "microbatches", "microbatch_size", "type",
-                     "device", "recompute", "optimizer", "steps", "seed", "checkpoint", "export", "metrics", "energy",
-                     "simulated_gpu", "server"});
+  root.require_only({"model",  "partition", "data",      "parallel",      "schedule", "microbatches", "microbatch_size",
+                     "type",   "device",    "recompute", "optimizer",     "steps",    "seed",         "checkpoint",
+                     "export", "metrics",   "energy",    "simulated_gpu", "server",   "adapt"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);
@@ -343,6 +388,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   }
   read_optional(root, "recompute", config.recompute);
   read_optimizer(root, config);
+  read_adapt(root, config);
   std::int64_t seed = 1;
   read_optional(root, "seed", 0, std::int64_t{1} << 52, seed);
   config.seed = static_cast<std::uint64_t>(seed);

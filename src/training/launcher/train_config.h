@@ -66,6 +66,20 @@ struct RecordedSteps {
   std::int64_t count = 1;
 };
 
+/// Which part of the model is not trained (docs/training.md): the section `adapt.freeze`.
+struct FreezeConfig {
+  /// From one step on so many of the first blocks are not trained, with the embedding; 0: all is trained.
+  struct Prefix {
+    std::int64_t step = 0;
+    std::int64_t blocks = 0;
+  };
+  std::vector<Prefix> prefixes;  ///< by step, each until the next; none before the first
+
+  [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;
+  /// Of all prefixes.
+  [[nodiscard]] std::int64_t most_blocks() const;
+};
+
 /// Everything that the YAML file of `lowgear train` says (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
@@ -88,6 +102,7 @@ struct TrainConfig {
   bool recompute = false;
 
   OptimizerConfig optimizer;
+  FreezeConfig freeze;
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
 

@@ -6,14 +6,22 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "estimating/model/partition.h"
 #include "planning/plan/plan_json.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
+#include "planning/schedule/freezing.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 
 namespace lowgear::launcher {
+
+int frozen_stages(std::span<const model::LayerRange> partition, std::int64_t blocks) {
+  int stages = 0;
+  const int last = static_cast<int>(partition.size()) - 1;
+  while (blocks > 0 && stages < last && partition[static_cast<std::size_t>(stages)].end <= blocks) ++stages;
+  return stages;
+}
+
 namespace {
 
 void require_fits(const schedule::Schedule& schedule, const TrainConfig& config) {
@@ -23,9 +31,19 @@ void require_fits(const schedule::Schedule& schedule, const TrainConfig& config)
                                config.microbatches));
 }
 
-void require_divides(const schedule::Schedule& schedule, const TrainConfig& config) {
-  require_divisible(config.model, config.parallel.tp);
-  (void)partition_layers(config.model, schedule.stages, model::parse_partition_rule(config.partition));
+/// The units of a server's plan, of a plan's file and of a sweep are those of one schedule: a change of it takes them
+/// out of step, and a server plans a backward for every stage.
+void require_same_units(const TrainConfig& config, std::span<const model::LayerRange> partition) {
+  const int most = frozen_stages(partition, config.freeze.most_blocks());
+  const bool changes =
+      frozen_stages(partition, config.freeze.blocks_at(0)) != most || config.freeze.prefixes.size() > 1;
+  const char* follower = config.server ? "a server's plans" : config.plan ? "energy.plan" : "energy.profile";
+  const bool follows = config.server || ((config.plan || config.profile) && changes);
+  if (!follows || most == 0) return;
+  throw InputError(
+      fmt::format("adapt.freeze: {} of the stages would lose its backward, which {} cannot follow; freeze fewer "
+                  "blocks, or leave that out",
+                  most, follower));
 }
 
 /// What a rank of a plan computes, as a schedule has it.
@@ -56,7 +74,7 @@ void require_planned(const schedule::Schedule& schedule, const std::filesystem::
 
 }  // namespace
 
-schedule::Schedule training_schedule(const TrainConfig& config) {
+schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks) {
   schedule::Schedule schedule;
   if (config.schedule.ends_with(".csv")) {
     schedule = schedule::read_torch_csv(read_file(config.schedule), config.schedule);
@@ -72,11 +90,19 @@ schedule::Schedule training_schedule(const TrainConfig& config) {
   }
   validate(schedule);
   require_fits(schedule, config);
-  require_divides(schedule, config);
+  require_divisible(config.model, config.parallel.tp);
+  const std::vector<model::LayerRange> partition =
+      partition_layers(config.model, schedule.stages, model::parse_partition_rule(config.partition));
+  schedule = with_frozen_stages(schedule, frozen_stages(partition, frozen_blocks));
+  require_same_units(config, partition);
   if (config.plan) require_planned(schedule, *config.plan);
   schedule = with_communication(schedule);
   if (schedule.rank_count() > 1) require_runnable(schedule, schedule::P2pGrouping::none);
   return schedule;
+}
+
+schedule::Schedule training_schedule(const TrainConfig& config) {
+  return training_schedule(config, config.freeze.blocks_at(0));
 }
 
 RankLayout training_layout(const protocol::JobParallel& parallel, const schedule::Schedule& schedule) {

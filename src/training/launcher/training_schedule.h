@@ -1,15 +1,26 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+
+#include "estimating/model/partition.h"
 #include "planning/schedule/schedule.h"
 #include "training/launcher/rank_layout.h"
 #include "training/launcher/train_config.h"
 
 namespace lowgear::launcher {
 
-/// The schedule that a configuration names, by name or as a file (PyTorch's CSV), with its communication written out
-/// and proved to run even where a send blocks until it is received. Throws InputError when it is invalid, can hang, or
+/// The stages of which nothing is trained when the embedding and the first `blocks` blocks are frozen, 0: nothing. The
+/// last stage always has the output layer to train.
+[[nodiscard]] int frozen_stages(std::span<const model::LayerRange> partition, std::int64_t blocks);
+
+/// The schedule that a configuration names, by name or as a file (PyTorch's CSV), without the backwards of stages that
+/// are frozen with the first `frozen_blocks` blocks, with its communication written out and proved to run even where a
+/// send blocks until it is received. Throws InputError when it is invalid, can hang, or
 /// has other ranks and microbatches than the configuration, and when the model cannot be divided over its stages and
 /// the ranks of each.
+[[nodiscard]] schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks);
+/// With the blocks that are frozen from the first step on.
 [[nodiscard]] schedule::Schedule training_schedule(const TrainConfig& config);
 
 /// The layout of a job's ranks whose pipelines run `schedule`.

@@ -23,10 +23,12 @@ std::vector<Schedule> all_schedules() {
   std::vector<Schedule> schedules;
   for (const ScheduleGenerator& generator : schedule_generators()) {
     for (const int ranks : {1, 2, 4}) {
-      ScheduleRequest request{.name = std::string(generator.name), .ranks = ranks, .microbatches = 8};
-      request.chunks = generator.takes_chunks ? 2 : 1;
-      request.envpipe_stages.assign(static_cast<std::size_t>(ranks), EnvPipeStage{1, 2, {}});
-      schedules.push_back(make_schedule(request));
+      schedules.push_back(make_schedule(
+          {.name = std::string(generator.name),
+           .ranks = ranks,
+           .microbatches = 8,
+           .chunks = generator.takes_chunks ? 2 : 1,
+           .envpipe_stages = std::vector<EnvPipeStage>(static_cast<std::size_t>(ranks), EnvPipeStage{1, 2, {}})}));
     }
   }
   return schedules;
@@ -65,7 +67,7 @@ TEST(FrozenStages, LeaveAScheduleThatRunsWhateverTheirNumber) {
 TEST(FrozenStages, LeaveARandomScheduleThatRuns) {
   std::mt19937 random(11);
   int ran = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 4000; ++round) {
     const Schedule schedule = with_random_communication(random_schedule(random), random);
     if (schedule.rank_count() == 1 || find_communication_fault(schedule, P2pGrouping::none)) continue;
     ++ran;

@@ -85,6 +85,17 @@ TEST(CheckpointManifest, MaySayNothingOfTheData) {
   EXPECT_FALSE(parse_manifest(text, "checkpoint.json").data);
 }
 
+TEST(CheckpointManifest, SaysWhatWasFrozenIfAnythingWas) {
+  CheckpointManifest manifest = small_manifest();
+  EXPECT_THAT(write_manifest(manifest), Not(HasSubstr("frozen")));
+  EXPECT_EQ(parse_manifest(write_manifest(manifest), "checkpoint.json").frozen_blocks, 0);
+  manifest.frozen_blocks = 1;
+  const std::string text = write_manifest(manifest);
+  EXPECT_EQ(parse_manifest(text, "checkpoint.json").frozen_blocks, 1);
+  const std::string wrong = with(text, "\"frozen_blocks\": 1", "\"frozen_blocks\": 3");  // of 2
+  EXPECT_THAT(error_of([&] { (void)parse_manifest(wrong, "checkpoint.json"); }), HasSubstr("$.frozen_blocks"));
+}
+
 TEST(CheckpointManifest, NamesTheMemberThatIsWrong) {
   const std::string text = write_manifest(small_manifest());
   const auto error = [&](const std::string& from, const std::string& to) {

@@ -145,6 +145,28 @@ TEST(TrainConfig, NamesMissingSettings) {
             "train.yaml:4:33: energy.profile: \"clocks_mhz\" is missing");
 }
 
+TEST(TrainConfig, ReadsWhatIsFrozen) {
+  const auto parsed = [](const std::string& line) { return parse(std::string(kSmallest) + line + "\n").freeze; };
+  EXPECT_EQ(parse(kSmallest).freeze.most_blocks(), 0);
+  const FreezeConfig fixed = parsed("adapt: {freeze: {blocks: 1}}");
+  EXPECT_EQ(fixed.blocks_at(0), 1);
+  EXPECT_EQ(fixed.blocks_at(1000), 1);
+  const FreezeConfig list = parsed("adapt: {freeze: {schedule: [{step: 2, blocks: 1}, {step: 5, blocks: 0}]}}");
+  EXPECT_EQ(list.blocks_at(1), 0);
+  EXPECT_EQ(list.blocks_at(2), 1);
+  EXPECT_EQ(list.blocks_at(4), 1);
+  EXPECT_EQ(list.blocks_at(5), 0);
+  EXPECT_EQ(list.most_blocks(), 1);
+}
+
+TEST(TrainConfig, RefusesToFreezeEverythingOrInNoOrder) {
+  EXPECT_EQ(error_with("adapt: {freeze: {blocks: 4}}"),
+            "train.yaml:4:26: adapt.freeze.blocks: expected a whole number from 0 to 3, not \"4\"");
+  EXPECT_THAT(error_with("adapt: {freeze: {schedule: [{step: 3, blocks: 1}, {step: 3, blocks: 0}]}}"),
+              HasSubstr("adapt.freeze.schedule[1].step: expected a whole number from 4"));
+  EXPECT_THAT(error_with("adapt: {freeze: {blocks: 1, schedule: []}}"), HasSubstr("give either blocks or schedule"));
+}
+
 struct OutOfRange {
   const char* line;
   const char* error;

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/core/error_of.h"
 #include "base/core/temporary_folder.h"
@@ -208,6 +209,51 @@ TEST_F(TrainingPlan, ForAnotherScheduleIsRefused) {
   config.schedule = "gpipe";
   config.plan = path;
   EXPECT_EQ(schedule_error(config), path + ": its rank 0 runs in another order than that of \"gpipe\"" + fix);
+}
+
+TEST(FrozenStages, AreThoseWithoutAnythingToTrain) {
+  const std::vector<model::LayerRange> partition = {{0, 2}, {2, 3}, {3, 6}};
+  const auto stages = [&](std::int64_t blocks) { return frozen_stages(partition, blocks); };
+  EXPECT_EQ(stages(0), 0);
+  EXPECT_EQ(stages(1), 0);
+  EXPECT_EQ(stages(2), 1);
+  EXPECT_EQ(stages(3), 2);
+  EXPECT_EQ(stages(6), 2) << "the last stage has the output layer";
+}
+
+TEST(TrainingSchedule, HasNoBackwardOfFrozenStages) {
+  TrainConfig config = four_layers(2, 2);
+  config.freeze.prefixes = {{0, 1}};
+  EXPECT_EQ(training_schedule(config).frozen_stages, 0);
+  config.freeze.prefixes = {{0, 2}};
+  const schedule::Schedule schedule = training_schedule(config);
+  EXPECT_EQ(schedule.frozen_stages, 1);
+  EXPECT_EQ(without_communication(schedule).ranks[0].size(), 2U);
+  EXPECT_EQ(training_schedule(config, 0).frozen_stages, 0);
+}
+
+TEST(TrainingSchedule, LosesNoBackwardWhereAServerPlans) {
+  TrainConfig config = four_layers(2, 2);
+  config.server.emplace();
+  config.freeze.prefixes = {{0, 1}};
+  EXPECT_EQ(schedule_error(config), "no error");
+  config.freeze.prefixes = {{0, 0}, {5, 2}};
+  EXPECT_EQ(schedule_error(config),
+            "adapt.freeze: 1 of the stages would lose its backward, which a server's plans cannot follow; freeze fewer "
+            "blocks, or leave that out");
+}
+
+TEST_F(TrainingPlan, GoesWithAPrefixThatStays) {
+  TrainConfig config = four_layers(2, 4);
+  const std::string whole = write(config);
+  config.freeze.prefixes = {{0, 2}};
+  config.plan = whole;
+  EXPECT_THAT(schedule_error(config), HasSubstr("its rank 0 runs in another order"));
+  config.plan.reset();
+  config.plan = write(config);
+  EXPECT_EQ(training_schedule(config).frozen_stages, 1);
+  config.freeze.prefixes = {{0, 2}, {3, 0}};
+  EXPECT_THAT(schedule_error(config), HasSubstr("energy.plan cannot follow"));
 }
 
 TEST_F(TrainingPlan, ThatIsMissingOrNoneIsNamed) {

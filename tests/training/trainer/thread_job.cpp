@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -12,7 +13,9 @@
 
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
+#include "planning/schedule/freezing.h"
 #include "planning/schedule/generators.h"
+#include "training/launcher/training_schedule.h"
 #include "training/trainer/checkpoint/sharding.h"
 #include "training/trainer/engine/gradient_reducer.h"
 #include "training/trainer/model/model_part.h"
@@ -37,11 +40,14 @@ struct Part {
   at::Tensor gradient;
 };
 
-/// Spoils the first message that it sends.
-class FaultyPipeline final : public PointToPoint {
+/// Counts the messages that it sends, and spoils the first one.
+class WatchedPipeline final : public PointToPoint {
  public:
-  FaultyPipeline(std::unique_ptr<PointToPoint> sound, double factor) : sound_(std::move(sound)), factor_(factor) {}
+  WatchedPipeline(std::unique_ptr<PointToPoint> sound, double factor, std::atomic<std::int64_t>& messages)
+      : sound_(std::move(sound)), factor_(factor), messages_(&messages) {}
   std::unique_ptr<PendingTransfer> send(const at::Tensor& tensor, int peer) override {
+    ++*messages_;
+    if (factor_ == 1) return sound_->send(tensor, peer);
     return sound_->send(tensor.mul(std::exchange(factor_, 1)), peer);
   }
   std::unique_ptr<PendingTransfer> receive(const at::Tensor& tensor, int peer) override {
@@ -51,14 +57,14 @@ class FaultyPipeline final : public PointToPoint {
  private:
   std::unique_ptr<PointToPoint> sound_;
   double factor_;
+  std::atomic<std::int64_t>* messages_;
 };
 
-Communicators communicators(InProcessHub& hub, const ThreadJob& job, const Place& place) {
+Communicators communicators(InProcessHub& hub, const ThreadJob& job, const Place& place,
+                            std::atomic<std::int64_t>& messages) {
   Communicators ranks;
-  ranks.pipeline = hub.pipeline(fmt::format("pp d{} t{}", place.dp, place.tp), place.pp);
-  if (job.first_message_factor != 1) {
-    ranks.pipeline = std::make_unique<FaultyPipeline>(std::move(ranks.pipeline), job.first_message_factor);
-  }
+  ranks.pipeline = std::make_unique<WatchedPipeline>(
+      hub.pipeline(fmt::format("pp d{} t{}", place.dp, place.tp), place.pp), job.first_message_factor, messages);
   ranks.data = hub.group(fmt::format("dp p{} t{}", place.pp, place.tp), place.dp, job.dp);
   ranks.tensor = hub.group(fmt::format("tp p{} d{}", place.pp, place.dp), place.tp, job.tp);
   if (place.pp == 0 || place.pp == job.pp - 1) {
@@ -85,15 +91,17 @@ class Collector {
       auto& parts = parts_[parameter.name];
       parts.resize(static_cast<std::size_t>(job.tp));
       parts[static_cast<std::size_t>(place.tp)] = {parameter.shard, parameter.value.detach().clone(),
-                                                   parameter.gradient.clone()};
+                                                   parameter.frozen ? at::Tensor() : parameter.gradient.clone()};
     }
   }
+  std::atomic<std::int64_t>& messages() { return messages_; }
   void add_loss(double loss) {
     const std::scoped_lock lock(mutex_);
     loss_ += loss;
   }
   [[nodiscard]] ThreadJobResult result(const ThreadJob& job) const {
     ThreadJobResult result;
+    result.messages = messages_;
     result.loss = loss_ / (job.microbatches * job.dp * job.tp);
     for (const auto& [name, parts] : parts_) {
       std::vector<at::Tensor> values;
@@ -103,7 +111,7 @@ class Collector {
         gradients.push_back(part.gradient);
       }
       result.weights[name] = whole_of(values, parts.front().shard);
-      result.gradients[name] = whole_of(gradients, parts.front().shard);
+      if (gradients.front().defined()) result.gradients[name] = whole_of(gradients, parts.front().shard);
     }
     return result;
   }
@@ -112,19 +120,20 @@ class Collector {
   std::mutex mutex_;
   std::map<std::string, std::vector<Part>> parts_;
   double loss_ = 0;
+  std::atomic<std::int64_t> messages_ = 0;
 };
 
 void run_rank(const ThreadJob& job, const Place& place, const schedule::Schedule& schedule, InProcessHub& hub,
               Collector& collector) {
   at::set_num_threads(1);
-  const Communicators ranks = communicators(hub, job, place);
+  const Communicators ranks = communicators(hub, job, place, collector.messages());
   std::vector<int> here;
   const std::vector<int> rank_of = rank_of_stage(schedule);
   for (int stage = 0; stage < schedule.stages; ++stage) {
     if (rank_of[static_cast<std::size_t>(stage)] == place.pp) here.push_back(stage);
   }
   ModelPart part(job.config, even_partition(job.config.layers, schedule.stages), here,
-                 {.recompute = job.recompute, .buffer_multiple = job.dp}, ranks);
+                 {.recompute = job.recompute, .buffer_multiple = job.dp, .frozen_blocks = job.frozen_blocks}, ranks);
   initialize(part.store(), job.config.layers, job.seed);
   PipelineEngine engine(schedule, place.pp, part.stages(), *ranks.pipeline,
                         {.activation_shape = {kBatch, kTime, job.config.hidden},
@@ -142,7 +151,8 @@ void run_rank(const ThreadJob& job, const Place& place, const schedule::Schedule
   reducer.finish();
   if (job.zero1) {
     const at::Tensor& gradients = part.store().gradients();
-    ranks.data->all_gather(gradients, gradients.chunk(job.dp)[static_cast<std::size_t>(place.dp)].clone());
+    const std::int64_t share = gradients.numel() / job.dp;
+    if (share > 0) ranks.data->all_gather(gradients, gradients.narrow(0, share * place.dp, share).clone());
   }
   collector.add_loss(loss);
   collector.add(job, place, part.store());
@@ -161,13 +171,15 @@ std::vector<Microbatch> test_microbatches(const model::ModelConfig& config, int 
 }
 
 ThreadJobResult run_iteration(const ThreadJob& job) {
-  schedule::Schedule schedule = schedule::with_communication(
+  schedule::Schedule schedule =
       schedule::make_schedule({.name = job.schedule,
                                .ranks = job.pp,
                                .microbatches = job.microbatches,
                                .chunks = job.chunks,
                                .envpipe_stages = std::vector<schedule::EnvPipeStage>(
-                                   static_cast<std::size_t>(job.pp), schedule::EnvPipeStage{1, 2, {}})}));
+                                   static_cast<std::size_t>(job.pp), schedule::EnvPipeStage{1, 2, {}})});
+  const int frozen = launcher::frozen_stages(even_partition(job.config.layers, schedule.stages), job.frozen_blocks);
+  schedule = with_communication(with_frozen_stages(schedule, frozen));
   if (job.pp > 1) require_runnable(schedule, schedule::P2pGrouping::none);
   InProcessHub hub;
   Collector collector;

@@ -19,6 +19,7 @@ struct ThreadJob {
   int chunks = 1;        ///< virtual stages per rank
   int microbatches = 4;  ///< per replica
   bool recompute = false;
+  std::int64_t frozen_blocks = 0;       ///< with the embedding
   bool zero1 = false;                   ///< replicas own parts of the gradients
   std::int64_t bucket_elements = 2000;  ///< of gradients that are summed in one go: several of them in small models
   std::uint64_t seed = 1;
@@ -29,7 +30,8 @@ struct ThreadJob {
 struct ThreadJobResult {
   double loss = 0;  ///< mean over microbatches and replicas
   std::map<std::string, at::Tensor> weights;
-  std::map<std::string, at::Tensor> gradients;
+  std::map<std::string, at::Tensor> gradients;  ///< of what is trained
+  std::int64_t messages = 0;                    ///< that the ranks of pipelines sent each other
 };
 
 /// The microbatches of all replicas, replica after replica: the same for every layout.

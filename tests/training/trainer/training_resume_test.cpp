@@ -3,8 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <map>
-#include <mutex>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -13,12 +11,9 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
-#include "control/client/client.h"
 #include "training/dataset/synthetic_corpus.h"
 #include "training/launcher/checkpoint_manifest.h"
-#include "training/trainer/run/training_run.h"
-#include "training/trainer/test_models.h"
-#include "training/trainer/thread_ranks.h"
+#include "training/trainer/thread_training.h"
 
 namespace lowgear::trainer {
 namespace {
@@ -26,46 +21,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-/// What a run of a job left: the loss of each of its steps, and the values of each rank.
-struct Outcome {
-  std::int64_t first_step = 0;
-  std::vector<double> losses;
-  std::map<int, at::Tensor> values;
-};
-
-/// Trains, and is asked to end behind step `end_behind`.
-Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind = -1) {
-  std::mutex mutex;
-  Outcome outcome;
-  run_thread_ranks(config.parallel, [&](int rank, Communicators ranks) {
-    const client::Environment nothing = [](std::string_view) { return std::nullopt; };
-    client::Client client({}, nothing);
-    TrainingRun run(config, rank, {.device = at::kCPU, .ranks = std::move(ranks)}, client, nullptr);
-    std::int64_t done = run.first_step();
-    run.run([&] { return rank == 0 && done++ == end_behind; },
-            [&](const StepResult& result) { outcome.losses.push_back(result.loss); });
-    const std::scoped_lock lock(mutex);
-    outcome.first_step = run.first_step();
-    outcome.values[rank] = run.store().values().detach().clone();
-  });
-  return outcome;
-}
-
-launcher::TrainConfig small_job(const protocol::JobParallel& parallel) {
-  launcher::TrainConfig config;
-  config.model = tiny_llama(true);
-  config.model.vocabulary = 256;
-  config.model.layers = 4;
-  config.parallel = parallel;
-  config.microbatches = 4;
-  config.sequence_length = 16;
-  config.synthetic_tokens = 20'000;
-  config.steps = 6;
-  config.optimizer.learning_rate = 1e-2;
-  config.optimizer.warmup_steps = 2;
-  return config;
-}
 
 struct Case {
   protocol::JobParallel parallel;

@@ -30,8 +30,10 @@ struct Moment {
   at::Tensor values;  ///< of the state's stretch
 };
 
+constexpr std::array<std::string_view, 3> kMoments = {"master", "mean", "variance"};
+
 std::array<Moment, 3> moments_of(OptimizerState& state) {
-  return {{{"master", state.master}, {"mean", state.mean}, {"variance", state.variance}}};
+  return {{{kMoments[0], state.master}, {kMoments[1], state.mean}, {kMoments[2], state.variance}}};
 }
 
 /// Part of a parameter, and where it is in the buffers.
@@ -40,11 +42,26 @@ struct Stretch {
   std::int64_t end = 0;
 };
 
-/// What this rank saves of the buffers: its share among the replicas.
-Stretch own_share(const OptimizerState& state, std::int64_t all, const Collective& replicas) {
-  const std::int64_t held = state.master.numel();
-  if (held < all) return {state.begin, state.begin + held};
-  return {all * replicas.rank() / replicas.size(), all * (replicas.rank() + 1) / replicas.size()};
+/// The state of one part of the buffers, and where the part is.
+struct StatePart {
+  OptimizerState* state = nullptr;
+  Stretch place;
+};
+
+/// Trained and frozen parameters.
+std::array<StatePart, 2> parts_of(const TrainingState& state) {
+  const std::int64_t trained = state.store->trained();
+  return {{{&state.optimizer->state(), {0, trained}},
+           {&state.optimizer->frozen_state(), {trained, state.store->values().numel()}}}};
+}
+
+/// What this rank saves of a part of the buffers: its share among the replicas.
+Stretch own_share(const StatePart& part, const Collective& replicas) {
+  const std::int64_t held = part.state->master.numel();
+  const std::int64_t all = part.place.end - part.place.begin;
+  if (held < all) return {part.state->begin, part.state->begin + held};
+  return {part.place.begin + all * replicas.rank() / replicas.size(),
+          part.place.begin + all * (replicas.rank() + 1) / replicas.size()};
 }
 
 launcher::CheckpointPiece piece_of(const Parameter& parameter, const Stretch& stretch) {
@@ -59,50 +76,54 @@ launcher::CheckpointPiece piece_of(const Parameter& parameter, const Stretch& st
           .end = stretch.end - parameter.offset};
 }
 
-/// A rank's file: which pieces, and from where in the buffers.
+/// A rank's file: which pieces, and from where in which state.
 struct RankFile {
   std::vector<launcher::CheckpointPiece> pieces;
-  std::vector<Stretch> places;
+  std::vector<StatePart> places;
 };
 
-RankFile rank_file(const ParameterStore& store, const OptimizerState& state, const Communicators& ranks) {
-  const Stretch share = own_share(state, store.values().numel(), *ranks.data);
+RankFile rank_file(const TrainingState& state, const Communicators& ranks) {
   RankFile file;
-  for (const Parameter& parameter : store.parameters()) {
-    const Stretch place{std::max(parameter.offset, share.begin),
-                        std::min(parameter.offset + parameter.count(), share.end)};
-    // What tensor-parallel ranks hold alike is the first one's to save.
-    const bool own = parameter.shard.split() || ranks.tensor->rank() == 0;
-    if (!own || place.begin >= place.end) continue;
-    file.pieces.push_back(piece_of(parameter, place));
-    file.places.push_back(place);
+  for (const StatePart& part : parts_of(state)) {
+    const Stretch share = own_share(part, *ranks.data);
+    for (const Parameter& parameter : state.store->parameters()) {
+      const Stretch place{std::max(parameter.offset, share.begin),
+                          std::min(parameter.offset + parameter.count(), share.end)};
+      // What tensor-parallel ranks hold alike is the first one's to save.
+      const bool own = parameter.shard.split() || ranks.tensor->rank() == 0;
+      if (!own || place.begin >= place.end) continue;
+      file.pieces.push_back(piece_of(parameter, place));
+      file.places.push_back({part.state, place});
+    }
   }
   return file;
 }
 
-void write_rank_file(const fs::path& path, const RankFile& file, OptimizerState& state) {
+void write_rank_file(const fs::path& path, const RankFile& file) {
   std::vector<tensorfile::TensorSpec> specs;
-  for (const Moment& moment : moments_of(state)) {
+  for (const std::string_view moment : kMoments) {
     for (const launcher::CheckpointPiece& piece : file.pieces) {
-      specs.push_back({tensor_name(moment.name, piece.name), tensorfile::TensorType::f32, {piece.end - piece.begin}});
+      specs.push_back({tensor_name(moment, piece.name), tensorfile::TensorType::f32, {piece.end - piece.begin}});
     }
   }
   tensorfile::SafetensorsWriter writer(path, specs, {{std::string(kPiecesKey), write_pieces(file.pieces)}});
   auto spec = specs.begin();
-  for (const Moment& moment : moments_of(state)) {
-    for (const Stretch& place : file.places) {
+  for (std::size_t moment = 0; moment < kMoments.size(); ++moment) {
+    for (const auto& [state, place] : file.places) {
       const at::Tensor values =
-          moment.values.narrow(0, place.begin - state.begin, place.end - place.begin).to(at::kCPU);
+          moments_of(*state)[moment].values.narrow(0, place.begin - state->begin, place.end - place.begin).to(at::kCPU);
       writer.write((spec++)->name, {static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
     }
   }
   writer.commit();
 }
 
-void require_numbers(OptimizerState& state) {
-  for (const Moment& moment : moments_of(state)) {
-    if (std::isfinite(moment.values.sum().item<double>())) continue;
-    throw Error("some values are not finite numbers: they are not saved");
+void require_numbers(const TrainingState& state) {
+  for (const StatePart& part : parts_of(state)) {
+    for (const Moment& moment : moments_of(*part.state)) {
+      if (std::isfinite(moment.values.sum().item<double>())) continue;
+      throw Error("some values are not finite numbers: they are not saved");
+    }
   }
 }
 
@@ -124,15 +145,18 @@ std::string manifest_text(const fs::path& folder, const launcher::CheckpointMani
   return write_manifest(manifest);
 }
 
-void read_state(const CheckpointReader& reader, const ParameterStore& store, OptimizerState& state) {
-  const std::int64_t end = state.begin + state.master.numel();
-  for (const Parameter& parameter : store.parameters()) {
-    const std::int64_t first = std::max(parameter.offset, state.begin);
-    const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
-    if (first >= last) continue;
-    for (const Moment& moment : moments_of(state)) {
-      moment.values.narrow(0, first - state.begin, last - first)
-          .copy_(reader.read(parameter, moment.name, first - parameter.offset, last - parameter.offset));
+void read_state(const CheckpointReader& reader, const TrainingState& to) {
+  for (const StatePart& part : parts_of(to)) {
+    OptimizerState& state = *part.state;
+    const std::int64_t end = state.begin + state.master.numel();
+    for (const Parameter& parameter : to.store->parameters()) {
+      const std::int64_t first = std::max(parameter.offset, state.begin);
+      const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
+      if (first >= last) continue;
+      for (const Moment& moment : moments_of(state)) {
+        moment.values.narrow(0, first - state.begin, last - first)
+            .copy_(reader.read(parameter, moment.name, first - parameter.offset, last - parameter.offset));
+      }
     }
   }
 }
@@ -175,21 +199,20 @@ FolderLock prepare(const fs::path& folder) {
 void save_checkpoint(const fs::path& folder, std::int64_t step, const launcher::TrainConfig& config,
                      const TrainingState& state, const Communicators& ranks) {
   const AutoGradMode no_gradient(false);
-  OptimizerState& optimizer = state.optimizer->state();
   launcher::CheckpointManifest manifest;
   manifest.step = step;
   manifest.optimizer_steps = state.optimizer->steps();
   manifest.seed = config.seed;
   manifest.model = config.model;
   manifest.parallel = config.parallel;
+  manifest.frozen_blocks = state.store->frozen_blocks();
   manifest.data = launcher::checkpoint_data(*state.sampler, state.sampler->samples_done(step));
   Collective& world = *ranks.world;
-  together(world, [&] { require_numbers(optimizer); });
+  together(world, [&] { require_numbers(state); });
   write_together(world, {.target = folder / launcher::checkpoint_folder_name(step),
                          .write =
                              [&](const fs::path& temporary) {
-                               write_rank_file(temporary / rank_file_name(world.rank()),
-                                               rank_file(*state.store, optimizer, ranks), optimizer);
+                               write_rank_file(temporary / rank_file_name(world.rank()), rank_file(state, ranks));
                              },
                          .finish =
                              [&](const fs::path& temporary) {
@@ -206,7 +229,7 @@ std::int64_t load_checkpoint(const fs::path& path, const launcher::TrainConfig& 
     manifest = launcher::read_manifest(path);
     require_same_training(manifest, config, path);
     go_on_behind(manifest, path, *state.sampler);
-    read_state(CheckpointReader(path, manifest), *state.store, state.optimizer->state());
+    read_state(CheckpointReader(path, manifest), state);
   });
   state.optimizer->set_steps(manifest.optimizer_steps);
   state.optimizer->publish();

@@ -34,6 +34,7 @@ PipelineEngine::PipelineEngine(const schedule::Schedule& schedule, int position,
     : actions_(&schedule.ranks.at(static_cast<std::size_t>(position))),
       rank_of_stage_(rank_of_stage(schedule)),
       last_stage_(schedule.stages - 1),
+      frozen_stages_(schedule.frozen_stages),
       stages_(std::move(stages)),
       peers_(&peers),
       options_(std::move(options)) {}
@@ -95,7 +96,9 @@ void PipelineEngine::compute(const schedule::Action& action, const Microbatch& m
 void PipelineEngine::forward(const schedule::Action& action, const Microbatch& microbatch) {
   const Key before{action.stage - 1, action.microbatch};
   const at::Tensor input = action.stage == 0 ? microbatch.ids : take(activations_, incoming_activations_, before);
-  const at::Tensor output = stages_.at(action.stage)->forward(action.microbatch, input, microbatch.targets);
+  Stage& stage = *stages_.at(action.stage);
+  const at::Tensor output = action.stage < frozen_stages_ ? stage.evaluate(input, microbatch.targets)
+                                                          : stage.forward(action.microbatch, input, microbatch.targets);
   if (action.stage == last_stage_) {
     loss_.add_(output);
   } else {
@@ -108,7 +111,7 @@ void PipelineEngine::backward(const schedule::Action& action, WeightGradients wh
   const at::Tensor gradient = action.stage == last_stage_ ? at::full_like(loss_, options_.loss_gradient)
                                                           : take(gradients_, incoming_gradients_, after);
   at::Tensor input_gradient = stages_.at(action.stage)->backward(action.microbatch, gradient, when);
-  if (action.stage > 0) gradients_[{action.stage, action.microbatch}] = std::move(input_gradient);
+  if (action.stage > frozen_stages_) gradients_[{action.stage, action.microbatch}] = std::move(input_gradient);
 }
 
 at::Tensor PipelineEngine::take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key) {

@@ -37,14 +37,14 @@ struct EngineOptions {
 /// Executes one rank's part of a pipeline schedule.
 class PipelineEngine {
  public:
-  /// `schedule` has its communication written out and was proved to run (`require_runnable`). `stages` are those that
-  /// the schedule has on rank `position`, by virtual stage. All outlive the engine.
+  /// `schedule` has its communication written out and was proved to run (`require_runnable`); it outlives the engine,
+  /// as the stages do, those that it has on rank `position`, by virtual stage. What is frozen is frozen in both.
   PipelineEngine(const schedule::Schedule& schedule, int position, std::map<int, Stage*> stages, PointToPoint& peers,
                  EngineOptions options);
 
-  /// One iteration: adds to the gradients of this rank's parameters. Returns the sum of the microbatches' losses on the
-  /// rank of the last stage, and zero on others. `observer` may be null. Throws Error when another rank has failed;
-  /// the gradients are then unusable.
+  /// One iteration: adds to the gradients of this rank's trained parameters. Returns the sum of the microbatches'
+  /// losses on the rank of the last stage, and zero on others. `observer` may be null. Throws Error when another rank
+  /// has failed; the gradients are then unusable.
   [[nodiscard]] at::Tensor run(std::span<const Microbatch> microbatches, UnitObserver* observer);
 
  private:
@@ -71,6 +71,7 @@ class PipelineEngine {
   const std::vector<schedule::Action>* actions_;
   std::vector<int> rank_of_stage_;
   int last_stage_;
+  int frozen_stages_;
   std::map<int, Stage*> stages_;
   PointToPoint* peers_;
   EngineOptions options_;

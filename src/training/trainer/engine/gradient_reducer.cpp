@@ -6,9 +6,12 @@
 namespace lowgear::trainer {
 namespace {
 
+/// The trained ones.
 std::vector<const Parameter*> by_offset(const ParameterStore& store) {
   std::vector<const Parameter*> parameters;
-  for (const Parameter& parameter : store.parameters()) parameters.push_back(&parameter);
+  for (const Parameter& parameter : store.parameters()) {
+    if (!parameter.frozen) parameters.push_back(&parameter);
+  }
   std::ranges::sort(parameters, {}, &Parameter::offset);
   return parameters;
 }

@@ -33,7 +33,8 @@ struct GradientReducerOptions {
 /// sums over tensor-parallel ranks and over tied stages, which also stand at one place of every replica's program.
 class GradientReducer final : public GradientObserver {
  public:
-  /// Observes the store, which is allocated and, like `replicas`, outlives this.
+  /// Observes the store, which is allocated and, like `replicas`, outlives this. Another one is needed when the store
+  /// freezes others.
   GradientReducer(ParameterStore& store, Collective& replicas, const GradientReducerOptions& options);
   ~GradientReducer() override;
   GradientReducer(const GradientReducer&) = delete;
@@ -68,7 +69,7 @@ class GradientReducer final : public GradientObserver {
   ParameterStore* store_;
   Collective* replicas_;
   GradientReducerOptions options_;
-  std::vector<Bucket> buckets_;     ///< by their place in the buffer, all of its parameters
+  std::vector<Bucket> buckets_;     ///< by their place in the buffer, all trained parameters
   std::vector<std::size_t> order_;  ///< of starting: indices of buckets_
   std::size_t started_ = 0;         ///< of order_
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "training/trainer/model/kernels.h"
@@ -16,14 +17,73 @@ using torch::autograd::AutoGradMode;
 AdamW::AdamW(ParameterStore& store, const launcher::OptimizerConfig& config, Communicators& ranks)
     : store_(&store), config_(config), ranks_(&ranks) {
   const AutoGradMode no_gradient(false);
-  const std::int64_t all = store.values().numel();
-  const std::int64_t own = shared() ? all / ranks.data->size() : all;
-  state_.begin = shared() ? own * ranks.data->rank() : 0;
-  const at::Tensor values = store.values().narrow(0, state_.begin, own);
-  state_.master = values.scalar_type() == at::kFloat ? values : values.to(at::kFloat);
+  cut();
+  state_.master = own_values(state_, gradients_.numel());
   state_.mean = at::zeros_like(state_.master);
   state_.variance = at::zeros_like(state_.master);
-  gradients_ = store.gradients().narrow(0, state_.begin, own);
+  frozen_.master = own_values(frozen_, shared() ? frozen() / ranks_->data->size() : frozen());
+  frozen_.mean = at::zeros({frozen_.master.numel()}, at::kFloat);
+  frozen_.variance = at::zeros({frozen_.master.numel()}, at::kFloat);
+}
+
+/// Which stretches of both parts of the store are this rank's.
+void AdamW::cut() {
+  const std::int64_t replicas = ranks_->data->size();
+  const std::int64_t own = shared() ? store_->trained() / replicas : store_->trained();
+  state_.begin = shared() ? own * ranks_->data->rank() : 0;
+  frozen_.begin = store_->trained() + (shared() ? frozen() / replicas * ranks_->data->rank() : 0);
+  gradients_ = store_->gradients().narrow(0, state_.begin, own);
+}
+
+/// fp32, the store's own where those are.
+at::Tensor AdamW::own_values(const OptimizerState& state, std::int64_t count) const {
+  const at::Tensor values = store_->values().narrow(0, state.begin, count);
+  if (values.scalar_type() == at::kFloat) return values;
+  return &state == &frozen_ ? values.to(at::kCPU, at::kFloat) : values.to(at::kFloat);
+}
+
+void AdamW::freeze(std::int64_t blocks) {
+  const AutoGradMode no_gradient(false);
+  const BufferLayout before = store_->layout();
+  const OptimizerState trained = std::exchange(state_, {});
+  const OptimizerState frozen = std::exchange(frozen_, {});
+  gradients_ = at::Tensor();
+  store_->freeze(blocks);
+  cut();
+  const std::int64_t own_frozen = shared() ? this->frozen() / ranks_->data->size() : this->frozen();
+  const std::vector<std::int64_t> now = store_->layout().offsets;
+  for (auto moment : {&OptimizerState::master, &OptimizerState::mean, &OptimizerState::variance}) {
+    if (moment == &OptimizerState::master && store_->values().scalar_type() == at::kFloat) {
+      state_.master = own_values(state_, gradients_.numel());
+      frozen_.master = own_values(frozen_, own_frozen);
+      continue;
+    }
+    const at::Tensor old = gathered(trained.*moment, frozen.*moment, before);
+    const at::Tensor moved = at::zeros({store_->values().numel()}, old.options());
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const std::int64_t count = store_->parameters()[i].count();
+      moved.narrow(0, now[i], count).copy_(old.narrow(0, before.offsets[i], count));
+    }
+    state_.*moment = moved.narrow(0, state_.begin, gradients_.numel()).clone();
+    frozen_.*moment = moved.narrow(0, frozen_.begin, own_frozen).to(at::kCPU, at::kFloat, false, /*copy=*/true);
+  }
+}
+
+/// Both parts of a moment, of all replicas, on the device: [all].
+at::Tensor AdamW::gathered(const at::Tensor& trained, const at::Tensor& frozen, const BufferLayout& layout) const {
+  at::Tensor all = at::empty({layout.all}, store_->gradients().options());
+  const auto gather = [&](const at::Tensor& own, std::int64_t begin, std::int64_t count) {
+    if (count == 0) return;
+    const at::Tensor part = all.narrow(0, begin, count);
+    if (shared()) {
+      ranks_->data->all_gather(part, own.to(all.device()));
+    } else {
+      part.copy_(own);
+    }
+  };
+  gather(trained, 0, layout.trained);
+  gather(frozen, layout.trained, layout.all - layout.trained);
+  return all;
 }
 
 double AdamW::step(double learning_rate) {
@@ -33,15 +93,15 @@ double AdamW::step(double learning_rate) {
     ++steps_;
     const bool clip = config_.clip_norm > 0 && norm > config_.clip_norm;
     update(learning_rate, clip ? config_.clip_norm / norm : 1.0);
-    publish();
+    publish(state_, 0, store_->trained());
   }
   store_->zero_gradients();
   return norm;
 }
 
-/// Over every parameter of the model once: one that tensor-parallel ranks hold alike counts on the first of them, a
-/// tied one where the embedding is. Added in fp64 and rounded to fp32: the order in which ranks add then changes the
-/// last bit of the clipping only where the sum is within 1e-16 of a tie.
+/// Over every trained parameter of the model once: one that tensor-parallel ranks hold alike counts on the first of
+/// them, a tied one where the embedding is. Added in fp64 and rounded to fp32: the order in which ranks add then
+/// changes the last bit of the clipping only where the sum is within 1e-16 of a tie.
 double AdamW::global_norm() const {
   const std::int64_t end = state_.begin + gradients_.numel();
   std::vector<at::Tensor> squares;
@@ -61,6 +121,7 @@ double AdamW::global_norm() const {
 }
 
 void AdamW::update(double learning_rate, double gradient_scale) {
+  if (gradients_.numel() == 0) return;
   const auto step = static_cast<double>(steps_);
   const std::int64_t decaying = std::clamp<std::int64_t>(store_->decaying() - state_.begin, 0, state_.master.numel());
   kernels::adamw(state_.master, state_.mean, state_.variance, gradients_, decaying,
@@ -75,11 +136,18 @@ void AdamW::update(double learning_rate, double gradient_scale) {
 }
 
 void AdamW::publish() {
+  publish(state_, 0, store_->trained());
+  publish(frozen_, store_->trained(), frozen());
+}
+
+/// The part of the store that begins with element `begin`.
+void AdamW::publish(const OptimizerState& state, std::int64_t begin, std::int64_t count) {
+  if (count == 0) return;
   const AutoGradMode no_gradient(false);
   const at::Tensor& values = store_->values();
-  const at::Tensor own = values.narrow(0, state_.begin, state_.master.numel());
-  if (!state_.master.is_alias_of(values)) own.copy_(state_.master);
-  if (shared()) ranks_->data->all_gather(values, own.clone());
+  const at::Tensor own = values.narrow(0, state.begin, state.master.numel());
+  if (!state.master.is_alias_of(values)) own.copy_(state.master);
+  if (shared()) ranks_->data->all_gather(values.narrow(0, begin, count), own.clone());
 }
 
 }  // namespace lowgear::trainer

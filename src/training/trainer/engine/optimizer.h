@@ -8,8 +8,8 @@
 
 namespace lowgear::trainer {
 
-/// What one rank holds of the optimizer's state: a stretch of the store's flat buffers, all of it without ZeRO-1, else
-/// 1/dp of it.
+/// What one rank holds of the optimizer's state for one part of the store's flat buffers, the trained or the frozen
+/// one: a stretch, all of the part without ZeRO-1, else 1/dp of it.
 struct OptimizerState {
   std::int64_t begin = 0;  ///< first element of the buffers
   at::Tensor master;       ///< fp32 values; the store's own where those are fp32
@@ -18,32 +18,47 @@ struct OptimizerState {
 };
 
 /// AdamW (Loshchilov and Hutter 2019) in fp32 on the flat buffers, over the gradients of all replicas; with ZeRO-1
-/// (Rajbhandari et al. 2020) each replica updates its stretch and all gather the values.
+/// (Rajbhandari et al. 2020) each replica updates its stretch and all gather the values. Frozen parameters are left as
+/// they are, without weight decay; their moments are kept in host memory for the time when they are trained again.
 class AdamW {
  public:
   /// Values must be loaded by now. With ZeRO-1 the buffers' length is a multiple of the number of replicas.
   AdamW(ParameterStore& store, const launcher::OptimizerConfig& config, Communicators& ranks);
 
-  /// The gradients are summed over the replicas by now (GradientReducer). Clips them by the global norm over all ranks,
-  /// updates, and sets the gradients to zero. Returns the norm before clipping; when it is not finite, nothing is
-  /// updated.
+  /// The gradients are summed over the replicas by now (GradientReducer). Clips them by the global norm of all trained
+  /// parameters over all ranks, updates, and sets the gradients to zero. Returns the norm before clipping; when it is
+  /// not finite, nothing is updated.
   double step(double learning_rate);
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
+  /// Of the trained parameters, on the device.
   [[nodiscard]] OptimizerState& state() { return state_; }
-  /// Gives the store the master values: after they were loaded.
+  /// Of the frozen ones: moments and, where the store's values are not fp32, master values in host memory.
+  [[nodiscard]] OptimizerState& frozen_state() { return frozen_; }
+  /// Gives the store the master values, also of frozen parameters: after they were loaded.
   void publish();
+  /// Has the store freeze the embedding and the first `blocks` blocks, 0: nothing, and train all others; every
+  /// parameter keeps its values and moments, and with ZeRO-1 the replicas divide the trained ones anew. Between steps;
+  /// a meeting of the replicas. Holds 8 bytes per parameter of this rank more while it runs.
+  void freeze(std::int64_t blocks);
 
  private:
   [[nodiscard]] double global_norm() const;
   void update(double learning_rate, double gradient_scale);
+  void publish(const OptimizerState& state, std::int64_t begin, std::int64_t count);
   [[nodiscard]] bool shared() const { return config_.zero1 && ranks_->data->size() > 1; }
+  [[nodiscard]] std::int64_t frozen() const { return store_->values().numel() - store_->trained(); }
+  void cut();
+  [[nodiscard]] at::Tensor own_values(const OptimizerState& state, std::int64_t count) const;
+  [[nodiscard]] at::Tensor gathered(const at::Tensor& trained, const at::Tensor& frozen,
+                                    const BufferLayout& layout) const;
 
   ParameterStore* store_;
   launcher::OptimizerConfig config_;
   Communicators* ranks_;
   OptimizerState state_;
+  OptimizerState frozen_;
   at::Tensor gradients_;  ///< this rank's stretch, summed over the replicas
   std::int64_t steps_ = 0;
 };

@@ -32,7 +32,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto capsule = context->saved_data["weight"].toCapsule();
     const auto weight = c10::static_intrusive_pointer_cast<LinearWeight>(capsule);
     const at::Tensor& output_gradient = gradients.front();
-    if (weight->queue != nullptr && weight->queue->deferring()) {
+    if (!weight->weight_gradient.defined()) {
+      // Frozen, and what comes before it is not: a tied output matrix.
+    } else if (weight->queue != nullptr && weight->queue->deferring()) {
       weight->queue->put_off([weight, input, output_gradient] { add_gradients(*weight, input, output_gradient); });
     } else {
       add_gradients(*weight, input, output_gradient);

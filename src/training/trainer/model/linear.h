@@ -37,7 +37,7 @@ class WeightGradientQueue {
 /// computed later than that of the layer's input, and be added to the sum over the microbatches at once.
 struct LinearWeight final : torch::CustomClassHolder {
   at::Tensor weight;           ///< [out, in]
-  at::Tensor weight_gradient;  ///< the same shape, fp32
+  at::Tensor weight_gradient;  ///< the same shape, fp32; undefined: the weight is frozen
   at::Tensor bias;             ///< [out], or undefined
   at::Tensor bias_gradient;
   WeightGradientQueue* queue = nullptr;

@@ -12,7 +12,12 @@ ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::La
     const BlockContext context{&config_, &store_, nullptr, ranks.tensor.get()};
     stages_[stage] = std::make_unique<Stage>(context, range, StageOptions{.recompute = options.recompute});
   }
+  store_.freeze(options.frozen_blocks);
   store_.allocate(options.type, options.device, options.buffer_multiple);
+  bind();
+}
+
+void ModelPart::bind() {
   for (const auto& [index, stage] : stages_) stage->bind();
 }
 
@@ -34,7 +39,7 @@ Parameter* ModelPart::find_tied(bool copy) {
 }
 
 void ModelPart::reduce_tied_gradients() {
-  if (!config_.tied_embeddings) return;
+  if (!config_.tied_embeddings || store_.frozen_blocks() > 0) return;
   Parameter* embedding = find_tied(false);
   Parameter* copy = find_tied(true);
   if (embedding != nullptr && copy != nullptr) {

@@ -19,6 +19,7 @@ struct ModelPartOptions {
   at::Device device = at::kCPU;
   bool recompute = false;
   std::int64_t buffer_multiple = 1;  ///< the flat buffers' lengths are multiples of it
+  std::int64_t frozen_blocks = 0;    ///< of the model, from the first on, with the embedding; 0: nothing is frozen
 };
 
 /// What one rank holds of the model: its virtual stages and all their parameters.
@@ -34,7 +35,10 @@ class ModelPart {
 
   [[nodiscard]] std::map<int, Stage*> stages();
   [[nodiscard]] ParameterStore& store() { return store_; }
-  /// Adds up the gradients of embeddings that two stages share. To be called on all ranks, after the last backward.
+  /// Takes the store's tensors anew: to be called when it has frozen others.
+  void bind();
+  /// Adds up the gradients of embeddings that two stages share, unless they are frozen. To be called on all ranks,
+  /// after the last backward.
   void reduce_tied_gradients();
 
  private:

@@ -15,6 +15,9 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
+/// 128 bytes of the narrowest type.
+constexpr std::int64_t kAlignedElements = 64;
+
 }  // namespace
 
 // NOLINTNEXTLINE(readability-make-member-function-const): it changes the gradient
@@ -28,22 +31,56 @@ Parameter& ParameterStore::declare(Parameter parameter) {
   return parameters_.emplace_back(std::move(parameter));
 }
 
+bool in_frozen_prefix(const Parameter& parameter, std::int64_t blocks) {
+  return blocks > 0 && (parameter.tied || parameter.block < blocks);
+}
+
 void ParameterStore::allocate(at::ScalarType type, at::Device device, std::int64_t multiple) {
+  options_ = at::TensorOptions().device(device).dtype(type);
+  multiple_ = multiple;
+  lay_out();
+}
+
+void ParameterStore::freeze(std::int64_t blocks) {
+  frozen_blocks_ = blocks;
+  for (Parameter& parameter : parameters_) parameter.frozen = in_frozen_prefix(parameter, blocks);
+  if (values_.defined()) lay_out();
+}
+
+BufferLayout ParameterStore::layout() const {
+  BufferLayout layout{.offsets = {}, .trained = trained(), .all = values_.numel()};
+  for (const Parameter& parameter : parameters_) layout.offsets.push_back(parameter.offset);
+  return layout;
+}
+
+void ParameterStore::lay_out() {
+  const torch::autograd::AutoGradMode no_gradient(false);
   std::int64_t offset = 0;
-  for (const bool decays : {true, false}) {
-    for (Parameter& parameter : parameters_) {
-      if (parameter.decays != decays) continue;
-      parameter.offset = offset;
-      offset += elements(parameter.shape);
+  std::int64_t trained = 0;
+  for (const bool frozen : {false, true}) {
+    for (const bool decays : {true, false}) {
+      for (Parameter& parameter : parameters_) {
+        if (parameter.frozen != frozen || parameter.decays != decays) continue;
+        parameter.offset = offset;
+        offset += elements(parameter.shape);
+      }
+      if (decays && !frozen) decaying_ = offset;
     }
-    if (decays) decaying_ = offset;
+    // Kernels want the first frozen matrix as well aligned as the first of all.
+    offset = rounded_up(offset, frozen_blocks_ > 0 ? multiple_ * kAlignedElements : multiple_);
+    if (!frozen) trained = offset;
   }
-  const auto options = at::TensorOptions().device(device);
-  values_ = at::zeros({rounded_up(offset, multiple)}, options.dtype(type));
-  gradients_ = at::zeros({values_.numel()}, options.dtype(at::kFloat));
+  // One buffer of gradients at a time: they are zero between steps.
+  gradients_ = at::Tensor();
+  for (Parameter& parameter : parameters_) parameter.gradient = at::Tensor();
+  gradients_ = at::zeros({trained}, options_.dtype(at::kFloat));
+  values_ = at::zeros({offset}, options_);
   for (Parameter& parameter : parameters_) {
     const std::int64_t count = elements(parameter.shape);
-    parameter.value = values_.narrow(0, parameter.offset, count).view(parameter.shape);
+    const at::Tensor value = values_.narrow(0, parameter.offset, count).view(parameter.shape);
+    if (parameter.value.defined()) value.copy_(parameter.value);
+    parameter.value = value;
+    if (parameter.frozen) continue;
     parameter.gradient = gradients_.narrow(0, parameter.offset, count).view(parameter.shape);
   }
 }

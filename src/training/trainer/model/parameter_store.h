@@ -21,6 +21,9 @@ struct TensorShard {
 
 class ParameterStore;
 
+/// The `block` of the embedding's parameters: before the first one.
+inline constexpr std::int64_t kEmbeddingBlock = -1;
+
 /// One parameter of the model, as its files name and shape it, and this rank's part of it.
 struct Parameter {
   std::string name;
@@ -31,9 +34,11 @@ struct Parameter {
   /// Another stage holds the same parameter (tied embeddings): the gradients of both are added. The first stage's is
   /// the one that counts.
   bool tied_copy = false;
-  bool tied = false;    ///< it is either of such two
-  at::Tensor value;     ///< what the computation reads, in its type; part of the store's values
-  at::Tensor gradient;  ///< sum over the microbatches so far, fp32; part of the store's gradients
+  bool tied = false;       ///< it is either of such two
+  std::int64_t block = 0;  ///< of the model that it belongs to; their number: what follows the last one
+  bool frozen = false;     ///< not trained: no gradient, and the optimizer leaves it as it is
+  at::Tensor value;        ///< what the computation reads, in its type; part of the store's values
+  at::Tensor gradient;     ///< sum over the microbatches so far, fp32; part of the store's gradients; none if frozen
   std::int64_t offset = 0;
   ParameterStore* store = nullptr;  ///< that it belongs to
 
@@ -50,8 +55,20 @@ class GradientObserver {
   virtual void gradient_added(std::int64_t begin, std::int64_t count) = 0;
 };
 
+/// Where the parameters of a store are in its buffers.
+struct BufferLayout {
+  std::vector<std::int64_t> offsets;  ///< by their order in the store
+  std::int64_t trained = 0;           ///< elements of the trained part, which comes first; the others are frozen
+  std::int64_t all = 0;
+};
+
+/// Whether a parameter is in a frozen prefix of so many blocks. The embedding belongs to every prefix, and with it the
+/// output matrix that is tied to it: both or none.
+[[nodiscard]] bool in_frozen_prefix(const Parameter& parameter, std::int64_t blocks);
+
 /// The parameters of one rank in two flat buffers, values and gradients, in the order in which they were declared but
-/// with those that decay first: collectives and the optimizer work on whole stretches.
+/// with frozen ones last and, within both parts, those that decay first: collectives and the optimizer work on whole
+/// stretches. There are gradients of the trained part alone.
 class ParameterStore {
  public:
   ParameterStore() = default;
@@ -62,15 +79,22 @@ class ParameterStore {
   /// Parameters come after one another in memory in the order of their declaration, decaying ones and others apart, so
   /// that neighbours may be used as one tensor. References stay valid.
   Parameter& declare(Parameter parameter);
-  /// Makes the buffers, each `multiple` elements long or a multiple of that, and gives every parameter its part.
-  /// Values are undefined until they are loaded or initialised; gradients are zero.
+  /// Makes the buffers, of which both parts are `multiple` elements long or a multiple of that, and gives every
+  /// parameter its part. Values are undefined until they are loaded or initialised; gradients are zero.
   void allocate(at::ScalarType type, at::Device device, std::int64_t multiple);
+  /// Freezes the embedding and the first `blocks` blocks of the model, 0: nothing, and trains all others. After
+  /// `allocate` it makes new buffers: values are kept, gradients are zero, and tensors that parameters had are stale.
+  void freeze(std::int64_t blocks);
+  [[nodiscard]] std::int64_t frozen_blocks() const { return frozen_blocks_; }
+  [[nodiscard]] BufferLayout layout() const;
 
   [[nodiscard]] std::deque<Parameter>& parameters() { return parameters_; }
   [[nodiscard]] const std::deque<Parameter>& parameters() const { return parameters_; }
   [[nodiscard]] const at::Tensor& values() const { return values_; }
   [[nodiscard]] const at::Tensor& gradients() const { return gradients_; }
-  /// Elements at the start of the buffers to which weight decay applies.
+  /// Elements at the start of the buffers that are trained.
+  [[nodiscard]] std::int64_t trained() const { return gradients_.numel(); }
+  /// Elements at the start of the buffers that are trained and to which weight decay applies.
   [[nodiscard]] std::int64_t decaying() const { return decaying_; }
   void zero_gradients() { gradients_.zero_(); }
 
@@ -82,7 +106,12 @@ class ParameterStore {
   }
 
  private:
+  void lay_out();
+
   std::deque<Parameter> parameters_;
+  at::TensorOptions options_;
+  std::int64_t multiple_ = 1;
+  std::int64_t frozen_blocks_ = 0;
   at::Tensor values_;
   at::Tensor gradients_;
   std::int64_t decaying_ = 0;

@@ -1,5 +1,6 @@
 #include "training/trainer/model/stage.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lowgear::trainer {
@@ -28,8 +29,12 @@ BlockContext Stage::with_queue(BlockContext context) {
 }
 
 void Stage::bind() {
+  const std::int64_t prefix = context_.store->frozen_blocks();
+  frozen_ = std::clamp<std::int64_t>(prefix - range_.layers.begin, 0, range_.layers.size());
+  trains_before_ = prefix == 0 || prefix < range_.layers.begin;
   layers_.bind();
   auto& parameters = context_.store->parameters();
+  leaves_.clear();
   for (std::size_t i = first_parameter_; i < end_parameter_; ++i) {
     if (parameters[i].value.requires_grad()) leaves_.push_back(&parameters[i]);
   }
@@ -37,17 +42,30 @@ void Stage::bind() {
 
 at::Tensor Stage::logits(const at::Tensor& ids) {
   const AutoGradMode no_gradient(false);
-  return layers_.logits_of(layers_.through_blocks(layers_.enter(ids)));
+  return layers_.logits_of(layers_.through_blocks(layers_.enter(ids), 0, layers_.blocks().size()));
+}
+
+at::Tensor Stage::evaluate(const at::Tensor& input, const at::Tensor& targets) {
+  const AutoGradMode no_gradient(false);
+  return layers_.leave(layers_.through_blocks(layers_.enter(input), 0, layers_.blocks().size()), targets);
+}
+
+/// From the stage's input to that of its first trained block.
+at::Tensor Stage::enter(const at::Tensor& input) const {
+  if (trains_before_) return layers_.enter(input);
+  const AutoGradMode no_gradient(false);
+  return layers_.through_blocks(layers_.enter(input), 0, first_trained());
 }
 
 at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Tensor& targets) {
   Pass pass;
-  pass.input = range_.first ? input : input.detach().requires_grad_(true);
+  pass.input = range_.first || !trains_before_ ? input : input.detach().requires_grad_(true);
   pass.targets = targets;
   if (options_.recompute) {
     pass.output = forward_keeping_inputs(pass);
   } else {
-    pass.output = layers_.leave(layers_.through_blocks(layers_.enter(pass.input)), targets);
+    pass.output =
+        layers_.leave(layers_.through_blocks(enter(pass.input), first_trained(), layers_.blocks().size()), targets);
   }
   at::Tensor output = pass.output.detach();
   passes_[microbatch] = std::move(pass);
@@ -59,10 +77,10 @@ at::Tensor Stage::forward_keeping_inputs(Pass& pass) {
   at::Tensor activations;
   {
     const AutoGradMode no_gradient(false);
-    activations = layers_.enter(pass.input);
-    for (const auto& block : layers_.blocks()) {
+    activations = enter(pass.input);
+    for (std::size_t block = first_trained(); block < layers_.blocks().size(); ++block) {
       pass.layer_inputs.push_back(activations);
-      activations = block->forward(activations);
+      activations = layers_.blocks()[block]->forward(activations);
     }
   }
   if (!range_.last) return activations;
@@ -77,13 +95,14 @@ at::Tensor Stage::backward_recomputing(Pass& pass, at::Tensor gradient) {
     gradient = pass.layer_inputs.back().grad();
     pass.layer_inputs.pop_back();
   }
-  const auto& blocks = layers_.blocks();
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    const at::Tensor input = pass.layer_inputs.back().detach().requires_grad_(true);
+  for (std::size_t block = layers_.blocks().size(); block > first_trained(); --block) {
+    const bool passes_on = trains_before_ || block - 1 > first_trained();
+    const at::Tensor input = pass.layer_inputs.back().detach().requires_grad_(passes_on);
     pass.layer_inputs.pop_back();
-    run_backward((*block)->forward(input), gradient);
+    run_backward(layers_.blocks()[block - 1]->forward(input), gradient);
     gradient = input.grad();
   }
+  if (!trains_before_) return {};
   if (!range_.first) return gradient;
   run_backward(layers_.enter(pass.input), gradient);
   return {};
@@ -100,7 +119,7 @@ at::Tensor Stage::backward(int microbatch, const at::Tensor& output_gradient, We
     input_gradient = backward_recomputing(pass, output_gradient);
   } else {
     run_backward(pass.output, output_gradient);
-    if (!range_.first) input_gradient = pass.input.grad();
+    if (!range_.first && trains_before_) input_gradient = pass.input.grad();
   }
   collect_gradients();
   return input_gradient;

@@ -31,15 +31,21 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
   ~Stage() = default;
 
-  /// To be called once the store is allocated and before anything else.
+  /// To be called once the store is allocated and before anything else; anew whenever the store freezes others, when
+  /// no microbatch is under way.
   void bind();
   [[nodiscard]] const StageRange& range() const { return range_; }
 
   /// Input: ids on the first stage, else activations. Returns activations or, on the last stage, the mean loss.
   [[nodiscard]] at::Tensor forward(int microbatch, const at::Tensor& input, const at::Tensor& targets);
-  /// Gradient of the microbatch's output to that of its input (undefined on the first stage). On the last stage the
-  /// output is the loss, and its gradient a number.
+  /// The same for a microbatch without a backward: keeps nothing. Also where parts are not frozen, to evaluate.
+  [[nodiscard]] at::Tensor evaluate(const at::Tensor& input, const at::Tensor& targets);
+  /// Gradient of the microbatch's output to that of its input (undefined where nothing before the stage is trained). On
+  /// the last stage the output is the loss, and its gradient a number.
   [[nodiscard]] at::Tensor backward(int microbatch, const at::Tensor& output_gradient, WeightGradients when);
+  /// Blocks of the stage that are trained; the others, frozen, come first. Only they have a backward.
+  [[nodiscard]] std::int64_t trained_blocks() const { return range_.layers.size() - frozen_; }
+
   /// What a stage that has the whole model makes of ids: [batch, time, part of the vocabulary]. Keeps nothing for a
   /// backward pass.
   [[nodiscard]] at::Tensor logits(const at::Tensor& ids);
@@ -58,6 +64,8 @@ class Stage {
   };
 
   [[nodiscard]] BlockContext with_queue(BlockContext context);
+  [[nodiscard]] std::size_t first_trained() const { return static_cast<std::size_t>(frozen_); }
+  [[nodiscard]] at::Tensor enter(const at::Tensor& input) const;
   [[nodiscard]] at::Tensor forward_keeping_inputs(Pass& pass);
   [[nodiscard]] at::Tensor backward_recomputing(Pass& pass, at::Tensor gradient);
   void collect_gradients();
@@ -69,6 +77,8 @@ class Stage {
   std::size_t first_parameter_;
   StageLayers layers_;
   std::size_t end_parameter_;
+  std::int64_t frozen_ = 0;         ///< blocks at the stage's beginning
+  bool trains_before_ = true;       ///< what enters the first trained block comes from what is trained, too
   std::vector<Parameter*> leaves_;  ///< of this stage, whose gradients autograd computes
   std::map<int, Pass> passes_;
   std::map<int, WeightGradientQueue::Deferred> deferred_;

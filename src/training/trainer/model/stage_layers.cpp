@@ -26,6 +26,7 @@ Parameter& declare_vocabulary_matrix(const BlockContext& context, const char* na
   parameter.shape = {context.config->vocabulary / ranks, context.config->hidden};
   parameter.shard = {.dimension = 0, .rank = context.tensor_group->rank(), .ranks = ranks};
   parameter.decays = true;
+  parameter.block = context.block;
   return context.store->declare(std::move(parameter));
 }
 
@@ -34,6 +35,7 @@ Parameter& declare_positions(const BlockContext& context, const char* name) {
   parameter.name = name;
   parameter.shape = {context.config->max_positions, context.config->hidden};
   parameter.decays = true;
+  parameter.block = context.block;
   return context.store->declare(std::move(parameter));
 }
 
@@ -51,8 +53,10 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
     blocks_.push_back(make_block(context_, layer));
   }
   if (range_.last) {
-    norm_.emplace(context_, names.norm);
-    output_weight_ = &declare_vocabulary_matrix(context_, config.tied_embeddings ? names.embedding : "lm_head.weight");
+    BlockContext after = context_;
+    after.block = config.layers;
+    norm_.emplace(after, names.norm);
+    output_weight_ = &declare_vocabulary_matrix(after, config.tied_embeddings ? names.embedding : "lm_head.weight");
     output_weight_->tied_copy = config.tied_embeddings;
     output_weight_->tied = config.tied_embeddings;
   }
@@ -61,10 +65,10 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
 void StageLayers::bind() {
   for (const auto& block : blocks_) block->bind();
   if (norm_) norm_->bind();
-  if (positions_ != nullptr) positions_->value.requires_grad_(true);
+  if (positions_ != nullptr) positions_->value.requires_grad_(!positions_->frozen);
   if (output_weight_ != nullptr) {
     output_->weight = output_weight_->value;
-    output_->weight_gradient = output_weight_->gradient;
+    output_->weight_gradient = output_weight_->gradient;  // undefined when frozen
     output_->queue = context_.queue;
     output_->store = context_.store;
   }
@@ -82,8 +86,8 @@ at::Tensor StageLayers::logits_of(const at::Tensor& activations) {
   return linear(enter_parallel((*norm_)(activations), *context_.tensor_group), output_);
 }
 
-at::Tensor StageLayers::through_blocks(at::Tensor activations) const {
-  for (const auto& block : blocks_) activations = block->forward(activations);
+at::Tensor StageLayers::through_blocks(at::Tensor activations, std::size_t begin, std::size_t end) const {
+  for (std::size_t block = begin; block < end; ++block) activations = blocks_[block]->forward(activations);
   return activations;
 }
 

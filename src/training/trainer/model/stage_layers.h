@@ -23,14 +23,14 @@ class StageLayers {
   /// Declares the parameters in the context's store.
   StageLayers(const BlockContext& context, const StageRange& range);
 
-  /// To be called once the store is allocated and before anything else.
+  /// To be called once the store is allocated and before anything else; anew whenever the store freezes others.
   void bind();
 
   /// From the stage's input to what enters its first block: embeds ids on the first stage.
   [[nodiscard]] at::Tensor enter(const at::Tensor& input) const;
   [[nodiscard]] const std::vector<std::unique_ptr<TransformerBlock>>& blocks() const { return blocks_; }
-  /// All blocks after each other.
-  [[nodiscard]] at::Tensor through_blocks(at::Tensor activations) const;
+  /// The stage's blocks `begin` to `end`, counted from 0, after each other.
+  [[nodiscard]] at::Tensor through_blocks(at::Tensor activations, std::size_t begin, std::size_t end) const;
   /// From the last block's output to the stage's: the mean loss on the last stage.
   [[nodiscard]] at::Tensor leave(const at::Tensor& activations, const at::Tensor& targets);
   /// On the last stage: [batch, time, part of the vocabulary].

@@ -27,6 +27,7 @@ Parameter& declare(const BlockContext& context, std::string name, std::vector<st
   parameter.shape = std::move(shape);
   parameter.shard = shard;
   parameter.decays = decays;
+  parameter.block = context.block;
   return context.store->declare(std::move(parameter));
 }
 
@@ -214,14 +215,18 @@ LinearLayer::LinearLayer(const BlockContext& context, const Shape& shape) : cont
 
 void LinearLayer::bind() {
   const ParameterStore& store = *context_.store;
+  const bool trained = !weights_.front()->frozen;
+  const auto gradient = [&](const Parameter& first, const Parameter& last) {
+    return trained ? joined(store.gradients(), first, last) : at::Tensor();
+  };
   weight_->weight = joined(store.values(), *weights_.front(), *weights_.back());
-  weight_->weight_gradient = joined(store.gradients(), *weights_.front(), *weights_.back());
+  weight_->weight_gradient = gradient(*weights_.front(), *weights_.back());
   weight_->queue = context_.queue;
   weight_->store = context_.store;
-  if (late_bias_ != nullptr) late_bias_->value.requires_grad_(true);
+  if (late_bias_ != nullptr) late_bias_->value.requires_grad_(trained);
   if (biases_.empty()) return;
   weight_->bias = joined(store.values(), *biases_.front(), *biases_.back());
-  weight_->bias_gradient = joined(store.gradients(), *biases_.front(), *biases_.back());
+  weight_->bias_gradient = gradient(*biases_.front(), *biases_.back());
 }
 
 Norm::Norm(const BlockContext& context, const std::string& name)
@@ -233,8 +238,8 @@ Norm::Norm(const BlockContext& context, const std::string& name)
 }
 
 void Norm::bind() {
-  weight_->value.requires_grad_(true);
-  if (bias_ != nullptr) bias_->value.requires_grad_(true);
+  weight_->value.requires_grad_(!weight_->frozen);
+  if (bias_ != nullptr) bias_->value.requires_grad_(!bias_->frozen);
 }
 
 at::Tensor Norm::operator()(const at::Tensor& input) const {
@@ -244,7 +249,8 @@ at::Tensor Norm::operator()(const at::Tensor& input) const {
   return compat::rms_norm(input, weight_->value, config_->norm_epsilon);
 }
 
-std::unique_ptr<TransformerBlock> make_block(const BlockContext& context, std::int64_t layer) {
+std::unique_ptr<TransformerBlock> make_block(BlockContext context, std::int64_t layer) {
+  context.block = layer;
   if (context.config->architecture == model::Architecture::gpt2) return std::make_unique<Gpt2Block>(context, layer);
   return std::make_unique<LlamaBlock>(context, layer);
 }

@@ -19,10 +19,11 @@ struct BlockContext {
   ParameterStore* store = nullptr;
   WeightGradientQueue* queue = nullptr;
   Collective* tensor_group = nullptr;
+  std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared
 };
 
 /// One layer of a transformer: activations [batch, time, hidden] to the same shape. Parameters are declared when it is
-/// made and usable once the store is allocated and `bind` was called.
+/// made and usable once the store is allocated and `bind` was called, anew whenever the store freezes others.
 class TransformerBlock {
  public:
   virtual ~TransformerBlock() = default;
@@ -30,7 +31,7 @@ class TransformerBlock {
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input) = 0;
 };
 
-[[nodiscard]] std::unique_ptr<TransformerBlock> make_block(const BlockContext& context, std::int64_t layer);
+[[nodiscard]] std::unique_ptr<TransformerBlock> make_block(BlockContext context, std::int64_t layer);
 
 /// A matrix, and its bias if it has one, that is used as one but stands in the files as several (q, k, v).
 class LinearLayer {

@@ -67,6 +67,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
                {"learning_rate", result.learning_rate},
                {"time_s", result.time_s},
                {"tokens", config_->tokens_per_step()}};
+  if (result.frozen_blocks > 0) json["frozen_blocks"] = result.frozen_blocks;
   if (result.energy_j) {
     json["energy_j"] = *result.energy_j;
     if (result.energy_uncertainty_j) json["energy_uncertainty_j"] = *result.energy_uncertainty_j;

@@ -15,9 +15,11 @@ constexpr double kNsPerS = 1e9;
 
 }  // namespace
 
-UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range, OpKind kind) {
-  double time_s = static_cast<double>(range.layers.end - range.layers.begin) * config.layer_forward_s;
-  if (range.first) time_s += config.embedding_forward_s;
+UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range,
+                            std::int64_t frozen_blocks, OpKind kind) {
+  const std::int64_t skipped = kind == OpKind::forward ? 0 : frozen_blocks;
+  double time_s = static_cast<double>(range.layers.size() - skipped) * config.layer_forward_s;
+  if (range.first && skipped == 0) time_s += config.embedding_forward_s;
   if (range.last) time_s += config.head_forward_s;
   if (kind != OpKind::forward) time_s *= config.backward_factor;
   if (kind == OpKind::input_gradient || kind == OpKind::weight_gradient) time_s /= 2;

@@ -19,9 +19,10 @@ struct UnitKernel {
   double load = 1;       ///< share of the GPU's compute power
 };
 
-/// How long the units of a stage run, by what is configured.
+/// How long the units of a stage run, by what is configured; the backward of one with `frozen_blocks` at its beginning
+/// is that of the others.
 [[nodiscard]] UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range,
-                                          OpKind kind);
+                                          std::int64_t frozen_blocks, OpKind kind);
 
 /// What simulated kernels and the real computation that runs concurrently have taken.
 struct SimulatedTimes {

@@ -12,11 +12,13 @@ struct StepResult {
   double loss = 0;           ///< mean over the step's tokens, in nats
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
+  std::int64_t frozen_blocks = 0;  ///< blocks that this step did not train, from the first on; with the embedding
   double time_s = 0;
   std::optional<double> energy_j;              ///< of all GPUs; empty when not all report it all the time
   std::optional<double> energy_uncertainty_j;  ///< +-; empty when that of a GPU is not known
   bool simulated = false;                      ///< the GPUs are Lowgear's simulation
-  /// Model FLOPs utilisation (training_flops_per_token) of all GPUs, 0 to 1; empty unless the peak of each is known.
+  /// Model FLOPs utilisation (training_flops_per_token, without what frozen blocks save) of all GPUs, 0 to 1; empty
+  /// unless the peak of each is known.
   std::optional<double> mfu;
   bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
   int ranks_without_server = 0;  ///< ranks that the job's server did not answer last; 0 where it has none

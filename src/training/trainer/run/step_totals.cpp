@@ -4,8 +4,24 @@
 #include <cstddef>
 
 #include "estimating/model/model_config.h"
+#include "estimating/model/partition.h"
 
 namespace lowgear::trainer {
+namespace {
+
+/// Training FLOPs without those that a frozen prefix saves: two thirds of a block's are its backward, one third the
+/// gradient of a tied output matrix.
+double needed_flops_per_token(const launcher::TrainConfig& config, std::int64_t frozen_blocks) {
+  const model::LayerCosts costs = flop_costs(config.model, config.sequence_length);
+  double flops = training_flops_per_token(config.model, config.sequence_length);
+  for (std::int64_t block = 0; block < frozen_blocks; ++block) {
+    flops -= 2 * costs.layers[static_cast<std::size_t>(block)] / 3;
+  }
+  if (frozen_blocks > 0 && config.model.tied_embeddings) flops -= costs.head / 3;
+  return flops;
+}
+
+}  // namespace
 
 void StepTotals::add_up(Collective& world) {
   const std::array<double*, 11> members = {
@@ -28,7 +44,7 @@ void StepTotals::describe(const launcher::TrainConfig& config, StepResult& resul
   result.ranks_without_server = static_cast<int>(without_server);
   if (without_peak > 0) return;
   const double flops =
-      training_flops_per_token(config.model, config.sequence_length) * static_cast<double>(config.tokens_per_step());
+      needed_flops_per_token(config, result.frozen_blocks) * static_cast<double>(config.tokens_per_step());
   result.mfu = flops / (result.time_s * peak_flop_s);
 }
 

@@ -22,7 +22,7 @@ struct StepTotals {
 
   /// Of this rank, before; of all ranks, afterwards.
   void add_up(Collective& world);
-  /// Into `result`, whose time is known.
+  /// Into `result`, whose time and frozen blocks are known.
   void describe(const launcher::TrainConfig& config, StepResult& result) const;
 };
 

@@ -46,8 +46,9 @@ class TrainingRun::Observer final : public UnitObserver {
     run_->client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage),
                               static_cast<std::uint32_t>(unit.microbatch));
     if (!run_->simulated_gpu_) return;
-    const StageRange& range = stages_.at(unit.stage)->range();
-    run_->simulated_gpu_->begin(simulated_kernel(*run_->config_.simulated_gpu, range, unit.op));
+    const Stage& stage = *stages_.at(unit.stage);
+    const std::int64_t frozen = stage.range().layers.size() - stage.trained_blocks();
+    run_->simulated_gpu_->begin(simulated_kernel(*run_->config_.simulated_gpu, stage.range(), frozen, unit.op));
   }
   void unit_ended(const schedule::Action& unit) override {
     wait_for_gpu();
@@ -85,27 +86,43 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, int rank, Backend backend
   const std::vector<model::LayerRange> partition =
       partition_layers(config_.model, schedule_.stages, model::parse_partition_rule(config_.partition));
   const at::ScalarType type = config_.bf16 ? at::kBFloat16 : at::kFloat;
-  part_ = std::make_unique<ModelPart>(
-      config_.model, partition, stages_of_rank(schedule_, place_.pp),
-      ModelPartOptions{
-          .type = type, .device = device_, .recompute = config_.recompute, .buffer_multiple = config_.parallel.dp},
-      ranks_);
+  part_ = std::make_unique<ModelPart>(config_.model, partition, stages_of_rank(schedule_, place_.pp),
+                                      ModelPartOptions{.type = type,
+                                                       .device = device_,
+                                                       .recompute = config_.recompute,
+                                                       .buffer_multiple = config_.parallel.dp,
+                                                       .frozen_blocks = config_.freeze.blocks_at(0)},
+                                      ranks_);
   load_state();
+  assemble();
+  observer_ = std::make_unique<Observer>(*this, part_->stages());
+  if (config_.plan) load_plan(*config_.plan);
+}
+
+TrainingRun::~TrainingRun() = default;
+
+/// What executes a step, for what is frozen now.
+void TrainingRun::assemble() {
+  const at::TensorOptions activations = part_->store().values().options();
   engine_ = std::make_unique<PipelineEngine>(
       schedule_, place_.pp, part_->stages(), *ranks_.pipeline,
       EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
-                    .activation_options = at::TensorOptions(type).device(device_),
+                    .activation_options = activations,
                     .loss_gradient = 1.0 / (config_.microbatches * config_.parallel.dp)});
   constexpr std::int64_t kGradientBytes = sizeof(float);
   reducer_.emplace(part_->store(), *ranks_.data,
                    GradientReducerOptions{.bucket_elements = config_.gradient_bucket_bytes / kGradientBytes,
                                           .additions = config_.microbatches,
                                           .to_owners = config_.optimizer.zero1});
-  observer_ = std::make_unique<Observer>(*this, part_->stages());
-  if (config_.plan) load_plan(*config_.plan);
 }
 
-TrainingRun::~TrainingRun() = default;
+void TrainingRun::freeze(std::int64_t blocks) {
+  if (blocks == part_->store().frozen_blocks()) return;
+  optimizer_->freeze(blocks);
+  part_->bind();
+  schedule_ = launcher::training_schedule(config_, blocks);
+  assemble();
+}
 
 /// Weights as training begins with them, and the state that it continues from where there is a checkpoint.
 void TrainingRun::load_state() {
@@ -146,6 +163,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   reducer_->finish();
   StepResult result;
   result.step = number;
+  result.frozen_blocks = part_->store().frozen_blocks();
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
   result.gradient_norm = optimizer_->step(result.learning_rate);
   client_->iteration_end();
@@ -177,6 +195,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
 void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
   bool end = false;
   while (!all_steps_done() && !end) {
+    freeze(config_.freeze.blocks_at(steps_done_));
     follow_profile_clock(steps_done_);
     const StepResult result = step(steps_done_, asked_to_end, end);
     if (rank_ == 0) report(result);

@@ -61,6 +61,9 @@ class TrainingRun {
 
   [[nodiscard]] StepResult step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end);
   void load_state();
+  void assemble();
+  /// Trains without the first `blocks` blocks from here on. To be called on all ranks, between the same steps.
+  void freeze(std::int64_t blocks);
   void require_finite(const StepResult& result) const;
   void follow_profile_clock(std::int64_t step);
   void load_plan(const std::filesystem::path& plan);

@@ -30,17 +30,35 @@ ThreadJob one_process(const model::ModelConfig& config, int microbatches) {
   return {.config = config, .schedule = "gpipe", .microbatches = microbatches};
 }
 
-/// Loss and gradients by plain autograd.
+/// Whether a frozen prefix of so many blocks, of which there are fewer than ten, has the parameter: by the names in the
+/// files.
+bool is_excluded(const std::string& name, std::int64_t blocks) {
+  if (blocks == 0) return false;
+  if (name.find("embed_tokens") != std::string::npos || name.find(".wte") != std::string::npos ||
+      name.find(".wpe") != std::string::npos) {
+    return true;
+  }
+  for (const std::string prefix : {"model.layers.", "transformer.h."}) {
+    if (name.starts_with(prefix)) return name[prefix.size()] - '0' < blocks;
+  }
+  return false;
+}
+
+/// Loss and gradients by plain autograd, which leaves out the frozen parameters.
 ThreadJobResult reference(const ThreadJob& job, std::map<std::string, at::Tensor> weights) {
   ThreadJobResult result;
-  for (auto& [name, weight] : weights) weight = weight.detach().clone().requires_grad_(true);
+  for (auto& [name, weight] : weights) {
+    weight = weight.detach().clone().requires_grad_(!is_excluded(name, job.frozen_blocks));
+  }
   const int count = job.microbatches * job.dp;
   for (const Microbatch& microbatch : test_microbatches(job.config, count)) {
     const at::Tensor loss = reference_loss(job.config, weights, microbatch.ids, microbatch.targets) / count;
     torch::autograd::backward({loss}, {});
     result.loss += loss.item<double>();
   }
-  for (const auto& [name, weight] : weights) result.gradients[name] = weight.grad();
+  for (const auto& [name, weight] : weights) {
+    if (weight.requires_grad()) result.gradients[name] = weight.grad();
+  }
   return result;
 }
 
@@ -49,6 +67,22 @@ TEST(OneProcess, ComputesWhatPlainAutogradDoes) {
     const ThreadJob job = one_process(config, 3);
     const ThreadJobResult result = run_iteration(job);
     expect_near(result, reference(job, result.weights), 1e-5);
+  }
+}
+
+TEST(FrozenPrefix, LeavesTheOtherGradientsWhatPlainAutogradMakesThem) {
+  for (const model::ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+    for (const std::int64_t blocks : {1, 3, 7, 8}) {
+      for (const bool recompute : {false, true}) {
+        SCOPED_TRACE(std::to_string(blocks) + (recompute ? " recomputing" : ""));
+        ThreadJob job = one_process(config, 3);
+        job.frozen_blocks = blocks;
+        job.recompute = recompute;
+        const ThreadJobResult result = run_iteration(job);
+        expect_near(result, reference(job, result.weights), 1e-5);
+        EXPECT_EQ(result.loss, run_iteration(one_process(config, 3)).loss);
+      }
+    }
   }
 }
 
@@ -86,11 +120,42 @@ TEST_P(Pipeline, GivesTheSameBitsWhenLayersAreComputedAgain) {
   expect_equal(run_iteration(recomputing), run_iteration(one_process(tiny_llama(), recomputing.microbatches)));
 }
 
+TEST_P(Pipeline, GivesTheSameBitsAsOneProcessWithAFrozenPrefix) {
+  for (const model::ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+    for (const std::int64_t blocks : {1, 2, 3, 4, 7}) {
+      SCOPED_TRACE(std::to_string(blocks) + " blocks");
+      ThreadJob pipelined = job(config);
+      ThreadJob single = one_process(config, pipelined.microbatches);
+      pipelined.frozen_blocks = single.frozen_blocks = blocks;
+      const ThreadJobResult expected = run_iteration(single);
+      expect_equal(run_iteration(pipelined), expected);
+      pipelined.recompute = true;
+      expect_equal(run_iteration(pipelined), expected);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedules, Pipeline,
                          testing::Values(Layout{"gpipe", 2}, Layout{"gpipe", 4}, Layout{"1f1b", 2},
                                          Layout{"1f1b", 3, 1, 5}, Layout{"1f1b", 4, 1, 8}, Layout{"1f1b", 4, 1, 2},
                                          Layout{"envpipe", 4, 1, 8}, Layout{"interleaved", 2, 2, 4},
                                          Layout{"interleaved", 4, 2, 8}, Layout{"zb-h1", 2}, Layout{"zb-h1", 4, 1, 8}));
+
+TEST(FrozenPrefix, SendsNoGradientsToStagesWithoutAnythingToTrain) {
+  ThreadJob job = one_process(tiny_llama(), 4);  // 8 blocks
+  job.schedule = "1f1b";
+  job.pp = 4;
+  const auto messages = [&job](std::int64_t blocks) {
+    job.frozen_blocks = blocks;
+    return run_iteration(job).messages;
+  };
+  EXPECT_EQ(messages(0), 3 * 4 * 2);
+  EXPECT_EQ(messages(1), 3 * 4 * 2);  // the first stage has a block left
+  EXPECT_EQ(messages(2), 3 * 4 + 2 * 4);
+  EXPECT_EQ(messages(4), 3 * 4 + 1 * 4);
+  EXPECT_EQ(messages(6), 3 * 4);
+  EXPECT_EQ(messages(8), 3 * 4);
+}
 
 /// The comparison sees one message in eight that is 1 % off, which an absolute limit of 1e-5 would nearly miss.
 TEST(PipelineComparison, SeesAMessageThatIsSlightlyWrong) {
@@ -129,6 +194,32 @@ TEST_P(Parallel, ComputesWhatOneProcessDoes) {
                                    .tp = tp,
                                    .chunks = interleaved ? 2 : 1,
                                    .microbatches = kMicrobatches};
+          expect_near(run_iteration(parallel), expected, 1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Parallel, ComputesWhatOneProcessDoesWithAFrozenPrefix) {
+  constexpr int kMicrobatches = 4;
+  for (const std::int64_t blocks : {2, 5}) {
+    ThreadJob single = one_process(tiny_llama(true), kMicrobatches * 2);
+    single.frozen_blocks = blocks;
+    const ThreadJobResult expected = run_iteration(single);
+    for (const int tp : {1, 2}) {
+      for (const int pp : {1, 2, 4}) {
+        for (const bool zero1 : {false, true}) {
+          SCOPED_TRACE("pp " + std::to_string(pp) + ", tp " + std::to_string(tp) + (zero1 ? ", ZeRO-1" : ""));
+          const ThreadJob parallel{.config = tiny_llama(true),
+                                   .schedule = GetParam(),
+                                   .pp = pp,
+                                   .dp = 2,
+                                   .tp = tp,
+                                   .chunks = GetParam() == "interleaved" ? 2 : 1,
+                                   .microbatches = kMicrobatches,
+                                   .frozen_blocks = blocks,
+                                   .zero1 = zero1};
           expect_near(run_iteration(parallel), expected, 1e-5);
         }
       }

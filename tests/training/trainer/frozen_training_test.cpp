@@ -1,0 +1,243 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "base/core/temporary_folder.h"
+#include "training/launcher/checkpoint_manifest.h"
+#include "training/trainer/engine/learning_rate.h"
+#include "training/trainer/reference_model.h"
+#include "training/trainer/run/training_data.h"
+#include "training/trainer/thread_training.h"
+
+namespace lowgear::trainer {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+launcher::TrainConfig frozen_job(const protocol::JobParallel& parallel, std::int64_t blocks) {
+  launcher::TrainConfig config = small_job(parallel);
+  config.freeze.prefixes = {{.step = 0, .blocks = blocks}};
+  return config;
+}
+
+/// The initial weights by name, and which of them a job of `config` trains from its first step on.
+struct Parameters {
+  std::map<std::string, at::Tensor> values;
+  std::map<std::string, bool> decays;
+};
+
+Parameters initial_parameters(launcher::TrainConfig config) {
+  config.steps = 0;
+  config.parallel = {};
+  Parameters parameters;
+  for (const auto& [name, value] : train(config).weights) {
+    parameters.values[name] = value;
+    parameters.decays[name] = value.dim() == 2;
+  }
+  return parameters;
+}
+
+/// Trains by plain autograd and AdamW as its paper has it, on the parameters for which `trained` says so and nothing
+/// else: the others do not exist for the optimizer, the clipping and the backward pass.
+std::map<std::string, at::Tensor> trained_by_autograd(const launcher::TrainConfig& config, Parameters parameters,
+                                                      const std::function<bool(const std::string&)>& trained) {
+  std::map<std::string, at::Tensor> mean;
+  std::map<std::string, at::Tensor> variance;
+  const TrainingData data(config);
+  const launcher::OptimizerConfig& o = config.optimizer;
+  for (std::int64_t step = 0; step < config.steps; ++step) {
+    std::map<std::string, at::Tensor> leaves;
+    for (const auto& [name, value] : parameters.values) {
+      leaves[name] = value.detach().clone().requires_grad_(trained(name));
+    }
+    for (const Microbatch& microbatch : data.microbatches(step, 0, at::kCPU)) {
+      const at::Tensor loss = reference_loss(config.model, leaves, microbatch.ids, microbatch.targets);
+      torch::autograd::backward({loss / config.microbatches}, {});
+    }
+    double squares = 0;
+    for (const auto& [name, leaf] : leaves) {
+      if (trained(name)) squares += leaf.grad().to(at::kDouble).square().sum().item<double>();
+    }
+    const double clip = std::min(1.0, o.clip_norm / std::sqrt(squares));
+    const double rate = learning_rate(o, step, config.steps);
+    const torch::autograd::AutoGradMode no_gradient(false);
+    for (auto& [name, value] : parameters.values) {
+      if (!trained(name)) continue;
+      const at::Tensor gradient = leaves[name].grad().to(at::kDouble) * clip;
+      if (!mean[name].defined()) mean[name] = variance[name] = at::zeros_like(gradient);
+      mean[name] = o.beta1 * mean[name] + (1 - o.beta1) * gradient;
+      variance[name] = o.beta2 * variance[name] + (1 - o.beta2) * gradient.square();
+      const double done = static_cast<double>(step) + 1;
+      at::Tensor wide = value.to(at::kDouble);
+      if (parameters.decays[name]) wide = wide * (1 - rate * o.weight_decay);
+      wide = wide - rate * (mean[name] / (1 - std::pow(o.beta1, done))) /
+                        ((variance[name] / (1 - std::pow(o.beta2, done))).sqrt() + o.epsilon);
+      value = wide.to(at::kFloat);
+    }
+  }
+  return parameters.values;
+}
+
+double relative_difference(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
+TEST(FrozenTraining, IsTrainingWithoutTheseParametersFromTheStart) {
+  for (const bool tied : {false, true}) {
+    SCOPED_TRACE(tied ? "tied" : "not tied");
+    launcher::TrainConfig config = frozen_job({}, 2);
+    config.model.tied_embeddings = tied;
+    config.optimizer.learning_rate = 1e-3;
+    config.optimizer.clip_norm = 0.5;
+    const Parameters initial = initial_parameters(config);
+    const auto trained = [](const std::string& name) {
+      return name.find("embed_tokens") == std::string::npos && !name.starts_with("model.layers.0.") &&
+             !name.starts_with("model.layers.1.");
+    };
+    const std::map<std::string, at::Tensor> expected = trained_by_autograd(config, initial, trained);
+    const Outcome outcome = train(config);
+    ASSERT_EQ(outcome.weights.size(), expected.size());
+    for (const auto& [name, weight] : expected) {
+      EXPECT_LE(relative_difference(outcome.weights.at(name), weight), 1e-6) << name;
+      EXPECT_EQ(at::equal(outcome.weights.at(name), initial.values.at(name)), !trained(name)) << name;
+    }
+  }
+}
+
+/// That comparison would see a frozen parameter in the clipping, or its weight decay.
+TEST(FrozenTraining, DiffersFromTrainingAll) {
+  launcher::TrainConfig config = frozen_job({}, 2);
+  config.optimizer.learning_rate = 1e-3;
+  config.optimizer.clip_norm = 0.5;
+  const Outcome frozen = train(config);
+  config.freeze = {};
+  const Outcome all = train(config);
+  EXPECT_LT(frozen.gradient_norms.front(), all.gradient_norms.front() * 0.999);
+  EXPECT_GT(relative_difference(frozen.weights.at("model.layers.3.mlp.up_proj.weight"),
+                                all.weights.at("model.layers.3.mlp.up_proj.weight")),
+            1e-5);
+}
+
+struct FrozenCase {
+  protocol::JobParallel parallel;
+  std::string schedule = "1f1b";
+  bool zero1 = false;
+  bool bf16 = false;
+
+  friend void PrintTo(const FrozenCase& c, std::ostream* out) {
+    *out << c.schedule << " pp" << c.parallel.pp << " dp" << c.parallel.dp << " tp" << c.parallel.tp
+         << (c.zero1 ? " zero1" : "") << (c.bf16 ? " bf16" : "");
+  }
+};
+
+class FrozenLayout : public testing::TestWithParam<FrozenCase> {
+ protected:
+  [[nodiscard]] static launcher::TrainConfig job(const std::vector<launcher::FreezeConfig::Prefix>& prefixes) {
+    launcher::TrainConfig config = small_job(GetParam().parallel);
+    config.schedule = GetParam().schedule;
+    config.optimizer.zero1 = GetParam().zero1;
+    config.bf16 = GetParam().bf16;
+    config.freeze.prefixes = prefixes;
+    return config;
+  }
+};
+
+/// Freezes, freezes more, and trains all again.
+const std::vector<launcher::FreezeConfig::Prefix> kChanges = {{1, 1}, {2, 3}, {4, 0}, {5, 2}};
+
+TEST_P(FrozenLayout, TrainsAsOneProcessDoes) {
+  for (const auto& prefixes : {std::vector<launcher::FreezeConfig::Prefix>{{0, 2}}, kChanges}) {
+    launcher::TrainConfig single = job(prefixes);
+    single.schedule = "gpipe";
+    single.microbatches *= single.parallel.dp;
+    single.parallel = {};
+    single.optimizer.zero1 = false;
+    const Outcome expected = train(single);
+    const Outcome outcome = train(job(prefixes));
+    EXPECT_EQ(outcome.frozen, expected.frozen);
+    ASSERT_EQ(outcome.losses.size(), expected.losses.size());
+    const double tolerance = GetParam().bf16 ? 0.02 : 1e-4;
+    for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+      EXPECT_NEAR(outcome.losses[i], expected.losses[i], tolerance * expected.losses[i]) << i;
+    }
+    // In fp32 a pipeline changes no bit.
+    const bool pipeline_alone = GetParam().parallel.dp * GetParam().parallel.tp == 1;
+    if (pipeline_alone) {
+      EXPECT_EQ(outcome.losses, expected.losses);
+    }
+  }
+}
+
+TEST_P(FrozenLayout, ResumesWithTheSameBits) {
+  const Outcome straight = train(job(kChanges));
+  EXPECT_THAT(straight.frozen, ElementsAre(0, 1, 3, 3, 0, 2));
+  for (const std::int64_t last : {0, 2, 3}) {
+    SCOPED_TRACE("interrupted after step " + std::to_string(last));
+    const TemporaryFolder folder;
+    launcher::TrainConfig interrupted = job(kChanges);
+    interrupted.checkpoint = folder.path();
+    const Outcome first = train(interrupted, last);
+    const auto path = folder / launcher::checkpoint_folder_name(last + 1);
+    EXPECT_EQ(launcher::read_manifest(path).frozen_blocks, straight.frozen[static_cast<std::size_t>(last)]);
+    const Outcome second = train(interrupted);
+    std::vector<double> losses = first.losses;
+    losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+    EXPECT_EQ(losses, straight.losses);
+    for (const auto& [rank, values] : straight.values) EXPECT_TRUE(at::equal(second.values.at(rank), values)) << rank;
+  }
+}
+
+TEST_P(FrozenLayout, LeavesFrozenParametersAsTheyAre) {
+  launcher::TrainConfig config = job({{0, 2}});
+  const Outcome outcome = train(config);
+  config.steps = 0;
+  const Outcome initial = train(config);
+  int frozen = 0;
+  for (const auto& [name, weight] : outcome.weights) {
+    const bool excluded = name == "model.embed_tokens.weight" || name.starts_with("model.layers.0.") ||
+                          name.starts_with("model.layers.1.");
+    frozen += excluded ? 1 : 0;
+    EXPECT_EQ(at::equal(weight, initial.weights.at(name)), excluded) << name;
+  }
+  EXPECT_EQ(frozen, 1 + 2 * 9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, FrozenLayout,
+                         testing::Values(FrozenCase{{}}, FrozenCase{{}, "gpipe", false, true}, FrozenCase{{.pp = 2}},
+                                         FrozenCase{{.pp = 4}}, FrozenCase{{.pp = 4}, "zb-h1"},
+                                         FrozenCase{{.pp = 2, .chunks = 2}, "interleaved"}, FrozenCase{{.dp = 2}},
+                                         FrozenCase{{.dp = 2}, "1f1b", true}, FrozenCase{{.dp = 2}, "1f1b", true, true},
+                                         FrozenCase{{.dp = 3}, "1f1b", true},
+                                         FrozenCase{{.pp = 2, .dp = 2}, "zb-h1", true},
+                                         FrozenCase{{.pp = 2, .dp = 2, .tp = 2}, "1f1b", true, true}));
+
+TEST(FrozenTraining, HasGradientsOfTrainedParametersAlone) {
+  const Outcome all = train(frozen_job({.pp = 2}, 0));
+  const Outcome frozen = train(frozen_job({.pp = 2}, 2));  // the first stage of two, and the tied output matrix
+  EXPECT_GT(all.gradient_elements.at(0), 0);
+  EXPECT_EQ(frozen.gradient_elements.at(0), 0);
+  EXPECT_LE(frozen.gradient_elements.at(1), all.gradient_elements.at(1) - 256 * 32 + 64);  // rounded up
+}
+
+TEST(FrozenTraining, TakesUpACheckpointThatWasWrittenWithoutFreezing) {
+  const TemporaryFolder folder;
+  launcher::TrainConfig config = small_job({.pp = 2});
+  config.checkpoint = folder.path();
+  const Outcome first = train(config, 2);
+  config.freeze.prefixes = {{0, 2}};
+  const Outcome second = train(config);
+  EXPECT_EQ(second.first_step, 3);
+  EXPECT_THAT(second.frozen, Each(2));
+  EXPECT_TRUE(at::equal(second.weights.at("model.embed_tokens.weight"), first.weights.at("model.embed_tokens.weight")));
+}
+
+}  // namespace
+}  // namespace lowgear::trainer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "training/launcher/train_config.h"
+#include "training/trainer/run/training_run.h"
+
+namespace lowgear::trainer {
+
+/// What a run of a job left: the loss of each of its steps, and what each rank holds.
+struct Outcome {
+  std::int64_t first_step = 0;
+  std::vector<double> losses;
+  std::vector<double> gradient_norms;
+  std::map<int, at::Tensor> values;               ///< by rank: the store's buffer
+  std::map<std::string, at::Tensor> weights;      ///< by name; where tensors are split, the first ranks' parts
+  std::vector<std::int64_t> frozen;               ///< blocks, by step
+  std::map<int, std::int64_t> gradient_elements;  ///< by rank, at the end
+};
+
+/// Trains, and is asked to end behind step `end_behind`.
+Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind = -1);
+
+/// Six steps of a small Llama with tied embeddings.
+[[nodiscard]] launcher::TrainConfig small_job(const protocol::JobParallel& parallel);
+
+}  // namespace lowgear::trainer
