@@ -1,0 +1,49 @@
+/// Reads any bytes as the record of a controller of freezing and as a state of one; whatever is accepted must be
+/// written and read back the same, and can be replayed unless it does not fit the model.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "base/core/error.h"
+#include "planning/freezing/record.h"
+
+namespace {
+
+using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::string written(const freezing::Record& record) {
+  std::string text = freezing::write_header(record.blocks, record.options, record.start, 0) + "\n";
+  for (const freezing::Step& step : record.steps) text += freezing::write_line(step) + "\n";
+  return text;
+}
+
+void check_records(std::string_view text) {
+  for (const freezing::Record& record : freezing::read_records(text, "record")) {
+    const auto again = freezing::read_records(written(record), "written");
+    require(again.size() == 1 && written(again.front()) == written(record));
+    (void)freezing::replay(record);
+  }
+}
+
+void check_state(std::string_view text) {
+  const std::string state = freezing::write_state(freezing::parse_state(text, "state"));
+  require(freezing::write_state(freezing::parse_state(state, "written")) == state);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  for (const auto check : {check_records, check_state}) {
+    try {
+      check(text);
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  return 0;
+}
