@@ -4,6 +4,8 @@
 # changes no setting of any GPU.
 #
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
+#   bench/gpu/run.sh freeze GPUS BLOCKS              the job of pipeline.yaml with all blocks trained and with the first
+#                                 BLOCKS frozen, in turns ABBA, RUNS times; a line of the trainer's figures for each
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
 #                                 LOWGEAR_LIBRARY names, or else one that is built here
@@ -46,6 +48,18 @@ time_all() {
       echo "lowgear-trainer, $how, run $run:"
       # shellcheck disable=SC2086  # a list of words
       ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set $how bench/gpu/pipeline.yaml
+    done
+  done
+}
+
+# freeze GPUS BLOCKS: the same machine sees both in turns, so that warming up and drift fall on both alike.
+freeze() {
+  local run blocks
+  for run in $(seq "${RUNS:-3}"); do
+    for blocks in 0 "$2" "$2" 0; do
+      echo "lowgear-trainer, $blocks blocks frozen, run $run:"
+      ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set "steps=${STEPS:-30}" \
+        --set "adapt.freeze.blocks=$blocks" bench/gpu/pipeline.yaml
     done
   done
 }
@@ -95,10 +109,11 @@ while [ $# -gt 0 ]; do
     check) check ;;
     marks) marks ;;
     time) time_all "$2"; shift ;;
+    freeze) freeze "$2" "$3"; shift 2 ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

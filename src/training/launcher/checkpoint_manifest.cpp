@@ -172,6 +172,7 @@ std::string write_manifest(const CheckpointManifest& manifest) {
       {"model", Json::parse(to_json(manifest.model))},
       {"files", std::move(files)}};
   if (manifest.frozen_blocks > 0) document["frozen_blocks"] = manifest.frozen_blocks;
+  if (!manifest.freezing.empty()) document["freezing"] = Json::parse(manifest.freezing);
   if (manifest.data) document["data"] = data_json(*manifest.data);
   return document.dump(2) + "\n";
 }
@@ -195,6 +196,7 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& sour
   if (root.has("frozen_blocks")) {
     manifest.frozen_blocks = integer_at(root, "frozen_blocks", 0, manifest.model.layers);
   }
+  if (root.has("freezing")) manifest.freezing = root.at("freezing").json().dump();
   manifest.files = read_files(root.at("files"));
   return manifest;
 }

@@ -64,6 +64,7 @@ struct CheckpointManifest {
   model::ModelConfig model;
   protocol::JobParallel parallel;           ///< of the ranks that wrote it
   std::int64_t frozen_blocks = 0;           ///< of the model, from the first on, as the last step had them
+  std::string freezing = {};                ///< state of what decides about it, as JSON; empty: nothing does
   std::optional<CheckpointData> data = {};  ///< empty: every step before took as many samples as the next will
   std::vector<File> files;
 };

@@ -186,11 +186,34 @@ std::int64_t read_frozen_blocks(const YamlView& map, const TrainConfig& config) 
   return map.at("blocks").integer_in(0, config.model.layers - 1);
 }
 
-void read_freeze(const YamlView& map, TrainConfig& config) {
-  map.require_only({"blocks", "schedule"});
-  if (map.has("blocks") == map.has("schedule")) {
-    map.fail("give either blocks or schedule", "blocks: 4, or schedule: [{step: 100, blocks: 4}]");
+void read_freeze_controller(const YamlView& map, const fs::path& folder, TrainConfig& config) {
+  map.require_only({"held_out", "window_steps", "cap", "dwell_windows", "steady_windows", "steady_drift",
+                    "loss_margin_pct", "rewarm_steps", "log"});
+  FreezeControllerConfig controller;
+  controller.held_out = paths_at(map.at("held_out"), folder);
+  read_optional(map, "window_steps", 1, kMaxSteps, controller.window_steps);
+  read_optional(map, "rewarm_steps", 0, kMaxSteps, controller.rewarm_steps);
+  read_optional(map, "log", folder, controller.log);
+  freezing::Options& options = controller.options;
+  read_optional(map, "cap", 0, 0.99, options.cap);
+  read_optional(map, "dwell_windows", 1, 1'000'000, options.dwell_windows);
+  read_optional(map, "steady_windows", 1, 1'000'000, options.steady_windows);
+  read_optional(map, "steady_drift", 1e-6, 1e6, options.steady_drift);
+  double margin_pct = 100 * options.loss_margin;
+  read_optional(map, "loss_margin_pct", 0, 100, margin_pct);
+  options.loss_margin = margin_pct / 100;
+  controller.most_blocks = freezing::Controller(config.model.layers, options).most_blocks();
+  config.freeze.controller = std::move(controller);
+}
+
+void read_freeze(const YamlView& map, const fs::path& folder, TrainConfig& config) {
+  map.require_only({"blocks", "schedule", "controller"});
+  const auto given = std::ranges::count_if(std::array{"blocks", "schedule", "controller"},
+                                           [&](const char* key) { return map.has(key); });
+  if (given != 1) {
+    map.fail("give one of blocks, schedule, controller", "blocks: 4, or schedule: [{step: 100, blocks: 4}]");
   }
+  if (map.has("controller")) return read_freeze_controller(map.at("controller"), folder, config);
   if (map.has("blocks")) {
     config.freeze.prefixes = {{.step = 0, .blocks = read_frozen_blocks(map, config)}};
     return;
@@ -205,11 +228,11 @@ void read_freeze(const YamlView& map, TrainConfig& config) {
   }
 }
 
-void read_adapt(const YamlView& root, TrainConfig& config) {
+void read_adapt(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   if (!root.has("adapt")) return;
   const YamlView map = root.at("adapt");
   map.require_only({"freeze"});
-  if (map.has("freeze")) read_freeze(map.at("freeze"), config);
+  if (map.has("freeze")) read_freeze(map.at("freeze"), folder, config);
 }
 
 void read_profile(const YamlView& map, TrainConfig& config) {
@@ -322,9 +345,12 @@ bool overlap(const fs::path& a, const fs::path& b) {
 /// An export replaces its folder as a whole.
 void require_separate_export(const YamlView& root, const TrainConfig& config) {
   if (!config.export_folder) return;
-  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 5> others = {
+  const std::optional<fs::path> freezing_log =
+      config.freeze.controller ? config.freeze.controller->log : std::optional<fs::path>();
+  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 6> others = {
       {{"checkpoint.folder", &config.checkpoint},
        {"metrics", &config.metrics},
+       {"adapt.freeze.controller.log", &freezing_log},
        {"energy.recording", &config.recording},
        {"model.weights", &config.weights},
        {"model.config", &config.model_file}}};
@@ -353,9 +379,13 @@ std::int64_t FreezeConfig::blocks_at(std::int64_t step) const {
 }
 
 std::int64_t FreezeConfig::most_blocks() const {
-  std::int64_t most = 0;
+  std::int64_t most = controller ? controller->most_blocks : 0;
   for (const Prefix& prefix : prefixes) most = std::max(most, prefix.blocks);
   return most;
+}
+
+bool FreezeConfig::changes() const {
+  return controller || std::ranges::any_of(prefixes, [this](const Prefix& p) { return p.blocks != blocks_at(0); });
 }
 
 TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
@@ -388,7 +418,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   }
   read_optional(root, "recompute", config.recompute);
   read_optimizer(root, config);
-  read_adapt(root, config);
+  read_adapt(root, folder, config);
   std::int64_t seed = 1;
   read_optional(root, "seed", 0, std::int64_t{1} << 52, seed);
   config.seed = static_cast<std::uint64_t>(seed);

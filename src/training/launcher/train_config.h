@@ -10,6 +10,7 @@
 
 #include "control/protocol/job_spec.h"
 #include "estimating/model/model_config.h"
+#include "planning/freezing/controller.h"
 #include "training/dataset/token_text.h"
 
 namespace lowgear::launcher {
@@ -66,6 +67,16 @@ struct RecordedSteps {
   std::int64_t count = 1;
 };
 
+/// A prefix that grows and shrinks by what training shows: `adapt.freeze.controller`.
+struct FreezeControllerConfig {
+  std::vector<std::filesystem::path> held_out;  ///< token files; `token_type` as those of the training
+  freezing::Options options;
+  std::int64_t window_steps = 100;           ///< between decisions
+  std::int64_t rewarm_steps = 100;           ///< in which the rate of unfrozen blocks rises to that of the others
+  std::optional<std::filesystem::path> log;  ///< observations and decisions
+  std::int64_t most_blocks = 0;              ///< that the cap lets it freeze
+};
+
 /// Which part of the model is not trained (docs/training.md): the section `adapt.freeze`.
 struct FreezeConfig {
   /// From one step on so many of the first blocks are not trained, with the embedding; 0: all is trained.
@@ -73,11 +84,15 @@ struct FreezeConfig {
     std::int64_t step = 0;
     std::int64_t blocks = 0;
   };
-  std::vector<Prefix> prefixes;  ///< by step, each until the next; none before the first
+  std::vector<Prefix> prefixes;                      ///< by step, each until the next; none before the first
+  std::optional<FreezeControllerConfig> controller;  ///< decides instead of them
 
+  /// By the prefixes.
   [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;
-  /// Of all prefixes.
+  /// Of all prefixes, and of those that the controller may choose.
   [[nodiscard]] std::int64_t most_blocks() const;
+  /// Whether the number of blocks is another in some step than in the first.
+  [[nodiscard]] bool changes() const;
 };
 
 /// Everything that the YAML file of `lowgear train` says (docs/training.md).

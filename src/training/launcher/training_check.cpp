@@ -124,11 +124,15 @@ void check_export(const fs::path& folder) {
 
 void check_training(const TrainConfig& config) {
   const TrainingText text(config);
+  if (config.freeze.controller) (void)TrainingText(held_out_config(config));
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
   std::int64_t first_step = 0;
   if (config.checkpoint) first_step = check_checkpoints(*config.checkpoint, config, text.sampler());
   if (config.export_folder) check_export(*config.export_folder);
   if (config.metrics) check_metrics(*config.metrics, first_step);
+  if (config.freeze.controller && config.freeze.controller->log) {
+    check_metrics(*config.freeze.controller->log, first_step);
+  }
   if (config.recording) require_folder(*config.recording, "name another folder for the recording");
 }
 

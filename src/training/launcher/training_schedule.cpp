@@ -35,10 +35,8 @@ void require_fits(const schedule::Schedule& schedule, const TrainConfig& config)
 /// out of step, and a server plans a backward for every stage.
 void require_same_units(const TrainConfig& config, std::span<const model::LayerRange> partition) {
   const int most = frozen_stages(partition, config.freeze.most_blocks());
-  const bool changes =
-      frozen_stages(partition, config.freeze.blocks_at(0)) != most || config.freeze.prefixes.size() > 1;
   const char* follower = config.server ? "a server's plans" : config.plan ? "energy.plan" : "energy.profile";
-  const bool follows = config.server || ((config.plan || config.profile) && changes);
+  const bool follows = config.server || ((config.plan || config.profile) && config.freeze.changes());
   if (!follows || most == 0) return;
   throw InputError(
       fmt::format("adapt.freeze: {} of the stages would lose its backward, which {} cannot follow; freeze fewer "
@@ -103,6 +101,11 @@ schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t fro
 
 schedule::Schedule training_schedule(const TrainConfig& config) {
   return training_schedule(config, config.freeze.blocks_at(0));
+}
+
+schedule::Schedule evaluation_schedule(const TrainConfig& config) {
+  const schedule::Schedule schedule = training_schedule(config);
+  return with_frozen_stages(schedule, schedule.stages);
 }
 
 RankLayout training_layout(const protocol::JobParallel& parallel, const schedule::Schedule& schedule) {

@@ -44,4 +44,11 @@ TrainingText::TrainingText(const TrainConfig& config) {
                    options);
 }
 
+TrainConfig held_out_config(const TrainConfig& config) {
+  TrainConfig held_out = config;
+  held_out.tokens = config.freeze.controller.value().held_out;
+  held_out.synthetic_tokens = 0;
+  return held_out;
+}
+
 }  // namespace lowgear::launcher

@@ -28,4 +28,8 @@ class TrainingText {
   std::optional<dataset::BatchSampler> sampler_;
 };
 
+/// The configuration of the held-out text: that of the training with other token files. There is a controller of
+/// freezing.
+[[nodiscard]] TrainConfig held_out_config(const TrainConfig& config);
+
 }  // namespace lowgear::launcher

@@ -159,12 +159,35 @@ TEST(TrainConfig, ReadsWhatIsFrozen) {
   EXPECT_EQ(list.most_blocks(), 1);
 }
 
+TEST(TrainConfig, ReadsWhatDecidesWhatIsFrozen) {
+  const TrainConfig config = parse(
+      std::string(kSmallest) +
+      "adapt:\n  freeze:\n    controller: {held_out: [a.bin, b.bin], window_steps: 20, cap: 0.5, loss_margin_pct: 1,\n"
+      "                 log: freezing.jsonl}\n");
+  ASSERT_TRUE(config.freeze.controller);
+  const FreezeControllerConfig& controller = *config.freeze.controller;
+  EXPECT_THAT(controller.held_out, ElementsAre("/jobs/a.bin", "/jobs/b.bin"));
+  EXPECT_EQ(controller.window_steps, 20);
+  EXPECT_EQ(controller.options.cap, 0.5);
+  EXPECT_EQ(controller.options.loss_margin, 0.01);
+  EXPECT_EQ(controller.options.dwell_windows, 5);
+  EXPECT_EQ(controller.log, "/jobs/freezing.jsonl");
+  EXPECT_EQ(config.freeze.most_blocks(), 2);
+  EXPECT_TRUE(config.freeze.changes());
+  EXPECT_THAT(error_with("adapt: {freeze: {controller: {cap: 0.5}}}"), HasSubstr("\"held_out\" is missing"));
+  EXPECT_THAT(error_with("adapt: {freeze: {controller: {held_out: a, cap: 1}}}"),
+              HasSubstr("adapt.freeze.controller.cap: expected a number from 0 to 0.99"));
+  EXPECT_THAT(error_with("adapt: {freeze: {controller: {held_out: a, log: out/log}}}\nexport: out"),
+              HasSubstr("adapt.freeze.controller.log, overlap"));
+}
+
 TEST(TrainConfig, RefusesToFreezeEverythingOrInNoOrder) {
   EXPECT_EQ(error_with("adapt: {freeze: {blocks: 4}}"),
             "train.yaml:4:26: adapt.freeze.blocks: expected a whole number from 0 to 3, not \"4\"");
   EXPECT_THAT(error_with("adapt: {freeze: {schedule: [{step: 3, blocks: 1}, {step: 3, blocks: 0}]}}"),
               HasSubstr("adapt.freeze.schedule[1].step: expected a whole number from 4"));
-  EXPECT_THAT(error_with("adapt: {freeze: {blocks: 1, schedule: []}}"), HasSubstr("give either blocks or schedule"));
+  EXPECT_THAT(error_with("adapt: {freeze: {blocks: 1, schedule: []}}"),
+              HasSubstr("give one of blocks, schedule, controller"));
 }
 
 struct OutOfRange {

@@ -12,6 +12,7 @@
 #include "base/core/files/file.h"
 #include "base/core/ordinary_user.h"
 #include "base/core/temporary_folder.h"
+#include "training/dataset/synthetic_corpus.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/saved_weights.h"
 #include "training/launcher/training_text.h"
@@ -87,6 +88,17 @@ TEST_F(TrainingCheck, OpensTheTokenFiles) {
   EXPECT_THAT(refusal(), HasSubstr((folder_ / "absent.bin").string() + ": cannot be read"));
   config_.tokens = {file("empty.bin")};
   EXPECT_THAT(refusal(), HasSubstr("no header of a token file"));
+}
+
+TEST_F(TrainingCheck, OpensTheHeldOutText) {
+  config_.freeze.controller.emplace();
+  config_.freeze.controller->held_out = {folder_ / "absent.bin"};
+  EXPECT_THAT(refusal(), HasSubstr("absent.bin"));
+  dataset::write_synthetic_corpus(folder_ / "held-out.bin", 1000, 3);
+  config_.freeze.controller->held_out = {folder_ / "held-out.bin"};
+  expect_accepted();
+  config_.freeze.controller->log = folder_ / "none/log.jsonl";
+  EXPECT_THAT(refusal(), HasSubstr("there is no folder"));
 }
 
 TEST_F(TrainingCheck, FitsMadeUpTextToVocabularyAndSequence) {

@@ -9,11 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "planning/freezing/record.h"
+#include "training/dataset/synthetic_corpus.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/trainer/engine/learning_rate.h"
 #include "training/trainer/reference_model.h"
 #include "training/trainer/run/training_data.h"
+#include "training/trainer/test_models.h"
 #include "training/trainer/thread_training.h"
 
 namespace lowgear::trainer {
@@ -151,10 +155,10 @@ class FrozenLayout : public testing::TestWithParam<FrozenCase> {
 };
 
 /// Freezes, freezes more, and trains all again.
-const std::vector<launcher::FreezeConfig::Prefix> kChanges = {{1, 1}, {2, 3}, {4, 0}, {5, 2}};
+std::vector<launcher::FreezeConfig::Prefix> changes() { return {{1, 1}, {2, 3}, {4, 0}, {5, 2}}; }
 
 TEST_P(FrozenLayout, TrainsAsOneProcessDoes) {
-  for (const auto& prefixes : {std::vector<launcher::FreezeConfig::Prefix>{{0, 2}}, kChanges}) {
+  for (const auto& prefixes : {std::vector<launcher::FreezeConfig::Prefix>{{0, 2}}, changes()}) {
     launcher::TrainConfig single = job(prefixes);
     single.schedule = "gpipe";
     single.microbatches *= single.parallel.dp;
@@ -177,12 +181,12 @@ TEST_P(FrozenLayout, TrainsAsOneProcessDoes) {
 }
 
 TEST_P(FrozenLayout, ResumesWithTheSameBits) {
-  const Outcome straight = train(job(kChanges));
+  const Outcome straight = train(job(changes()));
   EXPECT_THAT(straight.frozen, ElementsAre(0, 1, 3, 3, 0, 2));
   for (const std::int64_t last : {0, 2, 3}) {
     SCOPED_TRACE("interrupted after step " + std::to_string(last));
     const TemporaryFolder folder;
-    launcher::TrainConfig interrupted = job(kChanges);
+    launcher::TrainConfig interrupted = job(changes());
     interrupted.checkpoint = folder.path();
     const Outcome first = train(interrupted, last);
     const auto path = folder / launcher::checkpoint_folder_name(last + 1);
@@ -238,6 +242,114 @@ TEST(FrozenTraining, TakesUpACheckpointThatWasWrittenWithoutFreezing) {
   EXPECT_THAT(second.frozen, Each(2));
   EXPECT_TRUE(at::equal(second.weights.at("model.embed_tokens.weight"), first.weights.at("model.embed_tokens.weight")));
 }
+
+/// A job whose controller freezes a block every few steps, as nothing is held against it.
+class ControlledFreezing : public testing::TestWithParam<FrozenCase> {
+ protected:
+  void SetUp() override { dataset::write_synthetic_corpus(folder_ / "held-out.bin", 3000, 77); }
+
+  [[nodiscard]] launcher::TrainConfig job() const {
+    launcher::TrainConfig config = small_job(GetParam().parallel);
+    config.schedule = GetParam().schedule;
+    config.optimizer.zero1 = GetParam().zero1;
+    config.bf16 = GetParam().bf16;
+    // Small batches and short memories, so that noise decides which blocks seem calm.
+    config.optimizer.beta1 = 0;
+    config.optimizer.beta2 = 0.5;
+    config.model = tiny_gpt2();
+    config.model.vocabulary = 256;
+    config.model.layers = 4;
+    config.microbatches = 1;
+    config.optimizer.learning_rate = 1e-3;
+    config.steps = 40;
+    launcher::FreezeControllerConfig controller;
+    controller.held_out = {folder_ / "held-out.bin"};
+    controller.options = {
+        .cap = 0.75, .dwell_windows = 1, .steady_windows = 1, .steady_drift = 10, .loss_margin = 1e-4};
+    controller.window_steps = 2;
+    controller.rewarm_steps = 4;
+    controller.log = folder_ / "freezing.jsonl";
+    controller.most_blocks = 3;
+    config.freeze.controller = controller;
+    return config;
+  }
+  [[nodiscard]] std::vector<freezing::Record> records() const {
+    return freezing::read_records(read_file(folder_ / "freezing.jsonl"), "freezing.jsonl");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(ControlledFreezing, FollowsWhatItsRecordReplaysTo) {
+  int changes = 0;
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+    launcher::TrainConfig config = job();
+    config.seed = seed;
+    const Outcome outcome = train(config);
+    const std::vector<freezing::Record> found = records();
+    ASSERT_EQ(found.size(), 1U);
+    const std::vector<freezing::Decision> replayed = replay(found.front());
+    ASSERT_EQ(replayed.size(), 20U);
+    for (std::size_t window = 0; window < replayed.size(); ++window) {
+      EXPECT_EQ(replayed[window], found.front().steps[window].decision);
+      changes += replayed[window].change != freezing::Change::none ? 1 : 0;
+      // In effect from the next step on.
+      const auto next = static_cast<std::size_t>(replayed[window].steps_done);
+      if (next < outcome.frozen.size()) {
+        EXPECT_EQ(outcome.frozen[next], replayed[window].blocks);
+      }
+    }
+  }
+  EXPECT_GE(changes, 1) << "nothing was tested";
+}
+
+TEST_P(ControlledFreezing, ObservesWhatOneProcessDoes) {
+  launcher::TrainConfig config = job();
+  config.steps = 2;
+  train(config);
+  const freezing::Observation seen = records().front().steps.front().observation;
+  config.microbatches *= config.parallel.dp;
+  config.parallel = {};
+  config.schedule = "1f1b";
+  config.optimizer.zero1 = false;
+  train(config);
+  const freezing::Observation expected = records().front().steps.front().observation;
+  const double tolerance = GetParam().bf16 ? 0.05 : 1e-3;
+  EXPECT_NEAR(seen.held_out_loss, expected.held_out_loss, tolerance * expected.held_out_loss);
+  for (std::size_t block = 0; block < 4; ++block) {
+    EXPECT_NEAR(seen.gradients[block], expected.gradients[block], tolerance * expected.gradients[block]);
+    EXPECT_NEAR(seen.drifts[block], expected.drifts[block], tolerance * expected.drifts[block]);
+    EXPECT_GT(expected.gradients[block], 0);
+  }
+}
+
+TEST_P(ControlledFreezing, ResumesWithTheSameBits) {
+  launcher::TrainConfig config = job();
+  const Outcome straight = train(config);
+  const std::vector<freezing::Record> expected = records();
+  for (const std::int64_t last : {4, 11}) {  // within a window and at the end of one
+    SCOPED_TRACE("interrupted after step " + std::to_string(last));
+    const TemporaryFolder checkpoints;
+    config.checkpoint = checkpoints.path();
+    std::vector<double> losses = train(config, last).losses;
+    const Outcome second = train(config);
+    losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+    EXPECT_EQ(losses, straight.losses);
+    for (const auto& [rank, values] : straight.values) EXPECT_TRUE(at::equal(second.values.at(rank), values)) << rank;
+    const std::vector<freezing::Record> found = records();
+    ASSERT_EQ(found.size(), 2U);
+    std::vector<freezing::Decision> decisions;
+    for (const freezing::Record& record : found) {
+      for (const freezing::Step& step : record.steps) decisions.push_back(step.decision);
+    }
+    EXPECT_EQ(decisions, replay(expected.front()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, ControlledFreezing,
+                         testing::Values(FrozenCase{{}}, FrozenCase{{.pp = 2}, "zb-h1"},
+                                         FrozenCase{{.dp = 2}, "1f1b", true},
+                                         FrozenCase{{.pp = 2, .dp = 2}, "1f1b", true, true}));
 
 }  // namespace
 }  // namespace lowgear::trainer

@@ -30,10 +30,11 @@ class StateRank {
       partition.push_back({config.model.layers * stage / stages, config.model.layers * (stage + 1) / stages});
       if (stage % config.parallel.pp == place_.pp) here.push_back(stage);
     }
-    part_ = std::make_unique<ModelPart>(
-        config_.model, partition, here,
-        ModelPartOptions{.type = config_.bf16 ? at::kBFloat16 : at::kFloat, .buffer_multiple = config_.parallel.dp},
-        ranks_);
+    part_ = std::make_unique<ModelPart>(config_.model, partition, here,
+                                        ModelPartOptions{.type = config_.bf16 ? at::kBFloat16 : at::kFloat,
+                                                         .buffer_multiple = config_.parallel.dp,
+                                                         .frozen_blocks = config_.freeze.blocks_at(0)},
+                                        ranks_);
     optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
   }
 
@@ -44,10 +45,19 @@ class StateRank {
   [[nodiscard]] dataset::BatchSampler& sampler() { return sampler_; }
   [[nodiscard]] TrainingState state() { return {&part_->store(), optimizer_.get(), &sampler_}; }
 
-  /// Calls `action` with every parameter, the rank's stretch of it within its part, and the stretch of each moment.
+  /// Calls `action` with every parameter, frozen or not, the rank's stretch of it within its part, and the stretch of
+  /// each moment.
   void for_each_stretch(const std::function<void(const Parameter& parameter, int moment, std::int64_t begin,
                                                  const at::Tensor& stretch)>& action) {
-    OptimizerState& state = optimizer_->state();
+    for (const OptimizerState* state : {&optimizer_->state(), &optimizer_->frozen_state()}) {
+      for_each_stretch(*state, action);
+    }
+  }
+
+ private:
+  void for_each_stretch(const OptimizerState& state,
+                        const std::function<void(const Parameter& parameter, int moment, std::int64_t begin,
+                                                 const at::Tensor& stretch)>& action) {
     const std::int64_t end = state.begin + state.master.numel();
     for (const Parameter& parameter : store().parameters()) {
       const std::int64_t first = std::max(parameter.offset, state.begin);
@@ -60,7 +70,6 @@ class StateRank {
     }
   }
 
- private:
   launcher::TrainConfig config_;
   launcher::RankPlace place_;
   Communicators ranks_;

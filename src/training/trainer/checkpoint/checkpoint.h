@@ -14,11 +14,22 @@
 
 namespace lowgear::trainer {
 
+/// State beyond the parameters, the same on all ranks.
+class SavedState {
+ public:
+  virtual ~SavedState() = default;
+  /// As JSON; empty: there is none.
+  [[nodiscard]] virtual std::string save() const = 0;
+  /// What `save` returned. Throws InputError, naming `source`, when it is not that.
+  virtual void restore(const std::string& json, const std::string& source) = 0;
+};
+
 /// A rank's part of the state that training continues from.
 struct TrainingState {
   ParameterStore* store = nullptr;
   AdamW* optimizer = nullptr;
   dataset::BatchSampler* sampler = nullptr;
+  SavedState* freezing = nullptr;  ///< may be null
 };
 
 /// Saves the training state of all ranks as the folder `step-NNNNNNNN` of `folder`: each rank a safetensors file of the

@@ -4,19 +4,6 @@
 #include <utility>
 
 namespace lowgear::trainer {
-namespace {
-
-/// The trained ones.
-std::vector<const Parameter*> by_offset(const ParameterStore& store) {
-  std::vector<const Parameter*> parameters;
-  for (const Parameter& parameter : store.parameters()) {
-    if (!parameter.frozen) parameters.push_back(&parameter);
-  }
-  std::ranges::sort(parameters, {}, &Parameter::offset);
-  return parameters;
-}
-
-}  // namespace
 
 GradientReducer::GradientReducer(ParameterStore& store, Collective& replicas, const GradientReducerOptions& options)
     : store_(&store), replicas_(&replicas), options_(options) {
@@ -32,7 +19,7 @@ GradientReducer::~GradientReducer() { store_->observe(nullptr); }
 /// Whole parameters of one kind to a bucket; where replicas own parts of the buffer, also no bucket of two owners.
 void GradientReducer::cut() {
   bool decays = true;
-  for (const Parameter* parameter : by_offset(*store_)) {
+  for (const Parameter* parameter : store_->trained_by_offset()) {
     const bool begins = buckets_.empty() || parameter->decays != decays || parameter->tied != buckets_.back().held ||
                         buckets_.back().end - buckets_.back().begin >= options_.bucket_elements;
     if (begins) buckets_.push_back({.begin = parameter->offset, .held = parameter->tied});

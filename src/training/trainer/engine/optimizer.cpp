@@ -42,13 +42,14 @@ at::Tensor AdamW::own_values(const OptimizerState& state, std::int64_t count) co
   return &state == &frozen_ ? values.to(at::kCPU, at::kFloat) : values.to(at::kFloat);
 }
 
-void AdamW::freeze(std::int64_t blocks) {
+void AdamW::freeze(std::int64_t blocks, const std::function<void()>& rebind) {
   const AutoGradMode no_gradient(false);
   const BufferLayout before = store_->layout();
-  const OptimizerState trained = std::exchange(state_, {});
-  const OptimizerState frozen = std::exchange(frozen_, {});
+  OptimizerState trained = std::exchange(state_, {});
+  OptimizerState frozen = std::exchange(frozen_, {});
   gradients_ = at::Tensor();
   store_->freeze(blocks);
+  rebind();
   cut();
   const std::int64_t own_frozen = shared() ? this->frozen() / ranks_->data->size() : this->frozen();
   const std::vector<std::int64_t> now = store_->layout().offsets;
@@ -56,9 +57,11 @@ void AdamW::freeze(std::int64_t blocks) {
     if (moment == &OptimizerState::master && store_->values().scalar_type() == at::kFloat) {
       state_.master = own_values(state_, gradients_.numel());
       frozen_.master = own_values(frozen_, own_frozen);
+      trained.master = frozen.master = at::Tensor();
       continue;
     }
     const at::Tensor old = gathered(trained.*moment, frozen.*moment, before);
+    trained.*moment = frozen.*moment = at::Tensor();
     const at::Tensor moved = at::zeros({store_->values().numel()}, old.options());
     for (std::size_t i = 0; i < now.size(); ++i) {
       const std::int64_t count = store_->parameters()[i].count();
@@ -71,7 +74,7 @@ void AdamW::freeze(std::int64_t blocks) {
 
 /// Both parts of a moment, of all replicas, on the device: [all].
 at::Tensor AdamW::gathered(const at::Tensor& trained, const at::Tensor& frozen, const BufferLayout& layout) const {
-  at::Tensor all = at::empty({layout.all}, store_->gradients().options());
+  const at::Tensor all = at::empty({layout.all}, store_->gradients().options());
   const auto gather = [&](const at::Tensor& own, std::int64_t begin, std::int64_t count) {
     if (count == 0) return;
     const at::Tensor part = all.narrow(0, begin, count);
@@ -86,17 +89,30 @@ at::Tensor AdamW::gathered(const at::Tensor& trained, const at::Tensor& frozen, 
   return all;
 }
 
-double AdamW::step(double learning_rate) {
+double AdamW::step(double learning_rate, const SlowerBlocks& slower) {
   const AutoGradMode no_gradient(false);
   const double norm = global_norm();
   if (std::isfinite(norm)) {
     ++steps_;
     const bool clip = config_.clip_norm > 0 && norm > config_.clip_norm;
-    update(learning_rate, clip ? config_.clip_norm / norm : 1.0);
+    update(learning_rate, slower, clip ? config_.clip_norm / norm : 1.0);
     publish(state_, 0, store_->trained());
   }
   store_->zero_gradients();
   return norm;
+}
+
+/// With replicas that hold the same, the first one counts, and so do the first tensor-parallel rank and the first
+/// stage.
+bool AdamW::counts(const Parameter& parameter) const {
+  const bool replica = shared() || ranks_->data->rank() == 0;
+  return replica && !parameter.tied_copy && (parameter.shard.split() || ranks_->tensor->rank() == 0);
+}
+
+at::Tensor AdamW::direction(const at::Tensor& mean, const at::Tensor& variance) const {
+  const auto step = static_cast<double>(steps_);
+  const at::Tensor root = variance.div(1 - std::pow(config_.beta2, step)).sqrt_().add_(config_.epsilon);
+  return mean.div(1 - std::pow(config_.beta1, step)).div_(root);
 }
 
 /// Over every trained parameter of the model once: one that tensor-parallel ranks hold alike counts on the first of
@@ -108,31 +124,46 @@ double AdamW::global_norm() const {
   for (const Parameter& parameter : store_->parameters()) {
     const std::int64_t first = std::max(parameter.offset, state_.begin);
     const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
-    const bool counts = !parameter.tied_copy && (parameter.shard.split() || ranks_->tensor->rank() == 0);
-    if (first >= last || !counts) continue;
+    if (first >= last || !counts(parameter)) continue;
     squares.push_back(store_->gradients().narrow(0, first, last - first).norm(2, at::kDouble).square());
   }
   const auto options = store_->gradients().options().dtype(at::kDouble);
   const at::Tensor sum = squares.empty() ? at::zeros({1}, options) : at::stack(squares).sum().reshape({1}).to(options);
-  // With replicas that hold the same gradients, the first one counts.
-  if (!shared() && ranks_->data->rank() != 0) sum.zero_();
   ranks_->world->all_reduce(sum);
   return static_cast<float>(std::sqrt(sum.item<double>()));
 }
 
-void AdamW::update(double learning_rate, double gradient_scale) {
-  if (gradients_.numel() == 0) return;
+/// This rank's stretch by learning rate: of whole parameters, but those at its ends.
+std::vector<AdamW::Span> AdamW::spans(const SlowerBlocks& slower) const {
+  std::vector<Span> spans{{0, gradients_.numel(), 1}};
+  for (const Parameter* parameter : store_->trained_by_offset()) {
+    const bool slow = in_frozen_prefix(*parameter, slower.until) && !in_frozen_prefix(*parameter, slower.from);
+    const double factor = slow ? slower.factor : 1;
+    const std::int64_t begin = std::clamp<std::int64_t>(parameter->offset - state_.begin, 0, gradients_.numel());
+    if (factor == spans.back().factor) continue;
+    spans.back().end = begin;
+    spans.push_back({begin, gradients_.numel(), factor});
+  }
+  return spans;
+}
+
+void AdamW::update(double learning_rate, const SlowerBlocks& slower, double gradient_scale) {
   const auto step = static_cast<double>(steps_);
-  const std::int64_t decaying = std::clamp<std::int64_t>(store_->decaying() - state_.begin, 0, state_.master.numel());
-  kernels::adamw(state_.master, state_.mean, state_.variance, gradients_, decaying,
-                 {.learning_rate = learning_rate,
-                  .beta1 = config_.beta1,
-                  .beta2 = config_.beta2,
-                  .epsilon = config_.epsilon,
-                  .weight_decay = config_.weight_decay,
-                  .gradient_scale = gradient_scale,
-                  .mean_correction = 1 - std::pow(config_.beta1, step),
-                  .variance_correction = 1 - std::pow(config_.beta2, step)});
+  for (const Span& span : spans(slower)) {
+    const std::int64_t count = span.end - span.begin;
+    if (count == 0) continue;
+    const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, span.begin, count); };
+    const std::int64_t decaying = std::clamp<std::int64_t>(store_->decaying() - state_.begin - span.begin, 0, count);
+    kernels::adamw(part(state_.master), part(state_.mean), part(state_.variance), part(gradients_), decaying,
+                   {.learning_rate = learning_rate * span.factor,
+                    .beta1 = config_.beta1,
+                    .beta2 = config_.beta2,
+                    .epsilon = config_.epsilon,
+                    .weight_decay = config_.weight_decay,
+                    .gradient_scale = gradient_scale,
+                    .mean_correction = 1 - std::pow(config_.beta1, step),
+                    .variance_correction = 1 - std::pow(config_.beta2, step)});
+  }
 }
 
 void AdamW::publish() {

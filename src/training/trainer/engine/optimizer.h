@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "training/launcher/train_config.h"
 #include "training/trainer/model/parameter_store.h"
@@ -17,6 +19,14 @@ struct OptimizerState {
   at::Tensor variance;     ///< and second
 };
 
+/// Parameters whose learning rate is `factor` of that of the others: those of a prefix of `until` blocks that are not
+/// in one of `from` blocks.
+struct SlowerBlocks {
+  std::int64_t from = 0;
+  std::int64_t until = 0;
+  double factor = 1;
+};
+
 /// AdamW (Loshchilov and Hutter 2019) in fp32 on the flat buffers, over the gradients of all replicas; with ZeRO-1
 /// (Rajbhandari et al. 2020) each replica updates its stretch and all gather the values. Frozen parameters are left as
 /// they are, without weight decay; their moments are kept in host memory for the time when they are trained again.
@@ -28,7 +38,7 @@ class AdamW {
   /// The gradients are summed over the replicas by now (GradientReducer). Clips them by the global norm of all trained
   /// parameters over all ranks, updates, and sets the gradients to zero. Returns the norm before clipping; when it is
   /// not finite, nothing is updated.
-  double step(double learning_rate);
+  double step(double learning_rate, const SlowerBlocks& slower = {});
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
@@ -36,16 +46,27 @@ class AdamW {
   [[nodiscard]] OptimizerState& state() { return state_; }
   /// Of the frozen ones: moments and, where the store's values are not fp32, master values in host memory.
   [[nodiscard]] OptimizerState& frozen_state() { return frozen_; }
+  /// What a step subtracts from parameters with these moments, by its learning rate and without weight decay.
+  [[nodiscard]] at::Tensor direction(const at::Tensor& mean, const at::Tensor& variance) const;
+  /// Whether this rank's stretch of the parameter is the one that counts in sums over all ranks.
+  [[nodiscard]] bool counts(const Parameter& parameter) const;
   /// Gives the store the master values, also of frozen parameters: after they were loaded.
   void publish();
   /// Has the store freeze the embedding and the first `blocks` blocks, 0: nothing, and train all others; every
-  /// parameter keeps its values and moments, and with ZeRO-1 the replicas divide the trained ones anew. Between steps;
-  /// a meeting of the replicas. Holds 8 bytes per parameter of this rank more while it runs.
-  void freeze(std::int64_t blocks);
+  /// parameter keeps its values and moments, and with ZeRO-1 the replicas divide the trained ones anew. Calls `rebind`
+  /// when the store has its new buffers: what still uses the old ones keeps their memory. Between steps; a meeting of
+  /// the replicas. Holds up to 8 bytes per parameter of this rank more while it runs.
+  void freeze(std::int64_t blocks, const std::function<void()>& rebind);
 
  private:
   [[nodiscard]] double global_norm() const;
-  void update(double learning_rate, double gradient_scale);
+  void update(double learning_rate, const SlowerBlocks& slower, double gradient_scale);
+  struct Span {
+    std::int64_t begin = 0;  ///< in this rank's stretch
+    std::int64_t end = 0;
+    double factor = 1;  ///< of the learning rate
+  };
+  [[nodiscard]] std::vector<Span> spans(const SlowerBlocks& slower) const;
   void publish(const OptimizerState& state, std::int64_t begin, std::int64_t count);
   [[nodiscard]] bool shared() const { return config_.zero1 && ranks_->data->size() > 1; }
   [[nodiscard]] std::int64_t frozen() const { return store_->values().numel() - store_->trained(); }

@@ -1,5 +1,6 @@
 #include "training/trainer/model/parameter_store.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lowgear::trainer {
@@ -51,6 +52,15 @@ BufferLayout ParameterStore::layout() const {
   BufferLayout layout{.offsets = {}, .trained = trained(), .all = values_.numel()};
   for (const Parameter& parameter : parameters_) layout.offsets.push_back(parameter.offset);
   return layout;
+}
+
+std::vector<const Parameter*> ParameterStore::trained_by_offset() const {
+  std::vector<const Parameter*> parameters;
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.frozen) parameters.push_back(&parameter);
+  }
+  std::ranges::sort(parameters, {}, &Parameter::offset);
+  return parameters;
 }
 
 void ParameterStore::lay_out() {

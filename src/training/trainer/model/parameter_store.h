@@ -90,6 +90,8 @@ class ParameterStore {
 
   [[nodiscard]] std::deque<Parameter>& parameters() { return parameters_; }
   [[nodiscard]] const std::deque<Parameter>& parameters() const { return parameters_; }
+  /// The trained ones by their place in the buffers.
+  [[nodiscard]] std::vector<const Parameter*> trained_by_offset() const;
   [[nodiscard]] const at::Tensor& values() const { return values_; }
   [[nodiscard]] const at::Tensor& gradients() const { return gradients_; }
   /// Elements at the start of the buffers that are trained.

@@ -118,8 +118,7 @@ void TrainingRun::assemble() {
 
 void TrainingRun::freeze(std::int64_t blocks) {
   if (blocks == part_->store().frozen_blocks()) return;
-  optimizer_->freeze(blocks);
-  part_->bind();
+  optimizer_->freeze(blocks, [this] { part_->bind(); });
   schedule_ = launcher::training_schedule(config_, blocks);
   assemble();
 }
@@ -133,10 +132,17 @@ void TrainingRun::load_state() {
     initialize(part_->store(), config_.model.layers, config_.seed);
   }
   optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
-  if (!config_.checkpoint) return;
-  checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get(), &data_.sampler()}, ranks_);
-  first_step_ = checkpoints_->resume();
-  steps_done_ = first_step_;
+  if (config_.freeze.controller) {
+    held_out_.emplace(config_, place_, part_->stages(), ranks_, part_->store().values().options());
+  }
+  freezing_.emplace(config_, part_->store(), *optimizer_, ranks_, [this] { return held_out_->measure(); });
+  if (config_.checkpoint) {
+    checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get(), &data_.sampler(), &*freezing_},
+                         ranks_);
+    first_step_ = checkpoints_->resume();
+    steps_done_ = first_step_;
+  }
+  freezing_->begin(first_step_);
 }
 
 void TrainingRun::load_plan(const std::filesystem::path& plan) {
@@ -165,8 +171,9 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   result.step = number;
   result.frozen_blocks = part_->store().frozen_blocks();
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
-  result.gradient_norm = optimizer_->step(result.learning_rate);
+  result.gradient_norm = optimizer_->step(result.learning_rate, freezing_->slower_at(number));
   client_->iteration_end();
+  freezing_->after_step(number, result.learning_rate);
   const measure::WindowMeasurement measured = window ? client_->window_end(*window) : measure::WindowMeasurement{};
 
   StepTotals totals;
@@ -195,7 +202,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
 void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
   bool end = false;
   while (!all_steps_done() && !end) {
-    freeze(config_.freeze.blocks_at(steps_done_));
+    freeze(freezing_->blocks_at(steps_done_));
     follow_profile_clock(steps_done_);
     const StepResult result = step(steps_done_, asked_to_end, end);
     if (rank_ == 0) report(result);

@@ -17,6 +17,8 @@
 #include "training/trainer/engine/gradient_reducer.h"
 #include "training/trainer/engine/optimizer.h"
 #include "training/trainer/model/model_part.h"
+#include "training/trainer/run/freezing_loop.h"
+#include "training/trainer/run/held_out_loss.h"
 #include "training/trainer/run/profile_clocks.h"
 #include "training/trainer/run/simulated_gpu.h"
 #include "training/trainer/run/step_result.h"
@@ -84,6 +86,8 @@ class TrainingRun {
   std::unique_ptr<PipelineEngine> engine_;
   std::optional<GradientReducer> reducer_;
   std::unique_ptr<AdamW> optimizer_;
+  std::optional<HeldOutLoss> held_out_;
+  std::optional<FreezingLoop> freezing_;
   std::optional<CheckpointFolder> checkpoints_;
   std::int64_t first_step_ = 0;
   std::int64_t steps_done_ = 0;  ///< those before this run included

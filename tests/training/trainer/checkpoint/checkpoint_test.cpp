@@ -36,10 +36,11 @@ struct Layout {
   int tp = 1;
   int chunks = 1;
   bool zero1 = false;
+  std::int64_t frozen = 0;
 
   friend void PrintTo(const Layout& layout, std::ostream* out) {
     *out << "pp" << layout.pp << " dp" << layout.dp << " tp" << layout.tp << " chunks" << layout.chunks
-         << (layout.zero1 ? " zero1" : "");
+         << (layout.zero1 ? " zero1" : "") << " frozen" << layout.frozen;
   }
 };
 
@@ -48,6 +49,7 @@ launcher::TrainConfig config_of(const Layout& layout, const model::ModelConfig& 
   config.model = model;
   config.parallel = {.pp = layout.pp, .dp = layout.dp, .tp = layout.tp, .chunks = layout.chunks};
   config.optimizer.zero1 = layout.zero1;
+  config.freeze.prefixes = {{.step = 0, .blocks = layout.frozen}};
   return config;
 }
 
@@ -88,9 +90,17 @@ std::string error_of_loading(const launcher::TrainConfig& config, const fs::path
 }
 
 /// Not every pair is a test of its own: a process takes longer to load libtorch than to check one.
-const std::array kLayouts = {Layout{1, 1, 1}, Layout{2, 1, 1},          Layout{4, 1, 1},
-                             Layout{3, 1, 2}, Layout{1, 1, 2},          Layout{2, 2, 2, 1, true},
-                             Layout{2, 2, 2}, Layout{1, 2, 1, 1, true}, Layout{2, 2, 1, 2, true}};
+const std::array kLayouts = {Layout{1, 1, 1},
+                             Layout{2, 1, 1},
+                             Layout{4, 1, 1},
+                             Layout{3, 1, 2},
+                             Layout{1, 1, 2},
+                             Layout{2, 2, 2, 1, true},
+                             Layout{2, 2, 2},
+                             Layout{1, 2, 1, 1, true},
+                             Layout{2, 2, 1, 2, true},
+                             Layout{2, 1, 1, 1, false, 5},
+                             Layout{1, 2, 2, 1, true, 3}};
 
 class Resharding : public testing::TestWithParam<Layout> {};
 
@@ -113,9 +123,11 @@ TEST(Checkpoint, OfBf16HasTheMasterValues) {
   config.bf16 = true;
   save(config, folder.path());
   expect_loads(config, folder / "step-00000007");
-  config = config_of({1, 1, 2});
-  config.bf16 = true;
-  expect_loads(config, folder / "step-00000007");
+  for (const Layout& layout : {Layout{1, 1, 2}, Layout{2, 2, 1, 1, true, 3}}) {
+    config = config_of(layout);
+    config.bf16 = true;
+    expect_loads(config, folder / "step-00000007");
+  }
 }
 
 TEST(Checkpoint, IsSharedAmongReplicas) {

@@ -1,0 +1,133 @@
+#include "training/trainer/run/freezing_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <utility>
+
+#include "base/core/formats/json.h"
+#include "planning/freezing/record.h"
+
+namespace lowgear::trainer {
+namespace {
+
+/// Samples of a window: AdamW's first moment remembers some ten steps, so that more of them would see little more.
+constexpr std::int64_t kSamples = 10;
+constexpr int kMaxCount = 1'000'000'000;
+
+}  // namespace
+
+FreezingLoop::FreezingLoop(const launcher::TrainConfig& config, const ParameterStore& store, AdamW& optimizer,
+                           const Communicators& ranks, HeldOut held_out)
+    : config_(&config), store_(&store), optimizer_(&optimizer), ranks_(&ranks), held_out_(std::move(held_out)) {
+  if (config.freeze.controller) controller_.emplace(config.model.layers, config.freeze.controller->options);
+  sums_.resize(static_cast<std::size_t>(config.model.layers));
+}
+
+void FreezingLoop::begin(std::int64_t first_step) {
+  if (!controller_ || !config_->freeze.controller->log || ranks_->world->rank() != 0) return;
+  log_.emplace(*config_->freeze.controller->log, first_step);
+  log_->add(freezing::write_header(config_->model.layers, config_->freeze.controller->options, controller_->state(),
+                                   first_step));
+}
+
+std::int64_t FreezingLoop::blocks_at(std::int64_t step) const {
+  return controller_ ? blocks_ : config_->freeze.blocks_at(step);
+}
+
+SlowerBlocks FreezingLoop::slower_at(std::int64_t step) const {
+  if (!controller_ || unfrozen_.step < 0) return {};
+  const std::int64_t steps = config_->freeze.controller->rewarm_steps;
+  if (step - unfrozen_.step >= steps) return {};
+  return {.from = unfrozen_.from,
+          .until = unfrozen_.until,
+          .factor = static_cast<double>(step - unfrozen_.step + 1) / static_cast<double>(steps + 1)};
+}
+
+void FreezingLoop::after_step(std::int64_t step, double learning_rate) {
+  if (!controller_) return;
+  const std::int64_t window = config_->freeze.controller->window_steps;
+  const std::int64_t done = step + 1;
+  if (done % std::max<std::int64_t>(1, window / kSamples) == 0) {
+    const std::vector<BlockSquares> squares = block_squares(*store_, *optimizer_, *ranks_, config_->model.layers);
+    for (std::size_t block = 0; block < sums_.size(); ++block) sums_[block] += squares[block];
+    ++samples_;
+  }
+  if (done % window != 0) return;
+  decide(done, learning_rate);
+  std::ranges::fill(sums_, BlockSquares{});
+  samples_ = 0;
+}
+
+freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double learning_rate) const {
+  freezing::Observation seen;
+  seen.steps_done = steps_done;
+  seen.warming_up = steps_done <= config_->optimizer.warmup_steps;
+  seen.learning_rate = learning_rate;
+  for (std::size_t block = 0; block < sums_.size(); ++block) {
+    const bool frozen = static_cast<std::int64_t>(block) < store_->frozen_blocks();
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    const BlockSquares& sum = sums_[block];
+    seen.gradients.push_back(frozen ? kNone : std::sqrt(sum.gradient / static_cast<double>(samples_)));
+    seen.drifts.push_back(frozen ? kNone : std::sqrt(sum.update / sum.weight));
+  }
+  return seen;
+}
+
+void FreezingLoop::decide(std::int64_t steps_done, double learning_rate) {
+  freezing::Observation seen = observation(steps_done, learning_rate);
+  seen.held_out_loss = held_out_();
+  const at::Tensor agreed = at::zeros({1}, store_->gradients().options().dtype(at::kLong));
+  if (ranks_->world->rank() == 0) {
+    const freezing::Decision decision = controller_->observe(seen);
+    if (log_ && !log_->add(freezing::write_line({seen, decision})) && log_->lost_lines() == 1) {
+      fmt::print(stderr, "{}; training continues\n", log_->lost_text());
+    }
+    agreed.fill_(decision.blocks);
+  }
+  ranks_->world->broadcast(agreed, 0);
+  adopt(agreed.item<std::int64_t>(), steps_done);
+}
+
+void FreezingLoop::adopt(std::int64_t blocks, std::int64_t steps_done) {
+  if (blocks < blocks_) unfrozen_ = {.from = blocks, .until = blocks_, .step = steps_done};
+  blocks_ = blocks;
+}
+
+std::string FreezingLoop::save() const {
+  if (!controller_) return "";
+  Json sums = Json::array();
+  for (const BlockSquares& sum : sums_) sums.push_back({sum.gradient, sum.update, sum.weight});
+  return Json({{"blocks", blocks_},
+               {"unfrozen", {{"from", unfrozen_.from}, {"until", unfrozen_.until}, {"step", unfrozen_.step}}},
+               {"samples", samples_},
+               {"sums", sums},
+               {"controller", Json::parse(freezing::write_state(controller_->state()))}})
+      .dump();
+}
+
+/// Of all ranks, only the first has the controller's memory; what it decided, all have.
+void FreezingLoop::restore(const std::string& json, const std::string& source) {
+  if (!controller_) return;
+  const Json document = parse_json(json, source);
+  const JsonView root(document, source, "$.freezing");
+  const JsonView unfrozen = root.at("unfrozen");
+  unfrozen_ = {.from = unfrozen.at("from").integer_in(0, kMaxCount),
+               .until = unfrozen.at("until").integer_in(0, kMaxCount),
+               .step = unfrozen.at("step").integer_in(-1, kMaxCount)};
+  samples_ = root.at("samples").integer_in(0, kMaxCount);
+  const JsonView sums = root.at("sums");
+  if (sums.size() != sums_.size()) sums.fail(fmt::format("the model has {} blocks", sums_.size()));
+  for (std::size_t block = 0; block < sums_.size(); ++block) {
+    const JsonView row = sums.at(block);
+    sums_[block] = {.gradient = row.at(0).number(), .update = row.at(1).number(), .weight = row.at(2).number()};
+  }
+  controller_.emplace(config_->model.layers, config_->freeze.controller->options,
+                      freezing::parse_state(root.at("controller").json().dump(), source));
+  blocks_ = controller_->state().blocks;
+}
+
+}  // namespace lowgear::trainer

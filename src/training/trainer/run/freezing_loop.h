@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planning/freezing/controller.h"
+#include "training/launcher/train_config.h"
+#include "training/trainer/checkpoint/checkpoint.h"
+#include "training/trainer/engine/block_signals.h"
+#include "training/trainer/engine/optimizer.h"
+#include "training/trainer/run/metrics_file.h"
+
+namespace lowgear::trainer {
+
+/// How many blocks each step freezes: as the configuration lists it, or as a controller decides. The controller sees a
+/// window of steps at its end; rank 0 decides, and all ranks learn the number before any of them begins the next step.
+class FreezingLoop final : public SavedState {
+ public:
+  /// What is observed: the mean loss on held-out text, measured by all ranks together.
+  using HeldOut = std::function<double()>;
+
+  /// All outlive this. `held_out` is called only where the configuration has a controller.
+  FreezingLoop(const launcher::TrainConfig& config, const ParameterStore& store, AdamW& optimizer,
+               const Communicators& ranks, HeldOut held_out);
+
+  /// To be called once it is known how many steps were done before. Throws InputError when the log cannot be written.
+  void begin(std::int64_t first_step);
+  [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;
+  /// Blocks that were unfrozen a short time before the step, whose learning rate still rises.
+  [[nodiscard]] SlowerBlocks slower_at(std::int64_t step) const;
+  /// After each step, on all ranks.
+  void after_step(std::int64_t step, double learning_rate);
+
+  [[nodiscard]] std::string save() const override;
+  void restore(const std::string& json, const std::string& source) override;
+
+ private:
+  /// Blocks [from, until) that are trained again since a step.
+  struct Unfrozen {
+    std::int64_t from = 0;
+    std::int64_t until = 0;
+    std::int64_t step = -1;
+  };
+
+  [[nodiscard]] freezing::Observation observation(std::int64_t steps_done, double learning_rate) const;
+  void decide(std::int64_t steps_done, double learning_rate);
+  void adopt(std::int64_t blocks, std::int64_t steps_done);
+
+  const launcher::TrainConfig* config_;
+  const ParameterStore* store_;
+  AdamW* optimizer_;
+  const Communicators* ranks_;
+  HeldOut held_out_;
+  std::optional<freezing::Controller> controller_;  ///< observes on rank 0 alone
+  std::int64_t blocks_ = 0;                         ///< as the controller decided last
+  Unfrozen unfrozen_;
+  std::vector<BlockSquares> sums_;  ///< over the samples of the window
+  std::int64_t samples_ = 0;
+  std::optional<MetricsFile> log_;
+};
+
+}  // namespace lowgear::trainer

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "planning/schedule/schedule.h"
+#include "training/launcher/rank_layout.h"
+#include "training/launcher/train_config.h"
+#include "training/trainer/engine/engine.h"
+#include "training/trainer/run/training_data.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear::trainer {
+
+/// The loss of a job's model on text that it is not trained on: on as many sequences as a step has, the same ones each
+/// time.
+class HeldOutLoss {
+ public:
+  /// The configuration has a controller of freezing. Stages and ranks outlive this. Throws InputError as TrainingText.
+  HeldOutLoss(const launcher::TrainConfig& config, const launcher::RankPlace& place, std::map<int, Stage*> stages,
+              const Communicators& ranks, const at::TensorOptions& activations);
+
+  /// Mean over the sequences, in nats. A meeting of all ranks, between steps: forwards alone.
+  [[nodiscard]] double measure();
+
+ private:
+  launcher::TrainConfig config_;
+  launcher::RankPlace place_;
+  const Communicators* ranks_;
+  schedule::Schedule schedule_;
+  TrainingData data_;
+  at::Device device_;
+  PipelineEngine engine_;
+};
+
+}  // namespace lowgear::trainer

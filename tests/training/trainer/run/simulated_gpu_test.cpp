@@ -1,0 +1,27 @@
+#include "training/trainer/run/simulated_gpu.h"
+
+#include <gtest/gtest.h>
+
+namespace lowgear::trainer {
+namespace {
+
+double time_s(const StageRange& range, std::int64_t frozen_blocks, OpKind kind) {
+  const launcher::SimulatedGpuConfig config{
+      .layer_forward_s = 1, .embedding_forward_s = 0.5, .head_forward_s = 2, .backward_factor = 3};
+  const UnitKernel kernel = simulated_kernel(config, range, frozen_blocks, kind);
+  return kernel.compute_s + kernel.memory_s;
+}
+
+TEST(SimulatedKernel, LastsAsLongAsWhatIsComputed) {
+  const StageRange first{.layers = {0, 4}, .first = true, .last = false};
+  EXPECT_DOUBLE_EQ(time_s(first, 0, OpKind::forward), 4.5);
+  EXPECT_DOUBLE_EQ(time_s(first, 0, OpKind::backward), 13.5);
+  EXPECT_DOUBLE_EQ(time_s(first, 1, OpKind::forward), 4.5);
+  EXPECT_DOUBLE_EQ(time_s(first, 1, OpKind::backward), 9) << "three blocks, without the embedding";
+  const StageRange last{.layers = {4, 8}, .first = false, .last = true};
+  EXPECT_DOUBLE_EQ(time_s(last, 4, OpKind::backward), 6) << "the output layer";
+  EXPECT_DOUBLE_EQ(time_s(last, 2, OpKind::input_gradient), 6);
+}
+
+}  // namespace
+}  // namespace lowgear::trainer
