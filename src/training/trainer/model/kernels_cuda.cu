@@ -12,7 +12,7 @@
 
 // Every kernel reads and writes each element once: they run at the speed of the memory. Arithmetic is in fp32.
 
-namespace lowgear::kernels {
+namespace lowgear::trainer::kernels {
 namespace {
 
 constexpr int kThreads = 256;
@@ -259,4 +259,4 @@ void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& v
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-}  // namespace lowgear::kernels
+}  // namespace lowgear::trainer::kernels
