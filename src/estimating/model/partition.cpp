@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/even_division.h"
 #include "base/core/number.h"
 #include "estimating/model/parameters.h"
 
@@ -81,93 +82,6 @@ std::vector<LayerRange> partition_at(std::span<const std::int64_t> boundaries, s
                     "give every stage at least one layer");
   }
   return ranges;
-}
-
-/// Costs of stages by their layers; the same layers always cost the same to the last bit.
-class StageCosts {
- public:
-  explicit StageCosts(const LayerCosts& costs) : head_(costs.head), sums_{costs.embedding} {
-    for (const double cost : costs.layers) sums_.push_back(sums_.back() + cost);
-  }
-
-  [[nodiscard]] std::size_t layers() const { return sums_.size() - 1; }
-  /// Of the layers [begin, end), with what else is on such a stage.
-  [[nodiscard]] double operator()(std::size_t begin, std::size_t end) const {
-    const double before = begin == 0 ? 0 : sums_[begin];
-    return sums_[end] - before + (end == layers() ? head_ : 0);
-  }
-
- private:
-  double head_;
-  std::vector<double> sums_;  ///< embedding and the first i layers
-};
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-/// The first place of [begin, end) of which `before` does not hold, which holds up to there; `end` when there is none.
-template <typename Predicate>
-std::size_t first_not(std::size_t begin, std::size_t end, Predicate before) {
-  while (begin < end) {
-    const std::size_t middle = begin + (end - begin) / 2;
-    if (before(middle)) {
-      begin = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-  return begin;
-}
-
-/// The least cost that the costliest of `stages` stages can have.
-double least_bottleneck(const StageCosts& cost, std::size_t stages) {
-  const std::size_t layers = cost.layers();
-  // best[end]: of the first `end` layers on the stages so far, each with a layer.
-  std::vector<double> best(layers + 1, kNever);
-  for (std::size_t end = 1; end <= layers; ++end) best[end] = cost(0, end);
-  for (std::size_t stage = 1; stage < stages; ++stage) {
-    // From the last layer down, so that the places read are still those of one stage fewer.
-    for (std::size_t end = layers; end > stage; --end) {
-      // The later the last stage begins, the less it costs, and the more those before it do: the best place is where
-      // the two meet, or the one before.
-      const std::size_t meeting =
-          first_not(stage, end, [&](std::size_t begin) { return best[begin] < cost(begin, end); });
-      double least = kNever;
-      if (meeting < end) least = best[meeting];
-      if (meeting > stage) least = std::min(least, cost(meeting - 1, end));
-      best[end] = least;
-    }
-    best[stage] = kNever;
-  }
-  return best[layers];
-}
-
-/// Of the divisions whose stages cost no more than `bottleneck`, the one with the least sum of squares.
-std::vector<std::int64_t> most_even_boundaries(const StageCosts& cost, std::size_t stages, double bottleneck) {
-  const std::size_t layers = cost.layers();
-  const double unit = bottleneck > 0 ? bottleneck : 1;  // so that no square overflows
-  std::vector<double> best(layers + 1, kNever);
-  best[0] = 0;
-  std::vector<std::vector<std::size_t>> begins(stages, std::vector<std::size_t>(layers + 1));
-  for (std::size_t stage = 0; stage < stages; ++stage) {
-    std::vector<double> next(layers + 1, kNever);
-    for (std::size_t end = stage + 1; end <= layers; ++end) {
-      for (std::size_t begin = end; begin-- > stage && cost(begin, end) <= bottleneck;) {
-        const double share = cost(begin, end) / unit;
-        const double sum = best[begin] + share * share;
-        if (sum >= next[end]) continue;
-        next[end] = sum;
-        begins[stage][end] = begin;
-      }
-    }
-    best = std::move(next);
-  }
-  std::vector<std::int64_t> boundaries(stages + 1);
-  std::size_t end = layers;
-  for (std::size_t stage = stages; stage-- > 0;) {
-    boundaries[stage + 1] = static_cast<std::int64_t>(end);
-    end = begins[stage][end];
-  }
-  return boundaries;
 }
 
 void require_usable(const LayerCosts& costs) {
@@ -262,9 +176,7 @@ LayerCosts flop_costs(const ModelConfig& config, std::int64_t sequence_length) {
 std::vector<LayerRange> partition_by_cost(const LayerCosts& costs, int stages) {
   require_enough_layers(static_cast<std::int64_t>(costs.layers.size()), stages);
   require_usable(costs);
-  const StageCosts cost(costs);
-  const auto count = static_cast<std::size_t>(stages);
-  return ranges_between(most_even_boundaries(cost, count, least_bottleneck(cost, count)));
+  return ranges_between(divide_evenly({costs.embedding, costs.layers, costs.head}, stages));
 }
 
 double training_flops_per_token(const ModelConfig& config, std::int64_t sequence_length) {

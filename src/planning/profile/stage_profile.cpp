@@ -311,7 +311,18 @@ int count_stages(const std::vector<ProfileRow>& rows, const std::string& source)
   return expected;
 }
 
+/// How many of the first stages have forwards only: frozen layers alone.
+int forward_only_stages(const StageProfile& profile) {
+  int stage = 0;
+  while (stage < profile.stages() && !profile.has(stage, OpKind::backward) &&
+         !profile.has(stage, OpKind::input_gradient) && !profile.has(stage, OpKind::weight_gradient)) {
+    ++stage;
+  }
+  return stage < profile.stages() ? stage : 0;
+}
+
 void refuse_missing_kinds(const StageProfile& profile, const std::string& source) {
+  const int forward_only = forward_only_stages(profile);
   for (int stage = 0; stage < profile.stages(); ++stage) {
     const bool input = profile.has(stage, OpKind::input_gradient);
     const bool weight = profile.has(stage, OpKind::weight_gradient);
@@ -320,13 +331,14 @@ void refuse_missing_kinds(const StageProfile& profile, const std::string& source
       missing = OpKind::forward;
     } else if (input != weight) {
       missing = input ? OpKind::weight_gradient : OpKind::input_gradient;
-    } else if (!input && !profile.has(stage, OpKind::backward)) {
+    } else if (stage >= forward_only && !input && !profile.has(stage, OpKind::backward)) {
       missing = OpKind::backward;
     }
     if (!missing) continue;
     throw_input_error(
         {source, 0, 0}, fmt::format("stage {} has no {} rows", stage, name(*missing)),
-        "measure it; every stage needs forward, and backward or the pair input_gradient, weight_gradient");
+        "measure it; every stage needs forward, and from the first one that is not frozen on backward or the pair "
+        "input_gradient, weight_gradient");
   }
 }
 

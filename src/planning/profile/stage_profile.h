@@ -62,7 +62,8 @@ class StageProfile {
 /// `forward|backward|input_gradient|weight_gradient`; MHz; s; J of one GPU), rows of `load` skipped. With a column
 /// `rank` (docs/formats.md), ranks of a stage are merged. Throws InputError with file and line on duplicates, on values
 /// that are not positive and finite, on stages that are not 0..S-1, on a stage without forward, with neither backward
-/// nor the split pair, or with half of the pair, and on a file without rows.
+/// nor the split pair (the first stages may have neither, where all their layers are frozen; the last one may not), or
+/// with half of the pair, and on a file without rows.
 [[nodiscard]] StageProfile read_stage_profile(std::string_view text, const std::string& source);
 
 /// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged.

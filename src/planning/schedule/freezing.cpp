@@ -44,4 +44,14 @@ Schedule with_frozen_stages(const Schedule& schedule, int stages) {
   return result;
 }
 
+int stages_without_backward(const Schedule& schedule) {
+  int first = schedule.stages;
+  for (const auto& actions : schedule.ranks) {
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::compute && action.op != OpKind::forward) first = std::min(first, action.stage);
+    }
+  }
+  return first == schedule.stages ? 0 : std::max(first, 0);
+}
+
 }  // namespace lowgear::schedule

@@ -10,6 +10,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
+#include "planning/schedule/freezing.h"
 
 namespace lowgear::schedule {
 namespace {
@@ -130,6 +131,7 @@ Schedule read_torch_csv(std::string_view text, const std::string& source) {
       schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
     }
   }
+  schedule.frozen_stages = stages_without_backward(schedule);
   validate(schedule);
   return schedule;
 }

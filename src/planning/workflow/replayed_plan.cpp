@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planning/schedule/freezing.h"
+
 namespace lowgear::workflow {
 
 simulator::Timeline replay_under(const planner::PlanningProblem& problem, std::span<const int> clocks_mhz,
@@ -23,6 +25,7 @@ schedule::Schedule schedule_of(const plan::Plan& plan) {
       schedule.stages = std::max(schedule.stages, op.stage + 1);
     }
   }
+  schedule.frozen_stages = stages_without_backward(schedule);
   return schedule;
 }
 

@@ -88,6 +88,13 @@ TEST(FrozenStages, TakePartInTheGraphWithForwardsOnly) {
   }
 }
 
+TEST(FrozenStages, AreKnownByTheirActions) {
+  for (int stages = 0; stages < 3; ++stages) {
+    EXPECT_EQ(stages_without_backward(with_frozen_stages(one_f_one_b_schedule(3, 2), stages)), stages);
+  }
+  EXPECT_EQ(stages_without_backward(with_frozen_stages(one_f_one_b_schedule(3, 2), 3)), 0);
+}
+
 TEST(FrozenStages, KeepNoActivations) {
   const Schedule frozen = with_frozen_stages(gpipe_schedule(3, 4), 2);
   EXPECT_THAT(peak_in_flight_activations(frozen), testing::ElementsAre(0, 0, 4));

@@ -36,6 +36,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_verify(CLI::App& app);
 [[nodiscard]] VerbAction declare_simulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_compare(CLI::App& app);
+[[nodiscard]] VerbAction declare_replan(CLI::App& app);
 [[nodiscard]] VerbAction declare_estimate(CLI::App& app);
 [[nodiscard]] VerbAction declare_search(CLI::App& app);
 [[nodiscard]] VerbAction declare_inspect(CLI::App& app);

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/arguments/work_change_arguments.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/runs/plan_output.h"
+#include "app/cli/runs/plan_run.h"
+#include "app/cli/terminal/memory.h"
+#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/text/replan_text.h"
+#include "base/core/error.h"
+#include "base/core/units.h"
+#include "planning/schedule/generators.h"
+#include "planning/workflow/planning_memory.h"
+#include "planning/workflow/work_replan.h"
+
+namespace lowgear::cli {
+namespace {
+
+constexpr auto kStepTimeWords = std::to_array<std::string_view>({"old", "own"});
+
+struct ReplanArguments {
+  std::string folder;
+  WorkChangeArguments change;
+  bool keep_partition = false;
+  workflow::StepTime step_time = workflow::StepTime::old_time;
+  std::optional<double> deadline_s;
+  std::string out;
+  std::string command;
+  bool json = false;
+};
+
+/// The schedule with another number of microbatches, if one was asked for.
+schedule::Schedule changed_schedule(const workflow::RunContents& contents, std::optional<int> microbatches) {
+  const schedule::Schedule& before = contents.schedule;
+  if (!microbatches || *microbatches == before.microbatches) return before;
+  const int chunks = before.stages / before.rank_count();
+  workflow::require_planning_memory(before.rank_count(), *microbatches, chunks, available_memory_bytes());
+  try {
+    return schedule::make_schedule({.name = before.name,
+                                    .ranks = before.rank_count(),
+                                    .microbatches = *microbatches,
+                                    .chunks = chunks,
+                                    .envpipe_stages = {}});
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--microbatches: the order {} cannot be made for {}: {}; plan it with lowgear plan",
+                                 before.name, *microbatches, error.what()));
+  }
+}
+
+planner::PlannerOptions options_of_run(const workflow::RunFile& run) {
+  // The frontier's method is chosen anew: stages may differ where they did not before.
+  return {.method = planner::FrontierMethod::automatic,
+          .epsilon = run.epsilon,
+          .granularity = run.granularity,
+          .switch_latency_s = run.switch_latency_s};
+}
+
+workflow::WorkReplanRequest replan_request(const ReplanArguments& arguments, const workflow::RunContents& contents) {
+  workflow::WorkReplanRequest request;
+  request.partition = partition_from_arguments(arguments.change, contents.schedule.stages);
+  request.profile = adapt::layer_profile_of(contents.profile, request.partition);
+  request.blocking_power_w = contents.run.blocking_power_w;
+  request.before.schedule = contents.schedule;
+  request.deadline_s = contents.chosen.deadline_s;
+  request.after = {work_change(arguments.change), changed_schedule(contents, arguments.change.microbatches)};
+  request.keep_partition = arguments.keep_partition;
+  request.step_time = arguments.step_time;
+  request.after_deadline_s = arguments.deadline_s;
+  request.planner = options_of_run(contents.run);
+  return request;
+}
+
+/// The new work as `lowgear plan` would write it.
+void write_plan_folder(const ReplanArguments& arguments, const workflow::RunContents& contents,
+                       const workflow::PlannedWork& work, Progress& progress) {
+  PlanArguments plan;
+  plan.out = arguments.out;
+  plan.command = arguments.command;
+  plan.deadlines.deadline_s = work.plan.deadline_s;
+  plan.pipeline.gpu_name = contents.chosen.gpu_name;
+  plan.planner.epsilon = contents.run.epsilon;
+  plan.planner.granularity = contents.run.granularity;
+  PipelineInput input;
+  input.profile_name = contents.run.profile;
+  input.pipeline = work.pipeline;
+  if (contents.run.switch_latency_s > 0) input.switch_latency_s = contents.run.switch_latency_s;
+  plan.planner.switch_latency.complete_from(input.switch_latency_s);
+  StagedDirectory folder(arguments.out, std::string(output_file::kRun));
+  (void)make_plans(plan, std::move(input), folder, progress);
+  folder.commit();
+}
+
+ExitCode run_replan(const ReplanArguments& arguments, Console& console) {
+  const std::filesystem::path folder = arguments.folder;
+  const workflow::RunContents contents = read_run_contents(read_plan_folder(folder), folder);
+  std::optional<ProgressBar> progress(std::in_place);
+  const workflow::WorkReplan replan = replan_work(replan_request(arguments, contents), &*progress);
+  if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan.after, *progress);
+  progress.reset();
+  for (const std::string& warning : contents.run.warnings) console.note(warning);
+  if (arguments.json) {
+    Json json = replan_json(replan);
+    if (!arguments.out.empty()) json["out"] = arguments.out;
+    console.print_json(json);
+    return ExitCode::ok;
+  }
+  console.print(replan_text(replan));
+  if (!arguments.out.empty()) {
+    console.print(fmt::format("next      check the proof: lowgear verify {}\n", shell_word(arguments.out)));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_replan(CLI::App& app) {
+  auto arguments = std::make_shared<ReplanArguments>();
+  app.add_option("folder", arguments->folder, "Folder that lowgear plan has written, for the work with nothing frozen")
+      ->type_name("DIR")
+      ->required();
+  add_work_change_options(app, arguments->change);
+  app.add_flag("--keep-partition", arguments->keep_partition,
+               "Leave the layers where they are, as for an attached job; change the clocks only");
+  CLI::Option* time = add_choice(
+      app, "--time", kStepTimeWords,
+      [arguments](std::size_t place) {
+        arguments->step_time = place == 0 ? workflow::StepTime::old_time : workflow::StepTime::own_fastest;
+      },
+      "How long an iteration may take: as long per microbatch as the plan before (old, the default), or as short as "
+      "possible (own)");
+  add_number(app, "--deadline", {0, kMaxTimeS}, into(arguments->deadline_s), "Longest iteration time instead, in s")
+      ->type_name("SECONDS")
+      ->excludes(time);
+  app.add_option("--out", arguments->out, "Also write the new plan to this folder, as lowgear plan does")
+      ->type_name("DIR");
+  add_json_flag(app, arguments->json);
+  return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
+    return run_replan(*arguments, console);
+  };
+}
+
+}  // namespace lowgear::cli

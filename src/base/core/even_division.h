@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lowgear {
+
+/// What the elements of a sequence cost, in any unit, and what its ends cost in addition: a model's layers, its
+/// embedding and its head.
+struct SequenceCosts {
+  double first = 0;  ///< in the part that has the first element
+  std::vector<double> elements;
+  double last = 0;  ///< in the part that has the last element
+};
+
+/// Divides a sequence into `parts` contiguous parts, each with an element, such that the costliest part costs least;
+/// among those divisions, the one whose parts' costs have the least sum of squares. Exact, by dynamic programming, in
+/// O(parts x elements^2). Part p has the elements [result[p], result[p + 1]). Throws InputError when there are fewer
+/// elements than parts or a cost is negative or not finite.
+[[nodiscard]] std::vector<std::int64_t> divide_evenly(const SequenceCosts& costs, int parts);
+
+}  // namespace lowgear

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lowgear::adapt {
+
+/// An operating point is one way to run a job: a plan of the frontier, a clock, a power limit.
+inline constexpr int kMaxOperatingPoints = 64;
+
+struct SearchOptions {
+  double allowed_slowdown_pct = 0;  ///< against the first point
+  double block_s = 30;              ///< least counted time of a block
+  int settle_iterations = 1;        ///< of a block, not counted: clocks change in them
+  double confidence = 0.99;         ///< of the two-sided intervals by which points are dropped
+  /// The search ends when no point that is left can use less energy than the best one by more than this share.
+  double tolerance = 0.005;
+  /// No round begins that would exceed so many iterations, but for the two rounds without which nothing is known.
+  int max_iterations = 300;
+  /// Time is not measured exactly: a point may be up to half of this beyond the allowed slowdown, and the search goes
+  /// on until the best one is not all of it beyond, with confidence.
+  double slowdown_tolerance_pct = 0.5;
+};
+
+enum class SearchAction {
+  dropped_as_slow,    ///< even the lower limit of its slowdown is above the allowed one
+  dropped_as_costly,  ///< even the lower limit of its energy is above that of the best one
+  chosen,             ///< the search is over
+};
+
+struct SearchDecision {
+  SearchAction action = SearchAction::chosen;
+  int point = 0;       ///< index
+  std::string reason;  ///< one sentence with the numbers
+
+  friend bool operator==(const SearchDecision&, const SearchDecision&) = default;
+};
+
+/// What a point takes against the first one, from the rounds that it was in.
+struct PointEstimate {
+  int rounds = 0;
+  double slowdown_pct = 0;
+  double energy_pct = 0;
+  /// Half the widths of their confidence intervals; infinite before the second round.
+  double slowdown_error_pct = 0;
+  double energy_error_pct = 0;
+};
+
+/// What the search has cost the job since it was made, against as many iterations at the first point. Of finished
+/// blocks.
+struct ProbingCost {
+  int iterations = 0;
+  double time_s = 0;
+  double energy_j = 0;  ///< below 0 where the points that were tried save energy
+};
+
+/// Finds by measurement which of a few operating points uses least energy per iteration within the allowed slowdown
+/// (against the first point, which is the job at full speed). A round runs every point that is left in a block of at
+/// least `block_s`, and then all again in reverse order (with two points: ABBA), so that a linear drift of the machine
+/// cancels. A point's result is the mean of its two blocks, and is only compared with results of the same rounds, so
+/// that what changes from round to round cancels, too.
+///
+/// Points are dropped by Student intervals after each round: when even the lower limit of their slowdown is above the
+/// allowed one, or of their energy above that of the best. The variance is estimated from the two blocks of each point
+/// and from round to round, and taken to be the same for all. The search ends, after two rounds at least, when no point
+/// can be better by more than the tolerance, or when there is no room for another round.
+///
+/// Decisions depend on nothing but the observations: the same in the same order give the same decisions. When the plan
+/// changes, `restart` with its points: what was measured before says nothing about them.
+class OperatingPointSearch {
+ public:
+  /// `points` by name, for reasons: `1.0025 x T_min`, `1380 MHz`. Throws InputError when there are fewer than 2 or more
+  /// than kMaxOperatingPoints, or an option is out of range.
+  OperatingPointSearch(std::vector<std::string> points, const SearchOptions& options);
+
+  /// The point to run now; after the search, the chosen one.
+  [[nodiscard]] int current() const;
+  [[nodiscard]] bool is_done() const { return chosen_.has_value(); }
+
+  /// An iteration of the whole job at the current point. Returns what was decided after it, usually nothing. After the
+  /// search it does nothing. Throws InputError, and then has changed nothing, unless both are positive and finite.
+  std::vector<SearchDecision> observe(double iteration_time_s, double energy_j);
+
+  /// Forgets the current block, which is then repeated: there was a checkpoint, a pause or a straggler in it. Its
+  /// iterations are not counted, as the search has not caused what they took.
+  void abandon_block();
+
+  /// Begins anew, with the points of another plan. Throws InputError as the constructor does, and then has changed
+  /// nothing.
+  void restart(std::vector<std::string> points);
+
+  /// Throws InputError when there is no such point.
+  [[nodiscard]] PointEstimate estimate(int point) const;
+  [[nodiscard]] ProbingCost cost() const;
+
+ private:
+  /// Sums over iterations, or their means, or logarithms of means.
+  struct Sample {
+    int iterations = 0;
+    double time = 0;
+    double energy = 0;
+  };
+  struct Point {
+    std::string name;
+    bool is_live = true;
+    std::vector<Sample> rounds;  ///< logarithms of the mean time and energy of an iteration
+  };
+  /// Squares of deviations from the points' means, scaled to have the variance of one result.
+  struct Spread {
+    int degrees_of_freedom = 0;
+    double time = 0;
+    double energy = 0;
+  };
+
+  [[nodiscard]] std::vector<int> live_points() const;
+  void begin_round();
+  [[nodiscard]] std::vector<SearchDecision> end_round();
+  void add_spread_within_round();
+  void add_spread_between_rounds();
+  [[nodiscard]] Sample difference(int point, int other) const;
+  [[nodiscard]] double half_width(double squares, std::size_t rounds) const;
+  [[nodiscard]] double excess_time(int point) const;  ///< logarithm; above 0: too slow
+  [[nodiscard]] int best_point() const;
+  void drop_points(std::vector<SearchDecision>& decisions);
+  [[nodiscard]] std::string reason_to_end(int best, bool has_room) const;
+
+  SearchOptions options_;
+  std::vector<Point> points_;
+  std::vector<int> order_;      ///< of the blocks of this round
+  std::vector<Sample> blocks_;  ///< of this round, as far as done: means
+  Sample block_;                ///< sums
+  Sample block_with_settling_;  ///< the same, with iterations to settle
+  int settling_ = 0;            ///< iterations of the block that are left to settle
+  Sample all_;                  ///< sums over all blocks since the start or restart, with iterations to settle
+  Sample first_;                ///< the same of the first point, without
+  Spread spread_;
+  std::optional<int> chosen_;
+  ProbingCost charged_;  ///< before the last restart
+};
+
+}  // namespace lowgear::adapt

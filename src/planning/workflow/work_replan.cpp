@@ -1,0 +1,136 @@
+#include "planning/workflow/work_replan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/planner/frontier/certificate.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/schedule/freezing.h"
+#include "planning/workflow/frontier_curve.h"
+#include "planning/workflow/replayed_plan.h"
+
+namespace lowgear::workflow {
+namespace {
+
+/// The first stages that have frozen layers only.
+int frozen_stages(const adapt::Partition& partition, int frozen_layers) {
+  int stages = 0;
+  int layers = 0;
+  for (const int count : partition) {
+    layers += count;
+    if (layers > frozen_layers) break;
+    ++stages;
+  }
+  return stages;
+}
+
+ProfiledPipeline pipeline_of(const WorkReplanRequest& request, const Work& work, const adapt::Partition& partition) {
+  ProfiledPipeline pipeline;
+  pipeline.profile = stage_profile_of(changed_profile(request.profile, work.change), partition);
+  const int frozen = frozen_stages(partition, work.change.frozen_layers);
+  pipeline.schedule = with_frozen_stages(work.schedule, frozen);
+  pipeline.dag = build_dag(pipeline.schedule);
+  pipeline.blocking_power_w = request.blocking_power_w;
+  return pipeline;
+}
+
+/// One pipeline with its frontier, from which plans can be made.
+class Candidate {
+ public:
+  Candidate(const WorkReplanRequest& request, const Work& work, const adapt::Partition& partition, Progress* progress)
+      : pipeline_(pipeline_of(request, work, partition)),
+        partition_(partition),
+        planner_options_(request.planner),
+        planner_(pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, request.planner,
+                 std::array<planner::FrontierObserver*, 1>{&certificate_}, progress) {}
+
+  [[nodiscard]] double fastest_s() const { return planner_.fastest_s(); }
+
+  [[nodiscard]] PlannedWork planned(double deadline_s) && {
+    const planner::PlanningProblem problem = pipeline_.problem();
+    const ReplayConditions conditions{planner_options_.switch_latency_s, {}};
+    PlannedWork result;
+    result.full_clocks = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions));
+    result.frontier = {
+        .method = planner_.method(),
+        .vertices = frontier_points(planner_.frontier()),
+        .lower_bound = lower_bound_points(planner_.frontier(), planner_.method()),
+        .epsilon = planner_.method() == planner::FrontierMethod::exact ? 0 : planner_.frontier().epsilon(),
+        .certificate = certificate_.text()};
+    result.fastest_s = planner_.fastest_s();
+    result.plan = planner_.plan(deadline_s);
+    result.partition = std::move(partition_);
+    result.pipeline = std::move(pipeline_);
+    return result;
+  }
+
+ private:
+  planner::CertificateRecorder certificate_;
+  ProfiledPipeline pipeline_;
+  adapt::Partition partition_;
+  planner::PlannerOptions planner_options_;
+  planner::PipelinePlanner planner_;
+};
+
+void check(const WorkReplanRequest& request) {
+  const schedule::Schedule& before = request.before.schedule;
+  const schedule::Schedule& after = request.after.schedule;
+  if (before.rank_count() != after.rank_count() || before.stages != after.stages) {
+    throw InputError(
+        fmt::format("the schedule has {} ranks and {} stages before, and {} and {} after the change; only "
+                    "its order and its microbatches may change",
+                    before.rank_count(), before.stages, after.rank_count(), after.stages));
+  }
+  if (static_cast<std::size_t>(before.stages) != request.partition.size()) {
+    throw InputError(fmt::format("the partition has {} stages and the schedule {}; give the layers of every stage",
+                                 request.partition.size(), before.stages));
+  }
+  if (request.keep_partition || after.stages == after.rank_count()) return;
+  throw InputError(fmt::format(
+      "the schedule {} has {} stages on {} ranks: layers can only move where every rank has one stage; keep "
+      "the partition",
+      after.name, after.stages, after.rank_count()));
+}
+
+double new_deadline_s(const WorkReplanRequest& request, double old_time_s, double fastest_s) {
+  if (request.after_deadline_s) return *request.after_deadline_s;
+  if (request.step_time == StepTime::own_fastest) return fastest_s;
+  return old_time_s * request.after.schedule.microbatches / request.before.schedule.microbatches;
+}
+
+}  // namespace
+
+WorkReplan replan_work(const WorkReplanRequest& request, Progress* progress) {
+  check(request);
+  WorkReplan result;
+  Candidate before(request, request.before, request.partition, progress);
+  const double before_deadline_s = request.deadline_s.value_or(before.fastest_s());
+  result.before = std::move(before).planned(before_deadline_s);
+
+  const adapt::Partition partition =
+      request.keep_partition
+          ? request.partition
+          : balanced_partition(changed_profile(request.profile, request.after.change), request.after.schedule.stages);
+  Candidate after(request, request.after, partition, progress);
+  // A plan's own time may be picoseconds below its deadline, and then below T_min.
+  const double old_time_s = std::min(before_deadline_s, result.before.frontier.vertices.back().time_s);
+  const double deadline_s = new_deadline_s(request, old_time_s, after.fastest_s());
+  result.after = std::move(after).planned(deadline_s);
+  if (partition == request.partition) {
+    result.same_partition = result.after;
+    return result;
+  }
+  Candidate same(request, request.after, request.partition, progress);
+  const bool is_own_time = request.step_time == StepTime::own_fastest && !request.after_deadline_s;
+  if (is_own_time || same.fastest_s() <= deadline_s) {
+    const double same_deadline_s = is_own_time ? same.fastest_s() : deadline_s;
+    result.same_partition = std::move(same).planned(same_deadline_s);
+  }
+  return result;
+}
+
+}  // namespace lowgear::workflow

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "planning/adapt/work/layer_profile.h"
+#include "planning/adapt/work/work_change.h"
+#include "planning/plan/plan.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/schedule/schedule.h"
+#include "planning/simulator/cluster.h"
+#include "planning/workflow/plan_pipeline.h"
+#include "planning/workflow/profiled_pipeline.h"
+
+namespace lowgear::workflow {
+
+/// The work of an iteration, against the profile that all of it is planned from.
+struct Work {
+  adapt::WorkChange change = {};
+  schedule::Schedule schedule;  ///< computations only, as if nothing were frozen
+};
+
+/// How long an iteration of the new work may take, per microbatch.
+enum class StepTime {
+  own_fastest,  ///< its own T_min: the job becomes as fast as it can
+  old_time,     ///< that of the plan before: the job keeps its speed, and all that is saved is energy
+};
+
+struct WorkReplanRequest {
+  adapt::LayerProfile profile;           ///< with nothing frozen
+  std::vector<double> blocking_power_w;  ///< by rank
+  Work before;
+  adapt::Partition partition;  ///< of the job now
+  /// Of the plan that the job follows now; empty: its T_min. Later than T* gives the plan for T*.
+  std::optional<double> deadline_s = {};
+  Work after;
+  bool keep_partition = false;  ///< layers cannot move: an attached job
+  StepTime step_time = StepTime::old_time;
+  std::optional<double> after_deadline_s = {};  ///< instead of `step_time`
+  planner::PlannerOptions planner = {};
+};
+
+/// A partition of some work, with a certified plan for it.
+struct PlannedWork {
+  adapt::Partition partition;
+  ProfiledPipeline pipeline;               ///< profile and schedule of this work; frozen stages run forwards only
+  simulator::PipelineFigures full_clocks;  ///< everything at its highest clock, *replayed*
+  CertifiedFrontier frontier;
+  double fastest_s = 0;  ///< T_min
+  plan::Plan plan;       ///< *planned*, with its lower bound
+};
+
+/// Work before and after, for one GPU a rank. Iterations of different numbers of microbatches are to be compared per
+/// microbatch.
+struct WorkReplan {
+  PlannedWork before;
+  /// The new work on the old partition; absent where the deadline is earlier than its T_min.
+  std::optional<PlannedWork> same_partition;
+  PlannedWork after;  ///< what to switch to; the same as `same_partition` where the partition is kept
+};
+
+/// Plans again when the work of a job changes: new profile, new partition, new clocks. The partition is the one whose
+/// costliest stage costs least (`balanced_partition`), the plan is certified for that partition and the schedule's
+/// order; that no other partition has a plan of less energy is not proven. Throws InputError when layers are to move
+/// and the schedule has several stages per rank, when the numbers of ranks differ, when the new deadline cannot be
+/// kept (the message names T_min), and as `changed_profile`, `layer_profile_of` and `PipelinePlanner` do.
+[[nodiscard]] WorkReplan replan_work(const WorkReplanRequest& request, Progress* progress = nullptr);
+
+}  // namespace lowgear::workflow

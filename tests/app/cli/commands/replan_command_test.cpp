@@ -1,0 +1,125 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Three stages of four layers, planned under 1F1B with six microbatches.
+class ReplanCommand : public ::testing::Test {
+ protected:
+  ReplanCommand() {
+    const std::string profile = write_text(folder_ / "profile.csv", small_profile(3));
+    const ProgramResult planned =
+        run_lowgear(pipeline_command("plan", profile, 3, 6, {"--out", out(), "--plans", "3", "--quiet"}));
+    EXPECT_EQ(planned.exit_code, 0) << planned.err;
+  }
+
+  [[nodiscard]] std::string out() const { return (folder_ / "out").string(); }
+  [[nodiscard]] std::string new_out() const { return (folder_ / "new").string(); }
+
+  [[nodiscard]] ProgramResult replan(const std::vector<std::string>& others) const {
+    std::vector<std::string> words = {"replan", out(), "--layers", "12"};
+    words.insert(words.end(), others.begin(), others.end());
+    return run_lowgear(words);
+  }
+  [[nodiscard]] Json replanned(std::vector<std::string> others) const {
+    others.emplace_back("--json");
+    const ProgramResult result = replan(others);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout");
+  }
+
+  TemporaryFolder folder_;
+};
+
+double energy_j(const Json& work, const char* which) { return work.at(which).at("energy_j").get<double>(); }
+
+TEST_F(ReplanCommand, SaysWhatFreezingSaves) {
+  const Json json = replanned({"--freeze", "3"});
+  EXPECT_EQ(json.at("figures"), "planned");
+  EXPECT_EQ(json.at("before").at("partition"), "custom:0,4,8,12");
+  EXPECT_GT(json.at("after").at("layers").at(0).get<int>(), 4);
+  EXPECT_LE(json.at("after").at("plan").at("time_s").get<double>(),
+            json.at("before").at("plan").at("time_s").get<double>() + 1e-9);
+  EXPECT_LT(energy_j(json.at("after"), "plan"), energy_j(json.at("same_partition"), "plan"));
+  EXPECT_LT(energy_j(json.at("same_partition"), "plan"), energy_j(json.at("before"), "plan"));
+  EXPECT_GE(energy_j(json.at("after"), "plan"), json.at("after").at("plan").at("lower_bound_j").get<double>());
+  EXPECT_LT(json.at("per_microbatch").at("against_plan").at("energy_pct").get<double>(), -10);
+}
+
+TEST_F(ReplanCommand, PrintsATableForPeople) {
+  const ProgramResult result = replan({"--freeze", "3"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("changed, new partition"));
+  EXPECT_THAT(result.out, HasSubstr("partition custom:0,4,8,12\nnew       custom:0,"));
+  EXPECT_THAT(result.out, HasSubstr("against the plan before"));
+}
+
+TEST_F(ReplanCommand, KeepsThePartitionOfAnAttachedJobAndItsOwnTime) {
+  const Json json = replanned({"--freeze", "4", "--keep-partition", "--time", "own"});
+  EXPECT_EQ(json.at("after").at("partition"), "custom:0,4,8,12");
+  EXPECT_EQ(json.at("after").at("forward_only_stages"), 1);
+  EXPECT_DOUBLE_EQ(json.at("after").at("plan").at("deadline_s").get<double>(),
+                   json.at("after").at("fastest_s").get<double>());
+}
+
+TEST_F(ReplanCommand, WritesAFolderThatVerifies) {
+  const ProgramResult written = replan({"--freeze", "5", "--out", new_out()});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const ProgramResult verified = run_lowgear({"verify", new_out()});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  EXPECT_EQ(run_lowgear({"report", new_out()}).exit_code, 0);
+
+  ASSERT_EQ(replan({"--freeze", "8", "--keep-partition", "--out", new_out()}).exit_code, 0);
+  EXPECT_EQ(run_lowgear({"verify", new_out()}).exit_code, 0);
+  EXPECT_THAT(read_file(folder_ / "new" / "schedule.csv"), Not(HasSubstr("1B")));
+  const ProgramResult frozen = run_lowgear({"replan", new_out(), "--layers", "12"});
+  EXPECT_EQ(frozen.exit_code, 2);
+  EXPECT_THAT(frozen.err, HasSubstr("frozen already"));
+}
+
+TEST_F(ReplanCommand, ScalesRecomputesAndChangesMicrobatches) {
+  const double before_j = energy_j(replanned({}).at("before"), "plan");
+  EXPECT_LT(energy_j(replanned({"--scale", "0-11=0.8"}).at("after"), "plan"), before_j);
+  EXPECT_GT(energy_j(replanned({"--recompute", "added", "--time", "own"}).at("after"), "plan"), before_j);
+  const Json more = replanned({"--microbatches", "12", "--keep-partition"});
+  EXPECT_EQ(more.at("after").at("microbatches"), 12);
+  EXPECT_LE(more.at("per_microbatch").at("against_plan").at("energy_pct").get<double>(), 0);
+}
+
+TEST_F(ReplanCommand, RefusesWhatCannotBe) {
+  const auto refusal = [&](const std::vector<std::string>& others) {
+    const ProgramResult result = replan(others);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"--freeze", "12"}), HasSubstr("at least the last layer has to train"));
+  EXPECT_THAT(refusal({"--scale", "0-12=0.8"}), HasSubstr("the model has layers 0 to 11"));
+  EXPECT_THAT(refusal({"--scale", "3=x"}), HasSubstr("expected FIRST-LAST=TIME[,ENERGY]"));
+  EXPECT_THAT(refusal({"--scale", "4-3=1"}), HasSubstr("expected FIRST-LAST=TIME[,ENERGY]"));
+  EXPECT_THAT(refusal({"--recompute", "added"}), HasSubstr("cannot be kept"));
+  EXPECT_THAT(refusal({"--deadline", "1", "--time", "own"}), HasSubstr("--time excludes --deadline"));
+  const ProgramResult stages = run_lowgear({"replan", out(), "--layers", "6,6"});
+  EXPECT_EQ(stages.exit_code, 2);
+  EXPECT_THAT(stages.err, HasSubstr("--layers names 2 stages and the pipeline has 3"));
+  const ProgramResult no_number = run_lowgear({"replan", out(), "--layers", "6,,6"});
+  EXPECT_EQ(no_number.exit_code, 2);
+  EXPECT_THAT(no_number.err, HasSubstr("as 96 or 12,12,12,10, not"));
+  const ProgramResult none = run_lowgear({"replan", (folder_ / "nothing").string(), "--layers", "12"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("holds no run.json"));
+}
+
+}  // namespace
+}  // namespace lowgear::cli
