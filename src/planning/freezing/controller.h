@@ -71,7 +71,7 @@ class Controller {
  public:
   /// Throws InputError when there is no block, or an option is out of range.
   Controller(std::int64_t blocks, const Options& options);
-  /// Goes on from a state. Throws InputError also when it is of a model with another number of blocks.
+  /// Continues from a state. Throws InputError also when it is of a model with another number of blocks.
   Controller(std::int64_t blocks, const Options& options, State state);
 
   /// A window of the whole job. Throws InputError, and then has changed nothing, unless it has a number for each block.

@@ -113,7 +113,7 @@ TEST(OperatingPointSearch, FindsTheBestPointWithinThreeHundredIterations) {
     const Tally usual = tally(iteration_time_s, 3, {});
     EXPECT_GE(usual.within, 194);
     EXPECT_EQ(usual.too_slow, 0);
-    // The true slowdown of one point is on either side of the allowed one, and cannot be told to 0.1 %.
+    // The true slowdown of one point is on either side of the allowed one, and cannot be determined to 0.1 %.
     const Tally edge = tally(iteration_time_s, 1.2, {});
     EXPECT_GE(edge.within, 178);
     EXPECT_LE(edge.too_slow, 18);

@@ -48,7 +48,7 @@ struct PipelineModel {
   std::string gpu;
   MeasuredProfile measured;
   std::vector<int> clocks_mhz;  ///< that every GPU of the job supports, highest first
-  /// From asking for a clock until it is in effect: agents ask by that much ahead, so that plans need not reckon with it.
+  /// From asking for a clock until it is in effect: agents ask by that much ahead, so that plans are as without it.
   double switch_latency_s = 0;
   bool simulated = false;
 };
