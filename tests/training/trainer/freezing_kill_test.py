@@ -5,17 +5,16 @@ The ranks are started without `lowgear train`; as it would, this test ends those
 """
 
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-TRAINER = os.environ["LOWGEAR_TRAINER"]
+from started_ranks import start_ranks
+
 RANKS = 2
 STEPS = 45
 PATIENCE_S = 60
@@ -66,17 +65,7 @@ class FreezingKillTest(unittest.TestCase):
         self.started += 1
         settings = [f"metrics={self.folder / name}.jsonl", f"checkpoint.folder={self.folder / name}",
                     "checkpoint.every=2", f"adapt.freeze.controller.log={self.folder / name}-freezing.jsonl"]
-        words = [word for setting in settings for word in ("--set", setting)]
-        ranks = []
-        for rank in range(RANKS):
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "LOCAL_RANK": str(rank),
-                           "WORLD_SIZE": str(RANKS), "LOWGEAR_RENDEZVOUS": str(self.folder / f"{self.started}.meeting")}
-            process = subprocess.Popen([TRAINER, *words, str(self.folder / "job.yaml")], env=environment,
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(process.communicate)
-            self.addCleanup(process.kill)
-            ranks.append(process)
-        return ranks
+        return start_ranks(self, self.folder / "job.yaml", settings, RANKS, self.folder / f"{self.started}.meeting")
 
     def finish(self, ranks):
         for rank in ranks:

@@ -7,13 +7,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-TRAINER = os.environ["LOWGEAR_TRAINER"]
+from started_ranks import start_ranks
+
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
 SEED = int(os.environ.get("KILL_SEED", "6"))
 PATIENCE_S = 60
@@ -35,17 +35,8 @@ class ReplicaLossTest(unittest.TestCase):
 
     def start(self, name, size, *settings):
         """All ranks of a job, which rank 0 keeps the metrics of."""
-        words = [word for setting in (f"metrics={self.folder / name}.jsonl", *settings) for word in ("--set", setting)]
-        ranks = []
-        for rank in range(size):
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "LOCAL_RANK": str(rank),
-                           "WORLD_SIZE": str(size), "LOWGEAR_RENDEZVOUS": str(self.folder / f"{name}.meeting")}
-            process = subprocess.Popen([TRAINER, *words, str(self.folder / "job.yaml")], env=environment,
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(process.communicate)
-            self.addCleanup(process.kill)
-            ranks.append(process)
-        return ranks
+        return start_ranks(self, self.folder / "job.yaml", [f"metrics={self.folder / name}.jsonl", *settings], size,
+                           self.folder / f"{name}.meeting")
 
     def wait_for_steps(self, name, steps):
         metrics = self.folder / f"{name}.jsonl"
