@@ -1,9 +1,9 @@
-#include "report/experiment/student_t.h"
+#include "base/core/student_t.h"
 
 #include <cmath>
 #include <limits>
 
-namespace lowgear::experiment {
+namespace lowgear {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
@@ -68,4 +68,4 @@ double student_t_quantile(double probability, double degrees_of_freedom) {
   return probability < 0.5 ? -high : high;
 }
 
-}  // namespace lowgear::experiment
+}  // namespace lowgear

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <numbers>
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/student_t.h"
 
 namespace lowgear::adapt {
 namespace {
@@ -19,32 +19,9 @@ constexpr int kMaxDegreesOfFreedom = 200;  // beyond, Student's distribution is 
 
 double pct(double logarithm) { return 100 * std::expm1(logarithm); }
 
-/// The probability that a Student variable lies within +-t (Abramowitz and Stegun, 26.7.3 and 26.7.4).
-double student_probability(double t, int degrees_of_freedom) {
-  const double angle = std::atan(t / std::sqrt(degrees_of_freedom));
-  const double cos_squared = std::cos(angle) * std::cos(angle);
-  const bool odd = degrees_of_freedom % 2 == 1;
-  double term = odd ? std::cos(angle) : 1;
-  double sum = 0;
-  for (int k = odd ? 3 : 2; k <= degrees_of_freedom; k += 2) {
-    sum += term;
-    term *= cos_squared * (k - 1) / k;
-  }
-  if (odd) return 2 / std::numbers::pi * (angle + std::sin(angle) * sum);
-  return std::sin(angle) * sum;
-}
-
 /// The t within which a Student variable lies with this probability.
 double student_limit(double confidence, int degrees_of_freedom) {
-  const int freedom = std::min(degrees_of_freedom, kMaxDegreesOfFreedom);
-  double low = 0;
-  double high = 1;
-  while (student_probability(high, freedom) < confidence && high < 1e9) high *= 2;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (student_probability(middle, freedom) < confidence ? low : high) = middle;
-  }
-  return high;
+  return student_t_quantile((1 + confidence) / 2, std::min(degrees_of_freedom, kMaxDegreesOfFreedom));
 }
 
 void require(bool holds, std::string_view what) {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "report/experiment/student_t.h"
+#include "base/core/student_t.h"
 
 namespace lowgear::experiment {
 namespace {

@@ -1,11 +1,11 @@
-#include "report/experiment/student_t.h"
+#include "base/core/student_t.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
 
-namespace lowgear::experiment {
+namespace lowgear {
 namespace {
 
 /// Tables of the distribution (NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2), to three digits.
@@ -63,4 +63,4 @@ TEST(StudentT, AgreesWithTheIntegralOfTheDensity) {
 TEST(StudentT, IsNormalForManyDegreesOfFreedom) { EXPECT_NEAR(student_t_quantile(0.975, 1e7), 1.959964, 1e-5); }
 
 }  // namespace
-}  // namespace lowgear::experiment
+}  // namespace lowgear

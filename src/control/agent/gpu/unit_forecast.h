@@ -37,8 +37,9 @@ class UnitForecast {
     bool in_next_iteration = false;
   };
   /// The newest unit that is expected to have begun by `until_ns`, which is not before `now_ns`, if all units begin as
-  /// early as 99 of 100 do. What is overdue is expected now. Empty: no unit begins until then
-  /// but those that have, or the iteration under way does not resemble its predecessor.
+  /// early as 99 of 100 do, but none earlier than its mean by more than 1/32 of its gap. What is overdue is expected
+  /// now. Empty: no unit begins until then but those that have, or the iteration under way does not resemble its
+  /// predecessor.
   [[nodiscard]] std::optional<Expected> newest_by(std::int64_t now_ns, std::int64_t until_ns) const;
 
  private:
