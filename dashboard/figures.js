@@ -32,8 +32,12 @@ const savingText = ({baseline, saved_pct: saved}, basis) => {
     : `${basis} baseline: ${text}; savings are shown from the first plan on`;
 };
 
-const slowdownText = ({baseline, slowdown_pct: slowdown}, basis) => {
-  if (units.isNumber(slowdown)) return `${units.signedPercent(slowdown, 1)} against the ${basis} baseline`;
+const slowdownText = ({baseline, slowdown_pct: slowdown, slowdown_error_pct: error, stalled_iterations: stalled}, basis) => {
+  const without = stalled ? `, without ${counted(stalled, 'iteration')} that stalled` : '';
+  if (units.isNumber(slowdown)) {
+    const noise = units.isNumber(error) ? ` ± ${units.fixed(error, 1)}` : '';
+    return `${units.signedPercent(slowdown, 1)}${noise} against the ${basis} baseline${without}`;
+  }
   return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : 'no baseline';
 };
 

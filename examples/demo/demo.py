@@ -165,11 +165,17 @@ def end_training(training):
         training.wait()
 
 
+def stalls_text(stalled):
+    """Of iterations that this machine held up."""
+    return f", without {stalled} iteration{'s'[stalled == 1:]} that stalled" if stalled else ""
+
+
 def summary_text(job):
     if job is None or job["baseline"] is None or job["saved_pct"] is None:
         return "ended before there was a plan to compare"
     return (f"*measured* on simulated GPUs, last iterations by the plan against {job['baseline']['iterations']} at full "
-            f"clocks: energy {-job['saved_pct']:+.1f} % (+-{job['saved_error_pct']:.1f}), time {job['slowdown_pct']:+.1f} %")
+            f"clocks: energy {-job['saved_pct']:+.1f} % (+-{job['saved_error_pct']:.1f}), time {job['slowdown_pct']:+.1f} % "
+            f"(+-{job['slowdown_error_pct']:.1f}){stalls_text(job['stalled_iterations'])}")
 
 
 def parse_arguments():

@@ -156,6 +156,8 @@ class MockJob:
                 "baseline": baseline, "saved_pct": 100 * (1 - energy / baseline["energy_j"]) if trains else None,
                 "saved_error_pct": 0.3 if trains else None,
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
+                "slowdown_error_pct": 0.2 if trains else None,
+                "stalled_iterations": 0,
                 "stragglers": self.stragglers, "power_cap": self.power_cap, "settings": self.settings,
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
                 "has_failed": self.retry_s is not None, "retry_s": self.retry_s,

@@ -13,7 +13,7 @@ namespace {
 
 Json positive_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
-Json baseline_json(const std::optional<Baseline>& baseline) {
+Json baseline_json(const std::optional<IterationMeans>& baseline) {
   if (!baseline) return nullptr;
   return {{"time_s", baseline->time_s},
           {"time_error_s", baseline->time_error_s},
@@ -25,26 +25,35 @@ Json baseline_json(const std::optional<Baseline>& baseline) {
 /// The last iterations of a plan for training against the baseline, as shares of it.
 struct Comparison {
   double slowdown = 0;
+  double slowdown_error = 0;
   std::optional<double> saved;
   double saved_error = 0;
 };
 
-RecentIterations recent(const JobRecord& job) { return job.history.recent(job.plan_version()); }
+IterationMeans recent(const JobRecord& job) { return means_of(job.history.recent(job.plan_version())); }
 
 /// Only against what was measured: a saving against anything else would be a guess.
 std::optional<Comparison> comparison_of(const JobRecord& job) {
-  const RecentIterations now = recent(job);
+  const IterationMeans now = recent(job);
   const PlanVersion* newest = job.plans.newest();
-  const std::optional<Baseline>& baseline = job.baseline.result();
+  const std::optional<IterationMeans>& baseline = job.baseline.result();
   const bool trains = newest != nullptr && newest->purpose == protocol::PlanPurpose::train && now.iterations > 0;
   if (!trains || !baseline) return std::nullopt;
   Comparison comparison;
-  comparison.slowdown = now.time_s / baseline->time_s - 1;
+  const double time_ratio = now.time_s / baseline->time_s;
+  comparison.slowdown = time_ratio - 1;
+  // A single iteration has no scatter; it is as uncertain as one of the baseline.
+  const bool is_single = now.iterations == 1;
+  const double time_error_s = is_single ? baseline->time_spread_s : now.time_error_s;
+  comparison.slowdown_error =
+      time_ratio * std::hypot(time_error_s / now.time_s, baseline->time_error_s / baseline->time_s);
   if (now.energy_j && baseline->energy_j) {
     const double ratio = *now.energy_j / *baseline->energy_j;
+    const double single_j = is_single ? baseline->energy_error_j * std::sqrt(baseline->iterations) : 0;
+    const double energy_error_j = std::max(now.energy_error_j, single_j);
     comparison.saved = 1 - ratio;
     comparison.saved_error =
-        ratio * std::hypot(now.energy_error_j / *now.energy_j, baseline->energy_error_j / *baseline->energy_j);
+        ratio * std::hypot(energy_error_j / *now.energy_j, baseline->energy_error_j / *baseline->energy_j);
   }
   return comparison;
 }
@@ -80,6 +89,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
                        .saved_ratio = {},
                        .saved_error_ratio = {},
                        .slowdown_ratio = {},
+                       .slowdown_error_ratio = {},
                        .stragglers = {},
                        .activity = &job.activity};
   if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
@@ -91,6 +101,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
   }
   if (const auto compared = comparison_of(job)) {
     snapshot.slowdown_ratio = compared->slowdown;
+    snapshot.slowdown_error_ratio = compared->slowdown_error;
     snapshot.saved_ratio = compared->saved;
     if (compared->saved) snapshot.saved_error_ratio = compared->saved_error;
   }
@@ -100,7 +111,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
 
 Json summary_json(const JobRecord& job) {
   const PlanVersion* newest = job.plans.newest();
-  const RecentIterations now = recent(job);
+  const IterationMeans now = recent(job);
   Json summary = {{"job", job.id},
                   {"run", job.spec.run},
                   {"name", job.spec.name},
@@ -122,6 +133,7 @@ Json summary_json(const JobRecord& job) {
                   {"purpose", newest == nullptr ? Json(nullptr) : Json(name(newest->purpose))},
                   {"from_iteration", newest == nullptr ? Json(nullptr) : Json(newest->from_iteration)},
                   {"time_s", positive_or_null(now.time_s)},
+                  {"stalled_iterations", now.stalled},
                   {"energy_j", or_null(now.energy_j)},
                   {"planned_time_s", newest == nullptr ? Json(nullptr) : positive_or_null(newest->time_s)},
                   {"planned_energy_j", newest == nullptr ? Json(nullptr) : positive_or_null(newest->energy_j)},
@@ -129,6 +141,7 @@ Json summary_json(const JobRecord& job) {
                   {"saved_pct", nullptr},
                   {"saved_error_pct", nullptr},
                   {"slowdown_pct", nullptr},
+                  {"slowdown_error_pct", nullptr},
                   {"guard_limit_pct", job.targets.guard_limit_pct()},
                   {"stragglers", to_json(slow_ranks(job))},
                   {"power_cap", to_json(job.targets.power_limit())},
@@ -137,6 +150,7 @@ Json summary_json(const JobRecord& job) {
                   {"retry_s", job.state() == JobState::observing ? or_null(job.status.retry_s) : Json(nullptr)}};
   if (const auto compared = comparison_of(job)) {
     summary["slowdown_pct"] = compared->slowdown * 100;
+    summary["slowdown_error_pct"] = compared->slowdown_error * 100;
     if (compared->saved) {
       summary["saved_pct"] = *compared->saved * 100;
       summary["saved_error_pct"] = compared->saved_error * 100;
@@ -198,7 +212,7 @@ Json frontier_json(const JobRecord& job) {
   if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
     operating_point = {{"time_s", training->time_s}, {"energy_j", training->energy_j / pipelines}};
   }
-  const RecentIterations now = recent(job);
+  const IterationMeans now = recent(job);
   if (now.iterations > 0 && now.energy_j) {
     measured = {{"time_s", now.time_s}, {"energy_j", *now.energy_j / pipelines}};
   }

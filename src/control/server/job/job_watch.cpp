@@ -80,14 +80,15 @@ void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
 
 /// From the newest iterations, which have just shown the old one to be wrong: as far as they are at full clocks.
 void Job::renew_baseline(int iterations, double now_s) {
-  IterationSums sums;
+  std::vector<JobIteration> newest;
   const auto& kept = record_.history.kept();
   for (auto it = kept.rbegin(); it != kept.rend() && it->plan_version == record_.plan_version(); ++it) {
-    if (sums.count() == iterations) break;
-    sums.add(*it);
+    if (static_cast<int>(newest.size()) == iterations) break;
+    newest.push_back(*it);
   }
-  if (sums.count() < 2) return;
-  record_.baseline.renew(sums.baseline());
+  const IterationMeans means = means_of(newest);
+  if (means.iterations < 2) return;
+  record_.baseline.renew(means);
   guard_.set_baseline(*record_.baseline.result());
   decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration", record_.baseline.result()->time_s),
          now_s);

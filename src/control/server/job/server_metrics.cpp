@@ -127,6 +127,8 @@ void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& expo
   metrics::MetricFamily& error = exposition.gauge("train_saved_energy_error_ratio", "Standard error of that share.");
   metrics::MetricFamily& slowdown = exposition.gauge(
       "train_slowdown_ratio", "Additional time of the last iterations, as a share of the measured baseline.");
+  metrics::MetricFamily& slowdown_error =
+      exposition.gauge("train_slowdown_error_ratio", "Standard error of that share.");
   metrics::MetricFamily& guard =
       exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are withdrawn.");
   for (const JobSnapshot& job : jobs) {
@@ -136,6 +138,7 @@ void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& expo
     baseline_s.add(labels, job.baseline->step_s);
     baseline_j.add(labels, job.baseline->step_j);
     slowdown.add(labels, job.slowdown_ratio);
+    slowdown_error.add(labels, job.slowdown_error_ratio);
     // A share without its error would be taken for certain.
     if (!job.saved_error_ratio) continue;
     const metrics::MetricLabels method = metrics::with(labels, "method", "measured_baseline");

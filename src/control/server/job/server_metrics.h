@@ -80,6 +80,7 @@ struct JobSnapshot {
   std::optional<double> saved_ratio;
   std::optional<double> saved_error_ratio;
   std::optional<double> slowdown_ratio;
+  std::optional<double> slowdown_error_ratio;
   std::map<std::string, int> stragglers;  ///< by cause
   const JobActivity* activity = nullptr;  ///< null: nothing is known
 };

@@ -1,7 +1,6 @@
 #include "control/server/parts/baseline.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -14,36 +13,7 @@ namespace {
 /// Iterations that are waited for until all ranks follow the plan.
 constexpr int kPatience = 25;
 
-double variance_of_mean(int count, double sum, double sum_of_squares) {
-  if (count < 2) return 0;
-  const double mean = sum / count;
-  return std::max(0.0, (sum_of_squares - count * mean * mean) / (count - 1) / count);
-}
-
 }  // namespace
-
-void IterationSums::add(const JobIteration& iteration) {
-  ++count_;
-  time_s_ += iteration.time_s;
-  time_s2_ += iteration.time_s * iteration.time_s;
-  if (!iteration.energy_j) return;
-  ++with_energy_;
-  energy_j_ += *iteration.energy_j;
-  energy_j2_ += *iteration.energy_j * *iteration.energy_j;
-}
-
-Baseline IterationSums::baseline() const {
-  Baseline baseline;
-  baseline.iterations = count_;
-  baseline.time_s = time_s_ / count_;
-  baseline.time_error_s = std::sqrt(variance_of_mean(count_, time_s_, time_s2_));
-  baseline.time_spread_s = baseline.time_error_s * std::sqrt(count_);
-  if (with_energy_ == count_) {
-    baseline.energy_j = energy_j_ / count_;
-    baseline.energy_error_j = std::sqrt(variance_of_mean(count_, energy_j_, energy_j2_));
-  }
-  return baseline;
-}
 
 void BaselineMeasurement::begin(int plan_version, double now_s) {
   *this = {};
@@ -53,8 +23,10 @@ void BaselineMeasurement::begin(int plan_version, double now_s) {
 
 void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* plan) {
   if (plan == nullptr || !counts(iteration, *plan)) return;
-  sums_.add(iteration);
-  if (sums_.count() >= std::max(2, plan->iterations)) result_ = sums_.baseline();
+  iterations_.push_back(iteration);
+  iterations_.back().reports.clear();
+  const IterationMeans means = means_of(iterations_);
+  if (means.iterations >= std::max(2, plan->iterations)) result_ = means;
 }
 
 /// A rank that never takes the plan does not hold the job up for good.
@@ -69,12 +41,12 @@ void BaselineMeasurement::restore(const JsonView& state) {
   plan_version_ = state.at("baseline_version").integer_in(0, kMaxStoredNumber);
   if (!has_value(state, "baseline")) return;
   const JsonView baseline = state.at("baseline");
-  result_ = Baseline{.time_s = baseline.at("time_s").number(),
-                     .time_error_s = baseline.at("time_error_s").number(),
-                     .time_spread_s = baseline.at("time_spread_s").number(),
-                     .energy_j = {},
-                     .energy_error_j = baseline.at("energy_error_j").number(),
-                     .iterations = baseline.at("iterations").integer_in(1, kMaxStoredNumber)};
+  result_ = IterationMeans{.iterations = baseline.at("iterations").integer_in(1, kMaxStoredNumber),
+                           .time_s = baseline.at("time_s").number(),
+                           .time_error_s = baseline.at("time_error_s").number(),
+                           .time_spread_s = baseline.at("time_spread_s").number(),
+                           .energy_j = {},
+                           .energy_error_j = baseline.at("energy_error_j").number()};
   if (has_value(baseline, "energy_j")) result_->energy_j = baseline.at("energy_j").number();
 }
 

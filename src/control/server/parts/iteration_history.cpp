@@ -1,7 +1,6 @@
 #include "control/server/parts/iteration_history.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "planning/adapt/switch_boundary.h"
@@ -38,23 +37,12 @@ void IterationHistory::keep(const JobIteration& iteration, int due_version) {
   if (kept_.size() > kKept) kept_.pop_front();
 }
 
-RecentIterations IterationHistory::recent(int plan_version) const {
-  RecentIterations recent;
-  double energy_j = 0;
-  int with_energy = 0;
+std::vector<JobIteration> IterationHistory::recent(int plan_version) const {
+  std::vector<JobIteration> recent;
   for (auto it = kept_.rbegin(); it != kept_.rend(); ++it) {
-    if (recent.iterations == static_cast<int>(kRecent) || it->plan_version != plan_version) break;
-    ++recent.iterations;
-    recent.time_s += it->time_s;
-    if (!it->energy_j) continue;
-    ++with_energy;
-    energy_j += *it->energy_j;
-    recent.energy_error_j += it->energy_error_j * it->energy_error_j;
+    if (recent.size() == kRecent || it->plan_version != plan_version) break;
+    recent.push_back(*it);
   }
-  if (recent.iterations == 0) return recent;
-  recent.time_s /= recent.iterations;
-  recent.energy_error_j = std::sqrt(recent.energy_error_j) / recent.iterations;
-  if (with_energy == recent.iterations) recent.energy_j = energy_j / with_energy;
   return recent;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "control/server/parts/iteration_log.h"
 
@@ -13,14 +14,6 @@ namespace lowgear::server {
 struct NotFollowing {
   int ranks = 0;
   int first_rank = 0;
-};
-
-/// Means of a job's newest iterations under one plan.
-struct RecentIterations {
-  int iterations = 0;  ///< that they are means of; 0: the plan has run none
-  double time_s = 0;
-  std::optional<double> energy_j;  ///< empty unless each of them has it
-  double energy_error_j = 0;       ///< standard error of the mean
 };
 
 /// A job's iterations: from the reports of its ranks to the last ones that are complete.
@@ -42,7 +35,8 @@ class IterationHistory {
   [[nodiscard]] const std::deque<JobIteration>& kept() const { return kept_; }
   /// In the newest iteration.
   [[nodiscard]] const NotFollowing& not_following() const { return not_following_; }
-  [[nodiscard]] RecentIterations recent(int plan_version) const;
+  /// The last ones that were kept, as far as all ranks followed this plan in them; at most kRecent. Newest first.
+  [[nodiscard]] std::vector<JobIteration> recent(int plan_version) const;
   /// As IterationLog::last_iteration.
   [[nodiscard]] std::int64_t last_iteration(int rank) const { return log_.last_iteration(rank); }
   /// As IterationLog::latest.

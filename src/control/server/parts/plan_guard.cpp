@@ -22,31 +22,31 @@ std::vector<double> guarded_times(const JobPlan& plan) {
   return times;
 }
 
-adapt::IterationBaseline of_iterations(const Baseline& baseline) {
+adapt::IterationBaseline of_iterations(const IterationMeans& baseline) {
   return {baseline.time_s, baseline.time_error_s, baseline.time_spread_s};
 }
 
 }  // namespace
 
 /// The account is kept as long as the limit is: plans come and go.
-void PlanGuard::set_plans(std::vector<double> planned_times_s, const std::optional<Baseline>& baseline,
+void PlanGuard::set_plans(std::vector<double> planned_times_s, const std::optional<IterationMeans>& baseline,
                           double limit_pct) {
   if (is_capped_ || !baseline) return guard_.reset();
   if (!has_limit(limit_pct)) guard_.emplace(of_iterations(*baseline), adapt::GuardOptions{.limit_pct = limit_pct});
   guard_->set_plans(std::move(planned_times_s), full_clock_scale_);
 }
 
-void PlanGuard::follow(const JobPlan& plan, bool is_capped, const std::optional<Baseline>& baseline, double limit_pct) {
+void PlanGuard::follow(const JobPlan& plan, bool is_capped, const std::optional<IterationMeans>& baseline, double limit_pct) {
   full_clock_scale_ = plan.full_clock_scale;
   is_capped_ = is_capped;
   set_plans(guarded_times(plan), baseline, limit_pct);
 }
 
-void PlanGuard::keep_to(double limit_pct, double planned_time_s, const std::optional<Baseline>& baseline) {
+void PlanGuard::keep_to(double limit_pct, double planned_time_s, const std::optional<IterationMeans>& baseline) {
   set_plans({planned_time_s}, baseline, limit_pct);
 }
 
-void PlanGuard::set_baseline(const Baseline& baseline) {
+void PlanGuard::set_baseline(const IterationMeans& baseline) {
   if (guard_) guard_->set_baseline(of_iterations(baseline));
 }
 

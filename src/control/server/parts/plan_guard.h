@@ -14,11 +14,11 @@ namespace lowgear::server {
 class PlanGuard {
  public:
   /// Guards a plan that is about to be followed. `is_capped`: it was made to keep a power cap.
-  void follow(const JobPlan& plan, bool is_capped, const std::optional<Baseline>& baseline, double limit_pct);
+  void follow(const JobPlan& plan, bool is_capped, const std::optional<IterationMeans>& baseline, double limit_pct);
   /// Guards by another limit the plan that is in force already, which takes so long.
-  void keep_to(double limit_pct, double planned_time_s, const std::optional<Baseline>& baseline);
+  void keep_to(double limit_pct, double planned_time_s, const std::optional<IterationMeans>& baseline);
   /// The baseline was measured again; the account stays.
-  void set_baseline(const Baseline& baseline);
+  void set_baseline(const IterationMeans& baseline);
   /// No rank follows the guarded plan yet in the iteration that is observed next.
   void not_in_effect();
   /// Takes time off the account that no plan has caused.
@@ -37,7 +37,7 @@ class PlanGuard {
   void restore(bool is_capped) { is_capped_ = is_capped; }
 
  private:
-  void set_plans(std::vector<double> planned_times_s, const std::optional<Baseline>& baseline, double limit_pct);
+  void set_plans(std::vector<double> planned_times_s, const std::optional<IterationMeans>& baseline, double limit_pct);
 
   std::optional<adapt::SlowdownGuard> guard_;
   double full_clock_scale_ = 1;

@@ -41,7 +41,7 @@ void Profiling::begin(int first_version) {
   sweep_ = TrialSweep(first_version);
 }
 
-void Profiling::allow(const protocol::JobSpec& spec, const Baseline& baseline) {
+void Profiling::allow(const protocol::JobSpec& spec, const IterationMeans& baseline) {
   const protocol::JobProfiling& wanted = *spec.profiling;
   budget_ = adapt::TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline.time_s);
 }
@@ -86,7 +86,7 @@ void Profiling::merge(int stages, bool simulated) {
   own_ = std::make_shared<const MeasuredProfile>(std::move(profile));
 }
 
-void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<Baseline>& baseline) {
+void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<IterationMeans>& baseline) {
   constexpr std::string_view kWanted = "wanted_clocks_mhz";
   const bool names_first = has_value(state, "sweep_first_version");
   const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxStoredNumber) : 0;

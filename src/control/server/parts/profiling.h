@@ -32,7 +32,7 @@ class Profiling {
   /// Starts a sweep; what was measured under plans before `first_version` does not count.
   void begin(int first_version);
   /// Trials may cost what the specification allows, once full clocks are measured.
-  void allow(const protocol::JobSpec& spec, const Baseline& baseline);
+  void allow(const protocol::JobSpec& spec, const IterationMeans& baseline);
   /// The clocks to begin with, of those that all GPUs have (highest first). Throws InputError when that costs too much.
   [[nodiscard]] std::vector<int> first_clocks(const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                                               double full_clock_time_s) const;
@@ -56,7 +56,7 @@ class Profiling {
   void set_judging(bool is_judging) { is_judging_ = is_judging; }
 
   /// Throws InputError. Cells are added to `sweep` afterwards, and its version is continued with `resume_version`.
-  void restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<Baseline>& baseline);
+  void restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<IterationMeans>& baseline);
   void resume_version(const JsonView& state, double now_s);
   /// Sets its members of the job's state.
   void write_state(Json& state) const;

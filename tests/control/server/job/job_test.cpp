@@ -42,6 +42,21 @@ TEST(Job, ProfilesPlansAndSavesEnergyWithoutTakingLonger) {
   EXPECT_THAT(training.reasons("failed"), IsEmpty());
 }
 
+TEST(Job, SavesNoLessBecauseOneIterationStalled) {
+  SimulatedJob training(small_job(4));
+  training.train();
+  training.run(8);
+  for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 30);
+  training.run(1);
+  for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 1);
+  training.run(2);
+  const Json summary = summary_json(training.record());
+  EXPECT_EQ(summary["stalled_iterations"], 1);
+  EXPECT_GT(summary["saved_pct"].get<double>(), 3.0);
+  EXPECT_LT(summary["slowdown_pct"].get<double>(), 0.5);
+  EXPECT_LT(summary["slowdown_error_pct"].get<double>(), 0.5);
+}
+
 TEST(Job, SwitchesAllRanksAtOneIteration) {
   SimulatedJob training(small_job(4));
   training.register_all();

@@ -70,6 +70,7 @@ TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
   EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_ratio{job_id=\"j-1\",model=\"llama\","
                               "method=\"measured_baseline\"} 0.15\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_error_ratio{"));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_train_slowdown_error_ratio{")));
   EXPECT_THAT(text, HasSubstr("lowgear_train_baseline_step_joules{job_id=\"j-1\",model=\"llama\"} 100\n"));
 }
 

@@ -52,6 +52,19 @@ TEST_F(BaselineTest, WaitsForRanksThatDoNotFollowYetButNotForEver) {
   EXPECT_EQ(measurement.counted(), 1);
 }
 
+TEST_F(BaselineTest, WaitsForOneMoreWhenAnIterationStalls) {
+  plan.iterations = 4;
+  for (const auto& [number, time_s] :
+       {std::pair{11, 1.0}, std::pair{12, 30.0}, std::pair{13, 1.0}, std::pair{14, 1.2}}) {
+    add(number, time_s);
+    EXPECT_FALSE(measurement.result()) << number;
+  }
+  add(15, 0.8);
+  ASSERT_TRUE(measurement.result());
+  EXPECT_EQ(measurement.result()->stalled, 1);
+  EXPECT_DOUBLE_EQ(measurement.result()->time_s, 1);
+}
+
 TEST_F(BaselineTest, BeginsAnew) {
   for (int i = 0; i < 3; ++i) add(11 + i, 1);
   ASSERT_TRUE(measurement.result());
@@ -64,7 +77,7 @@ TEST_F(BaselineTest, BeginsAnew) {
 TEST_F(BaselineTest, IsStoredAndRestored) {
   for (int i = 0; i < 3; ++i) add(11 + i, 1 + i);
   for (const bool with_energy : {true, false}) {
-    Baseline baseline = *measurement.result();
+    IterationMeans baseline = *measurement.result();
     if (!with_energy) baseline.energy_j.reset();
     measurement.renew(baseline);
     Json state;

@@ -12,7 +12,8 @@ JobPlan plan(double time_s) {
   return plan;
 }
 
-const std::optional<Baseline> kBaseline = Baseline{.time_s = 1, .time_error_s = 1e-4, .energy_j = {}, .iterations = 10};
+const std::optional<IterationMeans> kBaseline =
+    IterationMeans{.iterations = 10, .time_s = 1, .time_error_s = 1e-4, .energy_j = {}};
 
 TEST(PlanGuard, IsNoneWithoutABaselineAndUnderACap) {
   PlanGuard guard;

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 const std::vector<int> kClocks{1410, 1305, 1200, 1095, 990, 885};
 
-Baseline baseline() { return {.time_s = 2, .energy_j = {}, .iterations = 5}; }
+IterationMeans baseline() { return {.iterations = 5, .time_s = 2, .energy_j = {}}; }
 
 TEST(Profiling, BeginsWithTheHighestClockAndKeepsToTheAllowance) {
   protocol::JobSpec spec = small_job(1);
