@@ -13,6 +13,7 @@ import math
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -68,10 +69,13 @@ class Server:
                        "PATH": f"{self._test.folder / (self.name + '-bin')}:{os.environ['PATH']}",
                        "ZEUS_PFO_DUMP_DATA": "false"}
         began = self.log.stat().st_size if self.log.exists() else 0
+        self.ended, inherited = os.pipe()  # reads its end when no process of the script has the other one any more
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(["bash", str(PERSEUS / "scripts" / "run_server.sh"), *arguments],
                                             cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT,
-                                            start_new_session=True)
+                                            start_new_session=True, pass_fds=[inherited])
+        os.close(inherited)
+        self._test.addCleanup(os.close, self.ended)
         self._test.addCleanup(self.end)
         listening = re.compile(r"http://127\.0\.0\.1:(\d+)")
         wait_until(lambda: listening.search(self.text()[began:]) or self.process.poll() is not None, self.text)
@@ -88,6 +92,8 @@ class Server:
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)  # of the session that was made for it
             self.process.wait(30)
+            # The server itself is a child of the script, and ends after it.
+            self._test.assertTrue(select.select([self.ended], [], [], 60)[0], self.text())
 
     def results(self, job):
         return self.folder / "dump" / job
