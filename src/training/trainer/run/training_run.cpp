@@ -176,6 +176,8 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   result.gradient_norm = optimizer_->step(result.learning_rate, freezing_->slower_at(number));
   client_->iteration_end();
   freezing_->after_step(number, result.learning_rate);
+  // The loss is waited for below, too: then the energy is that of all work of the step.
+  if (window) synchronize_computation(device_);
   const measure::WindowMeasurement measured = window ? client_->window_end(*window) : measure::WindowMeasurement{};
 
   StepTotals totals;
