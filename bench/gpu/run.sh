@@ -8,6 +8,8 @@
 #                                 BLOCKS frozen, in turns ABBA, RUNS times; a line of the trainer's figures for each
 #   bench/gpu/run.sh finetune SECONDS                fine-tuning with all blocks trained, a placebo and frozen blocks
 #                                 (finetune.py), as many seeds as fit; metrics in $OUT/finetune.tar.gz
+#   bench/gpu/run.sh fp8 SECONDS                     a training step of 1.36 billion parameters in bf16 and in fp8 by
+#                                 PyTorch (fp8_probe.py), one GPU; $OUT/fp8_probe.json
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
 #                                 LOWGEAR_LIBRARY names, or else one that is built here
@@ -70,6 +72,8 @@ finetune() {
   python3 bench/gpu/finetune.py "$build/bin" --work "$build/finetune" --out "$out/finetune.tar.gz" --seconds "$1"
 }
 
+fp8() { python3 bench/gpu/fp8_probe.py --seconds "$1" --out "$out/fp8_probe.json"; }
+
 pack() {
   [ -d "$samples" ] || return 0
   tar -C "$build" -czf "$build/samples.tar.gz.part" samples && mv "$build/samples.tar.gz.part" "$out/samples.tar.gz"
@@ -117,10 +121,11 @@ while [ $# -gt 0 ]; do
     time) time_all "$2"; shift ;;
     freeze) freeze "$2" "$3"; shift 2 ;;
     finetune) finetune "$2"; shift ;;
+    fp8) fp8 "$2"; shift ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|finetune SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|finetune SECONDS|fp8 SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac
