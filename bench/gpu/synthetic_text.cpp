@@ -1,5 +1,5 @@
 // synthetic_text SEED TOKENS HELD_OUT_TOKENS FOLDER: synthetic text as `lowgear data synthetic` writes it, in
-// FOLDER/train.bin, and its continuation, which nobody is trained on, in FOLDER/held-out.bin.
+// FOLDER/train.bin, and its continuation, to measure held-out losses on, in FOLDER/held-out.bin.
 
 #include <fmt/format.h>
 
