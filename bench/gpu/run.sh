@@ -6,6 +6,10 @@
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
 #   bench/gpu/run.sh freeze GPUS BLOCKS              the job of pipeline.yaml with all blocks trained and with the first
 #                                 BLOCKS frozen, in turns ABBA, RUNS times; a line of the trainer's figures for each
+#   bench/gpu/run.sh finetune SECONDS                fine-tuning with all blocks trained, a placebo and frozen blocks
+#                                 (finetune.py), as many seeds as fit; metrics in $OUT/finetune.tar.gz
+#   bench/gpu/run.sh fp8 SECONDS                     a training step of 1.36 billion parameters in bf16 and in fp8 by
+#                                 PyTorch (fp8_probe.py), one GPU; $OUT/fp8_probe.json
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
 #                                 LOWGEAR_LIBRARY names, or else one that is built here
@@ -64,6 +68,12 @@ freeze() {
   done
 }
 
+finetune() {
+  python3 bench/gpu/finetune.py "$build/bin" --work "$build/finetune" --out "$out/finetune.tar.gz" --seconds "$1"
+}
+
+fp8() { python3 bench/gpu/fp8_probe.py --seconds "$1" --out "$out/fp8_probe.json"; }
+
 pack() {
   [ -d "$samples" ] || return 0
   tar -C "$build" -czf "$build/samples.tar.gz.part" samples && mv "$build/samples.tar.gz.part" "$out/samples.tar.gz"
@@ -104,16 +114,18 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,no
 [ $# -gt 0 ] || set -- build check time "$(nvidia-smi -L | wc -l)"
 while [ $# -gt 0 ]; do
   case $1 in
-    build) build_targets lowgear_trainer_program gradient_dump ;;
+    build) build_targets lowgear_trainer_program gradient_dump synthetic_text ;;
     build-sampler) build_targets lowgear_sampler_program ;;
     check) check ;;
     marks) marks ;;
     time) time_all "$2"; shift ;;
     freeze) freeze "$2" "$3"; shift 2 ;;
+    finetune) finetune "$2"; shift ;;
+    fp8) fp8 "$2"; shift ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|finetune SECONDS|fp8 SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -34,10 +34,17 @@ constexpr std::array<QuantityRow, kQuantities> kRows{{
     {"cost_usd", "cost", false, true, false},
     {"co2_g", "CO2", false, true, false},
     {"loss_at_equal_{}s", "loss, equal {}s", true, false, true},
+    {"held_out_loss_at_equal_{}s", "held-out loss, equal {}s", true, false, false},
     {"loss_at_equal_energy", "loss, equal energy", true, true, true},
     {"energy_to_loss_j", "energy to loss", true, true, true},
     {"time_to_loss_s", "time to loss", true, false, true},
 }};
+
+/// Whether the margin of losses applies to it.
+bool is_loss(Quantity quantity) {
+  return quantity == Quantity::loss_at_work || quantity == Quantity::held_out_loss_at_work ||
+         quantity == Quantity::loss_at_energy;
+}
 
 const QuantityRow& row_of(Quantity quantity) { return kRows[static_cast<std::size_t>(quantity)]; }
 
@@ -70,6 +77,8 @@ std::optional<double> value_of(const RunRecord& run, Quantity quantity, const Co
       return kwh * options.co2_g_per_kwh.value_or(0);
     case Quantity::loss_at_work:
       return loss_at_work(run, common.work, common.window());
+    case Quantity::held_out_loss_at_work:
+      return held_out_loss_at_work(run, common.work);
     case Quantity::loss_at_energy:
       return loss_at_energy(run, common.energy_j.value_or(0), common.window());
     case Quantity::energy_to_loss:
@@ -146,8 +155,8 @@ void compare_with(const ArmValues& baseline, const ArmValues& values, const Comm
     result.difference_pct = difference_pct(all_of(values.by_key), all_of(baseline.by_key));
   }
   result.verdict = verdict_of(result.difference_pct);
-  const bool is_loss = result.quantity == Quantity::loss_at_work || result.quantity == Quantity::loss_at_energy;
-  if (is_loss && common.options->loss_margin_pct && result.difference_pct && result.difference_pct->range) {
+  if (is_loss(result.quantity) && common.options->loss_margin_pct && result.difference_pct &&
+      result.difference_pct->range) {
     result.within_margin = result.difference_pct->range->high <= *common.options->loss_margin_pct;
   }
 }
@@ -270,11 +279,16 @@ std::vector<Quantity> wanted_quantities(const std::vector<Arm>& arms, const Comm
   const bool losses = std::ranges::any_of(arms, [](const Arm& arm) {
     return std::ranges::any_of(arm.runs, [](const ArmRun& run) { return run.record.steps.front().loss.has_value(); });
   });
+  const bool held_out = std::ranges::all_of(arms, [&](const Arm& arm) {
+    return std::ranges::all_of(
+        arm.runs, [&](const ArmRun& run) { return held_out_loss_at_work(run.record, common.work).has_value(); });
+  });
   std::vector<Quantity> wanted;
   for (int i = 0; i < kQuantities; ++i) {
     const auto quantity = static_cast<Quantity>(i);
     const QuantityRow& row = row_of(quantity);
     if ((row.energy && !common.energy_j) || (row.loss && !losses)) continue;
+    if (quantity == Quantity::held_out_loss_at_work && !held_out) continue;
     if (quantity == Quantity::cost && !common.options->price_per_kwh) continue;
     if (quantity == Quantity::emissions && !common.options->co2_g_per_kwh) continue;
     const bool to_loss = quantity == Quantity::energy_to_loss || quantity == Quantity::time_to_loss;

@@ -53,11 +53,12 @@ enum class Quantity : unsigned char {
   cost,
   emissions,
   loss_at_work,
+  held_out_loss_at_work,
   loss_at_energy,
   energy_to_loss,
   time_to_loss
 };
-inline constexpr int kQuantities = 10;
+inline constexpr int kQuantities = 11;
 /// Member of JSON documents, with the unit: `energy_per_token_j`.
 [[nodiscard]] std::string member_name(Quantity quantity, WorkUnit unit);
 /// Heading of a table: `J/token`.

@@ -45,6 +45,7 @@ void read_step(const JsonView& line, RunRecord& run) {
                .energy_j = std::nullopt,
                .loss = std::nullopt};
   if (line.has("loss")) step.loss = line.at("loss").number();
+  if (line.has("held_out_loss")) step.held_out_loss = line.at("held_out_loss").number();
   if (line.has("energy_j")) {
     step.energy_j = number_in(line.at("energy_j"), 0, kMostEnergyJ);
     const Basis basis = basis_at(line.at("energy"));

@@ -22,8 +22,9 @@ enum class WorkUnit : unsigned char { token, iteration };
 struct RunStep {
   double work = 0;  ///< tokens of all replicas, or 1 iteration
   double time_s = 0;
-  std::optional<double> energy_j;  ///< of all GPUs
-  std::optional<double> loss;      ///< mean over the step's tokens, nats
+  std::optional<double> energy_j;                      ///< of all GPUs
+  std::optional<double> loss;                          ///< mean over the step's tokens, nats
+  std::optional<double> held_out_loss = std::nullopt;  ///< measured after the step, nats
 };
 
 /// A finished run, as a report reads it.

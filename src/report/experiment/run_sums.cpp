@@ -74,6 +74,17 @@ std::optional<double> loss_at_energy(const RunRecord& run, double energy_j, doub
   return loss_within(run, window, [=](const RunSums& sums) { return sums.energy_j <= energy_j * (1 + kRounding); });
 }
 
+std::optional<double> held_out_loss_at_work(const RunRecord& run, double work) {
+  RunSums sums;
+  std::optional<double> last;
+  for (const RunStep& step : run.steps) {
+    add(sums, step);
+    if (sums.work > work * (1 + kRounding)) break;
+    if (step.held_out_loss) last = step.held_out_loss;
+  }
+  return last;
+}
+
 std::optional<RunSums> sums_at_loss(const RunRecord& run, double loss, double window) {
   RunSums sums;
   std::size_t first = 0;  // of the steps in the window

@@ -24,6 +24,8 @@ struct RunSums {
 /// step at least. Empty when the first step has more, or a step has no loss.
 [[nodiscard]] std::optional<double> loss_at_work(const RunRecord& run, double work, double window);
 [[nodiscard]] std::optional<double> loss_at_energy(const RunRecord& run, double energy_j, double window);
+/// The held-out loss as measured last after whole steps within `work`; empty when there was none.
+[[nodiscard]] std::optional<double> held_out_loss_at_work(const RunRecord& run, double work);
 /// Sums when that mean loss is this one or lower for the first time; empty when it never is.
 [[nodiscard]] std::optional<RunSums> sums_at_loss(const RunRecord& run, double loss, double window);
 

@@ -235,6 +235,16 @@ void read_adapt(const YamlView& root, const fs::path& folder, TrainConfig& confi
   if (map.has("freeze")) read_freeze(map.at("freeze"), folder, config);
 }
 
+void read_evaluation(const YamlView& root, const fs::path& folder, TrainConfig& config) {
+  if (!root.has("evaluation")) return;
+  const YamlView map = root.at("evaluation");
+  map.require_only({"held_out", "every"});
+  EvaluationConfig evaluation;
+  evaluation.held_out = paths_at(map.at("held_out"), folder);
+  read_optional(map, "every", 1, kMaxSteps, evaluation.every);
+  config.evaluation = std::move(evaluation);
+}
+
 void read_profile(const YamlView& map, TrainConfig& config) {
   map.require_only({"clocks_mhz", "settle_iterations", "iterations"});
   ProfileConfig profile;
@@ -393,7 +403,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   const YamlView root = YamlView::parse(text, source, settings);
   root.require_only({"model",  "partition", "data",      "parallel",      "schedule", "microbatches", "microbatch_size",
                      "type",   "device",    "recompute", "optimizer",     "steps",    "seed",         "checkpoint",
-                     "export", "metrics",   "energy",    "simulated_gpu", "server",   "adapt"});
+                     "export", "metrics",   "energy",    "simulated_gpu", "server",   "adapt",        "evaluation"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);
@@ -419,6 +429,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   read_optional(root, "recompute", config.recompute);
   read_optimizer(root, config);
   read_adapt(root, folder, config);
+  read_evaluation(root, folder, config);
   std::int64_t seed = 1;
   read_optional(root, "seed", 0, std::int64_t{1} << 52, seed);
   config.seed = static_cast<std::uint64_t>(seed);

@@ -95,6 +95,17 @@ struct FreezeConfig {
   [[nodiscard]] bool changes() const;
 };
 
+/// The section `evaluation`: the loss on text that the model is not trained on.
+struct EvaluationConfig {
+  std::vector<std::filesystem::path> held_out;  ///< token files; `token_type` as those of the training
+  std::int64_t every = 0;                       ///< steps; also after the last one; 0: only then
+
+  /// Whether it is measured once so many steps are done, of `steps` in all.
+  [[nodiscard]] bool is_due(std::int64_t steps_done, std::int64_t steps) const {
+    return steps_done == steps || (every > 0 && steps_done % every == 0);
+  }
+};
+
 /// Everything that the YAML file of `lowgear train` says (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
@@ -118,6 +129,7 @@ struct TrainConfig {
 
   OptimizerConfig optimizer;
   FreezeConfig freeze;
+  std::optional<EvaluationConfig> evaluation;
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
 

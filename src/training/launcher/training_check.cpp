@@ -124,7 +124,8 @@ void check_export(const fs::path& folder) {
 
 void check_training(const TrainConfig& config) {
   const TrainingText text(config);
-  if (config.freeze.controller) (void)TrainingText(held_out_config(config));
+  if (config.freeze.controller) (void)TrainingText(held_out_config(config, config.freeze.controller->held_out));
+  if (config.evaluation) (void)TrainingText(held_out_config(config, config.evaluation->held_out));
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
   std::int64_t first_step = 0;
   if (config.checkpoint) first_step = check_checkpoints(*config.checkpoint, config, text.sampler());

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/core/error.h"
 #include "training/dataset/synthetic_corpus.h"
@@ -44,9 +45,9 @@ TrainingText::TrainingText(const TrainConfig& config) {
                    options);
 }
 
-TrainConfig held_out_config(const TrainConfig& config) {
+TrainConfig held_out_config(const TrainConfig& config, std::vector<std::filesystem::path> files) {
   TrainConfig held_out = config;
-  held_out.tokens = config.freeze.controller.value().held_out;
+  held_out.tokens = std::move(files);
   held_out.synthetic_tokens = 0;
   return held_out;
 }

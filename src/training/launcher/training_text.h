@@ -1,7 +1,9 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "training/dataset/batch_sampler.h"
 #include "training/dataset/token_text.h"
@@ -28,8 +30,7 @@ class TrainingText {
   std::optional<dataset::BatchSampler> sampler_;
 };
 
-/// The configuration of the held-out text: that of the training with other token files. There is a controller of
-/// freezing.
-[[nodiscard]] TrainConfig held_out_config(const TrainConfig& config);
+/// The configuration of held-out text: that of the training with other token files, one or more.
+[[nodiscard]] TrainConfig held_out_config(const TrainConfig& config, std::vector<std::filesystem::path> files);
 
 }  // namespace lowgear::launcher

@@ -148,6 +148,27 @@ TEST(CompareArms, ALossIsHeldAgainstTheMargin) {
   EXPECT_FALSE(quantity_of(compare_arms(arms(1.02), options), 1, Quantity::energy).within_margin);
 }
 
+TEST(CompareArms, HeldOutLossesAreComparedWhereEveryRunHasOne) {
+  std::vector<Arm> arms{{"base", {}}, {"other", {}}};
+  for (int seed = 0; seed < 3; ++seed) {
+    RunRecord run = run_of(1);
+    run.steps.back().held_out_loss = 2 + seed;
+    arms[0].runs.push_back({run, {}, {}});
+    run.steps.back().held_out_loss = (2 + seed) * (1.002 + 1e-4 * seed);
+    arms[1].runs.push_back({run, {}, {}});
+  }
+  ComparisonOptions options;
+  options.loss_margin_pct = 0.5;
+  options.pairing = Pairing::by_order;
+  const ArmComparison comparison = compare_arms(arms, options);
+  const ArmQuantity& other = quantity_of(comparison, 1, Quantity::held_out_loss_at_work);
+  EXPECT_NEAR(other.difference_pct->mean, 0.21, 1e-6);
+  EXPECT_EQ(other.verdict, Verdict::more);
+  EXPECT_EQ(other.within_margin, true);
+  arms[1].runs[2].record.steps.back().held_out_loss.reset();
+  EXPECT_FALSE(has(compare_arms(arms, options), Quantity::held_out_loss_at_work));
+}
+
 TEST(CompareArms, LeavesOutInvalidRunsAndTheirBlocks) {
   std::vector<Arm> arms{{"a", {}}, {"b", {}}};
   for (Arm& arm : arms) {

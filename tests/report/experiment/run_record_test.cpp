@@ -45,6 +45,12 @@ TEST(ReadMetrics, ReadsWhatTheTrainerWrites) {
   EXPECT_FALSE(run.invalid);
 }
 
+TEST(ReadMetrics, ReadsHeldOutLossesWhereTheyWereMeasured) {
+  const RunRecord run = read_metrics(line(0) + line(1, R"("held_out_loss":2.25)"), "m.jsonl");
+  EXPECT_FALSE(run.steps[0].held_out_loss);
+  EXPECT_EQ(run.steps[1].held_out_loss, 2.25);
+}
+
 TEST(ReadMetrics, ARunOnCpusHasNoEnergy) {
   const RunRecord run = read_metrics(line(0, ""), "m.jsonl");
   EXPECT_FALSE(run.basis);

@@ -56,6 +56,16 @@ TEST(RunSums, OneGoodStepIsNotALossThatWasReached) {
   EXPECT_EQ(sums_at_loss(run, 4, 300)->time_s, 8) << "the mean of 5, 4 and 3";
 }
 
+TEST(RunSums, AHeldOutLossIsTheLastOneBefore) {
+  RunRecord run = falling(4);
+  EXPECT_FALSE(held_out_loss_at_work(run, 400));
+  run.steps[1].held_out_loss = 8;
+  run.steps[3].held_out_loss = 6;
+  EXPECT_FALSE(held_out_loss_at_work(run, 199));
+  EXPECT_EQ(held_out_loss_at_work(run, 399), 8) << "only whole steps";
+  EXPECT_EQ(held_out_loss_at_work(run, 400), 6);
+}
+
 TEST(RunSums, AStepWithoutLossHasNoMean) {
   RunRecord run = falling(4);
   run.steps[3].loss.reset();

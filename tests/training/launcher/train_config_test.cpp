@@ -181,6 +181,22 @@ TEST(TrainConfig, ReadsWhatDecidesWhatIsFrozen) {
               HasSubstr("adapt.freeze.controller.log, overlap"));
 }
 
+TEST(TrainConfig, ReadsWhenItIsEvaluated) {
+  EXPECT_FALSE(parse(kSmallest).evaluation);
+  const EvaluationConfig at_end = parse(std::string(kSmallest) + "evaluation: {held_out: a.bin}").evaluation.value();
+  EXPECT_THAT(at_end.held_out, ElementsAre("/jobs/a.bin"));
+  EXPECT_FALSE(at_end.is_due(9, 10));
+  EXPECT_TRUE(at_end.is_due(10, 10));
+  const EvaluationConfig often =
+      parse(std::string(kSmallest) + "evaluation: {held_out: [a.bin, /b.bin], every: 4}").evaluation.value();
+  EXPECT_THAT(often.held_out, ElementsAre("/jobs/a.bin", "/b.bin"));
+  EXPECT_TRUE(often.is_due(4, 10));
+  EXPECT_FALSE(often.is_due(5, 10));
+  EXPECT_TRUE(often.is_due(10, 10));
+  EXPECT_THAT(error_with("evaluation: {every: 4}"), HasSubstr("\"held_out\" is missing"));
+  EXPECT_THAT(error_with("evaluation: {held_out: a.bin, every: 0}"), HasSubstr("evaluation.every"));
+}
+
 TEST(TrainConfig, RefusesToFreezeEverythingOrInNoOrder) {
   EXPECT_EQ(error_with("adapt: {freeze: {blocks: 4}}"),
             "train.yaml:4:26: adapt.freeze.blocks: expected a whole number from 0 to 3, not \"4\"");

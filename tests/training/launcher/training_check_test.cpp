@@ -101,6 +101,15 @@ TEST_F(TrainingCheck, OpensTheHeldOutText) {
   EXPECT_THAT(refusal(), HasSubstr("there is no folder"));
 }
 
+TEST_F(TrainingCheck, OpensTheTextOfTheEvaluation) {
+  config_.evaluation.emplace();
+  config_.evaluation->held_out = {folder_ / "absent.bin"};
+  EXPECT_THAT(refusal(), HasSubstr("absent.bin"));
+  dataset::write_synthetic_corpus(folder_ / "held-out.bin", 1000, 3);
+  config_.evaluation->held_out = {folder_ / "held-out.bin"};
+  expect_accepted();
+}
+
 TEST_F(TrainingCheck, FitsMadeUpTextToVocabularyAndSequence) {
   config_.synthetic_tokens = 5;
   EXPECT_THAT(refusal(), HasSubstr("5 tokens are too few for a sequence of 16"));

@@ -22,6 +22,7 @@ Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind) {
               outcome.losses.push_back(result.loss);
               outcome.gradient_norms.push_back(result.gradient_norm);
               outcome.frozen.push_back(result.frozen_blocks);
+              if (result.held_out_loss) outcome.held_out_losses[result.step] = *result.held_out_loss;
             });
     const std::scoped_lock lock(mutex);
     outcome.first_step = run.first_step();

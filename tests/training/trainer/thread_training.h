@@ -15,10 +15,11 @@ struct Outcome {
   std::int64_t first_step = 0;
   std::vector<double> losses;
   std::vector<double> gradient_norms;
-  std::map<int, at::Tensor> values;               ///< by rank: the store's buffer
-  std::map<std::string, at::Tensor> weights;      ///< by name; where tensors are split, the first ranks' parts
-  std::vector<std::int64_t> frozen;               ///< blocks, by step
-  std::map<int, std::int64_t> gradient_elements;  ///< by rank, at the end
+  std::map<std::int64_t, double> held_out_losses;  ///< by step, where measured
+  std::map<int, at::Tensor> values;                ///< by rank: the store's buffer
+  std::map<std::string, at::Tensor> weights;       ///< by name; where tensors are split, the first ranks' parts
+  std::vector<std::int64_t> frozen;                ///< blocks, by step
+  std::map<int, std::int64_t> gradient_elements;   ///< by rank, at the end
 };
 
 /// Trains, and is asked to end behind step `end_behind`.

@@ -7,9 +7,10 @@
 
 namespace lowgear::trainer {
 
-HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, const launcher::RankPlace& place,
-                         std::map<int, Stage*> stages, const Communicators& ranks, const at::TensorOptions& activations)
-    : config_(launcher::held_out_config(config)),
+HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, std::vector<std::filesystem::path> files,
+                         const launcher::RankPlace& place, std::map<int, Stage*> stages, const Communicators& ranks,
+                         const at::TensorOptions& activations)
+    : config_(launcher::held_out_config(config, std::move(files))),
       place_(place),
       ranks_(&ranks),
       schedule_(launcher::evaluation_schedule(config)),

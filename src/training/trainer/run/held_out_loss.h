@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <vector>
 
 #include "planning/schedule/schedule.h"
 #include "training/launcher/rank_layout.h"
@@ -16,9 +18,10 @@ namespace lowgear::trainer {
 /// time.
 class HeldOutLoss {
  public:
-  /// The configuration has a controller of freezing. Stages and ranks outlive this. Throws InputError as TrainingText.
-  HeldOutLoss(const launcher::TrainConfig& config, const launcher::RankPlace& place, std::map<int, Stage*> stages,
-              const Communicators& ranks, const at::TensorOptions& activations);
+  /// `files` hold the text's tokens. Stages and ranks outlive this. Throws InputError as TrainingText.
+  HeldOutLoss(const launcher::TrainConfig& config, std::vector<std::filesystem::path> files,
+              const launcher::RankPlace& place, std::map<int, Stage*> stages, const Communicators& ranks,
+              const at::TensorOptions& activations);
 
   /// Mean over the sequences, in nats. A meeting of all ranks, between steps: forwards alone.
   [[nodiscard]] double measure();

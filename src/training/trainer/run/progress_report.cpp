@@ -67,6 +67,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
                {"learning_rate", result.learning_rate},
                {"time_s", result.time_s},
                {"tokens", config_->tokens_per_step()}};
+  if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
   if (result.frozen_blocks > 0) json["frozen_blocks"] = result.frozen_blocks;
   if (result.energy_j) {
     json["energy_j"] = *result.energy_j;
@@ -84,7 +85,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
 void ProgressReport::print_line(const StepResult& result) {
   const bool last = result.step + 1 == config_->steps;
   const auto now = Clock::now();
-  if (!last && printed_ && now - *printed_ < kLineEvery) return;
+  if (!last && !result.held_out_loss && printed_ && now - *printed_ < kLineEvery) return;
   printed_ = now;
   const double rate = static_cast<double>(config_->tokens_per_step()) / result.time_s;
   const double left_s = static_cast<double>(config_->steps - result.step - 1) * result.time_s;
@@ -94,6 +95,7 @@ void ProgressReport::print_line(const StepResult& result) {
     line += fmt::format("  {:.3g} J/token{}", *result.energy_j / static_cast<double>(config_->tokens_per_step()),
                         result.simulated ? " simulated" : "");
   }
+  if (result.held_out_loss) line += fmt::format("  held-out loss {:.4f}", *result.held_out_loss);
   if (result.mfu) line += fmt::format("  {:.1f} % MFU", 100 * *result.mfu);
   line += fmt::format("  {} left", duration_text(left_s));
   // A terminal shows one line that changes.

@@ -12,6 +12,7 @@ std::string RunSummary::json() const {
   Json json = {{"first_step", first_step},    {"steps", steps},         {"counted_steps", counted_steps},
                {"first_loss", first_loss},    {"last_loss", last_loss}, {"step_time_s", step_time_s},
                {"tokens_per_s", tokens_per_s}};
+  if (held_out_loss) json["held_out_loss"] = *held_out_loss;
   if (step_energy_j) json["step_energy_j"] = *step_energy_j;
   if (mfu) json["mfu"] = *mfu;
   json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
@@ -25,6 +26,7 @@ std::string RunSummary::text() const {
   if (steps == 0) return fmt::format("nothing to do: {} steps were done before", first_step);
   std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s per step, {:.4g} tokens/s", steps,
                                  first_loss, last_loss, step_time_s, tokens_per_s);
+  if (held_out_loss) text += fmt::format(", held-out loss {:.4f}", *held_out_loss);
   if (mfu) text += fmt::format(", {:.1f} % MFU", 100 * *mfu);
   if (step_energy_j) {
     text += fmt::format(", {:.5g} J a step ({:.4g} J/token, {})", *step_energy_j,
@@ -47,6 +49,7 @@ RunTotals::RunTotals(std::int64_t first_step, std::int64_t steps, std::int64_t t
 void RunTotals::add(const StepResult& result) {
   if (summary_.steps == 0) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
+  if (result.held_out_loss) summary_.held_out_loss = result.held_out_loss;
   summary_.simulated = result.simulated;
   summary_.invalid = summary_.invalid || result.invalid;
   if (++summary_.steps > left_out_) count(result);

@@ -16,6 +16,7 @@ struct RunSummary {
   std::int64_t counted_steps = 0;
   double first_loss = 0;
   double last_loss = 0;
+  std::optional<double> held_out_loss;  ///< as measured last
   double step_time_s = 0;               ///< mean
   std::optional<double> step_energy_j;  ///< mean, all GPUs
   double tokens_per_s = 0;

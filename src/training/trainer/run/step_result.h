@@ -9,8 +9,9 @@ namespace lowgear::trainer {
 /// What a step did, over all ranks.
 struct StepResult {
   std::int64_t step = 0;
-  double loss = 0;           ///< mean over the step's tokens, in nats
-  double gradient_norm = 0;  ///< before clipping
+  double loss = 0;                      ///< mean over the step's tokens, in nats
+  std::optional<double> held_out_loss;  ///< after the step, in nats; empty when it was not measured
+  double gradient_norm = 0;             ///< before clipping
   double learning_rate = 0;
   std::int64_t frozen_blocks = 0;  ///< blocks that this step did not train, from the first on; with the embedding
   double time_s = 0;

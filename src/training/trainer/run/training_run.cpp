@@ -132,9 +132,11 @@ void TrainingRun::load_state() {
     initialize(part_->store(), config_.model.layers, config_.seed);
   }
   optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
-  if (config_.freeze.controller) {
-    held_out_.emplace(config_, place_, part_->stages(), ranks_, part_->store().values().options());
-  }
+  const auto measure_on = [&](std::optional<HeldOutLoss>& loss, const std::vector<std::filesystem::path>& files) {
+    loss.emplace(config_, files, place_, part_->stages(), ranks_, part_->store().values().options());
+  };
+  if (config_.freeze.controller) measure_on(held_out_, config_.freeze.controller->held_out);
+  if (config_.evaluation) measure_on(evaluation_, config_.evaluation->held_out);
   freezing_.emplace(config_, part_->store(), *optimizer_, ranks_, [this] { return held_out_->measure(); });
   if (config_.checkpoint) {
     checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get(), &data_.sampler(), &*freezing_},
@@ -174,6 +176,8 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   result.gradient_norm = optimizer_->step(result.learning_rate, freezing_->slower_at(number));
   client_->iteration_end();
   freezing_->after_step(number, result.learning_rate);
+  // The loss is waited for below, too: then the energy is that of all work of the step.
+  if (window) synchronize_computation(device_);
   const measure::WindowMeasurement measured = window ? client_->window_end(*window) : measure::WindowMeasurement{};
 
   StepTotals totals;
@@ -204,10 +208,13 @@ void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::func
   while (!all_steps_done() && !end) {
     freeze(freezing_->blocks_at(steps_done_));
     follow_profile_clock(steps_done_);
-    const StepResult result = step(steps_done_, asked_to_end, end);
+    StepResult result = step(steps_done_, asked_to_end, end);
+    ++steps_done_;
+    if (evaluation_ && config_.evaluation->is_due(steps_done_, config_.steps)) {
+      result.held_out_loss = evaluation_->measure();
+    }
     if (rank_ == 0) report(result);
     require_finite(result);
-    ++steps_done_;
     if (checkpoints_) checkpoints_->after_step(steps_done_, end || all_steps_done());
   }
   if (config_.export_folder && all_steps_done()) {

@@ -86,7 +86,8 @@ class TrainingRun {
   std::unique_ptr<PipelineEngine> engine_;
   std::optional<GradientReducer> reducer_;
   std::unique_ptr<AdamW> optimizer_;
-  std::optional<HeldOutLoss> held_out_;
+  std::optional<HeldOutLoss> held_out_;    ///< for what decides about freezing
+  std::optional<HeldOutLoss> evaluation_;  ///< for people
   std::optional<FreezingLoop> freezing_;
   std::optional<CheckpointFolder> checkpoints_;
   std::int64_t first_step_ = 0;

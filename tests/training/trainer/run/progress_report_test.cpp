@@ -91,6 +91,22 @@ TEST_F(Metrics, HaveTheUtilisationWhereItIsKnown) {
   EXPECT_THAT(report.summary().json(), HasSubstr("\"mfu\":0.375"));
 }
 
+TEST_F(Metrics, HaveTheHeldOutLossOfTheStepsWhereItWasMeasured) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  for (int step = 0; step < 4; ++step) {
+    StepResult result;
+    result.step = step;
+    result.time_s = 0.5;
+    if (step == 1) result.held_out_loss = 2.5;
+    if (step == 2) result.held_out_loss = 2.25;
+    report.add(result);
+  }
+  EXPECT_THAT(content(), HasSubstr("\"held_out_loss\":2.25"));
+  EXPECT_EQ(report.summary().held_out_loss, 2.25) << "as measured last";
+  EXPECT_THAT(report.summary().json(), HasSubstr("\"held_out_loss\":2.25"));
+  EXPECT_THAT(report.summary().text(), HasSubstr(", held-out loss 2.2500"));
+}
+
 TEST_F(Metrics, HaveNoUtilisationWhereAStepHasNone) {
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
   for (int step = 0; step < 4; ++step) {
