@@ -84,12 +84,31 @@ Finding energy_finding(const gpu::GpuSurvey& gpu) {
           "measure on a GPU of Volta or newer, outside a virtual GPU"};
 }
 
+/// What no plan needs and few GPUs have.
+bool is_extra(gpu::GpuFeature feature) {
+  return feature == gpu::GpuFeature::workload_power_profiles || feature == gpu::GpuFeature::power_smoothing;
+}
+
+/// Power settings of the vendor, which act below clocks and so change what a profile has measured.
+void add_power_features(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
+  if (const auto& profiles = gpu.workload_power_profiles) {
+    findings.push_back({FindingLevel::works, topic_of(gpu),
+                        fmt::format("workload power profiles {}; enforced: {}", gpu::to_string(profiles->supported),
+                                    gpu::to_string(profiles->enforced)),
+                        ""});
+  }
+  if (const auto& smoothing = gpu.power_smoothing) {
+    findings.push_back({FindingLevel::works, topic_of(gpu),
+                        fmt::format("power smoothing, which is {}", smoothing->enabled ? "on" : "off"), ""});
+  }
+}
+
 /// Features besides energy that do not work.
 void add_missing_features(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
   for (int index = 0; index < gpu::kGpuFeatureCount; ++index) {
     const auto feature = static_cast<gpu::GpuFeature>(index);
     const gpu::GpuFeatureStatus& status = status_of(gpu, feature);
-    if (status.works || feature == gpu::GpuFeature::energy_counter) continue;
+    if (status.works || feature == gpu::GpuFeature::energy_counter || is_extra(feature)) continue;
     findings.push_back(
         {FindingLevel::limited, topic_of(gpu), fmt::format("no {}: {}", name(feature), status.reason), ""});
   }
@@ -99,6 +118,7 @@ void add_gpu(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
   findings.push_back({FindingLevel::works, topic_of(gpu), summary(gpu), ""});
   findings.push_back(energy_finding(gpu));
   add_missing_features(gpu, findings);
+  add_power_features(gpu, findings);
   if (gpu.identity.mig_enabled) {
     findings.push_back({FindingLevel::limited, topic_of(gpu),
                         "in MIG mode: energy and clocks are those of all its instances together, not of one job",

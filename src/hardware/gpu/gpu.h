@@ -9,6 +9,8 @@
 
 #include "hardware/gpu/gpu_error.h"
 #include "hardware/gpu/gpu_sensor.h"
+#include "hardware/gpu/power_smoothing.h"
+#include "hardware/gpu/workload_power_profile.h"
 
 namespace lowgear::gpu {
 
@@ -39,8 +41,10 @@ enum class GpuFeature : unsigned char {
   persistence_mode,
   clock_control,  ///< locked SM clocks; whether this process may use it is another question
   power_control,
+  workload_power_profiles,
+  power_smoothing,
 };
-inline constexpr int kGpuFeatureCount = 13;
+inline constexpr int kGpuFeatureCount = 15;
 
 /// `energy_counter`, `average_power`, ...
 [[nodiscard]] std::string_view name(GpuFeature feature);
@@ -79,6 +83,8 @@ class Gpu {
   [[nodiscard]] virtual PowerLimits power_limits() = 0;
   /// Whether the driver keeps the GPU initialised while no process uses it.
   [[nodiscard]] virtual bool persistence_mode() = 0;
+  [[nodiscard]] virtual WorkloadPowerProfiles workload_power_profiles() = 0;
+  [[nodiscard]] virtual PowerSmoothing power_smoothing() = 0;
 };
 
 /// Whether the feature works on this GPU.

@@ -53,8 +53,20 @@ void read_memory_clock(const NvmlGpu& gpu, GpuValues& values) {
 }
 
 void read_temperature(const NvmlGpu& gpu, GpuValues& values) {
+  const NvmlFunctions& f = functions(gpu);
+  if (f.device_get_temperature_v) {
+    nvml::TemperatureV1 temperature{};
+    temperature.version = nvml::struct_version<nvml::TemperatureV1>(1);
+    temperature.sensor = nvml::kTemperatureOfGpu;
+    const nvml::Return code = gpu.ask(f.device_get_temperature_v, &temperature);
+    if (!f.device_get_temperature || !is_unknown_form(code)) {
+      gpu.library().check(code, gpu.identity().uuid, "temperature");
+      values.temperature_c = temperature.temperature_c;
+      return;
+    }
+  }
   unsigned temperature_c = 0;
-  gpu.call("temperature", functions(gpu).device_get_temperature, nvml::kTemperatureOfGpu, &temperature_c);
+  gpu.call("temperature", f.device_get_temperature, nvml::kTemperatureOfGpu, &temperature_c);
   values.temperature_c = static_cast<int>(temperature_c);
 }
 

@@ -19,6 +19,14 @@ std::string words_of(const SetPowerLimit& power) {
 std::string words_of(const SetPersistenceMode& mode) {
   return mode.enabled ? "enable persistence mode" : "disable persistence mode";
 }
+std::string words_of(const RequestWorkloadPowerProfiles& request) {
+  return fmt::format("{}: {}", RequestWorkloadPowerProfiles::kName, to_string(request.profiles));
+}
+std::string words_of(const SetPowerSmoothing& smoothing) {
+  std::string words = smoothing.enabled ? "enable power smoothing" : "disable power smoothing";
+  if (smoothing.preset) words += fmt::format(" with preset {}", *smoothing.preset);
+  return words;
+}
 
 }  // namespace
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
+
+#include "hardware/gpu/workload_power_profile.h"
 
 namespace lowgear::gpu {
 
@@ -44,12 +47,26 @@ struct SetPersistenceMode {
   bool enabled = false;
 };
 
+/// Requests exactly these workload power profiles of the driver; none: empty. Which of them it enforces is read back.
+struct RequestWorkloadPowerProfiles {
+  static constexpr std::string_view kName = "request workload power profiles";
+  WorkloadPowerProfileSet profiles;
+  bool allow_conflicts = false;  ///< leaves conflicts to the driver, to restore what another program has requested
+};
+
+/// Turns power smoothing on or off, after activating a preset profile of the driver if one is named.
+struct SetPowerSmoothing {
+  static constexpr std::string_view kName = "set power smoothing";
+  bool enabled = false;
+  std::optional<int> preset;
+};
+
 /// One change of one GPU, as a value: requests, checks, threads and fakes pass it on without knowing which it is.
 /// Only these places distinguish the alternatives, and the compiler reports each that lacks one: the driver's call
 /// (nvml_control.cpp), the words (gpu_setting.cpp), and in the agent what a user needs to be allowed
 /// (service/allowed_range.cpp).
-using GpuSetting =
-    std::variant<LockSmClocks, ResetSmClocks, LockMemoryClocks, ResetMemoryClocks, SetPowerLimit, SetPersistenceMode>;
+using GpuSetting = std::variant<LockSmClocks, ResetSmClocks, LockMemoryClocks, ResetMemoryClocks, SetPowerLimit,
+                                SetPersistenceMode, RequestWorkloadPowerProfiles, SetPowerSmoothing>;
 
 /// Its name without values: `lock SM clocks`.
 [[nodiscard]] std::string_view name(const GpuSetting& setting);

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The part of NVML's C ABI that Lowgear calls: numbers and layouts as NVIDIA's NVML API Reference and its header for
-/// driver 580 state them. Own declarations, so that Lowgear builds without NVIDIA's toolkit and runs with every driver
-/// from 470 on.
+/// The part of NVML's C ABI that Lowgear calls: numbers and layouts as NVIDIA's NVML API Reference and its headers for
+/// driver 580 and for CUDA 13.3 (what is newer) state them. Own declarations, so that Lowgear builds without NVIDIA's
+/// toolkit and runs with every driver from 470 on.
 namespace lowgear::gpu::nvml {
 
 /// nvmlReturn_t
@@ -106,5 +106,112 @@ static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, value) == 32);
 
 /// NVML_FI_DEV_POWER_INSTANT, in milliwatts
 inline constexpr std::uint32_t kFieldInstantPower = 186;
+
+/// NVML_STRUCT_VERSION: size and number of a versioned structure. The driver refuses a version that it does not know
+/// with argument_version_mismatch.
+template <typename Struct>
+constexpr std::uint32_t struct_version(std::uint32_t number) {
+  return static_cast<std::uint32_t>(sizeof(Struct)) | number << 24U;
+}
+
+/// nvmlTemperature_v1_t
+struct TemperatureV1 {
+  std::uint32_t version;
+  std::int32_t sensor;
+  std::int32_t temperature_c;
+};
+static_assert(sizeof(TemperatureV1) == 12);
+
+/// nvmlPowerValue_v2_t. NVIDIA's comment calls it version 1; its macro encodes 2, which drivers accept.
+struct PowerValueV2 {
+  std::uint32_t version;
+  std::uint8_t scope;
+  std::uint32_t power_mw;
+};
+static_assert(sizeof(PowerValueV2) == 12);
+
+inline constexpr std::uint8_t kPowerScopeGpu = 0;  ///< NVML_POWER_SCOPE_GPU
+
+/// nvmlMask255_t
+struct Mask255 {
+  std::uint32_t words[8];  // NOLINT(*-avoid-c-arrays): the layout is C's
+};
+static_assert(sizeof(Mask255) == 32);
+
+/// nvmlWorkloadPowerProfileInfo_v1_t
+struct WorkloadPowerProfileInfoV1 {
+  std::uint32_t version;
+  std::uint32_t profile_id;
+  std::uint32_t priority;  ///< the lowest number wins
+  Mask255 conflicting;
+};
+static_assert(sizeof(WorkloadPowerProfileInfoV1) == 44);
+
+/// nvmlWorkloadPowerProfileProfilesInfo_v1_t
+struct WorkloadPowerProfilesInfoV1 {
+  std::uint32_t version;
+  Mask255 supported;
+  WorkloadPowerProfileInfoV1 profiles[255];  // NOLINT(*-avoid-c-arrays)
+};
+static_assert(sizeof(WorkloadPowerProfilesInfoV1) == 11256);
+
+/// nvmlWorkloadPowerProfileCurrentProfiles_v1_t
+struct WorkloadPowerProfilesCurrentV1 {
+  std::uint32_t version;
+  Mask255 supported;
+  Mask255 requested;
+  Mask255 enforced;
+};
+static_assert(sizeof(WorkloadPowerProfilesCurrentV1) == 100);
+
+/// nvmlWorkloadPowerProfileRequestedProfiles_v1_t
+struct WorkloadPowerProfileRequestV1 {
+  std::uint32_t version;
+  Mask255 requested;
+};
+static_assert(sizeof(WorkloadPowerProfileRequestV1) == 36);
+
+/// nvmlWorkloadPowerProfileUpdateProfiles_v1_t, which has no version.
+struct WorkloadPowerProfileUpdateV1 {
+  std::uint32_t operation;
+  Mask255 profiles;
+};
+static_assert(sizeof(WorkloadPowerProfileUpdateV1) == 36);
+
+/// nvmlPowerProfileOperation_t
+inline constexpr std::uint32_t kRemoveWorkloadPowerProfiles = 0;
+inline constexpr std::uint32_t kAddWorkloadPowerProfiles = 1;
+inline constexpr std::uint32_t kReplaceWorkloadPowerProfiles = 2;
+
+/// nvmlPowerSmoothingState_v1_t
+struct PowerSmoothingStateV1 {
+  std::uint32_t version;
+  std::uint32_t state;  ///< kDisabled, kEnabled
+};
+static_assert(sizeof(PowerSmoothingStateV1) == 8);
+
+/// nvmlPowerSmoothingProfile_v1_t
+struct PowerSmoothingProfileV1 {
+  std::uint32_t version;
+  std::uint32_t profile_id;
+  std::uint32_t parameter_id;
+  double value;
+};
+static_assert(sizeof(PowerSmoothingProfileV1) == 24 && offsetof(PowerSmoothingProfileV1, value) == 16);
+
+/// NVML_POWER_SMOOTHING_MAX_NUM_PROFILES
+inline constexpr int kMaxPowerSmoothingPresets = 5;
+
+// NVML_FI_PWR_SMOOTHING_*. Those of a preset take its number as scope.
+inline constexpr std::uint32_t kFieldSmoothingEnabled = 251;
+inline constexpr std::uint32_t kFieldSmoothingCeiling = 254;              ///< in watts
+inline constexpr std::uint32_t kFieldSmoothingFloor = 255;                ///< in watts
+inline constexpr std::uint32_t kFieldSmoothingLifetimeLeft = 258;         ///< in per cent
+inline constexpr std::uint32_t kFieldSmoothingPresets = 259;              ///< how many there are
+inline constexpr std::uint32_t kFieldSmoothingPresetFloor = 260;          ///< in per cent
+inline constexpr std::uint32_t kFieldSmoothingPresetRampUp = 261;         ///< in mW/s
+inline constexpr std::uint32_t kFieldSmoothingPresetRampDown = 262;       ///< in mW/s
+inline constexpr std::uint32_t kFieldSmoothingPresetRampDownDelay = 263;  ///< in milliseconds
+inline constexpr std::uint32_t kFieldSmoothingActivePreset = 264;
 
 }  // namespace lowgear::gpu::nvml

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "hardware/gpu/nvml_gpu.h"
+#include "hardware/gpu/nvml_power_features.h"
 
 namespace lowgear::gpu {
 namespace {
@@ -44,12 +45,49 @@ class NvmlControl final : public GpuControl {
                      fmt::format("GPU {}: {} W is not a power limit; use one within its limits", gpu_->identity().uuid,
                                  power.limit_w));
     }
-    gpu_->call(SetPowerLimit::kName, functions().device_set_power_management_limit,
-               static_cast<unsigned>(std::lround(power.limit_w * 1e3)));
+    set_power_limit_mw(*gpu_, static_cast<unsigned>(std::lround(power.limit_w * 1e3)));
   }
   void set(const SetPersistenceMode& mode) {
     gpu_->call(SetPersistenceMode::kName, functions().device_set_persistence_mode,
                mode.enabled ? nvml::kEnabled : nvml::kDisabled);
+  }
+  void set(const RequestWorkloadPowerProfiles& request) {
+    require_feature(GpuFeature::workload_power_profiles);
+    if (request.profiles.any() && !request.allow_conflicts) require_without_conflicts(*gpu_, request.profiles);
+    request_workload_power_profiles(*gpu_, request.profiles);
+  }
+  // The preset first, so that no other one is in effect for a while.
+  void set(const SetPowerSmoothing& smoothing) {
+    require_feature(GpuFeature::power_smoothing);
+    if (smoothing.preset) {
+      require_preset(*smoothing.preset);
+      activate_power_smoothing_preset(*gpu_, *smoothing.preset);
+    }
+    enable_power_smoothing(*gpu_, smoothing.enabled);
+  }
+
+  /// What could not be read when the GPU was opened could not be restored either.
+  void require_feature(GpuFeature feature) const {
+    const GpuFeatureStatus& status = gpu_->features()[static_cast<std::size_t>(feature)];
+    if (status.works) return;
+    // Drivers refuse what they do not know as an argument, too.
+    const bool unknown = status.code == GpuErrorCode::invalid_value;
+    throw GpuError(unknown ? GpuErrorCode::not_supported : status.code, status.reason);
+  }
+
+  void require_preset(int preset) const {
+    const PowerSmoothing now = read_power_smoothing(*gpu_);
+    if (!now.active_preset) {
+      throw GpuError(
+          GpuErrorCode::not_supported,
+          fmt::format("GPU {}: {}: the driver does not report the active preset, so it could not be restored",
+                      gpu_->identity().uuid, SetPowerSmoothing::kName));
+    }
+    const int presets = now.presets.value_or(nvml::kMaxPowerSmoothingPresets);
+    if (preset >= 0 && preset < presets) return;
+    throw GpuError(GpuErrorCode::invalid_value,
+                   fmt::format("GPU {}: power smoothing has no preset {}; use one of 0 to {}", gpu_->identity().uuid,
+                               preset, presets - 1));
   }
 
   [[nodiscard]] const NvmlFunctions& functions() const { return gpu_->library().functions(); }

@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "base/core/units.h"
+#include "hardware/gpu/nvml_power_features.h"
 
 namespace lowgear::gpu {
-namespace {}  // namespace
 
 NvmlGpu::NvmlGpu(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, int index)
     : library_(std::move(library)), device_(device) {
@@ -60,13 +60,18 @@ void NvmlGpu::find_features() {
   found(GpuFeature::supported_clocks, [this] { (void)supported_sm_clocks_mhz(); });
   found(GpuFeature::power_limits, [this] { (void)power_limits(); });
   found(GpuFeature::persistence_mode, [this] { (void)persistence_mode(); });
+  found(GpuFeature::workload_power_profiles, [this] { (void)workload_power_profiles(); });
+  found(GpuFeature::power_smoothing, [this] { (void)power_smoothing(); });
   const NvmlFunctions& f = library_->functions();
   found(GpuFeature::clock_control, [&] {
     library_->require(f.device_set_gpu_locked_clocks, identity_.uuid, "locked SM clocks");
     library_->require(f.device_reset_gpu_locked_clocks, identity_.uuid, "locked SM clocks");
   });
-  found(GpuFeature::power_control,
-        [&] { library_->require(f.device_set_power_management_limit, identity_.uuid, "power limit"); });
+  found(GpuFeature::power_control, [&] {
+    if (!f.device_set_power_management_limit_v2) {
+      library_->require(f.device_set_power_management_limit, identity_.uuid, "power limit");
+    }
+  });
 }
 
 void NvmlGpu::read(GpuFeature sensor, GpuValues& values) {
@@ -113,6 +118,10 @@ bool NvmlGpu::persistence_mode() {
   call("persistence mode", library_->functions().device_get_persistence_mode, &mode);
   return mode == nvml::kEnabled;
 }
+
+WorkloadPowerProfiles NvmlGpu::workload_power_profiles() { return read_workload_power_profiles(*this); }
+
+PowerSmoothing NvmlGpu::power_smoothing() { return read_power_smoothing(*this); }
 
 NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library) {
   const NvmlFunctions& f = library->functions();

@@ -21,6 +21,8 @@ class NvmlGpu final : public Gpu {
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override;
   [[nodiscard]] PowerLimits power_limits() override;
   [[nodiscard]] bool persistence_mode() override;
+  [[nodiscard]] WorkloadPowerProfiles workload_power_profiles() override;
+  [[nodiscard]] PowerSmoothing power_smoothing() override;
 
   [[nodiscard]] const NvmlLibrary& library() const { return *library_; }
   /// Calls a function of the library with this GPU. Throws GpuError, naming the GPU and `what` was asked.
@@ -28,6 +30,12 @@ class NvmlGpu final : public Gpu {
   void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function,
             Arguments... arguments) const {
     library_->call(identity_.uuid, what, function, device_, arguments...);
+  }
+  /// Calls a function that the library has, and returns what it returns.
+  template <typename... Parameters, typename... Arguments>
+  [[nodiscard]] nvml::Return ask(const NvmlFunction<nvml::Device, Parameters...>& function,
+                                 Arguments... arguments) const {
+    return function(device_, arguments...);
   }
 
  private:

@@ -34,6 +34,9 @@ std::string_view advice(nvml::Return code) {
       return "a part of NVIDIA's driver is missing: install it again";
     case nvml::Return::in_use:
       return "another process holds the GPU: try again";
+    case nvml::Return::argument_version_mismatch:
+      return "this driver does not accept Lowgear's version of the call's structure: install a driver that does, or a "
+             "release of Lowgear for this driver";
     default:
       return "";
   }
@@ -111,6 +114,11 @@ GpuErrorCode gpu_error_code(nvml::Return code) {
   return GpuErrorCode::driver_error;
 }
 
+bool is_unknown_form(nvml::Return code) {
+  return code == nvml::Return::not_supported || code == nvml::Return::function_not_found ||
+         code == nvml::Return::argument_version_mismatch;
+}
+
 void NvmlLibrary::Closer::operator()(void* handle) const { dlclose(handle); }
 
 std::shared_ptr<const NvmlLibrary> NvmlLibrary::open() {
@@ -149,6 +157,7 @@ void NvmlLibrary::find_functions() {
   find(library, f.device_get_power_usage, {"nvmlDeviceGetPowerUsage"});
   find(library, f.device_get_field_values, {"nvmlDeviceGetFieldValues"});
   find(library, f.device_get_clock_info, {"nvmlDeviceGetClockInfo"});
+  find(library, f.device_get_temperature_v, {"nvmlDeviceGetTemperatureV"});
   find(library, f.device_get_temperature, {"nvmlDeviceGetTemperature"});
   find(library, f.device_get_clocks_event_reasons,
        {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"});
@@ -164,13 +173,30 @@ void NvmlLibrary::find_functions() {
   find(library, f.device_reset_gpu_locked_clocks, {"nvmlDeviceResetGpuLockedClocks"});
   find(library, f.device_set_memory_locked_clocks, {"nvmlDeviceSetMemoryLockedClocks"});
   find(library, f.device_reset_memory_locked_clocks, {"nvmlDeviceResetMemoryLockedClocks"});
+  find(library, f.device_set_power_management_limit_v2, {"nvmlDeviceSetPowerManagementLimit_v2"});
   find(library, f.device_set_power_management_limit, {"nvmlDeviceSetPowerManagementLimit"});
   find(library, f.device_set_persistence_mode, {"nvmlDeviceSetPersistenceMode"});
+  find_power_features();
   const bool complete = f.init && f.shutdown && f.device_get_count && f.device_get_handle_by_index &&
                         f.device_get_uuid && f.device_get_pci_info && f.device_get_name;
   if (!complete) {
     throw_missing(path_, "is not an NVML library of driver 470 or newer");
   }
+}
+
+void NvmlLibrary::find_power_features() {
+  void* library = handle_.get();
+  NvmlFunctions& f = functions_;
+  find(library, f.device_workload_power_profile_get_profiles_info, {"nvmlDeviceWorkloadPowerProfileGetProfilesInfo"});
+  find(library, f.device_workload_power_profile_get_current_profiles,
+       {"nvmlDeviceWorkloadPowerProfileGetCurrentProfiles"});
+  find(library, f.device_workload_power_profile_update_profiles, {"nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1"});
+  find(library, f.device_workload_power_profile_set_requested_profiles,
+       {"nvmlDeviceWorkloadPowerProfileSetRequestedProfiles"});
+  find(library, f.device_workload_power_profile_clear_requested_profiles,
+       {"nvmlDeviceWorkloadPowerProfileClearRequestedProfiles"});
+  find(library, f.device_power_smoothing_set_state, {"nvmlDevicePowerSmoothingSetState"});
+  find(library, f.device_power_smoothing_activate_preset, {"nvmlDevicePowerSmoothingActivatePresetProfile"});
 }
 
 void NvmlLibrary::initialise() {

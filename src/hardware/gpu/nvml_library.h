@@ -40,7 +40,8 @@ struct NvmlFunctions {
   NvmlFunction<Device, unsigned*> device_get_power_usage;
   NvmlFunction<Device, int, nvml::FieldValue*> device_get_field_values;
   NvmlFunction<Device, nvml::ClockType, unsigned*> device_get_clock_info;
-  NvmlFunction<Device, int, unsigned*> device_get_temperature;
+  NvmlFunction<Device, nvml::TemperatureV1*> device_get_temperature_v;
+  NvmlFunction<Device, int, unsigned*> device_get_temperature;  ///< deprecated since CUDA 13.0
   NvmlFunction<Device, unsigned long long*> device_get_clocks_event_reasons;
   NvmlFunction<Device, nvml::Utilization*> device_get_utilization_rates;
   NvmlFunction<Device, unsigned*, unsigned*> device_get_supported_memory_clocks;
@@ -55,8 +56,18 @@ struct NvmlFunctions {
   NvmlFunction<Device> device_reset_gpu_locked_clocks;
   NvmlFunction<Device, unsigned, unsigned> device_set_memory_locked_clocks;
   NvmlFunction<Device> device_reset_memory_locked_clocks;
+  NvmlFunction<Device, nvml::PowerValueV2*> device_set_power_management_limit_v2;
   NvmlFunction<Device, unsigned> device_set_power_management_limit;
   NvmlFunction<Device, unsigned> device_set_persistence_mode;
+
+  // Since CUDA 12.8; `update_profiles` since 13.1, which deprecates `set` and `clear`.
+  NvmlFunction<Device, nvml::WorkloadPowerProfilesInfoV1*> device_workload_power_profile_get_profiles_info;
+  NvmlFunction<Device, nvml::WorkloadPowerProfilesCurrentV1*> device_workload_power_profile_get_current_profiles;
+  NvmlFunction<Device, nvml::WorkloadPowerProfileUpdateV1*> device_workload_power_profile_update_profiles;
+  NvmlFunction<Device, nvml::WorkloadPowerProfileRequestV1*> device_workload_power_profile_set_requested_profiles;
+  NvmlFunction<Device, nvml::WorkloadPowerProfileRequestV1*> device_workload_power_profile_clear_requested_profiles;
+  NvmlFunction<Device, nvml::PowerSmoothingStateV1*> device_power_smoothing_set_state;
+  NvmlFunction<Device, nvml::PowerSmoothingProfileV1*> device_power_smoothing_activate_preset;
 };
 
 /// NVML, loaded and initialised for the lifetime of this object. A forked child does not use it, because it belongs to
@@ -103,6 +114,7 @@ class NvmlLibrary {
   };
 
   void find_functions();
+  void find_power_features();
   void initialise();
   [[noreturn]] void throw_lacking(const char* symbol, std::string_view gpu, std::string_view what) const;
 
@@ -116,5 +128,7 @@ class NvmlLibrary {
 
 /// What a return code means to a caller.
 [[nodiscard]] GpuErrorCode gpu_error_code(nvml::Return code);
+/// Whether an older form of a call may do what its newest form did not.
+[[nodiscard]] bool is_unknown_form(nvml::Return code);
 
 }  // namespace lowgear::gpu

@@ -12,10 +12,14 @@ GpuSurvey survey(Gpu& gpu) {
                    .features = gpu.features(),
                    .persistence_mode = {},
                    .power_limits = {},
-                   .supported_sm_clocks_mhz = {}};
+                   .supported_sm_clocks_mhz = {},
+                   .workload_power_profiles = {},
+                   .power_smoothing = {}};
   if (works(gpu, GpuFeature::persistence_mode)) result.persistence_mode = gpu.persistence_mode();
   if (works(gpu, GpuFeature::power_limits)) result.power_limits = gpu.power_limits();
   if (works(gpu, GpuFeature::supported_clocks)) result.supported_sm_clocks_mhz = gpu.supported_sm_clocks_mhz();
+  if (works(gpu, GpuFeature::workload_power_profiles)) result.workload_power_profiles = gpu.workload_power_profiles();
+  if (works(gpu, GpuFeature::power_smoothing)) result.power_smoothing = gpu.power_smoothing();
   return result;
 }
 

@@ -15,6 +15,8 @@ struct GpuSurvey {
   std::optional<bool> persistence_mode;
   std::optional<PowerLimits> power_limits;
   std::vector<int> supported_sm_clocks_mhz;  ///< highest first
+  std::optional<WorkloadPowerProfiles> workload_power_profiles = {};
+  std::optional<PowerSmoothing> power_smoothing = {};
 };
 
 /// NVML on this machine, and the GPUs that it shows.

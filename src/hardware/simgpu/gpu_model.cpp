@@ -295,6 +295,25 @@ const SimulatedGpuModel& find_gpu_model(std::string_view key) {
   throw InputError(fmt::format("there is no simulated GPU model {}; choose one of {}", quote(key), known));
 }
 
+SimulatedGpuModel with_power_features(SimulatedGpuModel model) {
+  constexpr PowerProfileMask kMaxP = 1U << 0U;
+  constexpr PowerProfileMask kMaxQ = 1U << 1U;
+  constexpr PowerProfileMask kCompute = 1U << 2U;
+  constexpr PowerProfileMask kMemoryBound = 1U << 3U;
+  constexpr PowerProfileMask kLlmInference = 1U << 6U;
+  constexpr PowerProfileMask kLlmTraining = 1U << 7U;
+  PowerFeatureModel& features = model.power_features;
+  features.profiles = kMaxP | kMaxQ | kCompute | kMemoryBound | kLlmInference | kLlmTraining;
+  features.conflicts[0] = kMaxQ;
+  features.conflicts[1] = kMaxP;
+  features.conflicts[2] = kMemoryBound;
+  features.conflicts[3] = kCompute;
+  features.conflicts[6] = kLlmTraining;
+  features.conflicts[7] = kLlmInference;
+  features.smoothing_presets = 3;
+  return model;
+}
+
 void check(const SimulatedGpuModel& model) {
   if (model.key.empty() || model.name.empty()) reject(model, "it has no key or no name");
   check_clocks(model);
@@ -319,6 +338,12 @@ void check(const SimulatedGpuModel& model) {
     reject(model, "a thermal time constant is 0");
   }
   check_sensors(model);
+  const PowerFeatureModel& features = model.power_features;
+  if (features.profiles >> kSimulatedPowerProfiles != 0) reject(model, "it has a workload power profile above 14");
+  constexpr int kMaxPresets = 5;  // NVML_POWER_SMOOTHING_MAX_NUM_PROFILES
+  if (features.smoothing_presets < 0 || features.smoothing_presets > kMaxPresets) {
+    reject(model, "its number of power smoothing presets is not 0 to 5");
+  }
   const SwitchModel& switching = model.switching;
   check_range(model, "a switch latency in s", {switching.call_median_s, switching.transition_median_s}, 10);
   check_range(model, "a spread of switch latencies",

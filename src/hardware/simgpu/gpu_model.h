@@ -103,6 +103,18 @@ struct SwitchModel {
   double transition_sigma = 0;  ///< of the logarithm, from change to change
 };
 
+/// Workload power profiles that the simulation can have, a bit for the number of each (nvmlPowerProfileType_t).
+using PowerProfileMask = std::uint32_t;
+inline constexpr int kSimulatedPowerProfiles = 15;
+
+/// Power settings of the vendor below clocks and limits, which GPUs have since Blackwell. They are kept and reported,
+/// and change neither time nor power: what they do on a real GPU has not been measured.
+struct PowerFeatureModel {
+  PowerProfileMask profiles = 0;                                      ///< that it has; 0: none, as before Blackwell
+  std::array<PowerProfileMask, kSimulatedPowerProfiles> conflicts{};  ///< of each profile; the lower number wins
+  int smoothing_presets = 0;                                          ///< 0: no power smoothing
+};
+
 /// A model of GPU. Where its numbers come from stands next to them in gpu_model.cpp. Copied into the shared state byte
 /// by byte, so that a test may vary any of it.
 struct SimulatedGpuModel {
@@ -132,6 +144,7 @@ struct SimulatedGpuModel {
   ThermalModel thermal;
   SensorModel sensors;
   SwitchModel switching;
+  PowerFeatureModel power_features = {};
 
   /// Highest first.
   [[nodiscard]] constexpr std::span<const int> supported_memory_clocks_mhz() const {
@@ -144,6 +157,8 @@ static_assert(std::is_trivially_copyable_v<SimulatedGpuModel>);
 [[nodiscard]] std::span<const SimulatedGpuModel> gpu_models();
 /// The model with this key, in any case (`h100`). Throws InputError naming those there are.
 [[nodiscard]] const SimulatedGpuModel& find_gpu_model(std::string_view key);
+/// The model with power features. Which profiles and presets it has, and which conflict, is made up.
+[[nodiscard]] SimulatedGpuModel with_power_features(SimulatedGpuModel model);
 /// Throws InputError saying what is wrong when a value is not finite, negative, or contradicts another.
 void check(const SimulatedGpuModel& model);
 

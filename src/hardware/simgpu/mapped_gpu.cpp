@@ -61,6 +61,16 @@ bool is_stuck(const SharedGpuState& state) {
                      [](const SharedFault& fault) { return fault.clock_stuck; });
 }
 
+/// Of those that conflict the one with the lowest number.
+PowerProfileMask enforced(PowerProfileMask requested, const PowerFeatureModel& features) {
+  PowerProfileMask mask = 0;
+  for (std::size_t profile = 0; profile < features.conflicts.size(); ++profile) {
+    const PowerProfileMask bit = 1U << profile;
+    if ((requested & bit) != 0 && (features.conflicts.at(profile) & mask) == 0) mask |= bit;
+  }
+  return mask;
+}
+
 int count_contexts(const SharedGpuState& state) {
   return static_cast<int>(std::count_if(state.contexts.begin(), state.contexts.end(),
                                         [](const SharedContext& context) { return context.pid != 0; }));
@@ -101,7 +111,7 @@ auto MappedGpu::update(Change&& change) {
 }
 
 SimulatedReadings MappedGpu::readings() {
-  return update([](SharedGpuState& state, GpuPhysics& physics) {
+  return update([this](SharedGpuState& state, GpuPhysics& physics) {
     const GpuPhysicsState& now = state.physics;
     return SimulatedReadings{.energy_counter_j = now.energy_counter_j,
                              .average_power_w = now.average_power_w,
@@ -113,7 +123,11 @@ SimulatedReadings MappedGpu::readings() {
                              .gpu_utilisation_percent = now.gpu_utilisation_percent,
                              .memory_utilisation_percent = now.memory_utilisation_percent,
                              .power_limit_w = now.power_limit_w,
-                             .persistence_mode = state.persistence_mode};
+                             .persistence_mode = state.persistence_mode,
+                             .requested_power_profiles = state.power_profiles,
+                             .enforced_power_profiles = enforced(state.power_profiles, model().power_features),
+                             .power_smoothing = state.power_smoothing,
+                             .power_smoothing_preset = state.power_smoothing_preset};
   });
 }
 
@@ -209,6 +223,33 @@ void MappedGpu::set_persistence_mode(bool enabled) {
   update([enabled](SharedGpuState& state, GpuPhysics&) {
     ++state.writes;
     state.persistence_mode = enabled;
+  });
+}
+
+void MappedGpu::request_power_profiles(PowerProfileMask profiles) {
+  if ((profiles & ~model().power_features.profiles) != 0) {
+    throw InputError(fmt::format("0x{:x} has workload power profiles that this GPU lacks", profiles));
+  }
+  update([profiles](SharedGpuState& state, GpuPhysics&) {
+    ++state.writes;
+    state.power_profiles = profiles;
+  });
+}
+
+void MappedGpu::set_power_smoothing(bool enabled) {
+  update([enabled](SharedGpuState& state, GpuPhysics&) {
+    ++state.writes;
+    state.power_smoothing = enabled;
+  });
+}
+
+void MappedGpu::activate_power_smoothing_preset(int preset) {
+  if (preset < 0 || preset >= model().power_features.smoothing_presets) {
+    throw InputError(fmt::format("this GPU has no preset {} of power smoothing", preset));
+  }
+  update([preset](SharedGpuState& state, GpuPhysics&) {
+    ++state.writes;
+    state.power_smoothing_preset = preset;
   });
 }
 

@@ -58,6 +58,9 @@ class MappedGpu final : public SimulatedGpu, private SimulatedGpuControl, privat
   void reset_memory_clocks() override;
   void set_power_limit_w(double power_limit_w) override;
   void set_persistence_mode(bool enabled) override;
+  void request_power_profiles(PowerProfileMask profiles) override;
+  void set_power_smoothing(bool enabled) override;
+  void activate_power_smoothing_preset(int preset) override;
 
   void inject(const SimulatedFault& fault) override;
   void clear() override;

@@ -48,6 +48,9 @@ struct SharedGpuState {
   int asked_min_mhz = 0;  ///< the range that was asked for; differs from the physics' while a clock is stuck
   int asked_max_mhz = 0;
   bool persistence_mode = true;
+  PowerProfileMask power_profiles = 0;  ///< requested
+  bool power_smoothing = false;
+  int power_smoothing_preset = 0;
   double slowdown = 1;  ///< of kernels that start from now on
   std::array<SharedContext, kMaxContexts> contexts{};
   std::array<SharedFault, kMaxSimulatedFaults> faults{};
@@ -93,7 +96,7 @@ struct SharedHeader {
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::size_t kSharedGpuOffset = 4096;
-inline constexpr std::uint32_t kSharedStateVersion = 3;
+inline constexpr std::uint32_t kSharedStateVersion = 4;
 
 /// The file system lets this process not read and write a simulated machine's file, or not make it.
 class SharedStateDenied : public InputError {

@@ -92,7 +92,11 @@ std::vector<SimulatedGpuModel> gpu_models_from_text(std::string_view text) {
       count = parse_integer(item.substr(0, times)).value_or(0);
       item.remove_prefix(times + 1);
     }
-    const SimulatedGpuModel& model = find_gpu_model(item);
+    constexpr std::string_view kPowerFeatures = "+power";
+    const bool power_features = item.ends_with(kPowerFeatures);
+    if (power_features) item.remove_suffix(kPowerFeatures.size());
+    const SimulatedGpuModel& found = find_gpu_model(item);
+    const SimulatedGpuModel model = power_features ? with_power_features(found) : found;
     if (count < 1 || count + static_cast<long long>(models.size()) > kMaxSimulatedGpus) {
       throw InputError(fmt::format("{}: a simulated machine has 1 to {} GPUs", quote(text), kMaxSimulatedGpus));
     }

@@ -71,6 +71,10 @@ struct SimulatedReadings {
   int memory_utilisation_percent = 0;
   double power_limit_w = 0;
   bool persistence_mode = false;
+  PowerProfileMask requested_power_profiles = 0;
+  PowerProfileMask enforced_power_profiles = 0;  ///< of the requested ones, without those that conflict with a lower
+  bool power_smoothing = false;
+  int power_smoothing_preset = 0;
 };
 
 /// What NVML sets of a simulated GPU. Values are checked by the caller against the model; those that make no sense
@@ -86,6 +90,10 @@ class SimulatedGpuControl {
   virtual void reset_memory_clocks() = 0;
   virtual void set_power_limit_w(double power_limit_w) = 0;
   virtual void set_persistence_mode(bool enabled) = 0;
+  /// Exactly these. Throws InputError for one that the model lacks.
+  virtual void request_power_profiles(PowerProfileMask profiles) = 0;
+  virtual void set_power_smoothing(bool enabled) = 0;
+  virtual void activate_power_smoothing_preset(int preset) = 0;
 };
 
 /// The faults that are set on a simulated GPU.
@@ -176,7 +184,8 @@ class SimulatedMachine {
   virtual void wait(double time_s) = 0;
 };
 
-/// The GPUs that a text such as `2xH100` or `A100,H200` names. Throws InputError.
+/// The GPUs that a text such as `2xH100` or `A100,H200` names; `H100+power` has power features (with_power_features).
+/// Throws InputError.
 [[nodiscard]] std::vector<SimulatedGpuModel> gpu_models_from_text(std::string_view text);
 
 }  // namespace lowgear::simgpu

@@ -71,6 +71,25 @@ TEST(Diagnosis, EnergyCanComeFromPowerButFromSomewhereItMust) {
   EXPECT_FALSE(can_measure(diagnose(facts)));
 }
 
+bool is_power_feature(gpu::GpuFeature feature) {
+  return feature == gpu::GpuFeature::workload_power_profiles || feature == gpu::GpuFeature::power_smoothing;
+}
+
+TEST(Diagnosis, ShowsPowerFeaturesOnlyWhereAGpuHasThem) {
+  MachineFacts facts = good_machine();
+  gpu::GpuSurvey& gpu = facts.nvml->gpus[0];
+  for (const gpu::GpuFeature feature : {gpu::GpuFeature::workload_power_profiles, gpu::GpuFeature::power_smoothing}) {
+    status_of(gpu, feature) = {.works = false, .code = gpu::GpuErrorCode::not_supported, .reason = "why"};
+  }
+  EXPECT_THAT(diagnose(facts), Not(Contains(Field(&Finding::text, HasSubstr("power smoothing")))));
+  EXPECT_THAT(diagnose(facts), Not(Contains(Field(&Finding::text, HasSubstr("power_profiles")))));
+  gpu.workload_power_profiles = {.supported = 0b11, .requested = 0b11, .enforced = 0b01};
+  gpu.power_smoothing.emplace().enabled = true;
+  EXPECT_THAT(diagnose(facts),
+              Contains(finding(FindingLevel::works, "GPU 0", "workload power profiles max_p, max_q; enforced: max_p")));
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "GPU 0", "power smoothing, which is on")));
+}
+
 TEST(Diagnosis, NamesEveryFeatureThatIsMissing) {
   MachineFacts facts = good_machine();
   for (gpu::GpuFeatureStatus& status : facts.nvml->gpus[0].features) {
@@ -80,7 +99,7 @@ TEST(Diagnosis, NamesEveryFeatureThatIsMissing) {
   const std::vector<Finding> findings = diagnose(facts);
   for (int i = 0; i < gpu::kGpuFeatureCount; ++i) {
     const auto feature = static_cast<gpu::GpuFeature>(i);
-    if (feature == gpu::GpuFeature::energy_counter) continue;
+    if (feature == gpu::GpuFeature::energy_counter || is_power_feature(feature)) continue;
     EXPECT_THAT(findings,
                 Contains(finding(FindingLevel::limited, "GPU 0", "no " + std::string(name(feature)) + ": the reason")));
   }

@@ -11,6 +11,8 @@ inline constexpr AllowedRange kAllowedEverything{.min_clock_mhz = 345,
                                                  .max_power_w = 700,
                                                  .power = true,
                                                  .memory_clocks = true,
-                                                 .persistence = true};
+                                                 .persistence = true,
+                                                 .workload_power_profiles = true,
+                                                 .power_smoothing = true};
 
 }  // namespace lowgear::agent

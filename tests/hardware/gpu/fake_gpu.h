@@ -30,6 +30,7 @@ struct FakeReadings : GpuValues {
 
   double average_power_w = 70;
   std::vector<int> supported_sm_clocks_mhz = {1980, 1965, 1950, 1500, 1005, 345};  ///< highest first
+  WorkloadPowerProfileSet supported_power_profiles = 0b1100'1111;  ///< max_p to memory_bound, both of language models
   PowerLimits power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 700};
 };
 
@@ -41,6 +42,9 @@ struct FakeSettings {
   int max_memory_clock_mhz = 0;
   double power_limit_w = 700;
   bool persistence_mode = true;
+  WorkloadPowerProfileSet power_profiles;
+  bool power_smoothing = false;
+  int power_smoothing_preset = 0;
 
   bool operator==(const FakeSettings&) const = default;
 };
@@ -113,6 +117,22 @@ class FakeGpu final : public Gpu {
     maybe_fail("persistence_mode");
     return settings_.persistence_mode;
   }
+  /// Enforces what is requested, whatever it is.
+  [[nodiscard]] WorkloadPowerProfiles workload_power_profiles() override {
+    const std::lock_guard lock(mutex_);
+    maybe_fail("workload_power_profiles");
+    return {.supported = readings_.supported_power_profiles,
+            .requested = settings_.power_profiles,
+            .enforced = settings_.power_profiles};
+  }
+  [[nodiscard]] PowerSmoothing power_smoothing() override {
+    const std::lock_guard lock(mutex_);
+    maybe_fail("power_smoothing");
+    PowerSmoothing now;
+    now.enabled = settings_.power_smoothing;
+    now.active_preset = settings_.power_smoothing_preset;
+    return now;
+  }
 
  private:
   friend class FakeGpuControl;
@@ -156,6 +176,11 @@ class FakeGpu final : public Gpu {
     readings_.power_limits.current_w = readings_.power_limits.enforced_w = power.limit_w;
   }
   void take(const SetPersistenceMode& mode) { settings_.persistence_mode = mode.enabled; }
+  void take(const RequestWorkloadPowerProfiles& request) { settings_.power_profiles = request.profiles; }
+  void take(const SetPowerSmoothing& smoothing) {
+    settings_.power_smoothing = smoothing.enabled;
+    if (smoothing.preset) settings_.power_smoothing_preset = *smoothing.preset;
+  }
 
   void maybe_fail(const std::string& call) {
     const auto failure = failures_.find(call);

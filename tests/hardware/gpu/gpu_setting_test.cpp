@@ -13,6 +13,11 @@ TEST(GpuSetting, SaysWhatItDoes) {
   EXPECT_EQ(to_string(SetPowerLimit{412.5}), "set the power limit to 412.5 W");
   EXPECT_EQ(to_string(SetPersistenceMode{true}), "enable persistence mode");
   EXPECT_EQ(to_string(SetPersistenceMode{false}), "disable persistence mode");
+  EXPECT_EQ(to_string(RequestWorkloadPowerProfiles{0b1000'0010}),
+            "request workload power profiles: max_q, llm_training");
+  EXPECT_EQ(to_string(RequestWorkloadPowerProfiles{}), "request workload power profiles: none");
+  EXPECT_EQ(to_string(SetPowerSmoothing{.enabled = true, .preset = 2}), "enable power smoothing with preset 2");
+  EXPECT_EQ(to_string(SetPowerSmoothing{.enabled = false, .preset = {}}), "disable power smoothing");
 }
 
 TEST(GpuSetting, IsNamedWithoutValues) {

@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -84,7 +85,7 @@ TEST(Nvml, ReadsEverythingOfARecentDriver) {
   EXPECT_DOUBLE_EQ(read(gpu, GpuFeature::instant_power).power_w.value(), 99.25) << "32 bits of the field's value";
   EXPECT_EQ(read(gpu, GpuFeature::sm_clock).sm_clock_mhz, 1410);
   EXPECT_EQ(read(gpu, GpuFeature::memory_clock).memory_clock_mhz, 1593);
-  EXPECT_EQ(read(gpu, GpuFeature::temperature).temperature_c, 41);
+  EXPECT_EQ(read(gpu, GpuFeature::temperature).temperature_c, 42);
   EXPECT_TRUE(read(gpu, GpuFeature::throttle_reasons).throttle_reasons.value().power_cap());
   EXPECT_EQ(read(gpu, GpuFeature::utilisation).gpu_utilisation_percent, 90);
   EXPECT_EQ(read(gpu, GpuFeature::utilisation).memory_utilisation_percent, 40);
@@ -120,6 +121,33 @@ TEST(Nvml, FallsBackToOlderNames) {
   EXPECT_TRUE(read(*system->gpus().at(0), GpuFeature::throttle_reasons).throttle_reasons.value().thermal());
 }
 
+TEST(Nvml, TakesTheOlderCallWhereADriverDoesNotKnowTheFormOfTheNewerOne) {
+  const FakeNvml fake(FAKE_NVML_RECENT);
+  const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
+  const std::unique_ptr<GpuControl> control = system->control("0000:11:00.0");
+  for (const char* code : {"3", "13", "25"}) {
+    FakeNvml::fail(fmt::format("nvmlDeviceGetTemperatureV={0} nvmlDeviceSetPowerManagementLimit_v2={0}", code));
+    EXPECT_EQ(read(control->gpu(), GpuFeature::temperature).temperature_c, 41) << code;
+    const std::string before = fake.setter_calls();
+    control->apply(SetPowerLimit{250});
+    EXPECT_EQ(fake.setter_calls().substr(before.size()), "power limit 250000\n") << code;
+  }
+  const std::string before = fake.setter_calls();
+  FakeNvml::fail("nvmlDeviceSetPowerManagementLimit_v2=4");
+  EXPECT_THROW(control->apply(SetPowerLimit{250}), GpuError);
+  EXPECT_EQ(fake.setter_calls(), before) << "what is refused for another reason is not asked for again";
+}
+
+TEST(Nvml, UsesTheOlderCallOfADriverThatHasOnlyThat) {
+  const FakeNvml fake(FAKE_NVML_OLD);
+  const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
+  const std::unique_ptr<GpuControl> control = system->control("0000:10:00.0");
+  EXPECT_EQ(read(control->gpu(), GpuFeature::temperature).temperature_c, 41);
+  const std::string before = fake.setter_calls();
+  control->apply(SetPowerLimit{250});
+  EXPECT_EQ(fake.setter_calls().substr(before.size()), "power limit 250000\n");
+}
+
 TEST(Nvml, KnowsTheSimulation) {
   const FakeNvml fake(FAKE_NVML_SIMULATED);
   EXPECT_TRUE(open_nvml()->simulated());
@@ -136,7 +164,7 @@ TEST(Nvml, RecognisesMigAndCountersOfWholeModules) {
 
 TEST(Nvml, FeaturesThatTheDriverRefusesSayWhy) {
   const FakeNvml fake(FAKE_NVML_RECENT);
-  FakeNvml::fail("field=3 nvmlDeviceGetTemperature=999");
+  FakeNvml::fail("field=3 nvmlDeviceGetTemperatureV=999");
   const std::unique_ptr<GpuSystem> system = open_nvml();
   const Gpu& gpu = *system->gpus().at(0);
   EXPECT_FALSE(works(gpu, GpuFeature::instant_power));
@@ -209,7 +237,7 @@ TEST(Nvml, AForkedChildOpensItsOwnAndLeavesItsParents) {
     system.reset();
     if (fake.open_count() != 1) _exit(1);
     const std::unique_ptr<GpuSystem> own = open_nvml();
-    _exit(fake.open_count() == 2 && read(*own->gpus().at(0), GpuFeature::temperature).temperature_c == 41 ? 0 : 2);
+    _exit(fake.open_count() == 2 && read(*own->gpus().at(0), GpuFeature::temperature).temperature_c == 42 ? 0 : 2);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -231,7 +259,7 @@ TEST(NvmlControl, ReachesTheSettersInNvmlsUnits) {
   control->apply(SetPersistenceMode{true});
   EXPECT_EQ(fake.setter_calls().substr(before.size()),
             "SM clocks 210 1395\nSM clocks reset\nmemory clocks 810 1593\nmemory clocks reset\n"
-            "power limit 250500\npersistence mode 1\n");
+            "power limit 250500 of scope 0\npersistence mode 1\n");
   EXPECT_FALSE(control->gpu().persistence_mode());
   EXPECT_THROW((void)system->control("GPU-none"), InputError);
 }
@@ -264,6 +292,145 @@ TEST(NvmlControl, SaysThatClocksNeedRoot) {
   });
   EXPECT_EQ(error.code(), GpuErrorCode::no_permission);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("lock SM clocks"), HasSubstr("lowgear agent"), HasSubstr("root")));
+}
+
+class PowerFeatures : public testing::Test {
+ protected:
+  explicit PowerFeatures(const char* library = FAKE_NVML_RECENT) : fake_(library) {}
+
+  /// What applying has called of the driver.
+  std::string calls_of(const GpuSetting& setting) {
+    const std::string before = fake_.setter_calls();
+    control_->apply(setting);
+    return fake_.setter_calls().substr(before.size());
+  }
+  GpuError error_of(const GpuSetting& setting) {
+    return error_of_opening([&] { return control_->apply(setting), 0; });
+  }
+
+  FakeNvml fake_;
+  std::unique_ptr<GpuControlSystem> system_ = open_nvml_control();
+  std::unique_ptr<GpuControl> control_ = system_->control("0000:10:00.0");
+};
+
+constexpr unsigned kMaxP = 0b1;
+constexpr unsigned kMaxQ = 0b10;
+constexpr unsigned kLlmTraining = 0b1000'0000;
+
+TEST_F(PowerFeatures, ProfilesAreReadAsTheDriverHasThem) {
+  const WorkloadPowerProfiles profiles = control_->gpu().workload_power_profiles();
+  EXPECT_EQ(profiles.supported, WorkloadPowerProfileSet(kMaxP | kMaxQ | kLlmTraining));
+  EXPECT_EQ(profiles.enforced, WorkloadPowerProfileSet(kMaxP));
+}
+
+TEST_F(PowerFeatures, ProfilesAreAddedAndRemovedBeforeCuda131) {
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{kMaxQ | kLlmTraining}), "profiles added 1 7\n");
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{kMaxP | kLlmTraining}), "profiles removed 1\nprofiles added 0\n");
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{kMaxP | kLlmTraining}), "");
+  EXPECT_EQ(control_->gpu().workload_power_profiles().requested, WorkloadPowerProfileSet(kMaxP | kLlmTraining));
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{}), "profiles removed 0 7\n");
+}
+
+class NewestPowerFeatures : public PowerFeatures {
+ protected:
+  NewestPowerFeatures() : PowerFeatures(FAKE_NVML_NEWEST) {}
+};
+
+TEST_F(NewestPowerFeatures, ProfilesAreReplacedInOneCall) {
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{kMaxQ | kLlmTraining}), "profiles update 2 to 130\n");
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{}), "profiles update 2 to 0\n");
+}
+
+TEST_F(NewestPowerFeatures, ProfilesAreAddedWhereADriverHasTheNewerCallAndDoesNotKnowIt) {
+  FakeNvml::fail("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1=13");
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{kMaxQ}), "profiles added 1\n");
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{}), "profiles removed 1\n");
+  FakeNvml::fail("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1=4");
+  EXPECT_EQ(error_of(RequestWorkloadPowerProfiles{kMaxQ}).code(), GpuErrorCode::no_permission);
+}
+
+TEST_F(NewestPowerFeatures, ProfilesThatCannotBeAreRefusedAndNothingIsSet) {
+  const std::string before = fake_.setter_calls();
+  const GpuError lacking = error_of(RequestWorkloadPowerProfiles{0b100 | kMaxQ});
+  EXPECT_EQ(lacking.code(), GpuErrorCode::invalid_value);
+  EXPECT_THAT(lacking.what(), AllOf(HasSubstr("no compute"), HasSubstr("max_p, max_q, llm_training")));
+  const GpuError conflicting = error_of(RequestWorkloadPowerProfiles{kMaxP | kMaxQ | kLlmTraining});
+  EXPECT_EQ(conflicting.code(), GpuErrorCode::invalid_value);
+  EXPECT_THAT(conflicting.what(), HasSubstr("max_p conflicts with max_q"));
+  EXPECT_EQ(fake_.setter_calls(), before);
+  EXPECT_EQ(calls_of(RequestWorkloadPowerProfiles{.profiles = kMaxP | kMaxQ, .allow_conflicts = true}),
+            "profiles update 2 to 3\n")
+      << "as another program has requested it before";
+  FakeNvml::fail("renumbered=1");
+  EXPECT_THAT(error_of(RequestWorkloadPowerProfiles{kLlmTraining}).what(), HasSubstr("in another way"));
+}
+
+TEST_F(PowerFeatures, AVersionThatTheDriverDoesNotAcceptIsNotSupported) {
+  FakeNvml::fail(
+      "nvmlDeviceWorkloadPowerProfileGetProfilesInfo=25 nvmlDeviceWorkloadPowerProfileGetCurrentProfiles=25 "
+      "nvmlDevicePowerSmoothingSetState=25");
+  for (const GpuSetting& setting :
+       {GpuSetting(RequestWorkloadPowerProfiles{kMaxQ}), GpuSetting(RequestWorkloadPowerProfiles{}),
+        GpuSetting(SetPowerSmoothing{true, {}})}) {
+    const GpuError error = error_of(setting);
+    EXPECT_EQ(error.code(), GpuErrorCode::not_supported) << to_string(setting);
+    EXPECT_THAT(error.what(), HasSubstr("does not accept Lowgear's version")) << to_string(setting);
+  }
+  EXPECT_FALSE(works(*open_nvml()->gpus().at(0), GpuFeature::workload_power_profiles));
+}
+
+TEST(Nvml, PowerFeaturesThatCannotBeReadCannotBeSet) {
+  const FakeNvml fake(FAKE_NVML_RECENT);
+  FakeNvml::fail("smoothing=2 nvmlDeviceWorkloadPowerProfileGetCurrentProfiles=2");
+  const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
+  const std::unique_ptr<GpuControl> control = system->control("0000:10:00.0");
+  const std::string before = fake.setter_calls();
+  for (const GpuSetting& setting :
+       {GpuSetting(RequestWorkloadPowerProfiles{}), GpuSetting(SetPowerSmoothing{.enabled = false, .preset = {}})}) {
+    EXPECT_EQ(error_of_opening([&] { return control->apply(setting), 0; }).code(), GpuErrorCode::not_supported);
+  }
+  EXPECT_EQ(fake.setter_calls(), before);
+}
+
+class OldPowerFeatures : public PowerFeatures {
+ protected:
+  OldPowerFeatures() : PowerFeatures(FAKE_NVML_OLD) {}
+};
+
+TEST_F(OldPowerFeatures, AreNotSupportedByTheDriverWhichIsNamed) {
+  for (const GpuSetting& setting :
+       {GpuSetting(RequestWorkloadPowerProfiles{kMaxQ}), GpuSetting(RequestWorkloadPowerProfiles{}),
+        GpuSetting(SetPowerSmoothing{true, {}}), GpuSetting(SetPowerSmoothing{true, 1})}) {
+    const GpuError error = error_of(setting);
+    EXPECT_EQ(error.code(), GpuErrorCode::not_supported) << to_string(setting);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("driver 470.256.02"), HasSubstr("has no nvmlDevice")));
+  }
+  EXPECT_FALSE(works(control_->gpu(), GpuFeature::workload_power_profiles));
+  EXPECT_FALSE(works(control_->gpu(), GpuFeature::power_smoothing));
+}
+
+TEST_F(PowerFeatures, SmoothingIsReadInWattsPerSecond) {
+  const PowerSmoothing smoothing = control_->gpu().power_smoothing();
+  EXPECT_TRUE(smoothing.enabled);
+  EXPECT_EQ(smoothing.active_preset, 1);
+  EXPECT_EQ(smoothing.presets, 5);
+  EXPECT_EQ(smoothing.ceiling_w, 1000);
+  EXPECT_EQ(smoothing.lifetime_left_percent, 97);
+  EXPECT_EQ(smoothing.ramp_up_w_per_s, 250) << "of the active preset, which the driver reports in mW/s";
+  EXPECT_EQ(smoothing.floor_w, std::nullopt) << "the driver has no such field";
+}
+
+TEST_F(PowerFeatures, SmoothingIsSetWithItsPresetFirst) {
+  EXPECT_EQ(calls_of(SetPowerSmoothing{true, 4}), "preset 4\npower smoothing 1\n");
+  EXPECT_EQ(calls_of(SetPowerSmoothing{false, {}}), "power smoothing 0\n");
+  const std::string before = fake_.setter_calls();
+  for (const int preset : {-1, 5}) {
+    EXPECT_EQ(error_of(SetPowerSmoothing{true, preset}).code(), GpuErrorCode::invalid_value) << preset;
+  }
+  FakeNvml::fail("preset=3");
+  EXPECT_EQ(error_of(SetPowerSmoothing{true, 1}).code(), GpuErrorCode::not_supported) << "it could not be restored";
+  EXPECT_EQ(control_->gpu().power_smoothing().ramp_up_w_per_s, std::nullopt) << "of which preset is not known";
+  EXPECT_EQ(fake_.setter_calls(), before);
 }
 
 TEST(NvmlSurvey, ReadsAndNeverSets) {

@@ -40,6 +40,8 @@ class CountingGpu final : public gpu::Gpu {
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {1410}; }
   [[nodiscard]] gpu::PowerLimits power_limits() override { return {}; }
   [[nodiscard]] bool persistence_mode() override { return true; }
+  [[nodiscard]] gpu::WorkloadPowerProfiles workload_power_profiles() override { return {}; }
+  [[nodiscard]] gpu::PowerSmoothing power_smoothing() override { return {}; }
 
  private:
   gpu::GpuIdentity identity_;

@@ -25,6 +25,9 @@ class NvmlCallsTest : public SimulatedMachineTest {
   void SetUp() override {
     machine_ = SimulatedMachine::create(
         file(), {.gpus = gpu_models_from_text("2xH100"), .clock = SimulatedClock::virtual_, .root_required = false});
+    open_library();
+  }
+  void open_library() {
     ASSERT_EQ(::setenv("LOWGEAR_SIMGPU", file().c_str(), 1), 0);
     library_ = ::dlopen(LOWGEAR_SIMULATED_NVML, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library_, nullptr) << ::dlerror();
@@ -124,6 +127,116 @@ TEST_F(NvmlCallsTest, LostGpuAnswersNothingAndLeavesTheOthers) {
   EXPECT_EQ(call("nvmlDeviceGetPowerUsage", other, &power_mw), Return::success);
   gpu().faults().clear();
   EXPECT_EQ(call("nvmlDeviceGetPowerUsage", device_, &power_mw), Return::success);
+}
+
+TEST_F(NvmlCallsTest, GpusBeforeBlackwellHaveNoPowerFeatures) {
+  nvml::WorkloadPowerProfilesCurrentV1 now{};
+  now.version = nvml::struct_version<nvml::WorkloadPowerProfilesCurrentV1>(1);
+  nvml::WorkloadPowerProfileUpdateV1 update{.operation = nvml::kReplaceWorkloadPowerProfiles, .profiles = {}};
+  nvml::PowerSmoothingStateV1 state{.version = nvml::struct_version<nvml::PowerSmoothingStateV1>(1), .state = 1};
+  EXPECT_EQ(call("nvmlDeviceWorkloadPowerProfileGetCurrentProfiles", device_, &now), Return::not_supported);
+  EXPECT_EQ(call("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1", device_, &update), Return::not_supported);
+  EXPECT_EQ(call("nvmlDevicePowerSmoothingSetState", device_, &state), Return::not_supported);
+  nvml::FieldValue field{};
+  field.field_id = nvml::kFieldSmoothingEnabled;
+  ASSERT_EQ(call("nvmlDeviceGetFieldValues", device_, 1, &field), Return::success);
+  EXPECT_EQ(field.result, Return::not_supported);
+  EXPECT_EQ(gpu().writes(), 0U);
+}
+
+/// The first GPU has power features.
+class PowerFeatureCallsTest : public NvmlCallsTest {
+ protected:
+  void SetUp() override {
+    machine_ = SimulatedMachine::create(
+        file(),
+        {.gpus = gpu_models_from_text("h100+power,H100"), .clock = SimulatedClock::virtual_, .root_required = false});
+    open_library();
+  }
+
+  Return update(std::uint32_t operation, std::uint32_t profiles) {
+    nvml::WorkloadPowerProfileUpdateV1 update{.operation = operation, .profiles = {}};
+    update.profiles.words[0] = profiles;
+    return call("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1", device_, &update);
+  }
+  double field(std::uint32_t id, std::uint32_t scope = 0) {
+    nvml::FieldValue field{};
+    field.field_id = id;
+    field.scope_id = scope;
+    EXPECT_EQ(call("nvmlDeviceGetFieldValues", device_, 1, &field), Return::success);
+    EXPECT_EQ(field.result, Return::success) << id;
+    return field.value.unsigned_integer;
+  }
+  void expect_profiles(std::uint32_t requested, std::uint32_t enforced) {
+    nvml::WorkloadPowerProfilesCurrentV1 now{};
+    now.version = nvml::struct_version<nvml::WorkloadPowerProfilesCurrentV1>(1);
+    ASSERT_EQ(call("nvmlDeviceWorkloadPowerProfileGetCurrentProfiles", device_, &now), Return::success);
+    EXPECT_EQ(now.supported.words[0], gpu().model().power_features.profiles);
+    EXPECT_EQ(now.requested.words[0], requested);
+    EXPECT_EQ(now.enforced.words[0], enforced);
+  }
+};
+
+TEST_F(PowerFeatureCallsTest, ProfilesAreAddedRemovedAndReplaced) {
+  EXPECT_EQ(update(nvml::kAddWorkloadPowerProfiles, 0b0010), Return::success);
+  EXPECT_EQ(update(nvml::kAddWorkloadPowerProfiles, 0b1000'0000), Return::success);
+  expect_profiles(0b1000'0010, 0b1000'0010);
+  EXPECT_EQ(update(nvml::kRemoveWorkloadPowerProfiles, 0b0011), Return::success);
+  expect_profiles(0b1000'0000, 0b1000'0000);
+  EXPECT_EQ(update(nvml::kReplaceWorkloadPowerProfiles, 0b0100), Return::success);
+  expect_profiles(0b0100, 0b0100);
+  nvml::WorkloadPowerProfileRequestV1 request{.version = nvml::struct_version<nvml::WorkloadPowerProfileRequestV1>(1),
+                                              .requested = {}};
+  request.requested.words[0] = 0b0010;
+  EXPECT_EQ(call("nvmlDeviceWorkloadPowerProfileSetRequestedProfiles", device_, &request), Return::success);
+  expect_profiles(0b0110, 0b0110);
+  EXPECT_EQ(call("nvmlDeviceWorkloadPowerProfileClearRequestedProfiles", device_, &request), Return::success);
+  expect_profiles(0b0100, 0b0100);
+}
+
+TEST_F(PowerFeatureCallsTest, OfProfilesThatConflictTheFirstIsEnforced) {
+  EXPECT_EQ(update(nvml::kReplaceWorkloadPowerProfiles, 0b0011), Return::success);
+  expect_profiles(0b0011, 0b0001);
+}
+
+TEST_F(PowerFeatureCallsTest, WhatDoesNotExistIsRefusedAndChangesNothing) {
+  const std::uint64_t writes = gpu().writes();
+  EXPECT_EQ(update(nvml::kReplaceWorkloadPowerProfiles, 1U << 14U), Return::invalid_argument);
+  EXPECT_EQ(update(3, 0b1), Return::invalid_argument);
+  nvml::WorkloadPowerProfilesCurrentV1 now{};
+  EXPECT_EQ(call("nvmlDeviceWorkloadPowerProfileGetCurrentProfiles", device_, &now), Return::argument_version_mismatch);
+  nvml::PowerSmoothingProfileV1 profile{.version = nvml::struct_version<nvml::PowerSmoothingProfileV1>(1),
+                                        .profile_id = 3,
+                                        .parameter_id = 0,
+                                        .value = 0};
+  EXPECT_EQ(call("nvmlDevicePowerSmoothingActivatePresetProfile", device_, &profile), Return::invalid_argument);
+  EXPECT_EQ(gpu().writes(), writes);
+}
+
+TEST_F(PowerFeatureCallsTest, SmoothingIsSwitchedAndItsPresetsRead) {
+  EXPECT_EQ(field(nvml::kFieldSmoothingEnabled), 0);
+  nvml::PowerSmoothingStateV1 state{.version = nvml::struct_version<nvml::PowerSmoothingStateV1>(1), .state = 1};
+  EXPECT_EQ(call("nvmlDevicePowerSmoothingSetState", device_, &state), Return::success);
+  nvml::PowerSmoothingProfileV1 profile{.version = nvml::struct_version<nvml::PowerSmoothingProfileV1>(1),
+                                        .profile_id = 2,
+                                        .parameter_id = 0,
+                                        .value = 0};
+  EXPECT_EQ(call("nvmlDevicePowerSmoothingActivatePresetProfile", device_, &profile), Return::success);
+  EXPECT_EQ(field(nvml::kFieldSmoothingEnabled), 1);
+  EXPECT_EQ(field(nvml::kFieldSmoothingActivePreset), 2);
+  EXPECT_EQ(field(nvml::kFieldSmoothingPresets), 3);
+  EXPECT_GT(field(nvml::kFieldSmoothingPresetRampUp, 2), field(nvml::kFieldSmoothingPresetRampUp, 0));
+}
+
+TEST_F(PowerFeatureCallsTest, NothingOfItChangesTimeOrPower) {
+  const auto other = SimulatedMachine::create(
+      file().parent_path() / "other", {.gpus = gpu_models_from_text("2xH100"), .clock = SimulatedClock::virtual_});
+  ASSERT_EQ(update(nvml::kReplaceWorkloadPowerProfiles, 0b0010), Return::success);
+  nvml::PowerSmoothingStateV1 state{.version = nvml::struct_version<nvml::PowerSmoothingStateV1>(1), .state = 1};
+  ASSERT_EQ(call("nvmlDevicePowerSmoothingSetState", device_, &state), Return::success);
+  const SimulatedKernel kernel{.compute_s = 0.5, .memory_s = 0.2};
+  EXPECT_EQ(gpu().run(kernel), other->gpu(0).run(kernel));
+  EXPECT_EQ(gpu().true_energy_j(), other->gpu(0).true_energy_j());
 }
 
 TEST_F(NvmlCallsTest, SetsOnlyForRootWhereTheMachineSaysSo) {

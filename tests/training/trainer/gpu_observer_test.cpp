@@ -35,6 +35,8 @@ class SteadyGpu final : public gpu::Gpu {
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {kClock_mhz}; }
   [[nodiscard]] gpu::PowerLimits power_limits() override { return {}; }
   [[nodiscard]] bool persistence_mode() override { return true; }
+  [[nodiscard]] gpu::WorkloadPowerProfiles workload_power_profiles() override { return {}; }
+  [[nodiscard]] gpu::PowerSmoothing power_smoothing() override { return {}; }
 
  private:
   gpu::GpuIdentity identity_;

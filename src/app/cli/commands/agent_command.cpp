@@ -102,6 +102,12 @@ std::string preview_of(const agent::OriginalGpuState& state) {
   std::string text = fmt::format("GPU {}: would reset its clocks to the driver's default", state.uuid);
   if (state.power_limit_w) text += fmt::format(", its power limit to {} W", *state.power_limit_w);
   if (state.persistence_mode) text += fmt::format(", persistence mode to {}", *state.persistence_mode ? "on" : "off");
+  if (state.workload_power_profiles) {
+    text += fmt::format(", its workload power profiles to {}", gpu::to_string(*state.workload_power_profiles));
+  }
+  if (state.power_smoothing) {
+    text += fmt::format(", power smoothing to {}", state.power_smoothing->enabled ? "on" : "off");
+  }
   return text + "\n";
 }
 

@@ -111,6 +111,10 @@ Json gpu_json(simgpu::SimulatedGpu& gpu, int index) {
           {"gpu_utilisation_percent", now.gpu_utilisation_percent},
           {"memory_utilisation_percent", now.memory_utilisation_percent},
           {"persistence_mode", now.persistence_mode},
+          {"requested_power_profiles", now.requested_power_profiles},
+          {"enforced_power_profiles", now.enforced_power_profiles},
+          {"power_smoothing", now.power_smoothing},
+          {"power_smoothing_preset", now.power_smoothing_preset},
           {"context_pids", gpu.context_pids()},
           {"writes", gpu.writes()},
           {"slowdown", gpu.slowdown()},
@@ -242,6 +246,11 @@ void reset(simgpu::SimulatedGpu& gpu) {
   gpu.control().reset_sm_clocks();
   gpu.control().reset_memory_clocks();
   gpu.control().set_power_limit_w(gpu.model().power_limit_default_w);
+  if (gpu.model().power_features.profiles != 0) gpu.control().request_power_profiles(0);
+  if (gpu.model().power_features.smoothing_presets != 0) {
+    gpu.control().activate_power_smoothing_preset(0);
+    gpu.control().set_power_smoothing(false);
+  }
 }
 
 std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
@@ -299,7 +308,9 @@ VerbAction declare_simgpu(CLI::App& app) {
       ->required();
   app.add_option("--state", arguments->state, "File of the simulated machine (default: LOWGEAR_SIMGPU)")
       ->type_name("FILE");
-  app.add_option("--gpus", arguments->gpus, "create: the GPUs, of A40, A100, H100, H200: 2xH100,A40")
+  app.add_option(
+         "--gpus", arguments->gpus,
+         "create: the GPUs, of A40, A100, H100, H200: 2xH100,A40; H100+power also has power features of newer GPUs")
       ->type_name("LIST")
       ->default_str("H100");
   add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),

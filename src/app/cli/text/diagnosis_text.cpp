@@ -18,6 +18,12 @@ const gpu::GpuFeatureStatus& status_of(const gpu::GpuSurvey& gpu, gpu::GpuFeatur
   return gpu.features[static_cast<std::size_t>(feature)];
 }
 
+Json smoothing_json(const gpu::PowerSmoothing& smoothing) {
+  return {{"enabled", smoothing.enabled},          {"active_preset", or_null(smoothing.active_preset)},
+          {"presets", or_null(smoothing.presets)}, {"ceiling_w", or_null(smoothing.ceiling_w)},
+          {"floor_w", or_null(smoothing.floor_w)}, {"lifetime_left_percent", or_null(smoothing.lifetime_left_percent)}};
+}
+
 Json gpu_json(const gpu::GpuSurvey& gpu) {
   Json json = {{"index", gpu.identity.index},
                {"uuid", gpu.identity.uuid},
@@ -35,6 +41,12 @@ Json gpu_json(const gpu::GpuSurvey& gpu) {
                               {"current", limits.current_w},
                               {"enforced", limits.enforced_w}};
   }
+  if (const auto& profiles = gpu.workload_power_profiles) {
+    json["workload_power_profiles"] = {{"supported", gpu::names(profiles->supported)},
+                                       {"requested", gpu::names(profiles->requested)},
+                                       {"enforced", gpu::names(profiles->enforced)}};
+  }
+  if (gpu.power_smoothing) json["power_smoothing"] = smoothing_json(*gpu.power_smoothing);
   for (int index = 0; index < gpu::kGpuFeatureCount; ++index) {
     const auto feature = static_cast<gpu::GpuFeature>(index);
     const gpu::GpuFeatureStatus& status = status_of(gpu, feature);

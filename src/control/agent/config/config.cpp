@@ -80,6 +80,8 @@ AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
   rule.max_power_w = section.number_in("max_power_w", 1, kMaxPowerW);
   rule.memory_clocks = section.boolean("memory_clocks").value_or(false);
   rule.persistence = section.boolean("persistence").value_or(false);
+  rule.workload_power_profiles = section.boolean("workload_power_profiles").value_or(false);
+  rule.power_smoothing = section.boolean("power_smoothing").value_or(false);
   rule.control = section.boolean("control").value_or(true);
   rule.read = section.boolean("read").value_or(true);
   section.finish();

@@ -52,7 +52,10 @@ GpuSettings read_settings(gpu::Gpu& gpu) {
   return {
       .asked_ns = monotonic_ns(),
       .power_limits = read_if(gpu, gpu::GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
-      .persistence_mode = read_if(gpu, gpu::GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
+      .persistence_mode = read_if(gpu, gpu::GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); }),
+      .workload_power_profiles =
+          read_if(gpu, gpu::GpuFeature::workload_power_profiles, [&gpu] { return gpu.workload_power_profiles(); }),
+      .power_smoothing = read_if(gpu, gpu::GpuFeature::power_smoothing, [&gpu] { return gpu.power_smoothing(); })};
 }
 
 /// One GPU's thread, and what it found last. Both share the one mutex, as callers read several of the values at once.

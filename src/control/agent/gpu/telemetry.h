@@ -24,6 +24,8 @@ struct GpuSettings {
   std::int64_t asked_ns = 0;  ///< CLOCK_MONOTONIC before it was asked; 0: it never was
   std::optional<gpu::PowerLimits> power_limits;
   std::optional<bool> persistence_mode;
+  std::optional<gpu::WorkloadPowerProfiles> workload_power_profiles = {};
+  std::optional<gpu::PowerSmoothing> power_smoothing = {};
 };
 [[nodiscard]] GpuSettings read_settings(gpu::Gpu& gpu);
 

@@ -23,6 +23,31 @@ Json to_json(const gpu::PowerLimits& limits) {
           {"enforced_w", limits.enforced_w}};
 }
 
+Json to_json(const gpu::WorkloadPowerProfiles& profiles) {
+  return {{"supported", gpu::names(profiles.supported)},
+          {"requested", gpu::names(profiles.requested)},
+          {"enforced", gpu::names(profiles.enforced)}};
+}
+
+Json to_json(const gpu::PowerSmoothing& smoothing) {
+  return {{"enabled", smoothing.enabled},
+          {"active_preset", or_null(smoothing.active_preset)},
+          {"presets", or_null(smoothing.presets)},
+          {"ceiling_w", or_null(smoothing.ceiling_w)},
+          {"floor_w", or_null(smoothing.floor_w)},
+          {"floor_percent", or_null(smoothing.floor_percent)},
+          {"ramp_up_w_per_s", or_null(smoothing.ramp_up_w_per_s)},
+          {"ramp_down_w_per_s", or_null(smoothing.ramp_down_w_per_s)},
+          {"ramp_down_delay_ms", or_null(smoothing.ramp_down_delay_ms)},
+          {"lifetime_left_percent", or_null(smoothing.lifetime_left_percent)}};
+}
+
+/// A document, or null where there is nothing to say.
+template <typename Value>
+Json document_or_null(const std::optional<Value>& value) {
+  return value ? to_json(*value) : Json(nullptr);
+}
+
 }  // namespace
 
 Json to_json(const GpuReading& reading) {
@@ -33,7 +58,7 @@ Json to_json(const GpuReading& reading) {
           std::visit([&](const auto member) { return or_null(reading.*member); }, quantity.value);
     }
   }
-  json["throttle_reasons"] = reading.throttle_reasons ? to_json(*reading.throttle_reasons) : Json(nullptr);
+  json["throttle_reasons"] = document_or_null(reading.throttle_reasons);
   return json;
 }
 
@@ -55,8 +80,10 @@ Json to_json(const GpuStatus& gpu) {
             {"writes", gpu.clock_writes},
             {"write_errors", gpu.clock_write_errors},
             {"late_units", gpu.late_units}}},
-          {"power_limits", gpu.power_limits ? to_json(*gpu.power_limits) : Json(nullptr)},
+          {"power_limits", document_or_null(gpu.power_limits)},
           {"persistence_mode", or_null(gpu.persistence_mode)},
+          {"workload_power_profiles", document_or_null(gpu.workload_power_profiles)},
+          {"power_smoothing", document_or_null(gpu.power_smoothing)},
           {"reading", to_json(gpu.reading)},
           {"reading_age_s", or_null(gpu.reading_age_s)}};
 }

@@ -151,6 +151,41 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   return answer_when_set(call, gpu::SetPowerLimit{power_limit_w});
 }
 
+gpu::WorkloadPowerProfileSet parse_profiles(const JsonView& list) {
+  gpu::WorkloadPowerProfileSet profiles;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string name = list.at(i).text();
+    const std::optional<std::size_t> profile = gpu::find_workload_power_profile(name);
+    if (!profile) {
+      list.at(i).fail(fmt::format("there is no workload power profile {}", quote(name)),
+                      "GET /v1/gpus shows those that the GPU supports");
+    }
+    profiles.set(*profile);
+  }
+  return profiles;
+}
+
+RouteAnswer post_power_profiles(const RouteCall& call) {
+  const Json body = parse_body(call);
+  require_members(body_view(body), {"profiles"});
+  return answer_when_set(call,
+                         gpu::RequestWorkloadPowerProfiles{.profiles = parse_profiles(body_view(body).at("profiles"))});
+}
+
+RouteAnswer delete_power_profiles(const RouteCall& call) {
+  return answer_when_set(call, gpu::RequestWorkloadPowerProfiles{});
+}
+
+RouteAnswer post_power_smoothing(const RouteCall& call) {
+  constexpr int kMaxPreset = 254;
+  const Json body = parse_body(call);
+  const JsonView view = body_view(body);
+  require_members(view, {"enabled", "preset"});
+  gpu::SetPowerSmoothing setting{.enabled = view.at("enabled").boolean(), .preset = {}};
+  if (view.has("preset")) setting.preset = view.at("preset").integer_in(0, kMaxPreset);
+  return answer_when_set(call, setting);
+}
+
 RouteAnswer post_restore(const RouteCall& call) {
   Service& service = call.context.service;
   return answer_when_done([&service, who = peer(call)](WriteDone done) { service.restore_all(who, std::move(done)); },
@@ -198,6 +233,9 @@ const std::vector<Route>& own_routes() {
       {"POST", "/v1/gpus/{}/clocks", Access::owners, {}, post_clocks},
       {"DELETE", "/v1/gpus/{}/clocks", Access::owners, {}, delete_clocks},
       {"POST", "/v1/gpus/{}/power_limit", Access::owners, {}, post_power_limit},
+      {"POST", "/v1/gpus/{}/workload_power_profiles", Access::owners, {}, post_power_profiles},
+      {"DELETE", "/v1/gpus/{}/workload_power_profiles", Access::owners, {}, delete_power_profiles},
+      {"POST", "/v1/gpus/{}/power_smoothing", Access::owners, {}, post_power_smoothing},
       {"GET", "/v1/leases", Access::readers, {}, get_leases},
       {"DELETE", "/v1/leases/{}", Access::owners, {}, delete_lease},
       {"GET", "/v1/power", Access::readers, {"stream"}, get_power},

@@ -13,6 +13,7 @@ namespace lowgear::agent {
 namespace {
 
 constexpr double kHertzPerMegahertz = 1e6;
+constexpr double kRatioPerPercent = 0.01;
 constexpr std::array kClockStates = {ClockState::untouched, ClockState::leased, ClockState::restored,
                                      ClockState::foreign, ClockState::failed};
 
@@ -104,6 +105,31 @@ void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposi
   }
 }
 
+/// What the driver has below clocks and limits. A GPU without it has no samples.
+void add_power_features(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
+  metrics::MetricFamily& profiles =
+      exposition.gauge("gpu_workload_power_profile",
+                       "1 for each workload power profile that is requested or that the driver enforces, else 0.");
+  metrics::MetricFamily& smoothing = exposition.gauge("gpu_power_smoothing", "1 while power smoothing is enabled.");
+  metrics::MetricFamily& lifetime = exposition.gauge("gpu_power_smoothing_lifetime_ratio",
+                                                     "Lifetime that the circuitry of power smoothing has left.");
+  for (const GpuStatus& gpu : gpus) {
+    if (!gpu.healthy) continue;
+    const metrics::MetricLabels labels = gpu_labels(gpu);
+    if (const auto& now = gpu.workload_power_profiles) {
+      for (std::size_t profile = 0; profile < now->supported.size(); ++profile) {
+        if (!now->supported.test(profile)) continue;
+        const auto named = metrics::with(labels, "profile", gpu::workload_power_profile_name(profile));
+        profiles.add(metrics::with(named, "state", "requested"), now->requested.test(profile) ? 1.0 : 0.0);
+        profiles.add(metrics::with(named, "state", "enforced"), now->enforced.test(profile) ? 1.0 : 0.0);
+      }
+    }
+    if (!gpu.power_smoothing) continue;
+    smoothing.add(labels, gpu.power_smoothing->enabled ? 1.0 : 0.0);
+    lifetime.add(labels, gpu.power_smoothing->lifetime_left_percent, kRatioPerPercent);
+  }
+}
+
 void add_throttling(const std::vector<GpuStatus>& gpus,
                     const std::map<std::string, Metrics::ThrottleSeconds>& throttled, metrics::Exposition& exposition) {
   metrics::MetricFamily& now = exposition.gauge("gpu_throttled", "1 while the GPU is throttled for this reason.");
@@ -156,6 +182,7 @@ std::string Metrics::text(Service& service, const std::vector<CpuEnergy>& cpus) 
   add_agent(service, exposition);
   add_readings(gpus, exposition);
   add_control(gpus, exposition);
+  add_power_features(gpus, exposition);
   add_throttling(gpus, throttled_, exposition);
   add_cpus(cpus, exposition);
   return exposition.text();

@@ -45,10 +45,26 @@ std::uint32_t get_u32(std::string_view bytes) {
   return value;
 }
 
+/// Numbers, as names of all profiles might be longer than a record.
+Json numbers_of(const gpu::WorkloadPowerProfileSet& profiles) {
+  Json numbers = Json::array();
+  for (std::size_t profile = 0; profile < profiles.size(); ++profile) {
+    if (profiles.test(profile)) numbers.push_back(profile);
+  }
+  return numbers;
+}
+
 std::string payload_of_change(const OriginalGpuState& original) {
   Json payload = {{"event", "changed"}, {"uuid", original.uuid}, {"pci_address", original.pci_address}};
   if (original.power_limit_w) payload["power_limit_w"] = *original.power_limit_w;
   if (original.persistence_mode) payload["persistence_mode"] = *original.persistence_mode;
+  if (original.workload_power_profiles) {
+    payload["workload_power_profiles"] = numbers_of(*original.workload_power_profiles);
+  }
+  if (const auto& smoothing = original.power_smoothing) {
+    payload["power_smoothing"] = {{"enabled", smoothing->enabled}};
+    if (smoothing->preset) payload["power_smoothing"]["preset"] = *smoothing->preset;
+  }
   return payload.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -181,6 +197,22 @@ void drop_torn_record(Records& records) {
   records.present.erase(last);
 }
 
+gpu::WorkloadPowerProfileSet read_profiles(const JsonView& list) {
+  gpu::WorkloadPowerProfileSet profiles;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    profiles.set(
+        static_cast<std::size_t>(list.at(i).integer_in(0, static_cast<int>(gpu::kWorkloadPowerProfileLimit) - 1)));
+  }
+  return profiles;
+}
+
+OriginalPowerSmoothing read_smoothing(const JsonView& view) {
+  constexpr int kMaxPreset = 254;
+  OriginalPowerSmoothing smoothing{.enabled = view.at("enabled").boolean(), .preset = {}};
+  if (view.has("preset")) smoothing.preset = view.at("preset").integer_in(0, kMaxPreset);
+  return smoothing;
+}
+
 /// Applies the payload of a record. Throws InputError when it is none.
 void apply(std::string_view payload, std::map<std::string, OriginalGpuState>& changed) {
   const Json document = parse_json(payload, "journal");
@@ -193,9 +225,15 @@ void apply(std::string_view payload, std::map<std::string, OriginalGpuState>& ch
     OriginalGpuState original{.uuid = uuid,
                               .pci_address = view.at("pci_address").text(),
                               .power_limit_w = std::nullopt,
-                              .persistence_mode = std::nullopt};
+                              .persistence_mode = std::nullopt,
+                              .workload_power_profiles = std::nullopt,
+                              .power_smoothing = std::nullopt};
     if (view.has("power_limit_w")) original.power_limit_w = view.at("power_limit_w").number();
     if (view.has("persistence_mode")) original.persistence_mode = view.at("persistence_mode").boolean();
+    if (view.has("workload_power_profiles")) {
+      original.workload_power_profiles = read_profiles(view.at("workload_power_profiles"));
+    }
+    if (view.has("power_smoothing")) original.power_smoothing = read_smoothing(view.at("power_smoothing"));
     changed.try_emplace(uuid, std::move(original));  // what came first is how it was
   } else {
     view.at("event").fail(R"(neither "changed" nor "restored")");

@@ -14,8 +14,17 @@
 
 #include "base/core/error.h"
 #include "control/agent/journal/lock_file.h"
+#include "hardware/gpu/workload_power_profile.h"
 
 namespace lowgear::agent {
+
+/// Power smoothing as far as the agent sets it.
+struct OriginalPowerSmoothing {
+  bool enabled = false;
+  std::optional<int> preset;  ///< empty where the GPU does not report it
+
+  bool operator==(const OriginalPowerSmoothing&) const = default;
+};
 
 /// State of a GPU before the agent first wrote to it. NVML cannot read locked clocks, so they are restored to the
 /// driver's default.
@@ -24,6 +33,9 @@ struct OriginalGpuState {
   std::string pci_address;
   std::optional<double> power_limit_w;  ///< empty where the GPU does not report it
   std::optional<bool> persistence_mode;
+  std::optional<gpu::WorkloadPowerProfileSet> workload_power_profiles =
+      {};                                                      ///< requested; empty where the GPU has none
+  std::optional<OriginalPowerSmoothing> power_smoothing = {};  ///< empty where the GPU has none
 
   bool operator==(const OriginalGpuState&) const = default;
 };

@@ -143,6 +143,8 @@ GpuStatus Agent::status_of(std::size_t index) {
   const GpuSettings settings = telemetry_->settings(index);
   status.power_limits = settings.power_limits;
   status.persistence_mode = settings.persistence_mode;
+  status.workload_power_profiles = settings.workload_power_profiles;
+  status.power_smoothing = settings.power_smoothing;
   status.reading = telemetry_->reading(index);
   status.reading_age_s = telemetry_->answering(index).reading_age_s;
   status.problem = silence_of(index);

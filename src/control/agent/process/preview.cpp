@@ -53,6 +53,8 @@ std::string rights_of(const AllowRule& rule, gpu::Gpu& gpu) {
     if (rule.power) rights += ", " + power_of(rule, gpu);
     if (rule.memory_clocks) rights += ", memory clocks";
     if (rule.persistence) rights += ", persistence mode";
+    if (rule.workload_power_profiles) rights += ", workload power profiles";
+    if (rule.power_smoothing) rights += ", power smoothing";
     return rights + ", as their processes request, and restore them when those end";
   } catch (const gpu::GpuError& error) {
     return fmt::format("would set nothing: {}", error.what());

@@ -41,6 +41,8 @@ AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
     }
     range.memory_clocks = rule.memory_clocks;
     range.persistence = rule.persistence;
+    range.workload_power_profiles = rule.workload_power_profiles;
+    range.power_smoothing = rule.power_smoothing;
     range.power = rule.power && gpu.power_limits;
     if (range.power) {
       range.min_power_w = std::max(gpu.power_limits->min_w, rule.min_power_w.value_or(0));

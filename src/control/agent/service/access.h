@@ -25,10 +25,12 @@ struct AllowRule {
   bool power = false;  ///< may set power limits, within:
   std::optional<double> min_power_w;
   std::optional<double> max_power_w;
-  bool memory_clocks = false;  ///< may lock memory clocks
-  bool persistence = false;    ///< may set persistence mode
-  bool control = true;         ///< false: may only read
-  bool read = true;            ///< may read telemetry and leases
+  bool memory_clocks = false;            ///< may lock memory clocks
+  bool persistence = false;              ///< may set persistence mode
+  bool workload_power_profiles = false;  ///< may request workload power profiles
+  bool power_smoothing = false;          ///< may set power smoothing
+  bool control = true;                   ///< false: may only read
+  bool read = true;                      ///< may read telemetry and leases
 };
 
 /// Decides by the first rule that matches a peer and a GPU. Root may always read, release and restore, but needs a rule

@@ -61,9 +61,11 @@ struct GpuStatus {
   std::optional<int> requested_min_mhz;
   std::optional<int> requested_max_mhz;
   std::optional<gpu::PowerLimits> power_limits;
-  std::optional<bool> persistence_mode;  ///< empty when not known
-  bool has_energy_counter = false;       ///< the GPU counts its energy, whether or not there is a reading yet
-  std::uint64_t clock_writes = 0;        ///< setter calls that the driver took
+  std::optional<bool> persistence_mode;                               ///< empty when not known
+  std::optional<gpu::WorkloadPowerProfiles> workload_power_profiles;  ///< empty where the GPU has none
+  std::optional<gpu::PowerSmoothing> power_smoothing;                 ///< empty where the GPU has none
+  bool has_energy_counter = false;  ///< the GPU counts its energy, whether or not there is a reading yet
+  std::uint64_t clock_writes = 0;   ///< setter calls that the driver took
   std::uint64_t clock_write_errors = 0;
   std::uint64_t late_units = 0;  ///< unit starts that came while a write was under way and were skipped
   std::optional<std::uint64_t> lease_id;

@@ -47,6 +47,15 @@ void require(const gpu::SetPersistenceMode&, const AllowedRange& allowed) {
   require_right(allowed.persistence, "persistence");
 }
 
+// Which profiles and presets there are, and which go together, only the driver knows: it is asked when they are set.
+void require(const gpu::RequestWorkloadPowerProfiles&, const AllowedRange& allowed) {
+  require_right(allowed.workload_power_profiles, "workload_power_profiles");
+}
+
+void require(const gpu::SetPowerSmoothing&, const AllowedRange& allowed) {
+  require_right(allowed.power_smoothing, "power_smoothing");
+}
+
 }  // namespace
 
 void require_allowed(const gpu::GpuSetting& setting, const AllowedRange& allowed) {

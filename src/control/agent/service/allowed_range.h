@@ -10,9 +10,11 @@ struct AllowedRange {
   int max_clock_mhz = 0;
   double min_power_w = 0;
   double max_power_w = 0;
-  bool power = false;          ///< whether power limits may be set at all
-  bool memory_clocks = false;  ///< whether memory clocks may be locked
-  bool persistence = false;    ///< whether persistence mode may be set
+  bool power = false;                    ///< whether power limits may be set at all
+  bool memory_clocks = false;            ///< whether memory clocks may be locked
+  bool persistence = false;              ///< whether persistence mode may be set
+  bool workload_power_profiles = false;  ///< whether workload power profiles may be requested
+  bool power_smoothing = false;          ///< whether power smoothing may be set
 };
 
 /// Throws AccessDenied where the setting needs a right that is not given, naming its key in the configuration, and

@@ -31,6 +31,13 @@ std::optional<Value> if_supported(const std::function<Value()>& read) {
   }
 }
 
+/// The same for what few GPUs have: one that did not have it when it was opened is not asked again, as drivers report
+/// that in different ways, and what is not known to work cannot have been set.
+template <typename Value>
+std::optional<Value> if_supported(const gpu::Gpu& gpu, gpu::GpuFeature feature, const std::function<Value()>& read) {
+  return works(gpu, feature) ? if_supported<Value>(read) : std::nullopt;
+}
+
 void restore_power_limit(gpu::GpuControl& control, double power_limit_w) {
   if (std::abs(control.gpu().power_limits().current_w - power_limit_w) <= kPowerToleranceW) return;
   control.apply(gpu::SetPowerLimit{power_limit_w});
@@ -46,26 +53,62 @@ void restore_persistence_mode(gpu::GpuControl& control, bool enabled) {
   if (control.gpu().persistence_mode() != enabled) control.apply(gpu::SetPersistenceMode{enabled});
 }
 
+void restore_power_profiles(gpu::GpuControl& control, const gpu::WorkloadPowerProfileSet& profiles) {
+  if (control.gpu().workload_power_profiles().requested == profiles) return;
+  control.apply(gpu::RequestWorkloadPowerProfiles{.profiles = profiles, .allow_conflicts = true});
+  const gpu::WorkloadPowerProfileSet now = control.gpu().workload_power_profiles().requested;
+  if (now != profiles) {
+    throw gpu::GpuError(gpu::GpuErrorCode::driver_error,
+                        fmt::format("GPU {}: the workload power profiles were set back to {} and read {}",
+                                    control.gpu().identity().uuid, gpu::to_string(profiles), gpu::to_string(now)));
+  }
+}
+
+OriginalPowerSmoothing smoothing_of(gpu::Gpu& gpu) {
+  const gpu::PowerSmoothing now = gpu.power_smoothing();
+  return {.enabled = now.enabled, .preset = now.active_preset};
+}
+
+/// Sets the preset only if it is another: a driver may refuse that while power smoothing is off.
+void restore_power_smoothing(gpu::GpuControl& control, const OriginalPowerSmoothing& original) {
+  const OriginalPowerSmoothing now = smoothing_of(control.gpu());
+  if (now == original) return;
+  const bool other_preset = now.preset != original.preset;
+  control.apply(gpu::SetPowerSmoothing{.enabled = original.enabled,
+                                       .preset = other_preset ? original.preset : std::optional<int>()});
+}
+
 bool is_there(const gpu::GpuSystem& system, const OriginalGpuState& state) {
   return std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return gpu->identity().uuid == state.uuid; });
 }
 
-/// Whether the configuration lets any user set persistence mode; without rules it is not known who could.
-bool may_have_set_persistence(const Config& config) {
-  return config.allow.empty() || std::ranges::any_of(config.allow, &AllowRule::persistence);
+/// Whether the configuration lets any user set this; without rules it is not known who could.
+bool may_have_set(const Config& config, bool AllowRule::*right) {
+  return config.allow.empty() || std::ranges::any_of(config.allow, right);
 }
 
 /// Puts back a GPU of which only is known that it may have been changed. Returns what has been done, in one line.
-std::string restore_unrecorded(gpu::GpuControl& control, bool persistence) {
+std::string restore_unrecorded(gpu::GpuControl& control, const Config& config) {
   // How it was is lost with the journal; the driver's defaults are the best guess.
   OriginalGpuState state = original_state(control);
+  std::string done = fmt::format("GPU {}: restored, its power limit to the driver's default", state.uuid);
   if (state.power_limit_w) state.power_limit_w = control.gpu().power_limits().default_w;
-  const bool persistence_on = persistence && state.persistence_mode.value_or(false);
-  if (persistence_on) state.persistence_mode = false;
+  if (state.persistence_mode.value_or(false) && may_have_set(config, &AllowRule::persistence)) {
+    state.persistence_mode = false;
+    done += " and its persistence mode to off, which is the default (nvidia-smi -pm 1 sets it)";
+  }
+  auto& profiles = state.workload_power_profiles;
+  if (profiles && profiles->any() && may_have_set(config, &AllowRule::workload_power_profiles)) {
+    done += fmt::format(" and its workload power profiles to none (requested were {})", gpu::to_string(*profiles));
+    profiles->reset();
+  }
+  auto& smoothing = state.power_smoothing;
+  if (smoothing && smoothing->enabled && may_have_set(config, &AllowRule::power_smoothing)) {
+    smoothing->enabled = false;
+    done += " and its power smoothing to off";
+  }
   restore_gpu(control, state);
-  return fmt::format(
-      "GPU {}: restored, its power limit to the driver's default{}", control.gpu().identity().uuid,
-      persistence_on ? " and its persistence mode to off, which is the default (nvidia-smi -pm 1 sets it)" : "");
+  return done;
 }
 
 /// Restores one GPU. Returns what has been done, in one line; throws Error.
@@ -124,7 +167,12 @@ OriginalGpuState original_state(gpu::GpuControl& control) {
   return {.uuid = identity.uuid,
           .pci_address = identity.pci_address,
           .power_limit_w = if_supported<double>([&] { return control.gpu().power_limits().current_w; }),
-          .persistence_mode = if_supported<bool>([&] { return control.gpu().persistence_mode(); })};
+          .persistence_mode = if_supported<bool>([&] { return control.gpu().persistence_mode(); }),
+          .workload_power_profiles = if_supported<gpu::WorkloadPowerProfileSet>(
+              control.gpu(), gpu::GpuFeature::workload_power_profiles,
+              [&] { return control.gpu().workload_power_profiles().requested; }),
+          .power_smoothing = if_supported<OriginalPowerSmoothing>(control.gpu(), gpu::GpuFeature::power_smoothing,
+                                                                  [&] { return smoothing_of(control.gpu()); })};
 }
 
 void restore_gpu(gpu::GpuControl& control, const OriginalGpuState& original) {
@@ -140,6 +188,10 @@ void restore_gpu(gpu::GpuControl& control, const OriginalGpuState& original) {
   attempt([&] { control.apply(gpu::ResetSmClocks{}); });
   attempt([&] { control.apply(gpu::ResetMemoryClocks{}); });
   if (original.power_limit_w) attempt([&] { restore_power_limit(control, *original.power_limit_w); });
+  if (original.workload_power_profiles) {
+    attempt([&] { restore_power_profiles(control, *original.workload_power_profiles); });
+  }
+  if (original.power_smoothing) attempt([&] { restore_power_smoothing(control, *original.power_smoothing); });
   if (original.persistence_mode) attempt([&] { restore_persistence_mode(control, *original.persistence_mode); });
   if (first) throw gpu::GpuError(*first);
 }
@@ -172,8 +224,7 @@ std::vector<std::string> recover(Journal& journal, gpu::GpuControlSystem& system
   std::vector<Restore> unrecorded;
   for (const std::string& uuid : controlled_gpus(config, system)) {
     if (std::ranges::find(changed, uuid, &OriginalGpuState::uuid) != changed.end()) continue;  // it is as it was
-    unrecorded.emplace_back(
-        [&, uuid] { return restore_unrecorded(*system.control(uuid), may_have_set_persistence(config)); });
+    unrecorded.emplace_back([&, uuid] { return restore_unrecorded(*system.control(uuid), config); });
   }
   std::ranges::move(run_concurrently(unrecorded, note), std::back_inserter(failures));
   std::ranges::move(silent_gpus(config, system), std::back_inserter(failures));

@@ -52,14 +52,6 @@ struct ProcessInfo {
 };
 static_assert(sizeof(ProcessInfo) == 24);
 
-/// nvmlTemperature_v1_t
-struct TemperatureV1 {
-  std::uint32_t version;
-  std::int32_t sensor;
-  std::int32_t temperature_c;
-};
-static_assert(sizeof(TemperatureV1) == 12);
-
 /// nvmlEventData_t
 struct EventData {
   Device device;
@@ -70,21 +62,6 @@ struct EventData {
 };
 static_assert(sizeof(EventData) == 32);
 
-/// nvmlPowerValue_v2_t
-struct PowerValueV2 {
-  std::uint32_t version;
-  std::uint8_t scope;
-  std::uint32_t power_mw;
-};
-static_assert(sizeof(PowerValueV2) == 12);
-
-/// NVML_STRUCT_VERSION: size and number of a versioned structure.
-template <typename Struct>
-constexpr std::uint32_t struct_version(std::uint32_t number) {
-  return static_cast<std::uint32_t>(sizeof(Struct)) | number << 24U;
-}
-
-inline constexpr std::uint8_t kPowerScopeGpu = 0;                        ///< NVML_POWER_SCOPE_GPU
 inline constexpr std::uint8_t kPowerScopeModule = 1;                     ///< NVML_POWER_SCOPE_MODULE
 inline constexpr std::uint8_t kPowerScopeMemory = 2;                     ///< NVML_POWER_SCOPE_MEMORY
 inline constexpr std::uint32_t kNoInstance = 0xffffffff;                 ///< outside MIG

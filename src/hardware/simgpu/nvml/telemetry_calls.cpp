@@ -124,6 +124,47 @@ Return check_scope(const FieldValue& field) {
   return Return::invalid_argument;
 }
 
+/// Puts the value of a field of power smoothing into it; a field of a preset names the preset by its scope. The values
+/// are made up. The floor is not reported, as nothing enforces one here.
+Return read_smoothing_field(SimulatedGpu& gpu, FieldValue& field) {
+  const SimulatedGpuModel& model = gpu.model();
+  const int presets = model.power_features.smoothing_presets;
+  if (presets == 0) return Return::not_supported;
+  constexpr unsigned kFloorPercent = 50;
+  constexpr unsigned kRampMwPerS = 100'000;
+  constexpr unsigned kDelayMs = 500;
+  const auto give_number = [&](double value) {
+    field.value_type = ValueType::unsigned_integer;
+    field.value.unsigned_integer = static_cast<std::uint32_t>(std::lround(value));
+    return Return::success;
+  };
+  const auto give_of_preset = [&](unsigned value_of_first) {
+    if (field.scope_id >= static_cast<unsigned>(presets)) return Return::invalid_argument;
+    return give_number(value_of_first * (field.scope_id + 1));
+  };
+  switch (field.field_id) {
+    case lowgear::simgpu::nvml::kFieldSmoothingEnabled:
+      return give_number(gpu.readings().power_smoothing ? 1 : 0);
+    case lowgear::simgpu::nvml::kFieldSmoothingCeiling:
+      return give_number(model.power_limit_max_w);
+    case lowgear::simgpu::nvml::kFieldSmoothingLifetimeLeft:
+      return give_number(100);
+    case lowgear::simgpu::nvml::kFieldSmoothingPresets:
+      return give_number(presets);
+    case lowgear::simgpu::nvml::kFieldSmoothingActivePreset:
+      return give_number(gpu.readings().power_smoothing_preset);
+    case lowgear::simgpu::nvml::kFieldSmoothingPresetFloor:
+      return field.scope_id < static_cast<unsigned>(presets) ? give_number(kFloorPercent) : Return::invalid_argument;
+    case lowgear::simgpu::nvml::kFieldSmoothingPresetRampUp:
+    case lowgear::simgpu::nvml::kFieldSmoothingPresetRampDown:
+      return give_of_preset(kRampMwPerS);
+    case lowgear::simgpu::nvml::kFieldSmoothingPresetRampDownDelay:
+      return give_of_preset(kDelayMs);
+    default:
+      return Return::not_supported;
+  }
+}
+
 /// Puts the value of a field into it.
 Return read_field(SimulatedGpu& gpu, FieldValue& field) {
   const auto give_milliwatts = [&](double power_w) {
@@ -156,7 +197,7 @@ Return read_field(SimulatedGpu& gpu, FieldValue& field) {
     case lowgear::simgpu::nvml::kFieldRequestedPowerLimit:
       return give_milliwatts(gpu.readings().power_limit_w);
     default:
-      return Return::not_supported;
+      return read_smoothing_field(gpu, field);
   }
 }
 

@@ -70,6 +70,8 @@ max_clock_mhz = 1400
 power = true
 min_power_w = 250
 max_power_w = 650.5
+workload_power_profiles = true
+power_smoothing = true
 read = false
 [[allow]]
 group = "training"
@@ -87,9 +89,10 @@ group = "training"
   EXPECT_THAT(config.allow[0].gpus, ElementsAre("GPU-1"));
   EXPECT_EQ(config.allow[0].max_clock_mhz, 1400);
   EXPECT_EQ(config.allow[0].max_power_w, 650.5);
+  EXPECT_TRUE(config.allow[0].workload_power_profiles && config.allow[0].power_smoothing);
   EXPECT_FALSE(config.allow[0].read);
   EXPECT_EQ(config.allow[1].group, 2001U);
-  EXPECT_FALSE(config.allow[1].power);
+  EXPECT_FALSE(config.allow[1].power || config.allow[1].workload_power_profiles || config.allow[1].power_smoothing);
 }
 
 TEST(AgentConfig, SaysWhereAMistakeIs) {

@@ -11,6 +11,7 @@
 namespace lowgear::agent {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -148,6 +149,50 @@ TEST_F(HttpRoutes, PowerLimitIsSetInWatts) {
   }
 }
 
+TEST_F(HttpRoutes, WorkloadPowerProfilesAreRequestedByName) {
+  const std::string path = gpu_path("/workload_power_profiles");
+  EXPECT_EQ(ask("POST", path, R"({"profiles": ["llm_training", "max_q"]})").status, 200);
+  EXPECT_EQ(ask("POST", path, R"({"profiles": []})").status, 200);
+  EXPECT_EQ(ask("DELETE", path).status, 200);
+  EXPECT_THAT(service.calls, ElementsAre("request workload power profiles: max_q, llm_training of 0 by 1000",
+                                         "request workload power profiles: none of 0 by 1000",
+                                         "request workload power profiles: none of 0 by 1000"));
+  for (const char* body : {R"({"profiles": "max_q"})", R"({"profiles": [1]})", R"({"profiles": ["MAX_Q"]})",
+                           R"({"profiles": ["max_q"], "x": 1})", R"({})"}) {
+    EXPECT_EQ(ask("POST", path, body).status, 400) << body;
+  }
+  EXPECT_THAT(error_message(ask("POST", path, R"({"profiles": ["max_q", "turbo"]})")),
+              AllOf(HasSubstr("profiles[1]"), HasSubstr("\"turbo\""), HasSubstr("GET /v1/gpus")));
+}
+
+TEST_F(HttpRoutes, PowerSmoothingIsSetWithOrWithoutAPreset) {
+  const std::string path = gpu_path("/power_smoothing");
+  EXPECT_EQ(ask("POST", path, R"({"enabled": true, "preset": 2})").status, 200);
+  EXPECT_EQ(ask("POST", path, R"({"enabled": false})").status, 200);
+  EXPECT_THAT(service.calls,
+              ElementsAre("enable power smoothing with preset 2 of 0 by 1000", "disable power smoothing of 0 by 1000"));
+  for (const char* body : {R"({"enabled": 1})", R"({"preset": 1})", R"({"enabled": true, "preset": -1})",
+                           R"({"enabled": true, "preset": 1e9})", R"({})"}) {
+    EXPECT_EQ(ask("POST", path, body).status, 400) << body;
+  }
+}
+
+TEST_F(HttpRoutes, PowerFeaturesAreShownWhereAGpuHasThem) {
+  service.gpu_list[0].workload_power_profiles = {.supported = 0b11, .requested = 0b11, .enforced = 0b01};
+  gpu::PowerSmoothing& smoothing = service.gpu_list[0].power_smoothing.emplace();
+  smoothing.enabled = true;
+  smoothing.active_preset = 1;
+  const Json gpus = json(ask("GET", "/v1/gpus"))["gpus"];
+  EXPECT_EQ(gpus[0]["workload_power_profiles"]["supported"], Json::array({"max_p", "max_q"}));
+  EXPECT_EQ(gpus[0]["workload_power_profiles"]["requested"], Json::array({"max_p", "max_q"}));
+  EXPECT_EQ(gpus[0]["workload_power_profiles"]["enforced"], Json::array({"max_p"}));
+  EXPECT_EQ(gpus[0]["power_smoothing"]["enabled"], true);
+  EXPECT_EQ(gpus[0]["power_smoothing"]["active_preset"], 1);
+  EXPECT_TRUE(gpus[0]["power_smoothing"]["floor_w"].is_null());
+  EXPECT_TRUE(gpus[1]["workload_power_profiles"].is_null());
+  EXPECT_TRUE(gpus[1]["power_smoothing"].is_null());
+}
+
 TEST_F(HttpRoutes, LeasesAreListedAndReleased) {
   LeaseStatus lease;
   lease.id = 7;
@@ -180,6 +225,9 @@ TEST_F(HttpRoutes, NothingIsChangedOverTcpWhereNobodyAttestsWhoAsks) {
       {"POST", gpu_path("/clocks"), clocks},
       {"DELETE", gpu_path("/clocks"), ""},
       {"POST", gpu_path("/power_limit"), R"({"power_limit_w": 400})"},
+      {"POST", gpu_path("/workload_power_profiles"), R"({"profiles": []})"},
+      {"DELETE", gpu_path("/workload_power_profiles"), ""},
+      {"POST", gpu_path("/power_smoothing"), R"({"enabled": false})"},
       {"DELETE", "/v1/leases/7", ""},
       {"POST", "/v1/restore", ""},
       {"POST", "/gpu/set_gpu_locked_clocks?gpu_ids=0&min_clock_mhz=900&max_clock_mhz=1200&block=true", ""},

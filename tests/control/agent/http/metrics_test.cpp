@@ -59,6 +59,28 @@ TEST(Metrics, WhatIsNotReportedIsLeftOut) {
   EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_sm_clock_hertz{" + labels(1))));
 }
 
+TEST(Metrics, PowerFeaturesAreThoseThatTheGpuHas) {
+  FakeAgentService service;
+  EXPECT_THAT(Metrics().text(service, {}), Not(HasSubstr("lowgear_gpu_power_smoothing{")));
+  service.gpu_list[0].workload_power_profiles = {.supported = 0b1000'0010, .requested = 0b10, .enforced = 0};
+  gpu::PowerSmoothing& smoothing = service.gpu_list[0].power_smoothing.emplace();
+  smoothing.enabled = true;
+  smoothing.lifetime_left_percent = 97;
+  const std::string text = Metrics().text(service, {});
+  const auto profile = [](const char* name, const char* state) {
+    return fmt::format("lowgear_gpu_workload_power_profile{{{},profile=\"{}\",state=\"{}\"}} ", labels(0), name, state);
+  };
+  for (const std::string& line :
+       {profile("max_q", "requested") + "1", profile("max_q", "enforced") + "0",
+        profile("llm_training", "requested") + "0", "lowgear_gpu_power_smoothing{" + labels(0) + "} 1",
+        "lowgear_gpu_power_smoothing_lifetime_ratio{" + labels(0) + "} 0.97"}) {
+    EXPECT_THAT(text, HasSubstr(line + "\n"));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("max_p")));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_power_smoothing{" + labels(1))));
+  metrics::expect_samples_in_families(text);
+}
+
 TEST(Metrics, GpusThatNobodyLooksAfterAreCounted) {
   FakeAgentService service;
   EXPECT_THAT(Metrics().text(service, {}), HasSubstr("lowgear_gpus_unattended 0\n"));

@@ -110,6 +110,23 @@ TEST(Journal, RemembersWhatIsChangedAndHowItWas) {
   EXPECT_FALSE(again.damaged());
 }
 
+TEST(Journal, RemembersPowerFeatures) {
+  Disk disk;
+  Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+  OriginalGpuState rich = gpu(1);
+  rich.workload_power_profiles = lowgear::gpu::WorkloadPowerProfileSet(0b1000'0010);
+  rich.power_smoothing = OriginalPowerSmoothing{.enabled = true, .preset = 2};
+  OriginalGpuState all = gpu(2);
+  all.workload_power_profiles = ~lowgear::gpu::WorkloadPowerProfileSet();
+  all.power_smoothing = OriginalPowerSmoothing{};
+  OriginalGpuState none = gpu(3);
+  none.workload_power_profiles.emplace();
+  for (const OriginalGpuState& state : {rich, all, none}) journal.record_change(state);
+  const Journal again(std::make_unique<MortalStorage>(disk, 0, 0));
+  for (const OriginalGpuState& state : {rich, all, none}) EXPECT_EQ(again.changed(state.uuid), state) << state.uuid;
+  EXPECT_FALSE(again.damaged());
+}
+
 TEST(Journal, NamesEveryChangedGpuWhereverTheMachineDies) {
   int deaths = 0;
   for (int dies_at = 1; dies_at <= 20; ++dies_at) {

@@ -25,7 +25,8 @@ TEST(AccessRules, GiveNoRightThatIsNotWritten) {
   gpu::FakeGpu gpu;
   const GroupLookup no_group = [](uid_t, gid_t) { return false; };
   const AllowedRange bare = AccessRules({rule_for(1001)}, no_group).allow({.uid = 1001, .gid = 1, .pid = 1}, know(gpu));
-  EXPECT_FALSE(bare.power || bare.memory_clocks || bare.persistence);
+  EXPECT_FALSE(bare.power || bare.memory_clocks || bare.persistence || bare.workload_power_profiles ||
+               bare.power_smoothing);
   AllowRule reader = rule_for(1002);
   reader.control = false;
   AllowRule blind = rule_for(1003);

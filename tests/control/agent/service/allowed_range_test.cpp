@@ -21,7 +21,8 @@ TEST(RequireAllowed, TakesWhatIsWithinTheRange) {
   for (const gpu::GpuSetting& setting :
        {gpu::GpuSetting(gpu::LockSmClocks{345, 1980}), gpu::GpuSetting(gpu::ResetSmClocks{}),
         gpu::GpuSetting(gpu::LockMemoryClocks{1593, 2619}), gpu::GpuSetting(gpu::ResetMemoryClocks{}),
-        gpu::GpuSetting(gpu::SetPowerLimit{200}), gpu::GpuSetting(gpu::SetPersistenceMode{true})}) {
+        gpu::GpuSetting(gpu::SetPowerLimit{200}), gpu::GpuSetting(gpu::SetPersistenceMode{true}),
+        gpu::GpuSetting(gpu::RequestWorkloadPowerProfiles{0b1}), gpu::GpuSetting(gpu::SetPowerSmoothing{true, 1})}) {
     EXPECT_NO_THROW(require_allowed(setting, kAllowedEverything)) << to_string(setting);
   }
 }
@@ -47,6 +48,10 @@ TEST(RequireAllowed, NamesTheRightThatIsMissing) {
   EXPECT_THAT(refused(gpu::ResetMemoryClocks{}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
   EXPECT_THAT(refused(gpu::SetPowerLimit{400}), ThrowsMessage<AccessDenied>(HasSubstr("power = true")));
   EXPECT_THAT(refused(gpu::SetPersistenceMode{true}), ThrowsMessage<AccessDenied>(HasSubstr("persistence = true")));
+  EXPECT_THAT(refused(gpu::RequestWorkloadPowerProfiles{}),
+              ThrowsMessage<AccessDenied>(HasSubstr("workload_power_profiles = true")));
+  EXPECT_THAT(refused(gpu::SetPowerSmoothing{false, {}}),
+              ThrowsMessage<AccessDenied>(HasSubstr("power_smoothing = true")));
 }
 
 }  // namespace

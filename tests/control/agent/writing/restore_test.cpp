@@ -40,6 +40,35 @@ TEST(Restore, TakesWhatIsNotSupportedForRestored) {
   EXPECT_NO_THROW(restore_gpu(control, original_state(control)));
 }
 
+TEST(Restore, PowerFeaturesAreAsTheyWere) {
+  gpu::FakeGpu gpu;
+  gpu::FakeGpuControl control(gpu);
+  control.apply(gpu::RequestWorkloadPowerProfiles{0b10});
+  control.apply(gpu::SetPowerSmoothing{.enabled = true, .preset = 1});
+  const gpu::FakeSettings before = gpu.settings();
+  const OriginalGpuState original = original_state(control);
+  control.apply(gpu::RequestWorkloadPowerProfiles{0b1000'0000});
+  control.apply(gpu::SetPowerSmoothing{.enabled = false, .preset = 2});
+  restore_gpu(control, original);
+  EXPECT_EQ(gpu.settings(), before);
+  const std::size_t calls = gpu.control_calls().size();
+  restore_gpu(control, original);
+  EXPECT_EQ(gpu.control_calls().size(), calls + 2) << "only the clocks, which cannot be read, are reset again";
+}
+
+TEST(Restore, AGpuWithoutPowerFeaturesHasNoneToRestore) {
+  gpu::FakeGpu gpu;
+  for (const auto feature : {gpu::GpuFeature::workload_power_profiles, gpu::GpuFeature::power_smoothing}) {
+    gpu.disable(feature, gpu::GpuErrorCode::driver_error, "why");
+    gpu.fail(std::string(name(feature)), gpu::GpuErrorCode::driver_error, -1);
+  }
+  gpu::FakeGpuControl control(gpu);
+  const OriginalGpuState original = original_state(control);
+  EXPECT_FALSE(original.workload_power_profiles);
+  EXPECT_FALSE(original.power_smoothing);
+  EXPECT_NO_THROW(restore_gpu(control, original));
+}
+
 /// A journal that names the GPU 1, which is locked to 345-1005 MHz.
 class RecoverTest : public testing::Test {
  protected:
@@ -131,6 +160,22 @@ TEST_F(RecoverFromDamageTest, TurnsPersistenceModeOffWhereARuleAllowsSettingIt) 
   config.allow.back().persistence = true;
   EXPECT_THAT(recover(config), IsEmpty());
   EXPECT_FALSE(system_.fake(1).settings().persistence_mode);
+}
+
+TEST_F(RecoverFromDamageTest, TurnsPowerFeaturesOffWhereARuleAllowsSettingThem) {
+  gpu::FakeGpuControl control(system_.fake(1));
+  control.apply(gpu::RequestWorkloadPowerProfiles{0b10});
+  control.apply(gpu::SetPowerSmoothing{.enabled = true, .preset = {}});
+  Config config = config_of({uuid()});
+  config.allow.emplace_back();
+  EXPECT_THAT(recover(config), IsEmpty());
+  EXPECT_TRUE(system_.fake(1).settings().power_profiles.any()) << "no user could have set them";
+  EXPECT_TRUE(system_.fake(1).settings().power_smoothing) << "no user could have set it";
+  journal_ = std::make_unique<Journal>(damaged_journal());
+  config.allow.back().workload_power_profiles = config.allow.back().power_smoothing = true;
+  EXPECT_THAT(recover(config), IsEmpty());
+  EXPECT_TRUE(system_.fake(1).settings().power_profiles.none());
+  EXPECT_FALSE(system_.fake(1).settings().power_smoothing);
 }
 
 TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
