@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,8 @@ LowgearProcess::LowgearProcess(std::vector<std::string> arguments, const std::fu
   if (child_ == 0) {
     redirect(STDOUT_FILENO, folder_ / "out");
     redirect(STDERR_FILENO, folder_ / "err");
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves nothing running
+    ::signal(SIGINT, SIG_DFL);           // shells let what they run in the background ignore it
     if (prepare) prepare();
     execute(arguments);
   }
