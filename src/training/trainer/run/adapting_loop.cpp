@@ -106,7 +106,6 @@ void AdaptingLoop::after_step(const StepResult& result) {
                      .energy_j = result.energy_j.value_or(kNone),
                      .counted = !freezing_->measures_after(result.step),
                      .switched = result.ranks_not_switched == 0};
-  has_step_ = true;
 }
 
 void AdaptingLoop::decide() {
@@ -121,7 +120,7 @@ void AdaptingLoop::decide() {
 void AdaptingLoop::agree(std::int64_t step) {
   const at::Tensor agreed = at::zeros({2}, at::kDouble);
   if (ranks_->world->rank() == 0) {
-    if (has_step_) decide();
+    if (step_.iteration.steps_done > 0) decide();
     const adapt::Configuration now = controller_->current();
     agreed[0] = static_cast<double>(now.frozen_blocks);
     agreed[1] = now.point;
@@ -136,18 +135,18 @@ void AdaptingLoop::agree(std::int64_t step) {
   if (config_->adapt.freezing) freezing_->adopt(agreed_.frozen_blocks, step);
 }
 
-void AdaptingLoop::follow(const schedule::Schedule& schedule) {
-  switch_failed_ = false;
-  if (!config_->adapt.slowdown || config_->adapt.placebo) return;
+bool AdaptingLoop::follow(const schedule::Schedule& schedule) {
+  if (!config_->adapt.slowdown || config_->adapt.placebo) return true;
   // Other frozen blocks may be other units.
   const Loaded wanted{.point = agreed_.point, .frozen_blocks = plans_.empty() ? agreed_.frozen_blocks : 0};
-  if (loaded_ == wanted) return;
+  if (loaded_ == wanted) return true;
   loaded_ = wanted;
   try {
     load(agreed_.point, schedule);
+    return true;
   } catch (const Error& error) {
-    switch_failed_ = true;
     fmt::print(stderr, "rank {}: {}: {}; training continues\n", ranks_->world->rank(), point_name(), error.what());
+    return false;
   }
 }
 

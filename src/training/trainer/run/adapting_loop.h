@@ -31,10 +31,8 @@ class AdaptingLoop final : public SavedState {
   void begin(std::int64_t first_step, const schedule::Schedule& schedule);
   /// Before each step, on all ranks: what rank 0 decides on the step before. FreezingLoop then has the new prefix.
   void agree(std::int64_t step);
-  /// Then, with the schedule for that prefix: the agent of this rank gets the clocks.
-  void follow(const schedule::Schedule& schedule);
-  /// Whether it did not in this step.
-  [[nodiscard]] bool switch_failed() const { return switch_failed_; }
+  /// Then, with the schedule for that prefix: the agent of this rank gets the clocks. Returns whether it accepts them.
+  [[nodiscard]] bool follow(const schedule::Schedule& schedule);
   /// After each step, on rank 0.
   void after_step(const StepResult& result);
   /// What was decided since the last call; on rank 0.
@@ -68,9 +66,7 @@ class AdaptingLoop final : public SavedState {
   std::optional<adapt::TechniqueController> controller_;  ///< observes on rank 0 alone
   adapt::Configuration agreed_;
   std::optional<Loaded> loaded_;
-  bool switch_failed_ = false;
-  adapt::TechniqueStep step_;  ///< as far as it has been observed
-  bool has_step_ = false;
+  adapt::TechniqueStep step_;                        ///< as far as it has been observed; 0 steps done: not at all
   std::vector<adapt::TechniqueDecision> decisions_;  ///< that were not taken yet
   std::optional<MetricsFile> log_;
 };

@@ -142,7 +142,8 @@ void TrainingRun::load_state() {
   SavedState* adapted = &*freezing_;
   if (config_.adapt.is_on()) {
     if (!measures_)
-      throw InputError("adapt.techniques: " + client_->status().problem + "; without energy none can be judged");
+      throw InputError(
+          fmt::format("adapt.techniques: no energy can be measured, which decides: {}", client_->status().problem));
     adapted = &adapting_.emplace(config_, *freezing_, *client_, ranks_, place_.pp);
   }
   if (config_.checkpoint) {
@@ -166,17 +167,17 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
   load_plan(file);
 }
 
-void TrainingRun::prepare(std::int64_t step) {
+bool TrainingRun::prepare(std::int64_t step) {
   if (adapting_) adapting_->agree(step);
   freeze(freezing_->blocks_at(step));
-  if (adapting_) adapting_->follow(schedule_);
+  return !adapting_ || adapting_->follow(schedule_);
 }
 
 StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
   const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, device_);
   const auto start = Clock::now();
   const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
-  prepare(number);
+  const bool switched = prepare(number);
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
   reducer_->begin();
@@ -209,7 +210,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
     totals.without_server = status.server_connected ? 0 : 1;
     result.server_problem = status.server_problem;
   }
-  if (adapting_) totals.not_switched = adapting_->switch_failed() ? 1 : 0;
+  totals.not_switched = switched ? 0 : 1;
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
   result.time_s = seconds_since(start);

@@ -67,8 +67,8 @@ class TrainingRun {
   void assemble();
   /// Trains without the first `blocks` blocks from here on. To be called on all ranks, between the same steps.
   void freeze(std::int64_t blocks);
-  /// What this step trains, and at which clocks.
-  void prepare(std::int64_t step);
+  /// What this step trains, and at which clocks. Returns whether this rank's agent accepts those.
+  [[nodiscard]] bool prepare(std::int64_t step);
   void require_finite(const StepResult& result) const;
   void follow_profile_clock(std::int64_t step);
   void load_plan(const std::filesystem::path& plan);

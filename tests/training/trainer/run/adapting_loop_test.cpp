@@ -48,7 +48,7 @@ struct Adapted {
   /// Returns how many blocks it froze. Each frozen one saves a tenth of the energy.
   std::int64_t step(std::int64_t number, bool first_rank) {
     loop.agree(number);
-    loop.follow({});
+    EXPECT_TRUE(loop.follow({}));
     const std::int64_t blocks = freezing.blocks_at(number);
     freezing.after_step(number, 1e-3);
     if (!first_rank) return blocks;
