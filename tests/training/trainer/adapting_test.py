@@ -145,6 +145,31 @@ class AdaptingTest(unittest.TestCase):
         self.assertEqual(len(headers), 2)
         self.assertEqual(headers[1]["state"], {"frozen_blocks": 0, "point": 0, "search_due": True})
 
+    def test_a_frozen_block_is_tried_when_the_search_has_ended(self):
+        text = b"".join((97 + i * i % 20).to_bytes(2, "little") for i in range(4000))
+        (self.folder / "held-out.bin").write_bytes(text)
+        # Freezes as soon as it may, and whatever that does to the loss.
+        controller = (f"{{held_out: {self.folder / 'held-out.bin'}, window_steps: 1, cap: 0.5, dwell_windows: 1, "
+                      "steady_windows: 1, steady_drift: 1000, loss_margin_pct: 100}")
+        self.run_lowgear(*self.words("both", "--adapt", "freezing,slowdown", "--steps", "160",
+                                     "--set", "data.token_type=uint16", "--set", "data.synthetic_tokens=",
+                                     "--set", f"data.tokens={self.folder / 'held-out.bin'}",
+                                     "--set", f"adapt.freeze.controller={controller}"))
+        lines = self.lines("both")
+        decisions = [(line["step"], decision) for line in lines for decision in line.get("decisions", [])]
+        kinds = [(decision["technique"], decision["change"]) for _, decision in decisions]
+        self.assertIn(("freezing", "try"), kinds)
+        self.assertLess(kinds.index(("slowdown", "try")), kinds.index(("freezing", "try")))
+        ended = next(i for i, kind in enumerate(kinds) if kind in (("slowdown", "adopt"), ("slowdown", "reject")))
+        self.assertLess(ended, kinds.index(("freezing", "try")), "two techniques at once")
+        self.assertEqual({line.get("frozen_blocks", 0) for line in lines}, {0, 1})
+        step, last = decisions[-1]
+        if last["change"] in ("adopt", "reject"):
+            self.assertEqual({line.get("frozen_blocks", 0) for line in lines[step:]}, {last["frozen_blocks"]})
+        for step, decision in decisions:  # each is of the configuration from its step on
+            self.assertEqual(lines[step].get("frozen_blocks", 0), lines[step]["decisions"][-1]["frozen_blocks"])
+            self.assertEqual(lines[step]["operating_point"], POINTS[lines[step]["decisions"][-1]["point"]])
+
     def test_an_agent_that_is_not_there_is_reported_before_the_first_step(self):
         self.environment["LOWGEAR_AGENT_SOCKET"] = str(self.folder / "none.sock")
         process = self.start(*self.words("alone", "--adapt", "slowdown"))
