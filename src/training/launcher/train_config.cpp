@@ -264,6 +264,10 @@ void use_technique(const YamlView& name, const YamlView& map, const fs::path& fo
     const auto& controller = config.freeze.controller;
     if (!controller) name.fail("nothing says when", "add adapt.freeze.controller: {held_out: FILE}");
     if (controller->log) name.fail("adapt.log has its decisions, too", "leave out adapt.freeze.controller.log");
+    if (controller->window_steps < 2) {
+      name.fail("no step would count, as each contains measuring the held-out loss",
+                "set adapt.freeze.controller.window_steps: 100");
+    }
     config.adapt.freezing = true;
   } else if (text == "slowdown") {
     if (!map.has("slowdown")) {

@@ -149,9 +149,9 @@ class AdaptingTest(unittest.TestCase):
         text = b"".join((97 + i * i % 20).to_bytes(2, "little") for i in range(4000))
         (self.folder / "held-out.bin").write_bytes(text)
         # Freezes as soon as it may, and whatever that does to the loss.
-        controller = (f"{{held_out: {self.folder / 'held-out.bin'}, window_steps: 1, cap: 0.5, dwell_windows: 1, "
+        controller = (f"{{held_out: {self.folder / 'held-out.bin'}, window_steps: 2, cap: 0.5, dwell_windows: 1, "
                       "steady_windows: 1, steady_drift: 1000, loss_margin_pct: 100}")
-        self.run_lowgear(*self.words("both", "--adapt", "freezing,slowdown", "--steps", "160",
+        self.run_lowgear(*self.words("both", "--adapt", "freezing,slowdown", "--steps", "220",
                                      "--set", "data.token_type=uint16", "--set", "data.synthetic_tokens=",
                                      "--set", f"data.tokens={self.folder / 'held-out.bin'}",
                                      "--set", f"adapt.freeze.controller={controller}"))
