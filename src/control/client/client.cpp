@@ -171,16 +171,19 @@ void Client::open_server() {
 }
 
 void Client::load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below) {
-  std::string text = read_file(path, ipc::kMaxFrameBytes - ipc::kMaxStringBytes);
-  const plan::Plan plan = plan::read_plan(text, path.string());
+  load_plan_text(read_file(path, ipc::kMaxFrameBytes - ipc::kMaxStringBytes), path.string(), plan_rank, nearest_below);
+}
+
+void Client::load_plan_text(std::string text, const std::string& source, std::optional<int> plan_rank,
+                            bool nearest_below) {
+  const plan::Plan plan = plan::read_plan(text, source);
   const auto ranks = static_cast<int>(plan.ranks.size());
   const AxisRank own =
       plan_rank ? AxisRank{.rank = plan_rank, .reason = "plan_rank"} : pipeline_rank(options_.place, ranks);
-  if (!own.rank) throw InputError(fmt::format("{}: {}", printable(path.string()), own.reason));
+  if (!own.rank) throw InputError(fmt::format("{}: {}", printable(source), own.reason));
   const int rank = *own.rank;
   if (rank < 0 || rank >= ranks) {
-    throw InputError(
-        fmt::format("{}: there is no rank {} in this plan of {} ranks", printable(path.string()), rank, ranks));
+    throw InputError(fmt::format("{}: there is no rank {} in this plan of {} ranks", printable(source), rank, ranks));
   }
   place_.set(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
   refuse_what_differs();

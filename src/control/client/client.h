@@ -96,6 +96,8 @@ class Client {
   /// pipeline_rank. Throws InputError when it is not a plan or the rank is not certain, LeaseRefused when the agent
   /// does not accept it, Error when there is no agent: the plan is then sent when there is one.
   void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
+  /// The same of a plan's text; `source` names it in errors.
+  void load_plan_text(std::string text, const std::string& source, std::optional<int> plan_rank, bool nearest_below);
 
   /// The units that this rank begins in each iteration, in order, from the next iteration on. The first difference ends
   /// following plans as `refuse` does where they `must_agree`, and is counted in any case. None: whatever comes.

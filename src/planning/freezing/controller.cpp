@@ -50,6 +50,8 @@ std::string_view name(Change change) {
       return "freeze";
     case Change::unfreeze:
       return "unfreeze";
+    case Change::wait:
+      return "wait";
   }
   return "";
 }
@@ -85,7 +87,7 @@ Decision Controller::observe(const Observation& observation) {
   if (!is_usable(observation)) {
     Decision decision = keep(observation, "a number is missing");
     if (state_.trial && state_.blocks > 0 && state_.windows <= dwell()) {
-      decision = unfreeze(observation, "a number is missing: back to the last good configuration");
+      decision = unfreeze(observation.steps_done, "a number is missing: back to the last good configuration");
     }
     adopt(decision);
     return decision;
@@ -113,12 +115,13 @@ Decision Controller::decide(const Observation& observation) {
   state_.least_loss = std::min(predicted, loss);
   Decision decision;
   if (state_.blocks > 0 && rises) {
-    decision = unfreeze(observation, fmt::format("the learning rate rises from {:.4g} to {:.4g}", *state_.learning_rate,
-                                                 observation.learning_rate));
+    decision = unfreeze(observation.steps_done, fmt::format("the learning rate rises from {:.4g} to {:.4g}",
+                                                            *state_.learning_rate, observation.learning_rate));
   } else if (state_.blocks > 0 && state_.windows_over >= kWindowsOver) {
-    decision = unfreeze(observation, fmt::format("the held-out loss of {:.5f} exceeds its prediction of {:.5f} by more "
-                                                 "than {:.3g} % in {} windows in a row",
-                                                 loss, predicted, 100 * options_.loss_margin, state_.windows_over));
+    decision = unfreeze(observation.steps_done,
+                        fmt::format("the held-out loss of {:.5f} exceeds its prediction of {:.5f} by more "
+                                    "than {:.3g} % in {} windows in a row",
+                                    loss, predicted, 100 * options_.loss_margin, state_.windows_over));
   } else {
     decision = decide_freezing(observation);
   }
@@ -153,6 +156,9 @@ Decision Controller::decide_freezing(const Observation& observation) const {
   if (windows < options_.steady_windows) {
     return keep(observation, fmt::format("{}, steady for {} of {} windows", numbers, windows, options_.steady_windows));
   }
+  if (observation.hold) {
+    return {observation.steps_done, next, Change::wait, numbers + ": would be frozen, and another change is under way"};
+  }
   return {observation.steps_done, next + 1, Change::freeze,
           fmt::format("{}, both in the lower half, steady for {} windows", numbers, windows)};
 }
@@ -161,8 +167,15 @@ Decision Controller::keep(const Observation& observation, std::string reason) co
   return {observation.steps_done, state_.blocks, Change::none, std::move(reason)};
 }
 
-Decision Controller::unfreeze(const Observation& observation, std::string reason) const {
-  return {observation.steps_done, state_.blocks - 1, Change::unfreeze, std::move(reason)};
+Decision Controller::unfreeze(std::int64_t steps_done, std::string reason) const {
+  return {steps_done, state_.blocks - 1, Change::unfreeze, std::move(reason)};
+}
+
+Decision Controller::undo(std::int64_t steps_done, std::string reason) {
+  if (state_.blocks == 0) throw InputError("freezing: no block is frozen");
+  Decision decision = unfreeze(steps_done, std::move(reason));
+  adopt(decision);
+  return decision;
 }
 
 void Controller::remember(const Observation& observation) {
@@ -178,7 +191,7 @@ void Controller::remember(const Observation& observation) {
 }
 
 void Controller::adopt(const Decision& decision) {
-  if (decision.change == Change::none) return;
+  if (decision.change == Change::none || decision.change == Change::wait) return;
   state_.blocks = decision.blocks;
   state_.windows = 0;
   state_.windows_over = 0;

@@ -22,12 +22,13 @@ struct Observation {
   bool warming_up = false;   ///< the schedule of the learning rate was in its warm-up
   double learning_rate = 0;  ///< of the window's last step
   double held_out_loss = 0;  ///< after it
+  bool hold = false;         ///< another change of the job is under way: freezing waits
   // By block of the model; those of frozen blocks are not used.
   std::vector<double> gradients = {};  ///< norm of its averaged gradient
   std::vector<double> drifts = {};     ///< norm of a step's update by that of the weights
 };
 
-enum class Change : unsigned char { none, freeze, unfreeze };
+enum class Change : unsigned char { none, freeze, unfreeze, wait };
 [[nodiscard]] std::string_view name(Change change);
 
 struct Decision {
@@ -66,6 +67,8 @@ struct State {
 /// is not hurt does not lose what it had. When a number is missing or infinite within the dwell after a freezing, that
 /// is undone: the last good configuration; later, and for all other windows, nothing changes without numbers.
 ///
+/// While another change is under way (`hold`), it does not freeze but says that it would: `wait`. It still unfreezes.
+///
 /// Observations in, decisions out: the same ones give the same ones, bit for bit.
 class Controller {
  public:
@@ -76,6 +79,11 @@ class Controller {
 
   /// A window of the whole job. Throws InputError, and then has changed nothing, unless it has a number for each block.
   Decision observe(const Observation& observation);
+  /// Unfreezes the block that was frozen last, for a reason that the windows do not show: nothing was saved. Throws
+  /// InputError when none is frozen.
+  Decision undo(std::int64_t steps_done, std::string reason);
+  /// The last freezing has proven itself: a number that is missing does not undo it any more.
+  void confirm() { state_.trial = false; }
   [[nodiscard]] const State& state() const { return state_; }
   /// Blocks that may be frozen.
   [[nodiscard]] std::int64_t most_blocks() const;
@@ -85,7 +93,7 @@ class Controller {
   [[nodiscard]] Decision decide(const Observation& observation);
   [[nodiscard]] Decision decide_freezing(const Observation& observation) const;
   [[nodiscard]] Decision keep(const Observation& observation, std::string reason) const;
-  [[nodiscard]] Decision unfreeze(const Observation& observation, std::string reason) const;
+  [[nodiscard]] Decision unfreeze(std::int64_t steps_done, std::string reason) const;
   [[nodiscard]] std::int64_t dwell() const;
   void remember(const Observation& observation);
   void adopt(const Decision& decision);

@@ -35,6 +35,33 @@ std::vector<double> numbers_of(const JsonView& list) {
   return values;
 }
 
+std::optional<double> optional_number(const JsonView& view) {
+  return view.json().is_null() ? std::nullopt : std::optional(view.number());
+}
+
+Decision decision_of(const JsonView& map, std::int64_t steps_done) {
+  constexpr std::array kChanges = {Change::none, Change::freeze, Change::unfreeze, Change::wait};
+  const std::string change = map.at("change").text();
+  for (const Change known : kChanges) {
+    if (change != name(known)) continue;
+    return {.steps_done = steps_done,
+            .blocks = map.at("blocks").integer_in(0, kMaxCount),
+            .change = known,
+            .reason = map.at("reason").text()};
+  }
+  map.at("change").fail(fmt::format("unknown change {}", quote(change)));
+}
+
+Record header_of(const JsonView& root) {
+  require_format(root, kFormat);
+  return {.blocks = root.at("blocks").integer_in(1, kMaxCount),
+          .options = options_of(root.at("options")),
+          .start = state_of(root.at("state")),
+          .steps = {}};
+}
+
+}  // namespace
+
 Json options_json(const Options& options) {
   return {{"cap", options.cap},
           {"dwell_windows", options.dwell_windows},
@@ -64,10 +91,6 @@ Json state_json(const State& state) {
           {"steady", state.steady}};
 }
 
-std::optional<double> optional_number(const JsonView& view) {
-  return view.json().is_null() ? std::nullopt : std::optional(view.number());
-}
-
 State state_of(const JsonView& map) {
   State state;
   state.blocks = map.at("blocks").integer_in(0, kMaxCount);
@@ -84,37 +107,26 @@ State state_of(const JsonView& map) {
   return state;
 }
 
+Json observation_json(const Observation& seen) {
+  Json json = {{"steps_done", seen.steps_done},
+               {"warming_up", seen.warming_up},
+               {"learning_rate", number_json(seen.learning_rate)},
+               {"held_out_loss", number_json(seen.held_out_loss)},
+               {"gradients", numbers_json(seen.gradients)},
+               {"drifts", numbers_json(seen.drifts)}};
+  if (seen.hold) json["hold"] = true;
+  return json;
+}
+
 Observation observation_of(const JsonView& map) {
   return {.steps_done = map.at("steps_done").integer_in(0, kMaxCount),
           .warming_up = map.at("warming_up").boolean(),
           .learning_rate = number_or_nan(map.at("learning_rate")),
           .held_out_loss = number_or_nan(map.at("held_out_loss")),
+          .hold = map.has("hold") && map.at("hold").boolean(),
           .gradients = numbers_of(map.at("gradients")),
           .drifts = numbers_of(map.at("drifts"))};
 }
-
-Decision decision_of(const JsonView& map, std::int64_t steps_done) {
-  constexpr std::array kChanges = {Change::none, Change::freeze, Change::unfreeze};
-  const std::string change = map.at("change").text();
-  for (const Change known : kChanges) {
-    if (change != name(known)) continue;
-    return {.steps_done = steps_done,
-            .blocks = map.at("blocks").integer_in(0, kMaxCount),
-            .change = known,
-            .reason = map.at("reason").text()};
-  }
-  map.at("change").fail(fmt::format("unknown change {}", quote(change)));
-}
-
-Record header_of(const JsonView& root) {
-  require_format(root, kFormat);
-  return {.blocks = root.at("blocks").integer_in(1, kMaxCount),
-          .options = options_of(root.at("options")),
-          .start = state_of(root.at("state")),
-          .steps = {}};
-}
-
-}  // namespace
 
 std::string write_header(std::int64_t blocks, const Options& options, const State& start, std::int64_t steps_done) {
   return Json({{"step", steps_done - 1},
@@ -128,13 +140,7 @@ std::string write_header(std::int64_t blocks, const Options& options, const Stat
 std::string write_line(const Step& step) {
   const Observation& seen = step.observation;
   return Json({{"step", seen.steps_done - 1},
-               {"observation",
-                {{"steps_done", seen.steps_done},
-                 {"warming_up", seen.warming_up},
-                 {"learning_rate", number_json(seen.learning_rate)},
-                 {"held_out_loss", number_json(seen.held_out_loss)},
-                 {"gradients", numbers_json(seen.gradients)},
-                 {"drifts", numbers_json(seen.drifts)}}},
+               {"observation", observation_json(seen)},
                {"decision",
                 {{"blocks", step.decision.blocks},
                  {"change", name(step.decision.change)},

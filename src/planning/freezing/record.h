@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/formats/json.h"
 #include "planning/freezing/controller.h"
 
 namespace lowgear::freezing {
@@ -35,6 +36,15 @@ struct Record {
 
 /// What a controller decides on the record's observations.
 [[nodiscard]] std::vector<Decision> replay(const Record& record);
+
+// Parts of the record, which records of more than freezing contain, too. Those that read throw InputError with the JSON
+// path.
+[[nodiscard]] Json options_json(const Options& options);
+[[nodiscard]] Options options_of(const JsonView& map);
+[[nodiscard]] Json state_json(const State& state);
+[[nodiscard]] State state_of(const JsonView& map);
+[[nodiscard]] Json observation_json(const Observation& seen);
+[[nodiscard]] Observation observation_of(const JsonView& map);
 
 /// A state as JSON, for checkpoints.
 [[nodiscard]] std::string write_state(const State& state);

@@ -228,11 +228,80 @@ void read_freeze(const YamlView& map, const fs::path& folder, TrainConfig& confi
   }
 }
 
+OperatingPoints read_points(const YamlView& map, const fs::path& folder) {
+  OperatingPoints points;
+  if (map.has("clocks_mhz") == map.has("plans")) {
+    map.fail("give either clocks_mhz or plans", "clocks_mhz: [1980, 1755, 1530]");
+  }
+  const YamlView list = map.at(map.has("plans") ? "plans" : "clocks_mhz");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (map.has("plans")) points.plans.push_back(path_at(list.at(i), folder));
+    if (!map.has("plans")) points.clocks_mhz.push_back(int_in(list.at(i), 1, 100'000));
+  }
+  if (list.size() < 2 || list.size() > adapt::kMaxOperatingPoints) {
+    list.fail(
+        fmt::format("{} points; name 2 to {}, the one at full speed first", list.size(), adapt::kMaxOperatingPoints));
+  }
+  return points;
+}
+
+void read_slowdown(const YamlView& map, const fs::path& folder, TrainConfig& config) {
+  map.require_only({"allowed_pct", "clocks_mhz", "plans"});
+  config.adapt.trial.allowed_slowdown_pct = map.at("allowed_pct").number_in(0, 1000);
+  config.adapt.slowdown = read_points(map, folder);
+}
+
+void read_trial(const YamlView& map, adapt::SearchOptions& trial) {
+  map.require_only({"block_s", "settle_iterations", "max_iterations"});
+  read_optional(map, "block_s", 0.001, 86400, trial.block_s);
+  read_optional(map, "settle_iterations", 0, 1000, trial.settle_iterations);
+  read_optional(map, "max_iterations", 1, 1'000'000'000, trial.max_iterations);
+}
+
+void use_technique(const YamlView& name, const YamlView& map, const fs::path& folder, TrainConfig& config) {
+  const std::string text = name.text();
+  if (text == "freezing") {
+    const auto& controller = config.freeze.controller;
+    if (!controller) name.fail("nothing says when", "add adapt.freeze.controller: {held_out: FILE}");
+    if (controller->log) name.fail("adapt.log has its decisions, too", "leave out adapt.freeze.controller.log");
+    if (controller->window_steps < 2) {
+      name.fail("no step would count, as each contains measuring the held-out loss",
+                "set adapt.freeze.controller.window_steps: 100");
+    }
+    config.adapt.freezing = true;
+  } else if (text == "slowdown") {
+    if (!map.has("slowdown")) {
+      name.fail("there are no operating points", "add adapt.slowdown: {allowed_pct: 2, clocks_mhz: [1980, 1755]}");
+    }
+    read_slowdown(map.at("slowdown"), folder, config);
+  } else if (text == "precision") {
+    name.fail("a run has one type for all its steps: weights, moments and messages are laid out for it",
+              "choose type: fp32 or bf16 before the run");
+  } else {
+    name.fail(fmt::format("unknown technique {}", quote(text)), "there are freezing, slowdown");
+  }
+}
+
 void read_adapt(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   if (!root.has("adapt")) return;
   const YamlView map = root.at("adapt");
-  map.require_only({"freeze"});
+  map.require_only({"freeze", "techniques", "slowdown", "trial", "placebo", "log"});
   if (map.has("freeze")) read_freeze(map.at("freeze"), folder, config);
+  if (map.has("trial")) read_trial(map.at("trial"), config.adapt.trial);
+  read_optional(map, "placebo", config.adapt.placebo);
+  read_optional(map, "log", folder, config.adapt.log);
+  if (!map.has("techniques")) return;
+  const YamlView techniques = map.at("techniques");
+  for (std::size_t i = 0; i < techniques.size(); ++i) use_technique(techniques.at(i), map, folder, config);
+}
+
+/// A job that searches its operating point sets clocks itself.
+void require_free_clocks(const YamlView& root, const TrainConfig& config) {
+  if (!config.adapt.slowdown || (!config.plan && !config.profile && !config.server)) return;
+  const char* other = config.server ? "server" : config.plan ? "energy.plan" : "energy.profile";
+  root.at("adapt")
+      .at("slowdown")
+      .fail(fmt::format("{} sets clocks, too", other), fmt::format("leave out {}, or the technique slowdown", other));
 }
 
 void read_evaluation(const YamlView& root, const fs::path& folder, TrainConfig& config) {
@@ -357,10 +426,11 @@ void require_separate_export(const YamlView& root, const TrainConfig& config) {
   if (!config.export_folder) return;
   const std::optional<fs::path> freezing_log =
       config.freeze.controller ? config.freeze.controller->log : std::optional<fs::path>();
-  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 6> others = {
+  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 7> others = {
       {{"checkpoint.folder", &config.checkpoint},
        {"metrics", &config.metrics},
        {"adapt.freeze.controller.log", &freezing_log},
+       {"adapt.log", &config.adapt.log},
        {"energy.recording", &config.recording},
        {"model.weights", &config.weights},
        {"model.config", &config.model_file}}};
@@ -396,6 +466,13 @@ std::int64_t FreezeConfig::most_blocks() const {
 
 bool FreezeConfig::changes() const {
   return controller || std::ranges::any_of(prefixes, [this](const Prefix& p) { return p.blocks != blocks_at(0); });
+}
+
+std::vector<std::string> OperatingPoints::names() const {
+  std::vector<std::string> names;
+  for (const int clock_mhz : clocks_mhz) names.push_back(fmt::format("{} MHz", clock_mhz));
+  for (const fs::path& plan : plans) names.push_back(plan.filename().string());
+  return names;
 }
 
 TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
@@ -437,6 +514,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   require_separate_export(root, config);
   if (root.has("simulated_gpu")) read_simulated_gpu(root.at("simulated_gpu"), config);
   if (root.has("server")) read_server(root.at("server"), folder, config);
+  require_free_clocks(root, config);
   if (tokens_per_step(config) > kMaxTokensPerStep) root.fail("a step has more than 1e12 tokens");
   return config;
 }

@@ -10,6 +10,7 @@
 
 #include "control/protocol/job_spec.h"
 #include "estimating/model/model_config.h"
+#include "planning/adapt/operating_point_search.h"
 #include "planning/freezing/controller.h"
 #include "training/dataset/token_text.h"
 
@@ -106,6 +107,27 @@ struct EvaluationConfig {
   }
 };
 
+/// The operating points of a job, of which the first is full speed: clocks, or plans.
+struct OperatingPoints {
+  std::vector<int> clocks_mhz;
+  std::vector<std::filesystem::path> plans;
+
+  /// For reasons: `1380 MHz`, `00007.json`.
+  [[nodiscard]] std::vector<std::string> names() const;
+};
+
+/// What may change while the job trains, and how that is tried (docs/adapting.md): the section `adapt` but for
+/// `freeze`.
+struct AdaptConfig {
+  bool freezing = false;                     ///< technique: TrainConfig's freeze.controller proposes
+  std::optional<OperatingPoints> slowdown;   ///< technique; empty: off
+  adapt::SearchOptions trial;                ///< of both
+  bool placebo = false;                      ///< it decides, and nothing changes
+  std::optional<std::filesystem::path> log;  ///< observations and decisions
+
+  [[nodiscard]] bool is_on() const { return freezing || slowdown; }
+};
+
 /// Everything that the YAML file of `lowgear train` says (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
@@ -130,6 +152,7 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   FreezeConfig freeze;
   std::optional<EvaluationConfig> evaluation;
+  AdaptConfig adapt;
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
 

@@ -134,6 +134,7 @@ void check_training(const TrainConfig& config) {
   if (config.freeze.controller && config.freeze.controller->log) {
     check_metrics(*config.freeze.controller->log, first_step);
   }
+  if (config.adapt.log) check_metrics(*config.adapt.log, first_step);
   if (config.recording) require_folder(*config.recording, "name another folder for the recording");
 }
 

@@ -35,8 +35,12 @@ void require_fits(const schedule::Schedule& schedule, const TrainConfig& config)
 /// out of step, and a server plans a backward for every stage.
 void require_same_units(const TrainConfig& config, std::span<const model::LayerRange> partition) {
   const int most = frozen_stages(partition, config.freeze.most_blocks());
-  const char* follower = config.server ? "a server's plans" : config.plan ? "energy.plan" : "energy.profile";
-  const bool follows = config.server || ((config.plan || config.profile) && config.freeze.changes());
+  const bool searches = config.adapt.slowdown && !config.adapt.slowdown->plans.empty();
+  const char* follower = config.server ? "a server's plans"
+                         : config.plan ? "energy.plan"
+                         : searches    ? "adapt.slowdown.plans (adapt.slowdown.clocks_mhz can)"
+                                       : "energy.profile";
+  const bool follows = config.server || ((config.plan || config.profile || searches) && config.freeze.changes());
   if (!follows || most == 0) return;
   throw InputError(
       fmt::format("adapt.freeze: {} of the stages would lose its backward, which {} cannot follow; freeze fewer "
@@ -100,7 +104,11 @@ schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t fro
 }
 
 schedule::Schedule training_schedule(const TrainConfig& config) {
-  return training_schedule(config, config.freeze.blocks_at(0));
+  schedule::Schedule schedule = training_schedule(config, config.freeze.blocks_at(0));
+  if (config.adapt.slowdown) {
+    for (const std::filesystem::path& plan : config.adapt.slowdown->plans) require_planned(schedule, plan);
+  }
+  return schedule;
 }
 
 schedule::Schedule evaluation_schedule(const TrainConfig& config) {

@@ -186,5 +186,41 @@ TEST(FreezingController, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Controller(7, quick(), before), InputError);
 }
 
+TEST(FreezingController, WaitsWhileAnotherChangeIsUnderWay) {
+  Calm calm;
+  Controller controller(8, quick());
+  Decision decision;
+  for (int window = 0; window < 5; ++window) {
+    Observation seen = calm.next();
+    seen.hold = true;
+    decision = controller.observe(seen);
+    EXPECT_EQ(decision.blocks, 0);
+  }
+  EXPECT_EQ(decision.change, Change::wait);
+  EXPECT_THAT(decision.reason, HasSubstr("another change is under way"));
+  EXPECT_EQ(controller.observe(calm.next()).change, Change::freeze) << "it knew all that it needed";
+}
+
+TEST(FreezingController, UndoesAFreezingForAnotherReasonAndWaitsLongerThen) {
+  Calm calm;
+  Controller controller = frozen_to(2, calm);
+  EXPECT_EQ(controller.undo(700, "it saved nothing"), (Decision{700, 1, Change::unfreeze, "it saved nothing"}));
+  EXPECT_EQ(controller.state().blocks, 1);
+  EXPECT_EQ(controller.state().unfreezings, 1);
+  (void)controller.undo(700, "");
+  EXPECT_THROW((void)controller.undo(700, ""), InputError);
+}
+
+TEST(FreezingController, WhatIsConfirmedIsNotUndoneForAMissingNumber) {
+  for (const bool confirmed : {false, true}) {
+    Calm calm;
+    Controller controller = frozen_to(1, calm);
+    if (confirmed) controller.confirm();
+    Observation seen = calm.next();
+    seen.held_out_loss = kMissing;
+    EXPECT_EQ(controller.observe(seen).blocks, confirmed ? 1 : 0);
+  }
+}
+
 }  // namespace
 }  // namespace lowgear::freezing

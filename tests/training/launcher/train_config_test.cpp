@@ -197,6 +197,49 @@ TEST(TrainConfig, ReadsWhenItIsEvaluated) {
   EXPECT_THAT(error_with("evaluation: {held_out: a.bin, every: 0}"), HasSubstr("evaluation.every"));
 }
 
+TEST(TrainConfig, ReadsWhatMayChangeWhileItTrains) {
+  const std::string policy = std::string(kSmallest) +
+                             "adapt:\n  slowdown: {allowed_pct: 2, clocks_mhz: [1410, 1200]}\n"
+                             "  freeze: {controller: {held_out: a.bin}}\n  trial: {block_s: 5, max_iterations: 40}\n"
+                             "  placebo: true\n  log: adapt.jsonl\n";
+  EXPECT_FALSE(parse(policy).adapt.is_on()) << "a policy without a technique";
+  const AdaptConfig both = parse(policy, {"adapt.techniques=[freezing,slowdown]"}).adapt;
+  EXPECT_TRUE(both.freezing && both.placebo);
+  ASSERT_TRUE(both.slowdown);
+  EXPECT_THAT(both.slowdown->names(), ElementsAre("1410 MHz", "1200 MHz"));
+  EXPECT_EQ(both.trial.allowed_slowdown_pct, 2);
+  EXPECT_EQ(both.trial.block_s, 5);
+  EXPECT_EQ(both.trial.max_iterations, 40);
+  EXPECT_EQ(both.log, "/jobs/adapt.jsonl");
+  const TrainConfig plans = parse(
+      kSmallest, {"adapt.slowdown={allowed_pct: 1, plans: [p/0.json, /q/7.json]}", "adapt.techniques=[slowdown]"});
+  EXPECT_THAT(plans.adapt.slowdown->plans, ElementsAre("/jobs/p/0.json", "/q/7.json"));
+  EXPECT_THAT(plans.adapt.slowdown->names(), ElementsAre("0.json", "7.json"));
+}
+
+TEST(TrainConfig, RefusesTechniquesThatCannotBe) {
+  const auto refusal = [](const std::string& technique, const std::string& more = "") {
+    return error_with("adapt: {techniques: [" + technique + "]" + more + "}");
+  };
+  EXPECT_THAT(refusal("precision"), HasSubstr("a run has one type for all its steps"));
+  EXPECT_THAT(refusal("sharing"), HasSubstr("unknown technique \"sharing\"; there are freezing, slowdown"));
+  EXPECT_THAT(refusal("freezing"), HasSubstr("add adapt.freeze.controller"));
+  EXPECT_THAT(refusal("freezing", ", freeze: {controller: {held_out: a, log: b}}"), HasSubstr("adapt.log has"));
+  EXPECT_THAT(refusal("freezing", ", freeze: {controller: {held_out: a, window_steps: 1}}"),
+              HasSubstr("no step would count"));
+  EXPECT_THAT(refusal("slowdown"), HasSubstr("there are no operating points"));
+  EXPECT_THAT(refusal("slowdown", ", slowdown: {clocks_mhz: [1, 2]}"), HasSubstr("\"allowed_pct\" is missing"));
+  EXPECT_THAT(refusal("slowdown", ", slowdown: {allowed_pct: 1}"), HasSubstr("give either clocks_mhz or plans"));
+  EXPECT_THAT(refusal("slowdown", ", slowdown: {allowed_pct: 1, clocks_mhz: [1410]}"), HasSubstr("1 points; name 2"));
+  const std::string policy = ", slowdown: {allowed_pct: 1, clocks_mhz: [1410, 1200]}";
+  EXPECT_THAT(error_with("adapt: {techniques: [slowdown]" + policy + "}\nenergy: {plan: p.json}"),
+              HasSubstr("energy.plan sets clocks, too; leave out energy.plan, or the technique slowdown"));
+  EXPECT_THAT(error_with("adapt: {techniques: [slowdown]" + policy + "}\nserver: {address: \"unix:/s\"}"),
+              HasSubstr("server sets clocks, too"));
+  EXPECT_THAT(error_with("adapt: {techniques: [slowdown], log: out/log" + policy + "}\nexport: out"),
+              HasSubstr("adapt.log, overlap"));
+}
+
 TEST(TrainConfig, RefusesToFreezeEverythingOrInNoOrder) {
   EXPECT_EQ(error_with("adapt: {freeze: {blocks: 4}}"),
             "train.yaml:4:26: adapt.freeze.blocks: expected a whole number from 0 to 3, not \"4\"");

@@ -232,6 +232,15 @@ TEST(TrainingSchedule, HasNoBackwardOfFrozenStages) {
   EXPECT_EQ(training_schedule(config, 0).frozen_stages, 0);
 }
 
+TEST(TrainingSchedule, LosesNoBackwardWherePlansAreSearched) {
+  TrainConfig config = four_layers(2, 2);
+  config.freeze.prefixes = {{0, 0}, {5, 2}};
+  config.adapt.slowdown = OperatingPoints{.clocks_mhz = {1410, 1200}, .plans = {}};
+  EXPECT_EQ(schedule_error(config), "no error");
+  config.adapt.slowdown = OperatingPoints{.clocks_mhz = {}, .plans = {"a.json", "b.json"}};
+  EXPECT_THAT(schedule_error(config), testing::HasSubstr("which adapt.slowdown.plans (adapt.slowdown.clocks_mhz can)"));
+}
+
 TEST(TrainingSchedule, LosesNoBackwardWhereAServerPlans) {
   TrainConfig config = four_layers(2, 2);
   config.server.emplace();

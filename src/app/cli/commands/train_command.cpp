@@ -33,6 +33,7 @@ struct TrainArguments {
   std::string schedule;
   std::string gpus;
   std::string server;
+  std::string adapt;
   std::optional<int> steps;
   std::vector<std::string> settings;
   bool json = false;
@@ -59,6 +60,7 @@ std::vector<std::string> settings_of(const TrainArguments& arguments) {
   };
   const auto path = [](const std::string& text) { return text.empty() ? text : quoted(fs::absolute(text).string()); };
   if (!arguments.server.empty()) set("server.address", quoted(arguments.server));
+  if (!arguments.adapt.empty()) set("adapt.techniques", fmt::format("[{}]", arguments.adapt));
   set("energy.plan", path(arguments.plan));
   set("energy.recording", path(arguments.recording));
   set("metrics", path(arguments.metrics));
@@ -165,6 +167,10 @@ VerbAction declare_train(CLI::App& app) {
   app.add_flag("--require-server", arguments->require_server,
                "Fail when the server has not accepted every rank within 10 s; without this option training continues "
                "without a server, with a warning");
+  app.add_option("--adapt", arguments->adapt,
+                 "What may change while the job trains, as the section adapt of the configuration says: freezing, "
+                 "slowdown, or both separated by a comma")
+      ->type_name("LIST");
   app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1,2,3 or UUIDs")->type_name("LIST");
   add_whole_number(
       app, "--steps", {.low = 1, .high = 1'000'000'000}, [arguments](int steps) { arguments->steps = steps; },

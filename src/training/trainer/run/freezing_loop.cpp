@@ -80,6 +80,10 @@ freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double 
 void FreezingLoop::decide(std::int64_t steps_done, double learning_rate) {
   freezing::Observation seen = observation(steps_done, learning_rate);
   seen.held_out_loss = held_out_();
+  if (observer_) {
+    if (ranks_->world->rank() == 0) observer_(seen);
+    return;
+  }
   const at::Tensor agreed = at::zeros({1}, store_->gradients().options().dtype(at::kLong));
   if (ranks_->world->rank() == 0) {
     const freezing::Decision decision = controller_->observe(seen);
@@ -92,8 +96,12 @@ void FreezingLoop::decide(std::int64_t steps_done, double learning_rate) {
   adopt(agreed.item<std::int64_t>(), steps_done);
 }
 
-void FreezingLoop::adopt(std::int64_t blocks, std::int64_t steps_done) {
-  if (blocks < blocks_) unfrozen_ = {.from = blocks, .until = blocks_, .step = steps_done};
+bool FreezingLoop::measures_after(std::int64_t step) const {
+  return controller_ && (step + 1) % config_->freeze.controller->window_steps == 0;
+}
+
+void FreezingLoop::adopt(std::int64_t blocks, std::int64_t step) {
+  if (blocks < blocks_) unfrozen_ = {.from = blocks, .until = blocks_, .step = step};
   blocks_ = blocks;
 }
 
@@ -114,6 +122,7 @@ void FreezingLoop::restore(const std::string& json, const std::string& source) {
   if (!controller_) return;
   const Json document = parse_json(json, source);
   const JsonView root(document, source, "$.freezing");
+  if (!root.has("blocks")) return;  // of a run that froze nothing
   const JsonView unfrozen = root.at("unfrozen");
   unfrozen_ = {.from = unfrozen.at("from").integer_in(0, kMaxCount),
                .until = unfrozen.at("until").integer_in(0, kMaxCount),

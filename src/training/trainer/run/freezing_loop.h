@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planning/freezing/controller.h"
@@ -22,10 +23,19 @@ class FreezingLoop final : public SavedState {
   /// What is observed: the mean loss on held-out text, measured by all ranks together.
   using HeldOut = std::function<double()>;
 
+  /// Who decides instead of the controller; on rank 0.
+  using Observer = std::function<void(const freezing::Observation&)>;
+
   /// All outlive this. `held_out` is called only where the configuration has a controller.
   FreezingLoop(const launcher::TrainConfig& config, const ParameterStore& store, AdamW& optimizer,
                const Communicators& ranks, HeldOut held_out);
 
+  /// From now on `observer` sees the windows, and `adopt` is called with what has been decided.
+  void hand_over(Observer observer) { observer_ = std::move(observer); }
+  /// So many blocks are frozen from the step on. On all ranks.
+  void adopt(std::int64_t blocks, std::int64_t step);
+  /// Whether a window ends with the step: then it contains the measuring.
+  [[nodiscard]] bool measures_after(std::int64_t step) const;
   /// To be called once it is known how many steps were done before. Throws InputError when the log cannot be written.
   void begin(std::int64_t first_step);
   [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;
@@ -47,13 +57,13 @@ class FreezingLoop final : public SavedState {
 
   [[nodiscard]] freezing::Observation observation(std::int64_t steps_done, double learning_rate) const;
   void decide(std::int64_t steps_done, double learning_rate);
-  void adopt(std::int64_t blocks, std::int64_t steps_done);
 
   const launcher::TrainConfig* config_;
   const ParameterStore* store_;
   AdamW* optimizer_;
   const Communicators* ranks_;
   HeldOut held_out_;
+  Observer observer_;                               ///< may be empty
   std::optional<freezing::Controller> controller_;  ///< observes on rank 0 alone
   std::int64_t blocks_ = 0;                         ///< as the controller decided last
   Unfrozen unfrozen_;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/core/formats/json.h"
+#include "planning/adapt/techniques/technique_record.h"
 
 namespace lowgear::trainer {
 namespace {
@@ -57,6 +58,12 @@ void ProgressReport::add(const StepResult& result) {
   totals_.add(result);
   count_server(result);
   if (metrics_) write_metrics(result);
+  for (const adapt::TechniqueDecision& decision : result.decisions) {
+    if (output_ != Output::lines) break;
+    fmt::print("{}after step {}: {}{}: {}: {}\n", terminal_ ? "\r\033[K" : "", decision.steps_done,
+               config_->adapt.placebo ? "placebo: " : "", name(decision.technique), name(decision.change),
+               decision.reason);
+  }
   if (output_ == Output::lines) print_line(result);
 }
 
@@ -68,6 +75,10 @@ void ProgressReport::write_metrics(const StepResult& result) {
                {"time_s", result.time_s},
                {"tokens", config_->tokens_per_step()}};
   if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
+  if (!result.operating_point.empty()) json["operating_point"] = result.operating_point;
+  for (const adapt::TechniqueDecision& decision : result.decisions) {
+    json["decisions"].push_back(adapt::decision_json(decision));
+  }
   if (result.frozen_blocks > 0) json["frozen_blocks"] = result.frozen_blocks;
   if (result.energy_j) {
     json["energy_j"] = *result.energy_j;

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "planning/adapt/techniques/technique_controller.h"
 
 namespace lowgear::trainer {
 
@@ -24,6 +27,9 @@ struct StepResult {
   bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
   int ranks_without_server = 0;  ///< ranks that the job's server did not answer last; 0 where it has none
   std::string server_problem;    ///< of this rank with it; empty: none
+  int ranks_not_switched = 0;    ///< ranks whose agent did not accept the clocks of the operating point
+  std::string operating_point;   ///< empty where none is searched
+  std::vector<adapt::TechniqueDecision> decisions = {};  ///< on rank 0: since the step before
 };
 
 }  // namespace lowgear::trainer

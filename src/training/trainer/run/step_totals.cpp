@@ -24,10 +24,9 @@ double needed_flops_per_token(const launcher::TrainConfig& config, std::int64_t 
 }  // namespace
 
 void StepTotals::add_up(Collective& world) {
-  const std::array<double*, 11> members = {
-      &loss,      &energy_j, &energy_uncertainty_j, &without_energy, &without_uncertainty,
-      &simulated, &invalid,  &peak_flop_s,          &without_peak,   &without_server,
-      &end};
+  const std::array<double*, 12> members = {
+      &loss,    &energy_j,    &energy_uncertainty_j, &without_energy, &without_uncertainty, &simulated,
+      &invalid, &peak_flop_s, &without_peak,         &without_server, &not_switched,        &end};
   const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
   auto* values = sum.data_ptr<double>();
   for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
@@ -42,6 +41,7 @@ void StepTotals::describe(const launcher::TrainConfig& config, StepResult& resul
   result.simulated = simulated > 0;
   result.invalid = invalid > 0;
   result.ranks_without_server = static_cast<int>(without_server);
+  result.ranks_not_switched = static_cast<int>(not_switched);
   if (without_peak > 0) return;
   const double flops =
       needed_flops_per_token(config, result.frozen_blocks) * static_cast<double>(config.tokens_per_step());

@@ -18,6 +18,7 @@ struct StepTotals {
   double peak_flop_s = 0;
   double without_peak = 0;    ///< ranks the peak of whose GPU is not known
   double without_server = 0;  ///< ranks that the job's server does not answer
+  double not_switched = 0;    ///< ranks whose agent did not accept an operating point
   double end = 0;
 
   /// Of this rank, before; of all ranks, afterwards.

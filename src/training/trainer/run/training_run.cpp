@@ -62,7 +62,8 @@ class TrainingRun::Observer final : public UnitObserver {
   /// the same place.
   void wait_for_gpu() const {
     const launcher::TrainConfig& config = run_->config_;
-    if (config.plan || config.profile || config.recording || config.server) synchronize_computation(run_->device_);
+    const bool decides = config.plan || config.profile || config.server || config.adapt.slowdown;
+    if (decides || config.recording) synchronize_computation(run_->device_);
   }
 
   TrainingRun* run_;
@@ -138,13 +139,20 @@ void TrainingRun::load_state() {
   if (config_.freeze.controller) measure_on(held_out_, config_.freeze.controller->held_out);
   if (config_.evaluation) measure_on(evaluation_, config_.evaluation->held_out);
   freezing_.emplace(config_, part_->store(), *optimizer_, ranks_, [this] { return held_out_->measure(); });
+  SavedState* adapted = &*freezing_;
+  if (config_.adapt.is_on()) {
+    if (!measures_)
+      throw InputError(
+          fmt::format("adapt.techniques: no energy can be measured, which decides: {}", client_->status().problem));
+    adapted = &adapting_.emplace(config_, *freezing_, *client_, ranks_, place_.pp);
+  }
   if (config_.checkpoint) {
-    checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get(), &data_.sampler(), &*freezing_},
-                         ranks_);
+    checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get(), &data_.sampler(), adapted}, ranks_);
     first_step_ = checkpoints_->resume();
     steps_done_ = first_step_;
   }
   freezing_->begin(first_step_);
+  if (adapting_) adapting_->begin(first_step_, schedule_);
 }
 
 void TrainingRun::load_plan(const std::filesystem::path& plan) {
@@ -159,10 +167,17 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
   load_plan(file);
 }
 
+bool TrainingRun::prepare(std::int64_t step) {
+  if (adapting_) adapting_->agree(step);
+  freeze(freezing_->blocks_at(step));
+  return !adapting_ || adapting_->follow(schedule_);
+}
+
 StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
   const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, device_);
   const auto start = Clock::now();
   const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
+  const bool switched = prepare(number);
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
   reducer_->begin();
@@ -195,18 +210,23 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
     totals.without_server = status.server_connected ? 0 : 1;
     result.server_problem = status.server_problem;
   }
+  totals.not_switched = switched ? 0 : 1;
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
   result.time_s = seconds_since(start);
   totals.describe(config_, result);
   end = totals.end > 0;
+  if (adapting_ && rank_ == 0) {
+    adapting_->after_step(result);
+    result.operating_point = adapting_->point_name();
+    result.decisions = adapting_->take_decisions();
+  }
   return result;
 }
 
 void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
   bool end = false;
   while (!all_steps_done() && !end) {
-    freeze(freezing_->blocks_at(steps_done_));
     follow_profile_clock(steps_done_);
     StepResult result = step(steps_done_, asked_to_end, end);
     ++steps_done_;

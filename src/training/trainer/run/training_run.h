@@ -17,6 +17,7 @@
 #include "training/trainer/engine/gradient_reducer.h"
 #include "training/trainer/engine/optimizer.h"
 #include "training/trainer/model/model_part.h"
+#include "training/trainer/run/adapting_loop.h"
 #include "training/trainer/run/freezing_loop.h"
 #include "training/trainer/run/held_out_loss.h"
 #include "training/trainer/run/profile_clocks.h"
@@ -66,6 +67,8 @@ class TrainingRun {
   void assemble();
   /// Trains without the first `blocks` blocks from here on. To be called on all ranks, between the same steps.
   void freeze(std::int64_t blocks);
+  /// What this step trains, and at which clocks. Returns whether this rank's agent accepts those.
+  [[nodiscard]] bool prepare(std::int64_t step);
   void require_finite(const StepResult& result) const;
   void follow_profile_clock(std::int64_t step);
   void load_plan(const std::filesystem::path& plan);
@@ -89,6 +92,7 @@ class TrainingRun {
   std::optional<HeldOutLoss> held_out_;    ///< for what decides about freezing
   std::optional<HeldOutLoss> evaluation_;  ///< for people
   std::optional<FreezingLoop> freezing_;
+  std::optional<AdaptingLoop> adapting_;
   std::optional<CheckpointFolder> checkpoints_;
   std::int64_t first_step_ = 0;
   std::int64_t steps_done_ = 0;  ///< those before this run included

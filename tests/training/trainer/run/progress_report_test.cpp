@@ -67,6 +67,17 @@ TEST_F(Metrics, MayBeMissingWhenARunGoesOn) {
   EXPECT_EQ(content(), line(3, "23.0"));
 }
 
+TEST_F(Metrics, HaveTheOperatingPointAndWhatWasDecided) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  StepResult result;
+  result.operating_point = "1200 MHz";
+  result.decisions = {
+      {1, adapt::Technique::slowdown, adapt::TechniqueChange::adopt, {.frozen_blocks = 0, .point = 1}, "it saves"}};
+  report.add(result);
+  EXPECT_THAT(content(), HasSubstr("\"operating_point\":\"1200 MHz\",\"decisions\":[{\"frozen_blocks\":0,\"point\":1,"
+                                   "\"technique\":\"slowdown\",\"change\":\"adopt\",\"reason\":\"it saves\"}]"));
+}
+
 TEST_F(Metrics, OfTheLastStepAloneCountInTheSummary) {
   report(3, 4, 20);
   EXPECT_EQ(summary_.first_step, 3);

@@ -1,0 +1,50 @@
+/// Reads any bytes as the record of a controller of techniques, and as a state of one; whatever is accepted must be
+/// written and read back the same, and can be replayed unless it does not fit model and points.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "base/core/error.h"
+#include "planning/adapt/techniques/technique_record.h"
+
+namespace {
+
+using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::string written(const adapt::TechniqueRecord& record) {
+  std::string text = adapt::write_technique_header(record.options, record.start, 0) + "\n";
+  for (const adapt::TechniqueStep& step : record.steps) text += adapt::write_technique_line(step) + "\n";
+  return text;
+}
+
+void check_records(std::string_view text) {
+  for (const adapt::TechniqueRecord& record : adapt::read_technique_records(text, "record")) {
+    const auto again = adapt::read_technique_records(written(record), "written");
+    require(again.size() == 1 && written(again.front()) == written(record));
+    (void)adapt::replay(record);
+  }
+}
+
+void check_state(std::string_view text) {
+  const Json document = parse_json(text, "state");
+  const Json state = adapt::technique_state_json(adapt::technique_state_of(JsonView(document, "state")));
+  require(adapt::technique_state_json(adapt::technique_state_of(JsonView(state, "written"))) == state);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  for (const auto check : {check_records, check_state}) {
+    try {
+      check(text);
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  return 0;
+}
