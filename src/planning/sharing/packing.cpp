@@ -24,9 +24,11 @@ Demand demand_of(const JobLoad& job, SharingMode mode) {
 
 double freed_power_w(const GpuFacts& gpu, FreedGpus freed) { return freed == FreedGpus::idle ? gpu.idle_w : 0; }
 
-/// Power above an awake GPU while a kernel of the job runs.
+/// Power above an awake GPU while a kernel of the job runs. Alone it has stayed within the limit: a higher figure shows
+/// that utilisation, which counts sample periods, missed kernels.
 double kernel_power_w(const JobLoad& job, const GpuFacts& gpu) {
-  return job.busy > 0 ? (job.power_w - gpu.awake_w) / job.busy : 0;
+  const double within_limit_w = gpu.limit_w - gpu.awake_w;
+  return job.busy > 0 ? std::min((job.power_w - gpu.awake_w) / job.busy, within_limit_w) : 0;
 }
 
 /// Most that a shared GPU would draw at the jobs' own clocks: by the kernels that run concurrently, at their rates.

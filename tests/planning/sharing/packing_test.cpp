@@ -68,6 +68,8 @@ TEST(PackJobs, RefusesPairsWithTheReason) {
   EXPECT_THAT(refusal({job("a", 0.1, 40), job("b", 0.1, 39.5)}), HasSubstr("they need 79.5 GiB of the 79 GiB"));
   EXPECT_THAT(refusal({job("a", 0.9), job("b", 0.9)}), HasSubstr("a would be 81 % slower, more than 5 %"));
   EXPECT_THAT(refusal({narrow_job("a", 0.1, 0.04), narrow_job("b", 0.1, 0.04)}), HasSubstr("above the power limit"));
+  // Utilisation that is too low for the power does not count against a job that takes turns.
+  EXPECT_EQ(refusal({job("a", 0.05), job("b", 0.05)}, kGpu, {.mode = SharingMode::time_slicing}), "");
   GpuFacts flat = kGpu;
   flat.idle_w = flat.awake_w;
   EXPECT_THAT(refusal({job("a", 0.2), job("b", 0.2)}, flat), HasSubstr("save nothing"));
