@@ -28,8 +28,8 @@ struct SharingFacts {
   GreenContexts green_contexts = GreenContexts::no_library;
 };
 
-/// Looks at this machine. `root` stands before the paths of /proc and of the pipe directory,
-/// `library` is CUDA's. The pipe directory and the program are those that a process with this environment uses.
+/// Looks at this machine. `root` stands before the paths of /proc and of the pipe directory, `library` is CUDA's. The
+/// pipe directory and the program are those that a process with this environment uses.
 [[nodiscard]] SharingFacts collect_sharing_facts(const std::filesystem::path& root = "/",
                                                  const std::string& library = "libcuda.so.1");
 
