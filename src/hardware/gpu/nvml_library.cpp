@@ -153,6 +153,7 @@ void NvmlLibrary::find_functions() {
   find(library, f.device_get_uuid, {"nvmlDeviceGetUUID"});
   find(library, f.device_get_pci_info, {"nvmlDeviceGetPciInfo_v3"});
   find(library, f.device_get_mig_mode, {"nvmlDeviceGetMigMode"});
+  find(library, f.device_get_compute_mode, {"nvmlDeviceGetComputeMode"});
   find(library, f.device_get_total_energy_consumption, {"nvmlDeviceGetTotalEnergyConsumption"});
   find(library, f.device_get_power_usage, {"nvmlDeviceGetPowerUsage"});
   find(library, f.device_get_field_values, {"nvmlDeviceGetFieldValues"});

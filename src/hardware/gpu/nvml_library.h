@@ -35,6 +35,7 @@ struct NvmlFunctions {
   NvmlFunction<Device, char*, unsigned> device_get_uuid;
   NvmlFunction<Device, nvml::PciInfo*> device_get_pci_info;
   NvmlFunction<Device, unsigned*, unsigned*> device_get_mig_mode;
+  NvmlFunction<Device, unsigned*> device_get_compute_mode;
 
   NvmlFunction<Device, unsigned long long*> device_get_total_energy_consumption;
   NvmlFunction<Device, unsigned*> device_get_power_usage;

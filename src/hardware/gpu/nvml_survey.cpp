@@ -7,10 +7,23 @@
 namespace lowgear::gpu {
 namespace {
 
+/// Empty where the driver does not tell.
+std::optional<ComputeMode> compute_mode_of(const NvmlGpu& gpu) {
+  unsigned mode = 0;
+  try {
+    gpu.call("compute mode", gpu.library().functions().device_get_compute_mode, &mode);
+  } catch (const GpuError&) {
+    return std::nullopt;
+  }
+  if (mode > static_cast<unsigned>(ComputeMode::exclusive_process)) return std::nullopt;
+  return static_cast<ComputeMode>(mode);
+}
+
 GpuSurvey survey(Gpu& gpu) {
   GpuSurvey result{.identity = gpu.identity(),
                    .features = gpu.features(),
                    .persistence_mode = {},
+                   .compute_mode = compute_mode_of(static_cast<const NvmlGpu&>(gpu)),  // as open_gpus made it
                    .power_limits = {},
                    .supported_sm_clocks_mhz = {},
                    .workload_power_profiles = {},
@@ -24,6 +37,20 @@ GpuSurvey survey(Gpu& gpu) {
 }
 
 }  // namespace
+
+std::string_view name(ComputeMode mode) {
+  switch (mode) {
+    case ComputeMode::shared:
+      return "default";
+    case ComputeMode::exclusive_thread:
+      return "exclusive-thread";
+    case ComputeMode::exclusive_process:
+      return "exclusive-process";
+    case ComputeMode::prohibited:
+      break;
+  }
+  return "prohibited";
+}
 
 NvmlSurvey survey_nvml() {
   const std::shared_ptr<const NvmlLibrary> library = NvmlLibrary::open();

@@ -2,17 +2,24 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hardware/gpu/gpu.h"
 
 namespace lowgear::gpu {
 
+/// Which processes may use a GPU, with NVML's numbers (nvmlComputeMode_t).
+enum class ComputeMode : unsigned char { shared = 0, exclusive_thread = 1, prohibited = 2, exclusive_process = 3 };
+/// As nvidia-smi names it, in lower case: `default`, `exclusive-process`.
+[[nodiscard]] std::string_view name(ComputeMode mode);
+
 /// What one GPU can do, all of it read. Optional members are empty where the driver does not tell.
 struct GpuSurvey {
   GpuIdentity identity;
   GpuFeatures features;
   std::optional<bool> persistence_mode;
+  std::optional<ComputeMode> compute_mode = {};
   std::optional<PowerLimits> power_limits;
   std::vector<int> supported_sm_clocks_mhz;  ///< highest first
   std::optional<WorkloadPowerProfiles> workload_power_profiles = {};

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <utility>
 
 #include "base/core/error.h"
@@ -40,6 +41,10 @@ void check(const SimulatedKernel& kernel) {
     throw InputError(fmt::format("loads of a simulated kernel are in [0, 1], not {} and {}", kernel.compute_load,
                                  kernel.memory_load));
   }
+  if (!in(kernel.sm_share, 1) || kernel.sm_share == 0) {
+    throw InputError(
+        fmt::format("a simulated kernel occupies a share of the SMs above 0 and up to 1, not {}", kernel.sm_share));
+  }
 }
 
 double elapsed_s(const RunningKernel& kernel) {
@@ -70,6 +75,25 @@ PowerProfileMask enforced(PowerProfileMask requested, const PowerFeatureModel& f
   }
   return mask;
 }
+
+/// The place of a running kernel, held as long as this lives.
+class KernelSlot {
+ public:
+  /// One of the first `slots` that is free; waits for the first one where none is.
+  KernelSlot(SharedGpu& gpu, std::size_t slots) {
+    for (index_ = 0; index_ < slots; ++index_) {
+      lock_ = RobustLock::try_to_hold(gpu.kernel_mutexes.at(index_));
+      if (lock_) return;
+    }
+    index_ = 0;
+    lock_ = std::make_unique<RobustLock>(gpu.kernel_mutexes[index_]);
+  }
+  [[nodiscard]] std::size_t index() const { return index_; }
+
+ private:
+  std::size_t index_ = 0;
+  std::unique_ptr<RobustLock> lock_;
+};
 
 int count_contexts(const SharedGpuState& state) {
   return static_cast<int>(std::count_if(state.contexts.begin(), state.contexts.end(),
@@ -140,7 +164,10 @@ std::uint64_t MappedGpu::writes() {
 }
 
 void MappedGpu::reap_contexts(SharedGpuState& state, GpuPhysics& physics) {
-  if (state.physics.kernel.active && is_free(shared_.kernel_mutex)) physics.stop_kernel();
+  for (std::size_t slot = 0; slot < GpuPhysicsState::kMaxKernels; ++slot) {
+    const bool active = state.physics.kernels.at(slot).active;
+    if (active && is_free(shared_.kernel_mutexes.at(slot))) physics.stop_kernel(slot);
+  }
   const std::int64_t now_ns = monotonic_ns();
   if (now_ns < state.next_reap_ns) return;
   state.next_reap_ns = now_ns + kReapPeriodNs;
@@ -256,39 +283,48 @@ void MappedGpu::activate_power_smoothing_preset(int preset) {
 double MappedGpu::run(const SimulatedKernel& kernel) {
   check(kernel);
   if (kernel.compute_s + kernel.memory_s == 0) return 0;
-  const RobustLock alone(shared_.kernel_mutex);
-  start(kernel);
-  return clock_.is_virtual() ? finish_in_virtual_time() : finish_in_real_time();
+  const bool concurrent = kernel_sharing() == KernelSharing::concurrent;
+  const KernelSlot slot(shared_, concurrent ? GpuPhysicsState::kMaxKernels : 1);
+  start(kernel, slot.index());
+  return clock_.is_virtual() ? finish_in_virtual_time(slot.index()) : finish_in_real_time(slot.index());
 }
 
-void MappedGpu::start(const SimulatedKernel& kernel) {
+void MappedGpu::share_kernels(KernelSharing sharing) {
+  update([sharing](SharedGpuState&, GpuPhysics& physics) { physics.set_sharing(sharing); });
+}
+
+KernelSharing MappedGpu::kernel_sharing() {
+  return update([](SharedGpuState& state, GpuPhysics&) { return state.physics.sharing; });
+}
+
+void MappedGpu::start(const SimulatedKernel& kernel, std::size_t slot) {
   update([&](SharedGpuState& state, GpuPhysics& physics) {
     if (is_lost(state)) throw Error(fmt::format("simulated GPU {}: lost", uuid_));
-    physics.stop_kernel();  // of a process that died, whose mutex was taken over
+    physics.stop_kernel(slot);  // of a process that died, whose mutex was taken over
     physics.start_kernel(kernel.compute_s * state.slowdown, kernel.memory_s * state.slowdown,
-                         {.compute = kernel.compute_load, .memory = kernel.memory_load});
+                         {.compute = kernel.compute_load, .memory = kernel.memory_load}, kernel.sm_share, slot);
   });
 }
 
-double MappedGpu::finish_in_virtual_time() {
-  const RunningKernel done = update([](SharedGpuState& state, GpuPhysics& physics) {
-    physics.advance_to_kernel_end();
-    return state.physics.kernel;
+double MappedGpu::finish_in_virtual_time(std::size_t slot) {
+  const RunningKernel done = update([slot](SharedGpuState& state, GpuPhysics& physics) {
+    physics.advance_to_kernel_end(slot);
+    return state.physics.kernels.at(slot);
   });
   clock_.wait_until(done.end_ns);
   return elapsed_s(done);
 }
 
-double MappedGpu::finish_in_real_time() {
+double MappedGpu::finish_in_real_time(std::size_t slot) {
   for (;;) {
     struct Look {
       RunningKernel kernel;
       bool lost = false;
     };
-    const Look look = update([](SharedGpuState& state, GpuPhysics& physics) {
+    const Look look = update([slot](SharedGpuState& state, GpuPhysics& physics) {
       const bool lost = is_lost(state);
-      if (lost) physics.stop_kernel();
-      return Look{.kernel = state.physics.kernel, .lost = lost};
+      if (lost) physics.stop_kernel(slot);
+      return Look{.kernel = state.physics.kernels.at(slot), .lost = lost};
     });
     if (look.lost) throw Error(fmt::format("simulated GPU {}: lost", uuid_));
     if (!look.kernel.active) return elapsed_s(look.kernel);

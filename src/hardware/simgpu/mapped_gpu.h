@@ -47,6 +47,8 @@ class MappedGpu final : public SimulatedGpu, private SimulatedGpuControl, privat
   std::optional<LockedClocks> locked_sm_clocks() override;
   std::uint64_t writes() override;
   double run(const SimulatedKernel& kernel) override;
+  void share_kernels(KernelSharing sharing) override;
+  KernelSharing kernel_sharing() override;
   void attach_context() override;
   void detach_context() override;
   void slow_down(double factor) override;
@@ -70,12 +72,12 @@ class MappedGpu final : public SimulatedGpu, private SimulatedGpuControl, privat
   /// Brings the physics up to the machine's time, then makes one change (change_shared_state).
   template <typename Change>
   auto update(Change&& change);
-  /// Stops the kernel and ends the contexts of processes that have ended.
+  /// Stops the kernels and ends the contexts of processes that have ended.
   void reap_contexts(SharedGpuState& state, GpuPhysics& physics);
   void ask_for_sm_clocks(int min_mhz, int max_mhz);
-  void start(const SimulatedKernel& kernel);
-  double finish_in_virtual_time();
-  double finish_in_real_time();
+  void start(const SimulatedKernel& kernel, std::size_t slot);
+  double finish_in_virtual_time(std::size_t slot);
+  double finish_in_real_time(std::size_t slot);
 
   SharedGpu& shared_;
   MachineClock clock_;

@@ -124,22 +124,27 @@ void GpuPhysics::advance_to(std::int64_t time_ns) {
   state_.time_ns = time_ns;
 }
 
-std::int64_t GpuPhysics::advance_to_kernel_end() {
-  while (state_.kernel.active) handle_event();
+std::int64_t GpuPhysics::advance_to_kernel_end(std::size_t slot) {
+  const RunningKernel& kernel = state_.kernels.at(slot);
+  while (kernel.active) handle_event();
   state_.time_ns = std::max(state_.time_ns, state_.step_ns);
-  return state_.kernel.end_ns;
+  return kernel.end_ns;
 }
 
 std::int64_t GpuPhysics::next_event_ns() const {
   std::int64_t next_ns = (state_.step_ns / kPhysicsGridNs + 1) * kPhysicsGridNs;
   if (state_.pending_clock_mhz != 0) next_ns = std::min(next_ns, state_.pending_ns);
-  if (state_.kernel.active) next_ns = std::min(next_ns, state_.kernel.end_ns);
+  for (const RunningKernel& kernel : state_.kernels) {
+    if (kernel.active) next_ns = std::min(next_ns, kernel.end_ns);
+  }
   return std::max(next_ns, state_.step_ns);
 }
 
 void GpuPhysics::handle_event() {
   integrate_to(next_event_ns());
-  if (state_.kernel.active && state_.kernel.end_ns <= state_.step_ns) finish_kernel();
+  for (RunningKernel& kernel : state_.kernels) {
+    if (kernel.active && kernel.end_ns <= state_.step_ns) finish_kernel(kernel);
+  }
   if (state_.pending_clock_mhz != 0 && state_.pending_ns <= state_.step_ns) {
     state_.granted_clock_mhz = state_.pending_clock_mhz;
     state_.pending_clock_mhz = 0;
@@ -156,11 +161,15 @@ void GpuPhysics::integrate_to(std::int64_t time_ns) {
   const GpuActivity now = activity();
   state_.control_activity_s.compute += now.compute * step_s;
   state_.control_activity_s.memory += now.memory * step_s;
-  if (state_.kernel.active) {
-    state_.busy_s += step_s;
-    state_.memory_busy_s += (1 - compute_share()) * step_s;
-    state_.kernel.done += step_s / kernel_time_s();
+  if (any_kernel()) state_.busy_s += step_s;
+  const double rate = kernel_rate();
+  double memory_share = 0;
+  for (RunningKernel& kernel : state_.kernels) {
+    if (!kernel.active) continue;
+    memory_share += (1 - compute_share(kernel)) * rate;
+    kernel.done += step_s / kernel_time_s(kernel) * rate;
   }
+  state_.memory_busy_s += std::min(1.0, memory_share) * step_s;
   const auto relax = [step_s](double& rise_k, double target_k, double time_constant_s) {
     rise_k = target_k + (rise_k - target_k) * std::exp(-step_s / time_constant_s);
   };
@@ -170,7 +179,7 @@ void GpuPhysics::integrate_to(std::int64_t time_ns) {
 }
 
 void GpuPhysics::skip_steady_state(std::int64_t until_ns) {
-  if (state_.kernel.active || state_.step_ns % kControlPeriodNs != 0) return;
+  if (any_kernel() || state_.step_ns % kControlPeriodNs != 0) return;
   const SensorModel& sensors = model_.sensors;
   // The last piece goes step by step, so that every sensor sees it.
   const std::int64_t tail_ns = 2 * period_ns(sensors.average_window_s + sensors.power_period_s +
@@ -194,32 +203,52 @@ void GpuPhysics::skip_steady_state(std::int64_t until_ns) {
   state_.control_energy_j += energy_j;
 }
 
-void GpuPhysics::start_kernel(double compute_s, double memory_s, GpuActivity load) {
+void GpuPhysics::start_kernel(double compute_s, double memory_s, GpuActivity load, double width, std::size_t slot) {
   integrate_to(state_.time_ns);
   wake();
-  state_.kernel = {.compute_s = compute_s,
-                   .memory_s = memory_s,
-                   .compute_load = load.compute,
-                   .memory_load = load.memory,
-                   .done = 0,
-                   .start_ns = state_.step_ns,
-                   .end_ns = 0,
-                   .active = true};
-  state_.kernel.end_ns = state_.step_ns + nanoseconds(kernel_time_s());
+  state_.kernels.at(slot) = {.compute_s = compute_s,
+                             .memory_s = memory_s,
+                             .compute_load = load.compute,
+                             .memory_load = load.memory,
+                             .width = width,
+                             .done = 0,
+                             .start_ns = state_.step_ns,
+                             .end_ns = 0,
+                             .active = true};
+  plan_kernel_ends();
   settle();
 }
 
-void GpuPhysics::stop_kernel() {
-  if (!state_.kernel.active) return;
+void GpuPhysics::stop_kernel(std::size_t slot) {
+  RunningKernel& kernel = state_.kernels.at(slot);
+  if (!kernel.active) return;
   integrate_to(state_.time_ns);
-  state_.kernel.end_ns = state_.step_ns;
-  finish_kernel();
+  kernel.end_ns = state_.step_ns;
+  finish_kernel(kernel);
   settle();
 }
 
-void GpuPhysics::finish_kernel() {
-  state_.kernel.active = false;
+void GpuPhysics::finish_kernel(RunningKernel& kernel) {
+  kernel.active = false;
   state_.idle_since_ns = state_.step_ns;
+  plan_kernel_ends();  // the others run faster from now on
+}
+
+void GpuPhysics::set_sharing(KernelSharing sharing) {
+  integrate_to(state_.time_ns);
+  state_.sharing = sharing;
+  plan_kernel_ends();
+  settle();
+}
+
+void GpuPhysics::plan_kernel_ends() {
+  const double rate = kernel_rate();
+  for (RunningKernel& kernel : state_.kernels) {
+    // One that is done ends at this event, whatever the others do.
+    if (!kernel.active || (kernel.end_ns != 0 && kernel.end_ns <= state_.step_ns)) continue;
+    const double left = std::max(0.0, 1 - kernel.done);
+    kernel.end_ns = state_.step_ns + nanoseconds(left * kernel_time_s(kernel) / rate);
+  }
 }
 
 void GpuPhysics::set_contexts(int contexts) {
@@ -387,7 +416,7 @@ void GpuPhysics::wake() {
 }
 
 void GpuPhysics::fall_asleep_when_idle() {
-  if (!state_.awake || state_.contexts > 0 || state_.kernel.active) return;
+  if (!state_.awake || state_.contexts > 0 || any_kernel()) return;
   if (seconds(state_.step_ns - state_.idle_since_ns) < model_.idle_after_s) return;
   state_.awake = false;
   state_.granted_clock_mhz = model_.sm_clocks.min_mhz;
@@ -420,28 +449,39 @@ void GpuPhysics::settle() {
   const bool changed = sm_mhz != state_.sm_clock_mhz || memory_mhz != state_.memory_clock_mhz;
   state_.sm_clock_mhz = sm_mhz;
   state_.memory_clock_mhz = memory_mhz;
-  if (changed && state_.kernel.active) {
-    const double left = std::max(0.0, 1 - state_.kernel.done);
-    state_.kernel.end_ns = state_.step_ns + nanoseconds(left * kernel_time_s());
-  }
+  if (changed) plan_kernel_ends();
   state_.power = power();
 }
 
-double GpuPhysics::kernel_time_s() const {
-  const RunningKernel& kernel = state_.kernel;
+bool GpuPhysics::any_kernel() const { return std::ranges::any_of(state_.kernels, &RunningKernel::active); }
+
+double GpuPhysics::kernel_rate() const {
+  double demand = 0;
+  for (const RunningKernel& kernel : state_.kernels) {
+    if (kernel.active) demand += state_.sharing == KernelSharing::concurrent ? kernel.width : 1;
+  }
+  return 1 / std::max(1.0, demand);
+}
+
+double GpuPhysics::kernel_time_s(const RunningKernel& kernel) const {
   return kernel.compute_s * model_.sm_clocks.max_mhz / state_.sm_clock_mhz +
          kernel.memory_s * model_.memory_clocks_mhz.front() / state_.memory_clock_mhz;
 }
 
-double GpuPhysics::compute_share() const {
-  return state_.kernel.compute_s * model_.sm_clocks.max_mhz / state_.sm_clock_mhz / kernel_time_s();
+double GpuPhysics::compute_share(const RunningKernel& kernel) const {
+  return kernel.compute_s * model_.sm_clocks.max_mhz / state_.sm_clock_mhz / kernel_time_s(kernel);
 }
 
 GpuActivity GpuPhysics::activity() const {
-  const RunningKernel& kernel = state_.kernel;
-  if (!kernel.active) return {};
-  const double compute = compute_share();
-  return {.compute = compute * kernel.compute_load, .memory = (1 - compute) * kernel.memory_load};
+  const double rate = kernel_rate();
+  GpuActivity sum;
+  for (const RunningKernel& kernel : state_.kernels) {
+    if (!kernel.active) continue;
+    const double compute = compute_share(kernel);
+    sum.compute += compute * kernel.compute_load * rate;
+    sum.memory += (1 - compute) * kernel.memory_load * rate;
+  }
+  return sum;
 }
 
 GpuPower GpuPhysics::power() const {

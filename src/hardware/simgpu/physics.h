@@ -1,10 +1,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 #include "hardware/simgpu/gpu_model.h"
+#include "hardware/simgpu/simulated_machine.h"
 
 namespace lowgear::simgpu {
 
@@ -29,11 +31,13 @@ struct GpuPower {
                                      GpuActivity activity);
 
 /// A kernel as it runs. It is uniform: at any moment it computes for the share of time that its compute part takes.
+/// Its power goes with its rate, so that sharing does not change its energy above that of an awake GPU.
 struct RunningKernel {
   double compute_s = 0;  ///< at the highest SM clock
   double memory_s = 0;   ///< at the highest memory clock
   double compute_load = 0;
   double memory_load = 0;
+  double width = 1;           ///< share of the SMs that it occupies, (0, 1]
   double done = 0;            ///< share of the kernel that is done, at GpuPhysicsState::step_ns
   std::int64_t start_ns = 0;  ///< of the kernel that runs, or of the last one
   std::int64_t end_ns = 0;    ///< at the present clocks; of the last kernel when none runs
@@ -78,7 +82,10 @@ struct GpuPhysicsState {
   double die_rise_k = 0;      ///< die over package
   double package_rise_k = 0;  ///< package over air
 
-  RunningKernel kernel;
+  /// Kernels that can be there at the same time.
+  static constexpr std::size_t kMaxKernels = kMaxConcurrentKernels;
+  std::array<RunningKernel, kMaxKernels> kernels;
+  KernelSharing sharing = KernelSharing::time_slicing;
 
   static constexpr int kMaxWindow = 64;
   std::int64_t energy_phase_ns = 0;
@@ -120,12 +127,14 @@ class GpuPhysics {
 
   /// Brings the state up to a time; does nothing when it is further already.
   void advance_to(std::int64_t time_ns);
-  /// Advances until the running kernel is done, and answers when that was.
-  std::int64_t advance_to_kernel_end();
+  /// Advances until the kernel in a slot is done, and answers when that was.
+  std::int64_t advance_to_kernel_end(std::size_t slot = 0);
 
   // Changes happen at the state's time.
-  void start_kernel(double compute_s, double memory_s, GpuActivity load);
-  void stop_kernel();
+  /// Starts a kernel in a slot without one, below GpuPhysicsState::kMaxKernels.
+  void start_kernel(double compute_s, double memory_s, GpuActivity load, double width = 1, std::size_t slot = 0);
+  void stop_kernel(std::size_t slot = 0);
+  void set_sharing(KernelSharing sharing);
   void set_contexts(int contexts);
   void lock_sm_clocks(int min_mhz, int max_mhz);
   void reset_sm_clocks();
@@ -144,7 +153,8 @@ class GpuPhysics {
   void handle_event();
   void integrate_to(std::int64_t time_ns);
   void skip_steady_state(std::int64_t until_ns);
-  void finish_kernel();
+  void finish_kernel(RunningKernel& kernel);
+  void plan_kernel_ends();
   void handle_grid_point();
   void read_sensors();
   /// What a sensor shows of a power. Its noise follows from the time alone, so that it does not depend on what was
@@ -157,8 +167,11 @@ class GpuPhysics {
   void grant_clock_later(int clock_mhz);
   void settle();
   [[nodiscard]] int highest_clock_within(double power_w, GpuActivity activity) const;
-  [[nodiscard]] double kernel_time_s() const;
-  [[nodiscard]] double compute_share() const;
+  [[nodiscard]] bool any_kernel() const;
+  /// Share of its own rate at which every kernel runs.
+  [[nodiscard]] double kernel_rate() const;
+  [[nodiscard]] double kernel_time_s(const RunningKernel& kernel) const;
+  [[nodiscard]] double compute_share(const RunningKernel& kernel) const;
   [[nodiscard]] GpuActivity activity() const;
   [[nodiscard]] GpuPower power() const;
   [[nodiscard]] int working_clock_mhz() const;

@@ -85,7 +85,7 @@ void make_gpu(SharedGpu& gpu, const SimulatedGpuModel& model, std::uint64_t mach
   gpu.copies[0].physics = idle_gpu(model, seed);
   gpu.checksums[0] = checksum_of(gpu.copies[0]);
   make_robust_mutex(gpu.state_mutex);
-  make_robust_mutex(gpu.kernel_mutex);
+  for (pthread_mutex_t& mutex : gpu.kernel_mutexes) make_robust_mutex(mutex);
 }
 
 void check(const SimulatedMachineConfig& config) {
@@ -276,6 +276,13 @@ RobustLock::RobustLock(pthread_mutex_t& mutex) : mutex_(mutex) {
   } else if (error != 0) {
     throw Error(fmt::format("simulated GPU: its lock is unusable: {}; remove the machine's file", reason(error)));
   }
+}
+
+std::unique_ptr<RobustLock> RobustLock::try_to_hold(pthread_mutex_t& mutex) {
+  const int error = pthread_mutex_trylock(&mutex);
+  if (error == EOWNERDEAD) pthread_mutex_consistent(&mutex);
+  if (error != 0 && error != EOWNERDEAD) return nullptr;
+  return std::unique_ptr<RobustLock>(new RobustLock(mutex, std::adopt_lock));
 }
 
 RobustLock::~RobustLock() { pthread_mutex_unlock(&mutex_); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -69,8 +70,9 @@ struct SharedGpu {
   Constant constant;
   std::uint64_t constant_checksum;
   pthread_mutex_t state_mutex;
-  /// Held by the thread whose kernel runs, for as long as it runs: so others wait, and its death is noticed.
-  pthread_mutex_t kernel_mutex;
+  /// Each held by the thread whose kernel runs in the slot, for as long as it runs: so others wait, and its death is
+  /// noticed.
+  std::array<pthread_mutex_t, GpuPhysicsState::kMaxKernels> kernel_mutexes;
   std::atomic<std::uint32_t> published;
   std::array<SharedGpuState, 2> copies;
   std::array<std::uint64_t, 2> checksums;  ///< of the copies, so that a damaged file is not believed
@@ -96,7 +98,7 @@ struct SharedHeader {
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::size_t kSharedGpuOffset = 4096;
-inline constexpr std::uint32_t kSharedStateVersion = 4;
+inline constexpr std::uint32_t kSharedStateVersion = 5;
 
 /// The file system lets this process not read and write a simulated machine's file, or not make it.
 class SharedStateDenied : public InputError {
@@ -134,11 +136,15 @@ class RobustLock {
  public:
   /// Waits. Throws Error when the mutex is unusable.
   explicit RobustLock(pthread_mutex_t& mutex);
+  /// Empty where another thread holds it.
+  [[nodiscard]] static std::unique_ptr<RobustLock> try_to_hold(pthread_mutex_t& mutex);
   ~RobustLock();
   RobustLock(const RobustLock&) = delete;
   RobustLock& operator=(const RobustLock&) = delete;
 
  private:
+  RobustLock(pthread_mutex_t& mutex, std::adopt_lock_t) : mutex_(mutex) {}
+
   pthread_mutex_t& mutex_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,6 +13,19 @@
 
 namespace lowgear::simgpu {
 
+/// How kernels that are there at the same time share the SMs.
+enum class KernelSharing : unsigned char {
+  /// They take turns. SimulatedGpu::run lets one begin when the one before is done; GpuPhysics divides the time into
+  /// short turns, in which each of n kernels runs at 1/n of its rate (processor sharing).
+  time_slicing,
+  /// As under NVIDIA's Multi-Process Service: concurrently at full rate while their widths sum to 1 at most, above it
+  /// each at 1 / sum of its rate.
+  concurrent,
+};
+
+/// Kernels of one GPU that run at the same time.
+inline constexpr std::size_t kMaxConcurrentKernels = 4;
+
 /// Work for a simulated GPU: its time consists of a part that scales with the SM clock and one that does not (memory,
 /// links).
 ///
@@ -21,6 +35,7 @@ struct SimulatedKernel {
   double memory_s = 0;      ///< at any SM clock
   double compute_load = 1;  ///< share of the model's compute power that the compute part draws, [0, 1]
   double memory_load = 1;   ///< share of the model's memory power that the memory part draws, [0, 1]
+  double sm_share = 1;      ///< share of the SMs that it occupies, (0, 1]; the loads are those of all SMs
 };
 /// Longest kernel that is accepted.
 inline constexpr double kMaxKernelS = 86'400;
@@ -139,10 +154,14 @@ class SimulatedGpu {
   /// How often a setter changed this GPU since the machine was made.
   [[nodiscard]] virtual std::uint64_t writes() = 0;
 
-  /// Runs the kernel alone: returns when it is done, and how long it took. Clock changes, throttling and latency
-  /// during the run count. One kernel at a time: others wait. When the process dies, the GPU falls idle. Throws
+  /// Runs the kernel: returns when it is done, and how long it took. Clock changes, throttling and latency during the
+  /// run count. One kernel at a time, while others wait; under KernelSharing::concurrent up to kMaxConcurrentKernels
+  /// run at the same time. When the process dies, the GPU falls idle. Throws
   /// InputError when a value of the kernel is invalid, and Error when the GPU is lost (SimulatedFault::lost).
   virtual double run(const SimulatedKernel& kernel) = 0;
+  /// How kernels of several processes or threads share the GPU; holds for kernels that start from now on.
+  virtual void share_kernels(KernelSharing sharing) = 0;
+  [[nodiscard]] virtual KernelSharing kernel_sharing() = 0;
   /// A process that has a context raises an idle GPU to its working clock, as CUDA does.
   virtual void attach_context() = 0;
   virtual void detach_context() = 0;

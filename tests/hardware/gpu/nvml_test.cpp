@@ -443,9 +443,15 @@ TEST(NvmlSurvey, ReadsAndNeverSets) {
   EXPECT_EQ(survey.problems.size(), 1U);
   ASSERT_EQ(survey.gpus.size(), 1U);
   EXPECT_EQ(survey.gpus[0].persistence_mode, false);
+  EXPECT_EQ(survey.gpus[0].compute_mode, ComputeMode::exclusive_process);
   EXPECT_FALSE(survey.gpus[0].power_limits.has_value());
   EXPECT_THAT(survey.gpus[0].supported_sm_clocks_mhz, ElementsAre(1410, 1395, 210));
   EXPECT_EQ(fake.open_count(), 0);
+}
+
+TEST(NvmlSurvey, LeavesTheComputeModeEmptyWhereTheDriverDoesNotTell) {
+  const FakeNvml fake(FAKE_NVML_OLD);
+  EXPECT_FALSE(survey_nvml().gpus.at(0).compute_mode.has_value());
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ TEST(Physics, DoesNotDependOnWhenItIsLookedAt) {
   EXPECT_EQ(once.energy_counter_j, often.energy_counter_j);
   EXPECT_EQ(once.average_power_w, often.average_power_w);
   EXPECT_EQ(once.die_rise_k, often.die_rise_k);
-  EXPECT_EQ(once.kernel.end_ns, often.kernel.end_ns);
+  EXPECT_EQ(once.kernels[0].end_ns, often.kernels[0].end_ns);
   EXPECT_EQ(once.sm_clock_mhz, often.sm_clock_mhz);
 }
 
@@ -597,6 +597,70 @@ TEST(Sensors, NoiseLeavesTheEnergyCounterAlone) {
   GpuPhysics(find_gpu_model("H100"), noisy).advance_to(60'000 * kMillisecondNs);
   EXPECT_EQ(quiet.energy_counter_j, noisy.energy_counter_j);
   EXPECT_NE(quiet.average_power_w, noisy.average_power_w);
+}
+
+// Several kernels at the same time.
+
+/// Ends of two kernels of 1 s that start together at an unlimited clock, in s after their start.
+std::vector<double> ends_of_two(KernelSharing sharing, double width) {
+  Bench gpu(without_latency("H100"));
+  gpu.awake();
+  gpu.physics.set_sharing(sharing);
+  const std::int64_t start_ns = gpu.state.time_ns;
+  const double start_j = gpu.physics.energy_j();
+  gpu.physics.start_kernel(1, 0, {.compute = 0.1, .memory = 0}, width, 0);
+  gpu.physics.start_kernel(1, 0, {.compute = 0.1, .memory = 0}, width, 1);
+  std::vector<double> ends;
+  for (const std::size_t slot : {0U, 1U}) {
+    ends.push_back(static_cast<double>(gpu.physics.advance_to_kernel_end(slot) - start_ns) * 1e-9);
+  }
+  ends.push_back(gpu.physics.energy_j() - start_j);
+  return ends;
+}
+
+TEST(SharedKernels, TakeTheTimeThatTheirSharingAllows) {
+  const std::vector<double> turns = ends_of_two(KernelSharing::time_slicing, 0.4);
+  EXPECT_NEAR(turns[0], 2, 1e-6);
+  EXPECT_NEAR(turns[1], 2, 1e-6);
+  const std::vector<double> together = ends_of_two(KernelSharing::concurrent, 0.4);
+  EXPECT_NEAR(together[0], 1, 1e-6);
+  const std::vector<double> wide = ends_of_two(KernelSharing::concurrent, 0.75);
+  EXPECT_NEAR(wide[1], 1.5, 1e-6);
+}
+
+TEST(SharedKernels, DrawTheEnergyOfTheirWork) {
+  // A shorter time saves the awake GPU's power alone; what is left are differences of temperature.
+  Bench idle(without_latency("H100"));
+  const double awake_w = idle.awake().mean_power_w(0.5);
+  const std::vector<double> turns = ends_of_two(KernelSharing::time_slicing, 0.4);
+  const std::vector<double> together = ends_of_two(KernelSharing::concurrent, 0.4);
+  EXPECT_NEAR(turns[2] - 2 * awake_w, together[2] - awake_w, 0.05 * (together[2] - awake_w));
+}
+
+TEST(SharedKernels, RunFasterWhenOneEndsOrTheClockRises) {
+  Bench gpu(without_latency("H100"));
+  gpu.awake();
+  const std::int64_t start_ns = gpu.state.time_ns;
+  gpu.physics.start_kernel(1, 0, {.compute = 0.1, .memory = 0}, 1, 0);
+  gpu.physics.start_kernel(2, 0, {.compute = 0.1, .memory = 0}, 1, 3);
+  const auto end_s = [&](std::size_t slot) {
+    return static_cast<double>(gpu.physics.advance_to_kernel_end(slot) - start_ns) * 1e-9;
+  };
+  EXPECT_NEAR(end_s(0), 2, 1e-6);
+  EXPECT_NEAR(end_s(3), 3, 1e-6);
+  EXPECT_FALSE(gpu.state.kernels[3].active);
+}
+
+TEST(SharedKernels, AreStoppedOneByOne) {
+  Bench gpu(without_latency("H100"));
+  gpu.awake();
+  gpu.physics.start_kernel(1, 0, {.compute = 0.1, .memory = 0}, 1, 0);
+  gpu.physics.start_kernel(1, 0, {.compute = 0.1, .memory = 0}, 1, 1);
+  gpu.pass(1);
+  const std::int64_t stop_ns = gpu.state.time_ns;
+  gpu.physics.stop_kernel(0);
+  EXPECT_FALSE(gpu.state.kernels[0].active);
+  EXPECT_NEAR(static_cast<double>(gpu.physics.advance_to_kernel_end(1) - stop_ns) * 1e-9, 0.5, 1e-6);
 }
 
 }  // namespace

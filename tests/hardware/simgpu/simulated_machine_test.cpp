@@ -387,6 +387,40 @@ class SimulatedEnvironment : public SimulatedMachineTest {
   }
 };
 
+/// Whether the first kernel of the machine's first GPU runs, as it was last looked at.
+bool first_kernel_runs(const std::filesystem::path& file) {
+  const SharedState state = SharedState::open(file);
+  SharedGpu& gpu = state.gpus()[0];
+  const RobustLock lock(gpu.state_mutex);
+  return gpu.copies.at(gpu.published.load()).physics.kernels[0].active;
+}
+
+TEST_F(SimulatedMachineTest, ProcessesRunKernelsConcurrentlyWhereTheyShareTheGpu) {
+  const auto machine = make("H100", SimulatedClock::real);
+  SimulatedGpu& gpu = machine->gpu(0);
+  gpu.attach_context();
+  gpu.share_kernels(KernelSharing::concurrent);
+  ChildProcess other([this] {
+    (void)open()->gpu(0).run({.compute_s = 1000, .compute_load = 0.1, .sm_share = 0.5});  // until it is killed
+  });
+  while (!first_kernel_runs(file())) machine->wait(0.001);
+  machine->wait(0.3);  // the clock has risen
+  EXPECT_NEAR(gpu.run({.compute_s = 0.02, .compute_load = 0.1, .sm_share = 0.5}), 0.02, 1e-4);
+  EXPECT_NEAR(gpu.run({.compute_s = 0.02, .compute_load = 0.1, .sm_share = 1}), 0.03, 1e-4);
+  EXPECT_TRUE(first_kernel_runs(file())) << "it was not waited for";
+  other.kill();
+  (void)other.wait();
+  EXPECT_NEAR(gpu.run({.compute_s = 0.02, .compute_load = 0.1, .sm_share = 1}), 0.02, 1e-4);
+  EXPECT_FALSE(first_kernel_runs(file()));
+}
+
+TEST_F(SimulatedMachineTest, RefusesKernelsWiderThanTheGpu) {
+  const auto machine = make();
+  EXPECT_THROW((void)machine->gpu(0).run({.compute_s = 1, .sm_share = 0}), InputError);
+  EXPECT_THROW((void)machine->gpu(0).run({.compute_s = 1, .sm_share = 1.1}), InputError);
+  EXPECT_THROW((void)machine->gpu(0).run({.compute_s = 1, .sm_share = std::nan("")}), InputError);
+}
+
 TEST_F(SimulatedEnvironment, MakesTheMachineOnFirstUse) {
   EXPECT_THAT(error_of([] { (void)SimulatedMachine::from_environment(); }), HasSubstr("LOWGEAR_SIMGPU is not set"));
   ::setenv("LOWGEAR_SIMGPU", file().c_str(), 1);

@@ -14,6 +14,8 @@
 #include "app/doctor/machine_facts.h"
 #include "app/doctor/python_diagnosis.h"
 #include "app/doctor/python_facts.h"
+#include "app/doctor/sharing_diagnosis.h"
+#include "app/doctor/sharing_facts.h"
 #include "app/doctor/switch_latency_probe.h"
 
 namespace lowgear::cli {
@@ -39,10 +41,16 @@ ExitCode run_doctor(const DoctorArguments& arguments, Console& console) {
     }
   }
   const doctor::PythonFacts python = facts_of_python(arguments.python);
+  const doctor::SharingFacts sharing = doctor::collect_sharing_facts();
   std::vector<doctor::Finding> findings = diagnose(facts);
+  if (facts.nvml) {
+    for (doctor::Finding& finding : diagnose_sharing(sharing, *facts.nvml)) findings.push_back(std::move(finding));
+  }
   for (doctor::Finding& finding : doctor::diagnose_python(python)) findings.push_back(std::move(finding));
   if (arguments.json) {
-    console.print_json(diagnosis_json(facts, python, findings));
+    Json json = diagnosis_json(facts, python, findings);
+    json["sharing"] = sharing_json(sharing);
+    console.print_json(json);
   } else {
     const Colours colours = colours_allowed(STDOUT_FILENO) ? Colours::on : Colours::off;
     console.print(diagnosis_text(findings, colours) + next_step(facts, findings) + doctor::next_step(python));

@@ -19,8 +19,19 @@
 namespace lowgear::cli {
 namespace {
 
-enum class SimgpuAction : std::size_t { create, show, inject, slow, run, reset };
-constexpr auto kActions = std::to_array<std::string_view>({"create", "show", "inject", "slow", "run", "reset"});
+enum class SimgpuAction : std::size_t { create, show, inject, slow, share, run, reset };
+constexpr auto kActions =
+    std::to_array<std::string_view>({"create", "show", "inject", "slow", "share", "run", "reset"});
+constexpr auto kSharings = std::to_array<std::string_view>({"time-slicing", "mps"});
+
+/// What `run` runs.
+struct LoadArguments {
+  std::optional<double> time_s;
+  double memory_share = 0;
+  double power = 1;
+  double busy = 1;
+  double sm_share = 1;
+};
 
 struct SimgpuArguments {
   SimgpuAction action = SimgpuAction::show;
@@ -32,9 +43,8 @@ struct SimgpuArguments {
   std::optional<int> gpu;
   simgpu::SimulatedFault fault;
   std::optional<double> slowdown;
-  std::optional<double> time_s;
-  double memory_share = 0;
-  double load = 1;
+  std::optional<simgpu::KernelSharing> sharing;
+  LoadArguments load;
   bool json = false;
 };
 
@@ -55,10 +65,14 @@ constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {name(SimgpuAction::inject), "--lost"},
     {name(SimgpuAction::slow), "--gpu"},
     {name(SimgpuAction::slow), "--factor"},
+    {name(SimgpuAction::share), "--gpu"},
+    {name(SimgpuAction::share), "--by"},
     {name(SimgpuAction::run), "--gpu"},
     {name(SimgpuAction::run), "--time"},
     {name(SimgpuAction::run), "--memory-share"},
     {name(SimgpuAction::run), "--load"},
+    {name(SimgpuAction::run), "--busy"},
+    {name(SimgpuAction::run), "--sm-share"},
     {name(SimgpuAction::reset), "--gpu"},
 });
 
@@ -118,6 +132,7 @@ Json gpu_json(simgpu::SimulatedGpu& gpu, int index) {
           {"context_pids", gpu.context_pids()},
           {"writes", gpu.writes()},
           {"slowdown", gpu.slowdown()},
+          {"sharing", kSharings[static_cast<std::size_t>(gpu.kernel_sharing())]},
           {"faults", std::move(faults)}};
 }
 
@@ -186,26 +201,30 @@ class Context {
   simgpu::SimulatedGpu& gpu_;
 };
 
-/// Kernels of 10 ms (at the highest clock), one after the other.
+/// Kernels of 10 ms (at the highest clock), one after the other, with pauses between them.
 void run_load(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine, Console& console) {
+  const LoadArguments& load = arguments.load;
   constexpr double kKernelS = 0.01;
-  if (!arguments.time_s) throw InputError("--time is missing: give the length of the load in seconds");
+  if (!load.time_s) throw InputError("--time is missing: give the length of the load in seconds");
   const int index = arguments.gpu.value_or(0);
   simgpu::SimulatedGpu& gpu = machine.gpu(index);
   const Context context(gpu);
   const double start_s = machine.now_s();
   const double start_j = gpu.true_energy_j();
-  const double end_s = start_s + *arguments.time_s;
+  const double end_s = start_s + *load.time_s;
   std::int64_t kernels = 0;
   for (;;) {
     const double left_s = end_s - machine.now_s();
     if (left_s <= 0) break;
     const double kernel_s = std::min(kKernelS, left_s);
-    gpu.run({.compute_s = kernel_s * (1 - arguments.memory_share),
-             .memory_s = kernel_s * arguments.memory_share,
-             .compute_load = arguments.load,
-             .memory_load = arguments.load});
+    gpu.run({.compute_s = kernel_s * (1 - load.memory_share),
+             .memory_s = kernel_s * load.memory_share,
+             .compute_load = load.power,
+             .memory_load = load.power,
+             .sm_share = load.sm_share});
     ++kernels;
+    const double pause_s = kernel_s * (1 - load.busy) / load.busy;
+    machine.wait(std::clamp(end_s - machine.now_s(), 0.0, pause_s));
   }
   const double time_s = machine.now_s() - start_s;
   const simgpu::SimulatedReadings now = gpu.readings();
@@ -240,9 +259,15 @@ void slow(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
   for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->slow_down(*arguments.slowdown);
 }
 
+void share(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
+  if (!arguments.sharing) throw InputError("--by is missing: mps, or time-slicing");
+  for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->share_kernels(*arguments.sharing);
+}
+
 void reset(simgpu::SimulatedGpu& gpu) {
   gpu.faults().clear();
   gpu.slow_down(1);
+  gpu.share_kernels(simgpu::KernelSharing::time_slicing);
   gpu.control().reset_sm_clocks();
   gpu.control().reset_memory_clocks();
   gpu.control().set_power_limit_w(gpu.model().power_limit_default_w);
@@ -272,6 +297,7 @@ ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Conso
   }
   if (arguments.action == SimgpuAction::inject) inject(arguments, *machine);
   if (arguments.action == SimgpuAction::slow) slow(arguments, *machine);
+  if (arguments.action == SimgpuAction::share) share(arguments, *machine);
   if (arguments.action == SimgpuAction::reset) {
     for (simgpu::SimulatedGpu* const gpu : chosen_gpus(*machine, arguments.gpu)) reset(*gpu);
   }
@@ -297,14 +323,31 @@ void declare_fault_options(CLI::App& app, simgpu::SimulatedFault& fault) {
   app.add_flag("--lost", fault.lost, "inject: the GPU has fallen off the bus");
 }
 
+void declare_load_options(CLI::App& app, LoadArguments& load) {
+  add_number(app, "--time", {.low = 0, .high = simgpu::kMaxKernelS}, into(load.time_s),
+             "run: how long the load runs, in s");
+  add_number(app, "--memory-share", {.low = 0, .high = 1}, into(load.memory_share),
+             "run: share of the time that does not depend on the SM clock, 0 to 1")
+      ->default_str("0");
+  add_number(app, "--load", {.low = 0, .high = 1}, into(load.power),
+             "run: share of the GPU model's working power, 0 to 1")
+      ->default_str("1");
+  add_number(app, "--busy", {.low = 0.001, .high = 1}, into(load.busy),
+             "run: share of the time in which a kernel runs when it has the GPU alone; 0.001 to 1")
+      ->default_str("1");
+  add_number(app, "--sm-share", {.low = 0.001, .high = 1}, into(load.sm_share),
+             "run: share of the SMs that its kernels occupy, 0.001 to 1")
+      ->default_str("1");
+}
+
 }  // namespace
 
 VerbAction declare_simgpu(CLI::App& app) {
   auto arguments = std::make_shared<SimgpuArguments>();
   add_choice(
       app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<SimgpuAction>(place); },
-      "create: make a machine; show: print its true state; inject: add a fault; slow: slow kernels down; run: run a "
-      "load; reset: reset clocks, limits, faults and slowdowns")
+      "create: make a machine; show: print its true state; inject: add a fault; slow: slow kernels down; share: how "
+      "processes share a GPU; run: run a load; reset: reset clocks, limits, faults, slowdowns and sharing")
       ->required();
   app.add_option("--state", arguments->state, "File of the simulated machine (default: LOWGEAR_SIMGPU)")
       ->type_name("FILE");
@@ -320,18 +363,15 @@ VerbAction declare_simgpu(CLI::App& app) {
   app.add_flag("--any-user", arguments->any_user,
                "create: let every user, not only root, use the machine and set its clocks");
   add_whole_number(app, "--gpu", {.low = 0, .high = simgpu::kMaxSimulatedGpus - 1}, into(arguments->gpu),
-                   "Index of the GPU (default: 0 for run, all for inject, slow and reset)");
+                   "Index of the GPU (default: 0 for run, all for inject, slow, share and reset)");
   declare_fault_options(app, arguments->fault);
   add_number(app, "--factor", {.low = 1, .high = simgpu::kMaxSlowdown}, into(arguments->slowdown),
              "slow: factor on the time of all kernels that start from now on; 1 ends it");
-  add_number(app, "--time", {.low = 0, .high = simgpu::kMaxKernelS}, into(arguments->time_s),
-             "run: how long the load runs, in s");
-  add_number(app, "--memory-share", {.low = 0, .high = 1}, into(arguments->memory_share),
-             "run: share of the time that does not depend on the SM clock, 0 to 1")
-      ->default_str("0");
-  add_number(app, "--load", {.low = 0, .high = 1}, into(arguments->load),
-             "run: share of the GPU model's working power, 0 to 1")
-      ->default_str("1");
+  add_choice(
+      app, "--by", kSharings,
+      [arguments](std::size_t place) { arguments->sharing = static_cast<simgpu::KernelSharing>(place); },
+      "share: kernels take turns, or run concurrently as by MPS");
+  declare_load_options(app, arguments->load);
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) { return run_simgpu(*arguments, app, console); };
 }

@@ -47,6 +47,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear doctor", declare_doctor},
     {"monitor", "Run a program and report the energy that GPUs and CPUs used meanwhile",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
+    {"pack", "Find jobs of a node that can share GPUs, how much slower they get and what that saves",
+     "lowgear pack jobs.csv --gpu h100-sxm --freed used", declare_pack},
     {"agent", "Set the clocks of this machine's GPUs for training processes, and always restore them",
      "lowgear agent --config /etc/lowgear/agent.toml --dry-run", declare_agent},
     {"serve", "Keep training jobs on their frontier: profile, plan, monitor and replan, with a dashboard",

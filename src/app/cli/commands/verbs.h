@@ -47,6 +47,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_profile(CLI::App& app);
 [[nodiscard]] VerbAction declare_doctor(CLI::App& app);
 [[nodiscard]] VerbAction declare_monitor(CLI::App& app);
+[[nodiscard]] VerbAction declare_pack(CLI::App& app);
 [[nodiscard]] VerbAction declare_agent(CLI::App& app);
 [[nodiscard]] VerbAction declare_serve(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);

@@ -30,6 +30,7 @@ Json gpu_json(const gpu::GpuSurvey& gpu) {
                {"pci_address", gpu.identity.pci_address},
                {"name", gpu.identity.name},
                {"mig", gpu.identity.mig_enabled},
+               {"compute_mode", gpu.compute_mode ? Json(std::string(name(*gpu.compute_mode))) : Json(nullptr)},
                {"counts_whole_module", gpu.identity.counts_whole_module},
                {"supported_sm_clocks_mhz", gpu.supported_sm_clocks_mhz}};
   if (gpu.persistence_mode) json["persistence_mode"] = *gpu.persistence_mode;
@@ -129,6 +130,32 @@ std::string_view name(doctor::AgentReach reach) {
   return "failed";
 }
 
+std::string_view name(doctor::MpsDaemon daemon) {
+  switch (daemon) {
+    case doctor::MpsDaemon::absent:
+      return "absent";
+    case doctor::MpsDaemon::runs:
+      return "runs";
+    case doctor::MpsDaemon::not_seen:
+      return "not_seen";
+    case doctor::MpsDaemon::forbidden:
+      break;
+  }
+  return "forbidden";
+}
+
+std::string_view name(doctor::GreenContexts contexts) {
+  switch (contexts) {
+    case doctor::GreenContexts::no_library:
+      return "no_library";
+    case doctor::GreenContexts::missing:
+      return "missing";
+    case doctor::GreenContexts::there:
+      break;
+  }
+  return "there";
+}
+
 struct Mark {
   std::string_view text;
   std::string_view colour;  ///< of ECMA-48
@@ -162,6 +189,14 @@ std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours
   text += can_measure(findings) ? "\nLowgear can measure here.\n"
                                 : "\nLowgear cannot measure everything on this machine: see the BROKEN lines above.\n";
   return text;
+}
+
+Json sharing_json(const doctor::SharingFacts& sharing) {
+  return {{"mps",
+           {{"program", sharing.mps_program},
+            {"pipe_directory", sharing.mps_pipe_directory},
+            {"daemon", std::string(name(sharing.mps))}}},
+          {"green_contexts", std::string(name(sharing.green_contexts))}};
 }
 
 Json diagnosis_json(const doctor::MachineFacts& facts, const doctor::PythonFacts& python,

@@ -75,6 +75,24 @@ TEST_F(SimgpuCommand, SlowsKernelsDown) {
   EXPECT_NE(simgpu("slow", {"--factor", "0.5"}).exit_code, 0);
 }
 
+TEST_F(SimgpuCommand, SharesAGpuAndRunsLoadsWithPauses) {
+  (void)json("create", {"--gpus", "2xH100", "--virtual-time"});
+  const Json shared = json("share", {"--gpu", "1", "--by", "mps"});
+  EXPECT_EQ(shared["gpus"][0]["sharing"], "time-slicing");
+  EXPECT_EQ(shared["gpus"][1]["sharing"], "mps");
+  const auto kernels = [this](const std::string& busy) -> int {
+    return json("run", {"--gpu", "1", "--time", "1", "--load", "0.1", "--busy", busy, "--sm-share", "0.3"})["kernels"];
+  };
+  (void)kernels("1");  // wakes the GPU
+  const int busy = kernels("1");
+  const int half = kernels("0.5");
+  EXPECT_NEAR(static_cast<double>(busy) / half, 2, 0.1);
+  EXPECT_EQ(json("reset")["gpus"][1]["sharing"], "time-slicing");
+  EXPECT_NE(simgpu("share", {"--gpu", "1"}).exit_code, 0) << "how?";
+  EXPECT_NE(simgpu("share", {"--by", "mig"}).exit_code, 0);
+  EXPECT_NE(simgpu("run", {"--time", "1", "--busy", "0"}).exit_code, 0);
+}
+
 TEST_F(SimgpuCommand, InjectsFaultsAndResets) {
   (void)json("create", {"--gpus", "2xA100", "--virtual-time"});
   const Json broken = json("inject", {"--gpu", "1", "--call", "DeviceSetGpuLockedClocks", "--return-code", "15",

@@ -146,6 +146,9 @@ gpu::nvml::Return nvmlDeviceGetMigMode(gpu::nvml::Device device, unsigned* curre
   // The second GPU is in MIG mode.
   return give("nvmlDeviceGetMigMode", current, reinterpret_cast<std::uintptr_t>(device) == 2 ? 1 : 0);
 }
+gpu::nvml::Return nvmlDeviceGetComputeMode(gpu::nvml::Device, unsigned* mode) {
+  return give("nvmlDeviceGetComputeMode", mode, 3);
+}
 gpu::nvml::Return nvmlDeviceSetGpuLockedClocks(gpu::nvml::Device, unsigned min_mhz, unsigned max_mhz) {
   fake_nvml::record("SM clocks " + std::to_string(min_mhz) + " " + std::to_string(max_mhz));
   return fake_nvml::scripted("nvmlDeviceSetGpuLockedClocks");
