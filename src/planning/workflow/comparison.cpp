@@ -38,10 +38,12 @@ struct PlannedPipeline {
 
 /// The order that a policy runs in place of the given one, and all that depends on it. Stays where it is.
 struct OwnOrder {
-  OwnOrder(schedule::Schedule order, const ProfiledPipeline& given, const ComparisonOptions& options)
+  OwnOrder(schedule::Schedule order, const ProfiledPipeline& given, const ComparisonOptions& options,
+           Progress* progress)
       : schedule(std::move(order)) {
     const PlanTimer timer(options.now_s);
-    planner.emplace(schedule, given.profile, given.blocking_power_w, options.planner);
+    planner.emplace(schedule, given.profile, given.blocking_power_w, options.planner,
+                    std::span<planner::FrontierObserver* const>{}, progress);
     pipeline.frontier_time_s = timer.elapsed_s().value_or(0);
     pipeline.problem = {&schedule, &planner->dag(), &given.profile, given.blocking_power_w};
     pipeline.planner = &*planner;
@@ -65,14 +67,18 @@ int largest(const std::vector<int>& values) { return *std::ranges::max_element(v
 /// Makes the rows of a comparison.
 class Comparer {
  public:
-  Comparer(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner, const ComparisonOptions& options)
-      : pipeline_(&pipeline), given_{pipeline.problem(), &planner, options.frontier_time_s}, options_(&options) {}
+  Comparer(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner, const ComparisonOptions& options,
+           Progress* progress)
+      : pipeline_(&pipeline),
+        given_{pipeline.problem(), &planner, options.frontier_time_s},
+        options_(&options),
+        progress_(progress) {}
 
   [[nodiscard]] ComparisonRow policy_row(const std::string& name) {
     const auto policy = make_policy(name, options_->policy);
     ComparisonRow row;
     const PlanTimer timer(options_->now_s);
-    planner::PolicyPlan answer = policy->plan(pipeline_->problem(), std::nullopt);
+    planner::PolicyPlan answer = policy->plan(pipeline_->problem(progress_), std::nullopt);
     row.plan_time_s = timer.elapsed_s();
     row.policy = name;
     row.own_time_s = answer.own_time_s;
@@ -87,7 +93,7 @@ class Comparer {
                             row.note.empty() ? "" : "; ", largest(peak_in_flight_activations(*answer.schedule)),
                             largest(peak_in_flight_activations(pipeline_->schedule)));
     auto& own = own_orders_[name];
-    own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *pipeline_, *options_);
+    own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *pipeline_, *options_, progress_);
     set_replayed(row, own->pipeline, answer.clocks_mhz);
     return row;
   }
@@ -151,6 +157,7 @@ class Comparer {
   const ProfiledPipeline* pipeline_;
   PlannedPipeline given_;
   const ComparisonOptions* options_;
+  Progress* progress_;
   std::map<std::string, std::unique_ptr<OwnOrder>> own_orders_;  ///< by policy
 };
 
@@ -182,7 +189,7 @@ std::vector<std::string> comparable_policies() {
 
 PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
                                   const ComparisonOptions& options, Progress* progress) {
-  Comparer comparer(pipeline, planner, options);
+  Comparer comparer(pipeline, planner, options, progress);
   PolicyComparison comparison;
   comparison.baseline = comparer.policy_row(options.baseline);
   const auto tell = [progress](std::string_view name) {

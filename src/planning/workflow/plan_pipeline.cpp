@@ -65,7 +65,7 @@ class Planning {
       throw InputError(fmt::format("the policy {} makes one plan at a time; give one deadline", options_->policy));
     }
     tell("planning with " + options_->policy);
-    planner::PolicyPlan answer = policy_->plan(result_.pipeline.problem(), std::nullopt);
+    planner::PolicyPlan answer = policy_->plan(result_.pipeline.problem(progress_), std::nullopt);
     if (answer.schedule) {
       result_.pipeline.schedule = std::move(*answer.schedule);
       result_.pipeline.dag = build_dag(result_.pipeline.schedule);
@@ -81,7 +81,7 @@ class Planning {
     result_.frontier.epsilon = planner.method() == planner::FrontierMethod::exact ? 0 : planner.frontier().epsilon();
     if (options_->policy != "perseus") return;
     // Perseus has a frontier of its own, on its model: that is what was asked for. Ours proves the bounds.
-    const planner::PerseusModel model(result_.pipeline.problem(), options_->policy_settings.perseus_unit_s);
+    const planner::PerseusModel model(result_.pipeline.problem(progress_), options_->policy_settings.perseus_unit_s);
     for (const auto& row : model.frontier()) result_.policy_frontier.push_back({row.time_s, row.energy_j});
     std::ranges::reverse(result_.policy_frontier);
   }

@@ -20,7 +20,9 @@ struct ProfiledPipeline {
   std::optional<std::string> unit_warning = {};  ///< why its figures may be in other units (planning/profile)
 
   /// Refers to this.
-  [[nodiscard]] planner::PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }
+  [[nodiscard]] planner::PlanningProblem problem(Progress* progress = nullptr) const {
+    return {&schedule, &dag, &profile, blocking_power_w, progress};
+  }
 };
 
 }  // namespace lowgear::workflow

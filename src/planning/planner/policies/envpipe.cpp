@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "planning/planner/frontier/work_report.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/envelope.h"
 #include "planning/schedule/generators.h"
@@ -108,8 +109,11 @@ class Reconfiguration {
 
   /// Training steps until it has settled.
   int run() {
+    WorkReport work(problem_->progress);
+    work.begin("planning as EnvPipe", -1);
     int steps = 0;
     for (int finished = 0; finished < kFinishedSteps; ++steps) {
+      work.visited(clocks_mhz_.size());
       const std::vector<int> path = find_path();
       finished = raise(path) ? 0 : finished + 1;
     }

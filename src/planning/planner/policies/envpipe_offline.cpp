@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "planning/planner/frontier/work_report.h"
 #include "planning/planner/policies/critical_path.h"
 #include "planning/planner/policies/envelope.h"
 
@@ -75,8 +76,10 @@ bool raise_lowest(std::span<const int> path, ClockState& state) {
 PolicyPlan EnvPipeOfflinePolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
   ClockState state(problem, unit_s_);
   CriticalPathFinder finder(*problem.dag);
+  WorkReport work(problem.progress);
+  work.begin("planning as EnvPipe, offline", -1);
   int reconfigurations = 0;
-  while (raise_lowest(finder.find(state.units()), state)) ++reconfigurations;
+  for (; raise_lowest(finder.find(state.units()), state); ++reconfigurations) work.visited(problem.dag->ops.size());
 
   PolicyPlan plan;
   for (std::size_t op = 0; op < problem.dag->ops.size(); ++op) plan.clocks_mhz.push_back(state.clock_mhz(op));

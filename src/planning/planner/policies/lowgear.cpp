@@ -7,7 +7,8 @@
 namespace lowgear::planner {
 
 PolicyPlan LowgearPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
-  PipelinePlanner planner(*problem.schedule, *problem.profile, problem.blocking_power_w, options_);
+  PipelinePlanner planner(*problem.schedule, *problem.profile, problem.blocking_power_w, options_, {},
+                          problem.progress);
   const plan::Plan plan = planner.plan(deadline_s.value_or(planner.fastest_s()));
   PolicyPlan answer;
   answer.clocks_mhz = clocks_for(plan, planner.dag());

@@ -5,20 +5,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
-#include "planning/planner/frontier/frontier_solver.h"
 #include "planning/planner/policies/clock_choice.h"
 
 namespace lowgear::planner {
 namespace {
 
 constexpr std::int64_t kMaxRows = 10'000'000;
+constexpr std::string_view kActivity = "planning as Perseus";
 
 }  // namespace
 
-PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) {
+PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) : progress_(problem.progress) {
   if (!(unit_s >= 1 / kPsPerSecond && unit_s <= kMaxTimeS)) {
     throw InputError(fmt::format("perseus: a time unit of {} s; it must be within 1e-12 and 1e6 s", unit_s));
   }
@@ -48,7 +49,14 @@ const PerseusCurve& PerseusModel::curve(std::size_t op) const {
   return curves_[static_cast<std::size_t>(instance_.cost_of_op[op])];
 }
 
+bool PerseusModel::saturate(FrontierSolver& solver, PowerNw limit_nw, WorkReport& work) const {
+  work.visited(instance_.cost_of_op.size());
+  return solver.saturate(limit_nw) == FrontierSolver::Saturation::shorter_possible;
+}
+
 std::vector<PerseusModel::Row> PerseusModel::frontier() const {
+  WorkReport work(progress_);
+  work.begin(kActivity, -1);
   FrontierSolver solver(instance_);
   const TimePs row_count = (solver.time_ps() - fastest_ps_) / unit_ps_;
   if (row_count > kMaxRows) {
@@ -60,7 +68,7 @@ std::vector<PerseusModel::Row> PerseusModel::frontier() const {
   const double blocking_power_w = w_from_nw(instance_.blocking_power_nw);
   std::vector<Row> rows;
   rows.reserve(static_cast<std::size_t>(row_count));
-  while (solver.time_ps() > fastest_ps_ && solver.saturate() == FrontierSolver::Saturation::shorter_possible) {
+  while (solver.time_ps() > fastest_ps_ && saturate(solver, FrontierSolver::kUnlimitedFlow, work)) {
     const TimePs from_ps = solver.time_ps();
     const double from_j = j_from_zj(solver.effective_energy_zj());
     solver.shorten(fastest_ps_);
@@ -79,16 +87,15 @@ PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
     throw InputError(
         fmt::format("perseus: no plan takes {} s or less; its fastest takes {} s", deadline_s, fastest_s()));
   }
+  WorkReport work(progress_);
+  work.begin(kActivity, -1);
   FrontierSolver solver(instance_);
-  const auto shorter_possible = [&solver](PowerNw limit_nw) {
-    return solver.saturate(limit_nw) == FrontierSolver::Saturation::shorter_possible;
-  };
-  while (solver.time_ps() > deadline_ps && shorter_possible(FrontierSolver::kUnlimitedFlow)) {
+  while (solver.time_ps() > deadline_ps && saturate(solver, FrontierSolver::kUnlimitedFlow, work)) {
     solver.shorten(deadline_ps);
   }
   // Faster than the deadline only while that saves at least as much blocking energy as it costs.
   const PowerNw blocking_power_nw = instance_.blocking_power_nw;
-  while (solver.flow_value_nw() <= blocking_power_nw && shorter_possible(blocking_power_nw)) solver.shorten();
+  while (solver.flow_value_nw() <= blocking_power_nw && saturate(solver, blocking_power_nw, work)) solver.shorten();
 
   // All breakpoints are whole units, and so are the optimal times at every vertex and at a deadline of whole units.
   std::vector<TimePs> time_ps(instance_.cost_of_op.size());

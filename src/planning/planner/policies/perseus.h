@@ -4,7 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "planning/planner/frontier/frontier_solver.h"
 #include "planning/planner/frontier/instance.h"
+#include "planning/planner/frontier/work_report.h"
 #include "planning/planner/policies/perseus_curve.h"
 #include "planning/planner/policies/policy.h"
 
@@ -28,8 +30,8 @@ class PerseusModel {
   };
 
   /// `unit_s` is the time unit, rounded to a picosecond: 1 ms by the artifact's default; its A40 results have 0.1 ms.
-  /// Throws InputError when the unit is not within 1 ps and 10^6 s, the profile lacks an op, or an op does not suit the
-  /// unit (perseus_curve).
+  /// The problem's `progress` must outlive this. Throws InputError when the unit is not within 1 ps and 10^6 s, the
+  /// profile lacks an op, or an op does not suit the unit (perseus_curve).
   PerseusModel(const PlanningProblem& problem, double unit_s);
 
   [[nodiscard]] double unit_s() const { return unit_s_; }
@@ -52,12 +54,15 @@ class PerseusModel {
 
  private:
   [[nodiscard]] const PerseusCurve& curve(std::size_t op) const;
+  /// One stretch of the walk; false where it ends.
+  [[nodiscard]] bool saturate(FrontierSolver& solver, PowerNw limit_nw, WorkReport& work) const;
 
   TimePs unit_ps_ = 0;
   double unit_s_ = 0;
   std::vector<PerseusCurve> curves_;  ///< one per cost of the instance
   ProblemInstance instance_;
   TimePs fastest_ps_ = 0;
+  Progress* progress_;
 };
 
 /// Plans with Perseus' model. `own_time_s` and `own_energy_j` are what the model believes; because it rounds times

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/progress.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
@@ -19,6 +20,8 @@ struct PlanningProblem {
   const schedule::PipelineDag* dag = nullptr;      ///< never null; of that schedule
   const profile::StageProfile* profile = nullptr;  ///< never null
   std::span<const double> blocking_power_w;        ///< by rank
+  /// Hears of plans that take long, and may throw to stop them; may be null.
+  Progress* progress = nullptr;
 };
 
 /// The name of Lowgear's own planner among the policies.

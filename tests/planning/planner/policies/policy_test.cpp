@@ -5,6 +5,7 @@
 
 #include <cctype>
 #include <string>
+#include <string_view>
 
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
@@ -29,6 +30,28 @@ TEST(PolicyRegistry, NamesThePoliciesThatExist) {
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("perseos"));
     EXPECT_THAT(error.what(), HasSubstr("perseus"));
+  }
+}
+
+/// Stops the second time that it hears of the work: the first time is before it begins.
+class Stop : public Progress {
+ public:
+  struct Stopped {};
+  void update(std::string_view, double) override {
+    if (++updates_ == 2) throw Stopped{};
+  }
+
+ private:
+  int updates_ = 0;
+};
+
+TEST(LongPolicies, CanBeStopped) {
+  const SampleProblem sample = four_stages(256);
+  for (const char* name : {"perseus", "envpipe", "envpipe-offline"}) {
+    Stop stop;
+    PlanningProblem problem = sample.problem();
+    problem.progress = &stop;
+    EXPECT_THROW((void)make_policy(name)->plan(problem, std::nullopt), Stop::Stopped) << name;
   }
 }
 

@@ -130,7 +130,7 @@ TEST(AdaptingLoop, ContinuesInTheLastGoodConfiguration) {
       // A window may have ended in an adoption that no metrics have yet.
       EXPECT_THAT(continued.freezing.blocks_at(step + 1), testing::AnyOf(good, good + 1)) << step;
       if (blocks > good && continued.freezing.blocks_at(step + 1) == good) ++cut_off;
-      // Without techniques it goes on with what was good, too.
+      // Without techniques it keeps what was good, too.
       FreezingLoop alone(config, rank.store(), rank.optimizer(), rank.ranks(), [] { return 2.0; });
       alone.restore(adapted.loop.save(), "checkpoint");
       EXPECT_EQ(alone.blocks_at(step + 1), continued.freezing.blocks_at(step + 1));
