@@ -42,6 +42,11 @@ class Answer:
         return self.json["error"]["code"]
 
 
+# Each process has a loopback address of its own: a server that starts again on its port must find it free, whatever other
+# tests listen on meanwhile.
+ADDRESS = "127.{}.{}.{}".format(1 + (os.getpid() >> 16 & 0x3f), os.getpid() >> 8 & 0xff, os.getpid() & 0xff)
+
+
 class ServerTest(unittest.TestCase):
     """A server for each test, on a loopback port and a Unix socket."""
 
@@ -61,7 +66,7 @@ class ServerTest(unittest.TestCase):
     def write_config(self, name="server.toml"):
         path = self.folder / name
         path.touch(0o600)
-        path.write_text(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket"\ntcp = ["127.0.0.1:'
+        path.write_text(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket"\ntcp = ["{ADDRESS}:'
                         f'{self.port}"]\ntoken_file = "{self.folder}/tokens"\n{self.config}')
         return path
 
@@ -91,13 +96,13 @@ class ServerTest(unittest.TestCase):
 
     def request(self, method, path, body=None, role="admin", key=None, headers=(), checked=True):
         """One request over TCP. `body` is made JSON unless it is bytes."""
-        head = {"Content-Type": "application/json", **dict(headers)}
+        head = {"Content-Type": "application/json", "Host": f"127.0.0.1:{self.port}", **dict(headers)}
         if role:
             head["Authorization"] = f"Bearer {TOKENS.get(role, role)}"
         if key:
             head["Lowgear-Rank-Key"] = key
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection(ADDRESS, self.port, timeout=30)
         try:
             connection.request(method, path, data, head)
             answer = Answer(connection.getresponse())
@@ -121,7 +126,7 @@ class ServerTest(unittest.TestCase):
         return answer
 
     def connect(self, timeout=20):
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout)
+        connection = socket.create_connection((ADDRESS, self.port), timeout)
         self.addCleanup(connection.close)
         return connection
 
@@ -132,7 +137,7 @@ class Events(threading.Thread):
     def __init__(self, test, path="/v1/events"):
         super().__init__(daemon=True)
         self.events, self.ended = [], False
-        self.connection = http.client.HTTPConnection("127.0.0.1", test.port, timeout=60)
+        self.connection = http.client.HTTPConnection(ADDRESS, test.port, timeout=60)
         self.connection.request("GET", path, headers={"Authorization": f"Bearer {TOKENS['read']}"})
         self.answer = self.connection.getresponse()
         test.addCleanup(self.connection.close)

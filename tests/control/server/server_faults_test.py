@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 from api_test import Ranks
-from served import LOWGEAR, TOKENS, Events, ServerTest, wait_until
+from served import ADDRESS, LOWGEAR, TOKENS, Events, ServerTest, wait_until
 from training_ranks import TrainingRanks
 
 STATES = ("registering", "baseline", "profiling", "planning", "running", "finished")
@@ -256,7 +256,7 @@ class LargeJobs(ServerTest):
 
     def test_others_are_planned_for_meanwhile_and_it_ends_at_once(self):
         self.start()
-        large = TrainingRanks(f"http://127.0.0.1:{self.port}", TOKENS["train"], pp=16, run="large", model="large",
+        large = TrainingRanks(f"http://{ADDRESS}:{self.port}", TOKENS["train"], pp=16, run="large", model="large",
                               microbatches=4096)
         for rank in range(large.pp):
             large.register(rank)
@@ -385,7 +385,7 @@ class TakenPlaces(ServerTest):
         other = self.folder / "other"
         self.refused_start(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket2"\n', str(self.state))
         self.refused_start(f'state = "{other}"\n[listen]\nunix = "{self.folder}/socket2"\n'
-                           f'tcp = ["127.0.0.1:{self.port}"]\n', str(self.port))
+                           f'tcp = ["{ADDRESS}:{self.port}"]\n', str(self.port))
         self.refused_start(f'state = "{other}"\n[listen]\nunix = "{self.folder}/socket"\n', "socket")
         self.ok("GET", "/healthz")
         with socket.socket(socket.AF_UNIX) as connection:
