@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.with_name("agent")))
 sys.path.insert(0, str(Path(__file__).parent.with_name("server")))
 from agent_test_base import AgentTest  # noqa: E402
-from served import TOKENS, ServerTest  # noqa: E402
+from served import ADDRESS, TOKENS, ServerTest  # noqa: E402
 from training_ranks import TrainingRanks  # noqa: E402
 
 RANK = str(Path(__file__).with_name("served_test_rank.py"))
@@ -40,7 +40,7 @@ class UnsetClocks(AgentTest):
 
     def measure_profile(self):
         """By a job of the same model, as it would take this one minutes."""
-        ranks = TrainingRanks(f"http://127.0.0.1:{self.server.port}", TOKENS["train"], pp=1, run="profiled", model="m",
+        ranks = TrainingRanks(f"http://{ADDRESS}:{self.server.port}", TOKENS["train"], pp=1, run="profiled", model="m",
                               microbatches=JOB["microbatches"], gpu=JOB["gpu"])
         ranks.register(0)
         self.until(lambda: ranks.train(1) or self.summary(ranks.job)["state"] == "running", "a profile is measured")
