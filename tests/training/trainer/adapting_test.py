@@ -4,17 +4,13 @@ the machine is, but never what it trains, nor that all ranks are at one point.""
 import csv
 import json
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
-import time
 import unittest
 from collections import defaultdict
 from pathlib import Path
 
-LOWGEAR = os.environ["LOWGEAR_BINARY"]
-PATIENCE_S = 120
+from agent_training import AgentTraining
+
 RANKS = 2
 POINTS = ["1410 MHz", "1200 MHz", "1005 MHz"]
 STEPS = 60
@@ -33,44 +29,9 @@ adapt:
 """
 
 
-class AdaptingTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-        (self.folder / "job.yaml").write_text(CONFIG)
-        socket = self.folder / "lease.sock"
-        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "LOWGEAR_SIMGPU": str(self.folder / "machine"),
-                            "LOWGEAR_AGENT_SOCKET": str(socket)}
-        self.run_lowgear("simgpu", "create", "--gpus", f"{RANKS}xA100", "--any-user")
-        config = self.folder / "agent.toml"
-        config.write_text(
-            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{socket}"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
-        )
-        config.chmod(0o600)
-        agent = self.start("agent", "--config", str(config))
-        self.addCleanup(self.end, agent)
-        self.wait_until(lambda: socket.exists() or agent.poll() is not None, "the agent listens")
-
-    def start(self, *words):
-        return subprocess.Popen([LOWGEAR, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=self.environment)
-
-    def end(self, process):
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE_S)
-
-    def run_lowgear(self, *words):
-        process = self.start(*words)
-        out, err = process.communicate(timeout=PATIENCE_S)
-        self.assertEqual(process.returncode, 0, err)
-        return out
-
-    def wait_until(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
-            time.sleep(0.01)
+class AdaptingTest(AgentTraining):
+    config = CONFIG
+    gpus = f"{RANKS}xA100"
 
     def words(self, name, *more):
         return ["train", str(self.folder / "job.yaml"), "--metrics", str(self.folder / f"{name}.jsonl"), "--set",
@@ -137,7 +98,7 @@ class AdaptingTest(unittest.TestCase):
         children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
         self.assertEqual(len(children), RANKS)
         os.kill(int(children[1]), signal.SIGKILL)
-        job.communicate(timeout=PATIENCE_S)
+        job.communicate(timeout=self.patience_s)
         self.assertNotEqual(job.returncode, 0)
         self.run_lowgear(*self.words("killed", *more))
         self.assertEqual(self.losses("killed"), self.losses("plain"))
@@ -173,7 +134,7 @@ class AdaptingTest(unittest.TestCase):
     def test_an_agent_that_is_not_there_is_reported_before_the_first_step(self):
         self.environment["LOWGEAR_AGENT_SOCKET"] = str(self.folder / "none.sock")
         process = self.start(*self.words("alone", "--adapt", "slowdown"))
-        _, err = process.communicate(timeout=PATIENCE_S)
+        _, err = process.communicate(timeout=self.patience_s)
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("none.sock", err)
         self.assertEqual(self.lines("alone"), [])

@@ -1,19 +1,13 @@
-"""A clock sweep that is ended in the middle and goes on from its checkpoint, on a simulated GPU with a real agent."""
+"""A clock sweep that is ended in the middle and continues from its checkpoint, on a simulated GPU with a real agent."""
 
 import csv
 import json
-import os
-import shutil
 import signal
-import subprocess
-import tempfile
-import time
 import unittest
 from collections import Counter
-from pathlib import Path
 
-LOWGEAR = os.environ["LOWGEAR_BINARY"]
-PATIENCE_S = 60
+from agent_training import AgentTraining
+
 CLOCKS_MHZ = [1410, 1200, 1005, 885]
 SETTLE, COUNTED = 1, 6
 STEPS = len(CLOCKS_MHZ) * (SETTLE + COUNTED)
@@ -33,44 +27,9 @@ simulated_gpu: {{layer_forward_s: 0.03}}
 """
 
 
-class ProfileResumeTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-        (self.folder / "job.yaml").write_text(CONFIG)
-        socket = self.folder / "lease.sock"
-        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "LOWGEAR_SIMGPU": str(self.folder / "machine"),
-                            "LOWGEAR_AGENT_SOCKET": str(socket)}
-        self.run_lowgear("simgpu", "create", "--gpus", "1xA100", "--any-user")
-        config = self.folder / "agent.toml"
-        config.write_text(
-            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{socket}"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
-        )
-        config.chmod(0o600)
-        agent = self.start("agent", "--config", str(config))
-        self.addCleanup(self.end, agent)
-        self.wait_until(lambda: socket.exists() or agent.poll() is not None, "the agent listens")
-
-    def start(self, *words):
-        return subprocess.Popen([LOWGEAR, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=self.environment)
-
-    def end(self, process):
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE_S)
-
-    def run_lowgear(self, *words):
-        process = self.start(*words)
-        out, err = process.communicate(timeout=PATIENCE_S)
-        self.assertEqual(process.returncode, 0, err)
-        return out
-
-    def wait_until(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
-            time.sleep(0.01)
+class ProfileResumeTest(AgentTraining):
+    config = CONFIG
+    patience_s = 60
 
     def steps(self):
         file = self.folder / "metrics.jsonl"
@@ -81,7 +40,7 @@ class ProfileResumeTest(unittest.TestCase):
         job = self.start("train", str(self.folder / "job.yaml"))
         self.wait_until(lambda: self.steps() >= steps or job.poll() is not None, "it trains")
         job.send_signal(signal.SIGTERM)
-        _, err = job.communicate(timeout=PATIENCE_S)
+        _, err = job.communicate(timeout=self.patience_s)
         self.assertIn("stopping after this step", err)
 
     def units(self, part):

@@ -1,0 +1,58 @@
+"""A test's own machine: simulated GPUs with a real agent, and programs that use them."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+LOWGEAR = os.environ["LOWGEAR_BINARY"]
+
+
+class AgentTraining(unittest.TestCase):
+    """Made from `config`, the job's YAML, and `gpus`, as for `lowgear simgpu create`."""
+
+    config = ""
+    gpus = "1xA100"
+    patience_s = 120
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "job.yaml").write_text(self.config)
+        socket = self.folder / "lease.sock"
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "LOWGEAR_SIMGPU": str(self.folder / "machine"),
+                            "LOWGEAR_AGENT_SOCKET": str(socket)}
+        self.run_lowgear("simgpu", "create", "--gpus", self.gpus, "--any-user")
+        config = self.folder / "agent.toml"
+        config.write_text(
+            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{socket}"\n'
+            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
+        )
+        config.chmod(0o600)
+        agent = self.start("agent", "--config", str(config))
+        self.addCleanup(self.end, agent)
+        self.wait_until(lambda: socket.exists() or agent.poll() is not None, "the agent listens")
+
+    def start(self, *words):
+        return subprocess.Popen([LOWGEAR, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=self.environment)
+
+    def end(self, process):
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=self.patience_s)
+
+    def run_lowgear(self, *words):
+        process = self.start(*words)
+        out, err = process.communicate(timeout=self.patience_s)
+        self.assertEqual(process.returncode, 0, err)
+        return out
+
+    def wait_until(self, condition, what):
+        end = time.monotonic() + self.patience_s
+        while not condition():
+            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
+            time.sleep(0.01)
