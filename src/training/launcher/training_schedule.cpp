@@ -111,9 +111,14 @@ schedule::Schedule training_schedule(const TrainConfig& config) {
   return schedule;
 }
 
-schedule::Schedule evaluation_schedule(const TrainConfig& config) {
+schedule::Schedule evaluation_schedule(const TrainConfig& config, int microbatches) {
   const schedule::Schedule schedule = training_schedule(config);
-  return with_frozen_stages(schedule, schedule.stages);
+  schedule::Schedule forwards = with_frozen_stages(schedule, schedule.stages);
+  for (std::vector<schedule::Action>& actions : forwards.ranks) {
+    std::erase_if(actions, [&](const schedule::Action& action) { return action.microbatch >= microbatches; });
+  }
+  forwards.microbatches = microbatches;
+  return forwards;
 }
 
 RankLayout training_layout(const protocol::JobParallel& parallel, const schedule::Schedule& schedule) {

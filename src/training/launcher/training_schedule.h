@@ -22,8 +22,8 @@ namespace lowgear::launcher {
 [[nodiscard]] schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks);
 /// With the blocks that are frozen from the first step on.
 [[nodiscard]] schedule::Schedule training_schedule(const TrainConfig& config);
-/// Its forwards alone, which evaluate.
-[[nodiscard]] schedule::Schedule evaluation_schedule(const TrainConfig& config);
+/// Its forwards alone, of the first `microbatches`: they evaluate.
+[[nodiscard]] schedule::Schedule evaluation_schedule(const TrainConfig& config, int microbatches);
 
 /// The layout of a job's ranks whose pipelines run `schedule`.
 [[nodiscard]] RankLayout training_layout(const protocol::JobParallel& parallel, const schedule::Schedule& schedule);

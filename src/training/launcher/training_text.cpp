@@ -52,4 +52,13 @@ TrainConfig held_out_config(const TrainConfig& config, std::vector<std::filesyst
   return held_out;
 }
 
+TrainConfig held_out_quarter_config(const TrainConfig& config, std::vector<std::filesystem::path> files) {
+  TrainConfig held_out = held_out_config(config, std::move(files));
+  const auto quotient = [](std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; };
+  held_out.microbatches = static_cast<int>(quotient(config.microbatches, 4));
+  held_out.microbatch_size =
+      quotient(config.microbatches * config.microbatch_size, std::int64_t{4} * held_out.microbatches);
+  return held_out;
+}
+
 }  // namespace lowgear::launcher

@@ -33,4 +33,8 @@ class TrainingText {
 /// The configuration of held-out text: that of the training with other token files, one or more.
 [[nodiscard]] TrainConfig held_out_config(const TrainConfig& config, std::vector<std::filesystem::path> files);
 
+/// The same with a quarter of a step's sequences, rounded up: for a loss that is measured often, on the same sequences
+/// each time.
+[[nodiscard]] TrainConfig held_out_quarter_config(const TrainConfig& config, std::vector<std::filesystem::path> files);
+
 }  // namespace lowgear::launcher

@@ -274,5 +274,18 @@ TEST_F(TrainingPlan, ThatIsMissingOrNoneIsNamed) {
   EXPECT_THAT(schedule_error(config), HasSubstr("none.json"));
 }
 
+TEST(EvaluationSchedule, HasTheForwardsOfTheFirstMicrobatches) {
+  const schedule::Schedule whole = evaluation_schedule(four_layers(2, 8), 8);
+  const schedule::Schedule quarter = evaluation_schedule(four_layers(2, 8), 2);
+  EXPECT_EQ(quarter.microbatches, 2);
+  ASSERT_EQ(quarter.rank_count(), 2);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(whole.ranks[rank].size(), 16U);  // a forward and a message each
+    EXPECT_EQ(quarter.ranks[rank].size(), 4U);
+    for (const schedule::Action& action : quarter.ranks[rank]) EXPECT_LT(action.microbatch, 2);
+  }
+  EXPECT_NO_THROW(require_runnable(quarter, schedule::P2pGrouping::none));
+}
+
 }  // namespace
 }  // namespace lowgear::launcher

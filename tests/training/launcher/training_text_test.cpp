@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/core/error_of.h"
@@ -57,6 +58,21 @@ TEST(TrainingText, MadeUpNeedsAVocabularyOfBytesAndASample) {
   EXPECT_NO_THROW((void)TrainingText(config));
   config.model.vocabulary = 255;
   EXPECT_THAT(error_of([&] { (void)TrainingText(config); }), HasSubstr("model.vocabulary: synthetic text has 256"));
+}
+
+TEST(TrainingText, AQuarterOfAStepsSequencesIsRoundedUp) {
+  const auto quarter = [](int microbatches, std::int64_t size) {
+    TrainConfig config = made_up(1000);
+    config.microbatches = microbatches;
+    config.microbatch_size = size;
+    const TrainConfig held_out = held_out_quarter_config(config, {"held-out.bin"});
+    return std::pair(held_out.microbatches, held_out.microbatch_size);
+  };
+  EXPECT_EQ(quarter(8, 3), std::pair(2, std::int64_t{3}));
+  EXPECT_EQ(quarter(1, 24), std::pair(1, std::int64_t{6}));
+  EXPECT_EQ(quarter(2, 3), std::pair(1, std::int64_t{2}));
+  EXPECT_EQ(quarter(5, 4), std::pair(2, std::int64_t{3}));
+  EXPECT_EQ(quarter(1, 1), std::pair(1, std::int64_t{1}));
 }
 
 }  // namespace

@@ -306,6 +306,7 @@ TEST_P(ControlledFreezing, FollowsWhatItsRecordReplaysTo) {
 TEST_P(ControlledFreezing, ObservesWhatOneProcessDoes) {
   launcher::TrainConfig config = job();
   config.steps = 2;
+  config.microbatch_size = 4;  // the held-out quarter is as many sequences on two replicas as in one process
   train(config);
   const freezing::Observation seen = records().front().steps.front().observation;
   config.microbatches *= config.parallel.dp;

@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::int64_t kSums = 3;
 
-at::Tensor square_sum(const at::Tensor& tensor) { return tensor.norm(2, at::kDouble).square(); }
-
 /// Elements [first, last) of the store's buffers: trained parameters of one block that count on this rank.
 struct Stretch {
   std::int64_t block = 0;
@@ -37,36 +35,43 @@ std::vector<Stretch> stretches(const ParameterStore& store, const AdamW& optimiz
 
 }  // namespace
 
-BlockSquares& BlockSquares::operator+=(const BlockSquares& other) {
-  gradient += other.gradient;
-  update += other.update;
-  weight += other.weight;
-  return *this;
-}
-
-std::vector<BlockSquares> block_squares(const ParameterStore& store, AdamW& optimizer, const Communicators& ranks,
-                                        std::int64_t blocks) {
+at::Tensor block_squares(const ParameterStore& store, AdamW& optimizer, const Communicators& ranks,
+                         std::int64_t blocks) {
   const torch::autograd::AutoGradMode no_gradient(false);
   const OptimizerState& state = optimizer.state();
   const std::int64_t end = state.begin + state.master.numel();
-  const at::Tensor sums = at::zeros({blocks, kSums}, store.gradients().options().dtype(at::kDouble));
+  const at::Tensor sums = no_block_squares(store, blocks);
   for (const Stretch& stretch : stretches(store, optimizer, blocks, state.begin, end)) {
     const auto part = [&](const at::Tensor& tensor) {
       return tensor.narrow(0, stretch.first - state.begin, stretch.last - stretch.first);
     };
-    const at::Tensor row = sums.select(0, stretch.block);
-    row.select(0, 0).add_(square_sum(part(state.mean)));
-    row.select(0, 1).add_(square_sum(optimizer.direction(part(state.mean), part(state.variance))));
-    row.select(0, 2).add_(square_sum(part(state.master)));
+    optimizer.add_squares(sums.select(0, stretch.block), part(state.master), part(state.mean), part(state.variance));
   }
   ranks.world->all_reduce(sums.view({-1}));
+  return sums;
+}
+
+at::Tensor no_block_squares(const ParameterStore& store, std::int64_t blocks) {
+  return at::zeros({blocks, kSums}, store.gradients().options().dtype(at::kDouble));
+}
+
+std::vector<BlockSquares> read_block_squares(const at::Tensor& sums) {
   const at::Tensor host = sums.to(at::kCPU).contiguous();
   const auto* values = host.data_ptr<double>();
   std::vector<BlockSquares> result;
-  for (std::int64_t block = 0; block < blocks; ++block, values += kSums) {
+  for (std::int64_t block = 0; block < sums.size(0); ++block, values += kSums) {
     result.push_back({.gradient = values[0], .update = values[1], .weight = values[2]});
   }
   return result;
+}
+
+at::Tensor block_squares_tensor(const std::vector<BlockSquares>& squares) {
+  const at::Tensor sums = at::zeros({static_cast<std::int64_t>(squares.size()), kSums}, at::kDouble);
+  auto* values = sums.data_ptr<double>();
+  for (const BlockSquares& block : squares) {
+    for (const double value : {block.gradient, block.update, block.weight}) *values++ = value;
+  }
+  return sums;
 }
 
 }  // namespace lowgear::trainer

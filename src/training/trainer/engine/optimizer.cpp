@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "training/trainer/model/kernels.h"
-
 namespace lowgear::trainer {
 namespace {
 
@@ -109,10 +107,19 @@ bool AdamW::counts(const Parameter& parameter) const {
   return replica && !parameter.tied_copy && (parameter.shard.split() || ranks_->tensor->rank() == 0);
 }
 
-at::Tensor AdamW::direction(const at::Tensor& mean, const at::Tensor& variance) const {
+kernels::AdamWStep AdamW::step_constants() const {
   const auto step = static_cast<double>(steps_);
-  const at::Tensor root = variance.div(1 - std::pow(config_.beta2, step)).sqrt_().add_(config_.epsilon);
-  return mean.div(1 - std::pow(config_.beta1, step)).div_(root);
+  return {.beta1 = config_.beta1,
+          .beta2 = config_.beta2,
+          .epsilon = config_.epsilon,
+          .weight_decay = config_.weight_decay,
+          .mean_correction = 1 - std::pow(config_.beta1, step),
+          .variance_correction = 1 - std::pow(config_.beta2, step)};
+}
+
+void AdamW::add_squares(const at::Tensor& sums, const at::Tensor& master, const at::Tensor& mean,
+                        const at::Tensor& variance) const {
+  kernels::add_state_squares(sums, master, mean, variance, step_constants());
 }
 
 /// Over every trained parameter of the model once: one that tensor-parallel ranks hold alike counts on the first of
@@ -148,21 +155,15 @@ std::vector<AdamW::Span> AdamW::spans(const SlowerBlocks& slower) const {
 }
 
 void AdamW::update(double learning_rate, const SlowerBlocks& slower, double gradient_scale) {
-  const auto step = static_cast<double>(steps_);
+  kernels::AdamWStep step = step_constants();
+  step.gradient_scale = gradient_scale;
   for (const Span& span : spans(slower)) {
     const std::int64_t count = span.end - span.begin;
     if (count == 0) continue;
     const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, span.begin, count); };
     const std::int64_t decaying = std::clamp<std::int64_t>(store_->decaying() - state_.begin - span.begin, 0, count);
-    kernels::adamw(part(state_.master), part(state_.mean), part(state_.variance), part(gradients_), decaying,
-                   {.learning_rate = learning_rate * span.factor,
-                    .beta1 = config_.beta1,
-                    .beta2 = config_.beta2,
-                    .epsilon = config_.epsilon,
-                    .weight_decay = config_.weight_decay,
-                    .gradient_scale = gradient_scale,
-                    .mean_correction = 1 - std::pow(config_.beta1, step),
-                    .variance_correction = 1 - std::pow(config_.beta2, step)});
+    step.learning_rate = learning_rate * span.factor;
+    kernels::adamw(part(state_.master), part(state_.mean), part(state_.variance), part(gradients_), decaying, step);
   }
 }
 

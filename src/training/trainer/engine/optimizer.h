@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "training/launcher/train_config.h"
+#include "training/trainer/model/kernels.h"
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
 
@@ -46,8 +47,10 @@ class AdamW {
   [[nodiscard]] OptimizerState& state() { return state_; }
   /// Of the frozen ones: moments and, where the store's values are not fp32, master values in host memory.
   [[nodiscard]] OptimizerState& frozen_state() { return frozen_; }
-  /// What a step subtracts from parameters with these moments, by its learning rate and without weight decay.
-  [[nodiscard]] at::Tensor direction(const at::Tensor& mean, const at::Tensor& variance) const;
+  /// Adds to `sums` [3] (fp64) the squares of the first moment, of what a step subtracts from such parameters by its
+  /// learning rate and without weight decay, and of their values.
+  void add_squares(const at::Tensor& sums, const at::Tensor& master, const at::Tensor& mean,
+                   const at::Tensor& variance) const;
   /// Whether this rank's stretch of the parameter is the one that counts in sums over all ranks.
   [[nodiscard]] bool counts(const Parameter& parameter) const;
   /// Gives the store the master values, also of frozen parameters: after they were loaded.
@@ -61,6 +64,8 @@ class AdamW {
  private:
   [[nodiscard]] double global_norm() const;
   void update(double learning_rate, const SlowerBlocks& slower, double gradient_scale);
+  /// By the steps so far; without what is given to a step.
+  [[nodiscard]] kernels::AdamWStep step_constants() const;
   struct Span {
     std::int64_t begin = 0;  ///< in this rank's stretch
     std::int64_t end = 0;

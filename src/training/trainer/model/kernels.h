@@ -49,4 +49,10 @@ struct AdamWStep {
 void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,
            std::int64_t decaying, const AdamWStep& step);
 
+/// Adds to `sums` [3] (fp64) the sums of squares of AdamW's first moment, of what a step changes by its learning rate
+/// without weight decay, and of the master values. Of `step`, the corrections and epsilon count. Reads each element
+/// once; the same sums each time.
+void add_state_squares(const at::Tensor& sums, const at::Tensor& master, const at::Tensor& mean,
+                       const at::Tensor& variance, const AdamWStep& step);
+
 }  // namespace lowgear::trainer::kernels

@@ -62,4 +62,16 @@ void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& v
   master.addcdiv_(mean, denominator, -step.learning_rate / step.mean_correction);
 }
 
+void add_state_squares(const at::Tensor& sums, const at::Tensor& master, const at::Tensor& mean,
+                       const at::Tensor& variance, const AdamWStep& step) {
+  const at::Tensor root = variance.div(step.variance_correction).sqrt_().add_(step.epsilon);
+  const at::Tensor change = mean.div(step.mean_correction).div_(root);
+  const auto add = [&](std::int64_t index, const at::Tensor& tensor) {
+    sums.select(0, index).add_(tensor.norm(2, at::kDouble).square());
+  };
+  add(0, mean);
+  add(1, change);
+  add(2, master);
+}
+
 }  // namespace lowgear::trainer::kernels

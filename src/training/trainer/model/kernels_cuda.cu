@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <vector>
 
@@ -144,6 +145,36 @@ __global__ void adamw_kernel(float* master, float* mean, float* variance, const 
   master[i] = value - factors.step_size * m / (sqrtf(v * factors.variance_factor) + factors.epsilon);
 }
 
+constexpr int kSums = 3;
+/// Enough to keep the memory of any GPU busy; each one's sums are added in order, so that the result is the same each
+/// time.
+constexpr unsigned kMostSumBlocks = 1024;
+
+/// Sums of a block of threads, [blocks, kSums].
+__global__ void state_squares_kernel(double* sums, const float* master, const float* mean, const float* variance,
+                                     AdamWFactors factors, std::int64_t count) {
+  __shared__ double shared[kSums][kThreads];
+  double own[kSums] = {};
+  const std::int64_t stride = gridDim.x * static_cast<std::int64_t>(kThreads);
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x; i < count; i += stride) {
+    const float m = mean[i];
+    const float change = factors.step_size * m / (sqrtf(variance[i] * factors.variance_factor) + factors.epsilon);
+    const float value = master[i];
+    own[0] += static_cast<double>(m) * m;
+    own[1] += static_cast<double>(change) * change;
+    own[2] += static_cast<double>(value) * value;
+  }
+  for (int sum = 0; sum < kSums; ++sum) shared[sum][threadIdx.x] = own[sum];
+  for (unsigned width = kThreads / 2; width > 0; width /= 2) {
+    __syncthreads();
+    if (threadIdx.x >= width) continue;
+    for (int sum = 0; sum < kSums; ++sum) shared[sum][threadIdx.x] += shared[sum][threadIdx.x + width];
+  }
+  if (threadIdx.x == 0) {
+    for (int sum = 0; sum < kSums; ++sum) sums[blockIdx.x * kSums + sum] = shared[sum][0];
+  }
+}
+
 /// Calls with the element's type of `tensor`: float, bf16 or fp16.
 template <typename Call>
 void with_element(const at::Tensor& tensor, Call&& call) {
@@ -257,6 +288,20 @@ void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& v
       data_of<float>(master), data_of<float>(mean), data_of<float>(variance), data_of<const float>(gradient), decaying,
       factors, master.numel());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void add_state_squares(const at::Tensor& sums, const at::Tensor& master, const at::Tensor& mean,
+                       const at::Tensor& variance, const AdamWStep& step) {
+  const AdamWFactors factors{.epsilon = static_cast<float>(step.epsilon),
+                             .step_size = static_cast<float>(1 / step.mean_correction),
+                             .variance_factor = static_cast<float>(1 / step.variance_correction)};
+  const unsigned blocks = std::min(blocks_for(master.numel()), kMostSumBlocks);
+  const at::Tensor parts = at::empty({static_cast<std::int64_t>(blocks), kSums}, sums.options());
+  state_squares_kernel<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+      data_of<double>(parts), data_of<const float>(master), data_of<const float>(mean), data_of<const float>(variance),
+      factors, master.numel());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  sums.add_(parts.sum(0));
 }
 
 }  // namespace lowgear::trainer::kernels

@@ -24,7 +24,12 @@ FreezingLoop::FreezingLoop(const launcher::TrainConfig& config, const ParameterS
                            const Communicators& ranks, HeldOut held_out)
     : config_(&config), store_(&store), optimizer_(&optimizer), ranks_(&ranks), held_out_(std::move(held_out)) {
   if (config.freeze.controller) controller_.emplace(config.model.layers, config.freeze.controller->options);
-  sums_.resize(static_cast<std::size_t>(config.model.layers));
+  forget_samples();
+}
+
+void FreezingLoop::forget_samples() {
+  sums_ = no_block_squares(*store_, config_->model.layers);
+  samples_ = 0;
 }
 
 void FreezingLoop::begin(std::int64_t first_step) {
@@ -52,14 +57,12 @@ void FreezingLoop::after_step(std::int64_t step, double learning_rate) {
   const std::int64_t window = config_->freeze.controller->window_steps;
   const std::int64_t done = step + 1;
   if (done % std::max<std::int64_t>(1, window / kSamples) == 0) {
-    const std::vector<BlockSquares> squares = block_squares(*store_, *optimizer_, *ranks_, config_->model.layers);
-    for (std::size_t block = 0; block < sums_.size(); ++block) sums_[block] += squares[block];
+    sums_.add_(block_squares(*store_, *optimizer_, *ranks_, config_->model.layers));
     ++samples_;
   }
   if (done % window != 0) return;
   decide(done, learning_rate);
-  std::ranges::fill(sums_, BlockSquares{});
-  samples_ = 0;
+  forget_samples();
 }
 
 freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double learning_rate) const {
@@ -67,10 +70,9 @@ freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double 
   seen.steps_done = steps_done;
   seen.warming_up = steps_done <= config_->optimizer.warmup_steps;
   seen.learning_rate = learning_rate;
-  for (std::size_t block = 0; block < sums_.size(); ++block) {
-    const bool frozen = static_cast<std::int64_t>(block) < store_->frozen_blocks();
+  for (const BlockSquares& sum : read_block_squares(sums_)) {
+    const bool frozen = std::ssize(seen.gradients) < store_->frozen_blocks();
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    const BlockSquares& sum = sums_[block];
     seen.gradients.push_back(frozen ? kNone : std::sqrt(sum.gradient / static_cast<double>(samples_)));
     seen.drifts.push_back(frozen ? kNone : std::sqrt(sum.update / sum.weight));
   }
@@ -108,7 +110,7 @@ void FreezingLoop::adopt(std::int64_t blocks, std::int64_t step) {
 std::string FreezingLoop::save() const {
   if (!controller_) return "";
   Json sums = Json::array();
-  for (const BlockSquares& sum : sums_) sums.push_back({sum.gradient, sum.update, sum.weight});
+  for (const BlockSquares& sum : read_block_squares(sums_)) sums.push_back({sum.gradient, sum.update, sum.weight});
   return Json({{"blocks", blocks_},
                {"unfrozen", {{"from", unfrozen_.from}, {"until", unfrozen_.until}, {"step", unfrozen_.step}}},
                {"samples", samples_},
@@ -129,11 +131,14 @@ void FreezingLoop::restore(const std::string& json, const std::string& source) {
                .step = unfrozen.at("step").integer_in(-1, kMaxCount)};
   samples_ = root.at("samples").integer_in(0, kMaxCount);
   const JsonView sums = root.at("sums");
-  if (sums.size() != sums_.size()) sums.fail(fmt::format("the model has {} blocks", sums_.size()));
-  for (std::size_t block = 0; block < sums_.size(); ++block) {
+  const auto blocks = static_cast<std::size_t>(sums_.size(0));
+  if (sums.size() != blocks) sums.fail(fmt::format("the model has {} blocks", blocks));
+  std::vector<BlockSquares> squares;
+  for (std::size_t block = 0; block < blocks; ++block) {
     const JsonView row = sums.at(block);
-    sums_[block] = {.gradient = row.at(0).number(), .update = row.at(1).number(), .weight = row.at(2).number()};
+    squares.push_back({.gradient = row.at(0).number(), .update = row.at(1).number(), .weight = row.at(2).number()});
   }
+  sums_.copy_(block_squares_tensor(squares));
   controller_.emplace(config_->model.layers, config_->freeze.controller->options,
                       freezing::parse_state(root.at("controller").json().dump(), source));
   blocks_ = controller_->state().blocks;

@@ -57,6 +57,7 @@ class FreezingLoop final : public SavedState {
 
   [[nodiscard]] freezing::Observation observation(std::int64_t steps_done, double learning_rate) const;
   void decide(std::int64_t steps_done, double learning_rate);
+  void forget_samples();
 
   const launcher::TrainConfig* config_;
   const ParameterStore* store_;
@@ -67,7 +68,7 @@ class FreezingLoop final : public SavedState {
   std::optional<freezing::Controller> controller_;  ///< observes on rank 0 alone
   std::int64_t blocks_ = 0;                         ///< as the controller decided last
   Unfrozen unfrozen_;
-  std::vector<BlockSquares> sums_;  ///< over the samples of the window
+  at::Tensor sums_;  ///< of block_squares, over the samples of the window
   std::int64_t samples_ = 0;
   std::optional<MetricsFile> log_;
 };

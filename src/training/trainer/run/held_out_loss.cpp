@@ -3,22 +3,22 @@
 #include <utility>
 
 #include "training/launcher/training_schedule.h"
-#include "training/launcher/training_text.h"
 
 namespace lowgear::trainer {
 
-HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, std::vector<std::filesystem::path> files,
+HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out,
                          const launcher::RankPlace& place, std::map<int, Stage*> stages, const Communicators& ranks,
                          const at::TensorOptions& activations)
-    : config_(launcher::held_out_config(config, std::move(files))),
+    : config_(std::move(held_out)),
       place_(place),
       ranks_(&ranks),
-      schedule_(launcher::evaluation_schedule(config)),
+      schedule_(launcher::evaluation_schedule(config, config_.microbatches)),
       data_(config_),
       device_(activations.device()),
-      engine_(schedule_, place.pp, std::move(stages), *ranks.pipeline,
-              EngineOptions{.activation_shape = {config.microbatch_size, config.sequence_length, config.model.hidden},
-                            .activation_options = activations}) {}
+      engine_(
+          schedule_, place.pp, std::move(stages), *ranks.pipeline,
+          EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
+                        .activation_options = activations}) {}
 
 double HeldOutLoss::measure() {
   const at::Tensor sum = engine_.run(data_.microbatches(0, place_.dp, device_), nullptr).to(at::kDouble).view({1});

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
-#include <vector>
 
 #include "planning/schedule/schedule.h"
 #include "training/launcher/rank_layout.h"
@@ -14,20 +12,19 @@
 
 namespace lowgear::trainer {
 
-/// The loss of a job's model on text that it is not trained on: on as many sequences as a step has, the same ones each
-/// time.
+/// The loss of a job's model on text that it is not trained on, on the same sequences each time.
 class HeldOutLoss {
  public:
-  /// `files` hold the text's tokens. Stages and ranks outlive this. Throws InputError as TrainingText.
-  HeldOutLoss(const launcher::TrainConfig& config, std::vector<std::filesystem::path> files,
-              const launcher::RankPlace& place, std::map<int, Stage*> stages, const Communicators& ranks,
-              const at::TensorOptions& activations);
+  /// `held_out` is a held-out configuration of `config`: its files, and as many sequences as a step of it has. Stages
+  /// and ranks outlive this. Throws InputError as TrainingText.
+  HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out, const launcher::RankPlace& place,
+              std::map<int, Stage*> stages, const Communicators& ranks, const at::TensorOptions& activations);
 
   /// Mean over the sequences, in nats. A meeting of all ranks, between steps: forwards alone.
   [[nodiscard]] double measure();
 
  private:
-  launcher::TrainConfig config_;
+  launcher::TrainConfig config_;  ///< of the held-out text
   launcher::RankPlace place_;
   const Communicators* ranks_;
   schedule::Schedule schedule_;

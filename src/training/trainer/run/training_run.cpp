@@ -133,11 +133,13 @@ void TrainingRun::load_state() {
     initialize(part_->store(), config_.model.layers, config_.seed);
   }
   optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
-  const auto measure_on = [&](std::optional<HeldOutLoss>& loss, const std::vector<std::filesystem::path>& files) {
-    loss.emplace(config_, files, place_, part_->stages(), ranks_, part_->store().values().options());
+  const auto measure_on = [&](std::optional<HeldOutLoss>& loss, launcher::TrainConfig text) {
+    loss.emplace(config_, std::move(text), place_, part_->stages(), ranks_, part_->store().values().options());
   };
-  if (config_.freeze.controller) measure_on(held_out_, config_.freeze.controller->held_out);
-  if (config_.evaluation) measure_on(evaluation_, config_.evaluation->held_out);
+  if (config_.freeze.controller) {
+    measure_on(held_out_, launcher::held_out_quarter_config(config_, config_.freeze.controller->held_out));
+  }
+  if (config_.evaluation) measure_on(evaluation_, launcher::held_out_config(config_, config_.evaluation->held_out));
   freezing_.emplace(config_, part_->store(), *optimizer_, ranks_, [this] { return held_out_->measure(); });
   SavedState* adapted = &*freezing_;
   if (config_.adapt.is_on()) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <ostream>
@@ -125,6 +126,26 @@ TEST(SlowerBlocks, ChangeLessThanOthers) {
       EXPECT_GT(whole.abs().max().item<double>(), 1e-3);
     }
   }
+}
+
+/// By the definition, in fp64, element by element.
+TEST(StateSquares, AreThoseOfMomentChangeAndValue) {
+  const at::Tensor master = at::arange(1, 1001, at::kFloat).sin();
+  const at::Tensor mean = at::arange(1, 1001, at::kFloat).cos() * 1e-3;
+  const at::Tensor variance = mean.square() * 0.5 + 1e-8;
+  const kernels::AdamWStep step{.epsilon = 1e-8, .mean_correction = 0.3, .variance_correction = 0.02};
+  const at::Tensor sums = at::ones({3}, at::kDouble);
+  kernels::add_state_squares(sums, master, mean, variance, step);
+  double expected[3] = {1, 1, 1};
+  for (int i = 0; i < 1000; ++i) {
+    const double m = mean[i].item<float>();
+    const double change = m / 0.3 / (std::sqrt(variance[i].item<float>() / 0.02) + 1e-8);
+    const double value = master[i].item<float>();
+    expected[0] += m * m;
+    expected[1] += change * change;
+    expected[2] += value * value;
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(sums[i].item<double>(), expected[i], 1e-5 * expected[i]) << i;
 }
 
 }  // namespace
