@@ -435,6 +435,7 @@ Snapshot ControlPlane::snapshot() const {
     if (!job.is_over()) snapshot.running.push_back(job_snapshot(job));
   }
   for (const auto& [id, job] : finished_.all()) ++snapshot.jobs[job.state];
+  snapshot.budgets = budgets_.uses();
   snapshot.draining = draining_;
   snapshot.activity = environment_.activity;
   return snapshot;

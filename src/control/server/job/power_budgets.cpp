@@ -203,8 +203,9 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   const budget::PowerSplit split = budget::split_power(fleet.jobs, fleet.limits);
   uses_.clear();
   for (std::size_t i = 0; i < fleet.limits.size(); ++i) {
-    uses_.push_back({.watts = fleet.limits[i].watts,
-                     .power_w = split.limits[i].power_w,
+    uses_.push_back({.name = fleet.limits[i].name,
+                     .watts = fleet.limits[i].watts,
+                     .planned_w = split.limits[i].power_w,
                      .assumed_w = fleet.limits[i].other_w,
                      .price_per_w = split.limits[i].price_per_w});
   }
@@ -232,18 +233,17 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
 
 Json PowerBudgets::to_json() const {
   Json list = Json::array();
-  std::size_t i = 0;
   for (const auto& [name, budget] : budgets_.values()) {
     Json entry = Json::parse(budget.document);
     entry["name"] = name;
-    const Use use = i < uses_.size() ? uses_[i] : Use{};
+    const auto known = std::ranges::find(uses_, name, &BudgetSnapshot::name);
+    const BudgetSnapshot use = known != uses_.end() ? *known : BudgetSnapshot{};
     entry["watts_now"] = use.watts;
-    entry["planned_w"] = use.power_w;
+    entry["planned_w"] = use.planned_w;
     entry["assumed_w"] = use.assumed_w;
-    entry["kept"] = use.power_w <= use.watts * (1 + kPowerTolerance);
+    entry["kept"] = use.planned_w <= use.watts * (1 + kPowerTolerance);
     entry["gpus_per_kw"] = use.price_per_w * 1000;
     list.push_back(std::move(entry));
-    ++i;
   }
   return {{"budgets", std::move(list)}};
 }

@@ -11,6 +11,7 @@
 #include "base/core/formats/json.h"
 #include "control/server/job/job_record.h"
 #include "control/server/job/named_documents.h"
+#include "control/server/job/server_metrics.h"
 #include "planning/budget/power_split.h"
 
 namespace lowgear::server {
@@ -67,18 +68,12 @@ class PowerBudgets {
   [[nodiscard]] std::vector<Order> follow(std::span<const JobRecord* const> jobs, double now_s);
   /// As GET /v1/budgets shows them.
   [[nodiscard]] Json to_json() const;
+  /// As they were split last.
+  [[nodiscard]] const std::vector<BudgetSnapshot>& uses() const { return uses_; }
 
  private:
-  /// Of each budget, when it was followed last.
-  struct Use {
-    double watts = 0;
-    double power_w = 0;    ///< planned, and assumed where there is no plan
-    double assumed_w = 0;  ///< of this, what cannot be planned
-    double price_per_w = 0;
-  };
-
   NamedDocuments<PowerBudget> budgets_;
-  std::vector<Use> uses_;  ///< by budget
+  std::vector<BudgetSnapshot> uses_;
   double followed_s_ = 0;
 };
 

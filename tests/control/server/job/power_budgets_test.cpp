@@ -88,6 +88,8 @@ TEST_F(PowerBudgetsTest, LeaveJobsAloneThatDrawLess) {
   EXPECT_EQ(follow(), 0U);
   EXPECT_TRUE(shown()["kept"].get<bool>());
   EXPECT_EQ(shown()["gpus_per_kw"], 0);
+  ASSERT_THAT(budgets.uses(), SizeIs(1));
+  EXPECT_EQ(budgets.uses().front().name, "cluster");
   EXPECT_NEAR(shown()["planned_w"].get<double>(), measured_w(), 0.03 * measured_w());
 }
 
