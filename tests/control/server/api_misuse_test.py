@@ -169,6 +169,7 @@ class Misuse(ServerTest):
                 answer = self.refused(400, "invalid_argument", "POST", path, body, key=keys[0])
                 self.assertLess(len(answer.text), 2_000)
             self.refused(400, "invalid_argument", "PUT", "/v1/signals/s", body)
+            self.refused(400, "invalid_argument", "PUT", "/v1/budgets/b", body)
 
     def test_settings_that_set_nothing(self):
         job, _ = self.register()
@@ -269,7 +270,8 @@ class Misuse(ServerTest):
                                      ("GET", f"/v1/jobs/{job}/plan?rank=0&wait_s=nan", 400),
                                      ("GET", "/%", 400), ("GET", "/v1/jobs/%00", 404), ("GET", "/v1/jobs/%ff%fe", 404),
                                      ("GET", "/v1/jobs/..%2f..%2fetc", 404), ("PUT", "/v1/signals/%0a", 400),
-                                     ("PUT", "/v1/signals/" + "x" * 201, 400)):
+                                     ("PUT", "/v1/signals/" + "x" * 201, 400), ("PUT", "/v1/budgets/%0a", 400),
+                                     ("DELETE", "/v1/budgets/none", 404)):
             body = {"points": [], "rules": []} if method in ("PUT", "POST", "PATCH") else None
             answer = self.request(method, path, body, key=keys[0], checked=False)
             self.assertEqual(answer.status, status, (method, path, answer.text))

@@ -55,7 +55,7 @@ class Life(ServerTest):
         for part in ("", "/frontier", "/timeline", "/iterations", "/decisions?after=2&limit=3",
                      "/iterations?after=1&limit=2"):
             ranks.show(part)
-        for path in ("/v1/jobs", "/v1/signals", "/healthz", "/openapi.json", "/metrics"):
+        for path in ("/v1/jobs", "/v1/budgets", "/v1/signals", "/healthz", "/openapi.json", "/metrics"):
             self.ok("GET", path, role="read")
 
     def test_from_registration_to_the_end(self):
@@ -89,6 +89,18 @@ class Life(ServerTest):
         self.show_all(ranks)
         self.ok("DELETE", "/v1/signals/carbon")
         self.assertEqual(self.ok("GET", "/v1/signals")["signals"], [])
+        ranks.decide("settings", {"slowdown_pct": 0, "guard_pct": 20})
+        ranks.train(5)
+        planned_w = ranks.summary()["planned_energy_j"] / ranks.summary()["planned_time_s"]
+        self.ok("PUT", "/v1/budgets/row", {"watts": 0.93 * planned_w})
+        ranks.train_until(lambda: any("budget" in reason for reason in ranks.reasons("budget")), "a budget is followed")
+        ranks.train(5)
+        self.assertLessEqual(ranks.summary()["planned_energy_j"] / ranks.summary()["planned_time_s"], 0.94 * planned_w)
+        shown = self.ok("GET", "/v1/budgets")["budgets"]
+        self.assertEqual([(budget["name"], budget["kept"]) for budget in shown], [("row", True)])
+        self.show_all(ranks)
+        self.ok("DELETE", "/v1/budgets/row")
+        self.assertEqual(self.ok("GET", "/v1/budgets")["budgets"], [])
 
         ranks.call("POST", f"/v1/jobs/{ranks.job}/reports",
                    {"rank": 1, "reports": [], "refusal": "the schedule differs"}, ranks.keys[1])

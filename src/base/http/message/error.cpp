@@ -19,6 +19,7 @@ constexpr auto kRows = [] {
       {not_allowed, 403, "not_allowed"},
       {not_attested, 403, "not_attested"},
       {not_your_rank, 403, "not_your_rank"},
+      {no_such_budget, 404, "no_such_budget"},
       {no_such_job, 404, "no_such_job"},
       {no_such_signal, 404, "no_such_signal"},
       {no_tokens, 404, "no_tokens"},

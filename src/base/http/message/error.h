@@ -24,6 +24,7 @@ enum class ErrorCode : unsigned char {
   not_allowed,
   not_attested,
   not_your_rank,
+  no_such_budget,
   no_such_job,
   no_such_signal,
   no_tokens,

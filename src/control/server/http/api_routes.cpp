@@ -190,6 +190,8 @@ void show_decisions(ApiCall& call) {
       });
 }
 
+void show_budgets(ApiCall& call) { send(call, call.control_plane.budgets().to_json()); }
+
 void show_signals(ApiCall& call) { send(call, call.control_plane.signals().to_json()); }
 
 void stream_events(ApiCall& call, std::string job) {
@@ -268,11 +270,27 @@ void delete_job(ApiCall& call) {
   });
 }
 
-void put_signal(ApiCall& call) {
+/// The name in the path of what is put for all jobs.
+const std::string& name_in_path(ApiCall& call) {
   const std::string& name = call.captures.at(0);
   if (name.empty() || name.size() > protocol::kMaxNameBytes || printable(name, name.size()) != name) {
-    throw InputError("the signal's name must be a short printable text");
+    throw InputError("the name in the path must be a short printable text");
   }
+  return name;
+}
+
+void put_budget(ApiCall& call) {
+  const std::string& name = name_in_path(call);
+  call.control_plane.budgets().put(name, call.body(), call.answer_when_stored({{"budget", name}}));
+}
+
+void delete_budget(ApiCall& call) {
+  const std::string& name = call.captures.at(0);
+  call.control_plane.budgets().remove(name, call.answer_when_stored({{"budget", name}}));
+}
+
+void put_signal(ApiCall& call) {
+  const std::string& name = name_in_path(call);
   call.control_plane.signals().put(name, call.body(), call.answer_when_stored({{"signal", name}}));
 }
 
@@ -330,11 +348,14 @@ std::span<const ApiRoute> api_routes() {
       {"GET", "/v1/jobs/{}/decisions", readers, {"after", "limit"}, show_decisions},
       {"GET", "/v1/jobs/{}/events", readers, {}, stream_job_events},
       {"GET", "/v1/events", readers, {}, stream_all_events},
+      {"GET", "/v1/budgets", readers, {}, show_budgets},
       {"GET", "/v1/signals", readers, {}, show_signals},
       {"POST", "/v1/jobs/{}/straggler", admins, {}, set_straggler},
       {"POST", "/v1/jobs/{}/power_cap", admins, {}, set_power_cap},
       {"POST", "/v1/jobs/{}/settings", admins, {}, set_settings},
       {"DELETE", "/v1/jobs/{}", admins, {}, delete_job},
+      {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
+      {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},
       {"PUT", "/v1/signals/{}", admins, {}, put_signal},
       {"DELETE", "/v1/signals/{}", admins, {}, delete_signal},
       {"GET", "/healthz", anybody, {}, show_health},

@@ -37,7 +37,8 @@ ControlPlane::ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimi
       limits_(limits),
       finished_(limits.kept_jobs),
       store_(environment_.store, environment_.now_s, environment_.log),
-      signals_(store_, [this] { follow_signals(); }) {}
+      signals_(store_, [this] { follow_signals(); }),
+      budgets_(store_, [this] { follow_budgets(); }) {}
 
 void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
@@ -52,7 +53,7 @@ void ControlPlane::restore(StoreContents contents) {
         profiles_[row.key.substr(kProfilePrefix.size())] =
             std::make_shared<const MeasuredProfile>(read_measured_profile(row.document));
       } else {
-        (void)signals_.restore(row);
+        (void)(signals_.restore(row) || budgets_.restore(row));
       }
     } catch (const Error& error) {
       log(fmt::format("{}: left out: {}", row.key, error.what()));
@@ -78,6 +79,7 @@ void ControlPlane::restore(StoreContents contents) {
   }
   forget_old_jobs();
   follow_signals();
+  follow_budgets();
 }
 
 void ControlPlane::restore_finished(StoreContents& contents) {
@@ -385,9 +387,20 @@ void ControlPlane::follow_signals() {
   }
 }
 
+void ControlPlane::follow_budgets() {
+  std::vector<const JobRecord*> jobs;
+  for (const auto& [id, entry] : entries_) {
+    if (!entry->job->record().is_over()) jobs.push_back(&entry->job->record());
+  }
+  for (const PowerBudgets::Order& order : budgets_.follow(jobs, now_s())) {
+    change(*order.job, [&](Job& job) { job.set_budget(order.slowdown_pct, order.why, now_s()); });
+  }
+}
+
 void ControlPlane::tick() {
   const double now = now_s();
   if (!signals_.empty()) follow_signals();
+  if (budgets_.is_due(now)) follow_budgets();
   for (const auto& [id, entry] : entries_) {
     change(entry->job->record(), [&](Job& job) { finish_if_silent(job, now, limits_.silence_s); });
     if (entry->job->record().is_over()) {
@@ -422,6 +435,7 @@ Snapshot ControlPlane::snapshot() const {
     if (!job.is_over()) snapshot.running.push_back(job_snapshot(job));
   }
   for (const auto& [id, job] : finished_.all()) ++snapshot.jobs[job.state];
+  snapshot.budgets = budgets_.uses();
   snapshot.draining = draining_;
   snapshot.activity = environment_.activity;
   return snapshot;

@@ -21,6 +21,7 @@
 #include "control/server/job/job_writes.h"
 #include "control/server/job/plan_waits.h"
 #include "control/server/job/planning_service.h"
+#include "control/server/job/power_budgets.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/job/signals.h"
 #include "control/server/job/watched_store.h"
@@ -98,6 +99,8 @@ class ControlPlane {
 
   /// Time series that all jobs follow.
   [[nodiscard]] Signals& signals() { return signals_; }
+  /// Limits of power that jobs keep together.
+  [[nodiscard]] PowerBudgets& budgets() { return budgets_; }
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
   void wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);
@@ -109,8 +112,8 @@ class ControlPlane {
   /// What `/metrics` shows of jobs; the rest of it is left to the caller.
   [[nodiscard]] Snapshot snapshot() const;
 
-  /// To be called about ten times a second: ends waits, follows signals, writes again what the store has refused, sends
-  /// events.
+  /// To be called about ten times a second: ends waits, follows signals and budgets, writes again what the store has
+  /// refused, sends events.
   void tick();
   /// Responds to all waiting ranks; nothing new may begin.
   void drain();
@@ -151,6 +154,7 @@ class ControlPlane {
   void submit(PlanningTask task);
   void share_profile(const JobRecord& job);
   void follow_signals();
+  void follow_budgets();
   void forget_old_jobs();
   void log(std::string_view text) const;
 
@@ -163,6 +167,7 @@ class ControlPlane {
   Job::Profiles profiles_;
   WatchedStore store_;
   Signals signals_;
+  PowerBudgets budgets_;
   bool draining_ = false;
 };
 

@@ -68,6 +68,8 @@ class Job {
   std::int64_t set(const JobTarget& target, double now_s);
   /// How much slower a signal allows jobs to be at present.
   void set_signal(double slowdown_pct, std::string_view why, double now_s);
+  /// How much slower than the fastest its plans have to be for power budgets at present.
+  void set_budget(double slowdown_pct, std::string_view why, double now_s);
   void finish(std::string_view why, double now_s);
 
   /// A profile of this job's key has been measured by another one.

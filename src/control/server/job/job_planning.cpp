@@ -73,7 +73,7 @@ PlanningConditions Job::conditions() const {
   PlanningConditions conditions;
   conditions.slowdown_pct = record_.targets.allowed_slowdown_pct();
   // A guard by another limit does not count: the next plan is given a new one, or none under a cap.
-  if (!record_.targets.power_limit() && guard_.has_limit(record_.targets.guard_limit_pct())) {
+  if (!record_.targets.is_capped() && guard_.has_limit(record_.targets.guard_limit_pct())) {
     conditions.slowdown_pct *= guard_.allowed_share();
   }
   // Of the tp ranks that share a position the slowest counts.
@@ -124,8 +124,7 @@ void Job::give_plan_up(const std::string& error, double now_s) {
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
   record_.frontier = plan.frontier;
-  guard_.follow(plan, record_.targets.power_limit().has_value(), record_.baseline.result(),
-                record_.targets.guard_limit_pct());
+  guard_.follow(plan, record_.targets.is_capped(), record_.baseline.result(), record_.targets.guard_limit_pct());
   planning_.backoff.reset();
   change_state(JobState::running, "follows a plan");
   if (guard_.requires_full_clocks()) return hold_full_clocks(answer.reason, now_s);
@@ -188,6 +187,13 @@ std::int64_t Job::set(const JobTarget& target, double now_s) {
 void Job::set_signal(double slowdown_pct, std::string_view why, double now_s) {
   if (record_.is_over() || !record_.targets.set_signal(slowdown_pct)) return;
   decide("signal", std::string(why), now_s);
+  replan(std::string(why));
+}
+
+void Job::set_budget(double slowdown_pct, std::string_view why, double now_s) {
+  if (record_.is_over() || !record_.targets.set_budget(slowdown_pct)) return;
+  decide("budget", std::string(why), now_s);
+  outbox_.changes.summary_changed = true;
   replan(std::string(why));
 }
 

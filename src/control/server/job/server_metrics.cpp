@@ -147,6 +147,23 @@ void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& expo
   }
 }
 
+void add_budgets(const std::vector<BudgetSnapshot>& budgets, metrics::Exposition& exposition) {
+  metrics::MetricFamily& watts = exposition.gauge("power_budget_watts", "Limit of a power budget at present.");
+  metrics::MetricFamily& planned =
+      exposition.gauge("power_budget_planned_watts", "Mean power of all jobs by their plans, and what is assumed.");
+  metrics::MetricFamily& assumed = exposition.gauge("power_budget_assumed_watts",
+                                                    "Of this, GPUs that cannot be planned for, at their power limits.");
+  metrics::MetricFamily& price =
+      exposition.gauge("power_budget_gpus_per_watt", "Training that one more watt would bring, in GPUs.");
+  for (const BudgetSnapshot& budget : budgets) {
+    const metrics::MetricLabels labels{{"budget", budget.name}};
+    watts.add(labels, budget.watts);
+    planned.add(labels, budget.planned_w);
+    assumed.add(labels, budget.assumed_w);
+    price.add(labels, budget.price_per_w);
+  }
+}
+
 }  // namespace
 
 void Activity::request(std::string_view method, std::string_view route, int status, std::optional<double> seconds) {
@@ -175,6 +192,7 @@ std::string server_metrics(const Snapshot& snapshot) {
   add_plans(snapshot.running, exposition);
   add_iterations(snapshot.running, exposition);
   add_savings(snapshot.running, exposition);
+  add_budgets(snapshot.budgets, exposition);
   return exposition.text();
 }
 

@@ -86,9 +86,19 @@ struct JobSnapshot {
 };
 
 /// The values of the server's `/metrics`.
+/// A power budget, as it was split last.
+struct BudgetSnapshot {
+  std::string name;
+  double watts = 0;        ///< the limit at present
+  double planned_w = 0;    ///< of all jobs there, and what is assumed
+  double assumed_w = 0;    ///< of this, what cannot be planned
+  double price_per_w = 0;  ///< GPUs of training that one more watt would bring
+};
+
 struct Snapshot {
   std::map<std::string, int> jobs;  ///< by state
   std::vector<JobSnapshot> running;
+  std::vector<BudgetSnapshot> budgets;
   std::size_t connections = 0;
   std::size_t streams = 0;  ///< of server-sent events
   std::size_t waiting_for_plans = 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,12 +12,6 @@
 #include "control/protocol/json_members.h"
 
 namespace lowgear::server {
-namespace {
-
-constexpr std::string_view kKeyPrefix = "signal/";
-
-}  // namespace
-
 Signal read_signal(const std::string& name, const JsonView& body) {
   require_members(body, {"unit", "points", "rules"});
   if (has_value(body, "unit")) (void)protocol::name_text(body.at("unit"));
@@ -41,48 +34,20 @@ Signal read_signal(const std::string& name, const JsonView& body) {
   return {body.json().dump(), adapt::SignalPolicy(name, std::move(values), std::move(thresholds)), {}};
 }
 
-bool Signals::restore(const StoredDocument& row) {
-  if (!row.key.starts_with(kKeyPrefix)) return false;
-  const std::string name = row.key.substr(kKeyPrefix.size());
-  const Json body = parse_json(row.document, row.key);
-  signals_.insert_or_assign(name, read_signal(name, JsonView(body, row.key)));
-  return true;
-}
-
-void Signals::put(const std::string& name, const JsonView& body, Settled settled) {
-  auto signal = std::make_shared<Signal>(read_signal(name, body));
-  StoreChange change;
-  change.documents.push_back({std::string(kKeyPrefix) + name, signal->document});
-  write(
-      std::move(change), [this, name, signal] { signals_.insert_or_assign(name, std::move(*signal)); },
-      std::move(settled));
-}
+Signals::Signals(WatchedStore& store, std::function<void()> changed)
+    : signals_("signal/", read_signal, store, std::move(changed)) {}
 
 void Signals::remove(const std::string& name, Settled settled) {
-  if (!signals_.contains(name)) {
+  if (!signals_.values().contains(name)) {
     throw http::HttpError(http::ErrorCode::no_such_signal,
                           fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
   }
-  StoreChange change;
-  change.removed_documents.push_back(std::string(kKeyPrefix) + name);
-  write(
-      std::move(change), [this, name] { signals_.erase(name); }, std::move(settled));
-}
-
-void Signals::write(StoreChange change, std::function<void()> committed, Settled settled) {
-  store_->write(std::move(change),
-                [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
-                  if (outcome == StoreOutcome::committed) {
-                    committed();
-                    changed_();
-                  }
-                  if (settled) settled(outcome);
-                });
+  signals_.remove(name, std::move(settled));
 }
 
 Signals::Allowance Signals::follow(double now_s) {
   Allowance allowance{.slowdown_pct = 0, .why = "no signal allows jobs to be slower any more"};
-  for (auto& [name, signal] : signals_) {
+  for (auto& [name, signal] : signals_.values()) {
     signal.state = signal.policy.at(now_s);
     if (signal.state.slowdown_pct <= allowance.slowdown_pct) continue;
     allowance.slowdown_pct = signal.state.slowdown_pct;
@@ -94,7 +59,7 @@ Signals::Allowance Signals::follow(double now_s) {
 
 Json Signals::to_json() const {
   Json list = Json::array();
-  for (const auto& [name, signal] : signals_) {
+  for (const auto& [name, signal] : signals_.values()) {
     Json entry = Json::parse(signal.document);
     entry["name"] = name;
     entry["value"] = signal.state.value ? Json(*signal.state.value) : Json(nullptr);

@@ -1,15 +1,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include "base/core/formats/json.h"
-#include "control/server/job/job_writes.h"
-#include "control/server/job/watched_store.h"
-#include "control/server/store/store.h"
+#include "control/server/job/named_documents.h"
 #include "planning/adapt/signal_policy.h"
 
 namespace lowgear::server {
@@ -34,27 +29,25 @@ class Signals {
   };
 
   /// `store` outlives it. `changed` is called once other signals count.
-  Signals(WatchedStore& store, std::function<void()> changed) : store_(&store), changed_(std::move(changed)) {}
+  Signals(WatchedStore& store, std::function<void()> changed);
 
   /// Takes a row of the store, or returns false when it is none of a signal. Throws InputError.
-  bool restore(const StoredDocument& row);
+  bool restore(const StoredDocument& row) { return signals_.restore(row); }
   /// Throws InputError.
-  void put(const std::string& name, const JsonView& body, Settled settled);
+  void put(const std::string& name, const JsonView& body, Settled settled) {
+    signals_.put(name, body, std::move(settled));
+  }
   /// Throws HttpError 404 when there is no such signal.
   void remove(const std::string& name, Settled settled);
 
-  [[nodiscard]] bool empty() const { return signals_.empty(); }
+  [[nodiscard]] bool empty() const { return signals_.values().empty(); }
   /// Of the signal that allows most, as all of them are now.
   [[nodiscard]] Allowance follow(double now_s);
   /// As GET /v1/signals shows them.
   [[nodiscard]] Json to_json() const;
 
  private:
-  void write(StoreChange change, std::function<void()> committed, Settled settled);
-
-  WatchedStore* store_;
-  std::function<void()> changed_;
-  std::map<std::string, Signal> signals_;
+  NamedDocuments<Signal> signals_;
 };
 
 }  // namespace lowgear::server

@@ -85,6 +85,10 @@ bool JobTargets::set_signal(double slowdown_pct) {
   return std::exchange(signal_slowdown_pct_, slowdown_pct) != slowdown_pct;
 }
 
+bool JobTargets::set_budget(double slowdown_pct) {
+  return std::exchange(budget_slowdown_pct_, slowdown_pct) != slowdown_pct;
+}
+
 void JobTargets::restore(const JsonView& state) {
   slowdown_pct_ = state.at("slowdown_pct").number();
   guard_pct_ = state.at("guard_pct").number();

@@ -57,11 +57,19 @@ class JobTargets {
   void note(const Change& change, std::int64_t decision);
   /// How much slower a signal allows the job to be at present. Returns whether that has changed.
   [[nodiscard]] bool set_signal(double slowdown_pct);
+  /// How much slower than the fastest its plans have to be for power budgets at present. Returns whether that has
+  /// changed.
+  [[nodiscard]] bool set_budget(double slowdown_pct);
 
   [[nodiscard]] double slowdown_pct() const { return slowdown_pct_; }
   [[nodiscard]] double guard_pct() const { return guard_pct_; }
+  /// How much slower than the fastest plans are made, by settings and signals alone.
+  [[nodiscard]] double wanted_slowdown_pct() const { return std::max(slowdown_pct_, signal_slowdown_pct_); }
+  [[nodiscard]] double budget_slowdown_pct() const { return budget_slowdown_pct_; }
   /// How much slower than the fastest plans may be.
-  [[nodiscard]] double allowed_slowdown_pct() const { return std::max(slowdown_pct_, signal_slowdown_pct_); }
+  [[nodiscard]] double allowed_slowdown_pct() const { return std::max(wanted_slowdown_pct(), budget_slowdown_pct_); }
+  /// Whether power is limited, so that full clocks are no way out.
+  [[nodiscard]] bool is_capped() const { return power_limit_.has_value() || budget_slowdown_pct_ > 0; }
   /// How much longer than the baseline the job may take.
   [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + allowed_slowdown_pct(); }
   [[nodiscard]] const std::optional<PowerLimit>& power_limit() const { return power_limit_; }
@@ -78,6 +86,7 @@ class JobTargets {
   double slowdown_pct_;
   double guard_pct_;
   double signal_slowdown_pct_ = 0;
+  double budget_slowdown_pct_ = 0;
   std::int64_t power_limit_set_by_ = 0;  ///< decisions; 0: none
   std::int64_t settings_set_by_ = 0;
   std::map<int, std::int64_t> stragglers_set_by_;  ///< by rank, also of those that are none any more

@@ -55,6 +55,16 @@ TEST(ServerMetrics, IterationsAreCountedByPhase) {
       text, HasSubstr("lowgear_train_step_energy_joules_count{job_id=\"j-1\",model=\"llama\",phase=\"baseline\"} 1\n"));
 }
 
+TEST(ServerMetrics, PowerBudgetsAreThoseOfTheLastSplit) {
+  Snapshot snapshot;
+  snapshot.budgets = {{.name = "row", .watts = 5000, .planned_w = 4900, .assumed_w = 700, .price_per_w = 0.002}};
+  const std::string text = server_metrics(snapshot);
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_watts{budget=\"row\"} 5000\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_planned_watts{budget=\"row\"} 4900\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_assumed_watts{budget=\"row\"} 700\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_gpus_per_watt{budget=\"row\"} 0.002\n"));
+}
+
 TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
   Snapshot snapshot;
   snapshot.running = {running_job()};

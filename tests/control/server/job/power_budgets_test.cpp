@@ -1,0 +1,215 @@
+#include "control/server/job/power_budgets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "base/http/message/error.h"
+#include "control/server/server_fakes.h"
+#include "control/server/simulated_job.h"
+
+namespace lowgear::server {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+/// Jobs that train, on one clock, and budgets that they follow.
+class PowerBudgetsTest : public testing::Test {
+ protected:
+  SimulatedJob& add(const std::string& run, int pp, int dp = 1) {
+    protocol::JobSpec spec = small_job(pp, dp);
+    spec.run = run;
+    return *jobs.emplace_back(std::make_unique<SimulatedJob>(spec));
+  }
+
+  void put(const std::string& name, const std::string& body) {
+    const Json document = Json::parse(body);
+    budgets.put(name, JsonView(document, "body"), {});
+    store.answer_all(StoreOutcome::committed);
+  }
+
+  SimulatedJob& add_training(const std::string& run, int pp, int dp = 1) {
+    SimulatedJob& job = add(run, pp, dp);
+    job.train();
+    job.run(3);
+    return job;
+  }
+
+  /// Each job carries out its orders. Returns how many there were.
+  std::size_t follow(double now_s = 0) {
+    std::vector<const JobRecord*> records;
+    for (const auto& job : jobs) records.push_back(&job->record());
+    const std::vector<PowerBudgets::Order> orders = budgets.follow(records, now_s);
+    for (const PowerBudgets::Order& order : orders) {
+      for (const auto& job : jobs) {
+        if (&job->record() != order.job) continue;
+        job->job().set_budget(order.slowdown_pct, order.why, job->now_s());
+        job->settle();
+      }
+    }
+    return orders.size();
+  }
+
+  /// Until nothing is ordered any more, and all ranks follow.
+  void settle() {
+    for (int round = 0; round < 10; ++round) {
+      const std::size_t orders = follow();
+      for (const auto& job : jobs) job->run(3);
+      if (orders == 0 && round > 0) return;
+    }
+    ADD_FAILURE() << "orders do not end";
+  }
+
+  /// Of the last iterations, as ranks measured them.
+  [[nodiscard]] double measured_w() const {
+    double sum_w = 0;
+    for (const auto& job : jobs) sum_w += job->energy_j() / job->time_s();
+    return sum_w;
+  }
+
+  [[nodiscard]] Json shown(std::size_t budget = 0) const { return budgets.to_json()["budgets"][budget]; }
+
+  HeldStore store;
+  WatchedStore watched{&store, [] { return 0.0; }, {}};
+  PowerBudgets budgets{watched, [] {}};
+  std::vector<std::unique_ptr<SimulatedJob>> jobs;
+};
+
+TEST_F(PowerBudgetsTest, LeaveJobsAloneThatDrawLess) {
+  add_training("a", 2);
+  put("cluster", R"({"watts": 100000})");
+  EXPECT_EQ(follow(), 0U);
+  EXPECT_TRUE(shown()["kept"].get<bool>());
+  EXPECT_EQ(shown()["gpus_per_kw"], 0);
+  ASSERT_THAT(budgets.uses(), SizeIs(1));
+  EXPECT_EQ(budgets.uses().front().name, "cluster");
+  EXPECT_NEAR(shown()["planned_w"].get<double>(), measured_w(), 0.03 * measured_w());
+}
+
+TEST_F(PowerBudgetsTest, AreKeptByAllJobsTogetherAndGivenBack) {
+  add_training("a", 2);
+  add_training("b", 4);
+  add_training("c", 2, 2);
+  const double before_w = measured_w();
+  for (const double share : {0.95, 0.85, 0.9}) {
+    put("cluster", R"({"watts": )" + std::to_string(share * before_w) + "}");
+    settle();
+    EXPECT_LE(measured_w(), share * before_w * 1.01) << share;
+    EXPECT_GE(measured_w(), share * before_w * 0.97) << share;
+    EXPECT_GT(shown()["gpus_per_kw"].get<double>(), 0);
+    for (const auto& job : jobs) EXPECT_GT(job->record().targets.budget_slowdown_pct(), 0);
+  }
+  put("cluster", R"({"watts": 100000})");
+  settle();
+  EXPECT_NEAR(measured_w(), before_w, 0.01 * before_w);
+  EXPECT_THAT(jobs[0]->reasons("budget").back(), HasSubstr("no power budget slows the job down any more"));
+  EXPECT_THAT(jobs[0]->reasons("budget").front(), HasSubstr("power budget \"cluster\" of "));
+}
+
+/// A job that may draw more waits until the others draw less.
+TEST_F(PowerBudgetsTest, AreKeptWhileJobsSwitch) {
+  SimulatedJob& first = add_training("a", 2);
+  SimulatedJob& second = add_training("b", 2);
+  const double full_w = measured_w();
+  put("both", R"({"watts": )" + std::to_string(0.9 * full_w) + "}");
+  settle();
+  // The first one runs at full speed, and its ranks hear late that it may not.
+  const double second_before = second.record().targets.budget_slowdown_pct();
+  first.job().set_budget(0, "", first.now_s());
+  first.settle();
+  first.run(3);
+  first.deaf.assign(2, true);
+  (void)follow();
+  first.run(3);
+  put("both", R"({"watts": )" + std::to_string(0.95 * full_w) + "}");
+  (void)follow();
+  EXPECT_EQ(second.record().targets.budget_slowdown_pct(), second_before) << "the first one draws too much yet";
+  first.deaf.assign(2, false);
+  settle();
+  EXPECT_LT(second.record().targets.budget_slowdown_pct(), second_before);
+  EXPECT_LE(measured_w(), 0.95 * full_w * 1.01);
+}
+
+TEST_F(PowerBudgetsTest, CountWhatCannotBePlannedAtFullPower) {
+  add("a", 2);
+  jobs.back()->register_all();
+  put("cluster", R"({"watts": 1000, "other_w": 50})");
+  EXPECT_THAT(follow(), 0U);
+  ASSERT_EQ(jobs[0]->rank_spec(0).power_limit_w, std::nullopt);
+  EXPECT_EQ(shown()["assumed_w"], 50 + 2 * 1200);
+  EXPECT_FALSE(shown()["kept"].get<bool>());
+}
+
+TEST_F(PowerBudgetsTest, AreOfTheirHosts) {
+  add_training("a", 2);
+  const std::string host = jobs[0]->rank_spec(0).host;
+  put("here", R"({"watts": 5000, "hosts": [")" + host + "\"]}");
+  put("there", R"({"watts": 5000, "hosts": ["somewhere else"]})");
+  (void)follow();
+  EXPECT_GT(shown(0)["planned_w"].get<double>(), 0);
+  EXPECT_EQ(shown(1)["planned_w"].get<double>(), 0);
+}
+
+TEST_F(PowerBudgetsTest, FollowATimetable) {
+  put("cluster", R"({"points": [[100, 3000], [200, 2000]]})");
+  for (const auto& [now_s, watts] :
+       {std::pair(0, 3000), std::pair(150, 3000), std::pair(200, 2000), std::pair(999, 2000)}) {
+    (void)follow(now_s);
+    EXPECT_EQ(shown()["watts_now"], watts) << now_s;
+  }
+}
+
+TEST_F(PowerBudgetsTest, SaysWhenTheyCannotBeKept) {
+  add_training("a", 2);
+  put("cluster", R"({"watts": 1})");
+  EXPECT_EQ(follow(), 1U);
+  EXPECT_FALSE(shown()["kept"].get<bool>());
+  jobs[0]->run(4);
+  EXPECT_THAT(follow(), 0U);
+}
+
+TEST_F(PowerBudgetsTest, AreDueEverySecond) {
+  EXPECT_FALSE(budgets.is_due(1e9));
+  put("cluster", R"({"watts": 1000})");
+  (void)follow(100);
+  EXPECT_FALSE(budgets.is_due(100.5));
+  EXPECT_TRUE(budgets.is_due(101));
+}
+
+TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
+  const auto refusal = [&](const std::string& body) {
+    const Json document = Json::parse(body);
+    return error_of([&] { (void)read_power_budget("x", JsonView(document, "body")); });
+  };
+  EXPECT_THAT(refusal("{}"), HasSubstr("needs watts or points, one of both"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "points": [[0, 1]]})"), HasSubstr("one of both"));
+  EXPECT_THAT(refusal(R"({"watts": 0})"), HasSubstr("watts"));
+  EXPECT_THAT(refusal(R"({"points": []})"), HasSubstr("1 to 10000 points"));
+  EXPECT_THAT(refusal(R"({"points": [[5, 10], [5, 20]]})"), HasSubstr("is not after the point before it"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "hosts": []})"), HasSubstr("names"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "host": "a"})"), HasSubstr("host"));
+}
+
+TEST_F(PowerBudgetsTest, AreStoredRestoredAndRemoved) {
+  put("row", R"({"watts": 1000})");
+  const StoredDocument row = store.changes.back().documents.front();
+  PowerBudgets again(watched, [] {});
+  EXPECT_TRUE(again.restore(row));
+  EXPECT_FALSE(again.restore({"signal/carbon", "{}"}));
+  EXPECT_FALSE(again.empty());
+  EXPECT_THROW(again.remove("column", {}), http::HttpError);
+  again.remove("row", {});
+  EXPECT_FALSE(again.empty());
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_TRUE(again.empty());
+}
+
+}  // namespace
+}  // namespace lowgear::server
