@@ -11,12 +11,10 @@ to do their units are made longer, up to four times. Needs no root.
 """
 
 import argparse
-import http.client
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
 from simulated_machine import PATIENCE_S, Machine  # noqa: E402
+from server_process import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = ROOT / "examples" / "closed-loop" / "job.yaml"
@@ -35,44 +34,6 @@ SWITCH_LATENCY_MS = 25  # of the simulated A100s
 SLOW_RANK, SLOW_FACTOR = 1, 1.2
 SETTLED, SLOWED = 8, 10  # iterations by the plan before a GPU is slowed, and until it is fast again
 FOREVER = 1_000_000
-
-
-class Server:
-    """A running `lowgear serve`, and its answers."""
-
-    def __init__(self, lowgear, folder, port, log):
-        self.log = log
-        self.socket = str(folder / "server.sock")
-        config = folder / "server.toml"
-        config.write_text(
-            f'state = "{folder}/server"\n[listen]\nunix = "{self.socket}"\ntcp = ["127.0.0.1:{port}"]\nloopback_read = true\n'
-        )
-        config.chmod(0o600)
-        self.process = subprocess.Popen([lowgear, "serve", "--config", str(config), "--json"], stdout=subprocess.PIPE,
-                                        stderr=open(log, "w", encoding="utf-8"), text=True, process_group=0)
-        text = ""
-        for line in self.process.stdout:
-            text += line
-            if line.startswith("}"):
-                break
-        else:
-            raise SystemExit("the server did not start: " + log.read_text())
-        self.url = json.loads(text)["tcp"][0]
-
-    def get(self, path):
-        connection = http.client.HTTPConnection("server")
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(PATIENCE_S)
-        connection.sock.connect(self.socket)
-        connection.request("GET", path)
-        answer = json.loads(connection.getresponse().read())
-        connection.close()
-        return answer
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=PATIENCE_S)
 
 
 class Demo:
