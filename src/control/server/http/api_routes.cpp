@@ -348,19 +348,19 @@ std::span<const ApiRoute> api_routes() {
       {"GET", "/v1/jobs/{}/decisions", readers, {"after", "limit"}, show_decisions},
       {"GET", "/v1/jobs/{}/events", readers, {}, stream_job_events},
       {"GET", "/v1/events", readers, {}, stream_all_events},
-      {"GET", "/v1/budgets", readers, {}, show_budgets},
       {"GET", "/v1/signals", readers, {}, show_signals},
       {"POST", "/v1/jobs/{}/straggler", admins, {}, set_straggler},
       {"POST", "/v1/jobs/{}/power_cap", admins, {}, set_power_cap},
       {"POST", "/v1/jobs/{}/settings", admins, {}, set_settings},
       {"DELETE", "/v1/jobs/{}", admins, {}, delete_job},
-      {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
-      {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},
       {"PUT", "/v1/signals/{}", admins, {}, put_signal},
       {"DELETE", "/v1/signals/{}", admins, {}, delete_signal},
       {"GET", "/healthz", anybody, {}, show_health},
       {"GET", "/openapi.json", anybody, {}, show_openapi},
       {"GET", "/metrics", readers, {}, show_metrics},
+      {"GET", "/v1/budgets", readers, {}, show_budgets},
+      {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
+      {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},
   };
   return routes;
 }
