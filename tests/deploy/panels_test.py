@@ -115,6 +115,8 @@ class Panels(unittest.TestCase):
         self.assertLessEqual(NEED_AN_EVENT | OF_THE_OTHER_NODE, {panel["title"] for _, panel in panels})
         self.wait_for_data([one for one in panels if one[1]["title"] not in NEED_AN_EVENT])
         self.check_variables()
+        nothing = {"title": "", "targets": [{"expr": 'lowgear_no_such_metric{gpu=~"$gpu"}', "instant": False}]}
+        self.assertTrue(self.empty(nothing), "the check can fail")
         for _, panel in panels:
             if panel["title"] == "Stragglers":
                 self.assertTrue(self.empty(panel), "no rank is slow yet")
