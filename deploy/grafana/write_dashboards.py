@@ -116,9 +116,9 @@ def laid_out(rows):
 
 def variables(dashboard):
     datasource = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "refresh": 1,
-                  "hide": 0, "includeAll": False, "multi": False, "current": {}}
+                  "hide": 0, "includeAll": False, "multi": False, "current": {"text": "default", "value": "default"}}
     queried = [{"name": variable.name, "label": variable.label, "type": "query", "datasource": DATASOURCE,
-                "definition": variable.query, "query": {"query": variable.query, "refId": "Variable"}, "refresh": 2,
+                "query": {"query": variable.query, "refId": "Variable"}, "refresh": 2,
                 "sort": 7, "hide": 0, "includeAll": True, "allValue": ".+", "multi": True,
                 "current": {"text": ["All"], "value": ["$__all"]}} for variable in dashboard.variables]
     return [datasource, *queried]

@@ -66,8 +66,9 @@ ORGANISED = {"excludeByName": MapOf(bool), "indexByName": MapOf(int), "renameByN
 ROW = {"id": int, "type": OneOf("row"), "title": str, "collapsed": OneOf(False), "gridPos": GRID, "panels": ListOf({})}
 VARIABLES = {
     "datasource": {"name": OneOf("datasource"), "label": str, "type": OneOf("datasource"), "query": OneOf("prometheus"),
-                   "refresh": OneOf(1), "hide": OneOf(0), "includeAll": bool, "multi": bool, "current": {}},
-    "query": {"name": str, "label": str, "type": OneOf("query"), "datasource": DATASOURCE, "definition": str,
+                   "refresh": OneOf(1), "hide": OneOf(0), "includeAll": bool, "multi": bool,
+                   "current": {"text": OneOf("default"), "value": OneOf("default")}},
+    "query": {"name": str, "label": str, "type": OneOf("query"), "datasource": DATASOURCE,
               "query": {"query": str, "refId": str}, "refresh": OneOf(1, 2), "sort": OneOf(*range(9)), "hide": OneOf(0),
               "includeAll": bool, "allValue": str, "multi": bool,
               "current": {"text": ListOf(str), "value": ListOf(str)}},
@@ -189,8 +190,6 @@ def variable_faults(variables):
             continue
         found += faults(variable, schema, where)
         if variable["type"] == "query":
-            if variable.get("definition") != variable.get("query", {}).get("query"):
-                found.append(f"{where} is defined otherwise than it is asked")
             found += [f"{where} uses {name}, which comes later" for name in variables_in(str(variable.get("query"))) - known]
         known.add(variable.get("name"))
     return found
