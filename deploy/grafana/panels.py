@@ -84,7 +84,7 @@ FLEET = Dashboard(
         Row("Now", 4, (
             number("Power", "watt", "Power of all GPUs of the selected nodes, from the driver.",
                    (f"sum(instance:lowgear_gpu_power_watts:sum{{{NODE}}})", "")),
-            Panel("Power of the limits", "gauge", "percentunit", (Query(
+            Panel("Power, share of limits", "gauge", "percentunit", (Query(
                 f"sum(lowgear_gpu_power_watts{{{NODE}}}) / sum(lowgear_gpu_power_limit_watts{{{NODE}}})"),),
                 "Power of the GPUs as a share of the sum of their power limits.", 4, 0, 1),
             number("Energy", "kwatth", "Energy of the GPUs of the selected nodes in the time range of the dashboard.",
@@ -169,11 +169,11 @@ JOB_DASHBOARD = Dashboard(
                     "{{job_id}}")),
             number("Energy saved", "percentunit", "Share of the measured baseline, last iterations; empty without a "
                    "measured baseline.", (f"max by (job_id) (lowgear_train_saved_energy_ratio{{{JOB}}})", "{{job_id}}")),
-            Panel("Slowdown of what is allowed", "gauge", "percentunit", (Query(
+            Panel("Slowdown, share of guard", "gauge", "percentunit", (Query(
                 f"max by (job_id) (lowgear_train_slowdown_ratio{{{JOB}}}) / "
                 f"max by (job_id) (lowgear_train_slowdown_guard_ratio{{{JOB}}} > 0)", "{{job_id}}"),),
-                "Slowdown against the measured baseline as a share of what the guard allows: at 100 % plans are "
-                "withdrawn.", 4, 0, 1, 0.8, 1),
+                "Slowdown against the measured baseline as a share of what the guard allows. Above 100 % for "
+                "long: alert LowgearJobBeyondGuard.", 4, 0, 1, 0.8, 1),
             number("Ranks", "short", "Ranks that have registered, and ranks that the job has. Fewer for long: alert "
                    "LowgearRanksMissing.",
                    (f"sum by (job_id, state) (lowgear_train_ranks{{{JOB}}})", "{{job_id}} {{state}}")),

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """panels_test.py METRICS_FIXTURE PROMETHEUS DEPLOY: every query of every panel of deploy/grafana, asked of a real
-Prometheus with the rules of deploy/prometheus, which scrapes a real agent on simulated GPUs and a real server."""
+Prometheus with the rules of deploy/prometheus, which scrapes a real agent on simulated GPUs and a real server. With
+LOWGEAR_PICTURES=FOLDER it then also draws the dashboards there, by Chromium, after a minute."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
+from drawn_dashboard import page, size_px
 from grafana_queries import answer, escaped, values_of
 from monitored_fleet import ControlPlane, ReportingJob, SimulatedNode
 from prometheus_process import PATIENCE_S, Prometheus, wait_until
@@ -110,6 +114,19 @@ class Panels(unittest.TestCase):
             wait_until(lambda: any(value > 0 for value in self.series(title, labels)),
                        lambda: f"{title} shows {labels}: {self.series(title, labels)}")
 
+    def draw(self, folder):
+        time.sleep(60)
+        for dashboard in self.dashboards:
+            answers = {panel["id"]: [answer(self.prometheus, target, {**self.chosen(panel), "gpu": ".+"})
+                                     for target in panel.get("targets", ())] for panel in dashboard["panels"]}
+            source = Path(folder) / f"{dashboard['uid']}.html"
+            source.write_text(page(dashboard, answers), encoding="utf-8")
+            width, height = size_px(dashboard)
+            subprocess.run(["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                            f"--user-data-dir={self.folder}/chromium", f"--window-size={width},{height}",
+                            f"--screenshot={source.with_suffix('.png')}", source.as_uri()],
+                           check=True, capture_output=True, timeout=PATIENCE_S)
+
     def test_every_panel_has_data(self):
         panels = self.panels()
         self.assertLessEqual(NEED_AN_EVENT | OF_THE_OTHER_NODE, {panel["title"] for _, panel in panels})
@@ -128,6 +145,8 @@ class Panels(unittest.TestCase):
             if not re.match("training_(active_layers|precision_mode|mps_thread_percentage)$", name):
                 self.prometheus.wait_for(name)
         self.assertEqual([rule["lastError"] for rule in self.prometheus.rules() if rule.get("lastError")], [])
+        if os.environ.get("LOWGEAR_PICTURES"):
+            self.draw(os.environ["LOWGEAR_PICTURES"])
 
 
 if __name__ == "__main__":
