@@ -119,6 +119,20 @@ FLEET = Dashboard(
             lines("CPU power by node", "watt", "Power of CPU packages and their memory (RAPL), where the agent may read it.",
                   (f"sum by (instance) (rate(lowgear_cpu_energy_joules_total{{{NODE}}}[$__rate_interval]))",
                    "{{instance}}"), stacked=True, minimum=0, without_series="RAPL is not readable"))),
+        Row("Power budgets", 8, (
+            lines("Power budgets", "watt", "Limit of each power budget, what plans and assumptions add up to, and what of this is "
+                  "assumed at full power. Above the limit: alert LowgearBudgetExceeded.",
+                  ("sum by (budget) (lowgear_power_budget_watts)", "{{budget}} limit"),
+                  ("sum by (budget) (lowgear_power_budget_planned_watts)", "{{budget}} planned"),
+                  ("sum by (budget) (lowgear_power_budget_assumed_watts)", "{{budget}} assumed"),
+                  minimum=0, without_series=NONE),
+            lines("Use of power budgets", "percentunit", "Planned power as a share of the limit.",
+                  ("sum by (budget) (lowgear_power_budget_planned_watts) / sum by (budget) (lowgear_power_budget_watts)",
+                   "{{budget}}"), minimum=0, without_series=NONE),
+            lines("Worth of one more kW", "short", "Training that one more kW would bring, in GPUs. 0: the budget does not "
+                  "limit any job.",
+                  ("1000 * sum by (budget) (lowgear_power_budget_gpus_per_watt)", "{{budget}}"), minimum=0,
+                  without_series=NONE))),
         Row("Savings", 8, (
             lines("Energy saved", "percentunit", "Share of the measured baseline's energy that the last iterations of a job "
                   "saved. Below zero for long: alert LowgearJobCostsEnergy.",
