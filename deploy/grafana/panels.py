@@ -1,6 +1,7 @@
 """The table of panels of Lowgear's dashboards. write_dashboards.py makes Grafana's JSON of it.
 
-`$node`, `$gpu` and `$job` are variables of a dashboard: regular expressions of the labels `instance`, `gpu`, `job_id`."""
+`$node`, `$gpu` and `$job` are variables of a dashboard: regular expressions of the labels `instance`, `gpu` and
+`job_id`."""
 
 from dataclasses import dataclass
 
@@ -34,7 +35,6 @@ class Panel:
     critical: float | None = None  # from this value on red
     stacked: bool = False
     without_series: str = ""  # text; empty: Grafana's "No data"
-    hidden_columns: tuple = ()
     link: tuple = ()  # title and URL, of every value
 
 
@@ -80,7 +80,8 @@ TO_JOB = ("This job", "/d/lowgear-job?var-job=${__field.labels.job_id}&${__url_t
 TO_JOB_OF_LINE = ("This job", "/d/lowgear-job?var-job=${__data.fields.job_id}&${__url_time_range}")
 
 FLEET = Dashboard(
-    "lowgear-fleet", "Lowgear: fleet", "All nodes and jobs: power, energy, savings, and what needs attention.", (NODES,), (
+    "lowgear-fleet", "Lowgear: fleet", "All nodes and jobs: power, energy, savings, and what needs attention.",
+    (NODES,), (
         Row("Now", 4, (
             number("Power", "watt", "Power of all GPUs of the selected nodes, from the driver.",
                    (f"sum(instance:lowgear_gpu_power_watts:sum{{{NODE}}})", "")),
@@ -89,11 +90,12 @@ FLEET = Dashboard(
                 "Power of the GPUs as a share of the sum of their power limits.", 4, 0, 1),
             number("Energy", "kwatth", "Energy of the GPUs of the selected nodes in the time range of the dashboard.",
                    (f"sum(increase(lowgear_gpu_energy_joules_total{{{NODE}}}[$__range])) / {JOULES_PER_KWH}", "")),
-            number("Saved power", "watt", "Energy that jobs save per second of training against their measured baselines, "
-                   "at full clocks. Jobs without a measured baseline do not count.",
+            number("Saved power", "watt", "Energy that jobs save per second of training against their measured "
+                   "baselines, at full clocks. Jobs without a measured baseline do not count.",
                    ("sum(job:lowgear_train_saved_power_watts:mean5m)", "")),
             number("GPUs", "short", "GPUs that respond, and all that agents see. Fewer: alert LowgearGpuUnhealthy.",
-                   (f"sum(lowgear_gpu_healthy{{{NODE}}})", "respond"), (f"count(lowgear_gpu_healthy{{{NODE}}})", "all")),
+                   (f"sum(lowgear_gpu_healthy{{{NODE}}})", "respond"),
+                   (f"count(lowgear_gpu_healthy{{{NODE}}})", "all")),
             number("Agents", "short", "Agents that Prometheus reaches, and all of its configuration. Fewer: alert "
                    "LowgearTargetDown.",
                    (f"sum(up{{{AGENTS},{NODE}}})", "respond"), (f"count(up{{{AGENTS},{NODE}}})", "all")))),
@@ -112,33 +114,36 @@ FLEET = Dashboard(
                 "What to do about each: docs/monitoring.md.", 8, without_series=NONE))),
         Row("Power and energy", 8, (
             lines("Power by node", "watt", "Power of all GPUs of a node.",
-                  (f"instance:lowgear_gpu_power_watts:sum{{{NODE}}}", "{{instance}}"), stacked=True, minimum=0, link=TO_GPUS),
+                  (f"instance:lowgear_gpu_power_watts:sum{{{NODE}}}", "{{instance}}"), stacked=True, minimum=0,
+                  link=TO_GPUS),
             lines("Power by job", "watt", "Mean power of all GPUs of a job over its iterations, as ranks report it.",
                   ("max by (job_id, model) (job:lowgear_train_power_watts:mean5m)", "{{job_id}} {{model}}"),
                   stacked=True, minimum=0, link=TO_JOB),
-            lines("CPU power by node", "watt", "Power of CPU packages and their memory (RAPL), where the agent may read it.",
+            lines("CPU power by node", "watt", "Power of CPU packages and their memory (RAPL), where the agent may "
+                  "read it.",
                   (f"sum by (instance) (rate(lowgear_cpu_energy_joules_total{{{NODE}}}[$__rate_interval]))",
                    "{{instance}}"), stacked=True, minimum=0, without_series="RAPL is not readable"))),
         Row("Power budgets", 8, (
-            lines("Power budgets", "watt", "Limit of each power budget, what plans and assumptions add up to, and what of this is "
-                  "assumed at full power. Above the limit: alert LowgearBudgetExceeded.",
+            lines("Power budgets", "watt", "Limit of each power budget, what plans and assumptions add up to, and "
+                  "what of this is assumed at full power. Above the limit: alert LowgearBudgetExceeded.",
                   ("sum by (budget) (lowgear_power_budget_watts)", "{{budget}} limit"),
                   ("sum by (budget) (lowgear_power_budget_planned_watts)", "{{budget}} planned"),
                   ("sum by (budget) (lowgear_power_budget_assumed_watts)", "{{budget}} assumed"),
                   minimum=0, without_series=NONE),
             lines("Use of power budgets", "percentunit", "Planned power as a share of the limit.",
-                  ("sum by (budget) (lowgear_power_budget_planned_watts) / sum by (budget) (lowgear_power_budget_watts)",
+                  ("sum by (budget) (lowgear_power_budget_planned_watts) / "
+                   "sum by (budget) (lowgear_power_budget_watts)",
                    "{{budget}}"), minimum=0, without_series=NONE),
-            lines("Worth of one more kW", "short", "Training that one more kW would bring, in GPUs. 0: the budget does not "
-                  "limit any job.",
+            lines("Worth of one more kW", "short", "Training that one more kW would bring, in GPUs. 0: the budget "
+                  "does not limit any job.",
                   ("1000 * sum by (budget) (lowgear_power_budget_gpus_per_watt)", "{{budget}}"), minimum=0,
                   without_series=NONE))),
         Row("Savings", 8, (
-            lines("Energy saved", "percentunit", "Share of the measured baseline's energy that the last iterations of a job "
-                  "saved. Below zero for long: alert LowgearJobCostsEnergy.",
+            lines("Energy saved", "percentunit", "Share of the measured baseline's energy that the last iterations of "
+                  "a job saved. Below zero for long: alert LowgearJobCostsEnergy.",
                   ("max by (job_id, model) (lowgear_train_saved_energy_ratio)", "{{job_id}} {{model}}"), link=TO_JOB),
-            lines("Slowdown", "percentunit", "Additional time of the last iterations of a job, as a share of the measured "
-                  "baseline. Above the guard's limit: alert LowgearJobBeyondGuard.",
+            lines("Slowdown", "percentunit", "Additional time of the last iterations of a job, as a share of the "
+                  "measured baseline. Above the guard's limit: alert LowgearJobBeyondGuard.",
                   ("max by (job_id, model) (lowgear_train_slowdown_ratio)", "{{job_id}} {{model}}"), link=TO_JOB),
             lines("Jobs by state", "short", "Jobs that the server keeps, by state.",
                   ("sum by (state) (lowgear_server_jobs)", "{{state}}"), stacked=True, minimum=0))),
@@ -159,17 +164,19 @@ FLEET = Dashboard(
                   ("sum by (action) (lowgear_control_decisions_total)", "{{action}}"), minimum=0),
             lines("Requests", "reqps", "Requests that the server answered, by status.",
                   ("sum by (code) (rate(lowgear_server_requests_total[$__rate_interval]))", "{{code}}"), minimum=0),
-            lines("Response time", "s", "99th percentile by route, without long polls. Above 1 s: alert LowgearServerSlow.",
+            lines("Response time", "s", "99th percentile by route, without long polls. Above 1 s: alert "
+                  "LowgearServerSlow.",
                   ("route:lowgear_server_request_seconds:p99_5m", "{{route}}"), minimum=0),
-            lines("Planning", "short", "Jobs whose plan is being computed, and jobs that wait for a thread. Waiting for long: "
-                  "alert LowgearPlansWait.",
+            lines("Planning", "short", "Jobs whose plan is being computed, and jobs that wait for a thread. Waiting "
+                  "for long: alert LowgearPlansWait.",
                   ("sum by (state) (lowgear_server_planned_jobs)", "{{state}}"), minimum=0),
             # Of all plans: they are too rare for a rate, which also lacks the first of each series.
-            lines("Planning time", "s", "95th percentile of the time to compute a plan, by kind, since the server's start.",
+            lines("Planning time", "s", "95th percentile of the time to compute a plan, by kind, since the server's "
+                  "start.",
                   ("histogram_quantile(0.95, sum by (kind, le) (lowgear_server_plan_seconds_bucket))", "{{kind}}"),
                   minimum=0),
-            lines("Store", "short", "Changes that the database wrote per second, and those that it refused. Refused ones: "
-                  "alerts LowgearServerDiskFull, LowgearStoreRefuses.",
+            lines("Store", "short", "Changes that the database wrote per second, and those that it refused. Refused "
+                  "ones: alerts LowgearServerDiskFull, LowgearStoreRefuses.",
                   ("sum(rate(lowgear_server_store_changes_total[$__rate_interval]))", "written"),
                   ("sum(rate(lowgear_server_store_refused_changes_total[$__rate_interval]))", "refused"), minimum=0)))))
 
@@ -182,7 +189,8 @@ JOB_DASHBOARD = Dashboard(
                    (f"sum by (job_id) (job:lowgear_train_step_energy_joules:mean5m{{{JOB},phase=\"train\"}})",
                     "{{job_id}}")),
             number("Energy saved", "percentunit", "Share of the measured baseline, last iterations; empty without a "
-                   "measured baseline.", (f"max by (job_id) (lowgear_train_saved_energy_ratio{{{JOB}}})", "{{job_id}}")),
+                   "measured baseline.",
+                   (f"max by (job_id) (lowgear_train_saved_energy_ratio{{{JOB}}})", "{{job_id}}")),
             Panel("Slowdown, share of guard", "gauge", "percentunit", (Query(
                 f"max by (job_id) (lowgear_train_slowdown_ratio{{{JOB}}}) / "
                 f"max by (job_id) (lowgear_train_slowdown_guard_ratio{{{JOB}}} > 0)", "{{job_id}}"),),
@@ -194,7 +202,8 @@ JOB_DASHBOARD = Dashboard(
             number("Plan", "none", "Version of the newest plan.",
                    (f"max by (job_id) (lowgear_train_plan_version{{{JOB}}})", "{{job_id}}")))),
         Row("Iterations", 8, (
-            lines("Iteration time", "s", "Mean of the iterations, the plan's, and the measured baseline at full clocks.",
+            lines("Iteration time", "s", "Mean of the iterations, the plan's, and the measured baseline at full "
+                  "clocks.",
                   (f"job:lowgear_train_step_seconds:mean5m{{{JOB}}}", "{{job_id}} measured"),
                   (f"lowgear_train_planned_step_seconds{{{JOB}}}", "{{job_id}} planned"),
                   (f"lowgear_train_baseline_step_seconds{{{JOB}}}", "{{job_id}} baseline")),
@@ -207,26 +216,27 @@ JOB_DASHBOARD = Dashboard(
                   (f"60 * sum by (job_id) (rate(lowgear_train_steps_total{{{JOB}}}[$__rate_interval]))", "{{job_id}}"),
                   minimum=0))),
         Row("Energy", 8, (
-            lines("Energy of an iteration", "joule", "All GPUs together: mean of the iterations by what their plan was for, the "
-                  "plan's, and the measured baseline.",
+            lines("Energy of an iteration", "joule", "All GPUs together: mean of the iterations by what their plan "
+                  "was for, the plan's, and the measured baseline.",
                   (f"job:lowgear_train_step_energy_joules:mean5m{{{JOB}}}", "{{job_id}} {{phase}}"),
                   (f"lowgear_train_planned_step_joules{{{JOB}}}", "{{job_id}} planned"),
                   (f"lowgear_train_baseline_step_joules{{{JOB}}}", "{{job_id}} baseline")),
             lines("Power", "watt", "Mean power of all GPUs over the iterations.",
                   (f"job:lowgear_train_power_watts:mean5m{{{JOB}}}", "{{job_id}}"), minimum=0),
-            lines("Energy since the server's start", "joule", "Energy of all reported iterations, by what their plan was for.",
+            lines("Energy since the server's start", "joule", "Energy of all reported iterations, by what their plan "
+                  "was for.",
                   (f"sum by (job_id, phase) (lowgear_train_energy_joules_total{{{JOB}}})", "{{job_id}} {{phase}}"),
                   stacked=True, minimum=0))),
         Row("Against the measured baseline", 8, (
-            lines("Energy saved, with its error", "percentunit", "The last iterations: share of the baseline's energy, and two "
-                  "standard errors above and below.",
+            lines("Energy saved, with its error", "percentunit", "The last iterations: share of the baseline's "
+                  "energy, and two standard errors above and below.",
                   (f"lowgear_train_saved_energy_ratio{{{JOB}}}", "{{job_id}}"),
                   (f"lowgear_train_saved_energy_ratio{{{JOB}}} + 2 * lowgear_train_saved_energy_error_ratio{{{JOB}}}",
                    "{{job_id}} + 2 errors"),
                   (f"lowgear_train_saved_energy_ratio{{{JOB}}} - 2 * lowgear_train_saved_energy_error_ratio{{{JOB}}}",
                    "{{job_id}} - 2 errors")),
-            lines("Slowdown, and what is allowed", "percentunit", "The last iterations: share of the baseline's time. Above the "
-                  "guard's limit for five minutes: alert LowgearJobBeyondGuard.",
+            lines("Slowdown, and what is allowed", "percentunit", "The last iterations: share of the baseline's time. "
+                  "Above the guard's limit for five minutes: alert LowgearJobBeyondGuard.",
                   (f"lowgear_train_slowdown_ratio{{{JOB}}}", "{{job_id}}"),
                   (f"lowgear_train_slowdown_guard_ratio{{{JOB}}}", "{{job_id}} guard")),
             lines("Saved power", "watt", "Energy saved per second of training against the measured baseline.",
@@ -235,8 +245,8 @@ JOB_DASHBOARD = Dashboard(
             Panel("Job", "table", "short", (
                 Query(f"max by (job_id, name, model, gpu, schedule, state, simulated) (lowgear_train_info{{{JOB}}})"),),
                 "What the job registered with, and its state. `simulated`: its energies are not of real GPUs.", 16),
-            lines("Stragglers", "short", "Ranks that are slower than their profile, by cause: reported to the server, or "
-                  "detected by it. For five minutes: alert LowgearStraggler.",
+            lines("Stragglers", "short", "Ranks that are slower than their profile, by cause: reported to the server, "
+                  "or detected by it. For five minutes: alert LowgearStraggler.",
                   (f"sum by (job_id, cause) (lowgear_train_stragglers{{{JOB}}})", "{{job_id}} {{cause}}"),
                   minimum=0, without_series=NONE)))))
 
@@ -245,7 +255,8 @@ GPU_DASHBOARD = Dashboard(
     "lowgear-gpu", "Lowgear: GPU", "GPUs of nodes: power, clocks, temperature, throttling, and what the agent does.",
     (NODES, GPUS), (
         Row("Now", 4, (
-            number("Power", "watt", "Power of the selected GPUs together.", (f"sum(lowgear_gpu_power_watts{{{GPU}}})", "")),
+            number("Power", "watt", "Power of the selected GPUs together.",
+                   (f"sum(lowgear_gpu_power_watts{{{GPU}}})", "")),
             number("Energy", "kwatth", "Energy of the selected GPUs in the time range of the dashboard.",
                    (f"sum(increase(lowgear_gpu_energy_joules_total{{{GPU}}}[$__range])) / {JOULES_PER_KWH}", "")),
             Panel("Utilisation", "gauge", "percentunit", (Query(f"avg(lowgear_gpu_utilisation_ratio{{{GPU}}})"),),
@@ -254,16 +265,16 @@ GPU_DASHBOARD = Dashboard(
                    (f"max(lowgear_gpu_temperature_celsius{{{GPU}}})", "")),
             number("Respond", "short", "GPUs that return every reading, and all.",
                    (f"sum(lowgear_gpu_healthy{{{GPU}}})", "respond"), (f"count(lowgear_gpu_healthy{{{GPU}}})", "all")),
-            number("Controlled", "short", "GPUs whose clocks the agent may set, and GPUs of the configuration that it does not "
-                   "control (alert LowgearGpuUnattended).",
+            number("Controlled", "short", "GPUs whose clocks the agent may set, and GPUs of the configuration that it "
+                   "does not control (alert LowgearGpuUnattended).",
                    (f"sum(lowgear_gpu_controlled{{{GPU}}})", "controlled"),
                    (f"sum(lowgear_gpus_unattended{{{NODE}}})", "unattended")))),
         Row("Power and clocks", 8, (
             lines("Power", "watt", "Power and the limit in effect.",
                   (f"lowgear_gpu_power_watts{{{GPU}}}", GPU_LEGEND),
                   (f"lowgear_gpu_power_limit_watts{{{GPU}}}", GPU_LEGEND + " limit"), minimum=0),
-            lines("SM clock", "hertz", "The clock, and the range that the agent requested for the plan. Outside of the range: "
-                  "throttled, or set by another program (alert LowgearClocksForeign).",
+            lines("SM clock", "hertz", "The clock, and the range that the agent requested for the plan. Outside of "
+                  "the range: throttled, or set by another program (alert LowgearClocksForeign).",
                   (f"lowgear_gpu_sm_clock_hertz{{{GPU}}}", GPU_LEGEND),
                   (f"lowgear_gpu_requested_clock_hertz{{{GPU}}}", GPU_LEGEND + " requested {{bound}}"), minimum=0),
             lines("Memory clock", "hertz", "The clock of the memory.",
@@ -271,30 +282,35 @@ GPU_DASHBOARD = Dashboard(
         Row("Load and heat", 8, (
             lines("Temperature", "celsius", "Temperature of the GPU.",
                   (f"lowgear_gpu_temperature_celsius{{{GPU}}}", GPU_LEGEND)),
-            lines("Utilisation", "percentunit", "Share of time in which a kernel runs, and in which memory is read or written.",
+            lines("Utilisation", "percentunit", "Share of time in which a kernel runs, and in which memory is read or "
+                  "written.",
                   (f"lowgear_gpu_utilisation_ratio{{{GPU}}}", GPU_LEGEND),
                   (f"lowgear_gpu_memory_utilisation_ratio{{{GPU}}}", GPU_LEGEND + " memory"), minimum=0, maximum=1),
-            lines("Throttled time", "percentunit", "Share of time in which the GPU is throttled, by reason. `thermal` and "
-                  "`hardware_slowdown` delay all ranks (alert LowgearGpuThrottled); `power_cap` is the power limit.",
-                  (f"sum by (instance, gpu, reason) (rate(lowgear_gpu_throttle_seconds_total{{{GPU}}}[$__rate_interval]))",
+            lines("Throttled time", "percentunit", "Share of time in which the GPU is throttled, by reason. `thermal` "
+                  "and `hardware_slowdown` delay all ranks (alert LowgearGpuThrottled); `power_cap` is the power "
+                  "limit.",
+                  ("sum by (instance, gpu, reason) "
+                   f"(rate(lowgear_gpu_throttle_seconds_total{{{GPU}}}[$__rate_interval]))",
                    GPU_LEGEND + " {{reason}}"), minimum=0, maximum=1))),
         Row("Agent", 8, (
             lines("Clock changes", "ops", "Setter calls of the agent: accepted by the driver, failed (alert "
                   "LowgearClockWritesFail), and units that began during one.",
                   (f"rate(lowgear_gpu_clock_writes_total{{{GPU}}}[$__rate_interval])", GPU_LEGEND),
                   (f"rate(lowgear_gpu_clock_write_errors_total{{{GPU}}}[$__rate_interval])", GPU_LEGEND + " failed"),
-                  (f"rate(lowgear_gpu_late_units_total{{{GPU}}}[$__rate_interval])", GPU_LEGEND + " late units"), minimum=0),
+                  (f"rate(lowgear_gpu_late_units_total{{{GPU}}}[$__rate_interval])", GPU_LEGEND + " late units"),
+                  minimum=0),
             lines("Age of readings", "s", "Time since the GPU last returned a reading. Above 10 s: alert "
                   "LowgearGpuReadingsStale.", (f"lowgear_gpu_reading_age_seconds{{{GPU}}}", GPU_LEGEND), minimum=0),
-            lines("Workload power profiles", "short", "1 while the profile is enforced; only on GPUs whose driver has such "
-                  "profiles (since Blackwell).",
+            lines("Workload power profiles", "short", "1 while the profile is enforced; only on GPUs whose driver has "
+                  "such profiles (since Blackwell).",
                   (f'lowgear_gpu_workload_power_profile{{{GPU},state="enforced"}}', GPU_LEGEND + " {{profile}}"),
                   minimum=0, maximum=1, without_series="the driver has none"))),
         Row("Identity", 8, (
             Panel("GPUs", "table", "short", (
                 Query(f"max by (instance, gpu, uuid, name, pci_address) (lowgear_gpu_info{{{GPU}}})"),
                 Query(f"max by (instance, gpu) (lowgear_gpu_power_watts{{{GPU}}})", column="power", unit="watt"),
-                Query(f"max by (instance, gpu) (lowgear_gpu_energy_joules_total{{{GPU}}})", column="energy", unit="joule")),
+                Query(f"max by (instance, gpu) (lowgear_gpu_energy_joules_total{{{GPU}}})", column="energy",
+                      unit="joule")),
                 "Energy since the driver was loaded.", 14),
             Panel("State of the clocks", "table", "short", (
                 Query(f"max by (instance, gpu, state) (lowgear_gpu_clock_state{{{GPU}}} == 1)"),),

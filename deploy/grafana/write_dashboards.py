@@ -91,7 +91,8 @@ def transformations(panel):
 
 def panel_json(panel, number, place):
     written = {"id": number, "type": panel.kind, "title": panel.title, "description": panel.description,
-               "datasource": DATASOURCE, "gridPos": place, "fieldConfig": field_config(panel), "options": options(panel),
+               "datasource": DATASOURCE, "gridPos": place, "fieldConfig": field_config(panel),
+               "options": options(panel),
                "targets": [target(panel, index) for index in range(len(panel.queries))]}
     changes = transformations(panel)
     return {**written, "transformations": changes} if changes else written
@@ -115,8 +116,9 @@ def laid_out(rows):
 
 
 def variables(dashboard):
-    datasource = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "refresh": 1,
-                  "hide": 0, "includeAll": False, "multi": False, "current": {"text": "default", "value": "default"}}
+    datasource = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus",
+                  "refresh": 1, "hide": 0, "includeAll": False, "multi": False,
+                  "current": {"text": "default", "value": "default"}}
     queried = [{"name": variable.name, "label": variable.label, "type": "query", "datasource": DATASOURCE,
                 "query": {"query": variable.query, "refId": "Variable"}, "refresh": 2,
                 "sort": 7, "hide": 0, "includeAll": True, "allValue": ".+", "multi": True,
@@ -126,11 +128,13 @@ def variables(dashboard):
 
 def dashboard_json(dashboard):
     return {"uid": dashboard.uid, "title": dashboard.title, "description": dashboard.description, "tags": [TAG],
-            "schemaVersion": SCHEMA_VERSION, "editable": True, "graphTooltip": 1, "refresh": "30s", "timezone": "browser",
-            "time": {"from": "now-6h", "to": "now"}, "templating": {"list": variables(dashboard)},
-            "annotations": {"list": []}, "panels": laid_out(dashboard.rows),
-            "links": [{"type": "dashboards", "title": "Lowgear", "tags": [TAG], "asDropdown": False, "icon": "dashboard",
-                       "includeVars": False, "keepTime": True, "targetBlank": False, "tooltip": "", "url": ""}]}
+            "schemaVersion": SCHEMA_VERSION, "editable": True, "graphTooltip": 1, "refresh": "30s",
+            "timezone": "browser", "time": {"from": "now-6h", "to": "now"},
+            "templating": {"list": variables(dashboard)}, "annotations": {"list": []},
+            "panels": laid_out(dashboard.rows),
+            "links": [{"type": "dashboards", "title": "Lowgear", "tags": [TAG], "asDropdown": False,
+                       "icon": "dashboard", "includeVars": False, "keepTime": True, "targetBlank": False,
+                       "tooltip": "", "url": ""}]}
 
 
 def texts():

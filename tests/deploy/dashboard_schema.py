@@ -56,7 +56,8 @@ OPTIONS = {
 DRAWING = {"drawStyle": OneOf("line", "bars", "points"), "fillOpacity": int, "lineWidth": int,
            "showPoints": OneOf("auto", "never", "always"), "spanNulls": bool,
            "stacking": {"group": str, "mode": OneOf("none", "normal", "percent")}}
-THRESHOLDS = {"mode": OneOf("absolute", "percentage"), "steps": ListOf({"color": OneOf(*COLORS), "value": (*NUMBER, type(None))})}
+THRESHOLDS = {"mode": OneOf("absolute", "percentage"),
+              "steps": ListOf({"color": OneOf(*COLORS), "value": (*NUMBER, type(None))})}
 LINK = {"title": str, "url": str, "targetBlank": bool}
 OVERRIDE = {"matcher": {"id": OneOf("byName"), "options": str},
             "properties": ListOf({"id": OneOf("unit"), "value": OneOf(*sorted(UNITS))})}
@@ -93,8 +94,8 @@ def field_config(kind):
 
 
 def panel_schema(kind):
-    schema = {"id": int, "type": OneOf(kind), "title": str, "description": str, "datasource": DATASOURCE, "gridPos": GRID,
-              "fieldConfig": field_config(kind), "options": OPTIONS[kind], "targets": ListOf(TARGET)}
+    schema = {"id": int, "type": OneOf(kind), "title": str, "description": str, "datasource": DATASOURCE,
+              "gridPos": GRID, "fieldConfig": field_config(kind), "options": OPTIONS[kind], "targets": ListOf(TARGET)}
     if kind == "table":
         schema["transformations"] = ListOf({"id": OneOf("merge", "organize"), "options": MapOf(object)})
     return schema
@@ -169,7 +170,8 @@ def panel_faults(panel, known):
         found.append(f"{where} asks nothing")
     found += [f"{where} has {ref} twice" for ref in repeated([target["refId"] for target in panel["targets"]])]
     for target in panel["targets"]:
-        found += [f"{where} uses an unknown variable {name}" for name in variables_in(target["expr"]) - known - BUILT_IN]
+        unknown = variables_in(target["expr"]) - known - BUILT_IN
+        found += [f"{where} uses an unknown variable {name}" for name in unknown]
         if target["instant"] == target["range"]:
             found.append(f"{where} asks for an instant and a range")
         if (target["format"] == "table") != (kind == "table"):
@@ -190,7 +192,8 @@ def variable_faults(variables):
             continue
         found += faults(variable, schema, where)
         if variable["type"] == "query":
-            found += [f"{where} uses {name}, which comes later" for name in variables_in(str(variable.get("query"))) - known]
+            later = variables_in(str(variable.get("query"))) - known
+            found += [f"{where} uses {name}, which comes later" for name in later]
         known.add(variable.get("name"))
     return found
 

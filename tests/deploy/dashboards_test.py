@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""dashboards_test.py PROJECT: the files of deploy/grafana and the alerts of deploy/prometheus, without running anything:
-what Grafana would refuse or show wrongly, names that do not fit together, alerts without a test or a page."""
+"""dashboards_test.py PROJECT: the files of deploy/grafana and the alerts of deploy/prometheus, as they stand: what
+Grafana would refuse or show wrongly, names that do not fit together, alerts without a test or a page."""
 
 import copy
 import json
@@ -107,8 +107,10 @@ class Alerts(unittest.TestCase):
     def test_each_has_a_test_that_it_fires_and_one_that_it_does_not(self):
         tests = (PROJECT / "tests/deploy/lowgear.test.yml").read_text()
         for alert in alerts():
-            self.assertRegex(tests, rf"alertname: {alert}, exp_alerts: \[\]", f"{alert} has no case in which it is silent")
-            self.assertRegex(tests, rf"alertname: {alert}\n +exp_alerts:\n +- exp_labels", f"{alert} has no case in which it fires")
+            silent = rf"alertname: {alert}, exp_alerts: \[\]"
+            fires = rf"alertname: {alert}\n +exp_alerts:\n +- exp_labels"
+            self.assertTrue(re.search(silent, tests), f"{alert} has no case in which it is silent")
+            self.assertTrue(re.search(fires, tests), f"{alert} has no case in which it fires")
 
     def test_each_is_on_the_page_that_says_what_to_do(self):
         page = (PROJECT / "docs/monitoring.md").read_text()

@@ -8,7 +8,8 @@ COLUMN_PX, ROW_PX, GAP_PX = 58, 34, 6
 COLORS = ("#7eb26d", "#eab839", "#6ed0e0", "#ef843c", "#e24d42", "#1f78c1", "#ba43a9", "#705da0", "#508642", "#cca300")
 STYLE = """body{margin:0;background:#111217;color:#ccccdc;font:12px sans-serif;position:relative}
 h1{font-size:16px;margin:8px 12px 0}p{margin:2px 12px 8px;color:#9a9aa5}
-section{position:absolute;background:#181b1f;border:1px solid #2c3235;box-sizing:border-box;padding:4px 8px;overflow:hidden}
+section{position:absolute;background:#181b1f;border:1px solid #2c3235;box-sizing:border-box;padding:4px 8px;
+overflow:hidden}
 section.row{background:none;border:none;font-weight:bold;padding-top:12px}h2{font-size:12px;margin:0 0 2px}
 .number{font-size:22px;color:#73bf69;text-align:center}.name{font-size:11px;color:#9a9aa5}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:2px 6px;border-bottom:1px solid #2c3235}
@@ -71,7 +72,8 @@ def chart(panel, answers, width, height):
     left, bottom, begin, span_s = 62, height - 6, min(times), max(max(times) - min(times), 1)
 
     def place(time_s, value):
-        return f"{left + (width - left) * (time_s - begin) / span_s:.1f},{bottom - (bottom - 6) * (value - low) / (high - low):.1f}"
+        x_px = left + (width - left) * (time_s - begin) / span_s
+        return f"{x_px:.1f},{bottom - (bottom - 6) * (value - low) / (high - low):.1f}"
 
     drawn = "".join(f'<polyline fill="none" stroke="{COLORS[index % len(COLORS)]}" points="'
                     f'{" ".join(place(*point) for point in values)}"/>' for index, (_, values) in enumerate(lines))
@@ -99,7 +101,8 @@ def table(panel, answers):
                 if series["metric"].items() <= row.items():
                     row[column] = quantity(points(series)[-1][1], units[column])
     heads = list(dict.fromkeys(name for row in rows for name in row))
-    lines = "".join("<tr>" + "".join(f"<td>{html.escape(row.get(name, ''))}</td>" for name in heads) + "</tr>" for row in rows)
+    lines = "".join("<tr>" + "".join(f"<td>{html.escape(row.get(name, ''))}</td>" for name in heads) + "</tr>"
+                    for row in rows)
     return f"<table><tr>{''.join(f'<th>{name}</th>' for name in heads)}</tr>{lines}</table>"
 
 
@@ -109,8 +112,8 @@ def section(panel, answers):
     content = {"row": lambda: "", "timeseries": lambda: chart(panel, answers, width - 18, height - 74),
                "table": lambda: table(panel, answers)}.get(panel["type"], lambda: numbers(panel, answers))()
     return (f'<section class="{panel["type"]}" style="left:{place["x"] * COLUMN_PX + GAP_PX}px;'
-            f'top:{place["y"] * ROW_PX + 52}px;width:{width}px;height:{height}px"><h2>{html.escape(panel["title"])}</h2>'
-            f"{content}</section>")
+            f'top:{place["y"] * ROW_PX + 52}px;width:{width}px;height:{height}px">'
+            f"<h2>{html.escape(panel['title'])}</h2>{content}</section>")
 
 
 def size_px(dashboard):

@@ -47,7 +47,8 @@ class Panels(unittest.TestCase):
         self.node.train_by_plan(0, CLOCKS_MHZ)
         self.job = ReportingJob(self, self.server.url)
         self.job.wait_for_savings()
-        self.dashboards = [json.loads(path.read_text()) for path in sorted(Path(DEPLOY, "grafana/dashboards").glob("*.json"))]
+        files = sorted(Path(DEPLOY, "grafana/dashboards").glob("*.json"))
+        self.dashboards = [json.loads(path.read_text()) for path in files]
         self.assertEqual(len(self.dashboards), 3)
 
     def start_fixture(self):
@@ -113,7 +114,8 @@ class Panels(unittest.TestCase):
     def check_events(self):
         """What the events did shows where the dashboards should show it."""
         for title, labels in (("Decisions", {"action": "straggler"}), ("Decisions", {"action": "refusal"}),
-                              ("Decisions", {"action": "power_cap"}), ("Throttled time", {"reason": "power_cap", "gpu": "1"})):
+                              ("Decisions", {"action": "power_cap"}),
+                              ("Throttled time", {"reason": "power_cap", "gpu": "1"})):
             wait_until(lambda: any(value > 0 for value in self.series(title, labels)),
                        lambda: f"{title} shows {labels}: {self.series(title, labels)}")
 

@@ -1,4 +1,5 @@
-"""A real Prometheus with the configuration and rules of deploy/prometheus, for tests, and an Alertmanager next to it."""
+"""A real Prometheus with the configuration and rules of deploy/prometheus, for tests, and an Alertmanager next to "
+"it."""
 
 import http.client
 import json
