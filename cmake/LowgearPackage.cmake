@@ -29,6 +29,8 @@ install(FILES ${lowgear_deploy}/systemd/lowgear-server.sysusers DESTINATION lib/
 install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINATION /etc/lowgear COMPONENT lowgear
         EXCLUDE_FROM_ALL)
 install(DIRECTORY ${lowgear_deploy}/prometheus DESTINATION ${lowgear_data} COMPONENT lowgear)
+install(DIRECTORY ${lowgear_deploy}/grafana/dashboards ${lowgear_deploy}/grafana/provisioning
+        DESTINATION ${lowgear_data}/grafana COMPONENT lowgear)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT lowgear
         FILES_MATCHING PATTERN *.md)

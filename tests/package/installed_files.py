@@ -42,6 +42,8 @@ def expected_files():
     lowgear += [share / "man/man1/lowgear.1.gz"] + [share / f"man/man1/lowgear-{verb}.1.gz" for verb in verbs()]
     lowgear += [share / "bash-completion/completions/lowgear", share / f"zsh/{zsh}/_lowgear"]
     lowgear += [share / "lowgear/prometheus" / path.name for path in (SOURCE / "deploy/prometheus").iterdir()]
+    lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("dashboards", "provisioning")
+                for path in (SOURCE / "deploy/grafana" / part).rglob("*") if path.is_file()]
     lowgear += [share / "lowgear" / path for path in data]
     lowgear += [share / "doc/lowgear" / path.name for path in (SOURCE / "docs").glob("*.md")]
     python = [path.relative_to(SOURCE / "python") for path in (SOURCE / "python/lowgear").rglob("*")

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""write_dashboards.py [--check]: writes dashboards/*.json, Grafana's dashboards, from the table in panels.py.
+
+With --check it writes nothing, and fails when a file is not what it would write."""
+
+import json
+import pathlib
+import sys
+
+import panels
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "dashboards"
+GRID_WIDTH = 24
+SCHEMA_VERSION = 42  # of Grafana 12 and 13
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+TAG = "lowgear"
+
+
+def thresholds(panel):
+    steps = [{"color": "green", "value": None}]
+    steps += [{"color": color, "value": value}
+              for color, value in (("yellow", panel.warning), ("red", panel.critical)) if value is not None]
+    return {"mode": "absolute", "steps": steps}
+
+
+def drawing(panel):
+    """How a panel draws its lines."""
+    return {"drawStyle": "line", "fillOpacity": 20 if panel.stacked else 0, "lineWidth": 1, "showPoints": "auto",
+            "spanNulls": False, "stacking": {"group": "A", "mode": "normal" if panel.stacked else "none"}}
+
+
+def column_overrides(panel):
+    return [{"matcher": {"id": "byName", "options": query.column},
+             "properties": [{"id": "unit", "value": query.unit}]} for query in panel.queries if query.column]
+
+
+def field_config(panel):
+    by_line = panel.kind == "timeseries"
+    defaults = {"color": {"mode": "palette-classic" if by_line else "thresholds"}, "unit": panel.unit,
+                "thresholds": thresholds(panel)}
+    if by_line:
+        defaults["custom"] = drawing(panel)
+    optional = {"min": panel.minimum, "max": panel.maximum, "noValue": panel.without_series or None}
+    defaults.update({name: value for name, value in optional.items() if value is not None})
+    if panel.link:
+        title, url = panel.link
+        defaults["links"] = [{"title": title, "url": url, "targetBlank": False}]
+    return {"defaults": defaults, "overrides": column_overrides(panel)}
+
+
+def options(panel):
+    newest = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+    by_kind = {
+        "timeseries": {"legend": {"calcs": ["lastNotNull"], "displayMode": "list", "placement": "bottom",
+                                  "showLegend": True}, "tooltip": {"mode": "multi", "sort": "desc"}},
+        "stat": {"colorMode": "value", "graphMode": "area", "justifyMode": "auto", "orientation": "auto",
+                 "reduceOptions": newest, "textMode": "auto"},
+        "gauge": {"orientation": "auto", "reduceOptions": newest, "showThresholdLabels": False,
+                  "showThresholdMarkers": True},
+        "table": {"cellHeight": "sm", "showHeader": True},
+    }
+    return by_kind[panel.kind]
+
+
+def ref_id(index):
+    return chr(ord("A") + index)
+
+
+def target(panel, index):
+    query = panel.queries[index]
+    as_table = panel.kind == "table"
+    written = {"datasource": DATASOURCE, "editorMode": "code", "expr": query.expr,
+               "format": "table" if as_table else "time_series", "instant": as_table, "range": not as_table,
+               "refId": ref_id(index)}
+    if not as_table:
+        written["legendFormat"] = query.legend or panel.title
+    return written
+
+
+def transformations(panel):
+    """One line of a table for each set of labels; the values of its queries in columns of their own."""
+    if panel.kind != "table":
+        return []
+    several = len(panel.queries) > 1
+    names = {query: f"Value #{ref_id(index)}" if several else "Value" for index, query in enumerate(panel.queries)}
+    renamed = {name: query.column for query, name in names.items() if query.column}
+    hidden = {"Time": True, **{name: True for query, name in names.items() if not query.column}}
+    return [{"id": "merge", "options": {}},
+            {"id": "organize", "options": {"excludeByName": hidden, "indexByName": {}, "renameByName": renamed}}]
+
+
+def panel_json(panel, number, place):
+    written = {"id": number, "type": panel.kind, "title": panel.title, "description": panel.description,
+               "datasource": DATASOURCE, "gridPos": place, "fieldConfig": field_config(panel),
+               "options": options(panel),
+               "targets": [target(panel, index) for index in range(len(panel.queries))]}
+    changes = transformations(panel)
+    return {**written, "transformations": changes} if changes else written
+
+
+def laid_out(rows):
+    """Rows of the grid from top to bottom, panels from left to right."""
+    written, top = [], 0
+    for row in rows:
+        written.append({"id": len(written) + 1, "type": "row", "title": row.title, "collapsed": False,
+                        "gridPos": {"h": 1, "w": GRID_WIDTH, "x": 0, "y": top}, "panels": []})
+        top, left = top + 1, 0
+        for panel in row.panels:
+            if left + panel.width > GRID_WIDTH:
+                top, left = top + row.height, 0
+            place = {"h": row.height, "w": panel.width, "x": left, "y": top}
+            written.append(panel_json(panel, len(written) + 1, place))
+            left += panel.width
+        top += row.height
+    return written
+
+
+def variables(dashboard):
+    datasource = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus",
+                  "refresh": 1, "hide": 0, "includeAll": False, "multi": False,
+                  "current": {"text": "default", "value": "default"}}
+    queried = [{"name": variable.name, "label": variable.label, "type": "query", "datasource": DATASOURCE,
+                "query": {"query": variable.query, "refId": "Variable"}, "refresh": 2,
+                "sort": 7, "hide": 0, "includeAll": True, "allValue": ".+", "multi": True,
+                "current": {"text": ["All"], "value": ["$__all"]}} for variable in dashboard.variables]
+    return [datasource, *queried]
+
+
+def dashboard_json(dashboard):
+    return {"uid": dashboard.uid, "title": dashboard.title, "description": dashboard.description, "tags": [TAG],
+            "schemaVersion": SCHEMA_VERSION, "editable": True, "graphTooltip": 1, "refresh": "30s",
+            "timezone": "browser", "time": {"from": "now-6h", "to": "now"},
+            "templating": {"list": variables(dashboard)}, "annotations": {"list": []},
+            "panels": laid_out(dashboard.rows),
+            "links": [{"type": "dashboards", "title": "Lowgear", "tags": [TAG], "asDropdown": False,
+                       "icon": "dashboard", "includeVars": False, "keepTime": True, "targetBlank": False,
+                       "tooltip": "", "url": ""}]}
+
+
+def texts():
+    """The files, by name."""
+    return {f"{dashboard.uid}.json": json.dumps(dashboard_json(dashboard), indent=2, ensure_ascii=False) + "\n"
+            for dashboard in panels.DASHBOARDS}
+
+
+def differing(wanted):
+    present = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
+
+
+def main(arguments):
+    if arguments not in ([], ["--check"]):
+        sys.exit(__doc__)
+    wanted = texts()
+    if arguments:
+        names = differing(wanted)
+        if names:
+            sys.exit(f"not what panels.py describes: {', '.join(names)} in {FOLDER}; run {pathlib.Path(__file__).name}")
+        return
+    for path in FOLDER.glob("*.json"):
+        path.unlink()
+    for name, text in wanted.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
