@@ -145,6 +145,8 @@ class Client {
   measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
 
   [[nodiscard]] Status status();
+  /// Empty: no agent is used.
+  [[nodiscard]] const std::filesystem::path& agent_socket() const { return options_.agent_socket; }
 
  private:
   void open_recording();
