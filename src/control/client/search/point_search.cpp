@@ -262,10 +262,11 @@ void PointSearch::run_at(int point) {
 }
 
 void PointSearch::end(PointSearchState state, std::string reason) {
+  std::string_view what = "no operating point was found";
+  if (state == PointSearchState::none) what = "the operating point stays";
+  if (status_.state == PointSearchState::found) what = "the operating point is given up";
   held_.release();
-  say_(fmt::format("{}: {}; the GPUs are set as before",
-                   state == PointSearchState::none ? "the operating point stays" : "no operating point was found",
-                   reason));
+  say_(fmt::format("{}: {}; the GPUs are set as before", what, reason));
   const std::lock_guard lock(mutex_);
   status_.state = state;
   status_.value = 0;

@@ -242,6 +242,20 @@ TEST(PointSearch, IsCutOffWhenAnotherProgramTakesTheGpu) {
   EXPECT_THAT(job.said.front(), HasSubstr("another program sets GPU-1"));
 }
 
+TEST(PointSearch, GivesUpAPointThatIsTakenFromIt) {
+  Job job(options(25));
+  ASSERT_TRUE(job.run_to_end());
+  ASSERT_EQ(job.status().state, PointSearchState::found);
+  job.gpus.refusal = "the lease of GPU-1 has ended";
+  job.run(2);
+  EXPECT_EQ(job.status().state, PointSearchState::cut_off);
+  ASSERT_THAT(job.said, SizeIs(2));
+  EXPECT_THAT(job.said.back(), HasSubstr("is given up: the lease of GPU-1 has ended"));
+  job.gpus.refusal.clear();
+  job.run(10);
+  EXPECT_EQ(job.gpus.value, 0) << "an administrator's word stands";
+}
+
 TEST(PointSearch, WaitsForGpusThatAnotherProcessHoldsButNotForEver) {
   Job patient(options(25));
   patient.gpus.holder = "process 7 holds this GPU";
