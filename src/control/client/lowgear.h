@@ -261,8 +261,10 @@ typedef struct lowgear_search_options {
  * trains, and has it run there until lowgear_close. To be called once by every rank, after which no plan is followed
  * any more; the first rank measures the GPUs of all and sets them through the agent (its HTTP socket:
  * LOWGEAR_AGENT_HTTP_SOCKET, or agent.sock next to the lease socket), which restores them when the process ends. All
- * ranks have to be on one node. Iterations are those that this rank marks. Called again, it begins anew.
- * LOWGEAR_INVALID where it cannot begin: an option, a server that plans the job, a GPU without an energy counter. */
+ * ranks have to be on one node. Iterations are those that this rank marks. Called again, it begins anew. One that
+ * `lowgear run --search` asks for (LOWGEAR_SEARCH) begins in lowgear_open, and says on standard error what becomes of
+ * it. LOWGEAR_INVALID where it cannot begin: an option, a server that plans the job, a GPU without an energy counter.
+ */
 LOWGEAR_API int lowgear_search_begin(lowgear_client* client, const lowgear_search_options* options);
 
 /* State of a search. */
