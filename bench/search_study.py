@@ -24,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SKIPPED = 77
+ROWS = ("full", "zeus", "clock", "power-limit")
 STEPS_AFTER = 60
 MOST_STEPS = 3000
 #: Of a step at the highest clock: matrix products at nine tenths of the H100's compute power, a fifth of the time memory.
@@ -202,6 +203,7 @@ def main():
     parser.add_argument("--slowdown", type=float, default=2, help="allowed, in per cent")
     parser.add_argument("--step", type=float, default=0.25, help="time of a step at the highest clock, in s")
     parser.add_argument("--block-steps", type=float, default=10)
+    parser.add_argument("--rows", default=",".join(ROWS), help="which to run, of %(default)s")
     parser.add_argument("--zeus", type=Path, default=ROOT.parent / "shared" / "peers" / "zeus")
     parser.add_argument("--role", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -214,7 +216,7 @@ def main():
                    "LOWGEAR_LIBRARY": str(arguments.build / "lib" / "liblowgear.so.1")}
     print(f"simulated H100, steps of {arguments.step:g} s, {arguments.slowdown:g} % slowdown allowed")
     full, skipped = None, False
-    for role in ("full", "zeus", "clock", "power-limit"):
+    for role in arguments.rows.split(","):
         with tempfile.TemporaryDirectory(prefix="lg-") as folder:
             variables = zeus_environment(arguments, environment, folder) if role == "zeus" else environment
             if variables is None:

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 
 #include "base/core/error.h"
@@ -19,25 +21,37 @@ constexpr std::size_t kMostSamples = 100'000;
 
 std::uint64_t now_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
 
-std::vector<double> default_values(gpu::Gpu& gpu, const SearchRequest& request) {
+/// Points that the user does not name, among those that the GPU supports.
+void choose_points(gpu::Gpu& gpu, const SearchRequest& request, PointSearchOptions& options) {
   if (request.points.kind == PointKind::power_limit) {
     if (!works(gpu, gpu::GpuFeature::power_limits)) throw InputError("this GPU has no power limits to search among");
     const gpu::PowerLimits limits = gpu.power_limits();
-    return adapt::default_power_limits_w(limits.min_w, limits.default_w);
+    options.values = {std::floor(limits.default_w)};
+    options.choose = [limits](const FullSpeed& seen) {
+      const double running_w = seen.power_w > 0 ? seen.power_w : limits.default_w;
+      return adapt::default_power_limits_w(limits.min_w, limits.default_w, running_w);
+    };
+    return;
   }
-  if (!works(gpu, gpu::GpuFeature::supported_clocks)) {
+  std::vector<int> supported_mhz;
+  if (works(gpu, gpu::GpuFeature::supported_clocks)) supported_mhz = gpu.supported_sm_clocks_mhz();
+  if (supported_mhz.empty()) {
     throw InputError("this GPU does not say which clocks it supports; name the operating points");
   }
-  const std::vector<int> clocks_mhz =
-      adapt::default_clocks_mhz(gpu.supported_sm_clocks_mhz(), request.allowed_slowdown_pct);
-  return {clocks_mhz.begin(), clocks_mhz.end()};
+  const int highest_mhz = std::ranges::max(supported_mhz);
+  options.values = {static_cast<double>(highest_mhz)};
+  options.choose = [supported_mhz, highest_mhz, allowed_pct = request.allowed_slowdown_pct](const FullSpeed& seen) {
+    const double running_mhz = seen.clock_mhz > 0 ? seen.clock_mhz : highest_mhz;
+    const std::vector<int> clocks_mhz = adapt::default_clocks_mhz(supported_mhz, running_mhz, allowed_pct);
+    return std::vector<double>(clocks_mhz.begin(), clocks_mhz.end());
+  };
 }
 
 PointSearchOptions search_options(gpu::Gpu& gpu, const SearchRequest& request) {
   PointSearchOptions options;
   options.kind = request.points.kind;
-  options.values = request.points.values.empty() ? default_values(gpu, request) : request.points.values;
-  options.may_leave_out = request.points.values.empty();
+  options.values = request.points.values;
+  if (options.values.empty()) choose_points(gpu, request, options);
   options.search.allowed_slowdown_pct = request.allowed_slowdown_pct;
   options.search.block_s = request.block_s;
   if (request.max_iterations) options.search.max_iterations = *request.max_iterations;

@@ -50,7 +50,10 @@ PointSearch::PointSearch(PointSearchOptions options, HeldPoint held, std::vector
       record_(open_record(options_.record)),
       since_ns_(now_ns_()) {
   for (measure::GpuMeter& meter : meters) meters_.emplace_back(std::move(meter));
-  (void)adapt::TechniqueController(technique_options());  // what is out of range is refused now
+  // What is out of range is refused now.
+  adapt::TechniqueOptions checked = technique_options();
+  if (options_.choose) checked.points.emplace_back("another");
+  (void)adapt::TechniqueController(checked);
   status_.kind = options_.kind;
   status_.reason = "the GPUs are asked for";
 }
@@ -130,13 +133,28 @@ void PointSearch::try_points() {
     } catch (const GpuHeld&) {
       throw;
     } catch (const LeaseRefused& error) {
-      const bool may_go = options_.may_leave_out && i > 0 && options_.values.size() > 2;
+      const bool may_go = options_.choose && i > 0 && options_.values.size() > 2;
       if (!may_go)
         throw LeaseRefused(fmt::format("{}: {}", point_name(options_.kind, options_.values[i]), error.what()));
       options_.values.erase(options_.values.begin() + static_cast<std::ptrdiff_t>(i));
     }
     if (!held_.away().empty()) return;
   }
+}
+
+/// The job has run at full speed, so that it is known what holds it back.
+void PointSearch::choose_points() {
+  try {
+    options_.values = options_.choose(full_speed_);
+    try_points();
+  } catch (const Error& error) {
+    return end(PointSearchState::cut_off, error.what());
+  }
+  if (held_.away().empty()) return begin_search();
+  held_.release();
+  options_.values.resize(1);
+  first_times_s_.clear();
+  since_ns_ = now_ns_();
 }
 
 void PointSearch::keep_held() {
@@ -165,6 +183,8 @@ void PointSearch::add(const UnitRecord& record) {
     } else {
       all->energy_j.reset();
     }
+    // The slowest GPU sets the pace.
+    if (measured->mean_sm_clock_mhz < all->mean_sm_clock_mhz) all->mean_sm_clock_mhz = measured->mean_sm_clock_mhz;
   }
   if (all) observe(*all, record.end_ns);
 }
@@ -175,13 +195,15 @@ void PointSearch::observe(const MeasuredIteration& measured, std::uint64_t end_n
     const double begin_ns = static_cast<double>(end_ns) - measured.time_s * kNsPerS;
     if (begin_ns < static_cast<double>(held_.settled_ns())) return;
     first_times_s_.push_back(measured.time_s);
-    if (first_times_s_.size() == kFirstIterations) begin_search();
-    return;
+    full_speed_ = {.clock_mhz = measured.mean_sm_clock_mhz.value_or(full_speed_.clock_mhz),
+                   .power_w = measured.energy_j.value_or(0) / measured.time_s / static_cast<double>(meters_.size())};
+    if (first_times_s_.size() < kFirstIterations) return;
+    return options_.choose ? choose_points() : begin_search();
   }
   const int point = controller_->current().point;
   const bool is_pause = pauses_.is_pause(point, measured.time_s);
   if (pauses_.in_a_row() >= kMostPausesInARow) {
-    first_times_s_ = {measured.time_s};
+    first_times_s_.assign(1, measured.time_s);
     pauses_ = {};
     begin_search();
     return run_at(0);

@@ -21,10 +21,18 @@
 
 namespace lowgear::client {
 
+/// The GPUs of the job while it runs at full speed; 0: not known.
+struct FullSpeed {
+  double clock_mhz = 0;  ///< mean over an iteration, of the slowest
+  double power_w = 0;    ///< of one
+};
+
 struct PointSearchOptions {
   PointKind kind = PointKind::clock;
-  std::vector<double> values;  ///< full speed first
-  bool may_leave_out = false;  ///< values that the agent does not allow, as they are not the user's
+  std::vector<double> values;  ///< full speed first; that alone where the others are chosen
+  /// Chooses the points, full speed first; those that the agent does not allow are left out. Empty: they are the
+  /// user's.
+  std::function<std::vector<double>(const FullSpeed&)> choose;
   adapt::SearchOptions search;
   bool adapts_limit = true;      ///< `max_iterations` is raised to what 30 blocks take
   std::filesystem::path record;  ///< observations and decisions (docs/formats.md); empty: none
@@ -79,6 +87,7 @@ class PointSearch {
  private:
   void request_gpus();
   void try_points();
+  void choose_points();
   void begin_search();
   void observe(const MeasuredIteration& measured, std::uint64_t end_ns);
   void observe(double time_s, double energy_j, bool counted);
@@ -102,6 +111,7 @@ class PointSearch {
   PauseFilter pauses_;
   std::uint64_t since_ns_;             ///< the GPUs are waited for
   std::vector<double> first_times_s_;  ///< of iterations before the search
+  FullSpeed full_speed_;               ///< in the last of them
   mutable std::mutex mutex_;           ///< of the status, which only one thread changes
   PointSearchStatus status_;
 };

@@ -292,8 +292,11 @@ TEST(PointSearch, CountsNoIterationWithAPauseInIt) {
 }
 
 TEST(PointSearch, LeavesOutItsOwnPointsThatTheAgentDoesNotAllow) {
-  PointSearchOptions own = options(100);
-  own.may_leave_out = true;
+  PointSearchOptions own = options(100, {kFullMhz});
+  own.choose = [](const FullSpeed& seen) {
+    EXPECT_NEAR(seen.power_w, power_w(kFullMhz), 40);
+    return std::vector<double>{kFullMhz, 1500, 1200};
+  };
   Job job(own);
   job.gpus.least = 1300;
   ASSERT_TRUE(job.run_to_end());
@@ -304,6 +307,33 @@ TEST(PointSearch, LeavesOutItsOwnPointsThatTheAgentDoesNotAllow) {
   named.run(3);
   EXPECT_EQ(named.status().state, PointSearchState::cut_off) << "the user has named it";
   EXPECT_THAT(named.status().reason, HasSubstr("1200 MHz: outside"));
+}
+
+TEST(PointSearch, ChoosesPointsOnceTheJobHasRunAtFullSpeedWithTheAgentThere) {
+  PointSearchOptions own = options(25, {kFullMhz});
+  int chosen = 0;
+  own.choose = [&chosen](const FullSpeed& /*seen*/) {
+    ++chosen;
+    return std::vector<double>{kFullMhz, 1500};
+  };
+  Job job(own);
+  job.run(3);
+  EXPECT_EQ(chosen, 0);
+  job.gpus.away = "no agent responds";
+  job.run(10);
+  EXPECT_EQ(job.status().state, PointSearchState::waiting);
+  job.gpus.away.clear();
+  ASSERT_TRUE(job.run_to_end());
+  EXPECT_EQ(job.status().value, 1500) << job.status().reason;
+  EXPECT_EQ(chosen, 1);
+
+  PointSearchOptions none = options(25, {kFullMhz});
+  none.choose = [](const FullSpeed& /*seen*/) -> std::vector<double> { throw InputError("name the operating points"); };
+  Job without(none);
+  without.run(10);
+  EXPECT_EQ(without.status().state, PointSearchState::cut_off);
+  EXPECT_THAT(without.status().reason, HasSubstr("name the operating points"));
+  EXPECT_EQ(without.gpus.value, 0);
 }
 
 TEST(PointSearch, RecordsWhatGivesTheSameDecisionsAgain) {
