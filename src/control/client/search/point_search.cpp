@@ -205,8 +205,7 @@ void PointSearch::observe(const MeasuredIteration& measured, std::uint64_t end_n
   if (pauses_.in_a_row() >= kMostPausesInARow) {
     first_times_s_.assign(1, measured.time_s);
     pauses_ = {};
-    begin_search();
-    return run_at(0);
+    return begin_search();
   }
   if (status_.state != PointSearchState::searching) return;
   observe(measured.time_s, measured.energy_j.value_or(kNone), !is_pause);
@@ -238,7 +237,6 @@ void PointSearch::could_not_switch(const std::string& why) {
 }
 
 void PointSearch::decide(const adapt::IterationSeen& seen, const std::string& problem) {
-  const int before = controller_->current().point;
   const adapt::TechniqueStep step{.window = {}, .iteration = seen, .decisions = controller_->observe(seen)};
   write(adapt::write_technique_line(step));
   {
@@ -247,8 +245,9 @@ void PointSearch::decide(const adapt::IterationSeen& seen, const std::string& pr
     if (controller_->search() != nullptr) status_.cost = controller_->search()->cost();
   }
   for (const adapt::TechniqueDecision& decision : step.decisions) handle(decision, problem);
-  const bool runs = status_.state == PointSearchState::searching || status_.state == PointSearchState::found;
-  if (runs && controller_->current().point != before) run_at(controller_->current().point);
+  if (status_.state != PointSearchState::searching) return;
+  const int point = controller_->current().point;
+  if (held_.value() != options_.values[static_cast<std::size_t>(point)]) run_at(point);
 }
 
 void PointSearch::handle(const adapt::TechniqueDecision& decision, const std::string& problem) {
@@ -262,14 +261,19 @@ void PointSearch::handle(const adapt::TechniqueDecision& decision, const std::st
   status_.reason = decision.reason;
 }
 
+/// It is said once the job runs there.
 void PointSearch::adopt(const adapt::TechniqueDecision& decision) {
   const int point = decision.configuration.point;
-  say_(fmt::format("operating point {}: {}",
-                   point_name(options_.kind, options_.values[static_cast<std::size_t>(point)]), decision.reason));
-  const std::lock_guard lock(mutex_);
-  status_.state = PointSearchState::found;
-  status_.estimate = controller_->search()->estimate(point);
-  status_.reason = decision.reason;
+  {
+    const std::lock_guard lock(mutex_);
+    status_.state = PointSearchState::found;
+    status_.value = options_.values[static_cast<std::size_t>(point)];
+    status_.estimate = controller_->search()->estimate(point);
+    status_.reason = decision.reason;
+  }
+  run_at(point);
+  if (status_.state != PointSearchState::found) return;
+  say_(fmt::format("operating point {}: {}", point_name(options_.kind, status_.value), decision.reason));
 }
 
 void PointSearch::run_at(int point) {

@@ -131,7 +131,8 @@ TEST(RunCommand, PassesASignalOnOnce) {
 
 TEST(RunCommand, RefusesWhatMakesNoSense) {
   const TemporaryFolder folder;
-  EXPECT_THAT(run({"--", "true"}).err, HasSubstr("add --server ADDRESS, --plan DIR or --record DIR"));
+  EXPECT_THAT(run({"--", "true"}).err,
+              HasSubstr("add --server ADDRESS, --plan DIR, --search slowdown=2% or --record DIR"));
   EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err, HasSubstr("neither a plan nor an output folder"));
   const ProgramResult both = run({"--server", "http://a", "--plan", folder / "x", "--", "touch", folder / "it_ran"});
   EXPECT_EQ(both.exit_code, 2);
