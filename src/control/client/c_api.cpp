@@ -15,8 +15,8 @@
 
 #include "base/core/error.h"
 #include "control/client/client.h"
+#include "control/client/job_search.h"
 #include "control/client/lowgear.h"
-#include "control/client/search/job_search.h"
 #include "planning/profile/recording.h"
 
 // The C interface of lowgear.h: turns structures into values and exceptions into codes.

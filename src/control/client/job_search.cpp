@@ -1,4 +1,4 @@
-#include "control/client/search/job_search.h"
+#include "control/client/job_search.h"
 
 #include <fmt/format.h>
 
