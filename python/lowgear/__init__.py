@@ -18,7 +18,7 @@ It also plans: `plan`, `verify`, `simulate`, `estimate` and `search` are the com
 (lowgear.planning, docs/python.md).
 """
 
-from ._client import Client, Measurement, Status, Window
+from ._client import Client, Measurement, OperatingPoint, Status, Window
 from ._library import AgentUnavailable, InvalidUse, LowgearError, Refused
 
 __version__ = "0.1.0"
@@ -31,6 +31,7 @@ __all__ = [
     "InvalidUse",
     "LowgearError",
     "Measurement",
+    "OperatingPoint",
     "Refused",
     "Status",
     "Window",

@@ -10,6 +10,8 @@ from typing import Iterable, NamedTuple, Optional, Tuple
 from . import _library
 
 _KINDS = {"forward": 0, "backward": 1, "input_gradient": 2, "weight_gradient": 3, "forward_backward": 4}
+_POINTS = {"clock": 0, "power-limit": 1}
+_SEARCH_STATES = ("off", "waiting", "running", "found", "none", "cut_off", "elsewhere")
 _NEAREST_BELOW = 1
 _COUNT_DIFFERENCES = 1
 _NEXT = 0xFFFFFFFF
@@ -60,6 +62,27 @@ class Status(NamedTuple):
     not_following: str  # why plans are not followed
     difference: str  # the first one: "iteration 12, unit 5: expected backward 3 of stage 1, got forward 4 of stage 1"
     stream_problem: str  # why marks are the host's although use_stream was called, or what was lost
+
+
+class OperatingPoint(NamedTuple):
+    """How the search of the operating point stands.
+
+    `state`: off; waiting (for the GPUs, or the job's first iterations); running; found (the job runs at `value`); none (no
+    point is shown to save energy) and cut_off (it could not be searched to its end), in which the GPUs' settings are their
+    own; elsewhere (the job's first rank searches).
+    """
+
+    state: str
+    points: str  # clock or power-limit
+    value: Optional[float]  # at which the job runs now, in MHz or W; None: the GPUs' own choice
+    energy_pct: Optional[float]  # of the point that was found, against the first; below 0: it saves
+    energy_error_pct: Optional[float]  # half the width of its 99 % interval
+    slowdown_pct: Optional[float]
+    slowdown_error_pct: Optional[float]
+    iterations: int  # observed so far
+    cost_time_s: float  # what searching took more than as many iterations at the first point; below 0: less
+    cost_energy_j: float
+    reason: str  # the newest decision with its numbers, or what is waited for
 
 
 class Window:
@@ -246,6 +269,58 @@ class Client:
         """
         pointer = None if handle is None else handle or _LEGACY_STREAM
         self._check(self._library.lowgear_use_stream(self._handle, pointer))
+
+    def search_operating_point(
+        self,
+        slowdown_pct: float,
+        points: str = "clock",
+        values: Optional[Iterable[float]] = None,
+        block_s: float = 0,
+        max_iterations: int = 0,
+        record=None,
+    ):
+        """Searches the operating point at which an iteration uses least energy and takes at most `slowdown_pct` longer
+        than at the first point, while the job trains, and has it run there until `close`. Returns at once;
+        `operating_point()` says how it stands.
+
+        Every rank calls it, once; all are on one node. No plan is followed any more. The first rank measures the GPUs of
+        all and sets them through the agent. `points`: clock or power-limit; `values` in MHz or W, full speed first, are
+        chosen where they are left out. `block_s` (30): least time for which a point is measured at once. `record`: file
+        to which observations and decisions are appended.
+
+        Raises InvalidUse where it cannot begin: a value, a server that plans the job, a GPU without an energy counter.
+        """
+        if points not in _POINTS:
+            raise _library.InvalidUse(f"there are no operating points {points!r}; there are {', '.join(_POINTS)}")
+        wanted = list(values or ())
+        array = (ctypes.c_double * len(wanted))(*wanted) if wanted else None
+        options = _library.SearchOptionsStruct(
+            ctypes.sizeof(_library.SearchOptionsStruct),
+            slowdown_pct,
+            _POINTS[points],
+            array,
+            len(wanted),
+            block_s,
+            max_iterations,
+            _encode(record),
+        )
+        self._check(self._library.lowgear_search_begin(self._handle, ctypes.byref(options)))
+
+    def operating_point(self) -> OperatingPoint:
+        """How the search stands: after `search_operating_point`, or under `lowgear run --search`."""
+        result = _library.SearchStruct(ctypes.sizeof(_library.SearchStruct))
+        self._check(self._library.lowgear_get_search(self._handle, ctypes.byref(result)))
+        values = {field: getattr(result, field) for field in OperatingPoint._fields}
+        state = _SEARCH_STATES[result.state]
+        if state != "found":
+            values.update(dict.fromkeys(("energy_pct", "energy_error_pct", "slowdown_pct", "slowdown_error_pct")))
+        values.update(
+            state=state,
+            points=next(name for name, number in _POINTS.items() if number == result.points),
+            value=result.value or None,
+            reason=result.reason.decode("utf-8", "replace"),
+        )
+        return OperatingPoint(**values)
 
     @contextmanager
     def iteration(self):

@@ -83,6 +83,31 @@ class StatusStruct(ctypes.Structure):
     )
 
 
+class SearchOptionsStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("slowdown_pct", ctypes.c_double),
+        ("points", ctypes.c_int32),
+        ("values", ctypes.POINTER(ctypes.c_double)),
+        ("count", ctypes.c_size_t),
+        ("block_s", ctypes.c_double),
+        ("max_iterations", ctypes.c_int32),
+        ("record", ctypes.c_char_p),
+    ]
+
+
+class SearchStruct(ctypes.Structure):
+    _fields_ = (
+        [("struct_size", ctypes.c_size_t), ("state", ctypes.c_int32), ("points", ctypes.c_int32)]
+        + [
+            (name, ctypes.c_double)
+            for name in ("value", "energy_pct", "energy_error_pct", "slowdown_pct", "slowdown_error_pct")
+        ]
+        + [("iterations", ctypes.c_int64), ("cost_time_s", ctypes.c_double), ("cost_energy_j", ctypes.c_double)]
+        + [("reason", ctypes.c_char * 512)]
+    )
+
+
 def _candidates():
     named = os.environ.get("LOWGEAR_LIBRARY")
     if named:
@@ -134,6 +159,8 @@ def load():
         "lowgear_stop_following": [client],
         "lowgear_follow_again": [client],
         "lowgear_use_stream": [client, ctypes.c_void_p],
+        "lowgear_search_begin": [client, ctypes.POINTER(SearchOptionsStruct)],
+        "lowgear_get_search": [client, ctypes.POINTER(SearchStruct)],
     }
     for name, argtypes in added.items():
         if hasattr(library, name):

@@ -12,6 +12,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import warnings
 from pathlib import Path
 
 import lowgear
@@ -255,6 +256,31 @@ class WithoutAgent(unittest.TestCase):
                 self.assertEqual(client.status().units, 1)
                 with self.assertRaisesRegex(lowgear.LowgearError, "lacks lowgear_refuse: it is older"):
                     client.refuse("why")
+
+    def test_searches_no_operating_point_without_a_gpu_or_an_agent(self):
+        with lowgear.Client(agent_socket="") as client:
+            self.assertEqual(client.operating_point().state, "off")
+            with self.assertRaisesRegex(lowgear.InvalidUse, "no agent is used"):
+                client.search_operating_point(2)
+            with self.assertRaisesRegex(lowgear.InvalidUse, "there are clock, power-limit"):
+                client.search_operating_point(2, points="watts")
+            self.assertTrue(client.status().following, "a search that cannot begin changes nothing")
+            point = client.operating_point()
+        self.assertEqual((point.state, point.value, point.energy_pct, point.reason), ("off", None, None, ""))
+
+    def test_leaves_the_search_to_the_first_rank(self):
+        with lowgear.Client(agent_socket="", rank=1, world_size=2) as client:
+            client.search_operating_point(2)
+            self.assertEqual(client.operating_point().state, "elsewhere")
+            self.assertIn("operating point", client.status().not_following)
+
+    def test_refuses_a_search_next_to_a_server(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with lowgear.Client(agent_socket="", rank=0, world_size=1, server="unix:/no/such/server",
+                                job_spec={"run": "r"}) as client:
+                with self.assertRaisesRegex(lowgear.InvalidUse, "a server plans this job"):
+                    client.search_operating_point(2)
 
     def test_closes_twice(self):
         client = lowgear.Client(agent_socket="")

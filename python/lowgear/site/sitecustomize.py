@@ -34,7 +34,7 @@ def _install(name, module):
 
 
 def _attach():
-    if not any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING")):
+    if not any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH")):
         return
     importing = _load("_lowgear_importing", os.path.join(os.path.dirname(_SITE), "adapters", "importing.py"))
     if importing.is_asked_for(os.environ):

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include "base/core/error.h"
 #include "control/client/client.h"
+#include "control/client/job_search.h"
 #include "control/client/lowgear.h"
 #include "planning/profile/recording.h"
 
@@ -49,7 +52,13 @@ std::string& last_error() {
 struct lowgear_client {
   int fork_generation = 0;
   lowgear::client::RankInfo rank;
-  std::optional<Client> client;  ///< within this object: a pointer is time of each mark
+  lowgear::client::SearchingRank searching;
+  bool has_server = false;
+  std::unique_ptr<lowgear::client::IterationLog> iterations;  ///< null: none was searched; the client writes to it
+  std::optional<Client> client;                               ///< within this object: a pointer is time of each mark
+  std::mutex search_mutex;                                    ///< of the two below
+  bool searches_elsewhere = false;
+  std::unique_ptr<lowgear::client::JobSearch> search;
 };
 
 namespace {
@@ -239,6 +248,80 @@ lowgear_status status_of(lowgear_client& client) {
   return result;
 }
 
+lowgear::client::SearchRequest search_request(const lowgear_search_options* options) {
+  lowgear_search_options known = LOWGEAR_SEARCH_OPTIONS_INIT;
+  if (options != nullptr) {
+    if (options->struct_size < offsetof(lowgear_search_options, points)) {
+      throw InputError("lowgear_search_options.struct_size is not set; start from LOWGEAR_SEARCH_OPTIONS_INIT");
+    }
+    std::memcpy(&known, options, std::min(options->struct_size, sizeof known));
+  }
+  if (known.points != LOWGEAR_POINTS_CLOCK && known.points != LOWGEAR_POINTS_POWER_LIMIT) {
+    throw InputError("there are no operating points of this kind: this library is older than the program");
+  }
+  if (known.values == nullptr && known.count > 0) throw InputError("the pointer to the points is null");
+  lowgear::client::SearchRequest request;
+  request.allowed_slowdown_pct = known.slowdown_pct;
+  request.points.kind = static_cast<lowgear::client::PointKind>(known.points);
+  if (known.values != nullptr) request.points.values.assign(known.values, known.values + known.count);
+  if (known.block_s != 0) request.block_s = known.block_s;
+  if (known.max_iterations != 0) request.max_iterations = known.max_iterations;
+  if (known.record != nullptr) request.record = known.record;
+  return request;
+}
+
+/// Plans are not followed from now on: the GPUs are set by the search of the first rank alone.
+void begin_search(lowgear_client& client, const lowgear::client::SearchRequest& request,
+                  lowgear::client::PointSearch::Say say) {
+  if (client.has_server) throw InputError("a server plans this job; leave out the server, or the search");
+  const std::lock_guard lock(client.search_mutex);
+  client.search.reset();
+  if (client.rank.rank == 0) {
+    if (!client.iterations) client.iterations = std::make_unique<lowgear::client::IterationLog>();
+    client.search = std::make_unique<lowgear::client::JobSearch>(
+        request, client.searching, lowgear::client::process_environment(), *client.iterations, std::move(say));
+    client.client->watch_iterations(*client.iterations);
+  }
+  client.searches_elsewhere = client.rank.rank != 0;
+  client.client->refuse("the operating point of the job is searched");
+}
+
+/// A search that `lowgear run --search` asks for is no call of the program: what becomes of it is said here.
+void begin_search_asked_for(lowgear_client& client, const lowgear::client::Environment& environment) {
+  const auto say = [](std::string_view text) {
+    std::fprintf(stderr, "lowgear: %.*s\n", static_cast<int>(text.size()), text.data());
+  };
+  try {
+    const auto request = lowgear::client::search_from_environment(environment);
+    if (request) begin_search(client, *request, say);
+  } catch (const Error& error) {
+    if (client.rank.rank == 0) say(std::string("no operating point is searched: ") + error.what());
+  }
+}
+
+lowgear_search search_of(lowgear_client& client) {
+  lowgear_search result{};
+  const std::lock_guard lock(client.search_mutex);
+  if (client.searches_elsewhere) result.state = LOWGEAR_SEARCH_ELSEWHERE;
+  if (!client.search) return result;
+  const lowgear::client::PointSearchStatus now = client.search->status();
+  result.state = static_cast<std::int32_t>(now.state) + LOWGEAR_SEARCH_WAITING;
+  result.points = static_cast<std::int32_t>(now.kind);
+  result.value = now.value;
+  result.energy_pct = now.estimate.energy_pct;
+  result.energy_error_pct = now.estimate.energy_error_pct;
+  result.slowdown_pct = now.estimate.slowdown_pct;
+  result.slowdown_error_pct = now.estimate.slowdown_error_pct;
+  result.iterations = now.iterations;
+  result.cost_time_s = now.cost.time_s;
+  result.cost_energy_j = now.cost.energy_j;
+  copy_text(result.reason, now.reason);
+  return result;
+}
+static_assert(static_cast<int>(lowgear::client::PointSearchState::cut_off) + LOWGEAR_SEARCH_WAITING ==
+              LOWGEAR_SEARCH_CUT_OFF);
+static_assert(static_cast<int>(lowgear::client::PointKind::power_limit) == LOWGEAR_POINTS_POWER_LIMIT);
+
 }  // namespace
 
 int lowgear_open(const lowgear_options* options, lowgear_client** client) {
@@ -251,7 +334,12 @@ int lowgear_open(const lowgear_options* options, lowgear_client** client) {
     Options resolved = client_options(complete(options), environment);
     opened->fork_generation = fork_generation().load(std::memory_order_relaxed);
     opened->rank = resolved.rank;
+    opened->has_server = !resolved.server.address.empty();
+    opened->searching = {.rank = resolved.rank,
+                         .gpu = resolved.gpu,
+                         .agent_http_socket = lowgear::client::agent_http_socket(resolved.agent_socket, environment)};
     opened->client.emplace(std::move(resolved), environment);
+    begin_search_asked_for(*opened, environment);
     *client = opened.release();
     return LOWGEAR_OK;
   });
@@ -377,6 +465,19 @@ int lowgear_window_begin(lowgear_client* client, const char* name, uint64_t* win
 int lowgear_window_end(lowgear_client* client, uint64_t window, lowgear_measurement* measurement) {
   if (!usable(client)) return unusable(client);
   return guarded([&] { return give(measurement_of(client->client->window_end(window)), measurement); });
+}
+
+int lowgear_search_begin(lowgear_client* client, const lowgear_search_options* options) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    begin_search(*client, search_request(options), [](std::string_view) {});
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_get_search(lowgear_client* client, lowgear_search* search) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&] { return give(search_of(*client), search); });
 }
 
 int lowgear_get_status(lowgear_client* client, lowgear_status* status) {

@@ -137,11 +137,16 @@ class Client {
     unit_end(unit_kind(kind), stage, microbatch);
   }
 
+  /// Iterations that begin and end are logged here from now on. It has to stay as long as this.
+  void watch_iterations(IterationLog& log) noexcept { marks_->watch_iterations(&log); }
+
   /// Throws Error when there is no GPU.
   [[nodiscard]] measure::EnergyMeter::WindowId window_begin(std::string name);
   measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
 
   [[nodiscard]] Status status();
+  /// Empty: no agent is used.
+  [[nodiscard]] const std::filesystem::path& agent_socket() const { return options_.agent_socket; }
 
  private:
   void open_recording();

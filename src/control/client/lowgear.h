@@ -44,7 +44,7 @@ extern "C" {
 /* Version of this interface. A library works with every program that was built with the same major version and no later
  * minor one: structures carry their size, functions are only added. */
 #define LOWGEAR_ABI_MAJOR 1u
-#define LOWGEAR_ABI_MINOR 2u
+#define LOWGEAR_ABI_MINOR 3u
 
 #if defined(__GNUC__)
 #define LOWGEAR_API __attribute__((visibility("default")))
@@ -238,6 +238,62 @@ typedef struct lowgear_status {
 } lowgear_status;
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);
+
+/* Since 1.3. What the operating points of a search are: SM clocks in MHz, or power limits in W. Where a power limit
+ * does not bind it changes nothing; a locked clock always does. */
+enum { LOWGEAR_POINTS_CLOCK = 0, LOWGEAR_POINTS_POWER_LIMIT = 1 };
+
+typedef struct lowgear_search_options {
+  size_t struct_size;  /* LOWGEAR_SEARCH_OPTIONS_INIT sets it */
+  double slowdown_pct; /* how much longer than at the first point an iteration may take, 0 to 1000 */
+  int32_t points;
+  const double* values; /* of the points, full speed first; NULL: up to six that the library chooses */
+  size_t count;
+  double block_s;         /* least time for which a point is measured at once; 0: 30 */
+  int32_t max_iterations; /* 0: 300, or as many as 30 blocks take */
+  const char* record;     /* file to which observations and decisions are appended; NULL: none */
+} lowgear_search_options;
+
+#define LOWGEAR_SEARCH_OPTIONS_INIT \
+  { sizeof(lowgear_search_options), 0, LOWGEAR_POINTS_CLOCK, NULL, 0, 0, 0, NULL }
+
+/* Since 1.3. Searches the operating point at which the job's iterations use least energy within the slowdown, while it
+ * trains, and has it run there until lowgear_close. To be called once by every rank, after which no plan is followed
+ * any more; the first rank measures the GPUs of all and sets them through the agent (its HTTP socket:
+ * LOWGEAR_AGENT_HTTP_SOCKET, or agent.sock next to the lease socket), which restores them when the process ends. All
+ * ranks have to be on one node. Iterations are those that this rank marks. Called again, it begins anew. One that
+ * `lowgear run --search` asks for (LOWGEAR_SEARCH) begins in lowgear_open, and says on standard error what becomes of
+ * it. LOWGEAR_INVALID where it cannot begin: an option, a server that plans the job, a GPU without an energy counter.
+ */
+LOWGEAR_API int lowgear_search_begin(lowgear_client* client, const lowgear_search_options* options);
+
+/* State of a search. */
+enum {
+  LOWGEAR_SEARCH_OFF = 0,      /* none has begun */
+  LOWGEAR_SEARCH_WAITING = 1,  /* for the GPUs, or the first iterations */
+  LOWGEAR_SEARCH_RUNNING = 2,  /* points are tried */
+  LOWGEAR_SEARCH_FOUND = 3,    /* the job runs at the point that was found */
+  LOWGEAR_SEARCH_NONE = 4,     /* no point is shown to save energy: the GPUs' settings are their own */
+  LOWGEAR_SEARCH_CUT_OFF = 5,  /* it could not be searched to its end: likewise */
+  LOWGEAR_SEARCH_ELSEWHERE = 6 /* the job's first rank searches */
+};
+
+typedef struct lowgear_search {
+  size_t struct_size; /* set by the caller */
+  int32_t state;
+  int32_t points;
+  double value;            /* at which the job runs now, in MHz or W; 0: the GPUs' own choice */
+  double energy_pct;       /* of the point that was found, against the first; below 0: it saves. 0 before */
+  double energy_error_pct; /* half the width of its 99 % interval */
+  double slowdown_pct;
+  double slowdown_error_pct;
+  int64_t iterations; /* observed so far */
+  double cost_time_s; /* what searching took more than as many iterations at the first point; below 0: less */
+  double cost_energy_j;
+  char reason[512]; /* the newest decision with its numbers, or what is waited for */
+} lowgear_search;
+
+LOWGEAR_API int lowgear_get_search(lowgear_client* client, lowgear_search* search);
 
 /* Message of this thread's last failed call; "" if none failed. Valid until this thread's next call. */
 LOWGEAR_API const char* lowgear_last_error(void);

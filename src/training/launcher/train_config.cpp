@@ -229,14 +229,17 @@ void read_freeze(const YamlView& map, const fs::path& folder, TrainConfig& confi
 }
 
 OperatingPoints read_points(const YamlView& map, const fs::path& folder) {
-  OperatingPoints points;
-  if (map.has("clocks_mhz") == map.has("plans")) {
-    map.fail("give either clocks_mhz or plans", "clocks_mhz: [1980, 1755, 1530]");
+  const std::vector<std::string> kinds = {"clocks_mhz", "plans", "power_limits_w"};
+  if (std::ranges::count_if(kinds, [&map](const std::string& kind) { return map.has(kind); }) != 1) {
+    map.fail("give one of clocks_mhz, plans, power_limits_w", "clocks_mhz: [1980, 1755, 1530]");
   }
-  const YamlView list = map.at(map.has("plans") ? "plans" : "clocks_mhz");
+  const std::string kind = *std::ranges::find_if(kinds, [&map](const std::string& each) { return map.has(each); });
+  const YamlView list = map.at(kind);
+  OperatingPoints points;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (map.has("plans")) points.plans.push_back(path_at(list.at(i), folder));
-    if (!map.has("plans")) points.clocks_mhz.push_back(int_in(list.at(i), 1, 100'000));
+    if (kind == "plans") points.plans.push_back(path_at(list.at(i), folder));
+    if (kind == "clocks_mhz") points.clocks_mhz.push_back(int_in(list.at(i), 1, 100'000));
+    if (kind == "power_limits_w") points.power_limits_w.push_back(list.at(i).number_in(1, 100'000));
   }
   if (list.size() < 2 || list.size() > adapt::kMaxOperatingPoints) {
     list.fail(
@@ -246,7 +249,7 @@ OperatingPoints read_points(const YamlView& map, const fs::path& folder) {
 }
 
 void read_slowdown(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only({"allowed_pct", "clocks_mhz", "plans"});
+  map.require_only({"allowed_pct", "clocks_mhz", "plans", "power_limits_w"});
   config.adapt.trial.allowed_slowdown_pct = map.at("allowed_pct").number_in(0, 1000);
   config.adapt.slowdown = read_points(map, folder);
 }
@@ -472,6 +475,7 @@ std::vector<std::string> OperatingPoints::names() const {
   std::vector<std::string> names;
   for (const int clock_mhz : clocks_mhz) names.push_back(fmt::format("{} MHz", clock_mhz));
   for (const fs::path& plan : plans) names.push_back(plan.filename().string());
+  for (const double limit_w : power_limits_w) names.push_back(fmt::format("{:g} W", limit_w));
   return names;
 }
 

@@ -107,12 +107,13 @@ struct EvaluationConfig {
   }
 };
 
-/// The operating points of a job, of which the first is full speed: clocks, or plans.
+/// The operating points of a job, of which the first is full speed: clocks, plans, or power limits.
 struct OperatingPoints {
   std::vector<int> clocks_mhz;
   std::vector<std::filesystem::path> plans;
+  std::vector<double> power_limits_w = {};
 
-  /// For reasons: `1380 MHz`, `00007.json`.
+  /// For reasons: `1380 MHz`, `00007.json`, `600 W`.
   [[nodiscard]] std::vector<std::string> names() const;
 };
 

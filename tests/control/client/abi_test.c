@@ -19,6 +19,8 @@ int main(void) {
   lowgear_status status;
   lowgear_measurement measurement = LOWGEAR_MEASUREMENT_INIT;
   uint64_t window = 0;
+  lowgear_search_options wanted = LOWGEAR_SEARCH_OPTIONS_INIT;
+  lowgear_search search;
   const lowgear_unit unit = {LOWGEAR_FORWARD, 0, 0};
   options.agent_socket = "";
   options.rank = 0;
@@ -42,6 +44,15 @@ int main(void) {
   expect(strstr(lowgear_last_error(), "/no/such/plan") != NULL, "names the file");
   expect(lowgear_window_begin(client, "w", &window) == LOWGEAR_FAILED, "no GPU to measure");
   expect(measurement.energy_j < 0, "initialiser");
+  memset(&search, 0, sizeof search);
+  search.struct_size = sizeof search;
+  expect(lowgear_search_begin(client, &wanted) == LOWGEAR_INVALID, "no agent to set an operating point");
+  expect(lowgear_last_error()[0] != '\0', "says so");
+  expect(lowgear_get_search(client, &search) == LOWGEAR_OK && search.state == LOWGEAR_SEARCH_OFF, "nothing is searched");
+  wanted.points = 7;
+  expect(lowgear_search_begin(client, &wanted) == LOWGEAR_INVALID, "no such points");
+  search.struct_size = 0;
+  expect(lowgear_get_search(client, &search) == LOWGEAR_INVALID, "a size is needed");
   memset(&status, 0, sizeof status);
   status.struct_size = sizeof status;
   expect(lowgear_get_status(client, &status) == LOWGEAR_OK, "status");

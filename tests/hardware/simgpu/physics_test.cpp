@@ -293,6 +293,56 @@ TEST(PowerLimit, IsHeldForShortKernelsWithGaps) {
   EXPECT_NEAR((gpu.physics.energy_j() - before_j) / time_s, 700, 7);
 }
 
+/// Time of a kernel at the clock, between those of the model, at which the GPU draws so much: power by its parts,
+/// written out again, and bisection.
+double time_within_power_s(const SimulatedGpuModel& model, double compute_s, double memory_s, double load,
+                           double limit_w, double die_c) {
+  const PowerModel& parts = model.power;
+  const double most_mhz = model.sm_clocks.max_mhz;
+  const auto time_s = [&](double clock_mhz) { return compute_s * most_mhz / clock_mhz + memory_s; };
+  const auto power_w = [&](double clock_mhz) {
+    const double compute = compute_s * most_mhz / clock_mhz / time_s(clock_mhz);
+    const double memory = 1 - compute;
+    const double above_knee = std::max(0.0, (clock_mhz - parts.voltage_knee_mhz) / (most_mhz - parts.voltage_knee_mhz));
+    const double volts = parts.voltage_floor + (1 - parts.voltage_floor) * above_knee;
+    const double dynamic =
+        (parts.clock_tree_w + load * compute * parts.compute_w + load * memory * parts.memory_on_sm_w);
+    return parts.board_w + load * memory * parts.memory_w + dynamic * volts * volts * clock_mhz / most_mhz +
+           parts.leakage_w * std::pow(volts, 3) * std::exp(parts.leakage_per_k * (die_c - 30));
+  };
+  double low_mhz = model.sm_clocks.min_mhz;
+  double high_mhz = most_mhz;
+  for (int i = 0; i < 60; ++i) {
+    const double middle_mhz = (low_mhz + high_mhz) / 2;
+    (power_w(middle_mhz) <= limit_w ? low_mhz : high_mhz) = middle_mhz;
+  }
+  return time_s(low_mhz);
+}
+
+TEST(PowerLimit, MakesWorkTakeAsLongAsAtTheClockThatDrawsIt) {
+  constexpr double kComputeS = 0.2;
+  constexpr double kMemoryS = 0.05;
+  constexpr double kLoad = 0.9;
+  for (const double limit_w : {600.0, 500.0, 400.0, 300.0}) {
+    Bench gpu("H100");
+    gpu.awake();
+    gpu.physics.set_power_limit(limit_w);
+    const auto run_kernel = [&] {
+      gpu.physics.start_kernel(kComputeS, kMemoryS, {.compute = kLoad, .memory = kLoad});
+      gpu.physics.advance_to_kernel_end();
+    };
+    for (int i = 0; i < 100; ++i) run_kernel();  // it warms up
+    const double before_j = gpu.physics.energy_j();
+    const std::int64_t before_ns = gpu.state.time_ns;
+    constexpr int kKernels = 40;
+    for (int i = 0; i < kKernels; ++i) run_kernel();
+    const double time_s = static_cast<double>(gpu.state.time_ns - before_ns) * 1e-9 / kKernels;
+    const double expected_s = time_within_power_s(gpu.model, kComputeS, kMemoryS, kLoad, limit_w, gpu.physics.die_c());
+    EXPECT_NEAR(time_s / expected_s, 1, 0.01) << limit_w << " W";
+    EXPECT_NEAR((gpu.physics.energy_j() - before_j) / kKernels / (limit_w * expected_s), 1, 0.015) << limit_w << " W";
+  }
+}
+
 TEST(PowerLimit, LeavesLightWorkAlone) {
   Bench gpu("H100");
   gpu.awake();

@@ -215,6 +215,10 @@ TEST(TrainConfig, ReadsWhatMayChangeWhileItTrains) {
       kSmallest, {"adapt.slowdown={allowed_pct: 1, plans: [p/0.json, /q/7.json]}", "adapt.techniques=[slowdown]"});
   EXPECT_THAT(plans.adapt.slowdown->plans, ElementsAre("/jobs/p/0.json", "/q/7.json"));
   EXPECT_THAT(plans.adapt.slowdown->names(), ElementsAre("0.json", "7.json"));
+  const TrainConfig limits = parse(
+      kSmallest, {"adapt.slowdown={allowed_pct: 1, power_limits_w: [700, 612.5]}", "adapt.techniques=[slowdown]"});
+  EXPECT_THAT(limits.adapt.slowdown->power_limits_w, ElementsAre(700, 612.5));
+  EXPECT_THAT(limits.adapt.slowdown->names(), ElementsAre("700 W", "612.5 W"));
 }
 
 TEST(TrainConfig, RefusesTechniquesThatCannotBe) {
@@ -229,7 +233,10 @@ TEST(TrainConfig, RefusesTechniquesThatCannotBe) {
               HasSubstr("no step would count"));
   EXPECT_THAT(refusal("slowdown"), HasSubstr("there are no operating points"));
   EXPECT_THAT(refusal("slowdown", ", slowdown: {clocks_mhz: [1, 2]}"), HasSubstr("\"allowed_pct\" is missing"));
-  EXPECT_THAT(refusal("slowdown", ", slowdown: {allowed_pct: 1}"), HasSubstr("give either clocks_mhz or plans"));
+  EXPECT_THAT(refusal("slowdown", ", slowdown: {allowed_pct: 1}"),
+              HasSubstr("give one of clocks_mhz, plans, power_limits_w"));
+  EXPECT_THAT(refusal("slowdown", ", slowdown: {allowed_pct: 1, clocks_mhz: [2, 1], power_limits_w: [700, 600]}"),
+              HasSubstr("give one of"));
   EXPECT_THAT(refusal("slowdown", ", slowdown: {allowed_pct: 1, clocks_mhz: [1410]}"), HasSubstr("1 points; name 2"));
   const std::string policy = ", slowdown: {allowed_pct: 1, clocks_mhz: [1410, 1200]}";
   EXPECT_THAT(error_with("adapt: {techniques: [slowdown]" + policy + "}\nenergy: {plan: p.json}"),

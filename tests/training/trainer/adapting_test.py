@@ -32,6 +32,7 @@ adapt:
 class AdaptingTest(AgentTraining):
     config = CONFIG
     gpus = f"{RANKS}xA100"
+    allow = "everybody = true\npower = true\n"
 
     def words(self, name, *more):
         return ["train", str(self.folder / "job.yaml"), "--metrics", str(self.folder / f"{name}.jsonl"), "--set",
@@ -78,6 +79,29 @@ class AdaptingTest(AgentTraining):
         self.assertEqual(set(points[ended:]), {POINTS[last["point"]]}, decisions)
         self.assertEqual(json.loads((self.folder / "searching-adapt.jsonl").read_text().splitlines()[0])["format"],
                          "lowgear.techniques/1")
+
+    def power_limits_w(self):
+        return [gpu["power_limit_w"] for gpu in json.loads(self.run_lowgear("simgpu", "show", "--json"))["gpus"]]
+
+    def test_power_limits_are_set_on_all_ranks_and_end_with_the_job(self):
+        limits = ["--set", "adapt.slowdown={allowed_pct: 100, power_limits_w: [400, 300, 200]}"]
+        self.run_lowgear(*self.words("plain"))
+        before = self.power_limits_w()
+        job = self.start(*self.words("limited", "--adapt", "slowdown", *limits))
+        self.wait_until(lambda: 200 in self.power_limits_w() or job.poll() is not None, "the last point is tried")
+        _, err = job.communicate(timeout=self.patience_s)
+        self.assertEqual(job.returncode, 0, err)
+        self.assertEqual({line["operating_point"] for line in self.lines("limited")}, {"400 W", "300 W", "200 W"})
+        self.assertEqual(self.losses("limited"), self.losses("plain"))
+        self.wait_until(lambda: self.power_limits_w() == before, "the limits are as before")
+
+    def test_power_limits_that_the_user_may_not_set_are_refused_before_the_first_step(self):
+        limits = ["--set", "adapt.slowdown={allowed_pct: 100, power_limits_w: [400, 10]}"]
+        process = self.start(*self.words("refused", "--adapt", "slowdown", *limits))
+        _, err = process.communicate(timeout=self.patience_s)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("outside of what this agent allows", err)
+        self.assertEqual(self.lines("refused"), [])
 
     def test_a_placebo_decides_and_changes_nothing(self):
         self.run_lowgear(*self.words("placebo", "--adapt", "slowdown", "--set", "adapt.placebo=true", "--recording",

@@ -17,6 +17,7 @@ class AgentTraining(unittest.TestCase):
 
     config = ""
     gpus = "1xA100"
+    allow = "everybody = true\n"
     patience_s = 120
 
     def setUp(self):
@@ -30,7 +31,7 @@ class AgentTraining(unittest.TestCase):
         config = self.folder / "agent.toml"
         config.write_text(
             f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{socket}"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
+            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\n{self.allow}'
         )
         config.chmod(0o600)
         agent = self.start("agent", "--config", str(config))

@@ -17,6 +17,7 @@
 #include "app/doctor/python_package.h"
 #include "base/core/error.h"
 #include "control/client/rank/rank_environment.h"
+#include "control/client/search/search_request.h"
 
 namespace lowgear::cli {
 namespace {
@@ -27,6 +28,10 @@ struct RunArguments {
   std::string server;
   std::string plan;
   std::string recording;
+  std::string search;
+  std::string points;
+  std::optional<double> search_block_s;
+  std::string search_record;
   std::optional<double> slowdown_pct;
   std::optional<double> switch_latency_ms;
   std::vector<std::string> command;
@@ -97,6 +102,12 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   set("LOWGEAR_SERVER", checked_server(arguments.server));
   if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
   if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
+  set("LOWGEAR_SEARCH", arguments.search);
+  set("LOWGEAR_SEARCH_POINTS", arguments.points);
+  if (arguments.search_block_s) set("LOWGEAR_SEARCH_BLOCK", fmt::format("{}", *arguments.search_block_s));
+  if (!arguments.search_record.empty()) {
+    set("LOWGEAR_SEARCH_RECORD", fs::absolute(arguments.search_record).string());
+  }
   if (arguments.slowdown_pct) set("LOWGEAR_SLOWDOWN", fmt::format("{}", *arguments.slowdown_pct));
   if (arguments.switch_latency_ms) set("LOWGEAR_SWITCH_LATENCY", fmt::format("{}", *arguments.switch_latency_ms));
   // Slurm and torchrun's --rdzv-id name a start by themselves.
@@ -107,12 +118,28 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   return variables;
 }
 
-void check_asked(const RunArguments& arguments) {
-  const bool asked = !arguments.server.empty() || !arguments.plan.empty() || !arguments.recording.empty();
-  const auto is_set = [](const char* name) { return !environment_text(name).empty(); };
-  if (!asked && !is_set("LOWGEAR_SERVER") && !is_set("LOWGEAR_PLAN") && !is_set("LOWGEAR_RECORDING")) {
-    throw InputError("nothing to do for the command; add --server ADDRESS, --plan DIR or --record DIR");
+void check_search(const RunArguments& arguments) {
+  if (arguments.search.empty()) {
+    if (arguments.points.empty() && !arguments.search_block_s && arguments.search_record.empty()) return;
+    throw InputError("--points, --search-block and --search-record are of a search; add --search slowdown=2%");
   }
+  (void)client::parse_allowed_slowdown_pct(arguments.search);
+  if (!arguments.points.empty()) (void)client::parse_points(arguments.points);
+  if (!arguments.server.empty() || !arguments.plan.empty()) {
+    throw InputError("--search sets clocks or power limits itself; leave out --server and --plan");
+  }
+}
+
+void check_asked(const RunArguments& arguments) {
+  const auto is_set = [](const char* name) { return !environment_text(name).empty(); };
+  const bool asked = !arguments.server.empty() || !arguments.plan.empty() || !arguments.recording.empty() ||
+                     !arguments.search.empty() || is_set("LOWGEAR_SERVER") || is_set("LOWGEAR_PLAN") ||
+                     is_set("LOWGEAR_RECORDING") || is_set("LOWGEAR_SEARCH");
+  if (!asked) {
+    throw InputError(
+        "nothing to do for the command; add --server ADDRESS, --plan DIR, --search slowdown=2% or --record DIR");
+  }
+  check_search(arguments);
   if (!arguments.server.empty() && !arguments.plan.empty()) {
     throw InputError("--server and --plan: plans come from one of them");
   }
@@ -158,6 +185,19 @@ VerbAction declare_run(CLI::App& app) {
   app.add_option("--record", arguments->recording,
                  "Folder in which every rank records the times of its units and its energy")
       ->type_name("DIR");
+  app.add_option("--search", arguments->search,
+                 "Search the clock (or power limit) at which an iteration uses least energy and takes at most so much "
+                 "longer than at full speed")
+      ->type_name("slowdown=2%");
+  app.add_option("--points", arguments->points,
+                 "With --search: clock (default) or power-limit, also with values in MHz or W, full speed first: "
+                 "clock=1980,1755,1530")
+      ->type_name("KIND");
+  add_number(app, "--search-block", {.low = 0.001, .high = 86'400}, into(arguments->search_block_s),
+             "With --search: least time for which a point is measured at once, in s (default 30)");
+  app.add_option("--search-record", arguments->search_record,
+                 "With --search: file to which observations and decisions are appended")
+      ->type_name("FILE");
   add_number(
       app, "--slowdown", {.low = 0, .high = 1000}, [arguments](double percent) { arguments->slowdown_pct = percent; },
       "Per cent that an iteration may take longer than by the fastest plan (default 0)");

@@ -113,8 +113,9 @@ MarkWriter::OpenUnit& MarkWriter::place_next_to_others(std::uint64_t unit) noexc
 }
 
 void MarkWriter::log_iteration(RecordType type, std::uint64_t end_ns) noexcept {
-  if (log_ == nullptr) return;
-  log_->push({.begin_ns = iteration_begin_ns_, .end_ns = end_ns, .iteration = iteration_, .type = type});
+  const UnitRecord record{.begin_ns = iteration_begin_ns_, .end_ns = end_ns, .iteration = iteration_, .type = type};
+  if (log_ != nullptr) log_->push(record);
+  if (IterationLog* watched = watched_.load(std::memory_order_acquire)) watched->push(record);
 }
 
 }  // namespace lowgear::client

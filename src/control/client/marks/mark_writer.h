@@ -24,6 +24,9 @@ class MarkWriter final : public MarkTaker {
   /// where it is not deferred, and its time counts.
   void begin_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void end_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  /// Iterations are logged here, too, from now on; null: no more. From any thread. What was named has to stay until no
+  /// thread marks any more.
+  void watch_iterations(IterationLog* log) noexcept { watched_.store(log, std::memory_order_release); }
   /// An invalid mark, from any thread.
   void count_mismatch() noexcept { mismatched_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -53,6 +56,7 @@ class MarkWriter final : public MarkTaker {
 
   AgentLease* lease_;
   UnitLog* log_;
+  std::atomic<IterationLog*> watched_{nullptr};
   std::uint64_t iteration_ = 0;
   std::uint64_t iteration_begin_ns_ = 0;
   bool settling_ = false;

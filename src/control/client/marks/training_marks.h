@@ -60,6 +60,7 @@ class TrainingMarks {
   [[nodiscard]] std::uint64_t iteration() const noexcept { return iteration_; }
 
   // By any.
+  void watch_iterations(IterationLog* log) noexcept { writer_.watch_iterations(log); }
   [[nodiscard]] const MarkWriter& written() const { return writer_; }
   [[nodiscard]] const StreamMarks& stream() const { return stream_; }
   [[nodiscard]] const ExpectedUnits& expected() const { return expected_; }

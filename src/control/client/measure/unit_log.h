@@ -25,5 +25,7 @@ struct UnitRecord {
 
 /// Hands records from the thread that marks to the one that writes them.
 using UnitLog = BoundedQueue<UnitRecord, std::size_t{1} << 15U>;
+/// The same of iterations alone.
+using IterationLog = BoundedQueue<UnitRecord, std::size_t{1} << 11U>;
 
 }  // namespace lowgear::client

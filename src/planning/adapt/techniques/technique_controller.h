@@ -107,6 +107,8 @@ class TechniqueController {
   std::vector<TechniqueDecision> observe(const freezing::Observation& window);
 
   [[nodiscard]] TechniqueState state() const;
+  /// The search or trial under way, or else the last one; null: there was none.
+  [[nodiscard]] const OperatingPointSearch* search() const { return search_ ? &*search_ : nullptr; }
 
  private:
   enum class Phase : unsigned char { idle, searching, trying, awaiting_loss };

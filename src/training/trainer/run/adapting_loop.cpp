@@ -72,7 +72,7 @@ void AdaptingLoop::begin(std::int64_t first_step, const schedule::Schedule& sche
     for (int point = static_cast<int>(config_->adapt.slowdown->names().size()) - 1; point >= 0; --point) {
       load(point, schedule);
     }
-    loaded_ = Loaded{.point = 0, .frozen_blocks = 0};
+    loaded_ = Loaded{.point = 0, .frozen_blocks = 0, .agents = lost_agents()};
   }
   if (!config_->adapt.log || ranks_->world->rank() != 0) return;
   log_.emplace(*config_->adapt.log, first_step);
@@ -87,12 +87,26 @@ void AdaptingLoop::write(const std::string& line) {
 void AdaptingLoop::load(int point, const schedule::Schedule& schedule) {
   const launcher::OperatingPoints& points = *config_->adapt.slowdown;
   const auto index = static_cast<std::size_t>(point);
-  if (plans_.empty()) {
+  if (!points.power_limits_w.empty()) {
+    set_power_limit(points.power_limits_w[index]);
+  } else if (plans_.empty()) {
     const plan::Plan plan = plan::uniform_plan(schedule, points.clocks_mhz[index], "operating point");
     client_->load_plan_text(plan::write_plan(plan), "adapt.slowdown.clocks_mhz", position_, /*nearest_below=*/false);
   } else {
     client_->load_plan_text(plans_[index], points.plans[index].string(), position_, /*nearest_below=*/false);
   }
+}
+
+/// Under the lease that this process has at the agent already, with which it ends.
+void AdaptingLoop::set_power_limit(double limit_w) {
+  if (!settings_) {
+    settings_.emplace(client::agent_http_socket(client_->agent_socket(), client::process_environment()));
+  }
+  (void)settings_->set_power_limit(client_->status().gpu_uuid, limit_w);
+}
+
+std::uint64_t AdaptingLoop::lost_agents() const {
+  return config_->adapt.slowdown->power_limits_w.empty() ? 0 : client_->status().reconnects;
 }
 
 void AdaptingLoop::observe_window(const freezing::Observation& window) {
@@ -138,7 +152,9 @@ void AdaptingLoop::agree(std::int64_t step) {
 bool AdaptingLoop::follow(const schedule::Schedule& schedule) {
   if (!config_->adapt.slowdown || config_->adapt.placebo) return true;
   // Other frozen blocks may be other units.
-  const Loaded wanted{.point = agreed_.point, .frozen_blocks = plans_.empty() ? agreed_.frozen_blocks : 0};
+  const Loaded wanted{.point = agreed_.point,
+                      .frozen_blocks = config_->adapt.slowdown->clocks_mhz.empty() ? 0 : agreed_.frozen_blocks,
+                      .agents = lost_agents()};
   if (loaded_ == wanted) return true;
   loaded_ = wanted;
   try {

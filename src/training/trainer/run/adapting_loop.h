@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "control/client/agent/agent_settings.h"
 #include "control/client/client.h"
 #include "planning/adapt/techniques/technique_record.h"
 #include "planning/schedule/schedule.h"
@@ -49,6 +50,7 @@ class AdaptingLoop final : public SavedState {
   struct Loaded {
     int point = 0;
     std::int64_t frozen_blocks = 0;
+    std::uint64_t agents = 0;  ///< that were lost; only of power limits, which are not handed over again with a plan
     friend bool operator==(const Loaded&, const Loaded&) = default;
   };
 
@@ -56,6 +58,8 @@ class AdaptingLoop final : public SavedState {
   void decide();
   void write(const std::string& line);
   void load(int point, const schedule::Schedule& schedule);
+  void set_power_limit(double limit_w);
+  [[nodiscard]] std::uint64_t lost_agents() const;
 
   const launcher::TrainConfig* config_;
   FreezingLoop* freezing_;
@@ -69,6 +73,7 @@ class AdaptingLoop final : public SavedState {
   adapt::TechniqueStep step_;                        ///< as far as it has been observed; 0 steps done: not at all
   std::vector<adapt::TechniqueDecision> decisions_;  ///< that were not taken yet
   std::optional<MetricsFile> log_;
+  std::optional<client::AgentSettings> settings_;  ///< only of power limits
 };
 
 }  // namespace lowgear::trainer

@@ -24,7 +24,8 @@ using ::testing::StartsWith;
 ProgramResult run(std::vector<std::string> arguments, const char* python_path = nullptr) {
   arguments.insert(arguments.begin(), "run");
   return run_lowgear(std::move(arguments), [python_path] {
-    for (const char* name : {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_RUN", "SLURM_JOB_ID"}) {
+    for (const char* name :
+         {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH", "LOWGEAR_RUN", "SLURM_JOB_ID"}) {
       ::unsetenv(name);
     }
     if (python_path == nullptr) {
@@ -44,6 +45,27 @@ TEST(RunCommand, SetsTheEnvironmentOfTheCommand) {
   EXPECT_THAT(variables, Contains("LOWGEAR_SLOWDOWN=2.5"));
   EXPECT_THAT(variables, Contains(EndsWith("/site:/some/where")));
   EXPECT_THAT(variables, Not(Contains(StartsWith("LOWGEAR_RUN="))));
+}
+
+TEST(RunCommand, AsksForASearch) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"--search", "slowdown=2%", "--points", "power-limit=700,600", "--search-block", "5",
+                                    "--search-record", folder / "record.jsonl", "--", "env"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<std::string> variables = lines_of(result.out);
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH=slowdown=2%"));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH_POINTS=power-limit=700,600"));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH_BLOCK=5"));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH_RECORD=" + (folder / "record.jsonl").string()));
+}
+
+TEST(RunCommand, RefusesASearchThatCannotBe) {
+  EXPECT_THAT(run({"--search", "2%", "--", "env"}).err, HasSubstr("slowdown=2%"));
+  EXPECT_THAT(run({"--search", "slowdown=2%", "--points", "watts", "--", "env"}).err,
+              HasSubstr("clock and power-limit"));
+  EXPECT_THAT(run({"--search", "slowdown=2%", "--server", "http://127.0.0.1:1", "--", "env"}).err,
+              HasSubstr("leave out --server and --plan"));
+  EXPECT_THAT(run({"--record", "out", "--points", "clock", "--", "env"}).err, HasSubstr("add --search"));
 }
 
 TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
@@ -109,7 +131,8 @@ TEST(RunCommand, PassesASignalOnOnce) {
 
 TEST(RunCommand, RefusesWhatMakesNoSense) {
   const TemporaryFolder folder;
-  EXPECT_THAT(run({"--", "true"}).err, HasSubstr("add --server ADDRESS, --plan DIR or --record DIR"));
+  EXPECT_THAT(run({"--", "true"}).err,
+              HasSubstr("add --server ADDRESS, --plan DIR, --search slowdown=2% or --record DIR"));
   EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err, HasSubstr("neither a plan nor an output folder"));
   const ProgramResult both = run({"--server", "http://a", "--plan", folder / "x", "--", "touch", folder / "it_ran"});
   EXPECT_EQ(both.exit_code, 2);
