@@ -29,6 +29,8 @@ HELD_OUT_TOKENS = 400_000
 
 
 class Experiment:
+    job = JOB
+
     def __init__(self, asked):
         self.asked = asked
         self.start_s = time.monotonic()
@@ -51,12 +53,13 @@ class Experiment:
         for word in words:
             command += ["--set", word]
         began_s = time.monotonic()
-        done = subprocess.run([*command, str(JOB)], env={**os.environ, **ONE_RANK}, capture_output=True, text=True)
+        done = subprocess.run([*command, str(self.job)], env={**os.environ, **ONE_RANK}, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{name}: exit code {done.returncode}: {done.stderr.strip()}")
         summary = {**json.loads(done.stdout.splitlines()[-1]), "process_s": round(time.monotonic() - began_s, 2)}
         print(f"{self.elapsed_s():6.1f} s  {name}: {json.dumps(summary)}", flush=True)
         self.pack()
+        return summary
 
     def pack(self):
         part = self.asked.out.with_name(self.asked.out.name + ".part")

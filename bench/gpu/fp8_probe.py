@@ -36,7 +36,7 @@ LEAST_CAPABILITY = (8, 9)
 MICROBATCHES, STEPS_A_TURN, WARM_UP_STEPS = 8, 4, 10
 LEARNING_RATE, HELD_OUT_SEQUENCES = 3e-4, 32
 WORDS, SUCCESSORS = 4096, (8, 4, 2, 1)
-RESERVE_S = 6  # for the held-out loss and the end
+RESERVE_S = 12  # for the held-out loss and the end
 
 
 def missing_fp8():
@@ -257,13 +257,35 @@ def summary(turns, track):
     return result
 
 
-def add_losses(result, copies, held_out):
-    """Over the last steps, and on sequences that none was trained on; of both after equal tokens."""
+def mean_loss(loss_of, sequences):
+    return statistics.fmean(loss_of(part).item() for part in sequences.chunk(MICROBATCHES))
+
+
+@torch.no_grad()
+def eager_loss(copy_, sequences):
+    """Without what was compiled."""
+    x = copy_.model.embedding(sequences[:, :-1])
+    for block in copy_.model.blocks:
+        x = type(block).forward(block, x)
+    return job.loss_of(copy_.model.head(copy_.model.norm(x)), sequences[:, 1:])
+
+
+def add_losses(result, copies, sequences, held_out):
+    """Over the last steps, and on sequences that none was trained on; of both after equal tokens. `checks` say where the
+    fault is when a held-out loss contradicts the training: in the evaluation, if the last step's own sequences have such
+    a loss, too; in the compiled code, if the eager one has another."""
+    per_step = MICROBATCHES * job.MICROBATCH
     for copy_ in copies:
         losses = [loss.item() for loss in copy_.losses]
         last = losses[-max(1, len(losses) // 10):]
-        unseen = statistics.fmean(copy_.loss(part).item() for part in held_out.chunk(MICROBATCHES))
-        result[copy_.name].update(steps=len(losses), loss=statistics.fmean(last), held_out_loss=unseen, losses=losses)
+        trained = sequences[(len(losses) - 1) * per_step:len(losses) * per_step]
+        eager = lambda part, copy_=copy_: eager_loss(copy_, part)
+        result[copy_.name].update(
+            steps=len(losses), loss=statistics.fmean(last), held_out_loss=mean_loss(copy_.loss, held_out), losses=losses,
+            checks={"last_step_again": mean_loss(copy_.loss, trained), "last_step_eager": mean_loss(eager, trained),
+                    "held_out_eager": mean_loss(eager, held_out),
+                    "held_out_parts": [copy_.loss(part).item() for part in held_out.chunk(MICROBATCHES)]})
+        print(f"{copy_.name}: {result[copy_.name]['checks']}")
     for name in ("loss", "held_out_loss"):
         result[f"fp8_{name}_pct"] = 100 * (result["fp8"][name] / result["bf16"][name] - 1)
 
@@ -328,7 +350,7 @@ def probe(asked):
         return {"fp8": "not measured: too little time"}
     result = {"device": "cpu" if asked.tiny else torch.cuda.get_device_name(), "torch": torch.__version__,
               "energy": "none" if asked.tiny else "measured", **summary(turns, track)}
-    add_losses(result, copies, sequences[:HELD_OUT_SEQUENCES])
+    add_losses(result, copies, sequences[HELD_OUT_SEQUENCES:], sequences[:HELD_OUT_SEQUENCES])
     table(result)
     return {**result, "turns": turns}
 

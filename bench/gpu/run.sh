@@ -10,6 +10,10 @@
 #                                 (finetune.py), as many seeds as fit; metrics in $OUT/finetune.tar.gz
 #   bench/gpu/run.sh fp8 SECONDS                     a training step of 1.36 billion parameters in bf16 and in fp8 by
 #                                 PyTorch (fp8_probe.py), one GPU; $OUT/fp8_probe.json
+#   bench/gpu/run.sh fp8-products                    the trainer's casts and products in fp8 against the definition of the
+#                                 formats and against fp32, and their rates at the sizes of pipeline.yaml
+#   bench/gpu/run.sh fp8-train SECONDS               pipeline.yaml on one GPU in bf16 and in fp8, in turns, as many seeds
+#                                 as fit (fp8_train.py); metrics in $OUT/fp8_train.tar.gz
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
 #                                 LOWGEAR_LIBRARY names, or else one that is built here
@@ -72,6 +76,14 @@ finetune() {
   python3 bench/gpu/finetune.py "$build/bin" --work "$build/finetune" --out "$out/finetune.tar.gz" --seconds "$1"
 }
 
+fp8_products() {
+  "$build/bin/fp8_products" cuda 8192,2048,6144 8192,2048,2048 8192,2048,11264 8192,5632,2048
+}
+
+fp8_train() {
+  python3 bench/gpu/fp8_train.py "$build/bin" --work "$build/fp8" --out "$out/fp8_train.tar.gz" --seconds "$1"
+}
+
 fp8() { python3 bench/gpu/fp8_probe.py --seconds "$1" --out "$out/fp8_probe.json"; }
 
 pack() {
@@ -114,7 +126,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,no
 [ $# -gt 0 ] || set -- build check time "$(nvidia-smi -L | wc -l)"
 while [ $# -gt 0 ]; do
   case $1 in
-    build) build_targets lowgear_trainer_program gradient_dump synthetic_text ;;
+    build) build_targets lowgear_trainer_program gradient_dump synthetic_text fp8_products ;;
     build-sampler) build_targets lowgear_sampler_program ;;
     check) check ;;
     marks) marks ;;
@@ -122,10 +134,12 @@ while [ $# -gt 0 ]; do
     freeze) freeze "$2" "$3"; shift 2 ;;
     finetune) finetune "$2"; shift ;;
     fp8) fp8 "$2"; shift ;;
+    fp8-products) fp8_products ;;
+    fp8-train) fp8_train "$2"; shift ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|finetune SECONDS|fp8 SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -22,6 +22,11 @@ protocol::JobProfiling profiling_of(const TrainServerConfig& server) {
           .allowance_iterations = server.allowance_iterations};
 }
 
+std::string_view type_name(const TrainConfig& config) {
+  if (config.fp8) return config.fp8->probe ? "auto" : "fp8";
+  return config.bf16 ? "bf16" : "fp32";
+}
+
 }  // namespace
 
 std::string model_text(const TrainConfig& config) {
@@ -30,7 +35,7 @@ std::string model_text(const TrainConfig& config) {
       fmt::format("{} {}x{} heads {}/{} intermediate {} vocabulary {} sequence {} {}{}{}",
                   model.architecture == model::Architecture::gpt2 ? "gpt2" : "llama", model.layers, model.hidden,
                   model.heads, model.kv_heads, model.intermediate, model.vocabulary, config.sequence_length,
-                  config.bf16 ? "bf16" : "fp32", config.recompute ? " recompute" : "", config.cuda ? "" : " cpu");
+                  type_name(config), config.recompute ? " recompute" : "", config.cuda ? "" : " cpu");
   if (const std::int64_t blocks = config.freeze.most_blocks(); blocks > 0) text += fmt::format(" frozen {}", blocks);
   if (const auto& gpu = config.simulated_gpu) {
     text += fmt::format(" simulated {}+{}+{} s x{} memory {} load {}", gpu->layer_forward_s, gpu->embedding_forward_s,

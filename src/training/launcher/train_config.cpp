@@ -278,8 +278,8 @@ void use_technique(const YamlView& name, const YamlView& map, const fs::path& fo
     }
     read_slowdown(map.at("slowdown"), folder, config);
   } else if (text == "precision") {
-    name.fail("a run has one type for all its steps: weights, moments and messages are laid out for it",
-              "choose type: fp32 or bf16 before the run");
+    name.fail("it is chosen before the first step, and all steps of a run have it",
+              "set type: auto, which tries bf16 and fp8");
   } else {
     name.fail(fmt::format("unknown technique {}", quote(text)), "there are freezing, slowdown");
   }
@@ -296,6 +296,15 @@ void read_adapt(const YamlView& root, const fs::path& folder, TrainConfig& confi
   if (!map.has("techniques")) return;
   const YamlView techniques = map.at("techniques");
   for (std::size_t i = 0; i < techniques.size(); ++i) use_technique(techniques.at(i), map, folder, config);
+}
+
+/// A plan is for the times of one type, and simulated GPUs have no other ones for another type.
+void require_known_type(const YamlView& root, const TrainConfig& config) {
+  if (!config.fp8 || !config.fp8->probe) return;
+  const char* other = config.server ? "server" : config.plan ? "energy.plan" : config.profile ? "energy.profile" : "";
+  if (config.simulated_gpu) other = "simulated_gpu";
+  if (*other == 0) return;
+  root.at("type").fail(fmt::format("{} needs to know the type before the run", other), "set type: bf16 or fp8");
 }
 
 /// A job that searches its operating point sets clocks itself.
@@ -445,6 +454,59 @@ void require_separate_export(const YamlView& root, const TrainConfig& config) {
   }
 }
 
+/// What products in fp8 have as rows and columns has to be a multiple of 16 on every rank.
+void require_fp8_sizes(const YamlView& type, const TrainConfig& config) {
+  constexpr std::int64_t kMultiple = 16;
+  const model::ModelConfig& model = config.model;
+  const std::int64_t heads = model.heads + 2 * model.kv_heads;
+  const std::array<std::pair<std::string_view, std::int64_t>, 5> sizes = {
+      {{"model.hidden", model.hidden},
+       {"model.intermediate / parallel.tp", model.intermediate / config.parallel.tp},
+       {"heads of queries x their width / parallel.tp", model.heads * model.head_dim / config.parallel.tp},
+       {"all heads x their width / parallel.tp", heads * model.head_dim / config.parallel.tp},
+       {"microbatch_size x data.sequence_length", config.microbatch_size * config.sequence_length}}};
+  for (const auto& [name, size] : sizes) {
+    if (size % kMultiple == 0) continue;
+    type.fail(fmt::format("{} is {}, and fp8 needs multiples of {}", name, size, kMultiple),
+              "change that, or set type: bf16");
+  }
+}
+
+void read_precision_probe(const YamlView& map, Fp8Config& fp8) {
+  if (!fp8.probe) map.fail("the type is given", "set type: auto");
+  map.require_only({"pairs", "block_s", "loss_margin_pct"});
+  read_optional(map, "pairs", 2, 1000, fp8.probe->pairs);
+  read_optional(map, "block_s", 0.001, 86400, fp8.probe->block_s);
+  read_optional(map, "loss_margin_pct", 0, 100, fp8.probe->loss_margin_pct);
+}
+
+void read_fp8(const YamlView& root, TrainConfig& config) {
+  if (!config.fp8) {
+    if (root.has("fp8")) root.at("fp8").fail("there are no products in fp8", "set type: fp8");
+    return;
+  }
+  Fp8Config& fp8 = *config.fp8;
+  const YamlView type = root.at("type");
+  if (root.has("fp8")) {
+    const YamlView map = root.at("fp8");
+    map.require_only({"keep_first", "keep_last", "emulate", "probe"});
+    read_optional(map, "keep_first", 0, config.model.layers, fp8.keep_first);
+    read_optional(map, "keep_last", 0, config.model.layers, fp8.keep_last);
+    read_optional(map, "emulate", fp8.emulate);
+    if (map.has("probe")) read_precision_probe(map.at("probe"), fp8);
+  }
+  if (fp8.keep_first + fp8.keep_last >= config.model.layers) {
+    type.fail(fmt::format("no block is left for fp8: of {}, the first {} and the last {} stay in bf16",
+                          config.model.layers, fp8.keep_first, fp8.keep_last),
+              "set type: bf16, or fp8.keep_first and fp8.keep_last");
+  }
+  if (config.cuda && fp8.emulate) root.at("fp8").at("emulate").fail("GPUs compute in fp8", "leave it out");
+  if (!config.cuda && !fp8.emulate) {
+    type.fail("CPUs have no fp8", "set device: cuda, type: bf16, or fp8: {emulate: true}, which is for tests");
+  }
+  require_fp8_sizes(type, config);
+}
+
 /// As a double, which cannot overflow.
 double tokens_per_step(const TrainConfig& config) {
   return static_cast<double>(config.microbatches) * static_cast<double>(config.microbatch_size) *
@@ -484,7 +546,8 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   const YamlView root = YamlView::parse(text, source, settings);
   root.require_only({"model",  "partition", "data",      "parallel",      "schedule", "microbatches", "microbatch_size",
                      "type",   "device",    "recompute", "optimizer",     "steps",    "seed",         "checkpoint",
-                     "export", "metrics",   "energy",    "simulated_gpu", "server",   "adapt",        "evaluation"});
+                     "export", "metrics",   "energy",    "simulated_gpu", "server",   "adapt",        "evaluation",
+                     "fp8"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);
@@ -496,9 +559,11 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   read_optional(root, "microbatch_size", 1, 1'000'000, config.microbatch_size);
   if (root.has("type")) {
     const std::string type = root.at("type").text();
-    if (type != "fp32" && type != "bf16")
-      root.at("type").fail(fmt::format("unknown type {}", quote(type)), "there are fp32, bf16");
-    config.bf16 = type == "bf16";
+    if (type != "fp32" && type != "bf16" && type != "fp8" && type != "auto")
+      root.at("type").fail(fmt::format("unknown type {}", quote(type)), "there are fp32, bf16, fp8, auto");
+    config.bf16 = type != "fp32";
+    if (type == "fp8" || type == "auto") config.fp8.emplace();
+    if (type == "auto") config.fp8->probe.emplace();
   }
   if (root.has("device")) {
     const std::string device = root.at("device").text();
@@ -508,6 +573,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
     config.cuda = device == "cuda";
   }
   read_optional(root, "recompute", config.recompute);
+  read_fp8(root, config);
   read_optimizer(root, config);
   read_adapt(root, folder, config);
   read_evaluation(root, folder, config);
@@ -519,6 +585,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   if (root.has("simulated_gpu")) read_simulated_gpu(root.at("simulated_gpu"), config);
   if (root.has("server")) read_server(root.at("server"), folder, config);
   require_free_clocks(root, config);
+  require_known_type(root, config);
   if (tokens_per_step(config) > kMaxTokensPerStep) root.fail("a step has more than 1e12 tokens");
   return config;
 }

@@ -129,6 +129,21 @@ struct AdaptConfig {
   [[nodiscard]] bool is_on() const { return freezing || slowdown; }
 };
 
+/// How a run finds out whether to compute in fp8 (docs/training.md): the section `fp8.probe`.
+struct PrecisionProbeConfig {
+  int pairs = 6;                 ///< of blocks, one in bf16 and one in fp8
+  double block_s = 10;           ///< least time of a block
+  double loss_margin_pct = 0.5;  ///< by which the loss in fp8 may exceed that in bf16
+};
+
+/// Products of matrices in fp8 (docs/training.md): `type: fp8` and the section `fp8`.
+struct Fp8Config {
+  std::int64_t keep_first = 1;                ///< blocks at the model's beginning whose products stay in bf16
+  std::int64_t keep_last = 1;                 ///< and at its end
+  bool emulate = false;                       ///< computed on the CPU: the same numbers, slowly
+  std::optional<PrecisionProbeConfig> probe;  ///< `type: auto`: only if a probe before the first step shows a saving
+};
+
 /// Everything that the YAML file of `lowgear train` says (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
@@ -146,8 +161,9 @@ struct TrainConfig {
   std::string schedule = "1f1b";
   int microbatches = 1;
   std::int64_t microbatch_size = 1;
-  bool bf16 = false;
-  bool cuda = false;  ///< ranks compute on this machine's GPUs, rank by rank
+  bool bf16 = false;             ///< values and activations
+  std::optional<Fp8Config> fp8;  ///< empty: no product is in fp8; else values and activations are in bf16
+  bool cuda = false;             ///< ranks compute on this machine's GPUs, rank by rank
   bool recompute = false;
 
   OptimizerConfig optimizer;

@@ -14,6 +14,7 @@
 namespace lowgear::launcher {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -221,11 +222,46 @@ TEST(TrainConfig, ReadsWhatMayChangeWhileItTrains) {
   EXPECT_THAT(limits.adapt.slowdown->names(), ElementsAre("700 W", "612.5 W"));
 }
 
+TEST(TrainConfig, HasProductsInFp8) {
+  const TrainConfig config = parse(kSmallest, {"type=fp8", "device=cuda", "fp8={keep_first: 0, keep_last: 2}"});
+  ASSERT_TRUE(config.fp8);
+  EXPECT_TRUE(config.bf16) << "all else is in bf16";
+  EXPECT_EQ(config.fp8->keep_first, 0);
+  EXPECT_EQ(config.fp8->keep_last, 2);
+  EXPECT_FALSE(config.fp8->probe);
+  EXPECT_FALSE(parse(kSmallest, {"type=bf16"}).fp8);
+  const TrainConfig emulated = parse(kSmallest, {"type=auto", "fp8={emulate: true, probe: {pairs: 3, block_s: 2}}"});
+  ASSERT_TRUE(emulated.fp8 && emulated.fp8->probe);
+  EXPECT_EQ(emulated.fp8->keep_first, 1);
+  EXPECT_EQ(emulated.fp8->keep_last, 1);
+  EXPECT_EQ(emulated.fp8->probe->pairs, 3);
+  EXPECT_EQ(emulated.fp8->probe->block_s, 2);
+  EXPECT_EQ(emulated.fp8->probe->loss_margin_pct, 0.5);
+}
+
+TEST(TrainConfig, RefusesFp8WhereItCannotBe) {
+  EXPECT_THAT(error_with("type: fp8"), AllOf(StartsWith("train.yaml:4:7: type: "), HasSubstr("CPUs have no fp8")));
+  EXPECT_THAT(error_with("fp8: {emulate: true}"), HasSubstr("there are no products in fp8; set type: fp8"));
+  EXPECT_THAT(error_with("type: fp8\nfp8: {probe: {pairs: 3}}"), HasSubstr("the type is given; set type: auto"));
+  EXPECT_THAT(error_when({"type=fp8", "device=cuda", "fp8={emulate: true}"}), HasSubstr("GPUs compute in fp8"));
+  EXPECT_THAT(error_when({"type=fp8", "device=cuda", "fp8={keep_first: 2, keep_last: 2}"}),
+              HasSubstr("no block is left for fp8: of 4, the first 2 and the last 2 stay in bf16"));
+  const auto with = [](const std::string& setting) { return error_when({"type=fp8", "device=cuda", setting}); };
+  EXPECT_THAT(with("model.hidden=72"), HasSubstr("model.hidden is 72, and fp8 needs multiples of 16"));
+  EXPECT_THAT(with("model.intermediate=100"), HasSubstr("model.intermediate / parallel.tp is 100"));
+  EXPECT_THAT(with("data.sequence_length=24"), HasSubstr("microbatch_size x data.sequence_length is 24"));
+  EXPECT_THAT(error_when({"type=fp8", "device=cuda", "model.intermediate=96", "parallel.tp=4"}),
+              HasSubstr("model.intermediate / parallel.tp is 24"));
+  EXPECT_EQ(error_when({"type=fp8", "device=cuda", "data.sequence_length=24", "microbatch_size=2"}), "no error");
+  EXPECT_THAT(error_with("type: auto\ndevice: cuda\nenergy: {plan: p.json}"),
+              HasSubstr("energy.plan needs to know the type before the run; set type: bf16 or fp8"));
+}
+
 TEST(TrainConfig, RefusesTechniquesThatCannotBe) {
   const auto refusal = [](const std::string& technique, const std::string& more = "") {
     return error_with("adapt: {techniques: [" + technique + "]" + more + "}");
   };
-  EXPECT_THAT(refusal("precision"), HasSubstr("a run has one type for all its steps"));
+  EXPECT_THAT(refusal("precision"), HasSubstr("set type: auto, which tries bf16 and fp8"));
   EXPECT_THAT(refusal("sharing"), HasSubstr("unknown technique \"sharing\"; there are freezing, slowdown"));
   EXPECT_THAT(refusal("freezing"), HasSubstr("add adapt.freeze.controller"));
   EXPECT_THAT(refusal("freezing", ", freeze: {controller: {held_out: a, log: b}}"), HasSubstr("adapt.log has"));
@@ -283,7 +319,7 @@ INSTANTIATE_TEST_SUITE_P(
         OutOfRange{"microbatch_size: -1",
                    "train.yaml:4:18: microbatch_size: expected a whole number from 1 to 1000000, not \"-1\""},
         OutOfRange{"seed: -1", "train.yaml:4:7: seed: expected a whole number from 0 to 4503599627370496, not \"-1\""},
-        OutOfRange{"type: fp16", "train.yaml:4:7: type: unknown type \"fp16\"; there are fp32, bf16"},
+        OutOfRange{"type: fp16", "train.yaml:4:7: type: unknown type \"fp16\"; there are fp32, bf16, fp8, auto"},
         OutOfRange{"device: gpu", "train.yaml:4:9: device: unknown device \"gpu\"; there are cpu, cuda"},
         OutOfRange{"recompute: 1", "train.yaml:4:12: recompute: expected true or false, not \"1\""},
         OutOfRange{"optimizer: {learning_rate: nan}",

@@ -132,8 +132,10 @@ void run_rank(const ThreadJob& job, const Place& place, const schedule::Schedule
   for (int stage = 0; stage < schedule.stages; ++stage) {
     if (rank_of[static_cast<std::size_t>(stage)] == place.pp) here.push_back(stage);
   }
-  ModelPart part(job.config, even_partition(job.config.layers, schedule.stages), here,
-                 {.recompute = job.recompute, .buffer_multiple = job.dp, .frozen_blocks = job.frozen_blocks}, ranks);
+  ModelPart part(
+      job.config, even_partition(job.config.layers, schedule.stages), here,
+      {.recompute = job.recompute, .buffer_multiple = job.dp, .fp8 = job.fp8, .frozen_blocks = job.frozen_blocks},
+      ranks);
   initialize(part.store(), job.config.layers, job.seed);
   PipelineEngine engine(schedule, place.pp, part.stages(), *ranks.pipeline,
                         {.activation_shape = {kBatch, kTime, job.config.hidden},

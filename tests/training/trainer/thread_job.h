@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct ThreadJob {
   int microbatches = 4;  ///< per replica
   bool recompute = false;
   std::int64_t frozen_blocks = 0;       ///< with the embedding
+  std::optional<Fp8Blocks> fp8 = {};    ///< empty: none
   bool zero1 = false;                   ///< replicas own parts of the gradients
   std::int64_t bucket_elements = 2000;  ///< of gradients that are summed in one go: several of them in small models
   std::uint64_t seed = 1;

@@ -46,6 +46,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight) {
+  if (weight->fp8_blocks != nullptr && weight->fp8_blocks->on) return fp8_linear(input, weight);
   return LinearFunction::apply(input, weight);
 }
 

@@ -3,8 +3,10 @@
 #include <ATen/core/ivalue.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "training/trainer/model/fp8_linear.h"
 #include "training/trainer/model/parameter_store.h"
 
 namespace lowgear::trainer {
@@ -42,10 +44,12 @@ struct LinearWeight final : torch::CustomClassHolder {
   at::Tensor bias_gradient;
   WeightGradientQueue* queue = nullptr;
   const ParameterStore* store = nullptr;  ///< whose the gradients are
+  const Fp8Blocks* fp8_blocks = nullptr;  ///< that it belongs to; null: it never computes in fp8
+  std::optional<Fp8Weight> fp8;           ///< made when it is first used
 };
 
-/// input · weightᵀ + bias, for an input [..., in]. The gradient of the weight does not depend on how the backward pass
-/// is split: it is one product per microbatch, added to the sum.
+/// input · weightᵀ + bias, for an input [..., in], in fp8 where the weight says so. The gradient of the weight does not
+/// depend on how the backward pass is split: it is one product per microbatch, added to the sum.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight);
 
 }  // namespace lowgear::trainer

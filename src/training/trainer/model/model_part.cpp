@@ -4,12 +4,15 @@ namespace lowgear::trainer {
 
 ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition,
                      const std::vector<int>& here, const ModelPartOptions& options, const Communicators& ranks)
-    : config_(config), ranks_(&ranks) {
+    : config_(config), ranks_(&ranks), fp8_(options.fp8.value_or(Fp8Blocks{})) {
   require_divisible(config_, ranks.tensor->size());
   const int last = static_cast<int>(partition.size()) - 1;
   for (const int stage : here) {
     const StageRange range{partition[static_cast<std::size_t>(stage)], stage == 0, stage == last};
-    const BlockContext context{&config_, &store_, nullptr, ranks.tensor.get()};
+    const BlockContext context{.config = &config_,
+                               .store = &store_,
+                               .tensor_group = ranks.tensor.get(),
+                               .fp8_blocks = options.fp8 ? &fp8_ : nullptr};
     stages_[stage] = std::make_unique<Stage>(context, range, StageOptions{.recompute = options.recompute});
   }
   store_.freeze(options.frozen_blocks);
@@ -20,6 +23,8 @@ ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::La
 void ModelPart::bind() {
   for (const auto& [index, stage] : stages_) stage->bind();
 }
+
+void ModelPart::use_fp8(bool on) { fp8_.on = on; }
 
 std::map<int, Stage*> ModelPart::stages() {
   std::map<int, Stage*> stages;

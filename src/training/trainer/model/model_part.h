@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ struct ModelPartOptions {
   at::ScalarType type = at::kFloat;  ///< of values and activations; gradients are summed in fp32
   at::Device device = at::kCPU;
   bool recompute = false;
-  std::int64_t buffer_multiple = 1;  ///< the flat buffers' lengths are multiples of it
-  std::int64_t frozen_blocks = 0;    ///< of the model, from the first on, with the embedding; 0: nothing is frozen
+  std::int64_t buffer_multiple = 1;   ///< the flat buffers' lengths are multiples of it
+  std::optional<Fp8Blocks> fp8 = {};  ///< empty: no layer can compute in fp8
+  std::int64_t frozen_blocks = 0;     ///< of the model, from the first on, with the embedding; 0: nothing is frozen
 };
 
 /// What one rank holds of the model: its virtual stages and all their parameters.
@@ -37,6 +39,8 @@ class ModelPart {
   [[nodiscard]] ParameterStore& store() { return store_; }
   /// Takes the store's tensors anew: to be called when it has frozen others.
   void bind();
+  /// Has the blocks that can compute in fp8 do so or not: between iterations.
+  void use_fp8(bool on);
   /// Adds up the gradients of embeddings that two stages share, unless they are frozen. To be called on all ranks,
   /// after the last backward.
   void reduce_tied_gradients();
@@ -47,6 +51,7 @@ class ModelPart {
   model::ModelConfig config_;
   const Communicators* ranks_;
   ParameterStore store_;
+  Fp8Blocks fp8_;
   std::map<int, std::unique_ptr<Stage>> stages_;
 };
 

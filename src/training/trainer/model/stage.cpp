@@ -144,6 +144,7 @@ void Stage::collect_gradients() {
 }
 
 void Stage::clear() {
+  if (context_.fp8_blocks != nullptr) ++context_.fp8_blocks->weights_epoch;
   passes_.clear();
   deferred_.clear();
 }

@@ -51,7 +51,7 @@ class Stage {
   [[nodiscard]] at::Tensor logits(const at::Tensor& ids);
   /// The weight gradients that `backward` has left for later.
   void weight_gradients(int microbatch);
-  /// Forgets every microbatch: after a failure.
+  /// Forgets every microbatch and what was made of the weights: between iterations, and after a failure.
   void clear();
 
  private:

@@ -223,6 +223,8 @@ void LinearLayer::bind() {
   weight_->weight_gradient = gradient(*weights_.front(), *weights_.back());
   weight_->queue = context_.queue;
   weight_->store = context_.store;
+  weight_->fp8_blocks = context_.fp8_blocks;
+  weight_->fp8.reset();
   if (late_bias_ != nullptr) late_bias_->value.requires_grad_(trained);
   if (biases_.empty()) return;
   weight_->bias = joined(store.values(), *biases_.front(), *biases_.back());
@@ -251,6 +253,7 @@ at::Tensor Norm::operator()(const at::Tensor& input) const {
 
 std::unique_ptr<TransformerBlock> make_block(BlockContext context, std::int64_t layer) {
   context.block = layer;
+  if (context.fp8_blocks != nullptr && !context.fp8_blocks->covers(layer)) context.fp8_blocks = nullptr;
   if (context.config->architecture == model::Architecture::gpt2) return std::make_unique<Gpt2Block>(context, layer);
   return std::make_unique<LlamaBlock>(context, layer);
 }

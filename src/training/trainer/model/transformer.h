@@ -19,6 +19,7 @@ struct BlockContext {
   ParameterStore* store = nullptr;
   WeightGradientQueue* queue = nullptr;
   Collective* tensor_group = nullptr;
+  Fp8Blocks* fp8_blocks = nullptr;       ///< null: none, also for layers that are not of them
   std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared
 };
 

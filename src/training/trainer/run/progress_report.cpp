@@ -26,6 +26,17 @@ std::string duration_text(double time_s) {
                       : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+const char* type_name(const ChosenPrecision& precision) { return precision.fp8 ? "fp8" : "bf16"; }
+
+Json precision_json(const ChosenPrecision& precision) {
+  Json json = {{"type", type_name(precision)},
+               {"reason", precision.reason},
+               {"probe_steps", precision.steps},
+               {"probe_time_s", precision.time_s}};
+  if (precision.energy_j) json["probe_energy_j"] = *precision.energy_j;
+  return json;
+}
+
 }  // namespace
 
 ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output output, std::int64_t first_step)
@@ -58,6 +69,10 @@ void ProgressReport::add(const StepResult& result) {
   totals_.add(result);
   count_server(result);
   if (metrics_) write_metrics(result);
+  if (result.precision && output_ == Output::lines) {
+    fmt::print("type: {}: {}; {} steps were tried and undone in {:.3g} s\n", type_name(*result.precision),
+               result.precision->reason, result.precision->steps, result.precision->time_s);
+  }
   for (const adapt::TechniqueDecision& decision : result.decisions) {
     if (output_ != Output::lines) break;
     fmt::print("{}after step {}: {}{}: {}: {}\n", terminal_ ? "\r\033[K" : "", decision.steps_done,
@@ -76,6 +91,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
                {"tokens", config_->tokens_per_step()}};
   if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
   if (!result.operating_point.empty()) json["operating_point"] = result.operating_point;
+  if (result.precision) json["precision"] = precision_json(*result.precision);
   for (const adapt::TechniqueDecision& decision : result.decisions) {
     json["decisions"].push_back(adapt::decision_json(decision));
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planning/adapt/techniques/technique_controller.h"
+#include "training/trainer/probe/precision_probe.h"
 
 namespace lowgear::trainer {
 
@@ -29,6 +30,7 @@ struct StepResult {
   std::string server_problem;    ///< of this rank with it; empty: none
   int ranks_not_switched = 0;    ///< ranks whose agent did not accept the clocks of the operating point
   std::string operating_point;   ///< empty where none is searched
+  std::optional<ChosenPrecision> precision = {};         ///< in a run's first step, where a probe has chosen it
   std::vector<adapt::TechniqueDecision> decisions = {};  ///< on rank 0: since the step before
 };
 

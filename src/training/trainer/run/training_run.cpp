@@ -16,6 +16,7 @@
 #include "training/trainer/checkpoint/sharding.h"
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/engine/learning_rate.h"
+#include "training/trainer/fp8/matrix.h"
 #include "training/trainer/run/step_totals.h"
 
 namespace lowgear::trainer {
@@ -32,6 +33,17 @@ std::vector<int> stages_of_rank(const schedule::Schedule& schedule, int position
     if (rank_of[static_cast<std::size_t>(stage)] == position) stages.push_back(stage);
   }
   return stages;
+}
+
+void require_fp8(at::Device device) {
+  const std::string reason = fp8::missing(device);
+  if (!reason.empty()) throw InputError(fmt::format("type: fp8: {}; set type: bf16", reason));
+}
+
+std::optional<Fp8Blocks> fp8_blocks(const launcher::TrainConfig& config) {
+  if (!config.fp8) return std::nullopt;
+  return Fp8Blocks{
+      .begin = config.fp8->keep_first, .end = config.model.layers - config.fp8->keep_last, .on = !config.fp8->probe};
 }
 
 }  // namespace
@@ -87,11 +99,13 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, int rank, Backend backend
   const std::vector<model::LayerRange> partition =
       partition_layers(config_.model, schedule_.stages, model::parse_partition_rule(config_.partition));
   const at::ScalarType type = config_.bf16 ? at::kBFloat16 : at::kFloat;
+  if (config_.fp8 && !config_.fp8->probe) require_fp8(device_);
   part_ = std::make_unique<ModelPart>(config_.model, partition, stages_of_rank(schedule_, place_.pp),
                                       ModelPartOptions{.type = type,
                                                        .device = device_,
                                                        .recompute = config_.recompute,
                                                        .buffer_multiple = config_.parallel.dp,
+                                                       .fp8 = fp8_blocks(config_),
                                                        .frozen_blocks = config_.freeze.blocks_at(0)},
                                       ranks_);
   load_state();
@@ -175,6 +189,39 @@ bool TrainingRun::prepare(std::int64_t step) {
   return !adapting_ || adapting_->follow(schedule_);
 }
 
+at::Tensor TrainingRun::accumulate_gradients(const std::vector<Microbatch>& microbatches, UnitObserver* observer) {
+  reducer_->begin();
+  at::Tensor loss = engine_->run(microbatches, observer);
+  part_->reduce_tied_gradients();
+  reducer_->finish();
+  return loss;
+}
+
+/// Of the mean over all ranks; tensor-parallel ranks have the same sum.
+double TrainingRun::loss_share(const at::Tensor& sum) const {
+  return place_.tp == 0 ? sum.item<double>() / (config_.microbatches * config_.parallel.dp) : 0;
+}
+
+ChosenPrecision TrainingRun::choose_precision(const std::function<bool()>& asked_to_end) {
+  if (const std::string reason = fp8::missing(device_); !reason.empty()) return {.reason = reason};
+  freeze(freezing_->blocks_at(steps_done_));
+  const auto train = [this](std::int64_t step) {
+    const at::Tensor loss = accumulate_gradients(data_.microbatches(step, place_.dp, device_), nullptr);
+    optimizer_->step(learning_rate(config_.optimizer, step, config_.steps), freezing_->slower_at(step));
+    return loss_share(loss);
+  };
+  PrecisionProbe probe(*config_.fp8->probe, {.use_fp8 = [this](bool on) { part_->use_fp8(on); },
+                                             .train = train,
+                                             .asked_to_end = asked_to_end,
+                                             .optimizer = optimizer_.get(),
+                                             .world = ranks_.world.get(),
+                                             .client = measures_ ? client_ : nullptr,
+                                             .device = device_,
+                                             .first_step = steps_done_,
+                                             .steps = config_.steps});
+  return probe.run();
+}
+
 StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
   const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, device_);
   const auto start = Clock::now();
@@ -182,10 +229,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   const bool switched = prepare(number);
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
-  reducer_->begin();
-  const at::Tensor loss = engine_->run(microbatches, observer_.get());
-  part_->reduce_tied_gradients();
-  reducer_->finish();
+  const at::Tensor loss = accumulate_gradients(microbatches, observer_.get());
   StepResult result;
   result.step = number;
   result.frozen_blocks = part_->store().frozen_blocks();
@@ -198,7 +242,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   const measure::WindowMeasurement measured = window ? client_->window_end(*window) : measure::WindowMeasurement{};
 
   StepTotals totals;
-  if (place_.tp == 0) totals.loss = loss.item<double>() / (config_.microbatches * config_.parallel.dp);
+  totals.loss = loss_share(loss);
   totals.energy_j = measured.gpu_energy_j().value_or(0);
   totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j().value_or(0);
   totals.without_energy = measured.gpu_energy_j() && measured.gpu_energy_covers_all() ? 0 : 1;
@@ -228,9 +272,12 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
 
 void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
   bool end = false;
+  std::optional<ChosenPrecision> precision;
+  if (config_.fp8 && config_.fp8->probe && !all_steps_done()) precision = choose_precision(asked_to_end);
   while (!all_steps_done() && !end) {
     follow_profile_clock(steps_done_);
     StepResult result = step(steps_done_, asked_to_end, end);
+    result.precision = std::exchange(precision, std::nullopt);
     ++steps_done_;
     if (evaluation_ && config_.evaluation->is_due(steps_done_, config_.steps)) {
       result.held_out_loss = evaluation_->measure();

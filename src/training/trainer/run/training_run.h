@@ -69,6 +69,10 @@ class TrainingRun {
   void freeze(std::int64_t blocks);
   /// What this step trains, and at which clocks. Returns whether this rank's agent accepts those.
   [[nodiscard]] bool prepare(std::int64_t step);
+  /// Forwards and backwards of a step. Returns the sum of its losses that this rank has.
+  [[nodiscard]] at::Tensor accumulate_gradients(const std::vector<Microbatch>& microbatches, UnitObserver* observer);
+  [[nodiscard]] double loss_share(const at::Tensor& sum) const;
+  [[nodiscard]] ChosenPrecision choose_precision(const std::function<bool()>& asked_to_end);
   void require_finite(const StepResult& result) const;
   void follow_profile_clock(std::int64_t step);
   void load_plan(const std::filesystem::path& plan);

@@ -78,6 +78,19 @@ TEST_F(Metrics, HaveTheOperatingPointAndWhatWasDecided) {
                                    "\"technique\":\"slowdown\",\"change\":\"adopt\",\"reason\":\"it saves\"}]"));
 }
 
+TEST_F(Metrics, HaveThePrecisionThatAProbeChose) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  StepResult first;
+  first.precision = {.fp8 = true, .reason = "it saves", .steps = 40, .time_s = 1.5, .energy_j = 300};
+  report.add(first);
+  StepResult second;
+  second.step = 1;
+  report.add(second);
+  EXPECT_THAT(content(), HasSubstr("\"precision\":{\"type\":\"fp8\",\"reason\":\"it saves\",\"probe_steps\":40,"
+                                   "\"probe_time_s\":1.5,\"probe_energy_j\":300.0}}\n{\"step\":1"));
+  EXPECT_EQ(content().find("precision"), content().rfind("precision")) << "in one line";
+}
+
 TEST_F(Metrics, OfTheLastStepAloneCountInTheSummary) {
   report(3, 4, 20);
   EXPECT_EQ(summary_.first_step, 3);
