@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/http/server/reply.h"
-#include "control/server/job/control_plane.h"
+#include "control/server/fleet/control_plane.h"
 
 namespace lowgear::server {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/http/server/reply.h"
+#include "control/server/fleet/control_plane.h"
 #include "control/server/http/authentication.h"
-#include "control/server/job/control_plane.h"
 
 namespace lowgear::server {
 

@@ -11,7 +11,7 @@
 #include "base/core/formats/json.h"
 #include "base/http/message/target.h"
 #include "base/http/server/reply.h"
-#include "control/server/job/control_plane.h"
+#include "control/server/fleet/control_plane.h"
 
 namespace lowgear::server {
 

@@ -1,4 +1,4 @@
-#include "control/server/job/power_budgets.h"
+#include "control/server/fleet/power_budgets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "control/server/job/finished_job.h"
+#include "control/server/fleet/finished_job.h"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/core/formats/json.h"
-#include "control/server/job/job_writes.h"
-#include "control/server/job/watched_store.h"
+#include "control/server/fleet/job_writes.h"
+#include "control/server/fleet/watched_store.h"
 #include "control/server/store/store.h"
 
 namespace lowgear::server {

@@ -1,4 +1,4 @@
-#include "control/server/job/job_writes.h"
+#include "control/server/fleet/job_writes.h"
 
 #include <gtest/gtest.h>
 

@@ -15,16 +15,16 @@
 
 #include "base/http/message/error.h"
 #include "base/http/server/reply.h"
-#include "control/server/job/event_hub.h"
-#include "control/server/job/finished_job.h"
+#include "control/server/fleet/event_hub.h"
+#include "control/server/fleet/finished_job.h"
+#include "control/server/fleet/job_writes.h"
+#include "control/server/fleet/plan_waits.h"
+#include "control/server/fleet/power_budgets.h"
+#include "control/server/fleet/signals.h"
+#include "control/server/fleet/watched_store.h"
 #include "control/server/job/job.h"
-#include "control/server/job/job_writes.h"
-#include "control/server/job/plan_waits.h"
 #include "control/server/job/planning_service.h"
-#include "control/server/job/power_budgets.h"
 #include "control/server/job/server_metrics.h"
-#include "control/server/job/signals.h"
-#include "control/server/job/watched_store.h"
 #include "control/server/store/store.h"
 
 namespace lowgear::server {

@@ -1,4 +1,4 @@
-#include "control/server/job/watched_store.h"
+#include "control/server/fleet/watched_store.h"
 
 #include <utility>
 

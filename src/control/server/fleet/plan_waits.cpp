@@ -1,4 +1,4 @@
-#include "control/server/job/plan_waits.h"
+#include "control/server/fleet/plan_waits.h"
 
 #include <limits>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/core/backoff.h"
-#include "control/server/job/watched_store.h"
+#include "control/server/fleet/watched_store.h"
 #include "control/server/store/store.h"
 
 namespace lowgear::server {

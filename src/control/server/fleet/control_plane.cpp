@@ -1,4 +1,4 @@
-#include "control/server/job/control_plane.h"
+#include "control/server/fleet/control_plane.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "control/server/job/event_hub.h"
+#include "control/server/fleet/event_hub.h"
 
 #include <fmt/format.h>
 

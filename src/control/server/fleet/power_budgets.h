@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
+#include "control/server/fleet/named_documents.h"
 #include "control/server/job/job_record.h"
-#include "control/server/job/named_documents.h"
 #include "control/server/job/server_metrics.h"
 #include "planning/budget/power_split.h"
 
