@@ -233,9 +233,9 @@ class Misuse(ServerTest):
         made = {"number": 1, "age_s": 0, "from_iteration": 0, "technique": "freezing", "change": "adopt",
                 "configuration": "x", "reason": "y"}
         path = f"/v1/jobs/{job}/decisions"
-        for wrong in ({"number": 0}, {"number": "1"}, {"age_s": -1}, {"from_iteration": 1 << 41}, {"technique": "Not one"},
-                      {"change": ""}, {"configuration": "x" * 201}, {"reason": "y" * 1001}, {"reason": "a\nb"},
-                      {"more": 1}):
+        for wrong in ({"number": 0}, {"number": "1"}, {"age_s": -1}, {"from_iteration": 1 << 41},
+                      {"technique": "Not one"}, {"change": ""}, {"configuration": "x" * 201}, {"reason": "y" * 1001},
+                      {"reason": "a\nb"}, {"more": 1}):
             self.refused(400, "invalid_argument", "POST", path, {"rank": 0, "decisions": [{**made, **wrong}]},
                          key=keys[0])
         for body in ({"rank": 0, "decisions": [made, made]}, {"rank": 0},

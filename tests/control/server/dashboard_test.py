@@ -141,12 +141,13 @@ class IsLive(DashboardTest):
                          "from iteration 1200: 6 of 24 blocks frozen energy -3.1 % ± 0.4 %")
         self.wait_text("6 of 24 layers frozen, bf16", ".facts")
         self.wait_text("; 3 older ones no longer kept", ".decisions-panel .caption")
-        self.browser.value("(() => {const kind = document.querySelector('.decisions-panel select'); kind.value = 'freezing';"
-                           "kind.dispatchEvent(new Event('change'));})()")
+        self.browser.value("(() => {const kind = document.querySelector('.decisions-panel select');"
+                           "kind.value = 'freezing'; kind.dispatchEvent(new Event('change'));})()")
         self.browser.wait("document.querySelectorAll('.decisions li').length === 1", "only that technique is shown")
-        self.browser.value("(() => {const box = document.querySelector('.decisions-panel input'); box.value = '6 OF 24';"
-                           "box.dispatchEvent(new Event('input'));})()")
-        self.browser.wait("document.querySelectorAll('.decisions li:not(.empty)').length === 1", "its configuration counts")
+        self.browser.value("(() => {const box = document.querySelector('.decisions-panel input');"
+                           "box.value = '6 OF 24'; box.dispatchEvent(new Event('input'));})()")
+        self.browser.wait("document.querySelectorAll('.decisions li:not(.empty)').length === 1",
+                          "its configuration counts")
 
     def test_comes_back_when_the_server_does_and_asks_for_what_it_missed(self):
         self.expected_complaints = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_CONNECTION_RESET"
