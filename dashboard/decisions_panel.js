@@ -1,4 +1,4 @@
-// What the server decided and why, newest first.
+// What the server and the training program decided and why, newest first.
 import shared from './shared.js';
 import {button, panel, setText} from './parts.js';
 import {clockTime, counted, dateTime} from './words.js';
@@ -7,6 +7,18 @@ const {element, interaction} = shared;
 
 const kFirst = 100;
 
+// The training program decides by techniques, the server by kinds.
+const kindOf = ({kind, technique}) => technique || kind;
+const words = (name) => name.replaceAll('_', ' ');
+const kindText = (decision) => (decision.technique
+  ? `${words(decision.technique)}: ${words(decision.change)}` : words(decision.kind));
+
+const reason = ({technique, from_iteration: step, configuration, reason: text}) => (technique
+  ? [element('span', {class: 'configuration', text: `from iteration ${step}: ${configuration}`}), ` ${text}`]
+  : [text]);
+
+const searched = ({configuration = '', reason: text}) => `${configuration} ${text}`.toLowerCase();
+
 const line = (decision) => {
   const today = new Date().toDateString() === new Date(1000 * decision.time_s).toDateString();
   const {plan_version: plan} = decision;
@@ -14,9 +26,9 @@ const line = (decision) => {
   return element('li', {'data-id': String(decision.id)}, [
     element('time', {datetime: new Date(1000 * decision.time_s).toISOString(), title: dateTime(decision.time_s),
       text: today ? clockTime(decision.time_s) : dateTime(decision.time_s)}),
-    element('span', {class: 'kind', text: decision.kind.replaceAll('_', ' ')}),
+    element('span', {class: 'kind', text: kindText(decision)}),
     element('span', {class: 'version', text: version}),
-    element('span', {class: 'reason', text: decision.reason})]);
+    element('span', {class: 'reason'}, reason(decision))]);
 };
 
 export class DecisionsPanel {
@@ -41,10 +53,11 @@ export class DecisionsPanel {
     if (newest === this.newest && store.decisions.length === this.length) return;
     this.newest = newest;
     this.length = store.decisions.length;
+    this.dropped = store.droppedDecisions;
     this.decisions = [...store.decisions].reverse();
-    const kinds = [...new Set(this.decisions.map(({kind}) => kind))].sort();
+    const kinds = [...new Set(this.decisions.map(kindOf))].sort();
     for (const kind of kinds.filter((name) => !this.kinds.includes(name))) {
-      this.kind.append(element('option', {value: kind, text: kind.replaceAll('_', ' ')}));
+      this.kind.append(element('option', {value: kind, text: words(kind)}));
     }
     this.kinds = kinds;
     this.draw();
@@ -52,13 +65,14 @@ export class DecisionsPanel {
 
   draw() {
     const wanted = this.search.value.trim().toLowerCase();
-    const shown = this.decisions.filter(({kind, reason}) => (!this.kind.value || kind === this.kind.value) &&
-      reason.toLowerCase().includes(wanted));
+    const shown = this.decisions.filter((decision) => (!this.kind.value || kindOf(decision) === this.kind.value) &&
+      searched(decision).includes(wanted));
     const nodes = shown.slice(0, this.limit).map(line);
     this.list.replaceChildren(...(nodes.length ? nodes : [element('li', {class: 'empty',
       text: this.decisions.length ? 'No decision matches.' : 'There are no decisions yet.'})]));
     this.more.hidden = shown.length <= this.limit;
-    setText(this.count, counted(shown.length, 'decision'));
+    const dropped = this.dropped ? `; ${counted(this.dropped, 'older one')} no longer kept` : '';
+    setText(this.count, `${counted(shown.length, 'decision')}${dropped}`);
   }
 
   onTheme() {}

@@ -14,6 +14,7 @@ export class JobStore {
     this.ranks = new Map();      // rank => document
     this.iterations = [];        // by iteration
     this.decisions = [];         // by id
+    this.droppedDecisions = 0;   // that the server no longer keeps
     this.power = new Map();      // rank => [{time_s, power_w}] since the page was opened
     this.heard_s = new Map();    // rank => server's time of its last report
     this.frontier = null;
@@ -59,7 +60,8 @@ export class JobStore {
   async loadDecisions(signal) {
     const known = this.decisions;
     for (let after = known.length ? known[known.length - 1].id : 0;;) {
-      const {decisions} = await get(this.path(`/decisions?after=${after}&limit=${kPage}`), {signal});
+      const {decisions, dropped} = await get(this.path(`/decisions?after=${after}&limit=${kPage}`), {signal});
+      this.droppedDecisions += dropped;
       decisions.forEach((decision) => this.takeDecision(decision));
       if (decisions.length < kPage) return;
       after = decisions[decisions.length - 1].id;

@@ -28,6 +28,10 @@ export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString
 export const parallelText = ({pp, dp, tp, chunks}) =>
   `pp ${pp} × dp ${dp} × tp ${tp}${chunks > 1 ? `, ${chunks} chunks` : ''}`;
 
+// What the ranks train, for example "6 of 24 layers frozen, bf16".
+export const workText = ({layers, frozen_layers: frozen, precision}) =>
+  `${frozen ? `${frozen} of ${counted(layers, 'layer')} frozen` : counted(layers, 'layer')}, ${precision}`;
+
 // "12 s", "3 min", "2 h", "5 d".
 export const duration = (time_s) => {
   if (!units.isNumber(time_s)) return units.fixed(null);

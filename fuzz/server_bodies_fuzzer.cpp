@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "control/protocol/rank_decisions.h"
 #include "control/protocol/rank_finish.h"
 #include "control/protocol/rank_spec.h"
 #include "control/server/parts/iteration_log.h"
@@ -75,6 +76,12 @@ void read_cells(const JsonView& body) {
   require(server::write_measured_profile(server::read_measured_profile(text)) == text);
 }
 
+void read_decisions(const JsonView& body) {
+  const protocol::RankDecisions decisions = protocol::read_rank_decisions(body);
+  const Json json = Json::parse(write_rank_decisions(decisions));
+  require(protocol::read_rank_decisions(JsonView(json, "written")) == decisions);
+}
+
 void read_finish(const JsonView& body) {
   const protocol::RankFinish finish = protocol::read_rank_finish(body, protocol::kMaxJobRanks);
   const Json json = Json::parse(write_rank_finish(finish));
@@ -114,6 +121,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
       case 'i':
         read_reports(body);
+        break;
+      case 'd':
+        read_decisions(body);
         break;
       case 'f':
         read_finish(body);

@@ -62,6 +62,8 @@ class Status(NamedTuple):
     not_following: str  # why plans are not followed
     difference: str  # the first one: "iteration 12, unit 5: expected backward 3 of stage 1, got forward 4 of stage 1"
     stream_problem: str  # why marks are the host's although use_stream was called, or what was lost
+    decisions_waiting: int  # reported decisions that the server does not have yet
+    decisions_lost: int  # that it will not get: it is older, or was away for too long
 
 
 class OperatingPoint(NamedTuple):
@@ -259,6 +261,31 @@ class Client:
         Raises Refused after `refuse` or a schedule that differs.
         """
         self._check(self._library.lowgear_follow_again(self._handle))
+
+    def report_decision(self, technique: str, change: str, *, from_iteration: int, configuration: str, reason: str):
+        """Reports a decision about how the job runs to the server, which keeps it with the job and shows it. One rank
+        of the job reports. Returns at once; without a server nothing happens.
+
+        Args:
+            technique, change: what decides and what it does, each a word of a-z, 0-9 and _: "freezing", "adopt".
+            from_iteration: the first one that runs as it says.
+            configuration: how the job runs from then on: "6 of 24 blocks frozen".
+            reason: a sentence for a person.
+
+        Raises InvalidUse where technique or change is no word.
+        """
+        texts = [text.encode("utf-8", "replace") for text in (technique, change, configuration, reason)]
+        size = ctypes.sizeof(_library.DecisionStruct)
+        decision = _library.DecisionStruct(size, from_iteration, *texts)
+        self._check(self._library.lowgear_report_decision(self._handle, ctypes.byref(decision)))
+
+    def report_work(self, layers: int, frozen_layers: int = 0, precision: str = "bf16"):
+        """Reports what the job works on from now on to the server: layers of the model, how many are frozen, and the
+        precision in which most is computed, as a word.
+
+        Raises InvalidUse for layers that no model has.
+        """
+        self._check(self._library.lowgear_report_work(self._handle, layers, frozen_layers, _encode(precision)))
 
     def use_stream(self, handle: Optional[int]):
         """From now on marks count when the GPU gets to them on this stream: `torch.cuda.current_stream().cuda_stream`,

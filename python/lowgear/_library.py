@@ -65,6 +65,12 @@ class UnitStruct(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_uint32), ("stage", ctypes.c_uint32), ("microbatch", ctypes.c_uint32)]
 
 
+class DecisionStruct(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("from_iteration", ctypes.c_uint64)] + [
+        (name, ctypes.c_char_p) for name in ("technique", "change", "configuration", "reason")
+    ]
+
+
 class StatusStruct(ctypes.Structure):
     _fields_ = (
         [("struct_size", ctypes.c_size_t)]
@@ -80,6 +86,7 @@ class StatusStruct(ctypes.Structure):
         + [("pp_rank", ctypes.c_int32), ("stage", ctypes.c_int32), ("place", ctypes.c_char * 256)]
         + [("following", ctypes.c_int32), ("stream_marks", ctypes.c_int32), ("differing_iterations", ctypes.c_uint64)]
         + [(name, ctypes.c_char * 256) for name in ("not_following", "difference", "stream_problem")]
+        + [(name, ctypes.c_uint64) for name in ("decisions_waiting", "decisions_lost")]
     )
 
 
@@ -161,6 +168,8 @@ def load():
         "lowgear_use_stream": [client, ctypes.c_void_p],
         "lowgear_search_begin": [client, ctypes.POINTER(SearchOptionsStruct)],
         "lowgear_get_search": [client, ctypes.POINTER(SearchStruct)],
+        "lowgear_report_decision": [client, ctypes.POINTER(DecisionStruct)],
+        "lowgear_report_work": [client, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p],
     }
     for name, argtypes in added.items():
         if hasattr(library, name):

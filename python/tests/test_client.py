@@ -213,6 +213,21 @@ class WithoutAgent(unittest.TestCase):
                 with self.assertRaisesRegex(lowgear.Refused, "fwd_chunk_id"):
                     client.load_plan(plan.name)
 
+    def test_reports_decisions_and_work(self):
+        made = {"from_iteration": 12, "configuration": "6 of 24 blocks frozen", "reason": "it saves 3 %"}
+        with tempfile.TemporaryDirectory() as folder:
+            address = f"unix:{folder}/no.sock"
+            client = lowgear.Client(agent_socket="", server=address, job_spec={"run": "r"})
+            client.report_decision("freezing", "adopt", **made)
+            client.report_work(24, 6, "bf16")
+            self.assertEqual((client.status().decisions_waiting, client.status().decisions_lost), (1, 0))
+            with self.assertRaisesRegex(lowgear.InvalidUse, "technique"):
+                client.report_decision("Not a word", "adopt", **made)
+            with self.assertRaisesRegex(lowgear.InvalidUse, "25 of 24 layers"):
+                client.report_work(24, 25)
+            with self.assertWarns(RuntimeWarning):
+                client.close()
+
     def test_marks_are_the_hosts_without_a_driver(self):
         with unittest.mock.patch.dict(os.environ, {"LOWGEAR_CUDA": "/no/such/libcuda.so"}):
             with lowgear.Client(agent_socket="") as client:

@@ -46,6 +46,7 @@ class MetricsHandler final : public http::Handler {
     job.saved_error_ratio = 0.01;
     job.slowdown_ratio = 0.0;
     job.stragglers = {{"reported", 1}};
+    job.work = lowgear::protocol::JobWork{.layers = 24, .frozen_layers = 4, .precision = "bf16"};
     job.activity = &iterations_;
     server::Snapshot snapshot;
     snapshot.jobs = {{"running", 1}};

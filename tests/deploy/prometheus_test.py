@@ -51,6 +51,8 @@ class ReadsBoth(unittest.TestCase):
         self.assertAlmostEqual(float(per_step["value"][1]), 800, places=6)
         saved = prometheus.wait_for("training_power_saved")[0]
         self.assertAlmostEqual(float(saved["value"][1]), 100, places=6)
+        self.assertEqual(prometheus.wait_for("training_active_layers")[0]["value"][1], "20")
+        self.assertEqual(prometheus.wait_for("training_precision_mode")[0]["value"][1], "2")
         info = prometheus.wait_for("lowgear_train_info")[0]["metric"]
         self.assertEqual((info["job"], info["job_id"], info["name"]),
                          ("lowgear-server", "j-1", 'a "name"\nof two lines'))

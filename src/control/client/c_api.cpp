@@ -119,6 +119,8 @@ std::string text_or(const char* text, const lowgear::client::Environment& enviro
   return environment(variable).value_or(fallback);
 }
 
+std::string text_or_empty(const char* text) { return text != nullptr ? text : ""; }
+
 lowgear::client::RankInfo rank_of(const lowgear_options& options, const lowgear::client::Environment& environment) {
   lowgear::client::RankInfo rank = lowgear::client::rank_from_environment(environment);
   if (options.rank >= 0) {
@@ -245,6 +247,8 @@ lowgear_status status_of(lowgear_client& client) {
   copy_text(result.not_following, now.not_following);
   copy_text(result.difference, now.difference);
   copy_text(result.stream_problem, now.stream_problem);
+  result.decisions_waiting = now.decisions_waiting;
+  result.decisions_lost = now.decisions_lost;
   return result;
 }
 
@@ -441,6 +445,36 @@ int lowgear_follow_again(lowgear_client* client) {
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {
     client->client->follow_again();
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_report_decision(lowgear_client* client, const lowgear_decision* decision) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    if (decision == nullptr) throw InputError("the pointer to the decision is null");
+    if (decision->struct_size < sizeof *decision) throw InputError("lowgear_decision.struct_size is not set");
+    if (decision->from_iteration > static_cast<uint64_t>(lowgear::profile::kMaxIteration)) {
+      throw InputError("from_iteration is beyond any training");
+    }
+    client->client->report({.number = 0,
+                            .age_s = 0,
+                            .from_iteration = static_cast<std::int64_t>(decision->from_iteration),
+                            .technique = text_or_empty(decision->technique),
+                            .change = text_or_empty(decision->change),
+                            .configuration = text_or_empty(decision->configuration),
+                            .reason = text_or_empty(decision->reason)});
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_report_work(lowgear_client* client, uint32_t layers, uint32_t frozen_layers, const char* precision) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    constexpr auto kMost = static_cast<std::uint32_t>(lowgear::protocol::kMaxLayers) + 1;
+    client->client->set_work({.layers = static_cast<int>(std::min(layers, kMost)),
+                              .frozen_layers = static_cast<int>(std::min(frozen_layers, kMost)),
+                              .precision = text_or_empty(precision)});
     return LOWGEAR_OK;
   });
 }

@@ -200,6 +200,16 @@ void Client::follow_again() {
   following_->follow_again();
 }
 
+void Client::report(protocol::TrainingDecision decision) {
+  decision = sendable(std::move(decision));
+  if (served_) served_->report(std::move(decision));
+}
+
+void Client::set_work(protocol::JobWork work) {
+  work = sendable(std::move(work));
+  if (served_) served_->set_work(std::move(work));
+}
+
 /// What the training thread has found is carried out by another one, as it takes system calls.
 void Client::refuse_what_differs() {
   const ExpectedUnits& expected = marks_->expected();
@@ -271,6 +281,8 @@ Status Client::status() {
     status.server_connected = served.server.connected;
     status.plan_version = served.plan_version;
     status.reports_lost = served.server.reports_lost;
+    status.decisions_waiting = served.server.decisions_waiting;
+    status.decisions_lost = served.server.decisions_lost;
     status.server_problem = served.server.problem;
   }
   if (status.problem.empty() && recording_) status.problem = recording_->problem();

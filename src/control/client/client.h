@@ -60,10 +60,12 @@ struct Status {
   std::uint64_t reconnects = 0;
   std::string gpu_uuid;
   std::string problem;
-  bool has_server = false;         ///< one was named
-  bool server_connected = false;   ///< and it answered the last request
-  int plan_version = 0;            ///< of the server's plan that the newest whole iteration followed; 0: none
-  std::uint64_t reports_lost = 0;  ///< reports to the server that were dropped
+  bool has_server = false;              ///< one was named
+  bool server_connected = false;        ///< and it answered the last request
+  int plan_version = 0;                 ///< of the server's plan that the newest whole iteration followed; 0: none
+  std::uint64_t reports_lost = 0;       ///< reports to the server that were dropped
+  std::uint64_t decisions_waiting = 0;  ///< that the server does not have yet
+  std::uint64_t decisions_lost = 0;     ///< that it will not get
   std::string server_problem;
   std::optional<int> pp_rank;  ///< in the pipeline; empty: not certain
   std::optional<int> stage;    ///< the only one of this rank; empty: not certain, or it has several
@@ -113,6 +115,13 @@ class Client {
   void stop_following() { following_->stop(); }
   /// Throws LeaseRefused after `refuse`.
   void follow_again();
+
+  /// A decision of the training program about how the job runs: the server keeps and shows it. Nothing waits for that,
+  /// and without a server nothing happens. `number` and `age_s` are set here. Throws InputError when technique or
+  /// change is no word.
+  void report(protocol::TrainingDecision decision);
+  /// What the job works on from now on, likewise. Throws InputError when a number is out of range.
+  void set_work(protocol::JobWork work);
 
   /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
   /// training has gone back: what it repeats is recorded, as a part of its own, and not reported to the server again.

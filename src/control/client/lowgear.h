@@ -173,6 +173,24 @@ LOWGEAR_API int lowgear_refuse(lowgear_client* client, const char* reason);
 LOWGEAR_API int lowgear_stop_following(lowgear_client* client);
 LOWGEAR_API int lowgear_follow_again(lowgear_client* client);
 
+/* Since 1.3. A decision of the program about how the job runs. */
+typedef struct lowgear_decision {
+  size_t struct_size;        /* sizeof(lowgear_decision) */
+  uint64_t from_iteration;   /* the first iteration that runs as it says */
+  const char* technique;     /* what decides: a word of 1 to 32 characters of a-z, 0-9 and _, such as "freezing" */
+  const char* change;        /* what it does: a word, such as "adopt" */
+  const char* configuration; /* how the job runs from then on: "6 of 24 blocks frozen"; cut at 200 bytes */
+  const char* reason;        /* for a person; cut at 1000 bytes */
+} lowgear_decision;
+
+/* Since 1.3. Reports a decision to the server, which keeps it with the job and shows it. One rank of the job reports.
+ * Returns at once; while the server is away the newest 1000 decisions wait. Without a server nothing happens. */
+LOWGEAR_API int lowgear_report_decision(lowgear_client* client, const lowgear_decision* decision);
+/* Since 1.3. What the job works on from now on, for the server: layers of the model, how many of them are frozen, and
+ * the precision in which most is computed, as a word: "bf16". */
+LOWGEAR_API int lowgear_report_work(lowgear_client* client, uint32_t layers, uint32_t frozen_layers,
+                                    const char* precision);
+
 /* Since 1.2. Marks from now on count when the GPU comes to them on this stream (a CUstream; (void*)1 is the default
  * stream), not when they are made: the driver is asked to write a number after the work so far, and a thread of the
  * library passes the mark on when it sees the number. Cheap where the stream has been named before, 256 of them at
@@ -235,6 +253,9 @@ typedef struct lowgear_status {
   char not_following[256];       /* why, for a person; empty: plans are followed where there are any */
   char difference[256];          /* the first one: "iteration 12, unit 5: expected backward 3 of stage 1, got ..." */
   char stream_problem[256];      /* why marks are the host's although a stream was named, or what was lost */
+  /* Since 1.3. */
+  uint64_t decisions_waiting; /* reported decisions that the server does not have yet */
+  uint64_t decisions_lost;    /* that it will not get: it is older than 1.3, or was away for too long */
 } lowgear_status;
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);

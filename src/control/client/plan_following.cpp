@@ -3,20 +3,16 @@
 #include <fmt/format.h>
 
 #include "base/core/error.h"
-#include "base/core/utf8.h"
+#include "control/client/server/server_messages.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear::client {
 namespace {
 
-/// As much of a reason as the server takes, as whole characters.
+/// As much of a reason as the server takes.
 std::string as_told(std::string_view reason) {
-  std::string text = printable(reason, protocol::kMaxNameBytes - 3);
-  if (text.size() <= protocol::kMaxNameBytes) return text.empty() ? "the program gives no reason" : text;
-  std::size_t bytes = protocol::kMaxNameBytes;
-  while (bytes > 0 && is_utf8_continuation(text[bytes])) --bytes;
-  text.resize(bytes);
-  return text;
+  const std::string text = fitting_text(reason, protocol::kMaxNameBytes);
+  return text.empty() ? "the program gives no reason" : text;
 }
 
 }  // namespace

@@ -46,6 +46,14 @@ struct CellsAnswer {
 [[nodiscard]] Json to_json(const CellsAnswer& answer);
 [[nodiscard]] CellsAnswer read_cells_answer(const JsonView& answer);
 
+/// To POST .../decisions.
+struct DecisionsAnswer {
+  std::size_t accepted = 0;  ///< decisions
+  friend bool operator==(const DecisionsAnswer&, const DecisionsAnswer&) = default;
+};
+[[nodiscard]] Json to_json(const DecisionsAnswer& answer);
+[[nodiscard]] DecisionsAnswer read_decisions_answer(const JsonView& answer);
+
 /// To POST .../finish, and to DELETE of a job.
 struct FinishAnswer {
   std::string state;  ///< of the job

@@ -6,14 +6,16 @@
 
 namespace lowgear::protocol {
 
-std::string name_text(const JsonView& value) {
+std::string printable_text(const JsonView& value, std::size_t most_bytes) {
   std::string text = value.text();
-  if (text.empty() || text.size() > kMaxNameBytes) {
-    value.fail(fmt::format("expected a text of 1 to {} bytes, not one of {}", kMaxNameBytes, text.size()));
+  if (text.empty() || text.size() > most_bytes) {
+    value.fail(fmt::format("expected a text of 1 to {} bytes, not one of {}", most_bytes, text.size()));
   }
   if (printable(text, text.size()) != text) value.fail("has characters that cannot be printed");
   return text;
 }
+
+std::string name_text(const JsonView& value) { return printable_text(value, kMaxNameBytes); }
 
 std::string with_member(const Json& object, std::string_view name, std::string_view json) {
   std::string text = object.dump();

@@ -11,7 +11,9 @@ namespace lowgear::protocol {
 /// Longest text that a document may hold where a name is expected.
 inline constexpr std::size_t kMaxNameBytes = 200;
 
-/// Text of 1 to kMaxNameBytes bytes of printable UTF-8. Throws InputError.
+/// Text of 1 to `most_bytes` bytes of printable UTF-8. Throws InputError.
+[[nodiscard]] std::string printable_text(const JsonView& value, std::size_t most_bytes);
+/// The same of at most kMaxNameBytes.
 [[nodiscard]] std::string name_text(const JsonView& value);
 
 /// `object` as text with one more member, whose JSON text needs no parsing: plans have thousands of values.

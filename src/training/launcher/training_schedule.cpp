@@ -36,11 +36,12 @@ void require_fits(const schedule::Schedule& schedule, const TrainConfig& config)
 void require_same_units(const TrainConfig& config, std::span<const model::LayerRange> partition) {
   const int most = frozen_stages(partition, config.freeze.most_blocks());
   const bool searches = config.adapt.slowdown && !config.adapt.slowdown->plans.empty();
-  const char* follower = config.server ? "a server's plans"
+  const bool served = config.server && !config.adapt.freezing;  // or the server's plans are not followed
+  const char* follower = served        ? "a server's plans"
                          : config.plan ? "energy.plan"
                          : searches    ? "adapt.slowdown.plans (adapt.slowdown.clocks_mhz can)"
                                        : "energy.profile";
-  const bool follows = config.server || ((config.plan || config.profile || searches) && config.freeze.changes());
+  const bool follows = served || ((config.plan || config.profile || searches) && config.freeze.changes());
   if (!follows || most == 0) return;
   throw InputError(
       fmt::format("adapt.freeze: {} of the stages would lose its backward, which {} cannot follow; freeze fewer "

@@ -19,6 +19,7 @@
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/server_job.h"
 #include "training/launcher/training_schedule.h"
+#include "training/trainer/decision_reports.h"
 #include "training/trainer/engine/backend.h"
 #include "training/trainer/run/progress_report.h"
 #include "training/trainer/run/rank_program.h"
@@ -156,6 +157,10 @@ int train(const Arguments& arguments) {
                                  layout.world_size(), rank.world_size));
   }
   client::Client client(client_options(config, rank, environment), environment);
+  if (config.server && config.adapt.freezing) {
+    client.refuse(
+        "the technique freezing changes the work and measures what that saves, which plans would change, too");
+  }
   auto simulated_gpu = simulated_gpu_for(config, client, environment);
   const client::Status server = find_server(config, arguments, client);
   Backend backend =
@@ -168,8 +173,17 @@ int train(const Arguments& arguments) {
     report->observe_server(server.server_connected, server.server_problem);
   }
   end_in_order_when_told();
-  run.run(asked_to_end, [&](const StepResult& result) { report->add(result); });
-  if (report) report->finish();
+  DecisionReports decisions(config, client);
+  run.run(asked_to_end, [&](const StepResult& result) {
+    report->add(result);
+    decisions.add(result);
+  });
+  if (report) {
+    report->finish();
+    if (const std::string unsent = unsent_decisions(client.status()); !unsent.empty()) {
+      fmt::print(stderr, "{}\n", unsent);
+    }
+  }
   if (report && !run.all_steps_done() && !config.checkpoint) {
     fmt::print(stderr, "nothing was saved: there is no checkpoint.folder\n");
   }

@@ -22,6 +22,7 @@ int main(void) {
   lowgear_search_options wanted = LOWGEAR_SEARCH_OPTIONS_INIT;
   lowgear_search search;
   const lowgear_unit unit = {LOWGEAR_FORWARD, 0, 0};
+  lowgear_decision decision = {sizeof(lowgear_decision), 12, "freezing", "adopt", "6 of 24 blocks frozen", NULL};
   options.agent_socket = "";
   options.rank = 0;
   options.world_size = 1;
@@ -40,6 +41,13 @@ int main(void) {
   expect(lowgear_refuse(client, "a reason") == LOWGEAR_OK, "refuse");
   expect(lowgear_follow_again(client) == LOWGEAR_REFUSED, "for good");
   expect(lowgear_use_stream(client, NULL) == LOWGEAR_OK, "marks of the host");
+  expect(lowgear_report_decision(client, &decision) == LOWGEAR_OK, "a decision without a server");
+  decision.technique = "Not a word";
+  expect(lowgear_report_decision(client, &decision) == LOWGEAR_INVALID, "no word");
+  expect(lowgear_report_decision(client, NULL) == LOWGEAR_INVALID, "no decision");
+  expect(lowgear_report_work(client, 24, 6, "bf16") == LOWGEAR_OK, "work");
+  expect(lowgear_report_work(client, 24, 25, "bf16") == LOWGEAR_INVALID, "more than all layers");
+  expect(lowgear_report_work(client, UINT32_MAX, 0, NULL) == LOWGEAR_INVALID, "no work");
   expect(lowgear_load_plan(client, "/no/such/plan", -1, 0) == LOWGEAR_INVALID, "no plan");
   expect(strstr(lowgear_last_error(), "/no/such/plan") != NULL, "names the file");
   expect(lowgear_window_begin(client, "w", &window) == LOWGEAR_FAILED, "no GPU to measure");
@@ -57,6 +65,7 @@ int main(void) {
   status.struct_size = sizeof status;
   expect(lowgear_get_status(client, &status) == LOWGEAR_OK, "status");
   expect(status.following == 0 && strcmp(status.not_following, "a reason") == 0, "says why");
+  expect(status.decisions_waiting == 0 && status.decisions_lost == 0, "none is kept for no server");
   expect(status.stream_marks == 0 && status.differing_iterations == 0 && status.difference[0] == '\0', "no stream");
   expect(status.units == 2 && status.mismatched == 0, "counts");
   expect(status.problem[0] != '\0', "says that there is no GPU");

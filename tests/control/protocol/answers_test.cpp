@@ -24,6 +24,7 @@ TEST(Answers, HaveOneFormOnTheWire) {
   EXPECT_EQ(to_json(ReportsAnswer{.last_iteration = 41, .plan_version = 3}).dump(),
             R"({"last_iteration":41,"plan_version":3})");
   EXPECT_EQ(to_json(CellsAnswer{.accepted = 12}).dump(), R"({"accepted":12})");
+  EXPECT_EQ(to_json(DecisionsAnswer{.accepted = 2}).dump(), R"({"accepted":2})");
   EXPECT_EQ(to_json(FinishAnswer{.state = "finished"}).dump(), R"({"state":"finished"})");
 }
 
@@ -39,6 +40,8 @@ TEST(Answers, ReadBackAnythingThatTheyWrite) {
     EXPECT_EQ(read_text(read_reports_answer, to_json(reports).dump()), reports);
     const CellsAnswer cells{.accepted = static_cast<std::size_t>(random.whole(0, 100'000))};
     EXPECT_EQ(read_text(read_cells_answer, to_json(cells).dump()), cells);
+    const DecisionsAnswer decisions{.accepted = static_cast<std::size_t>(random.whole(0, 100))};
+    EXPECT_EQ(read_text(read_decisions_answer, to_json(decisions).dump()), decisions);
     const FinishAnswer finish{.state = random.name()};
     EXPECT_EQ(read_text(read_finish_answer, to_json(finish).dump()), finish);
   }

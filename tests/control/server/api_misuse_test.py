@@ -228,6 +228,24 @@ class Misuse(ServerTest):
             self.refused(400, "invalid_argument", "POST", f"/v1/jobs/{job}/profile", {**body, "plan_version": version},
                          key=keys[0])
 
+    def test_decisions_that_are_none(self):
+        job, keys = self.register()
+        made = {"number": 1, "age_s": 0, "from_iteration": 0, "technique": "freezing", "change": "adopt",
+                "configuration": "x", "reason": "y"}
+        path = f"/v1/jobs/{job}/decisions"
+        for wrong in ({"number": 0}, {"number": "1"}, {"age_s": -1}, {"from_iteration": 1 << 41},
+                      {"technique": "Not one"}, {"change": ""}, {"configuration": "x" * 201}, {"reason": "y" * 1001},
+                      {"reason": "a\nb"}, {"more": 1}):
+            self.refused(400, "invalid_argument", "POST", path, {"rank": 0, "decisions": [{**made, **wrong}]},
+                         key=keys[0])
+        for body in ({"rank": 0, "decisions": [made, made]}, {"rank": 0},
+                     {"rank": 0, "decisions": [{**made, "number": number} for number in range(1, 102)]},
+                     {"rank": 0, "decisions": [], "work": {"layers": 2, "frozen_layers": 3, "precision": "bf16"}}):
+            self.refused(400, "invalid_argument", "POST", path, body, key=keys[0])
+        self.refused(403, "not_your_rank", "POST", path, {"rank": 0, "decisions": [made]}, key=keys[1])
+        kinds = [each["kind"] for each in self.ok("GET", path)["decisions"]]
+        self.assertNotIn("technique", kinds)
+
     def test_a_profile_without_cells_is_given_up(self):
         job, keys = self.register()
         self.begin_profiling(job, keys)

@@ -110,6 +110,8 @@ class Life(ServerTest):
                          [(True, None), (False, "the schedule differs")])
         self.assertEqual(ranks.reasons("refusal"), ["rank 1 follows no plans: the schedule differs"])
 
+        self.report_decisions(ranks)
+
         for rank in range(ranks.pp):
             self.assertEqual(ranks.summary()["state"], "running")
             ranks.call("POST", f"/v1/jobs/{ranks.job}/finish", {"rank": rank}, ranks.keys[rank])
@@ -119,6 +121,26 @@ class Life(ServerTest):
         self.check_events(events, ranks)
         self.assertTrue(of_this_job.of("iteration"))
         self.assertEqual({data["job"] for _, data in of_this_job.events}, {ranks.job})
+
+    def report_decisions(self, ranks):
+        path = f"/v1/jobs/{ranks.job}/decisions"
+        made = {"from_iteration": 1200, "technique": "freezing", "change": "adopt",
+                "configuration": "6 of 24 blocks frozen", "reason": "energy -3.1 % ± 0.4 %"}
+        body = {"rank": 0, "work": {"layers": 24, "frozen_layers": 6, "precision": "bf16"},
+                "decisions": [{"number": 1, "age_s": 0.75, **made}, {"number": 5, "age_s": 0.25, **made}]}
+        for _ in range(2):
+            self.assertEqual(ranks.call("POST", path, body, ranks.keys[0]), {"accepted": 2})
+        ranks.call("POST", path, {"rank": 1, "decisions": []}, ranks.keys[1])
+        shown = [each for each in ranks.show("/decisions")["decisions"] if each["kind"] == "technique"]
+        self.assertEqual([{name: each[name] for name in made} for each in shown], [made, made])
+        self.assertAlmostEqual(shown[1]["time_s"] - shown[0]["time_s"], 0.5, delta=0.001)
+        self.assertEqual(ranks.summary()["work"], body["work"])
+        self.assertEqual(ranks.show("/decisions?after=3")["dropped"], 0)
+        metrics = self.request("GET", "/metrics", role="read").text
+        labels = f'job_id="{ranks.job}",model="{ranks.summary()["model"]}"'
+        self.assertIn(f"lowgear_train_frozen_layers{{{labels}}} 6\n", metrics)
+        self.assertIn('lowgear_control_decisions_total{actuator="freezing",action="adopt",outcome="reported"} 2\n',
+                      metrics)
 
     def check_events(self, events, ranks):
         for name, data in events.events:

@@ -128,6 +128,27 @@ class IsLive(DashboardTest):
         self.assertEqual(self.browser.value("document.getElementById('announcer').lastChild.textContent"),
                          "Decision: rank 2 is slower by a factor of 1.2")
 
+    def test_decisions_of_the_training_program_say_what_changes_and_why(self):
+        job = MockJob(iterations=60)
+        job.dropped_decisions = 3
+        server = self.open_job(job)
+        self.assertNotIn("Work", self.text(".facts"))
+        job.work = {"layers": 24, "frozen_layers": 6, "precision": "bf16"}
+        server.decide(job, "technique", "energy -3.1 % ± 0.4 %", rank=0, technique="freezing", change="cut_off",
+                      from_iteration=1200, configuration="6 of 24 blocks frozen")
+        self.wait_text("freezing: cut off", ".decisions li:first-child .kind")
+        self.assertEqual(self.text(".decisions li:first-child .reason"),
+                         "from iteration 1200: 6 of 24 blocks frozen energy -3.1 % ± 0.4 %")
+        self.wait_text("6 of 24 layers frozen, bf16", ".facts")
+        self.wait_text("; 3 older ones no longer kept", ".decisions-panel .caption")
+        self.browser.value("(() => {const kind = document.querySelector('.decisions-panel select');"
+                           "kind.value = 'freezing'; kind.dispatchEvent(new Event('change'));})()")
+        self.browser.wait("document.querySelectorAll('.decisions li').length === 1", "only that technique is shown")
+        self.browser.value("(() => {const box = document.querySelector('.decisions-panel input');"
+                           "box.value = '6 OF 24'; box.dispatchEvent(new Event('input'));})()")
+        self.browser.wait("document.querySelectorAll('.decisions li:not(.empty)').length === 1",
+                          "its configuration counts")
+
     def test_comes_back_when_the_server_does_and_asks_for_what_it_missed(self):
         self.expected_complaints = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_CONNECTION_RESET"
         job = MockJob(iterations=60)

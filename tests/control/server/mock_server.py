@@ -67,6 +67,7 @@ class MockJob:
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
         self.stragglers, self.power_cap, self.silent = [], None, set()
         self.refusals = {}  # why ranks follow no plans
+        self.work, self.dropped_decisions = None, 0
         self.decisions, self.version, self.from_iteration, self.iterations = [], 0, 0, []
         self.finished_s = None
         self.heard_s = [time.time()] * self.world
@@ -77,14 +78,15 @@ class MockJob:
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def decide(self, kind, reason, version=None):
+    def decide(self, kind, reason, version=None, **training):
+        """`training`: what only decisions of training programs have."""
         with self.lock:
             if version:
                 self.version, self.from_iteration = version, len(self.iterations)
             number = len(self.decisions) + 1
             decision = {"job": self.id, "id": number, "time_s": self.created_s + 2.4 * len(self.iterations),
                 "kind": kind,
-                        "plan_version": self.version, "reason": reason}
+                        "plan_version": self.version, "reason": reason, **training}
             self.decisions.append(decision)
             return decision
 
@@ -147,7 +149,7 @@ class MockJob:
                 "state": self.state(), "reason": self.reason, "simulated": self.simulated,
                 "gpu": "NVIDIA A100-SXM4-80GB", "model": self.model, "parallel": self.parallel, "schedule": "1f1b",
                 "microbatches": 8, "created_s": self.created_s, "finished_s": self.finished_s, "ranks": self.world,
-                "registered": self.registered, "iteration": number - 1 if number else None,
+                "registered": self.registered, "work": self.work, "iteration": number - 1 if number else None,
                 "plan_version": self.version,
                 "purpose": "train" if trains else "profile" if has_baseline else "baseline" if self.version else None,
                 "from_iteration": self.from_iteration,
@@ -315,8 +317,8 @@ class MockServer:
             self.send("gpu", gpu)
         self.send("job", job.summary())
 
-    def decide(self, job, kind, reason):
-        self.send("decision", job.decide(kind, reason, job.version + 1))
+    def decide(self, job, kind, reason, **training):
+        self.send("decision", job.decide(kind, reason, None if training else job.version + 1, **training))
         self.send("job", job.summary())
 
 
@@ -359,7 +361,10 @@ class MockHandler(BaseHTTPRequestHandler):
             self.stream(job.id)
         elif what in ("iterations", "decisions"):
             key = "iteration" if what == "iterations" else "id"
-            self.answer_json(200, {what: [item for item in getattr(job, what) if item[key] > after][:limit]})
+            page = {what: [item for item in getattr(job, what) if item[key] > after][:limit]}
+            if what == "decisions":
+                page["dropped"] = job.dropped_decisions if after <= 0 else 0
+            self.answer_json(200, page)
         elif what in ("frontier", "timeline"):
             self.answer_json(200, getattr(job, what)())
         else:

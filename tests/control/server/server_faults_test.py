@@ -18,6 +18,10 @@ from api_test import Ranks
 from served import ADDRESS, LOWGEAR, TOKENS, Events, ServerTest, wait_until
 from training_ranks import TrainingRanks
 
+TRAINING_DECISIONS = {
+    "rank": 0, "work": {"layers": 24, "frozen_layers": 6, "precision": "bf16"},
+    "decisions": [{"number": 1, "age_s": 0, "from_iteration": 9, "technique": "freezing", "change": "adopt",
+                   "configuration": "6 of 24 blocks frozen", "reason": "it saves 3 %"}]}
 STATES = ("registering", "baseline", "profiling", "planning", "running", "finished")
 JOB = {"run": "r", "model": "m", "gpu": "g", "parallel": {"pp": 2}, "schedule": "1f1b", "microbatches": 4}
 
@@ -51,6 +55,9 @@ class FullDisk(ServerTest):
         body = {"rank": rank, "reports": [{"iteration": iteration, "plan_version": 0, "time_s": 1, "compute_s": 1}]}
         return self.request("POST", f"/v1/jobs/{ranks.job}/reports", body, key=ranks.keys[rank])
 
+    def decide(self, ranks):
+        return self.request("POST", f"/v1/jobs/{ranks.job}/decisions", TRAINING_DECISIONS, key=ranks.keys[0])
+
     def test_running_jobs_go_on_and_new_ones_wait(self):
         self.start()
         ranks = Ranks(self, pp=2)
@@ -69,6 +76,9 @@ class FullDisk(ServerTest):
         self.assertIsNotNone(answer.headers["Retry-After"])
         # Sent again it is not acknowledged either: it is on no disk.
         self.assertEqual(self.report(ranks, 0, iteration).code, "disk_full")
+        # Nor is a decision, and it is there once when it is sent until it is.
+        self.assertEqual(self.decide(ranks).code, "disk_full")
+        self.assertEqual(self.decide(ranks).code, "disk_full")
         self.assertEqual(self.request("GET", "/healthz").json, {"status": "disk_full"})
         self.assertEqual(self.request("POST", "/v1/jobs", {**JOB, "run": "new"}).code, "disk_full")
         self.assertEqual(self.ok("GET", f"/v1/jobs/{ranks.job}")["job"]["state"], "running")
@@ -77,6 +87,8 @@ class FullDisk(ServerTest):
         # By itself, without anybody who sends anything.
         wait_until(lambda: self.request("GET", "/healthz").status == 200, "the server notices that there is room")
         self.assertEqual(self.report(ranks, 0, iteration).status, 200)
+        self.assertEqual(self.decide(ranks).status, 200)
+        self.assertEqual(ranks.reasons("technique"), ["it saves 3 %"])
         self.ok("POST", "/v1/jobs", {**JOB, "run": "new"})
 
     def test_a_job_that_was_refused_is_registered_when_there_is_room(self):
@@ -123,7 +135,12 @@ class Restarts(ServerTest):
         ranks.train_to_state("running")
         ranks.decide("straggler", {"rank": 1, "factor": 1.2})
         ranks.decide("power_cap", {"scope": "gpu", "watts": 300, "swing_w": None})
+        path = f"/v1/jobs/{ranks.job}/decisions"
+        ranks.call("POST", path, TRAINING_DECISIONS, ranks.keys[0])
         self.restarted(ranks, signal_number)
+        ranks.call("POST", path, TRAINING_DECISIONS, ranks.keys[0])  # its answer may have been lost
+        self.assertEqual(ranks.reasons("technique"), ["it saves 3 %"])
+        self.assertEqual(ranks.summary()["work"], TRAINING_DECISIONS["work"])
         self.assertEqual(ranks.summary()["stragglers"][0]["factor"], 1.2)
         self.assertEqual(ranks.summary()["power_cap"]["watts"], 300)
         for rank in range(ranks.pp):

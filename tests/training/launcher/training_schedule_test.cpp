@@ -250,6 +250,8 @@ TEST(TrainingSchedule, LosesNoBackwardWhereAServerPlans) {
   EXPECT_EQ(schedule_error(config),
             "adapt.freeze: 1 of the stages would lose its backward, which a server's plans cannot follow; freeze fewer "
             "blocks, or leave that out");
+  config.adapt.freezing = true;
+  EXPECT_EQ(schedule_error(config), "no error") << "its ranks refuse the plans";
 }
 
 TEST_F(TrainingPlan, GoesWithAPrefixThatStays) {

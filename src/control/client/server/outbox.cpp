@@ -61,6 +61,7 @@ void Outbox::drop_job() {
   lost_ += reports_.size();
   reports_.clear();
   profiles_.clear();
+  decisions_.begin_job();
 }
 
 }  // namespace lowgear::client

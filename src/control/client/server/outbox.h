@@ -5,13 +5,14 @@
 #include <optional>
 #include <string>
 
+#include "control/client/server/decision_queue.h"
 #include "control/client/server/profile_collector.h"
 #include "control/protocol/rank_reports.h"
 
 namespace lowgear::client {
 
-/// What a rank has to say to the server until it has heard it: iterations, profiles, the state of its GPU and why it
-/// follows no plans. The oldest are dropped beyond a limit. Not thread-safe.
+/// What a rank has to say to the server until it has heard it: iterations, profiles, decisions, the state of its GPU
+/// and why it follows no plans. The oldest are dropped beyond a limit. Not thread-safe.
 class Outbox {
  public:
   /// Some three hours of iterations of half a second, 2 MiB.
@@ -25,7 +26,7 @@ class Outbox {
   /// Why the rank follows no plans from now on; empty: it does. False: that was said before.
   bool set_refusal(std::string reason);
 
-  [[nodiscard]] bool empty() const { return !speaks_ && reports_.empty() && profiles_.empty(); }
+  [[nodiscard]] bool empty() const { return !speaks_ && reports_.empty() && profiles_.empty() && decisions_.empty(); }
   /// The body of the next request with reports; empty: nothing is to be said. Follows `heard` or `not_heard`.
   [[nodiscard]] std::optional<protocol::RankReports> next_reports(int rank);
   /// The server has answered to this body. `taken`: with success; reports that it will never take are lost.
@@ -39,7 +40,10 @@ class Outbox {
   /// The server has answered to the profile of this plan.
   void heard_profile(int plan_version);
 
-  /// Reports and profiles are of a job that is gone.
+  [[nodiscard]] DecisionQueue& decisions() { return decisions_; }
+  [[nodiscard]] const DecisionQueue& decisions() const { return decisions_; }
+
+  /// Reports and profiles are of a job that is gone; decisions are sent to the next one.
   void drop_job();
   /// Reports that were dropped.
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
@@ -47,6 +51,7 @@ class Outbox {
  private:
   std::deque<protocol::IterationReport> reports_;
   std::deque<ProfileResult> profiles_;
+  DecisionQueue decisions_;
   protocol::GpuNow gpu_;
   std::string refusal_;
   bool speaks_ = false;  ///< the server is to hear of the rank, also without reports

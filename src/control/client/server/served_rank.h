@@ -51,6 +51,9 @@ class ServedRank final : private PlanTaker {
 
   /// Why the rank follows no plans from now on; empty: it does. From any thread.
   void set_refusal(std::string reason) { server_.set_refusal(std::move(reason)); }
+  /// What the training program decided, and what it works on. From any thread.
+  void report(protocol::TrainingDecision decision) { server_.report(std::move(decision)); }
+  void set_work(protocol::JobWork work) { server_.set_work(std::move(work)); }
 
   [[nodiscard]] ServedRankStatus status() const;
 

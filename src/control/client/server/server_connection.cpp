@@ -34,7 +34,7 @@ class ServerRefusal : public Error {
   /// It does not know this rank (any more), or the token has changed.
   [[nodiscard]] bool unknown() const { return status_ == 401 || status_ == 403 || status_ == 404; }
   /// The same request will not be taken at any time.
-  [[nodiscard]] bool final() const { return status_ == 400 || status_ == 409 || status_ == 413; }
+  [[nodiscard]] bool final() const { return status_ == 400 || status_ == 405 || status_ == 409 || status_ == 413; }
   [[nodiscard]] milliseconds retry_after() const { return retry_after_; }
 
  private:
@@ -139,11 +139,25 @@ void ServerConnection::post(ProfileResult result) {
   changed_.notify_all();
 }
 
+void ServerConnection::report(protocol::TrainingDecision decision) {
+  const std::lock_guard lock(mutex_);
+  outbox_.decisions().add(std::move(decision), Clock::now());
+  changed_.notify_all();
+}
+
+void ServerConnection::set_work(protocol::JobWork work) {
+  const std::lock_guard lock(mutex_);
+  outbox_.decisions().set_work(std::move(work));
+  if (!outbox_.decisions().empty()) changed_.notify_all();
+}
+
 ServerStatus ServerConnection::status() const {
   const std::lock_guard lock(mutex_);
   return {.connected = health_.connected,
           .problem = health_.problem.empty() ? health_.plan_problem : health_.problem,
-          .reports_lost = outbox_.lost()};
+          .reports_lost = outbox_.lost(),
+          .decisions_waiting = outbox_.decisions().waiting(),
+          .decisions_lost = outbox_.decisions().lost()};
 }
 
 // Questions.
@@ -213,7 +227,11 @@ http::ReplyText ServerConnection::ask_as_rank(HttpChannel& channel, const Sessio
 
 /// False when the server will never take it; throws while it may.
 bool ServerConnection::post(HttpChannel& channel, const std::string& what, const std::string& body) {
-  const Session as = session(channel);
+  return post_as(session(channel), channel, what, body);
+}
+
+bool ServerConnection::post_as(const Session& as, HttpChannel& channel, const std::string& what,
+                               const std::string& body) {
   try {
     (void)ask_as_rank(channel, as, "POST", what, body, options_.answer_timeout);
     return true;
@@ -310,6 +328,7 @@ void ServerConnection::say_all(HttpChannel& channel) {
   (void)session(channel);  // first, or what is said would be chosen long before
   say_reports(channel);
   say_profile(channel);
+  say_decisions(channel);
 }
 
 void ServerConnection::say_reports(HttpChannel& channel) {
@@ -352,6 +371,20 @@ void ServerConnection::say_profile(HttpChannel& channel) {
   (void)post(channel, "profile", write_rank_cells(cells_of(options_.rank.rank, *result)));
   const std::lock_guard lock(mutex_);
   outbox_.heard_profile(result->plan_version);
+}
+
+/// What a job has not got depends on which one it is: it is chosen for the job that it is sent to.
+void ServerConnection::say_decisions(HttpChannel& channel) {
+  const Session as = session(channel);
+  std::optional<protocol::RankDecisions> body;
+  {
+    const std::lock_guard lock(mutex_);
+    body = outbox_.decisions().next(options_.rank.rank, Clock::now());
+  }
+  if (!body) return;
+  const bool taken = post_as(as, channel, "decisions", write_rank_decisions(*body));
+  const std::lock_guard lock(mutex_);
+  outbox_.decisions().sent(*body, taken);
 }
 
 /// What is left, once. A server that is away now does not hear of it: it will miss this rank by itself.

@@ -35,9 +35,11 @@ struct ServerConnectionOptions {
 };
 
 struct ServerStatus {
-  bool connected = false;          ///< the last request was answered
-  std::string problem;             ///< empty: none
-  std::uint64_t reports_lost = 0;  ///< reports that were dropped while the server was away for long
+  bool connected = false;               ///< the last request was answered
+  std::string problem;                  ///< empty: none
+  std::uint64_t reports_lost = 0;       ///< reports that were dropped while the server was away for long
+  std::uint64_t decisions_waiting = 0;  ///< that the server does not have yet
+  std::uint64_t decisions_lost = 0;     ///< that it will not get: it is older, or was away for long
 };
 
 /// Receives the server's plans. Called on the connection's thread.
@@ -68,6 +70,9 @@ class ServerConnection {
   /// Why the rank follows no plans from now on; empty: it does.
   void set_refusal(std::string reason);
   void post(ProfileResult result);
+  /// Its `number` and `age_s` are set here.
+  void report(protocol::TrainingDecision decision);
+  void set_work(protocol::JobWork work);
   [[nodiscard]] ServerStatus status() const;
 
  private:
@@ -104,6 +109,7 @@ class ServerConnection {
   void say_reports(HttpChannel& channel);
   [[nodiscard]] bool post_reports(HttpChannel& channel, protocol::RankReports& body);
   void say_profile(HttpChannel& channel);
+  void say_decisions(HttpChannel& channel);
   void finish();
 
   [[nodiscard]] Session session(HttpChannel& channel);
@@ -114,6 +120,7 @@ class ServerConnection {
                                             const std::string& what, const std::string& body,
                                             std::chrono::milliseconds timeout);
   [[nodiscard]] bool post(HttpChannel& channel, const std::string& what, const std::string& body);
+  [[nodiscard]] bool post_as(const Session& as, HttpChannel& channel, const std::string& what, const std::string& body);
   void failed(HttpChannel& channel, const Error& error);
   void sleep(std::chrono::milliseconds time);
   [[nodiscard]] bool stopping() const;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/core/error.h"
+#include "base/core/utf8.h"
 #include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
 
@@ -14,7 +15,39 @@ namespace {
 /// Share of the iteration's time; 0 where the GPU does not say.
 double share(const std::optional<double>& of_s, double time_s) { return of_s && time_s > 0 ? *of_s / time_s : 0; }
 
+void require_word(std::string_view text, std::string_view what) {
+  if (protocol::is_word(text)) return;
+  throw InputError(fmt::format("{}: {} is no word of 1 to {} characters of a-z, 0-9 and _", what, quote(text),
+                               protocol::kMaxWordBytes));
+}
+
 }  // namespace
+
+std::string fitting_text(std::string_view text, std::size_t bytes) {
+  std::string fitting = printable(text, bytes - 3);
+  if (fitting.size() <= bytes) return fitting;
+  while (bytes > 0 && is_utf8_continuation(fitting[bytes])) --bytes;
+  fitting.resize(bytes);
+  return fitting;
+}
+
+protocol::TrainingDecision sendable(protocol::TrainingDecision decision) {
+  require_word(decision.technique, "technique");
+  require_word(decision.change, "change");
+  const auto text_or = [](std::string text, const char* none) { return text.empty() ? none : std::move(text); };
+  decision.configuration = text_or(fitting_text(decision.configuration, protocol::kMaxNameBytes), "not named");
+  decision.reason = text_or(fitting_text(decision.reason, protocol::kMaxReasonBytes), "the program gives no reason");
+  return decision;
+}
+
+protocol::JobWork sendable(protocol::JobWork work) {
+  require_word(work.precision, "precision");
+  if (work.layers < 1 || work.layers > protocol::kMaxLayers || work.frozen_layers < 0 ||
+      work.frozen_layers > work.layers) {
+    throw InputError(fmt::format("{} of {} layers cannot be frozen", work.frozen_layers, work.layers));
+  }
+  return work;
+}
 
 protocol::IterationReport report_of(const MeasuredIteration& measured, int plan_version) {
   return {.iteration = static_cast<std::int64_t>(measured.iteration),

@@ -338,8 +338,12 @@ void ControlPlane::publish(Entry& entry, const JobChanges& changes) {
     if (entry.gpu_changes.size() < kGpuChanges) entry.gpu_changes.insert(rank);
   }
   for (const Json& decision : changes.decisions) {
-    const auto& kind = decision["kind"].get_ref<const std::string&>();
-    environment_.activity->decision(kind, kind == "failed" ? "failed" : "applied");
+    const auto text = [&](const char* member) { return decision[member].get_ref<const std::string&>(); };
+    if (decision.contains("technique")) {
+      environment_.activity->reported_decision(text("technique"), text("change"));
+    } else {
+      environment_.activity->decision(text("kind"), text("kind") == "failed" ? "failed" : "applied");
+    }
   }
   EventHub& events = *environment_.events;
   if (!events.has_listeners()) return;

@@ -10,6 +10,7 @@
 #include "base/http/message/error.h"
 #include "control/protocol/answers.h"
 #include "control/protocol/json_members.h"
+#include "control/protocol/rank_decisions.h"
 #include "control/protocol/rank_finish.h"
 #include "control/server/http/api_documents.h"
 #include "control/server/job/job_documents.h"
@@ -126,6 +127,22 @@ void take_cells(ApiCall& call) {
   });
 }
 
+void take_decisions(ApiCall& call) {
+  const FinishedJob* over = call.finished_job();
+  const protocol::RankDecisions decisions = protocol::read_rank_decisions(call.body());
+  const protocol::DecisionsAnswer answer{.accepted = decisions.decisions.size()};
+  if (over != nullptr) {
+    (void)call.late_rank(*over, decisions.rank);
+    return send(call, to_json(answer));
+  }
+  const JobRecord& open = call.job();
+  call.require_rank(open, decisions.rank);
+  call.control_plane.change(open, [&](Job& job) {
+    job.add_decisions(decisions, call.control_plane.now_s());
+    return call.answer_when_stored(to_json(answer));
+  });
+}
+
 void finish_rank(ApiCall& call) {
   const JsonView body = call.body();
   // A rank that missed the answer may say so again.
@@ -177,16 +194,18 @@ void show_decisions(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
   const std::string id = over != nullptr ? over->id : call.job().id;
   const auto limit = static_cast<int>(call.integer("limit", kMaxPage, 1, kMaxPage));
+  const std::int64_t after = call.integer("after", 0, 0, 1LL << 40);
   call.control_plane.store().read_decisions(
-      id, call.integer("after", 0, 0, 1LL << 40), limit,
-      [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
+      id, after, limit, [reply = call.reply, id, after](const std::vector<StoredDecision>& decisions) {
         Json list = Json::array();
+        const std::int64_t dropped =
+            decisions.empty() ? 0 : std::max<std::int64_t>(0, decisions.front().id - after - 1);
         for (const StoredDecision& decision : decisions) {
           Json document = Json::parse(decision.document, nullptr, false);
           if (document.is_discarded()) continue;  // its row is damaged
           list.push_back(std::move(document));
         }
-        reply->send(http::json_response({{"job", id}, {"decisions", std::move(list)}}));
+        reply->send(http::json_response({{"job", id}, {"decisions", std::move(list)}, {"dropped", dropped}}));
       });
 }
 
@@ -361,6 +380,7 @@ std::span<const ApiRoute> api_routes() {
       {"GET", "/v1/budgets", readers, {}, show_budgets},
       {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
       {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},
+      {"POST", "/v1/jobs/{}/decisions", ranks, {}, take_decisions},
   };
   return routes;
 }

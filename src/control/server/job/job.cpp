@@ -139,6 +139,29 @@ void Job::react(const JobIteration& iteration, double now_s) {
   if (record_.status.state == JobState::running) watch_slowdown(iteration, now_s);
 }
 
+void Job::add_decisions(const protocol::RankDecisions& reported, double now_s) {
+  RegisteredRank& rank = *record_.ranks.find(reported.rank);
+  rank.heard_s = record_.status.heard_s = now_s;
+  if (record_.is_over()) return;
+  if (reported.work && reported.work != record_.work) {
+    record_.work = reported.work;
+    outbox_.state_has_changed = outbox_.changes.summary_changed = true;
+  }
+  const std::int64_t before = rank.decisions;
+  for (const protocol::TrainingDecision& made : reported.decisions) {
+    if (made.number <= rank.decisions) continue;
+    rank.decisions = made.number;
+    Json decision = next_decision("technique", made.reason, std::max(record_.status.created_s, now_s - made.age_s));
+    decision["rank"] = reported.rank;
+    decision["technique"] = made.technique;
+    decision["change"] = made.change;
+    decision["from_iteration"] = made.from_iteration;
+    decision["configuration"] = made.configuration;
+    keep(std::move(decision));
+  }
+  if (rank.decisions != before) store_rank(rank);
+}
+
 void Job::finish_rank(int rank, double now_s) {
   if (!record_.ranks.finish(rank)) return;
   store_rank(*record_.ranks.find(rank));
@@ -160,15 +183,23 @@ void finish_if_silent(Job& job, double now_s, double silence_s) {
 }
 
 std::int64_t Job::decide(std::string_view kind, const std::string& reason, double now_s) {
-  Json decision = {{"id", ++outbox_.decisions},
-                   {"time_s", now_s},
-                   {"kind", kind},
-                   {"plan_version", record_.plan_version() == 0 ? Json(nullptr) : Json(record_.plan_version())},
-                   {"reason", reason}};
-  outbox_.state_has_changed = true;
-  outbox_.changes.store.decisions.push_back({record_.id, outbox_.decisions, now_s, decision.dump()});
-  outbox_.changes.decisions.push_back(std::move(decision));
+  keep(next_decision(kind, reason, now_s));
   return outbox_.decisions;
+}
+
+Json Job::next_decision(std::string_view kind, const std::string& reason, double time_s) const {
+  return {{"id", outbox_.decisions + 1},
+          {"time_s", time_s},
+          {"kind", kind},
+          {"plan_version", record_.plan_version() == 0 ? Json(nullptr) : Json(record_.plan_version())},
+          {"reason", reason}};
+}
+
+void Job::keep(Json decision) {
+  outbox_.state_has_changed = true;
+  outbox_.changes.store.decisions.push_back(
+      {record_.id, ++outbox_.decisions, decision["time_s"].get<double>(), decision.dump()});
+  outbox_.changes.decisions.push_back(std::move(decision));
 }
 
 void Job::change_state(JobState state, std::string reason) {

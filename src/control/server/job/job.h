@@ -59,6 +59,8 @@ class Job {
   void report(const protocol::RankReports& reports, double now_s);
   /// Throws InputError when the plan version is none that was issued to profile.
   void add_cells(const protocol::RankCells& cells, double now_s);
+  /// Those that the rank has reported before are left out.
+  void add_decisions(const protocol::RankDecisions& reported, double now_s);
   void finish_rank(int rank, double now_s);
   /// The answer to a rank that has version `after`; null when there is nothing newer.
   [[nodiscard]] std::shared_ptr<const std::string> plan_after(int rank, int after, double now_s);
@@ -145,6 +147,8 @@ class Job {
   void require_own_stages(const protocol::RankCells& cells) const;
   std::int64_t carry_out(const JobTargets::Change& change, double now_s);
   std::int64_t decide(std::string_view kind, const std::string& reason, double now_s);
+  [[nodiscard]] Json next_decision(std::string_view kind, const std::string& reason, double time_s) const;
+  void keep(Json decision);
   void change_state(JobState state, std::string reason);
   [[nodiscard]] Json state_json() const;
   [[nodiscard]] StoredJob stored() const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "control/protocol/job_spec.h"
+#include "control/protocol/rank_decisions.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/parts/baseline.h"
 #include "control/server/parts/iteration_history.h"
@@ -62,6 +63,7 @@ struct JobRecord {
   Profiling profiling;
   ProfileWatch watch;
   JobTargets targets;
+  std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
 
   [[nodiscard]] JobState state() const { return status.state; }

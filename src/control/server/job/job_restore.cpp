@@ -76,6 +76,7 @@ void Job::store_rank(const RegisteredRank& rank) {
   document["key"] = rank.key;
   document["finished"] = rank.finished;
   if (!rank.refusal.empty()) document["refusal"] = rank.refusal;
+  if (rank.decisions > 0) document["decisions"] = rank.decisions;
   outbox_.changes.store.ranks.push_back({record_.id, rank.spec.rank, document.dump()});
 }
 
@@ -97,6 +98,7 @@ Json Job::state_json() const {
   state["decisions"] = outbox_.decisions;
   state["is_capped"] = guard_.is_capped();
   state["retry_s"] = or_null(record_.status.retry_s);
+  if (record_.work) state["work"] = to_json(*record_.work);
   record_.targets.write_state(state);
   record_.watch.write_state(state);
   record_.plans.write_state(state);
@@ -111,6 +113,7 @@ void Job::restore_state(const JsonView& state) {
   record_.status.plan_failed = has_value(state, "plan_failed") && state.at("plan_failed").boolean();
   if (has_value(state, "retry_s")) record_.status.retry_s = state.at("retry_s").number();
   outbox_.decisions = state.at("decisions").integer();
+  if (has_value(state, "work")) record_.work = protocol::read_job_work(state.at("work"));
   guard_.restore(has_value(state, "is_capped") && state.at("is_capped").boolean());
   record_.targets.restore(state);
   record_.watch.restore(state);
@@ -126,9 +129,11 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   spec.erase("key");
   spec.erase("finished");
   spec.erase("refusal");
+  spec.erase("decisions");
   const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), record_.spec.parallel);
   (void)record_.ranks.add(rank, key, now_s);
   if (has_value(view, "refusal")) record_.ranks.find(rank.rank)->refusal = view.at("refusal").text();
+  if (has_value(view, "decisions")) record_.ranks.find(rank.rank)->decisions = view.at("decisions").integer();
   if (!finished) return;
   record_.ranks.finish(rank.rank);
   record_.history.finish(rank.rank);

@@ -63,7 +63,8 @@ void add_activity(const Activity& activity, metrics::Exposition& exposition) {
   for (const auto& [kind, histogram] : activity.plan_seconds()) planning.add({{"kind", kind}}, histogram);
   metrics::MetricFamily& decisions = exposition.counter("control_decisions", "Decisions about jobs.");
   for (const auto& [key, count] : activity.decisions()) {
-    decisions.add({{"actuator", "clock"}, {"action", key.first}, {"outcome", key.second}}, static_cast<double>(count));
+    const auto& [actuator, action, outcome] = key;
+    decisions.add({{"actuator", actuator}, {"action", action}, {"outcome", outcome}}, static_cast<double>(count));
   }
 }
 
@@ -95,6 +96,21 @@ void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposi
     for (const auto& [cause, count] : job.stragglers) {
       stragglers.add(metrics::with(labels, "cause", cause), static_cast<double>(count));
     }
+  }
+}
+
+/// What is known of the work of jobs.
+void add_work(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
+  metrics::MetricFamily& layers = exposition.gauge("train_layers", "Layers of the model.");
+  metrics::MetricFamily& frozen = exposition.gauge("train_frozen_layers", "Layers that are not trained at present.");
+  metrics::MetricFamily& precision =
+      exposition.gauge("train_precision_info", "Number format in which the job mostly computes; always 1.");
+  for (const JobSnapshot& job : jobs) {
+    if (!job.work) continue;
+    const metrics::MetricLabels labels = job_labels(job);
+    layers.add(labels, static_cast<double>(job.work->layers));
+    frozen.add(labels, static_cast<double>(job.work->frozen_layers));
+    precision.add(metrics::with(labels, "precision", job.work->precision), 1.0);
   }
 }
 
@@ -176,7 +192,15 @@ void Activity::plan(std::string_view kind, double seconds) {
 }
 
 void Activity::decision(std::string_view kind, std::string_view outcome) {
-  ++decisions_[{std::string(kind), std::string(outcome)}];
+  ++decisions_[{"clock", std::string(kind), std::string(outcome)}];
+}
+
+void Activity::reported_decision(std::string_view technique, std::string_view change) {
+  const std::pair<std::string, std::string> named(technique, change);
+  if (reported_.size() < kMaxReported) reported_.insert(named);
+  const auto& [actuator, action] =
+      reported_.contains(named) ? named : std::pair<std::string, std::string>("other", "other");
+  ++decisions_[{actuator, action, "reported"}];
 }
 
 void JobActivity::iteration(std::string_view phase, double time_s, std::optional<double> energy_j) {
@@ -190,6 +214,7 @@ std::string server_metrics(const Snapshot& snapshot) {
   add_store(snapshot.store, exposition);
   if (snapshot.activity != nullptr) add_activity(*snapshot.activity, exposition);
   add_plans(snapshot.running, exposition);
+  add_work(snapshot.running, exposition);
   add_iterations(snapshot.running, exposition);
   add_savings(snapshot.running, exposition);
   add_budgets(snapshot.budgets, exposition);

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "control/protocol/rank_decisions.h"
 #include "report/metrics/histogram.h"
 
 namespace lowgear::server {
@@ -22,9 +25,11 @@ class Activity {
   void request(std::string_view method, std::string_view route, int status, std::optional<double> seconds);
   /// A plan that was made, and how long that took. `kind`: `profile`, `plan`, `quick`.
   void plan(std::string_view kind, double seconds);
-  /// A decision about a job, by its kind as in `GET /v1/jobs/{job}/decisions`; `outcome`: `applied`, `refused`,
-  /// `failed`.
+  /// A decision of the server, by its kind as in `GET /v1/jobs/{job}/decisions`; `outcome`: `applied`, `failed`.
   void decision(std::string_view kind, std::string_view outcome);
+  /// One of a training program. Techniques and changes beyond the first kMaxReported pairs are counted as `other`.
+  void reported_decision(std::string_view technique, std::string_view change);
+  static constexpr std::size_t kMaxReported = 64;
 
   [[nodiscard]] const auto& requests() const { return requests_; }
   [[nodiscard]] const auto& request_seconds() const { return request_seconds_; }
@@ -35,7 +40,9 @@ class Activity {
   std::map<std::tuple<std::string, std::string, int>, std::uint64_t> requests_;  // method, route, status
   std::map<std::string, metrics::Histogram, std::less<>> request_seconds_;       // by route
   std::map<std::string, metrics::Histogram, std::less<>> plan_seconds_;          // by kind
-  std::map<std::pair<std::string, std::string>, std::uint64_t> decisions_;       // kind, outcome
+  /// By actuator, action and outcome.
+  std::map<std::tuple<std::string, std::string, std::string>, std::uint64_t> decisions_;
+  std::set<std::pair<std::string, std::string>> reported_;  // technique, change
 };
 
 /// What a job's iterations took since the server started, all ranks together.
@@ -66,6 +73,7 @@ struct JobSnapshot {
   bool simulated = false;
   int ranks = 0;
   int registered = 0;
+  std::optional<protocol::JobWork> work;
   int plan_version = 0;
   double slowdown_allowed_ratio = 0;  ///< by the guard, signals included; 0.02 for 2 %
   std::optional<double> planned_step_s;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,8 @@ struct RegisteredRank {
   std::optional<protocol::IterationReport> last;
   double heard_s = 0;
   bool finished = false;
-  std::string refusal{};  ///< why it follows no plans, although it could; empty: it does
+  std::string refusal{};       ///< why it follows no plans, although it could; empty: it does
+  std::int64_t decisions = 0;  ///< number of the last one that it has reported; 0: none
 
   [[nodiscard]] bool follows_plans() const { return spec.follows_plans && !finished && refusal.empty(); }
 };

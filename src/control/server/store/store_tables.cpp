@@ -30,7 +30,8 @@ StoreTables::Writes::Writes(Database& database)
 StoreTables::Drops::Drops(Database& database)
     : reports(database, "DELETE FROM reports WHERE job = ?1 AND first_iteration <= ?2 AND last_iteration <= ?2"),
       plans(database, "DELETE FROM plans WHERE job = ?1 AND version <= ?2"),
-      cells(database, "DELETE FROM cells WHERE job = ?1 AND rank = ?2 AND plan_version < ?3") {}
+      cells(database, "DELETE FROM cells WHERE job = ?1 AND rank = ?2 AND plan_version < ?3"),
+      decisions(database, "DELETE FROM decisions WHERE job = ?1 AND id <= ?2") {}
 
 StoreTables::Reads::Reads(Database& database)
     : jobs(database,
@@ -98,6 +99,11 @@ void StoreTables::put(const StoredCells& cells) {
   drop_.cells.execute(cells.job, cells.rank, cells.sweep);
 }
 
+void StoreTables::put(const StoredDecision& decision) {
+  write_.decision.execute(decision.job, decision.id, decision.time_s, decision.document);
+  drop_.decisions.execute(decision.job, decision.id - retention_.decisions);
+}
+
 void StoreTables::put(const StoredArchive& archive) {
   write_.archive.execute(archive.job, archive.summary, archive.ranks, archive.frontier, archive.timeline,
                          archive.iterations);
@@ -109,9 +115,7 @@ void StoreTables::put(const StoreChange& change) {
   for (const StoredReports& reports : change.reports) put(reports);
   for (const StoredPlan& plan : change.plans) put(plan);
   for (const StoredCells& cells : change.cells) put(cells);
-  for (const StoredDecision& decision : change.decisions) {
-    write_.decision.execute(decision.job, decision.id, decision.time_s, decision.document);
-  }
+  for (const StoredDecision& decision : change.decisions) put(decision);
   for (const StoredDocument& document : change.documents) write_.document.execute(document.key, document.document);
   for (const std::string& key : change.removed_documents) write_.remove_document.execute(key);
   for (const StoredArchive& archive : change.archives) put(archive);

@@ -11,10 +11,11 @@
 
 namespace lowgear::server {
 
-/// What is kept for how long, and what of it a server loads when it starts. Decisions are kept for ever.
+/// What is kept for how long, and what of it a server loads when it starts.
 struct StoreRetention {
   std::int64_t iterations = 2'000;        ///< reports of a job: of its newest iterations
   int plans = 50;                         ///< of a job: the newest
+  std::int64_t decisions = 10'000;        ///< of a job: the newest
   double finished_days = 30;              ///< what is shown of a job that has finished, but its summary
   std::int64_t loaded_reports = 200'000;  ///< of a job
   int loaded_plans = 8;                   ///< of a job
@@ -28,7 +29,7 @@ class StoreTables {
   /// The file has to be of the newest version. `database` has to outlive this.
   StoreTables(Database& database, const StoreRetention& retention);
 
-  /// Writes a change and removes the reports, plans and cells of its jobs that are too old to be kept.
+  /// Writes a change and removes the reports, plans, cells and decisions of its jobs that are too old to be kept.
   void put(const StoreChange& change);
   [[nodiscard]] StoreContents load();
   [[nodiscard]] std::vector<StoredDecision> decisions(std::string_view job, std::int64_t after, int limit);
@@ -42,6 +43,7 @@ class StoreTables {
   void put(const StoredReports& reports);
   void put(const StoredPlan& plan);
   void put(const StoredCells& cells);
+  void put(const StoredDecision& decision);
   void put(const StoredArchive& archive);
   void load_jobs(StoreContents& contents);
   void load_finished(StoreContents& contents);
@@ -67,6 +69,7 @@ class StoreTables {
     Statement reports;
     Statement plans;
     Statement cells;
+    Statement decisions;
   };
   struct Reads {
     explicit Reads(Database& database);

@@ -130,6 +130,83 @@ TEST_F(ServerConnectionTest, RegistersReportsAndFinishes) {
   EXPECT_THAT(server_->authorizations(), testing::Each("Bearer secret"));
 }
 
+protocol::TrainingDecision adopted(const std::string& reason) {
+  protocol::TrainingDecision decision;
+  decision.technique = "freezing";
+  decision.change = "adopt";
+  decision.configuration = "6 of 24 blocks frozen";
+  decision.reason = reason;
+  return decision;
+}
+
+TEST_F(ServerConnectionTest, ReportsDecisionsAndWork) {
+  start_server();
+  connect();
+  connection_->set_work({.layers = 24, .frozen_layers = 6, .precision = "bf16"});
+  connection_->report(adopted("first"));
+  ASSERT_TRUE(eventually([&] { return connection_->status().decisions_waiting == 0; }));
+  connection_->report(adopted("at the end"));
+  connection_.reset();
+  std::vector<std::string> reasons;
+  Json work;
+  for (const Json& body : server_->bodies("/decisions")) {
+    EXPECT_EQ(body["rank"], 3);
+    if (!body["work"].is_null()) work = body["work"];
+    for (const Json& decision : body["decisions"]) reasons.push_back(decision["reason"]);
+  }
+  EXPECT_EQ(work["frozen_layers"], 6);
+  EXPECT_EQ(reasons, (std::vector<std::string>{"first", "at the end"}));
+}
+
+TEST_F(ServerConnectionTest, ReportsDecisionsOnceTheServerIsThere) {
+  connect();
+  connection_->report(adopted("first"));
+  ASSERT_TRUE(eventually([&] { return !connection_->status().problem.empty(); }));
+  connection_->report(adopted("second"));
+  EXPECT_EQ(connection_->status().decisions_waiting, 2);
+  start_server();
+  ASSERT_TRUE(eventually([&] { return connection_->status().decisions_waiting == 0; }));
+  EXPECT_EQ(connection_->status().decisions_lost, 0);
+}
+
+TEST_F(ServerConnectionTest, SendsADecisionAgainThatCouldNotBeStored) {
+  start_server();
+  server_->answer_next("/decisions", json_answer(503, R"({"error": {"message": "full", "code": "disk_full"}})"));
+  connect();
+  connection_->report(adopted("first"));
+  ASSERT_TRUE(eventually([&] { return connection_->status().decisions_waiting == 0; }));
+  const std::vector<Json> bodies = server_->bodies("/decisions");
+  ASSERT_EQ(bodies.size(), 2);
+  EXPECT_EQ(bodies[0]["decisions"][0]["number"], bodies[1]["decisions"][0]["number"]);
+}
+
+TEST_F(ServerConnectionTest, ReportsAllDecisionsToTheJobOfAServerThatHasLostTheFirst) {
+  start_server("j-1");
+  connect();
+  connection_->report(adopted("first"));
+  ASSERT_TRUE(eventually([&] { return connection_->status().decisions_waiting == 0; }));
+  server_.reset();
+  start_server("j-2");
+  connection_->report(adopted("second"));
+  ASSERT_TRUE(eventually([&] { return server_->count("/v1/jobs/j-2/decisions") > 0; }));
+  ASSERT_TRUE(eventually([&] { return connection_->status().decisions_waiting == 0; }));
+  EXPECT_EQ(server_->bodies("/v1/jobs/j-2/decisions").at(0)["decisions"].size(), 2);
+}
+
+TEST_F(ServerConnectionTest, AsksAnOlderServerOnceForEachDecision) {
+  start_server();
+  server_->answer_next("/decisions", json_answer(405, R"({"error": {"message": "no", "code": "method_not_allowed"}})"),
+                       1000);
+  connect();
+  connection_->set_work({.layers = 24, .frozen_layers = 0, .precision = "bf16"});
+  connection_->report(adopted("first"));
+  ASSERT_TRUE(eventually([&] { return connection_->status().decisions_lost == 1; }));
+  report(0);
+  ASSERT_TRUE(eventually([&] { return !reported().empty(); })) << "the rest works";
+  EXPECT_EQ(connection_->status().decisions_waiting, 0);
+  EXPECT_LE(server_->count("/decisions"), 2);
+}
+
 TEST_F(ServerConnectionTest, TellsTheServerThatPlansAreRefused) {
   start_server();
   connect();

@@ -31,6 +31,37 @@ TEST(ServerMessages, ReportSharesOfTheIterationsTime) {
   EXPECT_EQ(report_of(measured, 0).throttled_power, 0) << "no time has passed";
 }
 
+TEST(ServerMessages, CutTextsOfDecisionsToWhatTheServerTakes) {
+  protocol::TrainingDecision decision;
+  decision.technique = "freezing";
+  decision.change = "adopt";
+  const protocol::TrainingDecision empty = sendable(decision);
+  EXPECT_EQ(empty.configuration, "not named");
+  EXPECT_EQ(empty.reason, "the program gives no reason");
+  for (int i = 0; i < 2000; ++i) decision.reason += "\u00e4";
+  decision.configuration = "two\nlines";
+  const protocol::TrainingDecision cut = sendable(decision);
+  EXPECT_EQ(cut.configuration, "two\\x0alines");
+  EXPECT_LE(cut.reason.size(), protocol::kMaxReasonBytes);
+  EXPECT_GT(cut.reason.size(), protocol::kMaxReasonBytes / 2);
+  const Json body = Json::parse(protocol::write_rank_decisions({.rank = 0, .work = {}, .decisions = {cut}}));
+  EXPECT_EQ(protocol::read_rank_decisions(JsonView(body, "body")).decisions[0], cut);
+}
+
+TEST(ServerMessages, RefuseDecisionsAndWorkThatTheServerDoesNotTake) {
+  protocol::TrainingDecision decision;
+  decision.technique = "Mine";
+  EXPECT_THAT(error_of([&] { (void)sendable(decision); }), HasSubstr("technique: \"Mine\""));
+  decision.technique = "mine";
+  EXPECT_THAT(error_of([&] { (void)sendable(decision); }), HasSubstr("change"));
+  EXPECT_THAT(error_of([] { (void)sendable(protocol::JobWork{.layers = 4, .frozen_layers = 5, .precision = "bf16"}); }),
+              HasSubstr("5 of 4 layers"));
+  EXPECT_THAT(error_of([] { (void)sendable(protocol::JobWork{.layers = 0, .precision = "bf16"}); }),
+              HasSubstr("layers"));
+  EXPECT_THAT(error_of([] { (void)sendable(protocol::JobWork{.layers = 4, .precision = ""}); }),
+              HasSubstr("precision"));
+}
+
 TEST(ServerMessages, LeaveOutCellsWhoseEnergyIsNotKnown) {
   ProfileResult result{.plan_version = 2, .profile = {}, .problem = {}};
   for (const double energy_j : {21.4, 0.0}) {

@@ -177,6 +177,40 @@ TEST_F(ControlPlaneTest, StoresReportsThatWereRefusedOnceTheyAreSentAgain) {
   EXPECT_EQ(store.changes.size(), written);
 }
 
+TEST_F(ControlPlaneTest, StoresDecisionsOfRanksThatWereRefusedOnceTheyAreSentAgain) {
+  const JobRecord& job = running_job();
+  const protocol::RankDecisions reported{.rank = 0,
+                                         .work = {},
+                                         .decisions = {{.number = 1,
+                                                        .age_s = 0,
+                                                        .from_iteration = 7,
+                                                        .technique = "freezing",
+                                                        .change = "adopt",
+                                                        .configuration = "x",
+                                                        .reason = "y"}}};
+  std::optional<StoreOutcome> outcome;
+  const auto send = [&] {
+    outcome.reset();
+    plane.change(job, [&](Job& altered) {
+      altered.add_decisions(reported, now_s);
+      return into(outcome);
+    });
+  };
+  send();
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(outcome, StoreOutcome::disk_full);
+  send();
+  EXPECT_FALSE(outcome);
+  ASSERT_EQ(store.changes.back().decisions.size(), 1U);
+  EXPECT_THAT(store.changes.back().decisions[0].document, HasSubstr("freezing"));
+  EXPECT_THAT(store.changes.back().ranks.at(0).document, HasSubstr(R"("decisions":1)"));
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(outcome, StoreOutcome::committed);
+  EXPECT_EQ(activity.decisions().at({"freezing", "adopt", "reported"}), 1U);
+  send();
+  EXPECT_EQ(outcome, StoreOutcome::committed) << "nothing is new";
+}
+
 TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
   std::optional<StoreOutcome> outcome;
   (void)plane.register_job(spec(), [&](const auto& /*registered*/) { return into(outcome); });

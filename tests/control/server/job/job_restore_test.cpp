@@ -90,6 +90,28 @@ TEST(JobRestore, UsesNoNumberOfAPlanAgainThatCouldNotBeStored) {
   }
 }
 
+TEST(JobRestore, KnowsWhichDecisionsRanksHaveReported) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  const protocol::JobWork work{.layers = 24, .frozen_layers = 6, .precision = "bf16"};
+  const protocol::RankDecisions reported{.rank = 1,
+                                         .work = work,
+                                         .decisions = {{.number = 3,
+                                                        .age_s = 0,
+                                                        .from_iteration = 12,
+                                                        .technique = "freezing",
+                                                        .change = "adopt",
+                                                        .configuration = "x",
+                                                        .reason = "y"}}};
+  training.job().add_decisions(reported, training.now_s());
+  training.settle();
+  training.restart_server();
+  EXPECT_EQ(training.record().work, work);
+  training.job().add_decisions(reported, training.now_s());
+  training.settle();
+  EXPECT_THAT(training.reasons("technique"), SizeIs(1));
+}
+
 TEST(JobRestore, LeavesDamagedRowsOut) {
   SimulatedJob training(small_job(2));
   training.train();

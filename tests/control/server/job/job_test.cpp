@@ -57,6 +57,61 @@ TEST(Job, SavesNoLessBecauseOneIterationStalled) {
   EXPECT_LT(summary["slowdown_error_pct"].get<double>(), 0.5);
 }
 
+protocol::TrainingDecision training_decision(std::int64_t number, const std::string& reason) {
+  return {.number = number,
+          .age_s = 4,
+          .from_iteration = 1200,
+          .technique = "freezing",
+          .change = "adopt",
+          .configuration = "6 of 24 blocks frozen",
+          .reason = reason};
+}
+
+TEST(Job, KeepsWhatTheTrainingProgramDecidesOnce) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  protocol::RankDecisions reported{.rank = 1, .work = {}, .decisions = {training_decision(1, "first")}};
+  training.job().add_decisions(reported, training.now_s());
+  reported.decisions.push_back(training_decision(4, "second"));
+  training.job().add_decisions(reported, training.now_s());
+  training.job().add_decisions(reported, training.now_s());
+  training.settle();
+  EXPECT_THAT(training.reasons("technique"), testing::ElementsAre("first", "second"));
+  const Json& newest = training.decisions().back();
+  EXPECT_EQ(newest["id"], training.decisions().size());
+  EXPECT_EQ(newest["time_s"], training.now_s() - 4);
+  EXPECT_EQ(newest["rank"], 1);
+  EXPECT_EQ(newest["technique"], "freezing");
+  EXPECT_EQ(newest["change"], "adopt");
+  EXPECT_EQ(newest["from_iteration"], 1200);
+  EXPECT_EQ(newest["configuration"], "6 of 24 blocks frozen");
+}
+
+TEST(Job, DatesNoDecisionBeforeItsBegin) {
+  SimulatedJob training(small_job(1));
+  training.register_all();
+  protocol::TrainingDecision old = training_decision(1, "x");
+  old.age_s = 1e8;
+  const double created_s = training.record().status.created_s;
+  training.job().add_decisions({.rank = 0, .work = {}, .decisions = {old}}, created_s + 10);
+  training.settle();
+  EXPECT_EQ(training.decisions().back()["time_s"], created_s);
+}
+
+TEST(Job, ShowsWhatItWorksOn) {
+  SimulatedJob training(small_job(1));
+  training.register_all();
+  EXPECT_TRUE(summary_json(training.record())["work"].is_null());
+  const protocol::JobWork work{.layers = 24, .frozen_layers = 6, .precision = "bf16"};
+  training.job().add_decisions({.rank = 0, .work = work, .decisions = {}}, training.now_s());
+  EXPECT_TRUE(training.job().take_changes().summary_changed);
+  training.job().add_decisions({.rank = 0, .work = work, .decisions = {}}, training.now_s());
+  EXPECT_TRUE(training.job().take_changes().store.empty()) << "nothing is new";
+  training.job().add_decisions({.rank = 0, .work = {}, .decisions = {}}, training.now_s());
+  EXPECT_EQ(summary_json(training.record())["work"].dump(), R"({"layers":24,"frozen_layers":6,"precision":"bf16"})");
+  EXPECT_EQ(job_snapshot(training.record()).work, work);
+}
+
 TEST(Job, SwitchesAllRanksAtOneIteration) {
   SimulatedJob training(small_job(4));
   training.register_all();

@@ -84,6 +84,35 @@ TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
   EXPECT_THAT(text, HasSubstr("lowgear_train_baseline_step_joules{job_id=\"j-1\",model=\"llama\"} 100\n"));
 }
 
+TEST(ServerMetrics, TellsWhatJobsWorkOnWhereThatIsKnown) {
+  Snapshot snapshot;
+  snapshot.running = {running_job()};
+  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("job_id=\"j-1\",model=\"llama\",precision")));
+  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("lowgear_train_layers{")));
+  snapshot.running[0].work = protocol::JobWork{.layers = 24, .frozen_layers = 6, .precision = "bf16"};
+  const std::string text = server_metrics(snapshot);
+  EXPECT_THAT(text, HasSubstr("lowgear_train_layers{job_id=\"j-1\",model=\"llama\"} 24\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_frozen_layers{job_id=\"j-1\",model=\"llama\"} 6\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_precision_info{job_id=\"j-1\",model=\"llama\",precision=\"bf16\"} 1\n"));
+}
+
+TEST(ServerMetrics, DecisionsOfProgramsHaveBoundedLabels) {
+  Activity activity;
+  activity.reported_decision("freezing", "adopt");
+  for (std::size_t i = 0; i < Activity::kMaxReported + 5; ++i) {
+    activity.reported_decision("mine", "change_" + std::to_string(i));
+  }
+  activity.reported_decision("freezing", "adopt");
+  EXPECT_EQ(activity.decisions().size(), Activity::kMaxReported + 1);
+  Snapshot snapshot;
+  snapshot.activity = &activity;
+  const std::string text = server_metrics(snapshot);
+  EXPECT_THAT(text, HasSubstr("lowgear_control_decisions_total{actuator=\"freezing\",action=\"adopt\","
+                              "outcome=\"reported\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_control_decisions_total{actuator=\"other\",action=\"other\","
+                              "outcome=\"reported\"} 6\n"));
+}
+
 TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
   Activity activity;
   activity.request("GET", "/v1/jobs/{job}", 200, 0.003);
@@ -113,7 +142,10 @@ TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
   snapshot.activity = &activity;
   snapshot.running = {running_job(), running_job()};
   snapshot.running[1].job = "j-2";
-  for (JobSnapshot& job : snapshot.running) job.activity = &iterations;
+  for (JobSnapshot& job : snapshot.running) {
+    job.activity = &iterations;
+    job.work = protocol::JobWork{.layers = 24, .frozen_layers = 6, .precision = "bf16"};
+  }
   EXPECT_GT(metrics::expect_samples_in_families(server_metrics(snapshot)), 60U);
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -235,6 +236,26 @@ TEST_F(SqliteStoreTest, ReadsDecisionsBehindWhatWasWritten) {
     read = true;
   });
   EXPECT_TRUE(loop_.run_until([&] { return read; }));
+}
+
+TEST_F(SqliteStoreTest, KeepsTheNewestDecisionsOfAJob) {
+  options_.retention.decisions = 3;
+  SqliteStore& store = open();
+  StoreChange change;
+  for (int id = 1; id <= 5; ++id) change.decisions.push_back({"j-1", id, 1, "d"});
+  change.decisions.push_back({"j-2", 1, 1, "d"});
+  ASSERT_EQ(write(change), StoreOutcome::committed);
+  std::map<std::string, std::vector<std::int64_t>> ids;
+  int read = 0;
+  for (const char* job : {"j-1", "j-2"}) {
+    store.read_decisions(job, 0, 10, [&](const std::vector<StoredDecision>& decisions) {
+      for (const StoredDecision& decision : decisions) ids[decision.job].push_back(decision.id);
+      ++read;
+    });
+  }
+  ASSERT_TRUE(loop_.run_until([&] { return read == 2; }));
+  EXPECT_THAT(ids["j-1"], ElementsAre(3, 4, 5));
+  EXPECT_THAT(ids["j-2"], ElementsAre(1));
 }
 
 TEST_F(SqliteStoreTest, KeepsTheNewestReportsAndPlans) {

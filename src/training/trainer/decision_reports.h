@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "control/client/client.h"
+#include "control/protocol/rank_decisions.h"
+#include "planning/adapt/techniques/technique_controller.h"
+#include "training/launcher/train_config.h"
+#include "training/trainer/run/step_result.h"
+
+namespace lowgear::trainer {
+
+/// Reports what techniques decide, and what the job works on, to the job's server. Nothing happens without one.
+class DecisionReports {
+ public:
+  /// Both outlive this.
+  DecisionReports(const launcher::TrainConfig& config, client::Client& client) : config_(&config), client_(&client) {}
+
+  /// After each step, on rank 0. Waits for nothing.
+  void add(const StepResult& result);
+
+ private:
+  const launcher::TrainConfig* config_;
+  client::Client* client_;
+};
+
+/// The decision as a server shows it: how the job runs from then on in words.
+[[nodiscard]] protocol::TrainingDecision reported(const adapt::TechniqueDecision& decision,
+                                                  const launcher::TrainConfig& config);
+
+/// For people at the end of a run; empty when the server has all decisions, or may still get them.
+[[nodiscard]] std::string unsent_decisions(const client::Status& status);
+
+}  // namespace lowgear::trainer

@@ -1,0 +1,141 @@
+"""Decisions of a real training on simulated GPUs with a real server: it keeps them through its end, and training never
+waits for it."""
+
+import http.client
+import json
+import signal
+import socket
+import unittest
+
+from agent_training import AgentTraining
+
+RANKS = 2
+LAYERS = 4
+
+CONFIG = f"""
+model: {{vocabulary: 256, hidden: 32, layers: {LAYERS}, heads: 2}}
+data: {{sequence_length: 16, token_type: uint16}}
+parallel: {{pp: {RANKS}}}
+microbatches: 2
+optimizer: {{learning_rate: 1e-2}}
+simulated_gpu: {{layer_forward_s: 0.002}}
+adapt:
+  trial: {{block_s: 0.001, max_iterations: 40}}
+"""
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("server")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+class ServerDecisionsTest(AgentTraining):
+    config = CONFIG
+    gpus = f"{RANKS}xA100"
+
+    def setUp(self):
+        super().setUp()
+        self.socket = str(self.folder / "server.sock")
+        text = b"".join((97 + i * i % 20).to_bytes(2, "little") for i in range(4000))
+        self.tokens = self.folder / "tokens.bin"
+        self.tokens.write_bytes(text)
+
+    def start_server(self):
+        server = self.start("serve", "--state", str(self.folder / "state"), "--unix", self.socket)
+        self.addCleanup(lambda: server.poll() is None and self.end(server))
+        self.wait_until(self.answers, "the server responds")
+        return server
+
+    def answers(self):
+        try:
+            return self.get("/healthz")["status"] == "ok"
+        except OSError:
+            return False
+
+    def get(self, path):
+        connection = UnixConnection(self.socket)
+        try:
+            connection.request("GET", path)
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def words(self, *more):
+        # Freezes as soon as it may, and whatever that does to the loss; two blocks are a whole stage.
+        controller = (f"{{held_out: {self.tokens}, window_steps: 2, cap: 0.5, dwell_windows: 1, steady_windows: 1, "
+                      "steady_drift: 1000, loss_margin_pct: 100}")
+        return ["train", str(self.folder / "job.yaml"), "--adapt", "freezing", "--server", f"unix:{self.socket}",
+                "--metrics", str(self.folder / "metrics.jsonl"), "--set", f"data.tokens={self.tokens}",
+                "--set", f"adapt.freeze.controller={controller}", *more]
+
+    def metrics(self):
+        file = self.folder / "metrics.jsonl"
+        text = file.read_text() if file.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def decided(self):
+        """(first step, change, reason) of all decisions, as the metrics have them."""
+        return [(line["step"], decision["change"].replace(" ", "_"), decision["reason"]) for line in self.metrics()
+                for decision in line.get("decisions", [])]
+
+    def kept(self):
+        """The same, as the server has them."""
+        jobs = self.get("/v1/jobs")["jobs"]
+        decisions = self.get(f"/v1/jobs/{jobs[0]['job']}/decisions")["decisions"] if jobs else []
+        return [(each["from_iteration"], each["change"], each["reason"]) for each in decisions
+                if each["kind"] == "technique"]
+
+    def test_the_server_keeps_what_the_job_decides_also_after_it_was_killed(self):
+        server = self.start_server()
+        self.run_lowgear(*self.words("--steps", "120"))
+        decided = self.decided()
+        self.assertIn("try", [change for _, change, _ in decided])
+        self.assertEqual(self.kept(), decided)
+
+        [job] = self.get("/v1/jobs")["jobs"]
+        self.assertEqual(job["work"], {"layers": LAYERS, "frozen_layers": self.metrics()[-1].get("frozen_blocks", 0),
+                                       "precision": "fp32"})
+        all_decisions = self.get(f"/v1/jobs/{job['job']}/decisions")["decisions"]
+        technique = next(each for each in all_decisions if each["kind"] == "technique")
+        self.assertEqual((technique["rank"], technique["technique"]), (0, "freezing"))
+        self.assertRegex(technique["configuration"], f"^[0-2] of {LAYERS} blocks frozen$")
+        refusals = [each["reason"] for each in all_decisions if each["kind"] == "refusal"]
+        self.assertEqual(len(refusals), RANKS)
+        self.assertIn("the technique freezing changes the work", refusals[0])
+        iterations = self.get(f"/v1/jobs/{job['job']}/iterations")["iterations"]
+        self.assertEqual(len(iterations), 120, "it is measured")
+        self.assertEqual({each["plan_version"] for each in iterations}, {0}, "and follows no plan")
+
+        server.send_signal(signal.SIGKILL)
+        server.communicate()
+        self.start_server()
+        self.assertEqual(self.kept(), decided)
+
+    def test_a_server_that_comes_later_gets_everything(self):
+        job = self.start(*self.words("--steps", "1000000"))
+        self.wait_until(lambda: len(self.decided()) > 1 or job.poll() is not None, "something is decided")
+        before = self.decided()
+        self.start_server()
+        self.wait_until(lambda: len(self.kept()) >= len(before) or job.poll() is not None, "the server has it")
+        job.send_signal(signal.SIGTERM)
+        _, err = job.communicate(timeout=self.patience_s)
+        self.assertEqual(self.kept(), self.decided(), err)
+        self.assertNotIn("have not reached the server", err)
+
+    def test_training_ends_as_without_a_server_that_is_away_and_says_so(self):
+        job = self.start(*self.words("--steps", "60"))
+        _, err = job.communicate(timeout=self.patience_s)
+        self.assertEqual(job.returncode, 0, err)
+        count = len(self.decided())
+        self.assertGreater(count, 0)
+        self.assertRegex(err, f"{count} decisions? ha(s|ve) not reached the server: .*server.sock")
+        self.assertEqual(len(self.metrics()), 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
