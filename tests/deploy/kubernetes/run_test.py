@@ -191,7 +191,7 @@ class Pods(unittest.TestCase):
         dry = node.start(pod, container, self.logs / "run.log", [*command[:split], "--dry-run", "--", "train"], volumes)
         self.assertEqual(dry.process.wait(PATIENCE_S), 0, dry.output())
         self.assertIn("LOWGEAR_SERVER=http://lowgear-server.lowgear:7787", dry.output())
-        self.assertRegex(dry.output(), r"PYTHONPATH=/lowgear/\S+/lowgear/site")
+        self.assertIn("PYTHONPATH=/lowgear/lowgear/site", dry.output())
 
 
 if __name__ == "__main__":
