@@ -178,6 +178,40 @@ calls "cmake --build --preset package --target lowgear_wheel --parallel 2" "$wha
 says "lowgear-2.whl" "$what"
 [ "$(ls "$work/project/build/package/wheel")" = lowgear-2.whl ] || fail "$what: other files are left"
 
+# What `./dev image` needs: packages, a wheel, and a commit.
+fresh_for_images() {
+  fresh
+  stand_in cpack 'mkdir -p build/package/packages && : >build/package/packages/lowgear_2_amd64.deb'
+  stand_in cmake 'case "$*" in *lowgear_wheel*) mkdir -p build/package/wheel && : >build/package/wheel/lowgear-2.whl ;; esac'
+  stand_in dpkg-deb 'echo 2'
+  stand_in git 'echo 1700000000'
+  stand_in python3 'echo "epoch $SOURCE_DATE_EPOCH"'
+}
+built="python3 deploy/images/build_images.py --debs build/package/packages --wheel build/package/wheel/lowgear-2.whl"
+
+what="an image"
+fresh_for_images; run image agent
+exits 0 "$what"
+calls "$built --version 2 --out build/image agent" "$what"
+says "epoch 1700000000" "$what"
+
+what="all images, checked"
+fresh_for_images; run image --check
+calls "$built --version 2 --out build/image" "$what"
+calls "$built --version 2 --out build/image.again" "$what"
+calls "python3 tests/deploy/images/check_images.py build/image build/image.again" "$what"
+
+what="images checked by a user who is not root"
+fresh_for_images; stand_in id 'echo 1000'; run image --check
+exits 1 "$what"
+says "run --check as root" "$what"
+never_calls python3 "$what"
+
+what="an image that cannot be built"
+fresh_for_images; stand_in python3 'exit 1'; run image server
+exits 1 "$what"
+says "the images could not be built" "$what"
+
 what="packages that cannot be made"
 fresh; stand_in cpack 'echo "CPack Error: reason"; exit 1'; run package
 exits 1 "$what"
@@ -188,7 +222,7 @@ fresh; jobs='' run build
 grep -qE '^cmake --build --preset release --parallel [1-9][0-9]*$' "$log" || fail "$what: no bound on the processes"
 
 for arguments in "" "nonsense" "build nonsense" "build debug asan" "test fuzz" "fuzz nonsense" "fuzz csv soon" \
-                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "package now" "wheel now" "lint now" "format now"; do
+                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "package now" "wheel now" "image now" "image agent now" "image --check agent" "lint now" "format now"; do
   # shellcheck disable=SC2086  # a list of words
   fresh && run $arguments
   exits 2 "bad usage: ./dev $arguments"

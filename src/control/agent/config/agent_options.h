@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "control/agent/gpu/gpu_worker.h"
 #include "control/agent/http/http_routes.h"
@@ -22,12 +23,19 @@ struct Options {
   std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
 };
 
+/// Where other machines may read metrics and health, and nothing else.
+struct MetricsAddress {
+  std::string address;  ///< of IPv4 or IPv6, without brackets
+  std::uint16_t port = 0;
+};
+
 struct ProcessOptions {
   Options agent;
   std::filesystem::path http_socket;
   mode_t http_mode = 0660;
   std::optional<gid_t> http_group;
   std::optional<std::uint16_t> http_port;  ///< on the loopback interface, for reading only; empty: none
+  std::optional<MetricsAddress> metrics;   ///< empty: none
   ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 

@@ -1,6 +1,10 @@
 #include "control/agent/config/config.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
+
+#include <array>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -29,6 +33,23 @@ ZeusdEvents parse_zeusd_events(TomlTable& section) {
                                               quote(events)));
 }
 
+bool is_ip_address(const std::string& text) {
+  std::array<unsigned char, sizeof(in6_addr)> bytes{};
+  return ::inet_pton(AF_INET, text.c_str(), bytes.data()) == 1 ||
+         ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
+}
+
+std::optional<MetricsAddress> parse_metrics(TomlTable& section) {
+  const std::optional<std::string> address = section.text("metrics_address");
+  if (address && !is_ip_address(*address)) {
+    section.fail_at("metrics_address", fmt::format("{} is not an address, such as 0.0.0.0 or ::", quote(*address)));
+  }
+  const auto port = section.integer_in("metrics_port", 1, 65535);
+  if (address && !port) section.fail_at("metrics_address", "it needs a metrics_port");
+  if (!port) return std::nullopt;
+  return MetricsAddress{address.value_or("0.0.0.0"), static_cast<std::uint16_t>(*port)};
+}
+
 void parse_sockets(TomlTable& section, ProcessOptions& options, const NameLookup& lookup) {
   options.agent.lease_server.socket = section.text("lease_socket").value_or("/run/lowgear/lease.sock");
   options.agent.lease_server.mode = section.file_mode("lease_mode").value_or(0660);
@@ -37,6 +58,7 @@ void parse_sockets(TomlTable& section, ProcessOptions& options, const NameLookup
   options.agent.lease_server.group = options.http_group = parse_group(section, "group", lookup);
   if (const auto port = section.integer_in("http_port", 1, 65535))
     options.http_port = static_cast<std::uint16_t>(*port);
+  options.metrics = parse_metrics(section);
   options.zeusd_events = parse_zeusd_events(section);
   section.finish();
 }

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -39,6 +40,27 @@ http::Response misdirected(const http::Request& request) {
 
 }  // namespace
 
+namespace {
+
+/// The responses that reveal nothing about users, and can be read from other machines: a Prometheus or a kubelet sends
+/// the machine's address as its host.
+class PublicReadings : public http::Handler {
+ public:
+  using Answer = std::function<void(http::Request, std::shared_ptr<http::Reply>)>;
+  explicit PublicReadings(Answer answer) : answer_(std::move(answer)) {}
+
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override {
+    if (request.path == "/metrics" || request.path == "/healthz") return answer_(std::move(request), std::move(reply));
+    reply->send(error_response(http::ErrorCode::not_found,
+                               "this port has /metrics and /healthz only; the agent's Unix socket has the rest"));
+  }
+
+ private:
+  Answer answer_;
+};
+
+}  // namespace
+
 http::ServerOptions agent_server_options() {
   http::ServerOptions options;
   options.max_connections = 512;
@@ -58,9 +80,11 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
         zeusd_events_(options.zeusd_events),
         cpu_power_(cpu_meter, monotonic_ns),
         tick_timer_(io),
-        server_(io, *this, std::move(options.server)) {}
+        server_(io, *this, options.server),
+        public_server_(io, public_readings_, std::move(options.server)) {}
 
   [[nodiscard]] http::Server& server() { return server_; }
+  [[nodiscard]] http::Server& public_server() { return public_server_; }
 
   void start() {
     if (std::exchange(ticking_, true)) return;
@@ -72,6 +96,7 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
     stopped_ = true;
     tick_timer_.cancel();
     server_.stop();
+    public_server_.stop();
     streams_.clear();
   }
 
@@ -163,7 +188,11 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
   std::chrono::steady_clock::time_point last_cpu_read_ = std::chrono::steady_clock::now();
   bool ticking_ = false;
   bool stopped_ = false;
+  PublicReadings public_readings_{[this](http::Request request, std::shared_ptr<http::Reply> reply) {
+    answer(std::make_shared<const http::Request>(std::move(request)), std::move(reply), 1);
+  }};
   http::Server server_;
+  http::Server public_server_;
 };
 
 HttpApi::HttpApi(boost::asio::io_context& io, Service& service, CpuMeter* cpu_meter, HttpApiOptions options)
@@ -179,6 +208,12 @@ void HttpApi::listen_unix(const std::filesystem::path& path, mode_t mode, std::o
 
 std::uint16_t HttpApi::listen_tcp(std::uint16_t port) {
   const std::uint16_t taken = impl_->server().listen_tcp(kLoopback, port);
+  impl_->start();
+  return taken;
+}
+
+std::uint16_t HttpApi::listen_metrics(const std::string& address, std::uint16_t port) {
+  const std::uint16_t taken = impl_->public_server().listen_tcp(address, port);
   impl_->start();
   return taken;
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/http/server/server.h"
 #include "control/agent/cpu/cpu_meter.h"
@@ -46,6 +47,9 @@ class HttpApi {
   /// Listens on the loopback interface, for reading only. Port 0 takes any that is free. Returns the port. Throws
   /// InputError when it is taken.
   std::uint16_t listen_tcp(std::uint16_t port);
+  /// Answers `GET /metrics` and `GET /healthz`, and nothing else, to every program that reaches this address of IPv4 or
+  /// IPv6, whatever its `Host`. Port 0 takes any that is free. Returns the port. Throws InputError when it is taken.
+  std::uint16_t listen_metrics(const std::string& address, std::uint16_t port);
   /// Closes every connection and removes the Unix sockets. May be called again.
   void stop();
 

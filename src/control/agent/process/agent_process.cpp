@@ -62,6 +62,7 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   HttpApi http(io, agent, cpu_meter, http_api_options);
   http.listen_unix(options.http_socket, options.http_mode, options.http_group);
   if (options.http_port) (void)http.listen_tcp(*options.http_port);
+  if (options.metrics) (void)http.listen_metrics(options.metrics->address, options.metrics->port);
   agent.listen();
   const Heartbeat heartbeat(io, agent);
   ipc::notify_service_manager("READY=1");

@@ -80,6 +80,10 @@ std::string sockets_of(const ProcessOptions& process) {
                                  process.agent.lease_server.socket.string(), process.agent.lease_server.mode,
                                  process.http_socket.string(), process.http_mode);
   if (process.http_port) text += fmt::format(" and, for reading only, at 127.0.0.1:{}", *process.http_port);
+  if (process.metrics) {
+    text += fmt::format(", and to every machine metrics and health at {} port {}", process.metrics->address,
+                        process.metrics->port);
+  }
   return text + "\n";
 }
 

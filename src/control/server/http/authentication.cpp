@@ -86,6 +86,13 @@ bool is_addressed_to_loopback(const http::Request& request) {
   return !is_passed_on(request) && http::names_loopback(request.header("host"));
 }
 
+/// Whether others than the server and root may read a file of secrets. The group may read one that belongs to root,
+/// where the server is another user: so does Kubernetes mount secrets.
+bool others_may_read(const struct stat& status) {
+  const bool by_its_group = status.st_uid == 0 && ::geteuid() != 0;
+  return (status.st_mode & (by_its_group ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO)) != 0;
+}
+
 }  // namespace
 
 std::string_view to_string(Role role) { return kRoleNames.at(static_cast<std::size_t>(role)); }
@@ -123,7 +130,7 @@ std::vector<AccessToken> load_tokens(const std::filesystem::path& path) {
   require_trusted_file(absolute);
   struct stat status {};
   const std::string name = printable(path.string());
-  if (::stat(absolute.c_str(), &status) != 0 || (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  if (::stat(absolute.c_str(), &status) != 0 || others_may_read(status)) {
     throw InputError(
         fmt::format("{}: others may read it (mode {:04o}); chmod 600 {}", name, status.st_mode & 07777U, name));
   }

@@ -33,6 +33,18 @@ TEST(AgentConfig, IsClosedWhenItIsEmpty) {
   EXPECT_EQ(config.process.agent.lease_server.mode, 0660U);
   EXPECT_EQ(config.process.http_socket, "/run/lowgear/agent.sock");
   EXPECT_FALSE(config.process.http_port);
+  EXPECT_FALSE(config.process.metrics);
+}
+
+TEST(AgentConfig, MetricsAreReadFromOtherMachinesWhereItSaysSo) {
+  const auto metrics = parse("[sockets]\nmetrics_port = 9401").process.metrics;
+  ASSERT_TRUE(metrics);
+  EXPECT_EQ(metrics->address, "0.0.0.0");
+  EXPECT_EQ(metrics->port, 9401);
+  EXPECT_EQ(parse("[sockets]\nmetrics_port = 9401\nmetrics_address = \"fd00::1\"").process.metrics->address, "fd00::1");
+  expect_refused("[sockets]\nmetrics_port = 0", "from 1 to 65535");
+  expect_refused("[sockets]\nmetrics_port = 1\nmetrics_address = \"node-1\"", "is not an address");
+  expect_refused("[sockets]\nmetrics_address = \"::\"", "needs a metrics_port");
 }
 
 TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {

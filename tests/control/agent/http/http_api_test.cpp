@@ -78,6 +78,28 @@ TEST_F(HttpApiTest, TcpTellsNothingToAPageOfTheWebWhoseNameWasMadeToPointHere) {
       << "who asks over the Unix socket is attested";
 }
 
+TEST_F(HttpApiTest, OtherMachinesReadMetricsAndHealthAndNothingElse) {
+  std::uint16_t open_port = 0;
+  server = std::make_unique<HttpApi>(io, service, &cpu_meter, options);
+  server->listen_unix(path, 0600);
+  open_port = server->listen_metrics("127.0.0.1", 0);
+  run();
+  const auto asked = [&](const std::string& method_and_target) {
+    http::RawClient client(open_port);
+    client.send(method_and_target + " HTTP/1.1\r\nHost: 10.1.2.3:9401\r\n\r\n");
+    return client.read_response();
+  };
+  EXPECT_THAT(asked("GET /metrics"), HasSubstr("lowgear_build_info"));
+  EXPECT_THAT(asked("GET /healthz"), StartsWith("HTTP/1.1 200"));
+  for (const char* target :
+       {"/v1/gpus", "/v1/leases", "/v1/version", "/v1/power?stream", "/discover", "/metrics/", "/"}) {
+    EXPECT_THAT(asked(fmt::format("GET {}", target)), StartsWith("HTTP/1.1 404")) << target;
+  }
+  EXPECT_THAT(asked("POST /metrics"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(asked(fmt::format("DELETE /v1/gpus/{}/clocks", kFakeUuid0)), StartsWith("HTTP/1.1 404"));
+  EXPECT_TRUE(on_loop([&] { return service.calls.empty(); }));
+}
+
 TEST_F(HttpApiTest, TwoHostsAreNoRequest) {
   serve();
   http::RawClient client(port);

@@ -99,6 +99,32 @@ TEST(Tokens, ComeFromAFileThatOnlyItsOwnerReads) {
   EXPECT_THAT(error_of([&] { (void)load_tokens(folder / "missing"); }), HasSubstr("missing"));
 }
 
+TEST(Tokens, OfRootMayBeReadByTheGroupOfAServerThatIsAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of root's and become another user";
+  constexpr uid_t kOther = 65534;
+  const TemporaryFolder folder;
+  const auto path = folder / "tokens";
+  write_file_atomically(path, "read 0123456789abcdef\n");
+  ASSERT_EQ(::chmod(path.parent_path().c_str(), 0755), 0);
+  ASSERT_EQ(::chown(path.c_str(), 0, kOther), 0);
+  const auto as_other = [&](mode_t mode) {
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    EXPECT_TRUE(::setegid(kOther) == 0 && ::seteuid(kOther) == 0);
+    std::string outcome = "loaded";
+    try {
+      (void)load_tokens(path);
+    } catch (const InputError& error) {
+      outcome = error.what();
+    }
+    EXPECT_TRUE(::seteuid(0) == 0 && ::setegid(0) == 0);
+    return outcome;
+  };
+  EXPECT_EQ(as_other(0440), "loaded");
+  EXPECT_EQ(as_other(0640), "loaded");
+  EXPECT_THAT(as_other(0644), HasSubstr("chmod 600"));
+  EXPECT_THAT(as_other(0660), HasSubstr("chmod"));
+}
+
 TEST(Authenticator, KnowsTokens) {
   EXPECT_EQ(role_of(authenticator(), over_tcp("Bearer " + kReader)), Role::read);
   EXPECT_EQ(role_of(authenticator(), over_tcp("bEARER   " + kTrainer)), Role::train);

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Makes the tokens of the server's roles, where kustomize looks for them: for the server (all three), for Prometheus
+# (read), and for training jobs (train). Keeps those that there are.
+set -eu
+cd "$(dirname "$0")"
+umask 077
+tokens=base/tokens/server.tokens
+if [ -e "$tokens" ]; then
+  echo "$tokens exists; remove it to make new ones" >&2
+  exit 1
+fi
+secret() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
+read_token=$(secret)
+train_token=$(secret)
+printf 'read %s\ntrain %s\nadmin %s\n' "$read_token" "$train_token" "$(secret)" >"$tokens"
+printf '%s' "$read_token" >base/tokens/read.token
+printf '%s' "$train_token" >examples/token/train.token
