@@ -21,6 +21,11 @@ void ModelPart::bind() {
   for (const auto& [index, stage] : stages_) stage->bind();
 }
 
+void ModelPart::dismiss() {
+  stages_.clear();
+  store_.release_gradients();
+}
+
 std::map<int, Stage*> ModelPart::stages() {
   std::map<int, Stage*> stages;
   for (const auto& [index, stage] : stages_) stages[index] = stage.get();
