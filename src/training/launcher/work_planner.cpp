@@ -52,7 +52,8 @@ WorkPlanner::WorkPlanner(const TrainConfig& config)
   const RepartitionConfig::Profile& given = config.adapt.repartition.value().profile.value();
   partition_ =
       counts_of(partition_layers(config.model, schedule_.stages, model::parse_partition_rule(config.partition)));
-  profile_ = adapt::layer_profile_of(profile::read_stage_profile(read_file(given.file), given.file.string()), partition_);
+  profile_ =
+      adapt::layer_profile_of(profile::read_stage_profile(read_file(given.file), given.file.string()), partition_);
   blocking_power_w_ = blocking_power(given.blocking_power, schedule_.stages);
   workflow::WorkReplanRequest request{.profile = profile_,
                                       .blocking_power_w = blocking_power_w_,
@@ -66,7 +67,7 @@ WorkPlanner::WorkPlanner(const TrainConfig& config)
   request.keep_partition = true;
   request.after_deadline_s = deadline_s_;
   const workflow::PlannedWork work = workflow::replan_work(request).after;
-  energy_j_ = work.plan.energy_j;
+  first_figures_ = {work.plan.time_s, work.plan.energy_j};
   first_ = planned(work);
 }
 
@@ -83,17 +84,19 @@ PartitionOptions WorkPlanner::options(std::int64_t frozen_blocks, std::span<cons
   const workflow::WorkReplan fastest = workflow::replan_work(request);
   request.after_deadline_s = std::max(deadline_s_, fastest.after.fastest_s);
   const workflow::WorkReplan replan = workflow::replan_work(request);
-  const bool stays_in_time = replan.same_partition.has_value();
-  const workflow::PlannedWork& stay = stays_in_time ? *replan.same_partition : *fastest.same_partition;
-  PartitionOptions options{.stay = planned(stay), .move = planned(replan.after)};
-  double energy_j = replan.after.plan.energy_j;
+  const plan::Plan& stay = (replan.same_partition ? replan.same_partition : fastest.same_partition)->plan;
+  PartitionOptions options{.stay = {{now.begin(), now.end()}, plan::write_plan(stay)}, .move = planned(replan.after)};
+  Figures move{replan.after.plan.time_s, replan.after.plan.energy_j};
   if (frozen_blocks == 0) {
     options.move = first_;
-    energy_j = energy_j_;
+    move = first_figures_;
   }
-  // One that is late also draws blocking power in all that waits for it: its lateness counts as such.
-  options.saving = 1 - energy_j / stay.plan.energy_j;
-  if (!stays_in_time) options.saving = std::max(options.saving, 1 - replan.after.plan.time_s / stay.plan.time_s);
+  options.saving = 1 - move.energy_j / stay.energy_j;
+  // One that is later than it may be loses time, too.
+  constexpr double kSameTime = 1 + 1e-9;
+  if (stay.time_s > std::max(move.time_s, deadline_s_) * kSameTime) {
+    options.saving = std::max(options.saving, 1 - move.time_s / stay.time_s);
+  }
   return options;
 }
 

@@ -27,14 +27,20 @@ class WorkPlanner {
   [[nodiscard]] PartitionOptions options(std::int64_t frozen_blocks, std::span<const model::LayerRange> now) const;
 
  private:
+  /// Of an iteration.
+  struct Figures {
+    double time_s = 0;
+    double energy_j = 0;
+  };
+
   const TrainConfig* config_;
   schedule::Schedule schedule_;  ///< computations, nothing frozen
   adapt::Partition partition_;
   adapt::LayerProfile profile_;
   std::vector<double> blocking_power_w_;
   double deadline_s_ = 0;
-  double energy_j_ = 0;  ///< of `first_`
   PlannedPartition first_;
+  Figures first_figures_;
 };
 
 }  // namespace lowgear::launcher
