@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/core/temporary_folder.h"
+#include "training/dataset/synthetic_corpus.h"
 #include "training/trainer/test_models.h"
 #include "training/trainer/thread_training.h"
 
@@ -139,6 +140,34 @@ TEST(Repartitioning, SendsValuesAndMomentsOfTheMovedLayersAlone) {
   const std::int64_t layer = 2 * c.model.hidden * c.model.hidden + 2 * kv * c.model.hidden +
                              3 * c.model.hidden * c.model.intermediate + 2 * c.model.hidden;
   EXPECT_EQ(outcome.moved_bytes.at(2), 12.0 * static_cast<double>(layer));
+}
+
+/// What is measured between steps, and what decides by it, sees the stages as they are.
+TEST(Repartitioning, HeldOutLossesAndTheFreezingControllerFollow) {
+  const TemporaryFolder folder;
+  dataset::write_synthetic_corpus(folder / "held-out.bin", 3000, 77);
+  launcher::TrainConfig config = small_job({.pp = 2});
+  config.model.layers = 6;
+  config.steps = 12;
+  config.evaluation.emplace();
+  config.evaluation->held_out = {folder / "held-out.bin"};
+  config.evaluation->every = 1;
+  launcher::FreezeControllerConfig controller;
+  controller.held_out = {folder / "held-out.bin"};
+  controller.options = {.cap = 0.75, .dwell_windows = 1, .steady_windows = 1, .steady_drift = 10, .loss_margin = 0.5};
+  controller.window_steps = 1;
+  controller.most_blocks = 4;
+  config.freeze.controller = controller;
+  const Outcome expected = train(config);
+  EXPECT_GT(expected.frozen.back(), 0) << "nothing was frozen";
+  for (const auto& repartition : {automatic(), scheduled({{3, "custom:0,5,6"}, {6, "custom:0,1,6"}})}) {
+    config.adapt.repartition = repartition;
+    const Outcome outcome = train(config);
+    EXPECT_FALSE(outcome.moved_bytes.empty());
+    EXPECT_EQ(outcome.losses, expected.losses);
+    EXPECT_EQ(outcome.held_out_losses, expected.held_out_losses);
+    EXPECT_EQ(outcome.frozen, expected.frozen);
+  }
 }
 
 TEST(Repartitioning, AutomaticallyFollowsTheFrozenBlocks) {
