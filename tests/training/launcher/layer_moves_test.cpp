@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 namespace lowgear::launcher {
 namespace {
