@@ -6,6 +6,8 @@
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
 #   bench/gpu/run.sh freeze GPUS BLOCKS              the job of pipeline.yaml with all blocks trained and with the first
 #                                 BLOCKS frozen, in turns ABBA, RUNS times; a line of the trainer's figures for each
+#   bench/gpu/run.sh switch GPUS             the job of pipeline.yaml whose first stage gets three layers more, and gives
+#                                 them back, three times: how long the moves take (docs/adapting.md); $OUT/switch.jsonl
 #   bench/gpu/run.sh finetune SECONDS                fine-tuning with all blocks trained, a placebo and frozen blocks
 #                                 (finetune.py), as many seeds as fit; metrics in $OUT/finetune.tar.gz
 #   bench/gpu/run.sh fp8 SECONDS                     a training step of 1.36 billion parameters in bf16 and in fp8 by
@@ -72,6 +74,23 @@ freeze() {
   done
 }
 
+# switch GPUS: two stages; the first move of all also makes NCCL's connections.
+switch() {
+  local out_file=$out/switch.jsonl more='"custom:0,15,24"' back='"custom:0,12,24"'
+  ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set steps=24 \
+    --set "metrics=$out_file" --set "adapt.repartition.schedule=[
+      {step: 5, partition: $more}, {step: 8, partition: $back}, {step: 11, partition: $more},
+      {step: 14, partition: $back}, {step: 17, partition: $more}, {step: 20, partition: $back}]" bench/gpu/pipeline.yaml
+  python3 -c '
+import json, sys
+for line in map(json.loads, open(sys.argv[1])):
+    moved = line.get("moved")
+    if moved:
+        print("step %d: %.3f GB in %.3f s, %.1f GB/s; the step took %.3f s" % (
+            line["step"], moved["bytes"] / 1e9, moved["time_s"], moved["bytes"] / 1e9 / moved["time_s"], line["time_s"]))
+' "$out_file"
+}
+
 finetune() {
   python3 bench/gpu/finetune.py "$build/bin" --work "$build/finetune" --out "$out/finetune.tar.gz" --seconds "$1"
 }
@@ -132,6 +151,7 @@ while [ $# -gt 0 ]; do
     marks) marks ;;
     time) time_all "$2"; shift ;;
     freeze) freeze "$2" "$3"; shift 2 ;;
+    switch) switch "$2"; shift ;;
     finetune) finetune "$2"; shift ;;
     fp8) fp8 "$2"; shift ;;
     fp8-products) fp8_products ;;
@@ -139,7 +159,7 @@ while [ $# -gt 0 ]; do
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|switch GPUS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -131,6 +131,12 @@ PartitionRule parse_partition_rule(std::string_view text) {
   return rule;
 }
 
+std::string partition_text(std::span<const LayerRange> partition) {
+  std::string text = fmt::format("custom:{}", partition.front().begin);
+  for (const LayerRange& layers : partition) text += fmt::format(",{}", layers.end);
+  return text;
+}
+
 std::vector<LayerRange> partition_layers(const ModelConfig& config, int stages, const PartitionRule& rule) {
   require_enough_layers(config.layers, stages);
   switch (rule.kind) {

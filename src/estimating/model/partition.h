@@ -42,6 +42,9 @@ struct PartitionRule {
 /// InputError on anything else, and on boundaries that are fewer than two, do not begin with 0 or do not rise.
 [[nodiscard]] PartitionRule parse_partition_rule(std::string_view text);
 
+/// As `parse_partition_rule` reads it, layers alone counted: `custom:0,8,14,21,24`. There is a stage.
+[[nodiscard]] std::string partition_text(std::span<const LayerRange> partition);
+
 /// The layers of each of `stages` stages (virtual stages when the schedule interleaves). Throws InputError when there
 /// are fewer layers than stages, or the boundaries of a custom rule do not fit the model or the number of stages or
 /// leave a stage without a layer.

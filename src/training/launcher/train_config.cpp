@@ -11,6 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
+#include "base/core/number.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -285,11 +286,52 @@ void use_technique(const YamlView& name, const YamlView& map, const fs::path& fo
   }
 }
 
+RepartitionConfig::Profile read_repartition_profile(const YamlView& map, const fs::path& folder) {
+  RepartitionConfig::Profile profile;
+  profile.file = path_at(map.at("profile"), folder);
+  const YamlView power = map.at("blocking_power");
+  profile.blocking_power = power.text();
+  if (!parse_number(profile.blocking_power)) profile.blocking_power = path_at(power, folder).string();
+  read_optional(map, "slowdown_pct", 0, 1000, profile.slowdown_pct);
+  return profile;
+}
+
+RepartitionConfig read_repartition(const YamlView& view, const fs::path& folder) {
+  RepartitionConfig repartition;
+  if (!view.is_map()) {
+    if (view.text() != "auto") {
+      view.fail(fmt::format("unknown way {}", quote(view.text())),
+                "auto, or {schedule: [{step: 100, partition: cost}]}");
+    }
+    repartition.automatic = true;
+    return repartition;
+  }
+  view.require_only({"schedule", "profile", "blocking_power", "slowdown_pct"});
+  if (view.has("schedule") == view.has("profile")) {
+    view.fail("give either schedule or profile", "schedule: [{step: 100, partition: \"custom:0,5,8\"}]");
+  }
+  if (view.has("profile")) {
+    repartition.automatic = true;
+    repartition.profile = read_repartition_profile(view, folder);
+    return repartition;
+  }
+  const YamlView list = view.at("schedule");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const YamlView entry = list.at(i);
+    entry.require_only({"step", "partition"});
+    const std::int64_t first = i == 0 ? 0 : repartition.schedule.back().step + 1;
+    repartition.schedule.push_back(
+        {.step = entry.at("step").integer_in(first, kMaxSteps), .partition = entry.at("partition").text()});
+  }
+  return repartition;
+}
+
 void read_adapt(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   if (!root.has("adapt")) return;
   const YamlView map = root.at("adapt");
-  map.require_only({"freeze", "techniques", "slowdown", "trial", "placebo", "log"});
+  map.require_only({"freeze", "techniques", "slowdown", "trial", "placebo", "log", "repartition"});
   if (map.has("freeze")) read_freeze(map.at("freeze"), folder, config);
+  if (map.has("repartition")) config.adapt.repartition = read_repartition(map.at("repartition"), folder);
   if (map.has("trial")) read_trial(map.at("trial"), config.adapt.trial);
   read_optional(map, "placebo", config.adapt.placebo);
   read_optional(map, "log", folder, config.adapt.log);
@@ -314,6 +356,24 @@ void require_free_clocks(const YamlView& root, const TrainConfig& config) {
   root.at("adapt")
       .at("slowdown")
       .fail(fmt::format("{} sets clocks, too", other), fmt::format("leave out {}, or the technique slowdown", other));
+}
+
+/// A profile's cells and a plan's clocks are those of one partition; a server knows one, too.
+void require_free_partition(const YamlView& root, const TrainConfig& config) {
+  if (!config.adapt.repartition) return;
+  const YamlView view = root.at("adapt").at("repartition");
+  const auto& slowdown = config.adapt.slowdown;
+  const char* other = config.server                          ? "server"
+                      : config.plan                          ? "energy.plan"
+                      : config.profile                       ? "energy.profile"
+                      : slowdown && !slowdown->plans.empty() ? "adapt.slowdown.plans"
+                                                             : nullptr;
+  if (other != nullptr) {
+    view.fail(fmt::format("{} is for one partition", other), fmt::format("leave out {}, or this", other));
+  }
+  if (slowdown && config.adapt.repartition->profile) {
+    view.fail("the technique slowdown sets clocks, too", "leave out profile, or the technique slowdown");
+  }
 }
 
 void read_evaluation(const YamlView& root, const fs::path& folder, TrainConfig& config) {
@@ -586,6 +646,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   if (root.has("server")) read_server(root.at("server"), folder, config);
   require_free_clocks(root, config);
   require_known_type(root, config);
+  require_free_partition(root, config);
   if (tokens_per_step(config) > kMaxTokensPerStep) root.fail("a step has more than 1e12 tokens");
   return config;
 }

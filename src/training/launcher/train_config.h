@@ -117,12 +117,31 @@ struct OperatingPoints {
   [[nodiscard]] std::vector<std::string> names() const;
 };
 
+/// How layers move between the stages of a job that trains: the section `adapt.repartition`.
+struct RepartitionConfig {
+  /// From one step on, until the next.
+  struct Switch {
+    std::int64_t step = 0;
+    std::string partition;  ///< as TrainConfig::partition
+  };
+  /// What decides about partition and clocks together.
+  struct Profile {
+    std::filesystem::path file;  ///< a stage profile of the job's own partition with nothing frozen
+    std::string blocking_power;  ///< watts of a GPU that waits, or the file that has them by stage
+    double slowdown_pct = 0;     ///< how much longer than the fastest plan with nothing frozen a step may be planned
+  };
+  std::vector<Switch> schedule;    ///< by step; TrainConfig::partition before the first
+  bool automatic = false;          ///< instead: whenever the number of frozen blocks changes
+  std::optional<Profile> profile;  ///< with `automatic`; empty: costs are FLOPs, and no clocks are set
+};
+
 /// What may change while the job trains, and how that is tried (docs/adapting.md): the section `adapt` but for
 /// `freeze`.
 struct AdaptConfig {
-  bool freezing = false;                     ///< technique: TrainConfig's freeze.controller proposes
-  std::optional<OperatingPoints> slowdown;   ///< technique; empty: off
-  adapt::SearchOptions trial;                ///< of both
+  bool freezing = false;                    ///< technique: TrainConfig's freeze.controller proposes
+  std::optional<OperatingPoints> slowdown;  ///< technique; empty: off
+  adapt::SearchOptions trial;               ///< of both
+  std::optional<RepartitionConfig> repartition;
   bool placebo = false;                      ///< it decides, and nothing changes
   std::optional<std::filesystem::path> log;  ///< observations and decisions
 

@@ -20,6 +20,7 @@
 #include "training/launcher/metrics_path.h"
 #include "training/launcher/model_weights.h"
 #include "training/launcher/training_text.h"
+#include "training/launcher/work_planner.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -126,6 +127,7 @@ void check_training(const TrainConfig& config) {
   const TrainingText text(config);
   if (config.freeze.controller) (void)TrainingText(held_out_config(config, config.freeze.controller->held_out));
   if (config.evaluation) (void)TrainingText(held_out_config(config, config.evaluation->held_out));
+  if (config.adapt.repartition && config.adapt.repartition->profile) (void)WorkPlanner(config);
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
   std::int64_t first_step = 0;
   if (config.checkpoint) first_step = check_checkpoints(*config.checkpoint, config, text.sampler());

@@ -49,6 +49,18 @@ void require_same_units(const TrainConfig& config, std::span<const model::LayerR
                   most, follower));
 }
 
+/// Partitions of later steps, before the first.
+void require_partitions(const TrainConfig& config, int stages) {
+  if (!config.adapt.repartition) return;
+  for (const RepartitionConfig::Switch& entry : config.adapt.repartition->schedule) {
+    try {
+      (void)partition_layers(config.model, stages, model::parse_partition_rule(entry.partition));
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("adapt.repartition.schedule: step {}: {}", entry.step, error.what()));
+    }
+  }
+}
+
 /// What a rank of a plan computes, as a schedule has it.
 std::vector<schedule::Action> computations(const std::vector<plan::PlannedOp>& ops) {
   std::vector<schedule::Action> actions;
@@ -106,6 +118,7 @@ schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t fro
 
 schedule::Schedule training_schedule(const TrainConfig& config) {
   schedule::Schedule schedule = training_schedule(config, config.freeze.blocks_at(0));
+  require_partitions(config, schedule.stages);
   if (config.adapt.slowdown) {
     for (const std::filesystem::path& plan : config.adapt.slowdown->plans) require_planned(schedule, plan);
   }

@@ -165,7 +165,7 @@ int train(const Arguments& arguments) {
   const client::Status server = find_server(config, arguments, client);
   Backend backend =
       connect_backend(config.cuda, layout, rank.rank, rank.local_rank, rendezvous_from(environment), kTimeout);
-  TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));
+  TrainingRun run(config, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
   if (rank.rank == 0) {
     warn_of_what_is_not_saved(config);

@@ -66,6 +66,12 @@ TEST(Partition, CustomCountsLayersAloneOrEmbeddingAndHeadToo) {
   EXPECT_THAT(split(3, 1, "custom:0,3"), ElementsAre(3));
 }
 
+TEST(Partition, IsReadAsItWasWritten) {
+  const std::vector<LayerRange> partition = {{0, 1}, {1, 5}, {5, 6}};
+  EXPECT_EQ(partition_text(partition), "custom:0,1,5,6");
+  EXPECT_EQ(partition_layers(with_layers(6), 3, parse_partition_rule(partition_text(partition))), partition);
+}
+
 TEST(Partition, RefusesBoundariesThatDoNotFit) {
   EXPECT_THAT(
       error_of([] { split(24, 4, "custom:0,8,14,21,25"); }),

@@ -52,6 +52,44 @@ TEST(TrainConfig, HasDefaults) {
   EXPECT_FALSE(config.checkpoint || config.metrics || config.plan || config.recording || config.profile);
 }
 
+TEST(TrainConfig, ReadsHowLayersMove) {
+  EXPECT_FALSE(parse(kSmallest).adapt.repartition);
+  EXPECT_TRUE(parse(kSmallest, {"adapt.repartition=auto"}).adapt.repartition->automatic);
+  const TrainConfig listed =
+      parse(kSmallest, {"adapt.repartition.schedule=[{step: 2, partition: cost}, {step: 5, partition: uniform}]"});
+  ASSERT_EQ(listed.adapt.repartition->schedule.size(), 2U);
+  EXPECT_FALSE(listed.adapt.repartition->automatic);
+  EXPECT_EQ(listed.adapt.repartition->schedule[1].step, 5);
+  EXPECT_EQ(listed.adapt.repartition->schedule[1].partition, "uniform");
+  const TrainConfig planned =
+      parse(kSmallest, {"adapt.repartition={profile: p.csv, blocking_power: 83.6, slowdown_pct: 2}"});
+  EXPECT_TRUE(planned.adapt.repartition->automatic);
+  EXPECT_EQ(planned.adapt.repartition->profile->file, "/jobs/p.csv");
+  EXPECT_EQ(planned.adapt.repartition->profile->blocking_power, "83.6");
+  EXPECT_EQ(planned.adapt.repartition->profile->slowdown_pct, 2);
+  EXPECT_EQ(parse(kSmallest, {"adapt.repartition={profile: p.csv, blocking_power: b.csv}"})
+                .adapt.repartition->profile->blocking_power,
+            "/jobs/b.csv");
+}
+
+TEST(TrainConfig, RefusesToMoveLayersUnderWhatKnowsOnePartition) {
+  const std::string moves = "adapt.repartition=auto";
+  EXPECT_THAT(error_when({"adapt.repartition=sometimes"}), HasSubstr("unknown way \"sometimes\""));
+  EXPECT_THAT(error_when({"adapt.repartition={slowdown_pct: 1}"}), HasSubstr("either schedule or profile"));
+  EXPECT_THAT(error_when({"adapt.repartition={profile: p.csv}"}), HasSubstr("blocking_power"));
+  EXPECT_THAT(error_when({"adapt.repartition.schedule=[{step: 3, partition: cost}, {step: 3, partition: cost}]"}),
+              HasSubstr("from 4"));
+  EXPECT_THAT(error_when({moves, "energy.plan=p.json"}), HasSubstr("energy.plan is for one partition"));
+  EXPECT_THAT(error_when({moves, "server.address=http://localhost:1"}), HasSubstr("server is for one partition"));
+  const std::vector<std::string> plans = {moves, "adapt.techniques=[slowdown]",
+                                          "adapt.slowdown={allowed_pct: 1, plans: [a.json, b.json]}"};
+  EXPECT_THAT(error_when(plans), HasSubstr("adapt.slowdown.plans is for one partition"));
+  const std::vector<std::string> both = {"adapt.repartition={profile: p.csv, blocking_power: 80}",
+                                         "adapt.techniques=[slowdown]",
+                                         "adapt.slowdown={allowed_pct: 1, clocks_mhz: [1400, 1200]}"};
+  EXPECT_THAT(error_when(both), HasSubstr("slowdown sets clocks, too"));
+}
+
 TEST(TrainConfig, ReadsEverySection) {
   const TrainConfig config = parse(
       "model: {architecture: gpt2, vocabulary: 512, hidden: 32, layers: 8, heads: 2, max_positions: 64}\n"

@@ -70,6 +70,14 @@ class TrainingCheck : public testing::Test {
   TrainConfig config_;
 };
 
+TEST_F(TrainingCheck, AProfileToRepartitionByHasToBeThere) {
+  config_.adapt.repartition.emplace();
+  config_.adapt.repartition->profile.emplace();
+  config_.adapt.repartition->profile->file = folder_ / "none.csv";
+  config_.adapt.repartition->profile->blocking_power = "80";
+  EXPECT_THAT(refusal(), HasSubstr("none.csv"));
+}
+
 TEST_F(TrainingCheck, AcceptsWhatCanBeMade) {
   save(folder_ / "model.safetensors", tensors_of(config_.model));
   config_.weights = folder_.path();

@@ -52,6 +52,15 @@ class TrainingScheduleFile : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST(TrainingSchedule, RefusesPartitionsOfLaterStepsThatDoNotFit) {
+  TrainConfig config = four_layers(2, 4);
+  config.adapt.repartition.emplace();
+  config.adapt.repartition->schedule = {{3, "custom:0,1,4"}, {7, "custom:0,3,5"}};
+  EXPECT_THAT(schedule_error(config), HasSubstr("adapt.repartition.schedule: step 7: custom:0,3,5"));
+  config.adapt.repartition->schedule.pop_back();
+  EXPECT_EQ(training_schedule(config).stages, 2);
+}
+
 TEST(TrainingSchedule, EveryNamedScheduleCanRunWithoutBuffers) {
   for (const char* name : {"gpipe", "1f1b", "envpipe", "zb-h1"}) {
     for (const int pp : {1, 2, 4}) {

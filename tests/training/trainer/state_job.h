@@ -43,7 +43,7 @@ class StateRank {
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
   [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
   [[nodiscard]] dataset::BatchSampler& sampler() { return sampler_; }
-  [[nodiscard]] TrainingState state() { return {&part_->store(), optimizer_.get(), &sampler_}; }
+  [[nodiscard]] TrainingState state() { return {optimizer_.get(), &sampler_}; }
 
   /// Calls `action` with every parameter, frozen or not, the rank's stretch of it within its part, and the stretch of
   /// each moment.

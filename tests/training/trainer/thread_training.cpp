@@ -15,13 +15,15 @@ Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind) {
   run_thread_ranks(config.parallel, [&](int rank, Communicators ranks) {
     const client::Environment nothing = [](std::string_view) { return std::nullopt; };
     client::Client client({}, nothing);
-    TrainingRun run(config, rank, {.device = at::kCPU, .ranks = std::move(ranks)}, client, nullptr);
+    TrainingRun run(config, {.device = at::kCPU, .ranks = std::move(ranks)}, client, nullptr);
     std::int64_t done = run.first_step();
     run.run([&] { return rank == 0 && done++ == end_behind; },
             [&](const StepResult& result) {
               outcome.losses.push_back(result.loss);
               outcome.gradient_norms.push_back(result.gradient_norm);
               outcome.frozen.push_back(result.frozen_blocks);
+              outcome.partitions.push_back(result.partition);
+              if (result.moved) outcome.moved_bytes[result.step] = result.moved->bytes;
               if (result.held_out_loss) outcome.held_out_losses[result.step] = *result.held_out_loss;
             });
     const std::scoped_lock lock(mutex);

@@ -50,9 +50,9 @@ struct StatePart {
 
 /// Trained and frozen parameters.
 std::array<StatePart, 2> parts_of(const TrainingState& state) {
-  const std::int64_t trained = state.store->trained();
+  const std::int64_t trained = state.store().trained();
   return {{{&state.optimizer->state(), {0, trained}},
-           {&state.optimizer->frozen_state(), {trained, state.store->values().numel()}}}};
+           {&state.optimizer->frozen_state(), {trained, state.store().values().numel()}}}};
 }
 
 /// What this rank saves of a part of the buffers: its share among the replicas.
@@ -86,7 +86,7 @@ RankFile rank_file(const TrainingState& state, const Communicators& ranks) {
   RankFile file;
   for (const StatePart& part : parts_of(state)) {
     const Stretch share = own_share(part, *ranks.data);
-    for (const Parameter& parameter : state.store->parameters()) {
+    for (const Parameter& parameter : state.store().parameters()) {
       const Stretch place{std::max(parameter.offset, share.begin),
                           std::min(parameter.offset + parameter.count(), share.end)};
       // What tensor-parallel ranks hold alike is the first one's to save.
@@ -149,7 +149,7 @@ void read_state(const CheckpointReader& reader, const TrainingState& to) {
   for (const StatePart& part : parts_of(to)) {
     OptimizerState& state = *part.state;
     const std::int64_t end = state.begin + state.master.numel();
-    for (const Parameter& parameter : to.store->parameters()) {
+    for (const Parameter& parameter : to.store().parameters()) {
       const std::int64_t first = std::max(parameter.offset, state.begin);
       const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
       if (first >= last) continue;
@@ -205,7 +205,7 @@ void save_checkpoint(const fs::path& folder, std::int64_t step, const launcher::
   manifest.seed = config.seed;
   manifest.model = config.model;
   manifest.parallel = config.parallel;
-  manifest.frozen_blocks = state.store->frozen_blocks();
+  manifest.frozen_blocks = state.store().frozen_blocks();
   if (state.freezing != nullptr) manifest.freezing = state.freezing->save();
   manifest.data = launcher::checkpoint_data(*state.sampler, state.sampler->samples_done(step));
   Collective& world = *ranks.world;

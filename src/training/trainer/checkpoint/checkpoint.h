@@ -26,10 +26,11 @@ class SavedState {
 
 /// A rank's part of the state that training continues from.
 struct TrainingState {
-  ParameterStore* store = nullptr;
   AdamW* optimizer = nullptr;
   dataset::BatchSampler* sampler = nullptr;
   SavedState* freezing = nullptr;  ///< may be null
+
+  [[nodiscard]] ParameterStore& store() const { return optimizer->store(); }
 };
 
 /// Saves the training state of all ranks as the folder `step-NNNNNNNN` of `folder`: each rank a safetensors file of the

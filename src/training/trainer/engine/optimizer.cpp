@@ -49,30 +49,56 @@ void AdamW::freeze(std::int64_t blocks, const std::function<void()>& rebind) {
   store_->freeze(blocks);
   rebind();
   cut();
-  const std::int64_t own_frozen = shared() ? this->frozen() / ranks_->data->size() : this->frozen();
   const std::vector<std::int64_t> now = store_->layout().offsets;
+  arrange_moments(std::move(trained), std::move(frozen), before, [&](const at::Tensor& old, const at::Tensor& moved) {
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const std::int64_t count = store_->parameters()[i].count();
+      moved.narrow(0, now[i], count).copy_(old.narrow(0, before.offsets[i], count));
+    }
+  });
+}
+
+void AdamW::move_to(const std::function<ParameterStore&()>& make, const Exchange& exchange) {
+  const AutoGradMode no_gradient(false);
+  const BufferLayout before = store_->layout();
+  const at::Tensor values = store_->values();
+  OptimizerState trained = std::exchange(state_, {});
+  OptimizerState frozen = std::exchange(frozen_, {});
+  gradients_ = at::Tensor();
+  store_ = &make();
+  cut();
+  if (!keeps_masters()) exchange(values, store_->values());
+  arrange_moments(std::move(trained), std::move(frozen), before, exchange);
+  if (keeps_masters()) publish();
+}
+
+/// Into the store's places, of which `cut` has said which are this rank's; the fp32 values, too, unless they are the
+/// store's own. One moment after the other, so that little is there twice.
+void AdamW::arrange_moments(OptimizerState trained, OptimizerState frozen, const BufferLayout& before,
+                            const Exchange& exchange) {
+  const std::int64_t own_frozen = shared() ? this->frozen() / ranks_->data->size() : this->frozen();
   for (auto moment : {&OptimizerState::master, &OptimizerState::mean, &OptimizerState::variance}) {
-    if (moment == &OptimizerState::master && store_->values().scalar_type() == at::kFloat) {
+    if (moment == &OptimizerState::master && !keeps_masters()) {
       state_.master = own_values(state_, gradients_.numel());
       frozen_.master = own_values(frozen_, own_frozen);
       trained.master = frozen.master = at::Tensor();
       continue;
     }
-    const at::Tensor old = gathered(trained.*moment, frozen.*moment, before);
-    trained.*moment = frozen.*moment = at::Tensor();
+    at::Tensor old = gathered(std::exchange(trained.*moment, {}), frozen.*moment, before);
+    frozen.*moment = at::Tensor();
     const at::Tensor moved = at::zeros({store_->values().numel()}, old.options());
-    for (std::size_t i = 0; i < now.size(); ++i) {
-      const std::int64_t count = store_->parameters()[i].count();
-      moved.narrow(0, now[i], count).copy_(old.narrow(0, before.offsets[i], count));
-    }
-    state_.*moment = moved.narrow(0, state_.begin, gradients_.numel()).clone();
+    exchange(old, moved);
+    old = at::Tensor();
+    const bool is_all = gradients_.numel() == moved.numel();
+    state_.*moment = is_all ? moved : moved.narrow(0, state_.begin, gradients_.numel()).clone();
     frozen_.*moment = moved.narrow(0, frozen_.begin, own_frozen).to(at::kCPU, at::kFloat, false, /*copy=*/true);
   }
 }
 
 /// Both parts of a moment, of all replicas, on the device: [all].
-at::Tensor AdamW::gathered(const at::Tensor& trained, const at::Tensor& frozen, const BufferLayout& layout) const {
-  const at::Tensor all = at::empty({layout.all}, store_->gradients().options());
+at::Tensor AdamW::gathered(at::Tensor trained, const at::Tensor& frozen, const BufferLayout& layout) const {
+  if (!shared() && layout.trained == layout.all) return trained;
+  const at::Tensor all = at::empty({layout.all}, trained.options());
   const auto gather = [&](const at::Tensor& own, std::int64_t begin, std::int64_t count) {
     if (count == 0) return;
     const at::Tensor part = all.narrow(0, begin, count);

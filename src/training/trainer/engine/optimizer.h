@@ -60,6 +60,14 @@ class AdamW {
   /// when the store has its new buffers: what still uses the old ones keeps their memory. Between steps; a meeting of
   /// the replicas. Holds up to 8 bytes per parameter of this rank more while it runs.
   void freeze(std::int64_t blocks, const std::function<void()>& rebind);
+  /// Brings numbers from their places in the store before to those in the next one: flat, on the device.
+  using Exchange = std::function<void(const at::Tensor& before, const at::Tensor& after)>;
+  /// Continues with the store that `make` returns, of the same type, as this rank gets other layers: calls `exchange`
+  /// for the fp32 values and for each moment. `make` is called when this has given up the gradients of the store
+  /// before, which has to keep its values until all is done. Between steps; a meeting of the replicas, and of whom
+  /// `exchange` meets. Holds up to 8 bytes per parameter of this rank more while it runs, beyond both stores.
+  void move_to(const std::function<ParameterStore&()>& make, const Exchange& exchange);
+  [[nodiscard]] ParameterStore& store() const { return *store_; }
 
  private:
   [[nodiscard]] double global_norm() const;
@@ -77,8 +85,10 @@ class AdamW {
   [[nodiscard]] std::int64_t frozen() const { return store_->values().numel() - store_->trained(); }
   void cut();
   [[nodiscard]] at::Tensor own_values(const OptimizerState& state, std::int64_t count) const;
-  [[nodiscard]] at::Tensor gathered(const at::Tensor& trained, const at::Tensor& frozen,
-                                    const BufferLayout& layout) const;
+  void arrange_moments(OptimizerState trained, OptimizerState frozen, const BufferLayout& before,
+                       const Exchange& exchange);
+  [[nodiscard]] bool keeps_masters() const { return store_->values().scalar_type() != at::kFloat; }
+  [[nodiscard]] at::Tensor gathered(at::Tensor trained, const at::Tensor& frozen, const BufferLayout& layout) const;
 
   ParameterStore* store_;
   launcher::OptimizerConfig config_;

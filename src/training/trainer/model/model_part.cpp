@@ -26,6 +26,11 @@ void ModelPart::bind() {
 
 void ModelPart::use_fp8(bool on) { fp8_.on = on; }
 
+void ModelPart::dismiss() {
+  stages_.clear();
+  store_.release_gradients();
+}
+
 std::map<int, Stage*> ModelPart::stages() {
   std::map<int, Stage*> stages;
   for (const auto& [index, stage] : stages_) stages[index] = stage.get();

@@ -36,11 +36,14 @@ class ModelPart {
   ~ModelPart() = default;
 
   [[nodiscard]] std::map<int, Stage*> stages();
+  [[nodiscard]] const Stage& stage(int index) const { return *stages_.at(index); }
   [[nodiscard]] ParameterStore& store() { return store_; }
   /// Takes the store's tensors anew: to be called when it has frozen others.
   void bind();
   /// Has the blocks that can compute in fp8 do so or not: between iterations.
   void use_fp8(bool on);
+  /// Gives up the stages and the gradients: what is left are the parameters with their values.
+  void dismiss();
   /// Adds up the gradients of embeddings that two stages share, unless they are frozen. To be called on all ranks,
   /// after the last backward.
   void reduce_tied_gradients();

@@ -63,10 +63,14 @@ std::vector<const Parameter*> ParameterStore::trained_by_offset() const {
   return parameters;
 }
 
+void ParameterStore::release_gradients() {
+  gradients_ = at::Tensor();
+  for (Parameter& parameter : parameters_) parameter.gradient = at::Tensor();
+}
+
 void ParameterStore::lay_out() {
   const torch::autograd::AutoGradMode no_gradient(false);
   std::int64_t offset = 0;
-  std::int64_t trained = 0;
   for (const bool frozen : {false, true}) {
     for (const bool decays : {true, false}) {
       for (Parameter& parameter : parameters_) {
@@ -78,12 +82,11 @@ void ParameterStore::lay_out() {
     }
     // Kernels want the first frozen matrix as well aligned as the first of all.
     offset = rounded_up(offset, frozen_blocks_ > 0 ? multiple_ * kAlignedElements : multiple_);
-    if (!frozen) trained = offset;
+    if (!frozen) trained_ = offset;
   }
   // One buffer of gradients at a time: they are zero between steps.
-  gradients_ = at::Tensor();
-  for (Parameter& parameter : parameters_) parameter.gradient = at::Tensor();
-  gradients_ = at::zeros({trained}, options_.dtype(at::kFloat));
+  release_gradients();
+  gradients_ = at::zeros({trained_}, options_.dtype(at::kFloat));
   values_ = at::zeros({offset}, options_);
   for (Parameter& parameter : parameters_) {
     const std::int64_t count = elements(parameter.shape);

@@ -95,10 +95,13 @@ class ParameterStore {
   [[nodiscard]] const at::Tensor& values() const { return values_; }
   [[nodiscard]] const at::Tensor& gradients() const { return gradients_; }
   /// Elements at the start of the buffers that are trained.
-  [[nodiscard]] std::int64_t trained() const { return gradients_.numel(); }
+  [[nodiscard]] std::int64_t trained() const { return trained_; }
   /// Elements at the start of the buffers that are trained and to which weight decay applies.
   [[nodiscard]] std::int64_t decaying() const { return decaying_; }
   void zero_gradients() { gradients_.zero_(); }
+
+  /// Gives up the memory of the gradients: nothing of this store is trained any more.
+  void release_gradients();
 
   /// Null: no observer.
   void observe(GradientObserver* observer) { observer_ = observer; }
@@ -116,6 +119,7 @@ class ParameterStore {
   std::int64_t frozen_blocks_ = 0;
   at::Tensor values_;
   at::Tensor gradients_;
+  std::int64_t trained_ = 0;
   std::int64_t decaying_ = 0;
   GradientObserver* observer_ = nullptr;
 };

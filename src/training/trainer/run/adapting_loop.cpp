@@ -72,7 +72,7 @@ void AdaptingLoop::begin(std::int64_t first_step, const schedule::Schedule& sche
     for (int point = static_cast<int>(config_->adapt.slowdown->names().size()) - 1; point >= 0; --point) {
       load(point, schedule);
     }
-    loaded_ = Loaded{.point = 0, .frozen_blocks = 0, .agents = lost_agents()};
+    loaded_ = Loaded{.point = 0, .frozen_stages = schedule.frozen_stages, .agents = lost_agents()};
   }
   if (!config_->adapt.log || ranks_->world->rank() != 0) return;
   log_.emplace(*config_->adapt.log, first_step);
@@ -151,9 +151,9 @@ void AdaptingLoop::agree(std::int64_t step) {
 
 bool AdaptingLoop::follow(const schedule::Schedule& schedule) {
   if (!config_->adapt.slowdown || config_->adapt.placebo) return true;
-  // Other frozen blocks may be other units.
+  // Other frozen stages are other units.
   const Loaded wanted{.point = agreed_.point,
-                      .frozen_blocks = config_->adapt.slowdown->clocks_mhz.empty() ? 0 : agreed_.frozen_blocks,
+                      .frozen_stages = config_->adapt.slowdown->clocks_mhz.empty() ? 0 : schedule.frozen_stages,
                       .agents = lost_agents()};
   if (loaded_ == wanted) return true;
   loaded_ = wanted;

@@ -49,7 +49,7 @@ class AdaptingLoop final : public SavedState {
   /// What the agent follows.
   struct Loaded {
     int point = 0;
-    std::int64_t frozen_blocks = 0;
+    int frozen_stages = 0;
     std::uint64_t agents = 0;  ///< that were lost; only of power limits, which are not handed over again with a plan
     friend bool operator==(const Loaded&, const Loaded&) = default;
   };

@@ -20,15 +20,15 @@ constexpr int kMaxCount = 1'000'000'000;
 
 }  // namespace
 
-FreezingLoop::FreezingLoop(const launcher::TrainConfig& config, const ParameterStore& store, AdamW& optimizer,
-                           const Communicators& ranks, HeldOut held_out)
-    : config_(&config), store_(&store), optimizer_(&optimizer), ranks_(&ranks), held_out_(std::move(held_out)) {
+FreezingLoop::FreezingLoop(const launcher::TrainConfig& config, AdamW& optimizer, const Communicators& ranks,
+                           HeldOut held_out)
+    : config_(&config), optimizer_(&optimizer), ranks_(&ranks), held_out_(std::move(held_out)) {
   if (config.freeze.controller) controller_.emplace(config.model.layers, config.freeze.controller->options);
   forget_samples();
 }
 
 void FreezingLoop::forget_samples() {
-  sums_ = no_block_squares(*store_, config_->model.layers);
+  sums_ = no_block_squares(optimizer_->store(), config_->model.layers);
   samples_ = 0;
 }
 
@@ -57,7 +57,7 @@ void FreezingLoop::after_step(std::int64_t step, double learning_rate) {
   const std::int64_t window = config_->freeze.controller->window_steps;
   const std::int64_t done = step + 1;
   if (done % std::max<std::int64_t>(1, window / kSamples) == 0) {
-    sums_.add_(block_squares(*store_, *optimizer_, *ranks_, config_->model.layers));
+    sums_.add_(block_squares(optimizer_->store(), *optimizer_, *ranks_, config_->model.layers));
     ++samples_;
   }
   if (done % window != 0) return;
@@ -71,7 +71,7 @@ freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double 
   seen.warming_up = steps_done <= config_->optimizer.warmup_steps;
   seen.learning_rate = learning_rate;
   for (const BlockSquares& sum : read_block_squares(sums_)) {
-    const bool frozen = std::ssize(seen.gradients) < store_->frozen_blocks();
+    const bool frozen = std::ssize(seen.gradients) < optimizer_->store().frozen_blocks();
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
     seen.gradients.push_back(frozen ? kNone : std::sqrt(sum.gradient / static_cast<double>(samples_)));
     seen.drifts.push_back(frozen ? kNone : std::sqrt(sum.update / sum.weight));
@@ -86,7 +86,7 @@ void FreezingLoop::decide(std::int64_t steps_done, double learning_rate) {
     if (ranks_->world->rank() == 0) observer_(seen);
     return;
   }
-  const at::Tensor agreed = at::zeros({1}, store_->gradients().options().dtype(at::kLong));
+  const at::Tensor agreed = at::zeros({1}, optimizer_->store().gradients().options().dtype(at::kLong));
   if (ranks_->world->rank() == 0) {
     const freezing::Decision decision = controller_->observe(seen);
     if (log_ && !log_->add(freezing::write_line({seen, decision})) && log_->lost_lines() == 1) {

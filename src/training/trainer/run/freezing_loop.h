@@ -27,8 +27,7 @@ class FreezingLoop final : public SavedState {
   using Observer = std::function<void(const freezing::Observation&)>;
 
   /// All outlive this. `held_out` is called only where the configuration has a controller.
-  FreezingLoop(const launcher::TrainConfig& config, const ParameterStore& store, AdamW& optimizer,
-               const Communicators& ranks, HeldOut held_out);
+  FreezingLoop(const launcher::TrainConfig& config, AdamW& optimizer, const Communicators& ranks, HeldOut held_out);
 
   /// From now on `observer` sees the windows, and `adopt` is called with what has been decided.
   void hand_over(Observer observer) { observer_ = std::move(observer); }
@@ -60,7 +59,6 @@ class FreezingLoop final : public SavedState {
   void forget_samples();
 
   const launcher::TrainConfig* config_;
-  const ParameterStore* store_;
   AdamW* optimizer_;
   const Communicators* ranks_;
   HeldOut held_out_;

@@ -1,27 +1,29 @@
 #include "training/trainer/run/held_out_loss.h"
 
 #include <utility>
+#include <vector>
 
 #include "training/launcher/training_schedule.h"
 
 namespace lowgear::trainer {
 
 HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out,
-                         const launcher::RankPlace& place, std::map<int, Stage*> stages, const Communicators& ranks,
+                         const launcher::RankPlace& place, const Communicators& ranks,
                          const at::TensorOptions& activations)
     : config_(std::move(held_out)),
       place_(place),
       ranks_(&ranks),
       schedule_(launcher::evaluation_schedule(config, config_.microbatches)),
       data_(config_),
-      device_(activations.device()),
-      engine_(
-          schedule_, place.pp, std::move(stages), *ranks.pipeline,
-          EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
-                        .activation_options = activations}) {}
+      activations_(activations) {}
 
-double HeldOutLoss::measure() {
-  const at::Tensor sum = engine_.run(data_.microbatches(0, place_.dp, device_), nullptr).to(at::kDouble).view({1});
+double HeldOutLoss::measure(std::map<int, Stage*> stages) {
+  PipelineEngine engine(
+      schedule_, place_.pp, std::move(stages), *ranks_->pipeline,
+      EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
+                    .activation_options = activations_});
+  const std::vector<Microbatch> microbatches = data_.microbatches(0, place_.dp, activations_.device());
+  const at::Tensor sum = engine.run(microbatches, nullptr).to(at::kDouble).view({1});
   // Tensor-parallel ranks have the same one.
   if (place_.tp != 0) sum.zero_();
   ranks_->world->all_reduce(sum);

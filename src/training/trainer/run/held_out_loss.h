@@ -15,13 +15,14 @@ namespace lowgear::trainer {
 /// The loss of a job's model on text that it is not trained on, on the same sequences each time.
 class HeldOutLoss {
  public:
-  /// `held_out` is a held-out configuration of `config`: its files, and as many sequences as a step of it has. Stages
-  /// and ranks outlive this. Throws InputError as TrainingText.
+  /// `held_out` is a held-out configuration of `config`: its files, and as many sequences as a step of it has. Ranks
+  /// outlive this. Throws InputError as TrainingText.
   HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out, const launcher::RankPlace& place,
-              std::map<int, Stage*> stages, const Communicators& ranks, const at::TensorOptions& activations);
+              const Communicators& ranks, const at::TensorOptions& activations);
 
-  /// Mean over the sequences, in nats. A meeting of all ranks, between steps: forwards alone.
-  [[nodiscard]] double measure();
+  /// Mean over the sequences, in nats, of the model that the ranks' stages are. A meeting of all ranks, between steps:
+  /// forwards alone.
+  [[nodiscard]] double measure(std::map<int, Stage*> stages);
 
  private:
   launcher::TrainConfig config_;  ///< of the held-out text
@@ -29,8 +30,7 @@ class HeldOutLoss {
   const Communicators* ranks_;
   schedule::Schedule schedule_;
   TrainingData data_;
-  at::Device device_;
-  PipelineEngine engine_;
+  at::TensorOptions activations_;
 };
 
 }  // namespace lowgear::trainer

@@ -79,7 +79,12 @@ void ProgressReport::add(const StepResult& result) {
                config_->adapt.placebo ? "placebo: " : "", name(decision.technique), name(decision.change),
                decision.reason);
   }
-  if (output_ == Output::lines) print_line(result);
+  if (output_ != Output::lines) return;
+  if (result.moved) {
+    fmt::print("{}before step {}: partition {}: {:.3g} GB moved in {:.3g} s\n", terminal_ ? "\r\033[K" : "",
+               result.step + 1, result.partition, result.moved->bytes / 1e9, result.moved->time_s);
+  }
+  print_line(result);
 }
 
 void ProgressReport::write_metrics(const StepResult& result) {
@@ -90,6 +95,8 @@ void ProgressReport::write_metrics(const StepResult& result) {
                {"time_s", result.time_s},
                {"tokens", config_->tokens_per_step()}};
   if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
+  if (!result.partition.empty()) json["partition"] = result.partition;
+  if (result.moved) json["moved"] = {{"time_s", result.moved->time_s}, {"bytes", result.moved->bytes}};
   if (!result.operating_point.empty()) json["operating_point"] = result.operating_point;
   if (result.precision) json["precision"] = precision_json(*result.precision);
   for (const adapt::TechniqueDecision& decision : result.decisions) {

@@ -10,6 +10,12 @@
 
 namespace lowgear::trainer {
 
+/// What it took to move layers between ranks before a step.
+struct MovedLayers {
+  double time_s = 0;  ///< of the slowest rank; within the step's
+  double bytes = 0;   ///< that all ranks sent each other
+};
+
 /// What a step did, over all ranks.
 struct StepResult {
   std::int64_t step = 0;
@@ -25,11 +31,13 @@ struct StepResult {
   /// Model FLOPs utilisation (training_flops_per_token, without what frozen blocks save) of all GPUs, 0 to 1; empty
   /// unless the peak of each is known.
   std::optional<double> mfu;
-  bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
-  int ranks_without_server = 0;  ///< ranks that the job's server did not answer last; 0 where it has none
-  std::string server_problem;    ///< of this rank with it; empty: none
-  int ranks_not_switched = 0;    ///< ranks whose agent did not accept the clocks of the operating point
-  std::string operating_point;   ///< empty where none is searched
+  bool invalid = false;                   ///< on simulated GPUs: real computation took longer than the simulated one
+  int ranks_without_server = 0;           ///< ranks that the job's server did not answer last; 0 where it has none
+  std::string server_problem;             ///< of this rank with it; empty: none
+  int ranks_not_switched = 0;             ///< ranks whose agent did not accept the clocks of the operating point
+  std::string operating_point;            ///< empty where none is searched
+  std::string partition = {};             ///< of the step, `custom:0,4,8`; empty unless the job may change it
+  std::optional<MovedLayers> moved = {};  ///< empty: the partition is that of the step before
   std::optional<ChosenPrecision> precision = {};         ///< in a run's first step, where a probe has chosen it
   std::vector<adapt::TechniqueDecision> decisions = {};  ///< on rank 0: since the step before
 };

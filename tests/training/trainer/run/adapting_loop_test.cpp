@@ -38,7 +38,7 @@ launcher::TrainConfig freezing_job(const protocol::JobParallel& parallel) {
 struct Adapted {
   Adapted(const launcher::TrainConfig& config, StateRank& rank)
       : client({}, [](std::string_view) { return std::nullopt; }),
-        freezing(config, rank.store(), rank.optimizer(), rank.ranks(), [] { return 2.0; }),
+        freezing(config, rank.optimizer(), rank.ranks(), [] { return 2.0; }),
         loop(config, freezing, client, rank.ranks(), rank.place().pp) {
     const OptimizerState& state = rank.optimizer().state();
     for (const at::Tensor& tensor : {state.master, state.mean, state.variance}) tensor.fill_(1);
@@ -131,7 +131,7 @@ TEST(AdaptingLoop, ContinuesInTheLastGoodConfiguration) {
       EXPECT_THAT(continued.freezing.blocks_at(step + 1), testing::AnyOf(good, good + 1)) << step;
       if (blocks > good && continued.freezing.blocks_at(step + 1) == good) ++cut_off;
       // Without techniques it keeps what was good, too.
-      FreezingLoop alone(config, rank.store(), rank.optimizer(), rank.ranks(), [] { return 2.0; });
+      FreezingLoop alone(config, rank.optimizer(), rank.ranks(), [] { return 2.0; });
       alone.restore(adapted.loop.save(), "checkpoint");
       EXPECT_EQ(alone.blocks_at(step + 1), continued.freezing.blocks_at(step + 1));
     }

@@ -1,4 +1,4 @@
-#include "training/trainer/run/profile_clocks.h"
+#include "training/trainer/measuring/profile_clocks.h"
 
 #include <gtest/gtest.h>
 

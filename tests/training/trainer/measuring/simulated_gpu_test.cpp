@@ -1,4 +1,4 @@
-#include "training/trainer/run/simulated_gpu.h"
+#include "training/trainer/measuring/simulated_gpu.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "control/client/client.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear::trainer {
+
+/// Time and energy of the steps of one rank.
+class StepMeter {
+ public:
+  /// The client outlives this. `peak_flop_s`: of the GPU, empty where it is not known.
+  StepMeter(client::Client& client, at::Device device, std::optional<double> peak_flop_s)
+      : client_(&client),
+        device_(device),
+        peak_flop_s_(peak_flop_s),
+        measures_energy_(!client.status().gpu_uuid.empty()) {}
+
+  /// Whether there is a GPU whose energy can be read.
+  [[nodiscard]] bool measures_energy() const { return measures_energy_; }
+  [[nodiscard]] std::optional<double> peak_flop_s() const { return peak_flop_s_; }
+  void begin();
+  /// Since `begin`, with all that the device was given to do; empty where there is no energy to measure. Once a step.
+  [[nodiscard]] measure::WindowMeasurement take_energy();
+  /// Since `begin`.
+  [[nodiscard]] double time_s() const;
+
+ private:
+  client::Client* client_;
+  at::Device device_;
+  std::optional<double> peak_flop_s_;
+  bool measures_energy_;
+  std::chrono::steady_clock::time_point begun_;
+  std::optional<measure::EnergyMeter::WindowId> window_;
+};
+
+}  // namespace lowgear::trainer

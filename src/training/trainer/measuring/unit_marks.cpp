@@ -1,0 +1,38 @@
+#include "training/trainer/measuring/unit_marks.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "training/trainer/engine/backend.h"
+
+namespace lowgear::trainer {
+
+UnitMarks::UnitMarks(const launcher::TrainConfig& config, client::Client& client, at::Device device,
+                     std::unique_ptr<SimulatedDevice> gpu, StageLookup stages)
+    : config_(&config), client_(&client), device_(device), gpu_(std::move(gpu)), stages_(std::move(stages)) {}
+
+void UnitMarks::unit_begins(const schedule::Action& unit) {
+  wait_for_gpu();
+  client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage), static_cast<std::uint32_t>(unit.microbatch));
+  if (!gpu_) return;
+  const Stage& stage = stages_(unit.stage);
+  const std::int64_t frozen = stage.range().layers.size() - stage.trained_blocks();
+  gpu_->begin(simulated_kernel(*config_->simulated_gpu, stage.range(), frozen, unit.op));
+}
+
+void UnitMarks::unit_ended(const schedule::Action& unit) {
+  wait_for_gpu();
+  if (gpu_) gpu_->end();
+  client_->unit_end(unit.op, static_cast<std::uint16_t>(unit.stage), static_cast<std::uint32_t>(unit.microbatch));
+}
+
+/// A GPU lags the CPU that gives it work. Where units decide about clocks or are recorded, both have to be at the same
+/// place.
+void UnitMarks::wait_for_gpu() const {
+  const auto& repartition = config_->adapt.repartition;
+  const bool decides = config_->plan || config_->profile || config_->server || config_->adapt.slowdown ||
+                       (repartition && repartition->profile);
+  if (decides || config_->recording) synchronize_computation(device_);
+}
+
+}  // namespace lowgear::trainer

@@ -1,0 +1,145 @@
+#include "training/trainer/run/trained_part.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/core/error.h"
+#include "training/launcher/layer_moves.h"
+#include "training/launcher/training_schedule.h"
+#include "training/trainer/checkpoint/sharding.h"
+#include "training/trainer/checkpoint/weights.h"
+#include "training/trainer/engine/backend.h"
+#include "training/trainer/engine/state_exchange.h"
+#include "training/trainer/fp8/matrix.h"
+
+namespace lowgear::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kNumbersPerElement = 3;  ///< fp32 value and two moments
+
+std::vector<model::LayerRange> partition_of(const launcher::TrainConfig& config, int stages,
+                                            const std::string& partition) {
+  return partition_layers(config.model, stages, model::parse_partition_rule(partition));
+}
+
+std::vector<int> stages_of_rank(const schedule::Schedule& schedule, int position) {
+  std::vector<int> stages;
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    if (rank_of[static_cast<std::size_t>(stage)] == position) stages.push_back(stage);
+  }
+  return stages;
+}
+
+/// Throws InputError where the device has no fp8, unless a probe may choose bf16.
+std::optional<Fp8Blocks> fp8_blocks(const launcher::TrainConfig& config, at::Device device) {
+  if (!config.fp8) return std::nullopt;
+  if (!config.fp8->probe) {
+    const std::string reason = fp8::missing(device);
+    if (!reason.empty()) throw InputError(fmt::format("type: fp8: {}; set type: bf16", reason));
+  }
+  return Fp8Blocks{
+      .begin = config.fp8->keep_first, .end = config.model.layers - config.fp8->keep_last, .on = !config.fp8->probe};
+}
+
+}  // namespace
+
+TrainedPart::TrainedPart(launcher::TrainConfig config, at::Device device, Communicators& ranks)
+    : config_(std::move(config)),
+      place_(launcher::RankLayout(config_.parallel).place_of(ranks.world->rank())),
+      device_(device),
+      ranks_(&ranks),
+      schedule_(launcher::training_schedule(config_)),
+      partition_(partition_of(config_, schedule_.stages, config_.partition)),
+      fp8_(fp8_blocks(config_, device_)),
+      part_(make_part(config_.freeze.blocks_at(0))) {
+  if (config_.weights) {
+    load_weights(*config_.weights, config_.model, store());
+  } else {
+    initialize(store(), config_.model.layers, config_.seed);
+  }
+  optimizer_ = std::make_unique<AdamW>(store(), config_.optimizer, ranks);
+  assemble();
+}
+
+std::unique_ptr<ModelPart> TrainedPart::make_part(std::int64_t frozen_blocks) const {
+  return std::make_unique<ModelPart>(config_.model, partition_, stages_of_rank(schedule_, place_.pp),
+                                     ModelPartOptions{.type = config_.bf16 ? at::kBFloat16 : at::kFloat,
+                                                      .device = device_,
+                                                      .recompute = config_.recompute,
+                                                      .buffer_multiple = config_.parallel.dp,
+                                                      .fp8 = fp8_,
+                                                      .frozen_blocks = frozen_blocks},
+                                     *ranks_);
+}
+
+/// What executes a step, for what is frozen and where the layers are now.
+void TrainedPart::assemble() {
+  schedule_ = launcher::training_schedule(config_, store().frozen_blocks());
+  engine_ = std::make_unique<PipelineEngine>(
+      schedule_, place_.pp, part_->stages(), *ranks_->pipeline,
+      EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
+                    .activation_options = store().values().options(),
+                    .loss_gradient = 1.0 / (config_.microbatches * config_.parallel.dp)});
+  constexpr std::int64_t kGradientBytes = sizeof(float);
+  reducer_.emplace(store(), *ranks_->data,
+                   GradientReducerOptions{.bucket_elements = config_.gradient_bucket_bytes / kGradientBytes,
+                                          .additions = config_.microbatches,
+                                          .to_owners = config_.optimizer.zero1});
+}
+
+void TrainedPart::use_fp8(bool on) {
+  if (fp8_) fp8_->on = on;
+  part_->use_fp8(on);
+}
+
+at::Tensor TrainedPart::compute_gradients(std::span<const Microbatch> microbatches, UnitObserver* observer) {
+  reducer_->begin();
+  at::Tensor loss = engine_->run(microbatches, observer);
+  part_->reduce_tied_gradients();
+  reducer_->finish();
+  return loss;
+}
+
+std::optional<PartitionSwitch> TrainedPart::change(std::int64_t frozen_blocks, const std::string& partition) {
+  std::vector<model::LayerRange> wanted = partition_of(config_, schedule_.stages, partition);
+  if (wanted == partition_) {
+    if (frozen_blocks != store().frozen_blocks()) freeze(frozen_blocks);
+    return std::nullopt;
+  }
+  config_.partition = partition;
+  return move_layers(std::move(wanted), frozen_blocks);
+}
+
+void TrainedPart::freeze(std::int64_t blocks) {
+  optimizer_->freeze(blocks, [this] { part_->bind(); });
+  assemble();
+}
+
+PartitionSwitch TrainedPart::move_layers(std::vector<model::LayerRange> partition, std::int64_t frozen_blocks) {
+  const auto start = Clock::now();
+  const std::vector<launcher::LayerMove> moves = launcher::layer_moves(partition_, partition, rank_of_stage(schedule_));
+  partition_ = std::move(partition);
+  engine_.reset();
+  reducer_.reset();
+  std::unique_ptr<ModelPart> next;
+  std::optional<StateExchange> exchange;
+  const auto make = [&]() -> ParameterStore& {
+    part_->dismiss();
+    next = make_part(frozen_blocks);
+    exchange.emplace(part_->store(), next->store(), moves, place_.pp, *ranks_->pipeline);
+    return next->store();
+  };
+  optimizer_->move_to(make, [&](const at::Tensor& before, const at::Tensor& after) { exchange->run(before, after); });
+  part_ = std::move(next);
+  assemble();
+  synchronize(device_);
+  return {.time_s = std::chrono::duration<double>(Clock::now() - start).count(),
+          .sent_bytes = static_cast<double>(exchange->sent() * kNumbersPerElement) * sizeof(float)};
+}
+
+}  // namespace lowgear::trainer

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "estimating/model/partition.h"
+#include "planning/schedule/schedule.h"
+#include "training/launcher/rank_layout.h"
+#include "training/launcher/train_config.h"
+#include "training/trainer/engine/engine.h"
+#include "training/trainer/engine/gradient_reducer.h"
+#include "training/trainer/engine/optimizer.h"
+#include "training/trainer/model/model_part.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear::trainer {
+
+/// What a change of the partition cost this rank.
+struct PartitionSwitch {
+  double time_s = 0;
+  double sent_bytes = 0;
+};
+
+/// What one rank holds of a model, and all that trains it: stages by the job's schedule, sums of gradients, the
+/// optimizer. Between steps it can get other layers and leave others untrained; the optimizer's address stays the same.
+class TrainedPart {
+ public:
+  /// With the weights that training begins with. `ranks` outlive this. Throws InputError when configuration, files and
+  /// schedule do not fit together.
+  TrainedPart(launcher::TrainConfig config, at::Device device, Communicators& ranks);
+
+  /// One iteration: the sums of gradients, over replicas and tied stages, too. Returns what PipelineEngine::run does.
+  [[nodiscard]] at::Tensor compute_gradients(std::span<const Microbatch> microbatches, UnitObserver* observer);
+  /// Trains without the first `frozen_blocks` blocks from here on, and with the layers divided as `partition` says
+  /// (TrainConfig::partition). Weights, moments and fp32 values move between the ranks of each pipeline. To be called
+  /// on all ranks, between the same steps. Empty where the layers stay. Throws InputError when the partition does not
+  /// fit the model, PeerLost when a rank has gone: the part is then unusable.
+  [[nodiscard]] std::optional<PartitionSwitch> change(std::int64_t frozen_blocks, const std::string& partition);
+
+  /// Has the blocks that can compute in fp8 do so or not: between steps.
+  void use_fp8(bool on);
+
+  [[nodiscard]] ParameterStore& store() { return part_->store(); }
+  [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
+  [[nodiscard]] std::map<int, Stage*> stages() { return part_->stages(); }
+  [[nodiscard]] const Stage& stage(int index) const { return part_->stage(index); }
+  [[nodiscard]] const schedule::Schedule& schedule() const { return schedule_; }
+  /// Of every stage of the job.
+  [[nodiscard]] const std::vector<model::LayerRange>& partition() const { return partition_; }
+  [[nodiscard]] const launcher::RankPlace& place() const { return place_; }
+  [[nodiscard]] at::Device device() const { return device_; }
+
+ private:
+  [[nodiscard]] std::unique_ptr<ModelPart> make_part(std::int64_t frozen_blocks) const;
+  void freeze(std::int64_t blocks);
+  [[nodiscard]] PartitionSwitch move_layers(std::vector<model::LayerRange> partition, std::int64_t frozen_blocks);
+  void assemble();
+
+  launcher::TrainConfig config_;  ///< with the present partition
+  launcher::RankPlace place_;
+  at::Device device_;
+  Communicators* ranks_;
+  schedule::Schedule schedule_;
+  std::vector<model::LayerRange> partition_;
+  std::optional<Fp8Blocks> fp8_;  ///< empty: no block can compute in fp8
+  std::unique_ptr<ModelPart> part_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<PipelineEngine> engine_;
+  std::optional<GradientReducer> reducer_;
+};
+
+}  // namespace lowgear::trainer

@@ -1,0 +1,94 @@
+"""SIGKILLs a rank of the real trainer when layers are about to move between its ranks, while they do, or just after; the
+job, started again, ends as if nothing had been, every sample taken once.
+
+The ranks are started without `lowgear train`; as it would, this test ends those that are left.
+"""
+
+import json
+import shutil
+import signal
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from started_ranks import start_ranks
+
+RANKS = 3
+STEPS = 14
+SWITCHES = {3: "custom:0,4,5,6", 7: "custom:0,1,2,6", 11: "custom:0,2,5,6"}
+PATIENCE_S = 180
+
+CONFIG = f"""
+model: {{vocabulary: 256, hidden: 64, layers: 6, heads: 4}}
+data: {{synthetic_tokens: 20000, sequence_length: 32}}
+parallel: {{pp: {RANKS}}}
+microbatches: 2
+steps: {STEPS}
+optimizer: {{learning_rate: 1e-3}}
+"""
+SCHEDULE = ", ".join(f'{{step: {step}, partition: "{partition}"}}' for step, partition in SWITCHES.items())
+
+
+class RepartitionKillTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "job.yaml").write_text(CONFIG)
+        self.started = 0
+
+    def start(self, name, *more):
+        """All ranks of the job `name`, whose files are its own."""
+        self.started += 1
+        settings = [f"metrics={self.folder / name}.jsonl", f"checkpoint.folder={self.folder / name}",
+                    "checkpoint.every=4", *more]
+        return start_ranks(self, self.folder / "job.yaml", settings, RANKS, self.folder / f"{self.started}.meeting")
+
+    def finish(self, ranks):
+        for rank in ranks:
+            _, err = rank.communicate(timeout=PATIENCE_S)
+            self.assertEqual(rank.returncode, 0, err)
+
+    def lines(self, name):
+        """Those that are complete."""
+        file = self.folder / f"{name}.jsonl"
+        text = file.read_text() if file.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def losses(self, name):
+        return [(line["step"], line["loss"]) for line in self.lines(name)]
+
+    def kill_before(self, name, rank, step, delay_s):
+        """Kills the rank when the step before has been done and some time more has passed. Whether it was alive."""
+        ranks = self.start(name, f"adapt.repartition.schedule=[{SCHEDULE}]")
+        end = time.monotonic() + PATIENCE_S
+        while not any(line["step"] == step - 1 for line in self.lines(name)):
+            self.assertLess(time.monotonic(), end, "it did not come so far")
+            if any(process.poll() is not None for process in ranks):
+                break
+            time.sleep(0.0002)
+        time.sleep(delay_s)
+        alive = ranks[rank].poll() is None
+        ranks[rank].send_signal(signal.SIGKILL)
+        for process in ranks:
+            process.kill()
+            process.communicate(timeout=PATIENCE_S)
+        return alive
+
+    def test_a_job_that_is_killed_at_a_switch_continues_with_one_partition(self):
+        self.finish(self.start("plain"))
+        self.assertEqual([step for step, _ in self.losses("plain")], list(range(STEPS)))
+        killed = [self.kill_before("killed", number % RANKS, step, delay_s)
+                  for number, (step, delay_s) in enumerate([(3, 0), (7, 0.002), (7, 0.005), (11, 0.001)])]
+        self.assertTrue(any(killed))
+        self.finish(self.start("killed", f"adapt.repartition.schedule=[{SCHEDULE}]"))
+        self.assertEqual(self.losses("killed"), self.losses("plain"))
+        expected = ["custom:0,2,4,6"] * STEPS
+        for first, partition in SWITCHES.items():
+            expected[first:] = [partition] * (STEPS - first)
+        partitions = [line["partition"] for line in self.lines("killed")]
+        self.assertEqual(partitions, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
