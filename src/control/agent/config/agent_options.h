@@ -10,6 +10,7 @@
 #include "control/agent/gpu/gpu_worker.h"
 #include "control/agent/http/http_routes.h"
 #include "control/agent/lease/lease_server.h"
+#include "control/agent/mps/mps_options.h"
 
 namespace lowgear::agent {
 
@@ -29,6 +30,7 @@ struct ProcessOptions {
   std::optional<gid_t> http_group;
   std::optional<std::uint16_t> http_port;  ///< on the loopback interface, for reading only; empty: none
   ZeusdEvents zeusd_events = ZeusdEvents::device;
+  MpsOptions mps;
 };
 
 }  // namespace lowgear::agent
