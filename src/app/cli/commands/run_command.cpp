@@ -187,8 +187,7 @@ void check_asked(const RunArguments& arguments) {
   if (arguments.share.empty() && !attaches(arguments)) {
     throw InputError(
         "nothing to do for the command; add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or "
-        "--share "
-        "GPU:PERCENT%");
+        "--share GPU:PERCENT%");
   }
   check_search(arguments);
   if (!arguments.server.empty() && !arguments.plan.empty()) {
