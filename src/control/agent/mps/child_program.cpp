@@ -123,10 +123,12 @@ void ChildProgram::read_output() {
 }
 
 void ChildProgram::drain() noexcept {
-  // A program of its own that holds on to the pipe does not delay its end.
-  for (ssize_t bytes = 0; (bytes = ::read(reader_.native_handle(), buffer_.data(), buffer_.size())) > 0;) {
+  // As much as a pipe holds at most: a program of its own that holds on to the pipe and writes does not delay its end.
+  constexpr int kMostReads = 256;
+  for (int reads = 0; reads < kMostReads; ++reads) {
+    const ssize_t bytes = ::read(reader_.native_handle(), buffer_.data(), buffer_.size());
+    if (bytes <= 0) return;
     keep(buffer_.data(), static_cast<std::size_t>(bytes));
-    if (output_.size() >= kMaxOutputBytes) return;
   }
 }
 
