@@ -52,6 +52,19 @@ class MpsTest(AgentTest):
         self.mps_folder = self.folder / "mps"
         self.write_mps()
 
+    def tearDown(self):
+        for process in self.processes:
+            process.kill()  # an agent that is killed leaves its daemons
+            process.wait()
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                mine = f"CUDA_MPS_PIPE_DIRECTORY={self.folder}/".encode() in (path / "environ").read_bytes()
+            except OSError:
+                continue
+            if mine:
+                os.kill(int(path.name), signal.SIGKILL)
+        super().tearDown()
+
     def write_mps(self, gpus=None, group=None):
         names = json.dumps(self.uuids[:1] if gpus is None else gpus)
         self.config.write_text("")
