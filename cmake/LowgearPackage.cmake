@@ -26,6 +26,8 @@ foreach(service lowgear-agent lowgear-server)
 endforeach()
 install(FILES ${lowgear_deploy}/systemd/lowgear-server.sysusers DESTINATION lib/sysusers.d RENAME lowgear-server.conf
         COMPONENT lowgear)
+# For administrators to copy; in effect it would give every agent the rights that only one with MPS daemons needs.
+install(FILES ${lowgear_deploy}/systemd/lowgear-agent-mps.conf DESTINATION ${lowgear_data}/systemd COMPONENT lowgear)
 install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINATION /etc/lowgear COMPONENT lowgear
         EXCLUDE_FROM_ALL)
 install(DIRECTORY ${lowgear_deploy}/prometheus DESTINATION ${lowgear_data} COMPONENT lowgear)

@@ -331,6 +331,54 @@ class TestVerifyAndSimulate(InAFolder):
             lowgear.simulate(result, stragglers={0: 0.5})
 
 
+class TestReplan(InAFolder):
+    def test_it_is_what_the_command_says(self):
+        result = plan()
+        result.save(self.folder / "plan")
+        words = ["--layers", "3,1", "--freeze", "1", "--scale", "0-1=0.8,0.7", "--microbatches", "6", "--keep-partition"]
+        said = json.loads(
+            subprocess.run(
+                [planning.find_command(), "replan", self.folder / "plan", *words, "--json"], check=True, capture_output=True
+            ).stdout
+        )
+        change = dict(layers=[3, 1], freeze=1, scales=[(0, 1, 0.8, 0.7)], microbatches=6, keep_partition=True)
+        for work in (result, self.folder / "plan"):
+            found = lowgear.replan(work, **change)
+            self.assertEqual({name: found.document[name] for name in said}, said)
+            self.assertEqual(found.after.plan, (found.plan.time_s, found.plan.energy_j))
+            self.assertEqual(found.energy_pct, said["per_microbatch"]["against_plan"]["energy_pct"])
+            self.assertEqual((found.after.layers, found.after.microbatches), ((3, 1), 6))
+
+    def test_the_new_plan_is_a_value_like_the_old_one(self):
+        result = plan(switch_latency_s=0.002, ask_ahead=True)
+        change = pickle.loads(pickle.dumps(lowgear.replan(result, layers=4, freeze=1)))
+        self.assertAlmostEqual(change.plan.document["clock_lead_s"], 0.002, places=12)
+        self.assertTrue(lowgear.verify(change))
+        replayed = lowgear.simulate(change.plan)
+        self.assertAlmostEqual(replayed.energy_j, change.after.plan.energy_j, places=9)
+        self.assertIn("planned", repr(change))
+        self.assertIn("<svg", change._repr_html_())
+        change.save(self.folder / "saved")
+        with self.assertRaisesRegex(lowgear.InvalidUse, "frozen already|nothing frozen"):
+            frozen = lowgear.replan(result, layers=4, freeze=2, keep_partition=True, out=self.folder / "frozen")
+            self.assertEqual(frozen.after.forward_only_stages, 1)
+            lowgear.replan(self.folder / "frozen", layers=4)
+
+    def test_what_is_refused(self):
+        result = plan()
+        for words, change in (
+            ("scales: expected", dict(layers=4, scales=["0-1=2"])),
+            ("layers names 3 stages", dict(layers=(1, 1, 1))),
+            ("at least the last layer", dict(layers=4, freeze=4)),
+            ("step_time", dict(layers=4, step_time="late")),
+            ("deadline_s", dict(layers=4, deadline_s=1, step_time="own")),
+        ):
+            with self.assertRaisesRegex(lowgear.InvalidUse, words):
+                lowgear.replan(result, **change)
+        with self.assertRaisesRegex(lowgear.InvalidUse, "not dict"):
+            lowgear.replan({}, layers=4)
+
+
 class TestJobs(InAFolder):
     def test_an_estimate_is_that_of_the_command(self):
         path = self.folder / "job.yaml"
@@ -581,7 +629,7 @@ class TestCommand(InAFolder):
 
 class TestNames(unittest.TestCase):
     def test_public_functions_are_documented_and_typed(self):
-        for name in ("plan", "verify", "simulate", "estimate", "search"):
+        for name in ("plan", "replan", "verify", "simulate", "estimate", "search"):
             function = getattr(lowgear, name)
             self.assertIn("Raises InvalidUse", " ".join(function.__doc__.split()))
             self.assertIn("return", function.__annotations__)

@@ -38,6 +38,7 @@ def expected_files():
     data = [path.relative_to(SOURCE) for path in (SOURCE / "data").rglob("*") if path.is_file()]
     lowgear = [PREFIX / "bin/lowgear", Path("/etc/lowgear/agent.toml"), Path("/etc/lowgear/server.toml")]
     lowgear += [PREFIX / f"lib/systemd/system/lowgear-{name}.service" for name in ("agent", "server")]
+    lowgear += [share / "lowgear/systemd/lowgear-agent-mps.conf"]
     lowgear += [PREFIX / "lib/sysusers.d/lowgear-server.conf"]
     lowgear += [share / "man/man1/lowgear.1.gz"] + [share / f"man/man1/lowgear-{verb}.1.gz" for verb in verbs()]
     lowgear += [share / "bash-completion/completions/lowgear", share / f"zsh/{zsh}/_lowgear"]
@@ -52,7 +53,8 @@ def expected_files():
         "lowgear": lowgear,
         "trainer": [PREFIX / "bin/lowgear-trainer", PREFIX / "bin/lowgear-sampler",
                     share / "lowgear/examples/llama-4-stages.yaml"],
-        "simgpu": [lib / "lowgear/simgpu/libnvidia-ml.so.1", PREFIX / "include/lowgear_simgpu.h"],
+        "simgpu": [lib / "lowgear/simgpu/libnvidia-ml.so.1", lib / "lowgear/simgpu/lowgear-simgpu-mps-control",
+                   PREFIX / "include/lowgear_simgpu.h"],
         "library": [lib / "liblowgear.so.1", lib / "liblowgear.so.1.0.0"],
         "development": [lib / "liblowgear.so", PREFIX / "include/lowgear.h"],
         "python": [PREFIX / "lib/python3/dist-packages" / path for path in python],

@@ -1,4 +1,5 @@
-"""Planning in Python: the commands `plan`, `verify`, `simulate`, `estimate` and `search` of `lowgear` as functions.
+"""Planning in Python: the commands `plan`, `replan`, `verify`, `simulate`, `estimate` and `search` of `lowgear` as
+functions.
 
 They take dicts, lists, data frames or paths, and return objects that print themselves in terminals and draw themselves
 in notebooks. All that they compute the command computes (`lowgear`, found as `command.find_command` says): figures are
@@ -10,8 +11,10 @@ from .command import CommandNotFound, LowgearWarning, find_command
 from .estimates import Estimate, PublishedEstimate, SearchResult
 from .jobs import estimate, search
 from .pipelines import plan, simulate, verify
+from .replans import Scale, replan
 from .results import Plan, PlanResult, Simulation, Verification
 from .table import Table
+from .work import PlannedWork, ReplanResult
 
 __all__ = [
     "CommandNotFound",
@@ -19,7 +22,10 @@ __all__ = [
     "LowgearWarning",
     "Plan",
     "PlanResult",
+    "PlannedWork",
     "PublishedEstimate",
+    "ReplanResult",
+    "Scale",
     "SearchResult",
     "Simulation",
     "Table",
@@ -27,6 +33,7 @@ __all__ = [
     "estimate",
     "find_command",
     "plan",
+    "replan",
     "search",
     "simulate",
     "verify",

@@ -21,6 +21,7 @@ from .inputs import (
     schedule_option,
 )
 from .results import Plan, PlanResult, Simulation, Verification
+from .work import ReplanResult
 
 # Options that a parameter is not simply named as.
 _PARAMETERS = {
@@ -38,7 +39,8 @@ def _milliseconds(time_s: Optional[float]) -> Optional[float]:
     return None if time_s is None else time_s * 1e3
 
 
-def _read_folder(folder: Path) -> Dict[str, bytes]:
+def read_folder(folder: Path) -> Dict[str, bytes]:
+    """An output folder of `lowgear plan`, by name."""
     names = json.loads((folder / "lowgear-files.json").read_bytes())["files"]
     return {name: (folder / name).read_bytes() for name in names}
 
@@ -125,18 +127,18 @@ def plan(
             }
         )
         done = run("plan", words, folder=scratch.path, wording=scratch.wording())
-        return PlanResult(done.document, _read_folder(target), done.notes)
+        return PlanResult(done.document, read_folder(target), done.notes)
 
 
-def verify(result: Union[PlanResult, PathLike]) -> Verification:
-    """Checks a result of `plan`, or a folder that `lowgear plan` has written, with code that shares nothing with the
+def verify(result: Union[PlanResult, ReplanResult, PathLike]) -> Verification:
+    """Checks a result of `plan` or `replan`, or a folder that `lowgear plan` has written, with code that shares nothing with the
     planner: frontier, bounds and plans. What does not hold is in `failures` of the answer, which is then false.
 
     Raises InvalidUse when it cannot be read.
     """
     if is_path(result):
         return Verification(run("verify", [os.path.abspath(os.fspath(result))]).document)
-    if not isinstance(result, PlanResult):
+    if not isinstance(result, (PlanResult, ReplanResult)):
         raise InvalidUse(f"verify takes a result of plan or its folder, not {type(result).__name__}")
     with Scratch() as scratch:
         result.save(scratch.path / "plan")

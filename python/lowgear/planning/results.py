@@ -96,6 +96,16 @@ def _rows(content: bytes) -> List[Dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode())))
 
 
+def save_files(files: Mapping[str, bytes], folder: PathLike) -> None:
+    """Writes an output folder of `lowgear plan`, which must not exist yet. Raises FileExistsError."""
+    root = Path(folder)
+    root.mkdir(parents=True)
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+
+
 class Plan:
     """One clock for each op of an iteration. All figures are *planned*.
 
@@ -119,6 +129,12 @@ class Plan:
         self.switches: int = document["switches"]
         self.profile_csv = profile_csv  # that it was planned with
         self.blocking_power_w = tuple(blocking_power_w)
+
+    @classmethod
+    def of_files(cls, files: Mapping[str, bytes], number: int) -> Plan:
+        """A plan of an output folder of `lowgear plan`."""
+        power_w = json.loads(files["run.json"])["blocking_power_w"]
+        return cls(json.loads(files[f"plans/{number:05}.json"]), files["profile.csv"], power_w, number)
 
     @functools.cached_property
     def ops(self) -> Table[Op]:
@@ -271,19 +287,13 @@ class PlanResult:
 
     def plan(self, number: int) -> Plan:
         """A plan with its ops, by its number in `plans`. Raises InvalidUse when there is none."""
-        content = self.files.get(f"plans/{number:05}.json")
-        if content is None:
+        if f"plans/{number:05}.json" not in self.files:
             raise InvalidUse(f"there is no plan {number}; there are 0 to {len(self.plans) - 1}")
-        return Plan(json.loads(content), self.files["profile.csv"], self.blocking_power_w, number)
+        return Plan.of_files(self.files, number)
 
     def save(self, folder: PathLike) -> None:
         """Writes the output folder of `lowgear plan`, which must not exist yet. Raises FileExistsError."""
-        root = Path(folder)
-        root.mkdir(parents=True)
-        for name, content in self.files.items():
-            path = root / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(content)
+        save_files(self.files, folder)
 
     def to_csv(self, path: Optional[PathLike] = None) -> Optional[str]:
         """The list of plans as CSV; `frontier.to_csv()` is the frontier."""

@@ -42,9 +42,12 @@ protocol::TrainingDecision reported(const adapt::TechniqueDecision& decision, co
 }
 
 void DecisionReports::add(const StepResult& result) {
+  if (result.precision) in_fp8_ = result.precision->fp8;
   client_->set_work({.layers = static_cast<int>(config_->model.layers),
                      .frozen_layers = static_cast<int>(result.frozen_blocks),
-                     .precision = config_->bf16 ? "bf16" : "fp32"});
+                     .precision = in_fp8_         ? "fp8"
+                                  : config_->bf16 ? "bf16"
+                                                  : "fp32"});
   for (const adapt::TechniqueDecision& decision : result.decisions) client_->report(reported(decision, *config_));
 }
 

@@ -14,7 +14,8 @@ namespace lowgear::trainer {
 class DecisionReports {
  public:
   /// Both outlive this.
-  DecisionReports(const launcher::TrainConfig& config, client::Client& client) : config_(&config), client_(&client) {}
+  DecisionReports(const launcher::TrainConfig& config, client::Client& client)
+      : config_(&config), client_(&client), in_fp8_(config.fp8 && !config.fp8->probe) {}
 
   /// After each step, on rank 0. Waits for nothing.
   void add(const StepResult& result);
@@ -22,6 +23,7 @@ class DecisionReports {
  private:
   const launcher::TrainConfig* config_;
   client::Client* client_;
+  bool in_fp8_;  ///< as configured, or as a probe has chosen
 };
 
 /// The decision as a server shows it: how the job runs from then on in words.

@@ -11,6 +11,7 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/runs/agent_requests.h"
 #include "app/cli/terminal/interrupt.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
@@ -57,19 +58,6 @@ ExitCode report(const std::vector<std::string>& failures, Console& console) {
   return failures.empty() ? ExitCode::ok : ExitCode::failed;
 }
 
-/// Whatever the agent says, on one line.
-[[noreturn]] void throw_refusal(const agent::ControlAnswer& answer) {
-  constexpr std::size_t kMaxCharacters = 4000;  // the kill switch names every GPU
-  std::string reason = answer.body;
-  try {
-    const Json body = parse_json(answer.body, "agent");
-    reason = JsonView(body, "agent").at("error").at("message").text();
-  } catch (const InputError&) {
-    // Then all of it is what the agent says.
-  }
-  throw Error(fmt::format("the agent returned {}: {}", answer.status, printable(reason, kMaxCharacters)));
-}
-
 /// Through the agent that holds the journal, wherever that answers.
 ExitCode ask_to_restore(const agent::LockHolder& holder, Console& console) {
   const std::string who = describe(holder);
@@ -83,7 +71,7 @@ ExitCode ask_to_restore(const agent::LockHolder& holder, Console& console) {
   if (!answer) {
     throw Error(fmt::format("{} holds the journal and does not respond; end it, and restore again", who));
   }
-  if (answer->status >= 300) throw_refusal(*answer);
+  if (answer->status >= 300) throw_refusal(answer->status, answer->body);
   console.note("the running agent has ended every lease and restored every GPU");
   return ExitCode::ok;
 }
@@ -164,14 +152,6 @@ ExitCode preview_restore(const agent::Config& config, Console& console) {
   return ExitCode::ok;
 }
 
-Json ask_json(const agent::Config& config, std::string_view path) {
-  const auto answer = agent::ask_agent(config.process.http_socket, "GET", path);
-  if (!answer)
-    throw Error(fmt::format("no agent responds at {}; start one: lowgear agent", config.process.http_socket.string()));
-  if (answer->status != 200) throw_refusal(*answer);
-  return parse_json(answer->body, "agent");
-}
-
 std::string text_of(const Json& object, const char* member) {
   if (!object.contains(member) || object[member].is_null()) return "-";
   return object[member].is_string() ? object[member].get<std::string>() : object[member].dump();
@@ -205,15 +185,35 @@ std::string status_text(const Json& gpus, const Json& leases) {
   return text;
 }
 
+/// Empty where the agent runs no daemon.
+std::string mps_text(const Json& mps) {
+  if (mps.is_null()) return "";
+  std::string text;
+  for (const Json& daemon : mps["daemons"]) {
+    text += fmt::format("MPS daemon of {}: {}, {} % given{}\n", text_of(daemon, "gpu_uuid"), text_of(daemon, "state"),
+                        text_of(daemon, "sum_percent"),
+                        daemon["problem"].is_null() ? "" : fmt::format("; {}", text_of(daemon, "problem")));
+  }
+  for (const Json& share : mps["shares"]) {
+    text += fmt::format("share {}: {} % of GPU {}, {}, user {}, process {}\n", text_of(share, "id"),
+                        text_of(share, "percent"), text_of(share, "gpu_uuid"), text_of(share, "client"),
+                        text_of(share, "user"), text_of(share, "pid"));
+  }
+  return text;
+}
+
 ExitCode run_status(const agent::Config& config, const AgentArguments& arguments, Console& console) {
-  const Json gpus = ask_json(config, "/v1/gpus");
-  const Json leases = ask_json(config, "/v1/leases");
+  const std::filesystem::path& socket = config.process.http_socket;
+  const Json gpus = ask_agent_json(socket, "GET", "/v1/gpus");
+  const Json leases = ask_agent_json(socket, "GET", "/v1/leases");
+  const Json mps = config.process.mps.gpus.empty() ? Json() : ask_agent_json(socket, "GET", "/v1/mps");
   if (arguments.json) {
     Json both = gpus;
     both["leases"] = leases["leases"];
+    if (!mps.is_null()) both["mps"] = {{"daemons", mps["daemons"]}, {"shares", mps["shares"]}};
     console.print_json(both);
   } else {
-    console.print(status_text(gpus, leases));
+    console.print(status_text(gpus, leases) + mps_text(mps));
   }
   return ExitCode::ok;
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -92,7 +93,10 @@ void write_plan_folder(const ReplanArguments& arguments, const workflow::RunCont
   PipelineInput input;
   input.profile_name = contents.run.profile;
   input.pipeline = work.pipeline;
-  if (contents.run.switch_latency_s > 0) input.switch_latency_s = contents.run.switch_latency_s;
+  // A plan that asks for clocks ahead was planned as if they changed at once.
+  plan.planner.switch_latency.ask_ahead = contents.chosen.clock_lead_s > 0;
+  const double latency_s = std::max(contents.run.switch_latency_s, contents.chosen.clock_lead_s);
+  if (latency_s > 0) input.switch_latency_s = latency_s;
   plan.planner.switch_latency.complete_from(input.switch_latency_s);
   StagedDirectory folder(arguments.out, std::string(output_file::kRun));
   (void)make_plans(plan, std::move(input), folder, progress);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -14,6 +15,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/rank_programs.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/runs/agent_requests.h"
 #include "app/doctor/python_package.h"
 #include "base/core/error.h"
 #include "control/client/rank/rank_environment.h"
@@ -23,6 +25,8 @@ namespace lowgear::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kAgentSocket = "/run/lowgear/agent.sock";
 
 struct RunArguments {
   std::string server;
@@ -34,6 +38,8 @@ struct RunArguments {
   std::string search_record;
   std::optional<double> slowdown_pct;
   std::optional<double> switch_latency_ms;
+  std::string share;
+  std::string agent = kAgentSocket;
   std::vector<std::string> command;
   bool dry_run = false;
 };
@@ -93,9 +99,53 @@ bool is_part_of_many(const std::vector<std::string>& command) {
   return !value_of("--node-rank", command).empty() || !value_of("--machine-rank", command).empty();
 }
 
+/// Throws InputError where the launcher that the command is starts several ranks here.
+void require_one_rank(const std::vector<std::string>& command) {
+  for (const std::string_view option : {"--nproc-per-node", "--num-processes", "--num-gpus"}) {
+    const std::string ranks = value_of(option, command);
+    if (ranks.empty() || ranks == "1") continue;
+    throw InputError(
+        fmt::format("--share: {} {} starts several ranks, and NCCL refuses two ranks of a communicator on "
+                    "one GPU; start one rank",
+                    option, ranks));
+  }
+}
+
+/// The job whose ranks meet in communicators. Two steps of one Slurm job are different ones.
+std::string job_of(const client::RankInfo& rank) {
+  for (const std::string& name : {environment_text("LOWGEAR_JOB"), rank.run, rank.job}) {
+    if (!name.empty()) return name;
+  }
+  return "";
+}
+
+/// Asks the agent for the share, which lasts as long as this process, and so as long as the command.
+std::map<std::string, std::string> share_variables(const RunArguments& arguments) {
+  require_one_rank(arguments.command);
+  const GpuShare share = parse_gpu_share(arguments.share);
+  if (arguments.dry_run) return {};
+  const client::RankInfo rank = client::rank_from_environment(client::process_environment());
+  GpuShareClient client{
+      .name = fmt::format("{}-{}", fs::path(arguments.command.front()).filename().string(), ::getpid()),
+      .job = job_of(rank),
+      .rank = {}};
+  if (!client.job.empty()) client.rank = rank.rank;
+  return request_gpu_share(arguments.agent, share, client);
+}
+
+/// Whether the command is to be attached, by an option or a variable.
+bool attaches(const RunArguments& arguments) {
+  const auto is_set = [](const char* name) { return !environment_text(name).empty(); };
+  return !arguments.server.empty() || !arguments.plan.empty() || !arguments.recording.empty() ||
+         !arguments.search.empty() || is_set("LOWGEAR_SERVER") || is_set("LOWGEAR_PLAN") ||
+         is_set("LOWGEAR_RECORDING") || is_set("LOWGEAR_SEARCH");
+}
+
 /// What the command finds set besides what this program finds.
 std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
-  std::map<std::string, std::string> variables = doctor::attaching_variables(package_folder(), program_folder());
+  std::map<std::string, std::string> variables;
+  if (attaches(arguments)) variables = doctor::attaching_variables(package_folder(), program_folder());
+  if (!arguments.share.empty()) variables.merge(share_variables(arguments));
   const auto set = [&variables](const char* name, const std::string& value) {
     if (!value.empty()) variables[name] = value;
   };
@@ -128,16 +178,16 @@ void check_search(const RunArguments& arguments) {
   if (!arguments.server.empty() || !arguments.plan.empty()) {
     throw InputError("--search sets clocks or power limits itself; leave out --server and --plan");
   }
+  if (!arguments.share.empty()) {
+    throw InputError("--search and --share: the energy of a shared GPU is that of all its jobs; leave out one of them");
+  }
 }
 
 void check_asked(const RunArguments& arguments) {
-  const auto is_set = [](const char* name) { return !environment_text(name).empty(); };
-  const bool asked = !arguments.server.empty() || !arguments.plan.empty() || !arguments.recording.empty() ||
-                     !arguments.search.empty() || is_set("LOWGEAR_SERVER") || is_set("LOWGEAR_PLAN") ||
-                     is_set("LOWGEAR_RECORDING") || is_set("LOWGEAR_SEARCH");
-  if (!asked) {
+  if (arguments.share.empty() && !attaches(arguments)) {
     throw InputError(
-        "nothing to do for the command; add --server ADDRESS, --plan DIR, --search slowdown=2% or --record DIR");
+        "nothing to do for the command; add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or "
+        "--share GPU:PERCENT%");
   }
   check_search(arguments);
   if (!arguments.server.empty() && !arguments.plan.empty()) {
@@ -165,6 +215,10 @@ ExitCode run_attached(const RunArguments& arguments, Console& console) {
   for (const auto& [name, value] : variables) text += fmt::format("{}={}\n", name, value);
   for (const std::string& word : arguments.command)
     text += fmt::format("{}{}", word, &word == &arguments.command.back() ? "\n" : " ");
+  if (!arguments.share.empty()) {
+    text += fmt::format("The agent at {} would be asked for a share, {}, with further variables.\n", arguments.agent,
+                        arguments.share);
+  }
   console.print(text + "Nothing was started.\n");
   return ExitCode::ok;
 }
@@ -205,6 +259,14 @@ VerbAction declare_run(CLI::App& app) {
              "With --server: time from the request of a clock change until it takes effect, in ms; agents request "
              "clocks that long "
              "before their units (default 0; lowgear doctor --measure-switch-latency measures it)");
+  app.add_option(
+         "--share", arguments->share,
+         "Start the command as a client of the agent's MPS daemon that may use so much of the GPU's SMs; the GPU by "
+         "index, PCI address or UUID: 0:50%")
+      ->type_name("GPU:PERCENT%");
+  app.add_option("--agent", arguments->agent, "With --share: HTTP socket of the agent")
+      ->type_name("SOCKET")
+      ->default_str(kAgentSocket);
   app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that it would find set");
   return [arguments](Console& console) { return run_attached(*arguments, console); };
 }

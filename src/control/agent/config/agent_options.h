@@ -11,6 +11,7 @@
 #include "control/agent/gpu/gpu_worker.h"
 #include "control/agent/http/http_routes.h"
 #include "control/agent/lease/lease_server.h"
+#include "control/agent/mps/mps_options.h"
 
 namespace lowgear::agent {
 
@@ -37,6 +38,7 @@ struct ProcessOptions {
   std::optional<std::uint16_t> http_port;  ///< on the loopback interface, for reading only; empty: none
   std::optional<MetricsAddress> metrics;   ///< empty: none
   ZeusdEvents zeusd_events = ZeusdEvents::device;
+  MpsOptions mps;
 };
 
 }  // namespace lowgear::agent

@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include <algorithm>
+
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/trusted_path.h"
@@ -80,6 +82,25 @@ void parse_limits(TomlTable& section, Options& options) {
   section.finish();
 }
 
+void parse_mps(TomlTable& section, MpsOptions& options, const NameLookup& lookup) {
+  constexpr int kMostPercent = 1'000;
+  options.gpus = section.texts("gpus");
+  const std::optional<gid_t> group = parse_group(section, "group", lookup);
+  if (!options.gpus.empty() && !group) {
+    section.fail("[mps] needs a group: whose users may use the daemons, and ask for shares");
+  }
+  options.group = group.value_or(0);
+  if (std::ranges::find(options.gpus, "all") != options.gpus.end()) {
+    section.fail_at("gpus", "\"all\" is not accepted: name each GPU by its UUID or PCI address");
+  }
+  if (const auto folder = section.text("folder")) options.folder = *folder;
+  if (const auto program = section.text("program")) options.program = *program;
+  if (const auto percent = section.integer_in("max_percent", 1, kMostPercent)) options.max_percent = *percent;
+  if (const auto seconds = section.integer_in("answer_s", 1, 600)) options.answer = std::chrono::seconds(*seconds);
+  if (const auto seconds = section.integer_in("grace_s", 0, 60)) options.grace = std::chrono::seconds(*seconds);
+  section.finish();
+}
+
 std::vector<std::string> parse_gpu(TomlTable& section) {
   std::vector<std::string> names = section.texts("id");
   if (names.empty()) section.fail("a [[gpu]] needs an id: UUID or PCI address of the GPU, or \"all\"");
@@ -128,6 +149,8 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
   parse_sockets(sockets, config.process, lookup);
   TomlTable limits = root.table("limits");
   parse_limits(limits, config.process.agent);
+  TomlTable mps = root.table("mps");
+  parse_mps(mps, config.process.mps, lookup);
   if (const auto journal = root.text("journal")) config.journal = *journal;
   if (const auto rate_hz = root.number_in("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
   for (TomlTable& gpu : root.tables("gpu")) {

@@ -78,6 +78,7 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
         warn_(options.server.warn),
         telemetry_period_(options.telemetry_period),
         zeusd_events_(options.zeusd_events),
+        mps_(options.mps),
         cpu_power_(cpu_meter, monotonic_ns),
         tick_timer_(io),
         server_(io, *this, options.server),
@@ -173,13 +174,14 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
     }
   }
 
-  [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_}; }
+  [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_, mps_}; }
 
   boost::asio::io_context& io_;
   Service& service_;
   std::function<void(std::string_view)> warn_;
   std::chrono::milliseconds telemetry_period_;
   ZeusdEvents zeusd_events_;
+  MpsSharing* mps_;
   CpuPower cpu_power_;
   Metrics metrics_;
   std::vector<Subscriber> streams_;

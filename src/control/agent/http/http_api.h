@@ -28,6 +28,7 @@ struct HttpApiOptions {
   http::ServerOptions server = agent_server_options();
   std::chrono::milliseconds telemetry_period{50};  ///< between the events of a stream
   ZeusdEvents zeusd_events = ZeusdEvents::device;
+  MpsSharing* mps = nullptr;  ///< has to outlive the API; null: no GPU is shared by MPS
 };
 
 /// The agent's HTTP side (docs/agent-api.md): control and telemetry as JSON, streams of server-sent events, Prometheus

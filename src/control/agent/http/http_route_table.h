@@ -49,6 +49,9 @@ struct Route {
 /// Paths and replies of zeusd 0.3 to 0.5, and of Zeus' master of 2026-08-20 (docs/agent-api.md).
 [[nodiscard]] std::span<const Route> zeusd_routes();
 
+/// Shares of GPUs by MPS.
+[[nodiscard]] std::span<const Route> mps_routes();
+
 /// The next events of a zeusd stream.
 [[nodiscard]] std::vector<std::string> zeusd_stream_events(const PowerStream& stream,
                                                            const std::vector<GpuStatus>& gpus,

@@ -222,8 +222,9 @@ RouteAnswer get_health(const RouteCall& call) {
 }
 
 RouteAnswer get_metrics(const RouteCall& call) {
-  return http::Response::with_body(200, metrics::kMetricsContentType,
-                                   call.context.metrics.text(call.context.service, call.context.cpu_power.energy()));
+  return http::Response::with_body(
+      200, metrics::kMetricsContentType,
+      call.context.metrics.text(call.context.service, call.context.cpu_power.energy(), call.context.mps));
 }
 
 const std::vector<Route>& own_routes() {
@@ -260,10 +261,11 @@ void require_access(const Route& route, const RouteCall& call) {
   }
 }
 
-/// Lowgear's own and zeusd's.
+/// Lowgear's own, with those of MPS, and zeusd's.
 const std::vector<Route>& all_routes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all = own_routes();
+    all.insert(all.end(), mps_routes().begin(), mps_routes().end());
     all.insert(all.end(), zeusd_routes().begin(), zeusd_routes().end());
     return all;
   }();

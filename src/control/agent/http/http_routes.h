@@ -8,6 +8,7 @@
 #include "control/agent/cpu/cpu_power.h"
 #include "control/agent/http/metrics.h"
 #include "control/agent/http/route_answer.h"
+#include "control/agent/mps/mps_sharing.h"
 #include "control/agent/service/agent_service.h"
 
 namespace lowgear::agent {
@@ -28,6 +29,7 @@ struct RouteContext {
   CpuPower& cpu_power;
   const Metrics& metrics;
   ZeusdEvents zeusd_events = ZeusdEvents::device;
+  MpsSharing* mps = nullptr;  ///< null: no GPU is shared by MPS
 };
 
 /// Handles a request. Does no I/O and throws nothing: every error becomes a response with a JSON error.

@@ -159,6 +159,25 @@ void add_cpus(const std::vector<CpuEnergy>& cpus, metrics::Exposition& expositio
   }
 }
 
+void add_shares(const MpsSharing& mps, metrics::Exposition& exposition) {
+  metrics::MetricFamily& running =
+      exposition.gauge("mps_daemon_running", "1 while the MPS daemon of the GPU responds.");
+  metrics::MetricFamily& restarts =
+      exposition.counter("mps_daemon_restarts", "Starts of the MPS daemon that failed or ended.");
+  metrics::MetricFamily& ratio = exposition.gauge(
+      "mps_active_thread_ratio", "Share of the SMs that a client of MPS may use; it reserves nothing.");
+  for (const MpsDaemonStatus& daemon : mps.daemons()) {
+    if (daemon.gpu_index < 0) continue;  // there is no such GPU
+    const metrics::MetricLabels labels = {{"gpu", std::to_string(daemon.gpu_index)}, {"uuid", daemon.gpu_uuid}};
+    running.add(labels, daemon.state == MpsState::running ? 1.0 : 0.0);
+    restarts.add(labels, static_cast<double>(daemon.restarts));
+    for (const auto& [id, share] : mps.shares().all()) {
+      if (share.gpu_uuid != daemon.gpu_uuid) continue;
+      ratio.add(metrics::with(labels, "client", share.request.client), share.request.percent * kRatioPerPercent);
+    }
+  }
+}
+
 }  // namespace
 
 void Metrics::observe(const std::vector<GpuStatus>& gpus) {
@@ -176,7 +195,7 @@ void Metrics::observe(const std::vector<GpuStatus>& gpus) {
   }
 }
 
-std::string Metrics::text(Service& service, const std::vector<CpuEnergy>& cpus) const {
+std::string Metrics::text(Service& service, const std::vector<CpuEnergy>& cpus, const MpsSharing* mps) const {
   const std::vector<GpuStatus> gpus = service.gpus();
   metrics::Exposition exposition;
   add_agent(service, exposition);
@@ -185,6 +204,7 @@ std::string Metrics::text(Service& service, const std::vector<CpuEnergy>& cpus) 
   add_power_features(gpus, exposition);
   add_throttling(gpus, throttled_, exposition);
   add_cpus(cpus, exposition);
+  if (mps != nullptr) add_shares(*mps, exposition);
   return exposition.text();
 }
 

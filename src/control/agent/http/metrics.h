@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "control/agent/cpu/cpu_meter.h"
+#include "control/agent/mps/mps_sharing.h"
 #include "control/agent/service/agent_service.h"
 #include "report/metrics/exposition.h"
 
@@ -18,8 +19,9 @@ class Metrics {
   /// gap of more than a second counts as one second.
   void observe(const std::vector<GpuStatus>& gpus);
 
-  /// Everything, in Prometheus' text format.
-  [[nodiscard]] std::string text(Service& service, const std::vector<CpuEnergy>& cpus) const;
+  /// Everything, in Prometheus' text format. `mps` is null where no GPU is shared by MPS.
+  [[nodiscard]] std::string text(Service& service, const std::vector<CpuEnergy>& cpus,
+                                 const MpsSharing* mps = nullptr) const;
 
   /// Seconds for which a GPU was throttled since the agent's start.
   struct ThrottleSeconds {

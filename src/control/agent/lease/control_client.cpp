@@ -83,15 +83,19 @@ ControlAnswer parse_answer(const std::string& text, const std::filesystem::path&
 }  // namespace
 
 std::optional<ControlAnswer> ask_agent(const std::filesystem::path& socket, std::string_view method,
-                                       std::string_view path, std::chrono::seconds timeout) {
+                                       std::string_view path, std::string_view body) {
+  constexpr std::chrono::seconds kTimeout{30};
   const FileDescriptor connection = connect_to(socket);
   if (!connection) return std::nullopt;
   std::string request(method);
   request += " ";
   request += path;
-  request += " HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
+  request += " HTTP/1.0\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size());
+  if (!body.empty()) request += "\r\nContent-Type: application/json";
+  request += "\r\n\r\n";
+  request += body;
   send_all(connection, request, socket);
-  return parse_answer(receive_all(connection, Clock::now() + timeout, socket), socket);
+  return parse_answer(receive_all(connection, Clock::now() + kTimeout, socket), socket);
 }
 
 }  // namespace lowgear::agent

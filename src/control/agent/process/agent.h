@@ -17,6 +17,7 @@
 #include "control/agent/lease/lease_server.h"
 #include "control/agent/lease/lease_table.h"
 #include "control/agent/lease/process_watch.h"
+#include "control/agent/mps/mps_sharing.h"
 #include "control/agent/service/agent_service.h"
 #include "control/agent/service/gpu_writer.h"
 #include "control/agent/writing/unattended_gpus.h"
@@ -28,6 +29,7 @@ struct AgentEnvironment {
   GuardedGpus gpus;
   std::shared_ptr<Policy> policy;
   std::shared_ptr<UnattendedGpus> unattended;  ///< may be null: there are none
+  std::vector<MpsGpu> mps_gpus;                ///< for which daemons of MPS run
   std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
   std::function<void(std::string_view)> note;  ///< receives what the agent does; may be empty
   std::function<void(std::string_view)> warn;  ///< receives what should not happen; may be empty

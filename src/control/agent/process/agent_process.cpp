@@ -6,6 +6,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "base/ipc/service_notification.h"
@@ -48,6 +49,16 @@ HttpApiOptions http_options(const ProcessOptions& options, const AgentEnvironmen
   return http;
 }
 
+/// Null where no GPU is to be shared.
+std::unique_ptr<MpsSharing> start_mps(asio::io_context& io, const ProcessOptions& options,
+                                      const AgentEnvironment& environment) {
+  if (environment.mps_gpus.empty()) return nullptr;
+  return std::make_unique<MpsSharing>(io, options.mps, environment.mps_gpus,
+                                      MpsEnvironment{.processes = environment.processes,
+                                                     .in_group = system_group_lookup(),
+                                                     .messages = {environment.note, environment.warn}});
+}
+
 }  // namespace
 
 std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment, CpuMeter* cpu_meter,
@@ -57,7 +68,9 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   told_to_end.async_wait(asio::posix::stream_descriptor::wait_read, [&io](const boost::system::error_code& error) {
     if (!error) io.stop();
   });
-  const HttpApiOptions http_api_options = http_options(options, environment);
+  const std::unique_ptr<MpsSharing> mps = start_mps(io, options, environment);
+  HttpApiOptions http_api_options = http_options(options, environment);
+  http_api_options.mps = mps.get();
   Agent agent(io, options.agent, std::move(environment));
   HttpApi http(io, agent, cpu_meter, http_api_options);
   http.listen_unix(options.http_socket, options.http_mode, options.http_group);
@@ -69,7 +82,10 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   io.run();
   ipc::notify_service_manager("STOPPING=1");
   http.stop();
-  return agent.stop();
+  std::vector<std::string> failures = agent.stop();
+  if (!mps) return failures;
+  for (std::string& left : mps->stop()) failures.push_back(std::move(left));
+  return failures;
 }
 
 }  // namespace lowgear::agent

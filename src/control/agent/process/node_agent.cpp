@@ -14,6 +14,7 @@
 #include "control/agent/cpu/rapl_cpu_meter.h"
 #include "control/agent/gpu/driver_thread.h"
 #include "control/agent/journal/machine_lock.h"
+#include "control/agent/mps/mps_gpus.h"
 #include "control/agent/process/agent_process.h"
 #include "control/agent/writing/configured_policy.h"
 #include "control/agent/writing/restore.h"
@@ -74,8 +75,18 @@ struct StartedNode {
   std::optional<LockFile> machine;
   std::shared_ptr<Journal> journal;
   std::shared_ptr<ConfiguredPolicy> policy;
+  std::vector<MpsGpu> mps_gpus;
   std::vector<std::string> failures;  ///< what could not be restored
 };
+
+std::vector<MpsGpu> mps_gpus_of(const MpsOptions& options, bool dry_run) {
+  if (options.gpus.empty()) return {};
+  std::vector<MpsGpu> gpus = find_mps_gpus(options.gpus, gpu::survey_nvml());
+  for (MpsGpu& gpu : gpus) {
+    if (dry_run) gpu.refusal = fmt::format("{}: no MPS daemon: this is a dry run", gpu.identity.uuid);
+  }
+  return gpus;
+}
 
 StartedNode start_node(const Config& config, Mode mode, const Messages& messages) {
   StartedNode node;
@@ -91,6 +102,7 @@ StartedNode start_node(const Config& config, Mode mode, const Messages& messages
   node.failures = recover(*node.journal, *node.system, config, messages.note);
   for (const std::string& failure : node.failures) messages.warn(failure);
   if (const std::string problem = node.journal->unwritable(); !problem.empty()) throw InputError(problem);
+  node.mps_gpus = mps_gpus_of(config.process.mps, dry_run);
   ClockGovernorOptions governor;
   governor.dry_run = dry_run;
   governor.note = messages.note;
@@ -142,6 +154,7 @@ std::vector<std::string> serve_node(const Config& config, Mode mode, const Messa
   environment.gpus = node->system;
   environment.policy = node->policy;
   environment.unattended = attend_to_the_rest(config, *node->system, node->journal, messages);
+  environment.mps_gpus = std::move(node->mps_gpus);
   environment.note = messages.note;
   environment.warn = messages.warn;
   RaplCpuMeter cpu_meter;

@@ -87,6 +87,17 @@ std::string sockets_of(const ProcessOptions& process) {
   return text + "\n";
 }
 
+std::string mps_of(const MpsOptions& options) {
+  std::string text;
+  for (const std::string& gpu : options.gpus) {
+    text += fmt::format(
+        "would run {} for GPU {}, with directories below {} for group {}, and give shares of up to {} % "
+        "in all\n",
+        options.program.string(), gpu, options.folder.string(), group_name(options.group), options.max_percent);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string preview_of_agent(const Config& config, const gpu::GpuSystem& system) {
@@ -98,7 +109,7 @@ std::string preview_of_agent(const Config& config, const gpu::GpuSystem& system)
   for (const UnattendedGpu& gpu : find_unattended_gpus(config, system, Journal(discarding_journal()))) {
     text += gpu.problem + "\n";
   }
-  return text + sockets_of(config.process);
+  return text + mps_of(config.process.mps) + sockets_of(config.process);
 }
 
 }  // namespace lowgear::agent

@@ -89,6 +89,23 @@ TEST_F(ReplanCommand, WritesAFolderThatVerifies) {
   EXPECT_THAT(frozen.err, HasSubstr("frozen already"));
 }
 
+TEST_F(ReplanCommand, AsksForClocksAsFarAheadAsThePlanBefore) {
+  const std::string ahead = (folder_ / "ahead").string();
+  const ProgramResult planned = run_lowgear(
+      pipeline_command("plan", (folder_ / "profile.csv").string(), 3, 6,
+                       {"--switch-latency", "13.7", "--ask-ahead", "--out", ahead, "--plans", "3", "--quiet"}));
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramResult written = run_lowgear({"replan", ahead, "--layers", "12", "--freeze", "5", "--out", new_out()});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const Json plan = parse_json(read_file(folder_ / "new" / "plans" / "00000.json"), "plan");
+  EXPECT_DOUBLE_EQ(plan.at("clock_lead_s").get<double>(), 0.0137);
+  EXPECT_EQ(parse_json(read_file(folder_ / "new" / "run.json"), "run").at("switch_latency_s"), 0);
+  EXPECT_EQ(run_lowgear({"verify", new_out()}).exit_code, 0);
+
+  ASSERT_EQ(replan({"--freeze", "5", "--out", new_out()}).exit_code, 0);
+  EXPECT_FALSE(parse_json(read_file(folder_ / "new" / "plans" / "00000.json"), "plan").contains("clock_lead_s"));
+}
+
 TEST_F(ReplanCommand, ScalesRecomputesAndChangesMicrobatches) {
   const double before_j = energy_j(replanned({}).at("before"), "plan");
   EXPECT_LT(energy_j(replanned({"--scale", "0-11=0.8"}).at("after"), "plan"), before_j);

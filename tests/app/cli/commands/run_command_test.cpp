@@ -68,6 +68,29 @@ TEST(RunCommand, RefusesASearchThatCannotBe) {
   EXPECT_THAT(run({"--record", "out", "--points", "clock", "--", "env"}).err, HasSubstr("add --search"));
 }
 
+TEST(RunCommand, RefusesSharesThatCannotBe) {
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "--share");
+    const ProgramResult result = run(std::move(words));
+    EXPECT_NE(result.exit_code, 0) << result.out;
+    return result.err;
+  };
+  for (const char* share : {"0", "0:50", "0:0%", "0:101%", ":50%", "0:x%", "0:%"}) {
+    EXPECT_THAT(refusal({share, "--", "env"}), HasSubstr("expected GPU:PERCENT%")) << share;
+  }
+  EXPECT_THAT(refusal({"0:50%", "--", "torchrun", "--nproc_per_node=2", "train.py"}),
+              HasSubstr("NCCL refuses two ranks of a communicator"));
+  EXPECT_THAT(refusal({"0:50%", "--search", "slowdown=2%", "--", "env"}), HasSubstr("leave out one of them"));
+  EXPECT_THAT(refusal({"0:50%", "--agent", "/nonexistent/agent.sock", "--", "env"}), HasSubstr("no agent responds at"));
+}
+
+TEST(RunCommand, SaysWhichShareItWouldAskFor) {
+  const ProgramResult result = run({"--share", "0000:17:00.0:25%", "--agent", "/a.sock", "--dry-run", "--", "env"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("The agent at /a.sock would be asked for a share, 0000:17:00.0:25%"));
+  EXPECT_THAT(result.out, Not(HasSubstr("PYTHONPATH")));
+}
+
 TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
   const ProgramResult result = run({"--server", "unix:state/server.sock", "--", "env"});
   EXPECT_THAT(lines_of(result.out),
@@ -132,7 +155,7 @@ TEST(RunCommand, PassesASignalOnOnce) {
 TEST(RunCommand, RefusesWhatMakesNoSense) {
   const TemporaryFolder folder;
   EXPECT_THAT(run({"--", "true"}).err,
-              HasSubstr("add --server ADDRESS, --plan DIR, --search slowdown=2% or --record DIR"));
+              HasSubstr("add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or --share"));
   EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err, HasSubstr("neither a plan nor an output folder"));
   const ProgramResult both = run({"--server", "http://a", "--plan", folder / "x", "--", "touch", folder / "it_ran"});
   EXPECT_EQ(both.exit_code, 2);

@@ -47,6 +47,31 @@ TEST(AgentConfig, MetricsAreReadFromOtherMachinesWhereItSaysSo) {
   expect_refused("[sockets]\nmetrics_address = \"::\"", "needs a metrics_port");
 }
 
+TEST(AgentConfig, NamesGpusForMpsOneByOne) {
+  EXPECT_TRUE(parse("").process.mps.gpus.empty());
+  const MpsOptions mps = parse(R"(
+[mps]
+gpus = ["GPU-1", "0000:17:00.0"]
+group = "training"
+folder = "/f"
+program = "/p"
+max_percent = 150
+answer_s = 7
+grace_s = 9
+)")
+                             .process.mps;
+  EXPECT_THAT(mps.gpus, ElementsAre("GPU-1", "0000:17:00.0"));
+  EXPECT_EQ(mps.group, known_names().group("training"));
+  EXPECT_EQ(mps.folder, "/f");
+  EXPECT_EQ(mps.program, "/p");
+  EXPECT_EQ(mps.max_percent, 150);
+  EXPECT_EQ(mps.answer, std::chrono::seconds(7));
+  EXPECT_EQ(mps.grace, std::chrono::seconds(9));
+  expect_refused("[mps]\ngpus = [\"GPU-1\"]", "[mps] needs a group");
+  expect_refused("[mps]\ngpus = [\"all\"]\ngroup = \"training\"", "name each GPU");
+  expect_refused("[mps]\nuser = \"x\"", "user");
+}
+
 TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {
   EXPECT_EQ(parse("").process.zeusd_events, ZeusdEvents::device);
   EXPECT_EQ(parse("[sockets]\nzeusd_events = \"snapshot\"").process.zeusd_events, ZeusdEvents::snapshot);

@@ -74,6 +74,18 @@ TEST_F(HttpRoutes, GpusAreListedWithWhatTheyReport) {
   EXPECT_TRUE(body["gpus"][1]["power_limits"].is_null());
 }
 
+TEST_F(HttpRoutes, WithoutMpsThereAreNoShares) {
+  for (const auto& [method, path] : {std::pair{"GET", std::string("/v1/mps")},
+                                     {"POST", gpu_path("/shares")},
+                                     {"DELETE", std::string("/v1/shares/1")}}) {
+    const RouteAnswer response = ask(method, path, "{\"percent\": 50}");
+    EXPECT_EQ(response.status, 404) << path;
+    EXPECT_THAT(error_message(response), HasSubstr("names GPUs in [mps]"));
+  }
+  EXPECT_EQ(error_code(ask("POST", gpu_path("/shares"), "{}", std::nullopt)), "not_attested");
+  EXPECT_EQ(ask("GET", "/metrics").text().find("lowgear_mps"), std::string::npos);
+}
+
 TEST_F(HttpRoutes, ThrottleReasonsAreNamed) {
   service.gpu_list[0].reading.throttle_reasons = gpu::ThrottleReasons{0x4U | 0x40U | 0x8U};
   EXPECT_EQ(json(ask("GET", gpu_path()))["gpu"]["reading"]["throttle_reasons"],

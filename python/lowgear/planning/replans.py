@@ -1,0 +1,97 @@
+"""`replan`: new clocks, and a new partition, for a pipeline whose work has changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple, Optional, Sequence, Union
+
+from .._library import InvalidUse
+from .command import option_words, run
+from .inputs import PathLike, Scratch, is_path
+from .pipelines import read_folder
+from .results import PlanResult
+from .work import ReplanResult
+
+# Options that a parameter is not simply named as.
+_PARAMETERS = {"scale": "scales", "deadline": "deadline_s", "time": "step_time"}
+
+
+class Scale(NamedTuple):
+    """Layers `first` to `last` take `time` times their time and `energy` times their energy (default: as the time)."""
+
+    first: int
+    last: int
+    time: float
+    energy: Optional[float] = None
+
+
+def _scale_words(scales: Sequence[Sequence[float]]) -> Sequence[str]:
+    words = []
+    for scale in scales:
+        if isinstance(scale, str) or len(scale) not in (3, 4):
+            raise InvalidUse(f"scales: expected (first, last, time) or (first, last, time, energy), not {scale!r}")
+        first, last, *factors = scale
+        words.append(f"{first}-{last}=" + ",".join(repr(float(factor)) for factor in factors if factor is not None))
+    return words
+
+
+def _folder_words(plan: Union[PlanResult, PathLike], scratch: Scratch) -> str:
+    if is_path(plan):
+        return os.path.abspath(os.fspath(plan))
+    if not isinstance(plan, PlanResult):
+        raise InvalidUse(f"replan takes a result of plan or its folder, not {type(plan).__name__}")
+    plan.save(scratch.path / "plan")
+    return "plan"
+
+
+def replan(
+    plan: Union[PlanResult, PathLike],
+    *,
+    layers: Union[int, Sequence[int]],
+    freeze: Optional[int] = None,
+    scales: Sequence[Sequence[float]] = (),
+    recompute: Optional[str] = None,
+    microbatches: Optional[int] = None,
+    keep_partition: bool = False,
+    step_time: Optional[str] = None,
+    deadline_s: Optional[float] = None,
+    out: Optional[PathLike] = None,
+) -> ReplanResult:
+    """Plans again when the work of a pipeline has changed: new profile, new partition and new clocks in one step.
+
+    Args:
+        plan: a result of `plan`, or a folder that `lowgear plan` has written, for the work with nothing frozen.
+        layers: of the model, divided evenly over the stages, the first stages one more; or those of every stage.
+        freeze: so many of the first layers, and the embedding with them.
+        scales: for each range of layers `(first, last, time)` or `(first, last, time, energy)`, factors on what the
+            profile has, as with another precision.
+        recompute: `added`, where layers now repeat their forward before their backward and did not in the profile;
+            `removed` for the opposite.
+        microbatches: in an iteration from now on (default: as before).
+        keep_partition: leave the layers where they are, as for an attached job.
+        step_time: `old`, as long per microbatch as the plan before (default), or `own`, as short as possible.
+        deadline_s: longest iteration time instead, in s.
+        out: folder to write the new plan to as well; one with other files is refused.
+
+    The new plan requests its clocks as far ahead of their units as the plan before.
+
+    Raises InvalidUse with the command's message for what cannot be planned, LowgearError for what failed.
+    """
+    with Scratch(_PARAMETERS) as scratch:
+        target = Path(os.path.abspath(out)) if out is not None else scratch.path / "new"
+        words = option_words(
+            {
+                "layers": layers if isinstance(layers, int) else ",".join(map(str, layers)),
+                "freeze": freeze,
+                "scale": _scale_words(scales),
+                "recompute": recompute,
+                "microbatches": microbatches,
+                "keep_partition": keep_partition,
+                "time": step_time,
+                "deadline": deadline_s,
+                "out": target,
+            }
+        )
+        done = run("replan", [_folder_words(plan, scratch), *words], folder=scratch.path, wording=scratch.wording())
+        return ReplanResult(done.document, read_folder(target), done.notes)
