@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/plan/pipelines.h"
 
 namespace lowgear::plan {
@@ -34,12 +34,7 @@ Plan plan_for(const schedule::PipelineDag& dag) {
 }
 
 std::string error_of(const Plan& plan, const schedule::PipelineDag& dag) {
-  try {
-    (void)clocks_for(plan, dag);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return lowgear::error_of([&] { (void)clocks_for(plan, dag); });
 }
 
 TEST(Plan, GapIsRelativeToTheBound) {
