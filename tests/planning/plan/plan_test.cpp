@@ -9,7 +9,6 @@
 namespace lowgear::plan {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<PlannedOp> ops_with_clocks(const std::vector<int>& clocks_mhz) {
@@ -61,7 +60,7 @@ TEST(CountSwitches, AddsUpRanks) {
 
 TEST(ClocksForPlan, AreInTheOrderOfTheGraph) {
   const schedule::PipelineDag dag = pipeline(2, 2);
-  EXPECT_THAT(clocks_for(plan_for(dag), dag), ElementsAre(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007));
+  EXPECT_THAT(clocks_for(plan_for(dag), dag), testing::ElementsAre(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007));
 }
 
 TEST(ClocksForPlan, NamesTheFirstOpThatDiffers) {

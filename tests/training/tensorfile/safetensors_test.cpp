@@ -20,7 +20,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 constexpr std::string_view kTwoTensors =
@@ -73,7 +72,7 @@ TEST(Safetensors, GivesTensorsInTheOrderOfTheirData) {
 }
 
 TEST(Safetensors, MayBeEmptyOrHaveEmptyTensors) {
-  EXPECT_THAT(parse_safetensors(bytes_of(safetensors_bytes("{}", "")), "m").tensors, IsEmpty());
+  EXPECT_THAT(parse_safetensors(bytes_of(safetensors_bytes("{}", "")), "m").tensors, testing::IsEmpty());
   const std::string bytes = safetensors_bytes(
       R"({"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"e":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},)"
       R"("z":{"dtype":"F64","shape":[0],"data_offsets":[2,2]}})",

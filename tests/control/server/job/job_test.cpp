@@ -14,7 +14,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::SizeIs;
 
 TEST(Job, WaitsForAllItsRanks) {
@@ -346,7 +345,7 @@ TEST(Job, FallsBackToFullClocksWhenPlansAreSlowerThanAllowed) {
   // Everything is slower under plans, and nobody knows why: no rank stands out.
   for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 1.04);
   training.run(60);
-  EXPECT_THAT(training.reasons("guard"), Not(IsEmpty()));
+  EXPECT_THAT(training.reasons("guard"), testing::Not(IsEmpty()));
 }
 
 }  // namespace

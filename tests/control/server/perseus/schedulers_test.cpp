@@ -23,7 +23,6 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 Settings settings_of(std::string_view scheduler, std::string_view args = "", std::string_view mode = "") {

@@ -24,7 +24,6 @@ using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 /// Replaces the first `from` behind `anchor`; a test whose text has changed must not pass by changing nothing.
 void replace(std::string& text, std::string_view anchor, std::string_view from, std::string_view to) {
@@ -152,7 +151,7 @@ TEST_P(TamperedFolder, IsFound) {
   try {
     EXPECT_FALSE(verify(folder).ok());
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
   }
 }
 
