@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include "base/core/formats/json.h"
 #include "base/http/message/target.h"
 #include "base/http/server/reply.h"
+#include "control/server/http/api.h"
 #include "control/server/job/control_plane.h"
 
 namespace lowgear::server {
@@ -31,8 +31,7 @@ struct ApiCall {
   const http::Target& target;
   std::vector<std::string> captures;  ///< what stood for each `{}` of the pattern
   ControlPlane& control_plane;
-  EventHub& events;
-  const std::function<std::string()>& metrics;
+  const ApiEnvironment& environment;
   std::shared_ptr<http::Reply> reply;
   Json document;  ///< the body, once it was asked for
 
