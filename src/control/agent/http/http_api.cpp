@@ -10,7 +10,7 @@
 
 #include "base/http/message/error.h"
 #include "base/http/message/host.h"
-#include "control/agent/http/telemetry.h"
+#include "control/agent/http/telemetry_rounds.h"
 
 namespace lowgear::agent {
 namespace {
@@ -107,7 +107,7 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
   }
 
   boost::asio::io_context& io_;
-  Telemetry telemetry_;
+  TelemetryRounds telemetry_;
   std::chrono::milliseconds telemetry_period_;
   boost::asio::steady_timer tick_timer_;
   std::chrono::steady_clock::time_point next_tick_;

@@ -17,11 +17,11 @@ namespace lowgear::agent {
 
 /// What is measured at each round and sent to the clients that stream it: power of GPUs and of the CPU. Runs on one
 /// thread.
-class Telemetry {
+class TelemetryRounds {
  public:
   /// `service` and `cpu_meter` (may be null) must outlive this. `warn` receives why a round failed; may be empty.
-  Telemetry(Service& service, CpuMeter* cpu_meter, ZeusdEvents zeusd_events,
-            std::function<void(std::string_view)> warn);
+  TelemetryRounds(Service& service, CpuMeter* cpu_meter, ZeusdEvents zeusd_events,
+                  std::function<void(std::string_view)> warn);
 
   /// Sends `wanted` to the stream at each round, until it is closed.
   void subscribe(PowerStream wanted, std::shared_ptr<http::EventStream> stream);

@@ -1,4 +1,4 @@
-#include "control/agent/http/telemetry.h"
+#include "control/agent/http/telemetry_rounds.h"
 
 #include <exception>
 #include <map>
@@ -15,15 +15,15 @@ constexpr std::chrono::seconds kCpuReadPeriod{20};
 
 }  // namespace
 
-Telemetry::Telemetry(Service& service, CpuMeter* cpu_meter, ZeusdEvents zeusd_events,
-                     std::function<void(std::string_view)> warn)
+TelemetryRounds::TelemetryRounds(Service& service, CpuMeter* cpu_meter, ZeusdEvents zeusd_events,
+                                 std::function<void(std::string_view)> warn)
     : service_(service), zeusd_events_(zeusd_events), warn_(std::move(warn)), cpu_power_(cpu_meter, monotonic_ns) {}
 
-void Telemetry::subscribe(PowerStream wanted, std::shared_ptr<http::EventStream> stream) {
+void TelemetryRounds::subscribe(PowerStream wanted, std::shared_ptr<http::EventStream> stream) {
   streams_.push_back({std::move(wanted), std::move(stream)});
 }
 
-void Telemetry::round() {
+void TelemetryRounds::round() {
   try {
     const std::vector<GpuStatus> gpus = service_.gpus();
     metrics_.observe(gpus);
@@ -34,7 +34,7 @@ void Telemetry::round() {
   }
 }
 
-void Telemetry::read_cpu_when_due() {
+void TelemetryRounds::read_cpu_when_due() {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_cpu_read_ <= kCpuReadPeriod) return;
   last_cpu_read_ = now;
@@ -42,7 +42,7 @@ void Telemetry::read_cpu_when_due() {
 }
 
 /// One text for all streams that ask for the same.
-void Telemetry::publish(const std::vector<GpuStatus>& gpus) {
+void TelemetryRounds::publish(const std::vector<GpuStatus>& gpus) {
   std::erase_if(streams_, [](const Subscriber& subscriber) { return subscriber.stream->closed(); });
   std::map<PowerStream, std::shared_ptr<const std::string>> texts;
   for (const Subscriber& subscriber : streams_) {
