@@ -21,9 +21,9 @@
 #include "control/server/job/job_writes.h"
 #include "control/server/job/plan_waits.h"
 #include "control/server/job/planning_service.h"
-#include "control/server/job/power_budgets.h"
 #include "control/server/job/server_metrics.h"
-#include "control/server/job/signals.h"
+#include "control/server/job/shared/power_budgets.h"
+#include "control/server/job/shared/signals.h"
 #include "control/server/job/watched_store.h"
 #include "control/server/store/store.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/core/formats/json.h"
-#include "control/server/job/named_documents.h"
+#include "control/server/job/shared/named_documents.h"
 #include "planning/adapt/signal_policy.h"
 
 namespace lowgear::server {

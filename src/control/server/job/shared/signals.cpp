@@ -1,4 +1,4 @@
-#include "control/server/job/signals.h"
+#include "control/server/job/shared/signals.h"
 
 #include <fmt/format.h>
 

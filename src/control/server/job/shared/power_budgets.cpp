@@ -1,4 +1,4 @@
-#include "control/server/job/power_budgets.h"
+#include "control/server/job/shared/power_budgets.h"
 
 #include <fmt/format.h>
 

@@ -10,8 +10,8 @@
 
 #include "base/core/formats/json.h"
 #include "control/server/job/job_record.h"
-#include "control/server/job/named_documents.h"
 #include "control/server/job/server_metrics.h"
+#include "control/server/job/shared/named_documents.h"
 #include "planning/budget/power_split.h"
 
 namespace lowgear::server {
