@@ -1,5 +1,6 @@
 #include "base/core/program_words.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -11,7 +12,7 @@ namespace {
 std::vector<std::string> entries_of(const std::map<std::string, std::string>& variables) {
   std::vector<std::string> entries;
   entries.reserve(variables.size());
-  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
   return entries;
 }
 
