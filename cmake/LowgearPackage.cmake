@@ -100,8 +100,8 @@ lowgear_package(lowgear lowgear SECTION science
   DESCRIPTION "less energy for large-model training, without finishing later
 Plans the GPU clock of every computation of a training job, estimates jobs
 before they have a GPU, and measures energy. Holds the agent, which sets clocks
-and puts them back, and the server, which keeps jobs on their plans. Neither is
-started before somebody enables it.")
+and restores GPUs, and the server, which keeps jobs on their plans. Neither is
+started before an administrator enables it.")
 lowgear_package(trainer lowgear-trainer SECTION science
   DEPENDS "lowgear ${this_version_or_newer}"
   RECOMMENDS libopenblas0-openmp
@@ -114,7 +114,7 @@ lowgear_package(simgpu lowgear-simgpu SECTION science
   DESCRIPTION "simulated GPUs for programs that use NVML
 A look-alike of NVML's library, for trying agent, server and training without
 a GPU. It is in a folder of its own, where no program finds it that has not
-been told to look there.")
+been configured to look there.")
 # The interface is that of lowgear.h: a program that is built against one version runs with this one or a newer.
 file(WRITE ${lowgear_packaging}/shlibs "liblowgear 1 liblowgear1 (>= ${PROJECT_VERSION})\n")
 file(WRITE ${lowgear_packaging}/triggers "activate-noawait ldconfig\n")

@@ -11,7 +11,7 @@
 #pragma push_macro("_GLIBCXX20_CONSTEXPR")
 #undef _GLIBCXX20_CONSTEXPR
 #define _GLIBCXX20_CONSTEXPR
-#define __fill_a1 __fill_bits  // declared constexpr by <algorithm>; nobody fills a std::vector<bool>
+#define __fill_a1 __fill_bits  // declared constexpr by <algorithm>; no code fills a std::vector<bool>
 #include <vector>
 #undef __fill_a1
 #pragma pop_macro("_GLIBCXX20_CONSTEXPR")

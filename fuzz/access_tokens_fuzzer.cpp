@@ -1,19 +1,15 @@
 /// Reads any text as a token file. What is accepted identifies its senders, and no error shows a token.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "control/server/http/authentication.h"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check(std::vector<lowgear::server::AccessToken> tokens) {
   require(!tokens.empty());
@@ -34,7 +30,7 @@ void check(std::vector<lowgear::server::AccessToken> tokens) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = text_of(data, size);
   try {
     check(lowgear::server::parse_tokens(text, "tokens"));
   } catch (const lowgear::InputError& error) {

@@ -1,17 +1,12 @@
 /// Reads any bytes as the manifest of a checkpoint and as the pieces of one of its files; whatever is accepted must be
 /// written and read back the same.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
-#include "base/core/error.h"
+#include "checks.h"
 #include "training/launcher/checkpoint_manifest.h"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check_manifest(std::string_view text) {
   const std::string written =
@@ -30,13 +25,8 @@ void check_pieces(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const auto check : {check_manifest, check_pieces}) {
-    try {
-      check(text);
-    } catch (const lowgear::InputError&) {
-      continue;
-    }
-  }
+  const std::string_view text = text_of(data, size);
+  ignore_input_error([text] { check_manifest(text); });
+  ignore_input_error([text] { check_pieces(text); });
   return 0;
 }

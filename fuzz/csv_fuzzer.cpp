@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/error.h"
 #include "base/core/formats/csv.h"
+#include "checks.h"
 
 namespace {
 
@@ -41,14 +41,6 @@ void check_round_trip(std::string_view text) {
   }
 }
 
-template <typename Read>
-void ignore_input_error(Read read) {
-  try {
-    read();
-  } catch (const lowgear::InputError&) {
-  }
-}
-
 void ask_for_every_cell(std::string_view text) {
   const lowgear::CsvTable table(text, "fuzz.csv");
   ignore_input_error([&] { (void)table.column("time"); });
@@ -64,7 +56,7 @@ void ask_for_every_cell(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = text_of(data, size);
   ignore_input_error([text] { check_round_trip(text); });
   ignore_input_error([text] { ask_for_every_cell(text); });
   return 0;

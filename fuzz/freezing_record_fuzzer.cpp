@@ -1,19 +1,14 @@
 /// Reads any bytes as the record of a controller of freezing and as a state of one; whatever is accepted must be
 /// written and read back the same, and can be replayed unless it does not fit the model.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
-#include "base/core/error.h"
+#include "checks.h"
 #include "planning/freezing/record.h"
 
 namespace {
 
 using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 std::string written(const freezing::Record& record) {
   std::string text = freezing::write_header(record.blocks, record.options, record.start, 0) + "\n";
@@ -37,13 +32,8 @@ void check_state(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const auto check : {check_records, check_state}) {
-    try {
-      check(text);
-    } catch (const InputError&) {
-      continue;
-    }
-  }
+  const std::string_view text = text_of(data, size);
+  ignore_input_error([text] { check_records(text); });
+  ignore_input_error([text] { check_state(text); });
   return 0;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/core/error.h"
+#include "checks.h"
 #include "planning/sharing/packing.h"
 
 namespace {
@@ -31,18 +31,10 @@ void pack(std::string_view csv) {
   check(pack_jobs(table.jobs, kGpu, {.max_slowdown = 1}), table.jobs);
 }
 
-template <typename Read>
-void ignore_input_error(Read read) {
-  try {
-    read();
-  } catch (const lowgear::InputError&) {
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = text_of(data, size);
   ignore_input_error([&] { pack(text); });
   ignore_input_error([&] { (void)read_monitored_load(text, "fuzz.json"); });
   return 0;

@@ -7,19 +7,12 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "checks.h"
 
 namespace {
 
 using lowgear::Json;
 using lowgear::JsonView;
-
-template <typename Read>
-void ignore_input_error(Read read) {
-  try {
-    read();
-  } catch (const lowgear::InputError&) {
-  }
-}
 
 /// Asks every value for everything.
 void walk(const JsonView& view, const Json& value) {
@@ -40,7 +33,7 @@ void walk(const JsonView& view, const Json& value) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = text_of(data, size);
   Json document;
   try {
     document = lowgear::parse_json(text, "fuzz.json");

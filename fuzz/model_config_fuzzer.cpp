@@ -2,20 +2,16 @@
 /// and its layers divided by every rule. The first byte chooses the number of stages.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "estimating/model/model_config.h"
 #include "estimating/model/partition.h"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void divide(const lowgear::model::ModelConfig& config, int stages, std::string_view rule) {
   std::int64_t end = 0;

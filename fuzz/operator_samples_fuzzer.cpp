@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "estimating/estimator/costs/operator_regressor.h"
 #include "estimating/estimator/costs/operator_samples.h"
 #include "estimating/estimator/costs/sample_cleaning.h"
@@ -18,10 +18,6 @@ namespace {
 
 /// Trees take long to grow, and nothing more is to be learnt from them.
 constexpr std::size_t kMostRows = 30;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check_predictions(const std::vector<estimator::TimedOperator>& rows, const estimator::GpuModel& gpu) {
   if (rows.empty() || rows.size() > kMostRows) return;

@@ -1,20 +1,16 @@
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "control/server/perseus/protocol.h"
 #include "control/server/perseus/window.h"
 
 namespace {
 
 using namespace lowgear;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_job(std::string_view body) {
   const server::perseus::JobInfo job = server::perseus::read_perseus_job(body);

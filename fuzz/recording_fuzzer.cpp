@@ -3,20 +3,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "planning/profile/recorded_profile.h"
 
 namespace {
 
 constexpr char kSeparator = '\x1e';
-
-void expect(bool promise) {
-  if (!promise) std::abort();
-}
 
 std::array<std::string_view, 4> parts_of(std::string_view text) {
   std::array<std::string_view, 4> parts;
@@ -37,17 +33,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         lowgear::profile::read_recording({"fuzz", json, units, energy, iterations})};
     double before_s = -1;
     for (const lowgear::profile::EnergySample& sample : recordings.front().samples) {
-      expect(sample.time_s > before_s);
+      require(sample.time_s > before_s);
       before_s = sample.time_s;
     }
     int number = -1;
     for (const lowgear::profile::RecordedIteration& iteration : recordings.front().iterations) {
-      expect(iteration.number > number && iteration.end_s >= iteration.start_s);
+      require(iteration.number > number && iteration.end_s >= iteration.start_s);
       number = iteration.number;
     }
     const auto profile = lowgear::profile::profile_recordings(recordings, {.skipped_iterations = 0, .blocking_w = {}});
     for (const lowgear::profile::RecordedCell& cell : profile.cells)
-      expect(cell.energy_j >= 0 && cell.energy_error_j >= 0);
+      require(cell.energy_j >= 0 && cell.energy_error_j >= 0);
   } catch (const lowgear::InputError&) {
   }
   return 0;

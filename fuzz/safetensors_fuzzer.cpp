@@ -1,17 +1,13 @@
 /// Reads any bytes as a safetensors file. The tensors of what is accepted fill its data without gap or overlap.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "training/tensorfile/safetensors.h"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 /// The tensors lie one after the other from some byte on to the end, each as long as its shape takes.
 void check(const lowgear::tensorfile::SafetensorsContent& content, std::span<const std::byte> bytes) {

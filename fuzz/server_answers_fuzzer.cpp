@@ -1,20 +1,16 @@
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string_view>
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
+#include "checks.h"
 #include "control/protocol/answers.h"
 
 namespace {
 
 using namespace lowgear;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// What is read is written and read back the same.
 template <typename Read>

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -12,16 +11,13 @@
 #include <vector>
 
 #include "base/http/message/error.h"
+#include "checks.h"
 #include "control/server/http/api.h"
 #include "control/server/http/api_routes.h"
 
 namespace {
 
 using namespace lowgear;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// Tells outcomes when it is asked to, and refuses some of the changes.
 class LateStore final : public server::Store {

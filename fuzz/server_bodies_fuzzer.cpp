@@ -1,11 +1,11 @@
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "control/protocol/rank_decisions.h"
 #include "control/protocol/rank_finish.h"
 #include "control/protocol/rank_spec.h"
@@ -19,10 +19,6 @@ namespace {
 using namespace lowgear;
 
 constexpr int kStages = 8;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// Schedules of more units than this are left out: they take longer than there is to be found.
 constexpr long long kMostUnits = 4'096;

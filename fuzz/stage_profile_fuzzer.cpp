@@ -1,11 +1,11 @@
 /// Stage profiles: what is accepted is written and read back the same, and the options of every op keep their promises.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/profile/summary.h"
@@ -16,34 +16,30 @@ using lowgear::OpKind;
 using lowgear::profile::Measurement;
 using lowgear::profile::StageProfile;
 
-void expect(bool promise) {
-  if (!promise) std::abort();
-}
-
 void check_options(std::span<const Measurement> measurements) {
   const std::vector<lowgear::profile::Option> options = lowgear::profile::pareto_options(measurements, 83.64);
-  expect(options.empty() == measurements.empty());
+  require(options.empty() == measurements.empty());
   for (std::size_t i = 1; i < options.size(); ++i) {
-    expect(options[i - 1].time_s < options[i].time_s);
-    expect(options[i - 1].effective_energy_j > options[i].effective_energy_j);
+    require(options[i - 1].time_s < options[i].time_s);
+    require(options[i - 1].effective_energy_j > options[i].effective_energy_j);
   }
   const std::vector<std::size_t> hull = lowgear::profile::lower_convex_hull(options);
-  expect(hull.empty() == options.empty());
-  if (!hull.empty()) expect(hull.front() == 0 && hull.back() == options.size() - 1);
+  require(hull.empty() == options.empty());
+  if (!hull.empty()) require(hull.front() == 0 && hull.back() == options.size() - 1);
 }
 
 void check_written(const StageProfile& profile) {
   const StageProfile again =
       lowgear::profile::read_stage_profile(lowgear::profile::write_stage_profile(profile), "written.csv");
-  expect(again.stages() == profile.stages());
+  require(again.stages() == profile.stages());
   for (int stage = 0; stage < profile.stages(); ++stage) {
     for (int kind = 0; kind < lowgear::kOpKindCount; ++kind) {
       const auto read = again.measurements(stage, static_cast<OpKind>(kind));
       const auto written = profile.measurements(stage, static_cast<OpKind>(kind));
-      expect(read.size() == written.size());
+      require(read.size() == written.size());
       for (std::size_t i = 0; i < read.size(); ++i) {
-        expect(read[i].clock_mhz == written[i].clock_mhz && read[i].time_s == written[i].time_s &&
-               read[i].energy_j == written[i].energy_j);
+        require(read[i].clock_mhz == written[i].clock_mhz && read[i].time_s == written[i].time_s &&
+                read[i].energy_j == written[i].energy_j);
       }
       check_options(written);
     }

@@ -2,20 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/torch_csv.h"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void exercise(std::string_view text) {
   const lowgear::schedule::Schedule schedule = lowgear::schedule::read_torch_csv(text, "fuzz.csv");

@@ -2,10 +2,10 @@
 /// be scheduled or is refused.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "training/launcher/rank_layout.h"
 #include "training/launcher/train_config.h"
 #include "training/launcher/training_schedule.h"
@@ -14,10 +14,6 @@ namespace {
 
 /// Schedules of more actions take long to make, and nothing more is to be learnt from them.
 constexpr int kMostActions = 4096;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check(const lowgear::launcher::TrainConfig& config) {
   const lowgear::launcher::RankLayout layout(config.parallel);
@@ -34,7 +30,7 @@ void check(const lowgear::launcher::TrainConfig& config) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = text_of(data, size);
   if (text.find("config") != std::string_view::npos) return 0;
   try {
     check(lowgear::launcher::parse_train_config(text, "train.yaml", "/nonexistent"));

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/core/error.h"
+#include "checks.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 #include "estimating/estimator/peer/sampled_training_job.h"
 
@@ -15,10 +15,6 @@ namespace {
 
 /// Schedules of more stages and microbatches take long to make, and nothing more is to be learnt from them.
 constexpr std::int64_t kMostSteps = 4096;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 std::string refuse_file(const std::string& path) { throw lowgear::InputError(path + " is not read"); }
 

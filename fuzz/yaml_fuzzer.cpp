@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,12 +10,9 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/yaml.h"
+#include "checks.h"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check(const lowgear::YamlNode& node, std::size_t depth) {
   require(depth <= lowgear::kMaxYamlDepth);
@@ -39,7 +35,7 @@ void read_as_settings(std::string_view text, const std::vector<std::string>& set
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = text_of(data, size);
   const std::string_view first = text.substr(0, text.find('\n'));
   const std::string_view rest = text.substr(std::min(first.size() + 1, text.size()));
   try {

@@ -12,7 +12,7 @@
 
 Clocks are set by the agent of the node (`lowgear agent`). Without one everything works all the same but for the clocks;
 `Client.status()` says what is missing. Needs nothing but liblowgear.so, which is looked for where LOWGEAR_LIBRARY says,
-beside this package, and where the system looks.
+next to this package, and where the system looks.
 
 It also plans: `plan`, `replan`, `verify`, `simulate`, `estimate` and `search` are the commands of these names as
 functions (lowgear.planning, docs/python.md).

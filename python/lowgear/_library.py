@@ -15,7 +15,7 @@ class LowgearError(Exception):
 
 
 class InvalidUse(LowgearError, ValueError):
-    """An argument, a file or the environment makes no sense."""
+    """An argument, a file or the environment is invalid."""
 
 
 class Refused(LowgearError):

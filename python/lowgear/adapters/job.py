@@ -79,7 +79,7 @@ def job_spec(job: Job) -> Dict[str, Any]:
     """The body of POST /v1/jobs (docs/server-api.md), the same on all ranks. What LOWGEAR_JOB_SPEC says counts more;
     LOWGEAR_SLOWDOWN is `slowdown_pct`, LOWGEAR_SWITCH_LATENCY `switch_latency_ms`.
 
-    Raises ValueError where one of them makes no sense.
+    Raises ValueError where one of them is invalid.
     """
     place = job.place
     spec: Dict[str, Any] = {

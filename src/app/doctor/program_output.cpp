@@ -16,6 +16,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/program_words.h"
 #include "base/core/stopwatch.h"
 
 namespace lowgear::doctor {
@@ -56,25 +57,6 @@ class OutputPipe {
   FileDescriptor theirs_;
 };
 
-/// This process' variables with others in addition, as `name=value`.
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    if (!variables.contains(std::string(text.substr(0, text.find('='))))) all.emplace_back(text);
-  }
-  for (const auto& [name, value] : variables) all.push_back(fmt::format("{}={}", name, value));
-  return all;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 /// How a program starts: without input, with its outputs in pipes, signals as a shell gives them, and as the leader of
 /// a process group, by which all that it starts can be killed.
 class SpawnSettings {
@@ -103,10 +85,8 @@ class SpawnSettings {
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 
   /// 0, or why it could not be started.
-  [[nodiscard]] int spawn(pid_t& child, std::vector<std::string> words, std::vector<std::string> variables) const {
-    const std::vector<char*> arguments = pointers_to(words);
-    const std::vector<char*> environment = pointers_to(variables);
-    return posix_spawnp(&child, arguments.front(), &actions_, &attributes_, arguments.data(), environment.data());
+  [[nodiscard]] int spawn(pid_t& child, const ProgramWords& arguments, const ProgramWords& environment) const {
+    return posix_spawnp(&child, arguments.get()[0], &actions_, &attributes_, arguments.get(), environment.get());
   }
 
  private:
@@ -169,7 +149,9 @@ ProgramOutput run_for_output(const std::vector<std::string>& words, const std::m
   OutputPipe out;
   OutputPipe err;
   pid_t pid = 0;
-  if (const int error = SpawnSettings(out, err).spawn(pid, words, environment_with(variables)); error != 0) {
+  if (const int error =
+          SpawnSettings(out, err).spawn(pid, ProgramWords(words), ProgramWords(environment_with(variables)));
+      error != 0) {
     return {.out = {}, .err = {}, .problem = fmt::format("cannot be started: {}", ::strerrordesc_np(error))};
   }
   Child child(pid);

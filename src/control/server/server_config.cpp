@@ -174,10 +174,7 @@ Config parse_server_config(std::string_view text, const std::string& source, con
 }
 
 Config load_server_config(const std::filesystem::path& path) {
-  const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
-  require_trusted_folder(absolute.parent_path());
-  require_trusted_file(absolute);
-  return parse_server_config(read_file(absolute, kMaxConfigBytes), path.string(), system_name_lookup());
+  return parse_server_config(read_file(require_trusted(path), kMaxConfigBytes), path.string(), system_name_lookup());
 }
 
 }  // namespace lowgear::server

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <utility>
 #include <variant>
 
 #include "hardware/gpu/nvml_gpu.h"
@@ -104,23 +103,14 @@ class NvmlControl final : public GpuControl {
   NvmlGpu* gpu_;
 };
 
-class NvmlControlSystem final : public GpuControlSystem {
+class NvmlControlSystem final : public NvmlSystemOf<GpuControlSystem> {
  public:
-  explicit NvmlControlSystem(std::shared_ptr<const NvmlLibrary> library)
-      : library_(std::move(library)), gpus_(open_gpus(library_)) {}
+  using NvmlSystemOf::NvmlSystemOf;
 
-  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_.gpus; }
-  [[nodiscard]] const std::string& driver_version() const override { return library_->driver_version(); }
-  [[nodiscard]] bool simulated() const override { return library_->simulated(); }
-  [[nodiscard]] std::vector<std::string> problems() const override { return gpus_.problems; }
   [[nodiscard]] std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) override {
     // All of them were made by open_gpus.
     return std::make_unique<NvmlControl>(dynamic_cast<NvmlGpu&>(find_gpu(*this, uuid_or_pci_address)));
   }
-
- private:
-  std::shared_ptr<const NvmlLibrary> library_;
-  NvmlGpus gpus_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hardware/gpu/gpu.h"
@@ -56,5 +57,22 @@ struct NvmlGpus {
   std::vector<std::string> problems;       ///< one for each GPU that could not be opened
 };
 [[nodiscard]] NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library);
+
+/// What GpuSystem and GpuControlSystem have in common where NVML is used.
+template <typename System>
+class NvmlSystemOf : public System {
+ public:
+  explicit NvmlSystemOf(std::shared_ptr<const NvmlLibrary> library)
+      : library_(std::move(library)), gpus_(open_gpus(library_)) {}
+
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_.gpus; }
+  [[nodiscard]] const std::string& driver_version() const override { return library_->driver_version(); }
+  [[nodiscard]] bool simulated() const override { return library_->simulated(); }
+  [[nodiscard]] std::vector<std::string> problems() const override { return gpus_.problems; }
+
+ private:
+  std::shared_ptr<const NvmlLibrary> library_;
+  NvmlGpus gpus_;
+};
 
 }  // namespace lowgear::gpu

@@ -7,7 +7,7 @@ namespace lowgear::measure {
 
 /// An energy with its uncertainty.
 struct EnergyEstimate {
-  double time_s = 0;  ///< the moment of the reading
+  double time_s = 0;  ///< of the reading
   double energy_j = 0;
   double uncertainty_j = 0;  ///< half the width of what the readings leave open
   int run = 0;               ///< how often the counter had started over: energies of different runs do not compare

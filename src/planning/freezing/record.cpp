@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <optional>
 
 #include "base/core/error.h"
-#include "base/core/formats/json.h"
+#include "base/core/formats/json_lines.h"
 
 namespace lowgear::freezing {
 namespace {
@@ -17,16 +14,10 @@ namespace {
 constexpr std::string_view kFormat = "lowgear.freezing/1";
 constexpr int kMaxCount = 1'000'000'000;
 
-Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 Json numbers_json(const std::vector<double>& values) {
   Json list = Json::array();
-  for (const double value : values) list.push_back(number_json(value));
+  for (const double value : values) list.push_back(number_or_null(value));
   return list;
-}
-
-double number_or_nan(const JsonView& view) {
-  return view.json().is_null() ? std::numeric_limits<double>::quiet_NaN() : view.number();
 }
 
 std::vector<double> numbers_of(const JsonView& list) {
@@ -110,8 +101,8 @@ State state_of(const JsonView& map) {
 Json observation_json(const Observation& seen) {
   Json json = {{"steps_done", seen.steps_done},
                {"warming_up", seen.warming_up},
-               {"learning_rate", number_json(seen.learning_rate)},
-               {"held_out_loss", number_json(seen.held_out_loss)},
+               {"learning_rate", number_or_null(seen.learning_rate)},
+               {"held_out_loss", number_or_null(seen.held_out_loss)},
                {"gradients", numbers_json(seen.gradients)},
                {"drifts", numbers_json(seen.drifts)}};
   if (seen.hold) json["hold"] = true;
@@ -150,22 +141,15 @@ std::string write_line(const Step& step) {
 
 std::vector<Record> read_records(std::string_view text, const std::string& source) {
   std::vector<Record> records;
-  int number = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const std::string place = fmt::format("{}:{}", source, ++number);
-    const Json document = parse_json(line, place);
-    const JsonView root(document, place);
+  for_each_json_line(text, source, [&records](const JsonView& root) {
     if (root.has("format")) {
       records.push_back(header_of(root));
-      continue;
+      return;
     }
     if (records.empty()) root.fail("the first line is no header");
     const Observation observation = observation_of(root.at("observation"));
     records.back().steps.push_back({observation, decision_of(root.at("decision"), observation.steps_done)});
-  }
+  });
   return records;
 }
 

@@ -96,7 +96,7 @@ class PlanParser {
     return clock_mhz;
   }
 
-  /// Behind an element: a comma, which may also stand before the end, or the end itself.
+  /// After an element: a comma, which may also stand before the end, or the end itself.
   void separator() {
     if (!accept(',') && peek() != ']') {
       fail(found(), "separate the elements of a list with commas");

@@ -401,11 +401,11 @@ Recording read_merak(const MerakText& text, const MerakRun& run) {
   return recording;
 }
 
-std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view behind) {
-  if (name.size() <= before.size() + behind.size() || !name.starts_with(before) || !name.ends_with(behind)) {
+std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view after) {
+  if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after)) {
     return std::nullopt;
   }
-  const std::string_view digits = name.substr(before.size(), name.size() - before.size() - behind.size());
+  const std::string_view digits = name.substr(before.size(), name.size() - before.size() - after.size());
   if (!std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
   const std::optional<long long> number = parse_integer(digits);
   if (!number || *number >= kMaxRanks) return std::nullopt;

@@ -127,6 +127,6 @@ inline constexpr int kMerakWarmUpWindows = 2;
 
 /// The number in a name such as `instructions-12.csv`, given what stands before and after it; empty when it is no such
 /// name. Files are ordered by it: as text, 10 comes before 2.
-[[nodiscard]] std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view behind);
+[[nodiscard]] std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view after);
 
 }  // namespace lowgear::profile

@@ -105,7 +105,7 @@ class RendezvousSimulation {
     if (--state.pending == 0) free_ranks_.push_back(end.rank);
   }
 
-  /// The first message of its group that keeps the rank from going on.
+  /// The first message of its group that keeps the rank from continuing.
   [[nodiscard]] IssuedEnd blocked_at(int rank) const {
     const RankState& state = ranks_[static_cast<std::size_t>(rank)];
     const auto first = std::find(state.is_done.begin(), state.is_done.end(), false);

@@ -10,26 +10,16 @@ int RankLayout::rank_at(const RankPlace& place) const {
   return (place.pp * parallel_.dp + place.dp) * parallel_.tp + place.tp;
 }
 
-std::vector<int> RankLayout::pipeline_of(int rank) const {
+std::vector<int> RankLayout::along(int RankPlace::*axis, int size, int rank) const {
   std::vector<int> ranks;
   RankPlace place = place_of(rank);
-  for (place.pp = 0; place.pp < parallel_.pp; ++place.pp) ranks.push_back(rank_at(place));
+  for (place.*axis = 0; place.*axis < size; ++(place.*axis)) ranks.push_back(rank_at(place));
   return ranks;
 }
 
-std::vector<int> RankLayout::replicas_of(int rank) const {
-  std::vector<int> ranks;
-  RankPlace place = place_of(rank);
-  for (place.dp = 0; place.dp < parallel_.dp; ++place.dp) ranks.push_back(rank_at(place));
-  return ranks;
-}
-
-std::vector<int> RankLayout::tensor_group_of(int rank) const {
-  std::vector<int> ranks;
-  RankPlace place = place_of(rank);
-  for (place.tp = 0; place.tp < parallel_.tp; ++place.tp) ranks.push_back(rank_at(place));
-  return ranks;
-}
+std::vector<int> RankLayout::pipeline_of(int rank) const { return along(&RankPlace::pp, parallel_.pp, rank); }
+std::vector<int> RankLayout::replicas_of(int rank) const { return along(&RankPlace::dp, parallel_.dp, rank); }
+std::vector<int> RankLayout::tensor_group_of(int rank) const { return along(&RankPlace::tp, parallel_.tp, rank); }
 
 std::vector<int> RankLayout::tied_group_of(int rank) const {
   RankPlace place = place_of(rank);

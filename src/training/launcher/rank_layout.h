@@ -39,6 +39,9 @@ class RankLayout {
   [[nodiscard]] std::vector<int> tied_group_of(int rank) const;
 
  private:
+  /// The ranks that differ from this one at most in one member of their place, which has `size` values.
+  [[nodiscard]] std::vector<int> along(int RankPlace::*axis, int size, int rank) const;
+
   protocol::JobParallel parallel_;
   PipelineEnds ends_;
 };

@@ -18,6 +18,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/program_words.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -44,27 +45,8 @@ std::string how_it_ended(int status) {
   return fmt::format("ended with {}", WEXITSTATUS(status));
 }
 
-/// Words and pointers as execve takes them.
-class Words {
- public:
-  explicit Words(std::vector<std::string> words) : words_(std::move(words)) {
-    for (std::string& word : words_) pointers_.push_back(word.data());
-    pointers_.push_back(nullptr);
-  }
-  [[nodiscard]] char* const* get() { return pointers_.data(); }
-
- private:
-  std::vector<std::string> words_;
-  std::vector<char*> pointers_;
-};
-
-std::vector<std::string> environment_of(const RankCommand& command, int rank) {
-  std::map<std::string, std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
-  }
+std::map<std::string, std::string> environment_of(const RankCommand& command, int rank) {
+  std::map<std::string, std::string> variables = environment_with({});
   variables["RANK"] = variables["LOCAL_RANK"] = fmt::to_string(rank);
   variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = fmt::to_string(command.world_size);
   // BLAS libraries read these when they are loaded. A thread that spins while it waits takes another rank's core.
@@ -73,10 +55,7 @@ std::vector<std::string> environment_of(const RankCommand& command, int rank) {
   variables.try_emplace("MKL_NUM_THREADS", threads);
   variables.try_emplace("OMP_WAIT_POLICY", "passive");
   for (const auto& [name, value] : command.environment) variables[name] = value;
-  std::vector<std::string> entries;
-  entries.reserve(variables.size());
-  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
-  return entries;
+  return variables;
 }
 
 /// In the child: becomes the rank.
@@ -139,8 +118,8 @@ class RankSet {
     const FileDescriptor theirs(ends[1]);
     std::vector<std::string> words = {command_->program.string()};
     words.insert(words.end(), command_->arguments.begin(), command_->arguments.end());
-    Words arguments(std::move(words));
-    Words environment(environment_of(*command_, number));
+    const ProgramWords arguments(std::move(words));
+    const ProgramWords environment(environment_of(*command_, number));
     const pid_t parent = ::getpid();
     rank.pid = ::fork();
     if (rank.pid < 0) throw Error(fmt::format("cannot start rank {}: {}", number, std::strerror(errno)));

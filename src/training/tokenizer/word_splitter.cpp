@@ -88,7 +88,7 @@ class WordSplitter::Regex {
     PCRE2_SIZE offset = 0;
     code_ = pcre2_compile(pcre2_text(regex), regex.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
     if (code_ == nullptr) throw Error(fmt::format("PCRE2 does not take {}: {}", regex, pcre2_message(error)));
-    // Faster where it can be had; matching does without where not.
+    // Faster where it is available; matching does without where not.
     pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);
   }
   ~Regex() { pcre2_code_free(code_); }

@@ -3,16 +3,12 @@
 import json
 import math
 import os
-import shutil
 import signal
 import statistics
-import subprocess
-import tempfile
-import time
 import unittest
 from pathlib import Path
 
-from clean_environment import CLEAN
+from program_test_base import ProgramTest
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 PATIENCE_S = 120
@@ -31,27 +27,15 @@ metrics: elsewhere.jsonl
 SIMULATED = "simulated_gpu: {layer_forward_s: 0.05, memory_share: 0.3}\n"
 
 
-class ExperimentTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="lowgear-experiment-"))
-        self.processes = []
-
-    def tearDown(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-        shutil.rmtree(self.folder)
+class ExperimentTest(ProgramTest):
+    patience_s = PATIENCE_S
 
     def write(self, experiment, job=JOB):
         (self.folder / "job.yaml").write_text(job)
         (self.folder / "e.yaml").write_text("train: job.yaml\n" + experiment)
 
     def start(self, *words):
-        process = subprocess.Popen([LOWGEAR, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, env=CLEAN, cwd=self.folder)
-        self.processes.append(process)
-        return process
+        return self.popen([LOWGEAR, *words])
 
     def run_lowgear(self, *words):
         process = self.start(*words)
@@ -64,12 +48,6 @@ class ExperimentTest(unittest.TestCase):
     def metrics(self, turn):
         lines = (self.folder / "runs" / f"turn-{turn:04}" / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
-
-    def wait_until(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
-            time.sleep(0.01)
 
     def check_figures(self, report, quantity, member, turns):
         """Compares a quantity with what the runs themselves state: `turns` are those of each arm's two blocks."""

@@ -22,8 +22,6 @@
 namespace lowgear::cli {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -71,7 +69,7 @@ TEST_F(Commands, SimulateWarnsOfUnits) {
   const ProgramResult milliwatts =
       run_lowgear({"simulate", "--profile", profile_, "--plan", plan, "--blocking-power", "70000", "--json"});
   EXPECT_EQ(milliwatts.exit_code, 0);
-  EXPECT_THAT(milliwatts.err, AllOf(HasSubstr("check --blocking-power"), HasSubstr("milliwatts")));
+  EXPECT_THAT(milliwatts.err, testing::AllOf(HasSubstr("check --blocking-power"), HasSubstr("milliwatts")));
 }
 
 TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {

@@ -3,18 +3,15 @@
 import http.server
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
-import subprocess
-import tempfile
 import threading
 import time
 import unittest
 from pathlib import Path
 
-from clean_environment import CLEAN
+from program_test_base import ProgramTest
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 TRAINER = os.environ["LOWGEAR_TRAINER"]
@@ -56,31 +53,16 @@ def unused_port():
         return probe.getsockname()[1]
 
 
-class TrainTest(unittest.TestCase):
+class TrainTest(ProgramTest):
+    patience_s = PATIENCE_S
+
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="lowgear-train-"))
+        super().setUp()
         self.config = self.folder / "train.yaml"
         self.config.write_text(CONFIG)
-        self.processes = []
-
-    def tearDown(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-        shutil.rmtree(self.folder)
 
     def start(self, *arguments, program=(LOWGEAR, "train"), environment=None):
-        process = subprocess.Popen(
-            [*program, str(self.config), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**CLEAN, **(environment or {})},
-            cwd=self.folder,
-        )
-        self.processes.append(process)
-        return process
+        return self.popen([*program, self.config, *arguments], environment)
 
     def end_of(self, process):
         out, err = process.communicate(timeout=PATIENCE_S)
@@ -94,12 +76,6 @@ class TrainTest(unittest.TestCase):
         file = self.folder / "metrics.jsonl"
         text = file.read_text() if file.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-    def wait_until(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
-            time.sleep(0.01)
 
     def start_endless(self, *arguments):
         process = self.start(*ENDLESS, *arguments)

@@ -18,7 +18,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
@@ -55,7 +54,7 @@ TEST_F(StagedDirectoryTest, LeavesNothingWithoutCommit) {
     StagedDirectory staged(out_, kMarker);
     staged.write(kMarker, "curve");
   }
-  EXPECT_THAT(folder_.names(), IsEmpty());
+  EXPECT_THAT(folder_.names(), testing::IsEmpty());
 }
 
 TEST_F(StagedDirectoryTest, FillsAnEmptyFolder) {
@@ -70,7 +69,7 @@ TEST_F(StagedDirectoryTest, MakesTheFoldersAboveIt) {
     StagedDirectory staged(deep, kMarker);
     staged.write(kMarker, "curve");
   }
-  EXPECT_THAT(folder_.names(), IsEmpty()) << "and removes them again without a commit";
+  EXPECT_THAT(folder_.names(), testing::IsEmpty()) << "and removes them again without a commit";
   StagedDirectory staged(deep / "", kMarker);
   staged.write(kMarker, "curve");
   staged.commit();

@@ -11,7 +11,6 @@ namespace lowgear::http {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
@@ -26,7 +25,7 @@ TEST_F(HttpServerStreams, EventsFollowAHeadWithoutLength) {
   EXPECT_THAT(head, HasSubstr("Content-Type: text/event-stream\r\n"));
   EXPECT_THAT(head, HasSubstr("Stream: yes\r\n"));
   EXPECT_THAT(head, HasSubstr("Connection: close\r\n"));
-  EXPECT_THAT(head, Not(HasSubstr("Content-Length")));
+  EXPECT_THAT(head, testing::Not(HasSubstr("Content-Length")));
   EXPECT_EQ(client.read_until("\n\n"), "retry: 2000\n\n");
   push_all("event: a\ndata: 1\n\n");
   push_all("data: 2\n\n");

@@ -2,7 +2,6 @@
 /// looks at what is on the disk, starts it again, and in the end lets every job come to its end. `server_kill_test
 /// ROUNDS SEED`; the same as bench's server_kill_study.
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -23,7 +21,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "base/core/number.h"
+#include "base/core/kill_program.h"
 #include "control/server/load_connections.h"
 #include "control/server/load_job.h"
 #include "control/server/parts/iteration_log.h"
@@ -272,28 +270,14 @@ class Rounds {
 }  // namespace lowgear::server
 
 int main(int argc, char** argv) {
-  const auto rounds = argc == 3 ? lowgear::parse_integer(argv[1]) : std::optional(200LL);
-  const auto seed = argc == 3 ? lowgear::parse_integer(argv[2]) : std::optional(7LL);
-  if (!rounds || !seed || (argc != 1 && argc != 3)) {
-    fmt::print(stderr, "usage: server_kill_test [ROUNDS SEED]\n");
-    return 2;
-  }
-  std::string folder = (std::filesystem::temp_directory_path() / "lg-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return EXIT_FAILURE;
-  int result = EXIT_FAILURE;
-  try {
-    const lowgear::server::Figures figures =
-        lowgear::server::Rounds(folder, static_cast<std::uint64_t>(*seed)).run(static_cast<int>(*rounds));
+  return lowgear::kill_program(argc, argv, "server_kill_test", 200, [](const lowgear::KillRounds& given) {
+    const lowgear::server::Figures figures = lowgear::server::Rounds(given.folder, given.seed).run(given.rounds);
     fmt::print(
         "{} SIGKILLs of the server (seed {}, {} of them as it started): of {} reports, {} requests with cells and {} "
         "decisions that were acknowledged none is lost; all {} jobs were planned for, planned for again and ended; it "
         "started within {:.2f} s\n",
-        figures.rounds, *seed, figures.killed_at_start, figures.reports, figures.cells, figures.decisions, figures.jobs,
-        figures.slowest_start_s);
-    result = figures.reports > 0 && figures.jobs > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-  }
-  std::filesystem::remove_all(folder);
-  return result;
+        figures.rounds, given.seed, figures.killed_at_start, figures.reports, figures.cells, figures.decisions,
+        figures.jobs, figures.slowest_start_s);
+    return figures.reports > 0 && figures.jobs > 0;
+  });
 }

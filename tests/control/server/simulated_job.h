@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -35,6 +36,7 @@ class SimulatedJob {
 
   /// From now on units of this rank take so many times as long.
   void slow_down(int rank, double factor) { factors_.at(static_cast<std::size_t>(rank)) = factor; }
+  void slow_all(double factor) { std::ranges::fill(factors_, factor); }
   /// From now on the rank follows no plan, as one without an agent.
   void lose_agent(int rank);
   /// The next iteration has this number: ranks count from where their framework does.

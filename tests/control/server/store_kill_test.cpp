@@ -3,7 +3,6 @@
 /// in the order in which it was written. Also built as bench's store_kill_study.
 #include <fmt/format.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,13 +15,12 @@
 #include <exception>
 #include <filesystem>
 #include <new>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/kill_program.h"
 #include "control/server/store/sqlite_store.h"
 
 namespace lowgear::server {
@@ -158,26 +156,12 @@ Result run(const std::filesystem::path& folder, int rounds, std::uint64_t seed) 
 }  // namespace lowgear::server
 
 int main(int argc, char** argv) {
-  const auto rounds = argc == 3 ? lowgear::parse_integer(argv[1]) : std::optional(1000LL);
-  const auto seed = argc == 3 ? lowgear::parse_integer(argv[2]) : std::optional(7LL);
-  if (!rounds || !seed || (argc != 1 && argc != 3)) {
-    fmt::print(stderr, "usage: store_kill_test [ROUNDS SEED]\n");
-    return 2;
-  }
-  std::string folder = (std::filesystem::temp_directory_path() / "lg-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return EXIT_FAILURE;
-  bool good = false;
-  try {
-    const lowgear::server::Result result =
-        lowgear::server::run(folder, static_cast<int>(*rounds), static_cast<std::uint64_t>(*seed));
+  return lowgear::kill_program(argc, argv, "store_kill_test", 1000, [](const lowgear::KillRounds& given) {
+    const lowgear::server::Result result = lowgear::server::run(given.folder, given.rounds, given.seed);
     fmt::print(
         "{} rounds (seed {}): the writer was killed {} times while it wrote; {} changes, none that was "
         "acknowledged is missing\n",
-        result.rounds, *seed, result.killed_while_writing, result.changes);
-    good = result.killed_while_writing > 0 && result.changes > 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-  }
-  std::filesystem::remove_all(folder);
-  return good ? EXIT_SUCCESS : EXIT_FAILURE;
+        result.rounds, given.seed, result.killed_while_writing, result.changes);
+    return result.killed_while_writing > 0 && result.changes > 0;
+  });
 }

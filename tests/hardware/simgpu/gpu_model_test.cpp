@@ -10,22 +10,13 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "hardware/simgpu/simulated_machine.h"
 
 namespace lowgear::simgpu {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Call>
-std::string input_error(Call&& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no InputError";
-}
 
 TEST(SimulatedGpuModel, EveryModelPassesItsOwnCheck) {
   ASSERT_EQ(gpu_models().size(), 4U);
@@ -43,9 +34,8 @@ TEST(SimulatedGpuModel, ClocksAreThoseOfTheHardware) {
 
 TEST(SimulatedGpuModel, IsFoundInAnyCase) {
   EXPECT_EQ(find_gpu_model("h100").name.view(), "NVIDIA H100 80GB HBM3");
-  EXPECT_THAT(input_error([] { (void)find_gpu_model("H1000"); }),
-              HasSubstr("\"H1000\"; choose one of A40, A100, H100"));
-  EXPECT_THAT(input_error([] { (void)find_gpu_model(""); }), HasSubstr("choose one of"));
+  EXPECT_THAT(error_of([] { (void)find_gpu_model("H1000"); }), HasSubstr("\"H1000\"; choose one of A40, A100, H100"));
+  EXPECT_THAT(error_of([] { (void)find_gpu_model(""); }), HasSubstr("choose one of"));
 }
 
 TEST(ClockRange, RoundsToItsSteps) {
@@ -89,7 +79,7 @@ TEST(SimulatedGpuModel, CheckNamesWhatIsWrong) {
   for (const auto& [spoil, what] : cases) {
     SimulatedGpuModel model = find_gpu_model("H100");
     spoil(model);
-    EXPECT_THAT(input_error([&] { check(model); }), HasSubstr(what));
+    EXPECT_THAT(error_of([&] { check(model); }), HasSubstr(what));
   }
 }
 

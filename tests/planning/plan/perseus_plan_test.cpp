@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/plan/pipelines.h"
 
 namespace lowgear::plan {
@@ -20,12 +21,7 @@ using Entry = PerseusPlan::Entry;
 constexpr auto kNoKind = std::nullopt;
 
 std::string perseus_error_of(const std::string& text) {
-  try {
-    (void)read_perseus_plan(text, "freqs.py");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return lowgear::error_of([&] { (void)read_perseus_plan(text, "freqs.py"); });
 }
 
 TEST(ReadPerseusPlan, ReadsTheArtifactsIntegers) {
@@ -139,12 +135,7 @@ TEST(ClocksForPerseusPlan, InvertPerseusPlanOf) {
 TEST(ClocksForPerseusPlan, RefuseWhatTheScheduleDoesNotRun) {
   const schedule::PipelineDag dag = pipeline(2, 2);
   const auto error_with = [&](const std::string& text) -> std::string {
-    try {
-      (void)clocks_for(read_perseus_plan(text, "freqs.py"), dag);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "no error";
+    return lowgear::error_of([&] { (void)clocks_for(read_perseus_plan(text, "freqs.py"), dag); });
   };
   EXPECT_THAT(error_with("[[1, 2, 3, 4]]"), HasSubstr("1 stages, but the schedule has 2"));
   EXPECT_THAT(error_with("[[1, 2, 3, 4], [5, 6, 7]]"), HasSubstr("stage 1 has 3 clocks, but the schedule runs 4"));

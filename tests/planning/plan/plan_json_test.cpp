@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::plan {
@@ -54,12 +55,7 @@ void expect_equal(const Plan& a, const Plan& b) {
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    (void)read_plan(text, "plan.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return lowgear::error_of([&] { (void)read_plan(text, "plan.json"); });
 }
 
 /// The small plan's text with one piece of it replaced.

@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/plan/pipelines.h"
 
 namespace lowgear::plan {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<PlannedOp> ops_with_clocks(const std::vector<int>& clocks_mhz) {
@@ -34,12 +33,7 @@ Plan plan_for(const schedule::PipelineDag& dag) {
 }
 
 std::string error_of(const Plan& plan, const schedule::PipelineDag& dag) {
-  try {
-    (void)clocks_for(plan, dag);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return lowgear::error_of([&] { (void)clocks_for(plan, dag); });
 }
 
 TEST(Plan, GapIsRelativeToTheBound) {
@@ -66,7 +60,7 @@ TEST(CountSwitches, AddsUpRanks) {
 
 TEST(ClocksForPlan, AreInTheOrderOfTheGraph) {
   const schedule::PipelineDag dag = pipeline(2, 2);
-  EXPECT_THAT(clocks_for(plan_for(dag), dag), ElementsAre(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007));
+  EXPECT_THAT(clocks_for(plan_for(dag), dag), testing::ElementsAre(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007));
 }
 
 TEST(ClocksForPlan, NamesTheFirstOpThatDiffers) {

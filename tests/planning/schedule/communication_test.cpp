@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/generators.h"
@@ -122,10 +123,10 @@ TEST(Communication, OfAnySchedulesIsCompleteAndCannotHang) {
     SCOPED_TRACE(trial);
     const Schedule schedule = random_schedule(random);
     const Schedule communicating = with_communication(schedule);
-    EXPECT_EQ(input_error([&] { validate(communicating); }), "");
+    EXPECT_EQ(error_of([&] { validate(communicating); }), "no error");
     EXPECT_EQ(without_communication(communicating).ranks, schedule.ranks);
     for (const P2pGrouping grouping : {P2pGrouping::none, P2pGrouping::adjacent}) {
-      EXPECT_EQ(input_error([&] { require_runnable(communicating, grouping); }), "");
+      EXPECT_EQ(error_of([&] { require_runnable(communicating, grouping); }), "no error");
     }
     if (HasFailure()) return;
   }

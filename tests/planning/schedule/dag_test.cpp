@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
@@ -118,19 +118,19 @@ TEST(Dag, OfGeneratedSchedulesOrdersWhatTheDefinitionOrders) {
 
 TEST(Dag, RefusesAnOrderWithinARankAgainstItsData) {
   EXPECT_EQ(
-      input_error([] { (void)build_dag(schedule_from({"0B0 0F0"})); }),
+      error_of([] { (void)build_dag(schedule_from({"0B0 0F0"})); }),
       "test: the dependencies cycle: 0B0 (rank 0, computation 0) waits for 0F0 (rank 0, computation 1), which its "
       "rank runs later; swap them");
-  EXPECT_THAT(input_error([] { (void)build_dag(schedule_from({"0F0 0W0 0I0"})); }),
+  EXPECT_THAT(error_of([] { (void)build_dag(schedule_from({"0F0 0W0 0I0"})); }),
               HasSubstr("0W0 (rank 0, computation 1) waits for 0I0"));
-  EXPECT_THAT(input_error([] { (void)build_dag(schedule_from({"1F0 0F0 1B0 0B0"})); }),
+  EXPECT_THAT(error_of([] { (void)build_dag(schedule_from({"1F0 0F0 1B0 0B0"})); }),
               HasSubstr("1F0 (rank 0, computation 0) waits for 0F0"));
 }
 
 TEST(Dag, NamesACycleThroughTwoRanks) {
   // Rank 1 wants both forwards before a backward, rank 0 wants the first backward before the second forward.
   EXPECT_EQ(
-      input_error([] {
+      error_of([] {
         (void)build_dag(schedule_from({"0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"}));
       }),
       "test: the dependencies cycle: 0B0 (rank 0, computation 1) waits for 1B0 (rank 1, computation 2), which waits "
@@ -141,7 +141,7 @@ TEST(Dag, NamesACycleThroughTwoRanks) {
 TEST(Dag, ShortensTheNameOfALongCycle) {
   std::vector<int> extra(40, 0);
   extra.back() = 100;
-  const std::string message = input_error([&] { (void)build_dag(envpipe_schedule(200, extra)); });
+  const std::string message = error_of([&] { (void)build_dag(envpipe_schedule(200, extra)); });
   EXPECT_THAT(message, HasSubstr("the dependencies cycle"));
   EXPECT_LT(message.size(), 1500U);
 }
@@ -165,7 +165,7 @@ TEST(Dag, RefusesExactlyTheCyclicOrders) {
     const Relation relation = precedence_by_definition(unordered);
     bool cyclic = false;
     for (std::size_t op = 0; op < relation.size(); ++op) cyclic = cyclic || relation[op][op];
-    EXPECT_EQ(!input_error([&] { (void)build_dag(schedule); }).empty(), cyclic) << row(schedule, 1);
+    EXPECT_EQ(error_of([&] { (void)build_dag(schedule); }) != "no error", cyclic) << row(schedule, 1);
     refused += cyclic ? 1 : 0;
   } while (std::next_permutation(order.begin(), order.end(), before));
   EXPECT_GT(refused, 0);

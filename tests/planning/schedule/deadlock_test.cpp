@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
@@ -151,10 +151,10 @@ TEST(Deadlock, GroupingNeverHurts) {
 
 TEST(Deadlock, OfNaivelyOrdered1F1BIsFoundAndGroupingCuresIt) {
   const Schedule naive = with_naive_communication(one_f_one_b_schedule(2, 4));
-  EXPECT_EQ(input_error([&] { require_runnable(naive, P2pGrouping::none); }),
+  EXPECT_EQ(error_of([&] { require_runnable(naive, P2pGrouping::none); }),
             "1f1b: can hang: rank 0 waits at step 3 (0SEND_F1) for rank 1, which waits at step 3 (1SEND_B0) for rank "
             "0; reorder them, or leave out all sends and receives so that Lowgear orders them");
-  EXPECT_EQ(input_error([&] { require_runnable(naive, P2pGrouping::adjacent); }), "");
+  EXPECT_EQ(error_of([&] { require_runnable(naive, P2pGrouping::adjacent); }), "no error");
 }
 
 TEST(Deadlock, IsNamedAroundARing) {
@@ -175,7 +175,7 @@ TEST(Deadlock, MessagesThatCrossAreNamed) {
   const Schedule crossed = schedule_from(
       {"0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1", "1RECV_F1 1F1 1RECV_F0 1F0 1B0 1SEND_B0 1B1 1SEND_B1"});
   EXPECT_EQ(
-      input_error([&] { require_runnable(crossed, P2pGrouping::none); }),
+      error_of([&] { require_runnable(crossed, P2pGrouping::none); }),
       "test: messages cross: rank 0 at step 2 (0SEND_F0) is paired with rank 1 at step 0 (1RECV_F1), which is another "
       "message; reorder them, or leave out all sends and receives so that Lowgear orders them");
 }
@@ -193,9 +193,9 @@ TEST(Deadlock, AnActivationIsNotPairedWithAGradient) {
 }
 
 TEST(Deadlock, IsNotJudgedWithoutMessages) {
-  EXPECT_THAT(input_error([] { require_runnable(one_f_one_b_schedule(2, 2), P2pGrouping::none); }),
+  EXPECT_THAT(error_of([] { require_runnable(one_f_one_b_schedule(2, 2), P2pGrouping::none); }),
               HasSubstr("has no sends and receives"));
-  EXPECT_EQ(input_error([] { require_runnable(one_f_one_b_schedule(1, 2), P2pGrouping::none); }), "");
+  EXPECT_EQ(error_of([] { require_runnable(one_f_one_b_schedule(1, 2), P2pGrouping::none); }), "no error");
 }
 
 // EnvPipe's messages as KISTI's fork orders them (casys-kaist/KISTI-UltraScaleAI-EnvPipe): DeepSpeed's
@@ -264,11 +264,11 @@ TEST(KistiOrder, HasTheComputationsOfEnvPipe) {
 }
 
 TEST(KistiOrder, RunsWithTheCountsOfALargeBatch) {
-  EXPECT_EQ(input_error([] { require_runnable(kisti_schedule(8, {4, 3, 1, 0}), P2pGrouping::none); }), "");
+  EXPECT_EQ(error_of([] { require_runnable(kisti_schedule(8, {4, 3, 1, 0}), P2pGrouping::none); }), "no error");
 }
 
 TEST(KistiOrder, HangsOnTheReadmesFourByFourExample) {
-  EXPECT_EQ(input_error([] {
+  EXPECT_EQ(error_of([] {
               require_runnable(kisti_schedule(4, {0, 1, 2, 0}), P2pGrouping::none);
             }),
             "kisti: can hang: rank 0 waits at step 7 (0RECV_B0) for rank 1, which waits at step 9 (1RECV_F3) for rank "
@@ -277,7 +277,7 @@ TEST(KistiOrder, HangsOnTheReadmesFourByFourExample) {
 
 TEST(KistiOrder, OursRunsTheSameExample) {
   const Schedule schedule = with_communication(envpipe_schedule(4, std::vector{0, 1, 2, 0}));
-  EXPECT_EQ(input_error([&] { require_runnable(schedule, P2pGrouping::none); }), "");
+  EXPECT_EQ(error_of([&] { require_runnable(schedule, P2pGrouping::none); }), "no error");
 }
 
 /// Calls `check` with all counts of the ranks before the last, each from 0 to M - (S - s).
@@ -307,7 +307,7 @@ TEST(KistiOrder, HangsExactlyWhereTheCountsRise) {
       for_all_counts(ranks, microbatches, [&](const std::vector<int>& extra) {
         const bool falls = std::is_sorted(extra.rbegin(), extra.rend());
         const Schedule schedule = kisti_schedule(microbatches, extra);
-        const bool hang = !input_error([&] { require_runnable(schedule, P2pGrouping::none); }).empty();
+        const bool hang = error_of([&] { require_runnable(schedule, P2pGrouping::none); }) != "no error";
         EXPECT_EQ(hang, !falls) << ::testing::PrintToString(extra) << ", " << microbatches << " microbatches";
         ++(hang ? hangs : runs);
       });

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "base/core/error_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/deadlock.h"
@@ -103,15 +104,15 @@ TEST(FrozenStages, KeepNoActivations) {
 
 TEST(FrozenStages, AreRefusedWhereTheyDoNotFit) {
   const Schedule schedule = one_f_one_b_schedule(2, 2);
-  EXPECT_THAT(input_error([&] { (void)with_frozen_stages(schedule, 3); }), HasSubstr("3 frozen stages"));
-  EXPECT_THAT(input_error([&] { (void)with_frozen_stages(with_frozen_stages(schedule, 2), 1); }),
+  EXPECT_THAT(error_of([&] { (void)with_frozen_stages(schedule, 3); }), HasSubstr("3 frozen stages"));
+  EXPECT_THAT(error_of([&] { (void)with_frozen_stages(with_frozen_stages(schedule, 2), 1); }),
               HasSubstr("1 frozen stages"));
   Schedule claimed = schedule;
   claimed.frozen_stages = 1;
-  EXPECT_THAT(input_error([&] { validate(claimed); }), HasSubstr("stage 0 is frozen and has a backward"));
+  EXPECT_THAT(error_of([&] { validate(claimed); }), HasSubstr("stage 0 is frozen and has a backward"));
   Schedule messages = with_frozen_stages(with_communication(schedule), 1);
   messages.ranks[1].push_back({ActionKind::send_b, OpKind::forward, 1, 0});
-  EXPECT_THAT(input_error([&] { validate(messages); }), HasSubstr("stage 0 is frozen and receives no gradient"));
+  EXPECT_THAT(error_of([&] { validate(messages); }), HasSubstr("stage 0 is frozen and receives no gradient"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/deadlock.h"
@@ -47,11 +47,11 @@ int makespan(const PipelineDag& dag, int backward_time) {
 
 /// What every generated schedule must be: valid, acyclic, and safe under the strictest communication.
 void expect_legal(const Schedule& schedule) {
-  ASSERT_EQ(input_error([&] { (void)build_dag(schedule); }), "");
+  ASSERT_EQ(error_of([&] { (void)build_dag(schedule); }), "no error");
   EXPECT_FALSE(has_communication(schedule));
   const Schedule communicating = with_communication(schedule);
   for (const P2pGrouping grouping : {P2pGrouping::none, P2pGrouping::adjacent}) {
-    EXPECT_EQ(input_error([&] { require_runnable(communicating, grouping); }), "");
+    EXPECT_EQ(error_of([&] { require_runnable(communicating, grouping); }), "no error");
   }
 }
 
@@ -109,7 +109,7 @@ TEST(Interleaved, IsLegalWhereItsRoundsAreEqual) {
       if (even) {
         expect_legal(interleaved_schedule(ranks, microbatches, chunks));
       } else {
-        EXPECT_THAT(input_error([&] { (void)interleaved_schedule(ranks, microbatches, chunks); }),
+        EXPECT_THAT(error_of([&] { (void)interleaved_schedule(ranks, microbatches, chunks); }),
                     HasSubstr("do not divide into"));
       }
     }
@@ -145,7 +145,7 @@ TEST(Interleaved, WithOneChunkIsOneFOneB) {
 }
 
 TEST(Interleaved, NamesTheNearestCountsThatWork) {
-  const std::string message = input_error([] { (void)interleaved_schedule(4, 11, 2); });
+  const std::string message = error_of([] { (void)interleaved_schedule(4, 11, 2); });
   EXPECT_EQ(message,
             "interleaved: 11 microbatches on 4 ranks do not divide into 2 equal rounds; use 10 or 12 microbatches");
   EXPECT_NO_THROW((void)interleaved_schedule(4, 10, 2));
@@ -155,15 +155,15 @@ TEST(Interleaved, NamesTheNearestCountsThatWork) {
 TEST(Interleaved, NamesOnlyCountsThatWork) {
   for (int ranks = 2; ranks <= 9; ++ranks) {
     for (int microbatches = 1; microbatches <= 60; ++microbatches) {
-      const std::string message = input_error([&] { (void)interleaved_schedule(ranks, microbatches, 2); });
-      if (message.empty()) continue;
+      const std::string message = error_of([&] { (void)interleaved_schedule(ranks, microbatches, 2); });
+      if (message == "no error") continue;
       int below = 0;
       int above = 0;
       ASSERT_EQ(std::sscanf(message.c_str() + message.find("; use"), "; use %d or %d", &below, &above), 2);
       EXPECT_LT(below, microbatches);
       EXPECT_GT(above, microbatches);
-      EXPECT_EQ(input_error([&] { (void)interleaved_schedule(ranks, below, 2); }), "");
-      EXPECT_EQ(input_error([&] { (void)interleaved_schedule(ranks, above, 2); }), "");
+      EXPECT_EQ(error_of([&] { (void)interleaved_schedule(ranks, below, 2); }), "no error");
+      EXPECT_EQ(error_of([&] { (void)interleaved_schedule(ranks, above, 2); }), "no error");
     }
   }
 }
@@ -244,7 +244,7 @@ TEST(EnvPipe, IsLegalForAllNonIncreasingCounts) {
 }
 
 TEST(EnvPipe, RefusesCountsThatMakeTheDependenciesCycle) {
-  EXPECT_EQ(input_error([] {
+  EXPECT_EQ(error_of([] {
               (void)build_dag(envpipe_schedule(8, std::vector{0, 2, 0}));
             }),
             "envpipe: the dependencies cycle: 0B0 (rank 0, computation 3) waits for 1B0 (rank 1, computation 4), which "
@@ -253,16 +253,13 @@ TEST(EnvPipe, RefusesCountsThatMakeTheDependenciesCycle) {
 }
 
 TEST(EnvPipe, RefusesNonsense) {
-  EXPECT_THAT(input_error([] {
-                (void)envpipe_schedule(8, std::vector{0, -1});
-              }),
-              HasSubstr("rank 1: -1 extra forwards"));
-  EXPECT_THAT(input_error([] { (void)envpipe_extra_forwards(8, equal_stages(2, 0, 1)); }),
+  EXPECT_THAT(error_of([] { (void)envpipe_schedule(8, std::vector{0, -1}); }), HasSubstr("rank 1: -1 extra forwards"));
+  EXPECT_THAT(error_of([] { (void)envpipe_extra_forwards(8, equal_stages(2, 0, 1)); }),
               HasSubstr("stage 0: forward 0 s"));
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THAT(input_error([&] { (void)envpipe_extra_forwards(8, equal_stages(2, 1, nan)); }),
+  EXPECT_THAT(error_of([&] { (void)envpipe_extra_forwards(8, equal_stages(2, 1, nan)); }),
               HasSubstr("must be positive"));
-  EXPECT_THAT(input_error([] { (void)envpipe_schedule(8, {}); }), HasSubstr("at least 1 of each"));
+  EXPECT_THAT(error_of([] { (void)envpipe_schedule(8, {}); }), HasSubstr("at least 1 of each"));
 }
 
 TEST(EnvPipe, TakesExtremeTimesAndCounts) {
@@ -285,18 +282,15 @@ TEST(MakeSchedule, KnowsEverySchedule) {
 }
 
 TEST(MakeSchedule, NamesTheSchedulesThatExist) {
-  EXPECT_EQ(input_error([] {
+  EXPECT_EQ(error_of([] {
               (void)make_schedule({"dualpipe", 4, 8, 1, {}});
             }),
             "no schedule is called \"dualpipe\"; there are 1f1b, gpipe, interleaved, zb-h1, envpipe");
 }
 
 TEST(MakeSchedule, RefusesARequestThatDoesNotFit) {
-  EXPECT_EQ(input_error([] {
-              (void)make_schedule({"1f1b", 4, 8, 2, {}});
-            }),
-            "1f1b: 2 chunks; it runs one stage per rank");
-  EXPECT_THAT(input_error([] {
+  EXPECT_EQ(error_of([] { (void)make_schedule({"1f1b", 4, 8, 2, {}}); }), "1f1b: 2 chunks; it runs one stage per rank");
+  EXPECT_THAT(error_of([] {
                 (void)make_schedule({"envpipe", 4, 8, 1, equal_stages(3, 1, 2)});
               }),
               HasSubstr("times of 3 stages given for 4 ranks"));
@@ -306,22 +300,22 @@ TEST(MakeSchedule, RefusesSizesOutOfBounds) {
   for (const ScheduleGenerator& generator : schedule_generators()) {
     SCOPED_TRACE(generator.name);
     const std::string name(generator.name);
-    EXPECT_THAT(input_error([&] { (void)make_schedule({name, 0, 8, 1, {}}); }), HasSubstr("at least 1 of each"));
-    EXPECT_THAT(input_error([&] {
+    EXPECT_THAT(error_of([&] { (void)make_schedule({name, 0, 8, 1, {}}); }), HasSubstr("at least 1 of each"));
+    EXPECT_THAT(error_of([&] {
                   (void)make_schedule({name, 4, 0, 1, equal_stages(4, 1, 2)});
                 }),
                 HasSubstr("at least 1 of each"));
-    EXPECT_THAT(input_error([&] {
+    EXPECT_THAT(error_of([&] {
                   (void)make_schedule({name, 4, -1, 1, equal_stages(4, 1, 2)});
                 }),
                 HasSubstr("at least 1 of each"));
     const int most = std::numeric_limits<int>::max();
-    EXPECT_THAT(input_error([&] { (void)make_schedule({name, most, most, 1, {}}); }), HasSubstr("GiB"));
+    EXPECT_THAT(error_of([&] { (void)make_schedule({name, most, most, 1, {}}); }), HasSubstr("GiB"));
   }
-  EXPECT_THAT(input_error([] { (void)interleaved_schedule(8, 1 << 20, 1 << 20); }), HasSubstr("GiB"));
-  EXPECT_THAT(input_error([] { (void)interleaved_schedule(8, 16, 0); }), HasSubstr("0 chunks"));
+  EXPECT_THAT(error_of([] { (void)interleaved_schedule(8, 1 << 20, 1 << 20); }), HasSubstr("GiB"));
+  EXPECT_THAT(error_of([] { (void)interleaved_schedule(8, 16, 0); }), HasSubstr("0 chunks"));
   EXPECT_EQ(
-      input_error([] { (void)one_f_one_b_schedule(64, 1'000'000); }),
+      error_of([] { (void)one_f_one_b_schedule(64, 1'000'000); }),
       "1f1b: 64 ranks x 1000000 microbatches x 1 chunks are 1.28e+08 computations, which would take about 6 GiB with "
       "their graph; at most 67108864 are supported: lower one of them");
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
 
@@ -14,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string validation_error(const std::vector<std::string_view>& ranks) {
-  return input_error([&] { validate(schedule_from(ranks)); });
+  return error_of([&] { validate(schedule_from(ranks)); });
 }
 
 TEST(Schedule, WritesActionsInPyTorchsNotation) {
@@ -29,11 +30,11 @@ TEST(Schedule, WritesActionsInPyTorchsNotation) {
 }
 
 TEST(Schedule, AcceptsWholeAndSplitBackwards) {
-  EXPECT_EQ(validation_error({"0F0 0F1 0B0 0I1 0W1", "1F0 1I0 1F1 1I1 1W0 1W1"}), "");
+  EXPECT_EQ(validation_error({"0F0 0F1 0B0 0I1 0W1", "1F0 1I0 1F1 1I1 1W0 1W1"}), "no error");
 }
 
 TEST(Schedule, AcceptsCompleteCommunication) {
-  EXPECT_EQ(validation_error({"0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"}), "");
+  EXPECT_EQ(validation_error({"0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"}), "no error");
 }
 
 TEST(Schedule, RefusesWhatIsMissing) {
@@ -64,12 +65,10 @@ TEST(Schedule, RefusesARankWithoutWork) {
 TEST(Schedule, RefusesNumbersOutOfRange) {
   Schedule schedule = schedule_from({"0F0 0B0 0F1 0B1"});
   schedule.ranks[0][2].microbatch = 7;
-  EXPECT_EQ(input_error([&] { validate(schedule); }),
-            "test: rank 0, step 2: 0F7: the schedule has microbatches 0 to 1");
+  EXPECT_EQ(error_of([&] { validate(schedule); }), "test: rank 0, step 2: 0F7: the schedule has microbatches 0 to 1");
   schedule.ranks[0][2].microbatch = 1;
   schedule.ranks[0][3].stage = -1;
-  EXPECT_THAT(input_error([&] { validate(schedule); }),
-              HasSubstr("rank 0, step 3: -1B1: the schedule has stages 0 to 0"));
+  EXPECT_THAT(error_of([&] { validate(schedule); }), HasSubstr("rank 0, step 3: -1B1: the schedule has stages 0 to 0"));
 }
 
 TEST(Schedule, RefusesCountsBelowOne) {
@@ -81,7 +80,7 @@ TEST(Schedule, RefusesCountsFarBeyondItsActionsWithoutTakingTheMemory) {
   Schedule schedule = schedule_from({"0F0 0B0"});
   schedule.stages = 2'000'000'000;
   schedule.microbatches = 2'000'000'000;
-  EXPECT_THAT(input_error([&] { validate(schedule); }), HasSubstr("2 computations cannot be"));
+  EXPECT_THAT(error_of([&] { validate(schedule); }), HasSubstr("2 computations cannot be"));
   EXPECT_THROW((void)rank_of_stage(schedule), InputError);
 }
 

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/error.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
 
@@ -30,16 +29,5 @@ namespace lowgear::schedule {
 
 /// True when `to` needs data that `from` makes, by the definition of pipeline training.
 [[nodiscard]] bool needs_data(const ComputeOp& from, const ComputeOp& to, int stages);
-
-/// The message of the InputError that `action` throws; empty when it throws none.
-template <typename F>
-[[nodiscard]] std::string input_error(F&& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
-}
 
 }  // namespace lowgear::schedule

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 Schedule read(std::string_view text) { return read_torch_csv(text, "s.csv"); }
 std::string read_error(std::string_view text) {
-  return input_error([&] { (void)read(text); });
+  return error_of([&] { (void)read(text); });
 }
 
 TEST(TorchCsv, ReadsOneRowPerRank) {
@@ -96,7 +96,7 @@ TEST(TorchCsv, ValidatesWhatItReads) {
 
 TEST(TorchCsv, LeavesCyclesToTheGraph) {
   const Schedule schedule = read("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
-  EXPECT_THAT(input_error([&] { (void)build_dag(schedule); }), StartsWith("s.csv: the dependencies cycle: "));
+  EXPECT_THAT(error_of([&] { (void)build_dag(schedule); }), StartsWith("s.csv: the dependencies cycle: "));
 }
 
 TEST(TorchCsv, WritesWhatItReads) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::sharing {
 namespace {
@@ -17,12 +18,7 @@ MonitoredLoad no_measurement(const std::string& file) { throw InputError("read "
 JobTable read(const std::string& csv) { return read_job_table(csv, "jobs.csv", no_measurement); }
 
 std::string error_of(const std::string& csv) {
-  try {
-    static_cast<void>(read(csv));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return lowgear::error_of([&] { static_cast<void>(read(csv)); });
 }
 
 TEST(JobTable, IsReadByColumnName) {
@@ -73,7 +69,7 @@ TEST(JobTable, NamesTheCellThatIsWrong) {
   EXPECT_THAT(error_of("job,busy_pct,power_w\na,10,200\n"), HasSubstr("memory_gib"));
   EXPECT_THAT(error_of("job,memory_gib\na,10\n"), HasSubstr("busy_pct"));
   EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\n"), HasSubstr("holds no job"));
-  EXPECT_NE(error_of(""), "");
+  EXPECT_NE(error_of(""), "no error");
   EXPECT_THAT(error_of("job,memory_gib,measurement,power_w\na,1,f.json,200\n"),
               HasSubstr("follows from the measurement"));
   EXPECT_THAT(error_of("job,memory_gib,measurement\na,1,f.json\n"), HasSubstr("read f.json"));

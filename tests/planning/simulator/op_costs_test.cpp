@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/plan/pipelines.h"
 #include "planning/simulator/two_stage_profile.h"
 
@@ -56,12 +57,7 @@ TEST(ApplySlowdowns, RefuseStagesAndFactorsOutOfRange) {
   const schedule::PipelineDag dag = plan::pipeline(2, 1);
   const auto error_of = [&](StageSlowdown slowdown) -> std::string {
     std::vector<OpCost> costs(dag.ops.size(), {1, 1});
-    try {
-      apply_slowdowns(dag, std::vector<StageSlowdown>{slowdown}, costs);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "no error";
+    return lowgear::error_of([&] { apply_slowdowns(dag, std::vector<StageSlowdown>{slowdown}, costs); });
   };
   EXPECT_THAT(error_of({2, 1.5}), HasSubstr("stage 2"));
   EXPECT_THAT(error_of({-1, 1.5}), HasSubstr("stage -1"));

@@ -11,10 +11,6 @@
 namespace lowgear::workflow {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 class Comparison : public ::testing::Test {
  protected:
   [[nodiscard]] PolicyComparison compare(const ComparisonOptions& options) {
@@ -67,14 +63,14 @@ TEST_F(Comparison, ReplaysLateChangesWhereItIsAskedTo) {
 
 TEST_F(Comparison, SkipsAPolicyThatIsNotThereButNotTheBaseline) {
   const PolicyComparison comparison = compare({.policies = {"magic", "max"}});
-  EXPECT_THAT(comparison.skipped, ElementsAre(HasSubstr("magic: no policy is called")));
+  EXPECT_THAT(comparison.skipped, testing::ElementsAre(testing::HasSubstr("magic: no policy is called")));
   EXPECT_EQ(comparison.rows.size(), 1U);
   EXPECT_THROW((void)compare({.policies = {"max"}, .baseline = "magic"}), InputError);
 }
 
 TEST(ComparedPolicies, AreAllThatThereAreWithLowgearLast) {
   EXPECT_EQ(comparable_policies(), planner::policy_names());
-  EXPECT_THAT(other_policies(), Not(::testing::Contains(std::string(planner::kLowgearPolicy))));
+  EXPECT_THAT(other_policies(), testing::Not(::testing::Contains(std::string(planner::kLowgearPolicy))));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::experiment {
 namespace {
@@ -42,12 +42,7 @@ bool has(const ArmComparison& comparison, Quantity quantity) {
 }
 
 std::string refusal(std::vector<Arm> arms, const ComparisonOptions& options = {}) {
-  try {
-    (void)compare_arms(std::move(arms), options);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return lowgear::error_of([&] { (void)compare_arms(std::move(arms), options); });
 }
 
 TEST(CompareArms, PairsByBlockSoThatDriftCancels) {

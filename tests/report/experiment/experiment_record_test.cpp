@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::experiment {
 namespace {
@@ -37,12 +37,7 @@ TEST(ExperimentRecord, RefusesWhatContradictsItself) {
   const auto refusal = [&text](const std::string& from, const std::string& to) -> std::string {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);
-    try {
-      (void)read_experiment_record(changed, "experiment.json");
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "accepted";
+    return lowgear::error_of([&] { (void)read_experiment_record(changed, "experiment.json"); });
   };
   EXPECT_THAT(refusal("lowgear.experiment/1", "lowgear.experiment/9"), HasSubstr("$.format"));
   EXPECT_THAT(refusal("\"arm\": 1", "\"arm\": 2"), HasSubstr(".arm"));

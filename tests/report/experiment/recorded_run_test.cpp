@@ -9,8 +9,6 @@ namespace {
 
 using profile::EnergySample;
 using profile::Recording;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 /// A rank whose GPU draws `power_w` all the time, with a sample every 0.4 s, and iterations of 0.9 s every second.
 Recording rank_of(int rank, double power_w, int iterations) {
@@ -57,7 +55,7 @@ TEST(RecordedRun, LeavesOutIterationsOutsideOfTheSamples) {
   const RunRecord run = recorded_run(ranks, "rec");
   EXPECT_EQ(run.steps.size(), 2U);
   EXPECT_TRUE(run.has_energy());
-  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("2 of 4 iterations at its ends")));
+  EXPECT_THAT(run.warnings, testing::ElementsAre(testing::HasSubstr("2 of 4 iterations at its ends")));
 }
 
 TEST(RecordedRun, WithoutACounterThereIsNoEnergy) {

@@ -10,7 +10,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(Histogram, ABucketHoldsWhatIsAtMostItsBound) {
   Histogram histogram({1, 2, 4});
@@ -67,7 +66,7 @@ TEST(Exposition, LabelsMayBeAnything) {
   Exposition exposition;
   exposition.gauge("info", "Who.").add(with({{"a", "\"quoted\"\\\nof two lines"}}, "b", "\xff\xc3\xa9"), 1);
   EXPECT_THAT(exposition.text(), HasSubstr("{a=\"\\\"quoted\\\"\\\\\\nof two lines\",b=\"?\xc3\xa9\"} 1"));
-  EXPECT_THAT(exposition.text(), Not(HasSubstr("\xff")));
+  EXPECT_THAT(exposition.text(), testing::Not(HasSubstr("\xff")));
 }
 
 }  // namespace

@@ -17,7 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// Headless Chromium draws frames when it likes while its time is virtual: a timer makes them come for certain.
 constexpr std::string_view kFramesByTimer =
@@ -107,7 +106,7 @@ TEST_F(BrowserTest, SaysWhatWasNotVerified) {
   const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Lower bound (not verified)"));
   EXPECT_THAT(seen["text"].get<std::string>(),
-              AllOf(HasSubstr("Not verified. The check was left out."), Not(HasSubstr("certified"))));
+              AllOf(HasSubstr("Not verified. The check was left out."), testing::Not(HasSubstr("certified"))));
 }
 
 TEST_F(BrowserTest, ShowsHostileNamesAsText) {

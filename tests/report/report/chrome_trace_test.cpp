@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::report {
@@ -170,12 +170,9 @@ TEST(ChromeTrace, ShowsARankWithoutOpsAsWaiting) {
 
 TEST(ChromeTrace, RefusesTimesThatContradictEachOther) {
   const auto error_of = [](const Timeline& timeline) -> std::string {
-    try {
+    return lowgear::error_of([&] {
       (void)write_chrome_trace(timeline, std::vector<double>{80, 90}, TraceFigures::planned);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "no error";
+    });
   };
   Timeline timeline = small_timeline();
   timeline.ranks[0][1].start_s = 0.09;

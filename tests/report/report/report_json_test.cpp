@@ -14,11 +14,9 @@
 namespace lowgear::report {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::Field;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 Json written(const Data& data) { return parse_json(report_json(data), "report"); }
 
@@ -90,7 +88,7 @@ Op op_of(const Json& timeline, const Json& row, std::size_t index) {
 }
 
 auto same_op(const Op& op, double tolerance_s) {
-  return AllOf(Field(&Op::stage, op.stage), Field(&Op::kind, op.kind), Field(&Op::microbatch, op.microbatch),
+  return testing::AllOf(Field(&Op::stage, op.stage), Field(&Op::kind, op.kind), Field(&Op::microbatch, op.microbatch),
                Field(&Op::clock_mhz, op.clock_mhz), Field(&Op::start_s, DoubleNear(op.start_s, tolerance_s)),
                Field(&Op::duration_s, DoubleNear(op.duration_s, tolerance_s)),
                Field(&Op::energy_j, DoubleNear(op.energy_j, op.energy_j * 1e-5)));
@@ -144,7 +142,7 @@ TEST(ReportJson, IsSafeInsideAScriptElement) {
   Data data;
   data.profile_name = "<a> & </script> \xe2\x80\xa8\xe2\x80\xa9 \xe2\x80\xa6 \"quoted\" \\";
   const std::string text = report_json(data);
-  for (const char* raw : {"<", ">", "&", "\xe2\x80\xa8", "\xe2\x80\xa9"}) EXPECT_THAT(text, Not(HasSubstr(raw)));
+  for (const char* raw : {"<", ">", "&", "\xe2\x80\xa8", "\xe2\x80\xa9"}) EXPECT_THAT(text, testing::Not(HasSubstr(raw)));
   EXPECT_THAT(text, HasSubstr("\xe2\x80\xa6")) << "other characters of that block stay";
   EXPECT_EQ(parse_json(text, "report")["profile_name"], data.profile_name);
 }

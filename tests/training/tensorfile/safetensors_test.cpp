@@ -18,10 +18,7 @@
 namespace lowgear::tensorfile {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 constexpr std::string_view kTwoTensors =
     R"({"__metadata__":{"format":"pt"},)"
@@ -64,16 +61,16 @@ TEST(Safetensors, GivesTensorsInTheOrderOfTheirData) {
   const TensorView& first = content.tensors[0];
   EXPECT_EQ(first.name, "a");
   EXPECT_EQ(first.type, TensorType::f32);
-  EXPECT_THAT(first.shape, ElementsAre(2, 1));
+  EXPECT_THAT(first.shape, testing::ElementsAre(2, 1));
   EXPECT_EQ(std::memcmp(first.data.data(), "01234567", first.data.size()), 0);
   EXPECT_EQ(first.data.size(), 8U);
   EXPECT_EQ(content.tensors[1].name, "b");
   EXPECT_EQ(static_cast<char>(content.tensors[1].data[2]), 'c');
-  EXPECT_THAT(content.metadata, ElementsAre(std::pair("format", "pt")));
+  EXPECT_THAT(content.metadata, testing::ElementsAre(std::pair("format", "pt")));
 }
 
 TEST(Safetensors, MayBeEmptyOrHaveEmptyTensors) {
-  EXPECT_THAT(parse_safetensors(bytes_of(safetensors_bytes("{}", "")), "m").tensors, IsEmpty());
+  EXPECT_THAT(parse_safetensors(bytes_of(safetensors_bytes("{}", "")), "m").tensors, testing::IsEmpty());
   const std::string bytes = safetensors_bytes(
       R"({"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"e":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},)"
       R"("z":{"dtype":"F64","shape":[0],"data_offsets":[2,2]}})",
@@ -85,7 +82,7 @@ TEST(Safetensors, MayBeEmptyOrHaveEmptyTensors) {
 }
 
 TEST(Safetensors, RefusesAnAbsurdHeader) {
-  EXPECT_THAT(refusal(""), StartsWith("m.safetensors: 0 bytes, too few for a safetensors file"));
+  EXPECT_THAT(refusal(""), testing::StartsWith("m.safetensors: 0 bytes, too few for a safetensors file"));
   EXPECT_THAT(refusal("1234567"), HasSubstr("7 bytes, too few"));
   EXPECT_THAT(refusal(std::string(8, '\xff')), HasSubstr("a header of 18446744073709551615 bytes, above 100000000"));
   std::string truncated = safetensors_bytes(kTwoTensors, "");
@@ -95,7 +92,7 @@ TEST(Safetensors, RefusesAnAbsurdHeader) {
   EXPECT_THAT(refusal_of(" {}", 0), HasSubstr("its header does not begin with {"));
   EXPECT_THAT(refusal_of("\xEF\xBB\xBF{}", 0), HasSubstr("its header does not begin with {"));
   EXPECT_THAT(refusal_of("[]", 0), HasSubstr("its header does not begin with {"));
-  EXPECT_THAT(refusal_of("{", 0), StartsWith("m.safetensors:1:2: not valid JSON"));
+  EXPECT_THAT(refusal_of("{", 0), testing::StartsWith("m.safetensors:1:2: not valid JSON"));
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += R"({"a":)";
   EXPECT_THAT(refusal_of(deep, 0), HasSubstr("nested deeper than"));

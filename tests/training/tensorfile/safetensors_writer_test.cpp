@@ -25,10 +25,8 @@ namespace lowgear::tensorfile {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 /// The message of the Error that is no InputError: what only a mistake of the program, or the system, brings about.
 template <typename Action>
@@ -121,7 +119,7 @@ TEST_F(SafetensorsWriterTest, TakesPiecesOfAnySize) {
   writer.write("a", bytes_of(data).subspan(1, 5));
   writer.write("b", bytes_of(data).subspan(6, 4));
   writer.write("b", bytes_of(data).subspan(10));
-  EXPECT_THAT(folder_.names(), Not(testing::Contains("m.safetensors")));  // there only when it is whole
+  EXPECT_THAT(folder_.names(), testing::Not(testing::Contains("m.safetensors")));  // there only when it is whole
   writer.commit();
   const SafetensorsFile file = SafetensorsFile::open(path_);
   EXPECT_EQ(std::memcmp(file.find("a")->data.data(), "012345", 6), 0);

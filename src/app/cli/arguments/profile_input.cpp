@@ -19,14 +19,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Entries of a folder whose names hold a number, that of a rank as a rule, by that number.
-std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_view before, std::string_view behind) {
+std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_view before, std::string_view after) {
   std::map<int, fs::path> found;
   std::error_code error;
   fs::directory_iterator entry(folder, error);
   if (error) throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be read: {}", error.message()));
   for (; entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const std::optional<int> rank = profile::rank_in_name(name, before, behind);
+    const std::optional<int> rank = profile::rank_in_name(name, before, after);
     if (!rank) continue;
     if (!found.emplace(*rank, entry->path()).second) {
       throw_input_error({entry->path().string(), 0, 0}, fmt::format("number {} occurs twice", *rank));

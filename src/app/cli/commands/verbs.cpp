@@ -45,7 +45,7 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "Check GPUs, clocks, energy readings and frameworks of this machine: what works, what does not, why, and how to "
      "fix it",
      "lowgear doctor", declare_doctor},
-    {"monitor", "Run a program and report the energy that GPUs and CPUs used meanwhile",
+    {"monitor", "Run a program and report the energy that GPUs and CPUs used during it",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"pack", "Find jobs of a node that can share GPUs, how much slower they get and what that saves",
      "lowgear pack jobs.csv --gpu h100-sxm --freed used", declare_pack},

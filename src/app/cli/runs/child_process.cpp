@@ -10,11 +10,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/program_words.h"
 
 namespace lowgear::cli {
 namespace {
@@ -22,26 +23,6 @@ namespace {
 constexpr std::chrono::seconds kEndGrace{30};
 constexpr std::chrono::milliseconds kEndPoll{20};
 constexpr int kNotFound = 127;
-
-std::vector<std::string> environment_of(const ChildCommand& command) {
-  std::map<std::string, std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
-  }
-  for (const auto& [name, value] : command.environment) variables[name] = value;
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
-  return entries;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 /// In the child: only what is safe after a fork.
 [[noreturn]] void become(char* const* words, char* const* environment, int output, pid_t parent) {
@@ -60,17 +41,17 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
 ChildProcess::ChildProcess(const ChildCommand& command) {
   std::vector<std::string> words = command.arguments;
   words.insert(words.begin(), command.program.string());
-  std::vector<std::string> variables = environment_of(command);
-  const std::vector<char*> arguments = pointers_to(words);
-  const std::vector<char*> environment = pointers_to(variables);
+  const ProgramWords arguments(std::move(words));
+  const ProgramWords environment(environment_with(command.environment));
   const FileDescriptor output(::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!output) {
     throw InputError(fmt::format("{}: cannot be written: {}", command.output.string(), ::strerrordesc_np(errno)));
   }
   const pid_t parent = ::getpid();
   child_ = ::fork();
-  if (child_ < 0) throw Error(fmt::format("{}: cannot be started: {}", words.front(), ::strerrordesc_np(errno)));
-  if (child_ == 0) become(arguments.data(), environment.data(), output.get(), parent);
+  if (child_ < 0)
+    throw Error(fmt::format("{}: cannot be started: {}", command.program.string(), ::strerrordesc_np(errno)));
+  if (child_ == 0) become(arguments.get(), environment.get(), output.get(), parent);
 }
 
 ChildProcess::~ChildProcess() {

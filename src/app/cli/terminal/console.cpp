@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/core/error.h"
+#include "base/core/files/write_all.h"
 
 namespace lowgear::cli {
 namespace {
@@ -22,17 +23,10 @@ std::string_view environment(const char* name) {
 }
 
 /// Writes the text; drops the rest of it when the reader has gone away.
-void write_all(int file_descriptor, std::string_view name, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(file_descriptor, text.data(), text.size());
-    if (count >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(count));
-    } else if (errno == EPIPE) {
-      return;
-    } else if (errno != EINTR) {
-      throw Error(fmt::format("{}: cannot be written: {}", name, std::generic_category().message(errno)));
-    }
-  }
+void write_text(int file_descriptor, std::string_view name, std::string_view text) {
+  const int error = write_all(file_descriptor, text);
+  if (error == 0 || error == EPIPE) return;
+  throw Error(fmt::format("{}: cannot be written: {}", name, std::generic_category().message(error)));
 }
 
 }  // namespace
@@ -51,8 +45,8 @@ Console::~Console() = default;
 
 // To print is to change the console, although no member changes.
 // NOLINTBEGIN(readability-make-member-function-const,readability-convert-member-functions-to-static)
-void Console::print(std::string_view text) { write_all(output_, "<stdout>", text); }
-void Console::print_aside(std::string_view text) { write_all(STDERR_FILENO, "<stderr>", text); }
+void Console::print(std::string_view text) { write_text(output_, "<stdout>", text); }
+void Console::print_aside(std::string_view text) { write_text(STDERR_FILENO, "<stderr>", text); }
 // NOLINTEND(readability-make-member-function-const,readability-convert-member-functions-to-static)
 
 void Console::print_json(const Json& json) { print(json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'); }

@@ -14,6 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/files/folder_manifest.h"
+#include "base/core/files/write_all.h"
 
 namespace lowgear {
 namespace {
@@ -76,17 +77,6 @@ std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::s
   }
   content.resize(size);
   return content;
-}
-
-/// Returns errno, 0 when all is written.
-int write_all(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = ::write(fd, content.data(), content.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno;
-    content.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return 0;
 }
 
 /// Returns errno, 0 when all is written.

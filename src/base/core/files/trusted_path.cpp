@@ -38,4 +38,11 @@ void require_trusted(const std::filesystem::path& path, mode_t kind, const char*
 void require_trusted_file(const std::filesystem::path& path) { require_trusted(path, S_IFREG, "file"); }
 void require_trusted_folder(const std::filesystem::path& path) { require_trusted(path, S_IFDIR, "folder"); }
 
+std::filesystem::path require_trusted(const std::filesystem::path& file) {
+  std::filesystem::path absolute = std::filesystem::absolute(file).lexically_normal();
+  require_trusted_folder(absolute.parent_path());
+  require_trusted_file(absolute);
+  return absolute;
+}
+
 }  // namespace lowgear

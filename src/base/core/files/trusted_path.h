@@ -9,5 +9,7 @@ namespace lowgear {
 /// InputError with the command that fixes it; also when it does not exist.
 void require_trusted_file(const std::filesystem::path& path);
 void require_trusted_folder(const std::filesystem::path& path);
+/// Refuses both a file and its folder. Returns the path to read: absolute, without `.` and `..`.
+[[nodiscard]] std::filesystem::path require_trusted(const std::filesystem::path& file);
 
 }  // namespace lowgear

@@ -168,10 +168,7 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
 }
 
 Config load_agent_config(const std::filesystem::path& path) {
-  const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
-  require_trusted_folder(absolute.parent_path());
-  require_trusted_file(absolute);
-  return parse_agent_config(read_file(absolute, kMaxConfigBytes), path.string(), system_name_lookup());
+  return parse_agent_config(read_file(require_trusted(path), kMaxConfigBytes), path.string(), system_name_lookup());
 }
 
 }  // namespace lowgear::agent

@@ -5,26 +5,19 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <exception>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "base/core/monotonic_clock.h"
 #include "base/http/message/error.h"
 #include "base/http/message/host.h"
-#include "control/agent/cpu/cpu_power.h"
-#include "control/agent/http/metrics.h"
+#include "control/agent/http/telemetry_rounds.h"
 
 namespace lowgear::agent {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kMaxAttempts = 20;
-/// RAPL's counters start over after a minute at full load.
-constexpr std::chrono::seconds kCpuReadPeriod{20};
 
 /// Over TCP the caller cannot be identified. What a browser sends for a page of the web carries that page's name as its
 /// host.
@@ -74,12 +67,8 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
  public:
   Impl(boost::asio::io_context& io, Service& service, CpuMeter* cpu_meter, HttpApiOptions options)
       : io_(io),
-        service_(service),
-        warn_(options.server.warn),
+        telemetry_(service, cpu_meter, options.mps, options.zeusd_events, options.server.warn),
         telemetry_period_(options.telemetry_period),
-        zeusd_events_(options.zeusd_events),
-        mps_(options.mps),
-        cpu_power_(cpu_meter, monotonic_ns),
         tick_timer_(io),
         server_(io, *this, options.server),
         public_server_(io, public_readings_, std::move(options.server)) {}
@@ -98,7 +87,7 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
     tick_timer_.cancel();
     server_.stop();
     public_server_.stop();
-    streams_.clear();
+    telemetry_.clear();
   }
 
   void handle(http::Request request, std::shared_ptr<http::Reply> reply) override {
@@ -107,13 +96,8 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
   }
 
  private:
-  struct Subscriber {
-    PowerStream wanted;
-    std::shared_ptr<http::EventStream> stream;
-  };
-
   void answer(const std::shared_ptr<const http::Request>& request, std::shared_ptr<http::Reply> reply, int attempt) {
-    RouteAnswer answer = lowgear::agent::handle(*request, context());
+    RouteAnswer answer = lowgear::agent::handle(*request, telemetry_.context());
     if (answer.ask_again_after.count() > 0) {
       if (attempt == kMaxAttempts) {
         return reply->send(
@@ -126,7 +110,7 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
     }
     if (!answer.stream) return reply->send(std::move(answer));
     PowerStream wanted = std::move(*answer.stream);
-    if (auto stream = reply->stream(std::move(answer))) streams_.push_back({std::move(wanted), std::move(stream)});
+    if (auto stream = reply->stream(std::move(answer))) telemetry_.subscribe(std::move(wanted), std::move(stream));
   }
 
   void answer_later(std::chrono::milliseconds delay, const std::shared_ptr<const http::Request>& request,
@@ -139,17 +123,7 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
   }
 
   void tick() {
-    try {
-      const std::vector<GpuStatus> gpus = service_.gpus();
-      metrics_.observe(gpus);
-      if (std::chrono::steady_clock::now() - last_cpu_read_ > kCpuReadPeriod) {
-        last_cpu_read_ = std::chrono::steady_clock::now();
-        (void)cpu_power_.energy();
-      }
-      publish(gpus);
-    } catch (const std::exception& error) {
-      if (warn_) warn_(std::string("no telemetry: ") + error.what());
-    }
+    telemetry_.round();
     next_tick_ = std::max(next_tick_ + telemetry_period_, std::chrono::steady_clock::now());
     tick_timer_.expires_at(next_tick_);
     tick_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
@@ -157,37 +131,11 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
     });
   }
 
-  /// One text for all streams that ask for the same.
-  void publish(const std::vector<GpuStatus>& gpus) {
-    std::erase_if(streams_, [](const Subscriber& subscriber) { return subscriber.stream->closed(); });
-    std::map<PowerStream, std::shared_ptr<const std::string>> rounds;
-    for (const Subscriber& subscriber : streams_) {
-      std::shared_ptr<const std::string>& round = rounds[subscriber.wanted];
-      if (!round) {
-        std::string text;
-        for (const std::string& event : stream_events(subscriber.wanted, gpus, context())) {
-          text.append("data: ").append(event).append("\n\n");
-        }
-        round = std::make_shared<const std::string>(std::move(text));
-      }
-      if (!round->empty()) subscriber.stream->push(round);
-    }
-  }
-
-  [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_, mps_}; }
-
   boost::asio::io_context& io_;
-  Service& service_;
-  std::function<void(std::string_view)> warn_;
+  TelemetryRounds telemetry_;
   std::chrono::milliseconds telemetry_period_;
-  ZeusdEvents zeusd_events_;
-  MpsSharing* mps_;
-  CpuPower cpu_power_;
-  Metrics metrics_;
-  std::vector<Subscriber> streams_;
   boost::asio::steady_timer tick_timer_;
   std::chrono::steady_clock::time_point next_tick_;
-  std::chrono::steady_clock::time_point last_cpu_read_ = std::chrono::steady_clock::now();
   bool ticking_ = false;
   bool stopped_ = false;
   PublicReadings public_readings_{[this](http::Request request, std::shared_ptr<http::Reply> reply) {

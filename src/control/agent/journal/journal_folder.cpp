@@ -13,6 +13,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/files/trusted_path.h"
+#include "base/core/files/write_all.h"
 #include "control/agent/journal/journal.h"
 
 namespace lowgear::agent {
@@ -68,14 +69,7 @@ class JournalFolder final : public JournalStorage {
   }
 
   void append(std::string_view bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-      if (written >= 0) {
-        bytes.remove_prefix(static_cast<std::size_t>(written));
-      } else if (errno != EINTR) {
-        throw_errno(file_path_, "cannot be written");
-      }
-    }
+    if (write_all(file_.get(), bytes) != 0) throw_errno(file_path_, "cannot be written");
   }
 
   void sync() override {

@@ -31,7 +31,7 @@ struct Messages {
                                                   const ipc::TerminationSignals& signals);
 
 /// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored, and
-/// what is to be mended: a journal that was damaged or that cannot be written.
+/// what is to be repaired: a journal that was damaged or that cannot be written.
 /// Throws as `serve_node`, and InputError when there is no journal.
 [[nodiscard]] std::vector<std::string> restore_node(const Config& config, const Messages& messages);
 

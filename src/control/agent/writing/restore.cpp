@@ -87,7 +87,7 @@ bool may_have_set(const Config& config, bool AllowRule::*right) {
   return config.allow.empty() || std::ranges::any_of(config.allow, right);
 }
 
-/// Puts back a GPU of which only is known that it may have been changed. Returns what has been done, in one line.
+/// Restores a GPU of which only is known that it may have been changed. Returns what has been done, in one line.
 std::string restore_unrecorded(gpu::GpuControl& control, const Config& config) {
   // How it was is lost with the journal; the driver's defaults are the best guess.
   OriginalGpuState state = original_state(control);

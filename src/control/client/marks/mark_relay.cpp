@@ -74,7 +74,7 @@ std::string MarkRelay::problem() const {
         captured);
   }
   const std::uint64_t lost = this->lost();
-  return lost == 0 ? "" : fmt::format("{} marks are lost: the GPU was too far behind them", lost);
+  return lost == 0 ? "" : fmt::format("{} marks are lost: too many waited for the GPU", lost);
 }
 
 void MarkRelay::run(const std::stop_token& stop) {

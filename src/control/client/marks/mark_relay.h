@@ -37,8 +37,8 @@ class MarkRelay {
   MarkRelay& operator=(const MarkRelay&) = delete;
 
   // By the thread that marks.
-  /// Marks from now on follow the work of this stream. False when there have been more streams than can be told apart:
-  /// marks then follow the one before.
+  /// Marks from now on follow the work of this stream. False when there have been more streams than can be
+  /// distinguished: marks then follow the one before.
   [[nodiscard]] bool use(StreamDriver::Stream stream) noexcept;
   /// Never waits, but where the driver does so before it takes work for a GPU.
   void mark(const Mark& mark) noexcept;

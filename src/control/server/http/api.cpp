@@ -140,8 +140,7 @@ void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> repl
                  .target = target,
                  .captures = std::move(match.captures),
                  .control_plane = *environment_.control_plane,
-                 .events = *environment_.events,
-                 .metrics = environment_.metrics,
+                 .environment = environment_,
                  .reply = reply,
                  .document = {}};
     route.answer(call);

@@ -216,7 +216,8 @@ void show_signals(ApiCall& call) { send(call, call.control_plane.signals().to_js
 void stream_events(ApiCall& call, std::string job) {
   http::Response head;
   head.content_type = "text/event-stream";
-  if (auto stream = call.reply->stream(std::move(head))) call.events.add(std::move(stream), std::move(job));
+  if (auto stream = call.reply->stream(std::move(head)))
+    call.environment.events->add(std::move(stream), std::move(job));
 }
 
 void stream_all_events(ApiCall& call) { stream_events(call, {}); }
@@ -345,7 +346,8 @@ void show_openapi(ApiCall& call) {
 }
 
 void show_metrics(ApiCall& call) {
-  call.reply->send(http::Response::with_body(200, "text/plain; version=0.0.4; charset=utf-8", call.metrics()));
+  call.reply->send(
+      http::Response::with_body(200, "text/plain; version=0.0.4; charset=utf-8", call.environment.metrics()));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/http/message/target.h"
 #include "base/http/server/reply.h"
 #include "control/server/fleet/control_plane.h"
+#include "control/server/http/api.h"
 
 namespace lowgear::server {
 
@@ -31,8 +31,7 @@ struct ApiCall {
   const http::Target& target;
   std::vector<std::string> captures;  ///< what stood for each `{}` of the pattern
   ControlPlane& control_plane;
-  EventHub& events;
-  const std::function<std::string()>& metrics;
+  const ApiEnvironment& environment;
   std::shared_ptr<http::Reply> reply;
   Json document;  ///< the body, once it was asked for
 

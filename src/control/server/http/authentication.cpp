@@ -125,9 +125,7 @@ std::vector<AccessToken> parse_tokens(std::string_view text, const std::string& 
 }
 
 std::vector<AccessToken> load_tokens(const std::filesystem::path& path) {
-  const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
-  require_trusted_folder(absolute.parent_path());
-  require_trusted_file(absolute);
+  const std::filesystem::path absolute = require_trusted(path);
   struct stat status {};
   const std::string name = printable(path.string());
   if (::stat(absolute.c_str(), &status) != 0 || others_may_read(status)) {

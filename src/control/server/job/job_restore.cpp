@@ -189,7 +189,7 @@ void Job::resume(const Profiles& profiles, double now_s) {
   if (record_.profiling.own()) {
     use_profile(record_.profiling.own());
   } else if (known != profiles.end()) {
-    // It may have become known in the moment in which the server ended.
+    // It may have become known as the server ended.
     if (record_.status.state == JobState::observing && !record_.status.plan_failed) {
       // Not after drift: the job was to be profiled again as this one does not fit it any more.
       if (sweep().first_version() <= 1) profile_found(known->second, now_s);

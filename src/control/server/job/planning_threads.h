@@ -15,7 +15,7 @@ namespace lowgear::server {
 inline constexpr std::size_t kKeptActions = 100'000;
 
 /// Plans on threads of its own. Tasks that take long run on as many threads again as the others, and those of large
-/// jobs on as many more, so that each kind holds up only its own; what can be had in milliseconds is answered by one
+/// jobs on as many more, so that each kind holds up only its own; what takes milliseconds is answered by one
 /// more thread, which never waits for the others. Jobs take turns: each has one task that waits, and keeps its place
 /// when a newer one takes that task's place. One job's tasks are done one after the other. What was solved is kept for
 /// the jobs that were planned last, as many of them as their pipelines' size allows (`kKeptActions`).

@@ -8,7 +8,7 @@
 namespace lowgear::server {
 namespace {
 
-/// Steps by which the guard takes back what a plan may be slower than the fastest.
+/// Steps by which the guard withdraws what a plan may be slower than the fastest.
 constexpr std::array<double, 4> kShares{1.0, 2.0 / 3, 1.0 / 3, 0.0};
 
 /// Planned times of the plan and of those that the guard would go back to.
@@ -36,7 +36,8 @@ void PlanGuard::set_plans(std::vector<double> planned_times_s, const std::option
   guard_->set_plans(std::move(planned_times_s), full_clock_scale_);
 }
 
-void PlanGuard::follow(const JobPlan& plan, bool is_capped, const std::optional<IterationMeans>& baseline, double limit_pct) {
+void PlanGuard::follow(const JobPlan& plan, bool is_capped, const std::optional<IterationMeans>& baseline,
+                       double limit_pct) {
   full_clock_scale_ = plan.full_clock_scale;
   is_capped_ = is_capped;
   set_plans(guarded_times(plan), baseline, limit_pct);

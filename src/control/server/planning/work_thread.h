@@ -13,7 +13,7 @@ class WorkThread {
  public:
   /// `post` runs a function on the server's thread; it is called from the thread.
   explicit WorkThread(std::function<void(std::function<void()>)> post);
-  /// Waits for what is being done at the moment; drops what waits.
+  /// Waits for what is being done now; drops what waits.
   ~WorkThread() = default;
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;

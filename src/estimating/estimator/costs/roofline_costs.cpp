@@ -73,8 +73,8 @@ RooflineCosts::Split RooflineCosts::linear_s(const Operator& op) const {
   return computing_s >= moving_s ? Split{computing_s, 0} : Split{0, moving_s};
 }
 
-/// The matrix of all pairs of tokens passes through memory and limits the products. One that reads it computes beside
-/// that; one that writes it has little to do for each element, and computes before.
+/// The matrix of all pairs of tokens passes through memory and limits the products. One that reads it computes
+/// concurrently with that; one that writes it has little to do for each element, and computes before.
 RooflineCosts::Split RooflineCosts::batched_s(const Operator& op) const {
   const double rate = peak_flops(gpu_, op.dtype) * gpu_.efficiency.matmul_peak;
   const Operator forward{op.kind, Pass::forward, {op.dims[0], op.dims[1], op.dims[2], op.dims[3]}, op.dtype};

@@ -78,14 +78,14 @@ PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources&
   double pass_s = pass.total.time_s();
   for (const CollectiveUse& use : work.collectives) {
     WorkCost cost = sources.collectives.cost(use.kind, use.bytes, use.group);
-    if (use.beside == kWholePass) {
+    if (use.overlaps == kWholePass) {
       hide(cost, pass_s);
-    } else if (use.beside != kNothing) {
-      double& beside_s = operator_s[static_cast<std::size_t>(use.beside)];
-      double available_s = beside_s * use.beside_share;
+    } else if (use.overlaps != kNothing) {
+      double& overlapped_s = operator_s[static_cast<std::size_t>(use.overlaps)];
+      double available_s = overlapped_s * use.overlap_share;
       const double before_s = available_s;
       hide(cost, available_s);
-      beside_s -= before_s - available_s;
+      overlapped_s -= before_s - available_s;
     }
     pass.add(use.part, cost);
   }

@@ -74,7 +74,7 @@ std::vector<PlannedLayout> plan_all(const SearchRequest& request, const SearchTo
   return planned;
 }
 
-/// The next layouts often are the winner with one detail changed: what is told is how it beats another kind.
+/// The next layouts often are the winner with one detail changed: what is reported is how it beats another kind.
 std::size_t rival_of_first(const std::vector<SearchResult>& results) {
   const ParallelLayout& winner = results.front().layout.parallel;
   const auto rival = std::ranges::find_if(results, [&winner](const SearchResult& result) {

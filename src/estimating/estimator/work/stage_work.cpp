@@ -104,8 +104,8 @@ class TensorCollectives {
   }
 
  private:
-  [[nodiscard]] CollectiveUse use(CollectiveKind kind, int beside, double share) const {
-    return {kind, bytes_, group_, WorkPart::tensor_parallel, beside, share};
+  [[nodiscard]] CollectiveUse use(CollectiveKind kind, int overlaps, double share) const {
+    return {kind, bytes_, group_, WorkPart::tensor_parallel, overlaps, share};
   }
 
   const TrainingJob& job_;
@@ -182,9 +182,9 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
     CollectiveUse gradients = keys_and_values;
     gradients.kind = CollectiveKind::reduce_scatter;
     const int backward = last_index(block.work().backward);
-    gradients.beside = backward;
+    gradients.overlaps = backward;
     CollectiveUse again = keys_and_values;
-    again.beside = backward;
+    again.overlaps = backward;
     block.communicate(&BlockWork::forward, keys_and_values);
     block.communicate(&BlockWork::backward, again);
     block.communicate(&BlockWork::backward, gradients);
@@ -266,15 +266,15 @@ void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weigh
 void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const RankGroup& replicas,
                   bool gathered_again) {
   if (job.zero < 2 || parameters == 0) return;
-  const int beside = job.overlap.gradients ? kWholePass : kNothing;
+  const int overlaps = job.overlap.gradients ? kWholePass : kNothing;
   if (job.zero == 3) {
     const double bytes = parameters * bytes_of(type_of(job, OperatorKind::linear));
-    const CollectiveUse gather{CollectiveKind::all_gather, bytes, replicas, WorkPart::sharded_weights, beside, 1};
+    const CollectiveUse gather{CollectiveKind::all_gather, bytes, replicas, WorkPart::sharded_weights, overlaps, 1};
     block.communicate(&BlockWork::forward, gather);
     if (gathered_again) block.communicate(&BlockWork::backward, gather);
   }
   block.communicate(&BlockWork::backward, {CollectiveKind::reduce_scatter, parameters * summed_gradient_bytes(job),
-                                           replicas, WorkPart::sharded_gradients, beside, 1});
+                                           replicas, WorkPart::sharded_gradients, overlaps, 1});
 }
 
 /// Ranks whose numbers are `stride` apart.

@@ -38,7 +38,7 @@ struct OperatorUse {
   WorkPart part = WorkPart::linear;
 };
 
-/// What a collective runs beside, if not one operator.
+/// What a collective overlaps with, if not one operator.
 inline constexpr int kNothing = -1;    ///< it is waited for
 inline constexpr int kWholePass = -2;  ///< everything that the pass computes
 
@@ -48,9 +48,9 @@ struct CollectiveUse {
   double bytes = 0;
   RankGroup group;
   WorkPart part = WorkPart::tensor_parallel;
-  /// Index of the operator of the same pass that it runs beside, or one of the two values below.
-  int beside = kNothing;
-  double beside_share = 1;  ///< the part of that operator that it may run beside
+  /// Index of the operator of the same pass that it overlaps with, or one of the two values below.
+  int overlaps = kNothing;
+  double overlap_share = 1;  ///< the part of that operator that it may overlap with
 };
 
 /// What one rank does in one pass of one microbatch.

@@ -7,15 +7,7 @@
 
 // Calls about what a GPU is: names, places, sizes and modes that do not change.
 
-using lowgear::simgpu::SimulatedGpu;
-using lowgear::simgpu::nvml::answer_for;
-using lowgear::simgpu::nvml::Device;
-using lowgear::simgpu::nvml::give;
-using lowgear::simgpu::nvml::give_text;
-using lowgear::simgpu::nvml::PciInfo;
-using lowgear::simgpu::nvml::Return;
-using lowgear::simgpu::nvml::Session;
-
+namespace lowgear::simgpu::nvml {
 namespace {
 
 constexpr unsigned kBrandNvidia = 14;
@@ -49,7 +41,7 @@ Return give_modes(Device device, std::string_view call, unsigned* current, unsig
 
 /// A number that follows from the model alone.
 Return give_number(Device device, std::string_view call, unsigned* target,
-                   const std::function<unsigned(const lowgear::simgpu::SimulatedGpuModel&)>& number) {
+                   const std::function<unsigned(const SimulatedGpuModel&)>& number) {
   return answer_for(device, call, [&](SimulatedGpu& gpu) { return give(target, number(gpu.model())); });
 }
 
@@ -92,10 +84,8 @@ LOWGEAR_NVML nvmlDeviceGetVbiosVersion(Device device, char* version, unsigned le
                     [&](SimulatedGpu&) { return give_text(version, length, "simulated"); });
 }
 LOWGEAR_NVML nvmlDeviceGetGspFirmwareVersion(Device device, char* version) {
-  return answer_for(device, "DeviceGetGspFirmwareVersion", [&](SimulatedGpu&) {
-    return give_text(version, lowgear::simgpu::nvml::kDriverVersionBytes,
-                     lowgear::simgpu::nvml::simulated_driver_version());
-  });
+  return answer_for(device, "DeviceGetGspFirmwareVersion",
+                    [&](SimulatedGpu&) { return give_text(version, kDriverVersionBytes, simulated_driver_version()); });
 }
 LOWGEAR_NVML nvmlDeviceGetBrand(Device device, unsigned* brand) {
   return give_number(device, "DeviceGetBrand", brand, [](const auto&) { return kBrandNvidia; });
@@ -145,25 +135,22 @@ LOWGEAR_NVML nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multiple) {
   return give_number(device, "DeviceGetMultiGpuBoard", multiple, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetDisplayActive(Device device, unsigned* active) {
-  return give_number(device, "DeviceGetDisplayActive", active,
-                     [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
+  return give_number(device, "DeviceGetDisplayActive", active, [](const auto&) { return kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
-  return give_number(device, "DeviceGetDisplayMode", mode,
-                     [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
+  return give_number(device, "DeviceGetDisplayMode", mode, [](const auto&) { return kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetComputeMode(Device device, unsigned* mode) {
   return give_number(device, "DeviceGetComputeMode", mode, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetAccountingMode(Device device, unsigned* mode) {
-  return give_number(device, "DeviceGetAccountingMode", mode,
-                     [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
+  return give_number(device, "DeviceGetAccountingMode", mode, [](const auto&) { return kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
   return give_number(device, "DeviceGetVirtualizationMode", mode, [](const auto&) { return kPassThrough; });
 }
 LOWGEAR_NVML nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending) {
-  return give_modes(device, "DeviceGetMigMode", current, pending, lowgear::simgpu::nvml::kDisabled);
+  return give_modes(device, "DeviceGetMigMode", current, pending, kDisabled);
 }
 LOWGEAR_NVML nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
   return give_number(device, "DeviceGetMaxMigDeviceCount", count, [](const auto&) { return 0U; });
@@ -172,7 +159,7 @@ LOWGEAR_NVML nvmlDeviceIsMigDeviceHandle(Device device, unsigned* is_mig) {
   return give_number(device, "DeviceIsMigDeviceHandle", is_mig, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending) {
-  return give_modes(device, "DeviceGetEccMode", current, pending, lowgear::simgpu::nvml::kEnabled);
+  return give_modes(device, "DeviceGetEccMode", current, pending, kEnabled);
 }
 LOWGEAR_NVML nvmlDeviceGetTotalEccErrors(Device device, int /*type*/, int /*counter*/, unsigned long long* count) {
   return answer_for(device, "DeviceGetTotalEccErrors", [&](SimulatedGpu&) { return give(count, 0); });
@@ -184,3 +171,5 @@ LOWGEAR_NVML nvmlDeviceGetMemoryErrorCounter(Device device, int /*type*/, int /*
 LOWGEAR_NVML nvmlDeviceValidateInforom(Device device) {
   return answer_for(device, "DeviceValidateInforom", [](SimulatedGpu&) { return Return::success; });
 }
+
+}  // namespace lowgear::simgpu::nvml

@@ -2,24 +2,7 @@
 
 // Workload power profiles and power smoothing: kept and reported, without effect on time and power.
 
-using lowgear::simgpu::kSimulatedPowerProfiles;
-using lowgear::simgpu::PowerProfileMask;
-using lowgear::simgpu::SimulatedGpu;
-using lowgear::simgpu::nvml::answer_for;
-using lowgear::simgpu::nvml::Device;
-using lowgear::simgpu::nvml::Mask255;
-using lowgear::simgpu::nvml::may_set;
-using lowgear::simgpu::nvml::PowerSmoothingProfileV1;
-using lowgear::simgpu::nvml::PowerSmoothingStateV1;
-using lowgear::simgpu::nvml::Return;
-using lowgear::simgpu::nvml::Session;
-using lowgear::simgpu::nvml::struct_version;
-using lowgear::simgpu::nvml::WorkloadPowerProfileInfoV1;
-using lowgear::simgpu::nvml::WorkloadPowerProfileRequestV1;
-using lowgear::simgpu::nvml::WorkloadPowerProfilesCurrentV1;
-using lowgear::simgpu::nvml::WorkloadPowerProfilesInfoV1;
-using lowgear::simgpu::nvml::WorkloadPowerProfileUpdateV1;
-
+namespace lowgear::simgpu::nvml {
 namespace {
 
 bool has_profiles(const SimulatedGpu& gpu) { return gpu.model().power_features.profiles != 0; }
@@ -67,14 +50,14 @@ void update(SimulatedGpu& gpu, std::uint32_t operation, const Mask255& mask) {
   const PowerProfileMask requested = gpu.readings().requested_power_profiles;
   const PowerProfileMask profiles = mask.words[0];
   switch (operation) {
-    case lowgear::simgpu::nvml::kRemoveWorkloadPowerProfiles:
+    case kRemoveWorkloadPowerProfiles:
       return gpu.control().request_power_profiles(requested & ~profiles);
-    case lowgear::simgpu::nvml::kAddWorkloadPowerProfiles:
+    case kAddWorkloadPowerProfiles:
       return gpu.control().request_power_profiles(requested | profiles);
-    case lowgear::simgpu::nvml::kReplaceWorkloadPowerProfiles:
+    case kReplaceWorkloadPowerProfiles:
       return gpu.control().request_power_profiles(profiles);
     default:
-      throw lowgear::InputError("no such operation");
+      throw InputError("no such operation");
   }
 }
 
@@ -121,30 +104,31 @@ LOWGEAR_NVML nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(Device device,
                                                                 const WorkloadPowerProfileRequestV1* profiles) {
   return answer_versioned_setter(device, "DeviceWorkloadPowerProfileUpdateProfiles", has_profiles, profiles,
                                  [&](SimulatedGpu& gpu) {
-                                   if (is_beyond(profiles->requested)) throw lowgear::InputError("no such profile");
-                                   update(gpu, lowgear::simgpu::nvml::kAddWorkloadPowerProfiles, profiles->requested);
+                                   if (is_beyond(profiles->requested)) throw InputError("no such profile");
+                                   update(gpu, kAddWorkloadPowerProfiles, profiles->requested);
                                  });
 }
 LOWGEAR_NVML nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(Device device,
                                                                   const WorkloadPowerProfileRequestV1* profiles) {
   return answer_versioned_setter(
-      device, "DeviceWorkloadPowerProfileUpdateProfiles", has_profiles, profiles, [&](SimulatedGpu& gpu) {
-        update(gpu, lowgear::simgpu::nvml::kRemoveWorkloadPowerProfiles, profiles->requested);
-      });
+      device, "DeviceWorkloadPowerProfileUpdateProfiles", has_profiles, profiles,
+      [&](SimulatedGpu& gpu) { update(gpu, kRemoveWorkloadPowerProfiles, profiles->requested); });
 }
 
 LOWGEAR_NVML nvmlDevicePowerSmoothingSetState(Device device, const PowerSmoothingStateV1* state) {
   return answer_versioned_setter(device, "DevicePowerSmoothingSetState", has_smoothing, state, [&](SimulatedGpu& gpu) {
-    if (state->state > lowgear::simgpu::nvml::kEnabled) throw lowgear::InputError("no such state");
-    gpu.control().set_power_smoothing(state->state == lowgear::simgpu::nvml::kEnabled);
+    if (state->state > kEnabled) throw InputError("no such state");
+    gpu.control().set_power_smoothing(state->state == kEnabled);
   });
 }
 LOWGEAR_NVML nvmlDevicePowerSmoothingActivatePresetProfile(Device device, const PowerSmoothingProfileV1* profile) {
   return answer_versioned_setter(device, "DevicePowerSmoothingActivatePresetProfile", has_smoothing, profile,
                                  [&](SimulatedGpu& gpu) {
-                                   if (profile->profile_id > lowgear::simgpu::nvml::kMaxPowerSmoothingPresets) {
-                                     throw lowgear::InputError("no such preset");
+                                   if (profile->profile_id > kMaxPowerSmoothingPresets) {
+                                     throw InputError("no such preset");
                                    }
                                    gpu.control().activate_power_smoothing_preset(static_cast<int>(profile->profile_id));
                                  });
 }
+
+}  // namespace lowgear::simgpu::nvml

@@ -9,15 +9,7 @@
 
 // Calls about the library and the machine, and those that find GPUs.
 
-using lowgear::simgpu::SimulatedGpu;
-using lowgear::simgpu::SimulatedMachine;
-using lowgear::simgpu::nvml::answer;
-using lowgear::simgpu::nvml::Device;
-using lowgear::simgpu::nvml::give;
-using lowgear::simgpu::nvml::give_text;
-using lowgear::simgpu::nvml::Return;
-using lowgear::simgpu::nvml::Session;
-
+namespace lowgear::simgpu::nvml {
 namespace {
 
 /// nvmlInit has no other way to say what is wrong with the machine's file.
@@ -29,7 +21,7 @@ Return fail_to_init(const std::exception& error, Return code) {
 Return init() noexcept {
   try {
     return Session::instance().init();
-  } catch (const lowgear::simgpu::SharedStateDenied& error) {
+  } catch (const SharedStateDenied& error) {
     return fail_to_init(error, Return::no_permission);
   } catch (const std::exception& error) {
     return fail_to_init(error, Return::driver_not_loaded);
@@ -38,8 +30,7 @@ Return init() noexcept {
 
 Return handle_by_index(unsigned index, Device* device) {
   return answer([&](SimulatedMachine& /*machine*/) {
-    const Device handle =
-        index <= lowgear::simgpu::kMaxSimulatedGpus ? Session::instance().handle(static_cast<int>(index)) : nullptr;
+    const Device handle = index <= kMaxSimulatedGpus ? Session::instance().handle(static_cast<int>(index)) : nullptr;
     return handle != nullptr ? give(device, handle) : Return::invalid_argument;
   });
 }
@@ -81,7 +72,7 @@ Return handle_by_pci_address(const char* address, Device* device) {
   return handle_of(device, [&](SimulatedGpu& gpu) { return parse_pci_address(gpu.pci_address()) == wanted; });
 }
 
-std::string nvml_version() { return "13." + std::string(lowgear::simgpu::nvml::simulated_driver_version()); }
+std::string nvml_version() { return "13." + std::string(simulated_driver_version()); }
 
 constexpr int kCudaVersion = 13000;
 
@@ -94,7 +85,7 @@ LOWGEAR_NVML nvmlShutdown() {
   try {
     return Session::instance().shutdown();
   } catch (...) {
-    return lowgear::simgpu::nvml::code_of_current_exception();
+    return code_of_current_exception();
   }
 }
 
@@ -147,8 +138,7 @@ extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(Re
 }
 
 LOWGEAR_NVML nvmlSystemGetDriverVersion(char* version, unsigned length) {
-  return answer(
-      [&](SimulatedMachine&) { return give_text(version, length, lowgear::simgpu::nvml::simulated_driver_version()); });
+  return answer([&](SimulatedMachine&) { return give_text(version, length, simulated_driver_version()); });
 }
 LOWGEAR_NVML nvmlSystemGetNVMLVersion(char* version, unsigned length) {
   return answer([&](SimulatedMachine&) { return give_text(version, length, nvml_version()); });
@@ -186,3 +176,5 @@ LOWGEAR_NVML nvmlDeviceGetHandleByPciBusId(const char* address, Device* device) 
 LOWGEAR_NVML nvmlDeviceGetHandleByPciBusId_v2(const char* address, Device* device) {
   return handle_by_pci_address(address, device);
 }
+
+}  // namespace lowgear::simgpu::nvml

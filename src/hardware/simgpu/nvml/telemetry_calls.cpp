@@ -7,25 +7,7 @@
 
 // Calls about what a GPU does now: energy, power, clocks, heat, load, memory, processes.
 
-using lowgear::simgpu::SimulatedGpu;
-using lowgear::simgpu::SimulatedGpuModel;
-using lowgear::simgpu::nvml::answer_for;
-using lowgear::simgpu::nvml::Bar1Memory;
-using lowgear::simgpu::nvml::ClockId;
-using lowgear::simgpu::nvml::ClockType;
-using lowgear::simgpu::nvml::Device;
-using lowgear::simgpu::nvml::FieldValue;
-using lowgear::simgpu::nvml::give;
-using lowgear::simgpu::nvml::Memory;
-using lowgear::simgpu::nvml::MemoryV2;
-using lowgear::simgpu::nvml::ProcessInfo;
-using lowgear::simgpu::nvml::ProcessInfoV1;
-using lowgear::simgpu::nvml::Return;
-using lowgear::simgpu::nvml::TemperatureThreshold;
-using lowgear::simgpu::nvml::TemperatureV1;
-using lowgear::simgpu::nvml::Utilization;
-using lowgear::simgpu::nvml::ValueType;
-
+namespace lowgear::simgpu::nvml {
 namespace {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
@@ -37,7 +19,7 @@ std::uint64_t thousandths(double value) { return static_cast<std::uint64_t>(std:
 
 MemoryV2 memory_of(SimulatedGpu& gpu) {
   MemoryV2 memory{};
-  memory.version = lowgear::simgpu::nvml::struct_version<MemoryV2>(2);
+  memory.version = struct_version<MemoryV2>(2);
   memory.total = gpu.model().memory_bytes;
   memory.reserved = std::min(kReservedBytes, memory.total);
   memory.used = std::min(kContextBytes * gpu.context_pids().size(), memory.total - memory.reserved);
@@ -86,7 +68,7 @@ Return give_processes(Device device, std::string_view call, unsigned* count, Inf
         info.pid = pids[i];
         info.used_gpu_memory = kContextBytes;
         if constexpr (requires { info.gpu_instance_id; }) {
-          info.gpu_instance_id = info.compute_instance_id = lowgear::simgpu::nvml::kNoInstance;
+          info.gpu_instance_id = info.compute_instance_id = kNoInstance;
         }
         infos[i] = info;
       }
@@ -111,14 +93,11 @@ Return give_milliwatts(Device device, std::string_view call, unsigned* power_mw,
 /// As driver 580.159.04 answers on an H200, but for the power of the memory, which is not simulated: an H200 tells its
 /// average.
 Return check_scope(const FieldValue& field) {
-  const bool has_scope = field.field_id >= lowgear::simgpu::nvml::kFieldAveragePower &&
-                         field.field_id <= lowgear::simgpu::nvml::kFieldRequestedPowerLimit;
-  if (!has_scope || field.scope_id == lowgear::simgpu::nvml::kPowerScopeGpu) return Return::success;
-  const bool is_power = field.field_id == lowgear::simgpu::nvml::kFieldAveragePower ||
-                        field.field_id == lowgear::simgpu::nvml::kFieldInstantPower;
-  if (field.field_id == lowgear::simgpu::nvml::kFieldEnergy ||
-      field.scope_id == lowgear::simgpu::nvml::kPowerScopeModule ||
-      (is_power && field.scope_id == lowgear::simgpu::nvml::kPowerScopeMemory)) {
+  const bool has_scope = field.field_id >= kFieldAveragePower && field.field_id <= kFieldRequestedPowerLimit;
+  if (!has_scope || field.scope_id == kPowerScopeGpu) return Return::success;
+  const bool is_power = field.field_id == kFieldAveragePower || field.field_id == kFieldInstantPower;
+  if (field.field_id == kFieldEnergy || field.scope_id == kPowerScopeModule ||
+      (is_power && field.scope_id == kPowerScopeMemory)) {
     return Return::not_supported;
   }
   return Return::invalid_argument;
@@ -143,22 +122,22 @@ Return read_smoothing_field(SimulatedGpu& gpu, FieldValue& field) {
     return give_number(value_of_first * (field.scope_id + 1));
   };
   switch (field.field_id) {
-    case lowgear::simgpu::nvml::kFieldSmoothingEnabled:
+    case kFieldSmoothingEnabled:
       return give_number(gpu.readings().power_smoothing ? 1 : 0);
-    case lowgear::simgpu::nvml::kFieldSmoothingCeiling:
+    case kFieldSmoothingCeiling:
       return give_number(model.power_limit_max_w);
-    case lowgear::simgpu::nvml::kFieldSmoothingLifetimeLeft:
+    case kFieldSmoothingLifetimeLeft:
       return give_number(100);
-    case lowgear::simgpu::nvml::kFieldSmoothingPresets:
+    case kFieldSmoothingPresets:
       return give_number(presets);
-    case lowgear::simgpu::nvml::kFieldSmoothingActivePreset:
+    case kFieldSmoothingActivePreset:
       return give_number(gpu.readings().power_smoothing_preset);
-    case lowgear::simgpu::nvml::kFieldSmoothingPresetFloor:
+    case kFieldSmoothingPresetFloor:
       return field.scope_id < static_cast<unsigned>(presets) ? give_number(kFloorPercent) : Return::invalid_argument;
-    case lowgear::simgpu::nvml::kFieldSmoothingPresetRampUp:
-    case lowgear::simgpu::nvml::kFieldSmoothingPresetRampDown:
+    case kFieldSmoothingPresetRampUp:
+    case kFieldSmoothingPresetRampDown:
       return give_of_preset(kRampMwPerS);
-    case lowgear::simgpu::nvml::kFieldSmoothingPresetRampDownDelay:
+    case kFieldSmoothingPresetRampDownDelay:
       return give_of_preset(kDelayMs);
     default:
       return Return::not_supported;
@@ -180,21 +159,21 @@ Return read_field(SimulatedGpu& gpu, FieldValue& field) {
   field.value.unsigned_long = 0;
   if (const Return code = check_scope(field); code != Return::success) return code;
   switch (field.field_id) {
-    case lowgear::simgpu::nvml::kFieldTotalEnergy:
-    case lowgear::simgpu::nvml::kFieldEnergy:
+    case kFieldTotalEnergy:
+    case kFieldEnergy:
       return give_millijoules(gpu.readings().energy_counter_j);
-    case lowgear::simgpu::nvml::kFieldAveragePower:
+    case kFieldAveragePower:
       return give_milliwatts(gpu.readings().average_power_w);
-    case lowgear::simgpu::nvml::kFieldInstantPower:
+    case kFieldInstantPower:
       return give_milliwatts(gpu.readings().instant_power_w);
-    case lowgear::simgpu::nvml::kFieldMinPowerLimit:
+    case kFieldMinPowerLimit:
       return give_milliwatts(gpu.model().power_limit_min_w);
-    case lowgear::simgpu::nvml::kFieldMaxPowerLimit:
+    case kFieldMaxPowerLimit:
       return give_milliwatts(gpu.model().power_limit_max_w);
-    case lowgear::simgpu::nvml::kFieldDefaultPowerLimit:
+    case kFieldDefaultPowerLimit:
       return give_milliwatts(gpu.model().power_limit_default_w);
-    case lowgear::simgpu::nvml::kFieldCurrentPowerLimit:
-    case lowgear::simgpu::nvml::kFieldRequestedPowerLimit:
+    case kFieldCurrentPowerLimit:
+    case kFieldRequestedPowerLimit:
       return give_milliwatts(gpu.readings().power_limit_w);
     default:
       return read_smoothing_field(gpu, field);
@@ -259,7 +238,7 @@ LOWGEAR_NVML nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory
     if (std::ranges::find(memory_clocks, static_cast<int>(memory_clock_mhz)) == memory_clocks.end()) {
       return Return::not_found;
     }
-    const lowgear::simgpu::ClockRange& range = gpu.model().sm_clocks;
+    const ClockRange& range = gpu.model().sm_clocks;
     return give_list(count, clocks_mhz != nullptr, static_cast<std::size_t>(range.count()), [&] {
       for (int i = 0; i < range.count(); ++i) {
         clocks_mhz[i] = static_cast<unsigned>(range.max_mhz - i * range.step_mhz);
@@ -290,23 +269,23 @@ LOWGEAR_NVML nvmlDeviceGetPowerState(Device device, unsigned* state) {
 
 LOWGEAR_NVML nvmlDeviceGetTemperature(Device device, int sensor, unsigned* temperature_c) {
   return answer_for(device, "DeviceGetTemperature", [&](SimulatedGpu& gpu) {
-    if (sensor != lowgear::simgpu::nvml::kTemperatureOfGpu) return Return::invalid_argument;
+    if (sensor != kTemperatureOfGpu) return Return::invalid_argument;
     return give(temperature_c, gpu.readings().temperature_c);
   });
 }
 LOWGEAR_NVML nvmlDeviceGetTemperatureV(Device device, TemperatureV1* temperature) {
   return answer_for(device, "DeviceGetTemperature", [&](SimulatedGpu& gpu) {
     if (temperature == nullptr) return Return::invalid_argument;
-    if (temperature->version != lowgear::simgpu::nvml::struct_version<TemperatureV1>(1)) {
+    if (temperature->version != struct_version<TemperatureV1>(1)) {
       return Return::argument_version_mismatch;
     }
-    if (temperature->sensor != lowgear::simgpu::nvml::kTemperatureOfGpu) return Return::invalid_argument;
+    if (temperature->sensor != kTemperatureOfGpu) return Return::invalid_argument;
     return give(&temperature->temperature_c, gpu.readings().temperature_c);
   });
 }
 LOWGEAR_NVML nvmlDeviceGetTemperatureThreshold(Device device, TemperatureThreshold threshold, unsigned* limit_c) {
   return answer_for(device, "DeviceGetTemperatureThreshold", [&](SimulatedGpu& gpu) {
-    const lowgear::simgpu::ThermalModel& thermal = gpu.model().thermal;
+    const ThermalModel& thermal = gpu.model().thermal;
     switch (threshold) {
       case TemperatureThreshold::shutdown:
         return give(limit_c, thermal.shutdown_c);
@@ -349,7 +328,7 @@ LOWGEAR_NVML nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
 LOWGEAR_NVML nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
   return answer_for(device, "DeviceGetMemoryInfo", [&](SimulatedGpu& gpu) {
     if (memory == nullptr) return Return::invalid_argument;
-    if (memory->version != lowgear::simgpu::nvml::struct_version<MemoryV2>(2)) return Return::argument_version_mismatch;
+    if (memory->version != struct_version<MemoryV2>(2)) return Return::argument_version_mismatch;
     return give(memory, memory_of(gpu));
   });
 }
@@ -375,13 +354,11 @@ LOWGEAR_NVML nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned* c
 
 LOWGEAR_NVML nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) {
   return answer_for(device, "DeviceGetPersistenceMode", [&](SimulatedGpu& gpu) {
-    return give(mode,
-                gpu.readings().persistence_mode ? lowgear::simgpu::nvml::kEnabled : lowgear::simgpu::nvml::kDisabled);
+    return give(mode, gpu.readings().persistence_mode ? kEnabled : kDisabled);
   });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
-  return answer_for(device, "DeviceGetPowerManagementMode",
-                    [&](SimulatedGpu&) { return give(mode, lowgear::simgpu::nvml::kEnabled); });
+  return answer_for(device, "DeviceGetPowerManagementMode", [&](SimulatedGpu&) { return give(mode, kEnabled); });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementLimit(Device device, unsigned* limit_mw) {
   return give_milliwatts(device, "DeviceGetPowerManagementLimit", limit_mw,
@@ -401,3 +378,5 @@ LOWGEAR_NVML nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigne
     return first == Return::success ? give(max_mw, thousandths(gpu.model().power_limit_max_w)) : first;
   });
 }
+
+}  // namespace lowgear::simgpu::nvml

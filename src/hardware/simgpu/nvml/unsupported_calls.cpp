@@ -3,12 +3,11 @@
 // The rest of NVML's calls: a client finds them and learns that they are not supported, as a real driver reports on
 // GPUs that lack the feature. Their arguments are not looked at.
 
-using lowgear::simgpu::nvml::Return;
-
+namespace lowgear::simgpu::nvml {
 namespace {
 
 Return not_supported() {
-  return lowgear::simgpu::nvml::answer([](lowgear::simgpu::SimulatedMachine&) { return Return::not_supported; });
+  return answer([](SimulatedMachine&) { return Return::not_supported; });
 }
 
 }  // namespace
@@ -311,3 +310,5 @@ LOWGEAR_NOT_SUPPORTED(nvmlVgpuTypeGetMaxInstancesPerVm)
 LOWGEAR_NOT_SUPPORTED(nvmlVgpuTypeGetName)
 LOWGEAR_NOT_SUPPORTED(nvmlVgpuTypeGetNumDisplayHeads)
 LOWGEAR_NOT_SUPPORTED(nvmlVgpuTypeGetResolution)
+
+}  // namespace lowgear::simgpu::nvml

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/formats/json_lines.h"
 #include "planning/freezing/record.h"
 
 namespace lowgear::adapt {
@@ -16,12 +15,6 @@ namespace {
 
 constexpr std::string_view kFormat = "lowgear.techniques/1";
 constexpr int kMaxCount = 1'000'000'000;
-
-Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-double number_or_nan(const JsonView& view) {
-  return view.json().is_null() ? std::numeric_limits<double>::quiet_NaN() : view.number();
-}
 
 Json search_json(const SearchOptions& options) {
   return {{"allowed_slowdown_pct", options.allowed_slowdown_pct},
@@ -149,8 +142,8 @@ std::string write_technique_line(const TechniqueStep& step) {
   const IterationSeen& seen = step.iteration;
   Json json = {{"step", seen.steps_done - 1},
                {"iteration",
-                {{"time_s", number_json(seen.time_s)},
-                 {"energy_j", number_json(seen.energy_j)},
+                {{"time_s", number_or_null(seen.time_s)},
+                 {"energy_j", number_or_null(seen.energy_j)},
                  {"counted", seen.counted},
                  {"switched", seen.switched}}}};
   if (step.window) json["window"] = freezing::observation_json(*step.window);
@@ -160,22 +153,15 @@ std::string write_technique_line(const TechniqueStep& step) {
 
 std::vector<TechniqueRecord> read_technique_records(std::string_view text, const std::string& source) {
   std::vector<TechniqueRecord> records;
-  int number = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const std::string place = fmt::format("{}:{}", source, ++number);
-    const Json document = parse_json(line, place);
-    const JsonView root(document, place);
+  for_each_json_line(text, source, [&records](const JsonView& root) {
     if (root.has("format")) {
       require_format(root, kFormat);
       records.push_back({options_of(root.at("options")), technique_state_of(root.at("state")), {}});
-      continue;
+      return;
     }
     if (records.empty()) root.fail("the first line is no header");
     records.back().steps.push_back(step_of(root));
-  }
+  });
   return records;
 }
 

@@ -65,7 +65,7 @@ class FrontierSolver {
 
   /// Time of every op: the slowest that the events allow within what its flow permits. An optimal solution.
   void op_times(std::span<TimePs> time_ps) const;
-  /// Event times: the moment by which op i has to be started and finished so that the iteration keeps its time.
+  /// Event times: the time by which op i has to be started and finished so that the iteration keeps its time.
   [[nodiscard]] TimePs start_event_ps(int op) const { return event(EventGraph::start_node(op)).time_ps; }
   [[nodiscard]] TimePs finish_event_ps(int op) const { return event(EventGraph::end_node(op)).time_ps; }
   /// Flow through every op and along every edge of the instance (in its order): the dual solution, for any deadline

@@ -90,8 +90,8 @@ DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
   }
   const std::size_t to_trade = ops <= kMaxOpsToTrade ? candidates.size() : 0;
   for (std::size_t k = 0; k < to_trade; ++k) {
-    // Beside the one that it is made of: trades use all time up to the deadline, which may cost more waiting than they
-    // save.
+    // In addition to the one that it is made of: trades use all time up to the deadline, which may cost more waiting
+    // than they save.
     DiscretePlan traded = candidates[k];
     rounder_.trade_between_neighbours(traded, deadline_ps);
     candidates.push_back(std::move(traded));

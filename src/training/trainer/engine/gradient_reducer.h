@@ -17,7 +17,7 @@ struct GradientReducerOptions {
 };
 
 /// Sums the gradients over the replicas of a rank, bucket by bucket (Li et al. 2020, "PyTorch Distributed", section
-/// 3.2), each from the moment on at which the iteration has added everything to it: communication runs concurrently
+/// 3.2), each as soon as the iteration has added everything to it: communication runs concurrently
 /// with what is left of the backward passes.
 ///
 /// Buckets are runs of the store's flat buffer. They start in one order, which the store's layout alone decides: those

@@ -11,7 +11,7 @@ namespace lowgear::trainer {
 
 /// The same on every rank; the gradients of all ranks are summed on the way back. Before a layer split by columns.
 [[nodiscard]] at::Tensor enter_parallel(const at::Tensor& input, Collective& group);
-/// The sum over the ranks; its gradient passes unchanged. Behind a layer split by rows.
+/// The sum over the ranks; its gradient passes unchanged. After a layer split by rows.
 [[nodiscard]] at::Tensor leave_parallel(const at::Tensor& input, Collective& group);
 
 /// Rows of the table for token ids [...] -> [..., hidden]. `table.value` holds the rows of this rank's part of the

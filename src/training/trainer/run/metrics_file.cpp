@@ -11,6 +11,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/write_all.h"
 #include "base/core/formats/json.h"
 #include "training/launcher/metrics_path.h"
 
@@ -32,17 +33,6 @@ std::string metrics_before(const fs::path& path, std::int64_t first_step) {
     if (json["step"].get<std::int64_t>() < first_step) kept += line + '\n';
   }
   return kept;
-}
-
-/// Returns errno, 0 when all is written.
-int write_all(int file, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = ::write(file, content.data(), content.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno;
-    content.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return 0;
 }
 
 }  // namespace

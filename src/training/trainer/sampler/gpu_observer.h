@@ -31,7 +31,7 @@ class GpuObserver {
 
   [[nodiscard]] const std::string& driver_version() const { return system_->driver_version(); }
   [[nodiscard]] bool simulated() const { return system_->simulated(); }
-  /// Of the SMs at the moment, in MHz; empty where the GPU does not tell.
+  /// Of the SMs now, in MHz; empty where the GPU does not report it.
   [[nodiscard]] std::optional<double> clock_mhz();
   /// Runs the work without a pause, at first until power has settled, then for about `window_s`, which is measured.
   /// `run_s` is about what one run takes. Empty where the GPU does not tell its energy.

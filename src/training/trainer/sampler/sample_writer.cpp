@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/write_all.h"
 
 namespace lowgear::trainer {
 namespace {
@@ -37,13 +38,9 @@ int open_alone(const fs::path& path) {
 }
 
 /// One call for a line, so that no reader sees half of it while the process lives.
-void write_all(int descriptor, const fs::path& path, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t size = ::write(descriptor, text.data(), text.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) throw Error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
-    text.remove_prefix(static_cast<std::size_t>(size));
-  }
+void write_text(int descriptor, const fs::path& path, std::string_view text) {
+  const int error = write_all(descriptor, text);
+  if (error != 0) throw Error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(error)));
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ SampleWriter::SampleWriter(const fs::path& path, sampling::SampleFormat format,
     rows_ = point.rows;
     if (::ftruncate(descriptor_, static_cast<off_t>(point.kept_bytes)) != 0) fail(path, "cannot be written");
     ::lseek(descriptor_, 0, SEEK_END);
-    if (point.kept_bytes == 0) write_all(descriptor_, path_, format_.header());
+    if (point.kept_bytes == 0) write_text(descriptor_, path_, format_.header());
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -79,7 +76,7 @@ SampleWriter::SampleWriter(SampleWriter&& other) noexcept
       skipped_(other.skipped_) {}
 
 void SampleWriter::append(std::vector<sampling::PassSample> passes) {
-  write_all(descriptor_, path_, format_.row({.shape = plan_.at(next_), .passes = std::move(passes)}));
+  write_text(descriptor_, path_, format_.row({.shape = plan_.at(next_), .passes = std::move(passes)}));
   ++next_;
   ++rows_;
   ++new_rows_;

@@ -169,7 +169,7 @@ class InProcessGroup final : public Collective {
   std::unique_ptr<PendingTransfer> start_reduce(const at::Tensor& tensor, int root) override {
     return std::make_unique<Waiting>([this, meeting = arrive(tensor), tensor, root] {
       hub_->wait(*meeting);
-      // Nobody may count on what the others are left with.
+      // No rank may rely on what the others are left with.
       if (rank_ == root)
         copy(tensor, reduced(*meeting, Reduction::sum));
       else

@@ -15,7 +15,6 @@
 namespace lowgear::cli {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class DataCommand : public ::testing::Test {

@@ -19,7 +19,6 @@
 namespace lowgear::cli {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -52,9 +51,9 @@ TEST_F(PlanCommand, WritesEveryFile) {
   for (const std::string& name : folder_.names()) {
     if (name.starts_with("out")) names.push_back(name);
   }
-  EXPECT_THAT(names, ElementsAre("out", "out/certificate.txt", "out/frontier.csv", "out/lowgear-files.json",
-                                 "out/plans", "out/plans.csv", "out/plans/00000.json", "out/plans/00001.json",
-                                 "out/profile.csv", "out/report.html", "out/run.json", "out/schedule.csv"));
+  EXPECT_THAT(names, testing::ElementsAre("out", "out/certificate.txt", "out/frontier.csv", "out/lowgear-files.json",
+                                          "out/plans", "out/plans.csv", "out/plans/00000.json", "out/plans/00001.json",
+                                          "out/profile.csv", "out/report.html", "out/run.json", "out/schedule.csv"));
 }
 
 TEST_F(PlanCommand, WritesTheFormatsThatAreDocumented) {

@@ -13,7 +13,6 @@ namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// Three stages of four layers, planned under 1F1B with six microbatches.
 class ReplanCommand : public ::testing::Test {
@@ -83,7 +82,7 @@ TEST_F(ReplanCommand, WritesAFolderThatVerifies) {
 
   ASSERT_EQ(replan({"--freeze", "8", "--keep-partition", "--out", new_out()}).exit_code, 0);
   EXPECT_EQ(run_lowgear({"verify", new_out()}).exit_code, 0);
-  EXPECT_THAT(read_file(folder_ / "new" / "schedule.csv"), Not(HasSubstr("1B")));
+  EXPECT_THAT(read_file(folder_ / "new" / "schedule.csv"), testing::Not(HasSubstr("1B")));
   const ProgramResult frozen = run_lowgear({"replan", new_out(), "--layers", "12"});
   EXPECT_EQ(frozen.exit_code, 2);
   EXPECT_THAT(frozen.err, HasSubstr("frozen already"));

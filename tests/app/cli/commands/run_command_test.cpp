@@ -15,10 +15,7 @@ namespace lowgear::cli {
 namespace {
 
 using ::testing::Contains;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 /// `lowgear run`, with no variable of Lowgear set.
 ProgramResult run(std::vector<std::string> arguments, const char* python_path = nullptr) {
@@ -43,8 +40,8 @@ TEST(RunCommand, SetsTheEnvironmentOfTheCommand) {
   const std::vector<std::string> variables = lines_of(result.out);
   EXPECT_THAT(variables, Contains("LOWGEAR_RECORDING=" + (folder / "out").string()));
   EXPECT_THAT(variables, Contains("LOWGEAR_SLOWDOWN=2.5"));
-  EXPECT_THAT(variables, Contains(EndsWith("/site:/some/where")));
-  EXPECT_THAT(variables, Not(Contains(StartsWith("LOWGEAR_RUN="))));
+  EXPECT_THAT(variables, Contains(testing::EndsWith("/site:/some/where")));
+  EXPECT_THAT(variables, testing::Not(Contains(testing::StartsWith("LOWGEAR_RUN="))));
 }
 
 TEST(RunCommand, AsksForASearch) {
@@ -110,10 +107,10 @@ TEST(RunCommand, TellsTheServersJobHowLateClocksChange) {
 
 TEST(RunCommand, NamesAStartThatNothingElseNames) {
   const ProgramResult one = run({"--server", "http://127.0.0.1:1", "--", "env"});
-  EXPECT_THAT(lines_of(one.out), Contains(StartsWith("LOWGEAR_RUN=run-")));
-  EXPECT_THAT(lines_of(one.out), Contains(EndsWith("/site"))) << "no empty entry, which is the working folder";
+  EXPECT_THAT(lines_of(one.out), Contains(testing::StartsWith("LOWGEAR_RUN=run-")));
+  EXPECT_THAT(lines_of(one.out), Contains(testing::EndsWith("/site"))) << "no empty entry, which is the working folder";
   const ProgramResult many = run({"--server", "http://127.0.0.1:1", "--", "sh", "-c", "env", "x", "--nnodes=2"});
-  EXPECT_THAT(many.out, Not(HasSubstr("LOWGEAR_RUN="))) << "each machine would name it differently";
+  EXPECT_THAT(many.out, testing::Not(HasSubstr("LOWGEAR_RUN="))) << "each machine would name it differently";
 }
 
 TEST(RunCommand, TakesLaunchersOfOneMachineForWhatTheyAre) {

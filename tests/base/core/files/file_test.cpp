@@ -23,7 +23,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
@@ -184,7 +183,7 @@ TEST_F(FileTest, RefusesAFolderWithoutPermission) {
   fs::permissions(folder_.path(), fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_THAT(error_of([&] { write_file_atomically(folder_ / "out.json", "x"); }), HasSubstr("Permission denied"));
   fs::permissions(folder_.path(), fs::perms::owner_all);
-  EXPECT_THAT(folder_.names(), IsEmpty());
+  EXPECT_THAT(folder_.names(), testing::IsEmpty());
 }
 
 TEST_F(FileTest, AFullDiskIsNoInputError) {
@@ -238,7 +237,7 @@ TEST_F(FileTest, LeavesNothingOfAFileThatWasNotCommitted) {
     file.write("half");
     EXPECT_EQ(folder_.names().size(), 1U);
   }
-  EXPECT_THAT(folder_.names(), IsEmpty());
+  EXPECT_THAT(folder_.names(), testing::IsEmpty());
 }
 
 TEST_F(FileTest, StagesNoFileWhereNoneCanStand) {

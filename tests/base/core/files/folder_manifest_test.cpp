@@ -15,7 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
@@ -31,7 +30,7 @@ class FolderManifestTest : public testing::Test {
 };
 
 TEST_F(FolderManifestTest, IsReadAsItWasWritten) {
-  EXPECT_THAT(listed_files(folder_.path()), IsEmpty());
+  EXPECT_THAT(listed_files(folder_.path()), testing::IsEmpty());
   list({"run.json", "plans/00000.json"});
   EXPECT_THAT(listed_files(folder_.path()), ElementsAre("plans/00000.json", "run.json"));
 }

@@ -45,6 +45,14 @@ TEST_F(TrustedPathTest, TakesWhatOnlyItsOwnerMayWriteTo) {
   EXPECT_NO_THROW(require_trusted_folder(inner_));
 }
 
+TEST_F(TrustedPathTest, ChecksAFileTogetherWithItsFolder) {
+  EXPECT_EQ(require_trusted(folder_ / "journal" / ".." / "agent.toml"), file_);
+  const fs::path within = inner_ / "agent.toml";
+  write_file_atomically(within, "text");
+  ASSERT_EQ(::chmod(inner_.c_str(), 0777), 0);
+  EXPECT_THAT(error_of([&] { (void)require_trusted(within); }), HasSubstr("chmod go-w " + inner_.string()));
+}
+
 TEST_F(TrustedPathTest, RefusesASymbolicLink) {
   fs::create_symlink(file_, folder_ / "link");
   fs::create_directory_symlink(inner_, folder_ / "link_to_folder");

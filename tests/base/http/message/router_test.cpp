@@ -12,8 +12,6 @@ namespace lowgear::http {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Pair;
 
 std::vector<Route> routes() {
@@ -44,7 +42,7 @@ HttpError refusal(const std::string& method, const std::string& path, HeadReques
 
 TEST(HttpRouter, FindsARouteByMethodAndPath) {
   EXPECT_EQ(find("POST", "/v1/jobs").route, 0U);
-  EXPECT_THAT(find("POST", "/v1/jobs").captures, IsEmpty());
+  EXPECT_THAT(find("POST", "/v1/jobs").captures, testing::IsEmpty());
   EXPECT_EQ(find("GET", "/v1/jobs").route, 1U);
   EXPECT_EQ(find("DELETE", "/v1/jobs/7").route, 3U);
   EXPECT_THAT(find("POST", "/v1/jobs/a%2Fb/ranks/3").captures, ElementsAre("a/b", "3"));
@@ -64,7 +62,7 @@ TEST(HttpRouter, SaysWhereThePathsAre) {
     if (std::string_view(path) == "/v1/jobs/") continue;  // an empty part is a part
     const HttpError error = refusal("GET", path);
     EXPECT_EQ(error.kind(), ErrorCode::not_found) << path;
-    EXPECT_THAT(error.what(), HasSubstr("/list")) << path;
+    EXPECT_THAT(error.what(), testing::HasSubstr("/list")) << path;
   }
   EXPECT_THAT(find("GET", "/v1/jobs/").captures, ElementsAre(""));
 }

@@ -11,7 +11,6 @@ namespace lowgear::http {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::Pair;
 
@@ -23,7 +22,7 @@ TEST(ParseTarget, SegmentsAndParametersAreDecoded) {
 
 TEST(ParseTarget, TheRootIsOneEmptySegment) {
   EXPECT_THAT(parse_target("/", "").segments, ElementsAre(""));
-  EXPECT_THAT(parse_target("/", "").parameters, IsEmpty());
+  EXPECT_THAT(parse_target("/", "").parameters, testing::IsEmpty());
   EXPECT_THAT(parse_target("/a/", "&&").segments, ElementsAre("a", ""));
 }
 
@@ -43,7 +42,7 @@ TEST(MatchPath, BracesStandForOnePartEach) {
   const auto captures = [](std::string_view pattern, std::string_view path) {
     return match_path(pattern, parse_target(path, "").segments);
   };
-  EXPECT_THAT(captures("/v1/jobs", "/v1/jobs"), Optional(IsEmpty()));
+  EXPECT_THAT(captures("/v1/jobs", "/v1/jobs"), Optional(testing::IsEmpty()));
   EXPECT_THAT(captures("/v1/jobs/{}/ranks/{}", "/v1/jobs/7/ranks/a%2Fb"), Optional(ElementsAre("7", "a/b")));
   EXPECT_THAT(captures("/{}", "/"), Optional(ElementsAre("")));
   for (const char* path : {"/v1", "/v1/jobs", "/v1/jobs/7/plan", "/v1/job/7", "/"}) {

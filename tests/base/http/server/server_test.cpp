@@ -17,7 +17,6 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
@@ -233,7 +232,7 @@ TEST_F(HttpServerTest, HeadersOfTheHandlerCannotBeEnded) {
   const std::string response = ask("GET /large HTTP/1.1\r\n\r\n");
   EXPECT_THAT(response, HasSubstr("Location: /a  Set-Cookie: evil\r\n"));
   EXPECT_THAT(response, HasSubstr("cache-control: max-age=60\r\n"));
-  EXPECT_THAT(response, Not(HasSubstr("no-store")));
+  EXPECT_THAT(response, testing::Not(HasSubstr("no-store")));
 }
 
 TEST_F(HttpServerTest, TheSocketHasItsModeAndIsRemovedAtTheEnd) {

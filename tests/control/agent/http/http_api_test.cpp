@@ -20,7 +20,6 @@
 namespace lowgear::agent {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -50,7 +49,7 @@ TEST_F(HttpApiTest, WhoAsksIsAttestedByTheKernel) {
   EXPECT_THAT(ask(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: agent\r\n\r\n", kFakeUuid0)),
               StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(on_loop([&] { return service.calls; }),
-              ElementsAre(fmt::format("reset SM clocks of 0 by {}", ::geteuid())));
+              testing::ElementsAre(fmt::format("reset SM clocks of 0 by {}", ::geteuid())));
 }
 
 TEST_F(HttpApiTest, TcpReadsAndChangesNothing) {

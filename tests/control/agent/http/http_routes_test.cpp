@@ -11,7 +11,6 @@
 namespace lowgear::agent {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -174,7 +173,7 @@ TEST_F(HttpRoutes, WorkloadPowerProfilesAreRequestedByName) {
     EXPECT_EQ(ask("POST", path, body).status, 400) << body;
   }
   EXPECT_THAT(error_message(ask("POST", path, R"({"profiles": ["max_q", "turbo"]})")),
-              AllOf(HasSubstr("profiles[1]"), HasSubstr("\"turbo\""), HasSubstr("GET /v1/gpus")));
+              testing::AllOf(HasSubstr("profiles[1]"), HasSubstr("\"turbo\""), HasSubstr("GET /v1/gpus")));
 }
 
 TEST_F(HttpRoutes, PowerSmoothingIsSetWithOrWithoutAPreset) {

@@ -11,7 +11,6 @@ namespace lowgear::agent {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class ZeusdRoutes : public ::testing::Test {
@@ -155,7 +154,7 @@ TEST_F(ZeusdRoutes, WhatAGpuDoesNotReportIsNotZero) {
     EXPECT_EQ(ask("GET", path, "gpu_ids=0").status, 400) << path;
     const RouteAnswer lost = ask("GET", path, "gpu_ids=1");
     EXPECT_EQ(lost.status, 503) << path;
-    EXPECT_THAT(lost.text(), HasSubstr("fallen off the bus")) << path;
+    EXPECT_THAT(lost.text(), testing::HasSubstr("fallen off the bus")) << path;
   }
 }
 
@@ -229,7 +228,7 @@ TEST_F(ZeusdRoutes, AMachineWithoutCpuCountersSaysWhy) {
   for (const char* path : {"/cpu/get_power", "/cpu/stream_power"}) {
     const RouteAnswer response = ask("GET", path);
     EXPECT_EQ(response.status, 501);
-    EXPECT_THAT(response.text(), HasSubstr("/sys/class/powercap"));
+    EXPECT_THAT(response.text(), testing::HasSubstr("/sys/class/powercap"));
   }
   EXPECT_EQ(ask("GET", "/cpu/get_cumulative_energy", "cpu=true&dram=true").status, 501);
   EXPECT_EQ(read("/discover")["cpu_ids"], Json::array());

@@ -15,9 +15,7 @@ namespace lowgear::server {
 namespace {
 
 using ::testing::Contains;
-using ::testing::HasSubstr;
 using ::testing::Key;
-using ::testing::Not;
 
 const std::filesystem::path kFolder = LOWGEAR_SOURCE_DIR "/dashboard";
 
@@ -77,8 +75,8 @@ TEST(DashboardFiles, NothingIsInlineOrFromElsewhere) {
   const std::string page(by_path().at("/").content);
   EXPECT_TRUE(matches(page, R"((<script(?![^>]*src=)[^>]*>))").empty());
   EXPECT_TRUE(matches(page, R"((<style|\sstyle=|\son[a-z]+=))").empty());
-  EXPECT_THAT(page, Not(HasSubstr("http")));
-  EXPECT_THAT(std::string(kDashboardPolicy), Not(HasSubstr("unsafe")));
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr("http")));
+  EXPECT_THAT(std::string(kDashboardPolicy), testing::Not(testing::HasSubstr("unsafe")));
 }
 
 }  // namespace

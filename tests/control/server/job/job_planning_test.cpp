@@ -137,7 +137,7 @@ TEST_F(JobPlanning, KeepsTheGuardWhileACapIsNotKept) {
   cap(kBelowAnyPlan);
   training.job().set_signal(1, "carbon is high", training.now_s());
   training.settle();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.035);
+  training.slow_all(1.035);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
@@ -147,7 +147,7 @@ TEST_F(JobPlanning, GuardsByNewSettingsWhileACapIsNotKept) {
   cap(kBelowAnyPlan);
   (void)training.job().set(SlowdownTarget{0, 50}, training.now_s());
   training.settle();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  training.slow_all(1.04);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
   (void)training.job().set(SlowdownTarget{0, 1}, training.now_s());
@@ -160,7 +160,7 @@ TEST_F(JobPlanning, GuardsAfterTheServerWasStartedAgainThoughACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
   training.restart_server();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  training.slow_all(1.025);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
@@ -188,7 +188,7 @@ TEST_F(JobPlanning, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
   train_until_running();
   training.plans_wait = true;
   cap(kKept);
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  training.slow_all(1.025);
   training.run(60);
   ASSERT_THAT(training.reasons("guard"), Not(IsEmpty()));
   end_planning();
@@ -198,7 +198,7 @@ TEST_F(JobPlanning, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
 TEST_F(JobPlanning, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
   train_until_running();
   const double usual_s = training.time_s();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  training.slow_all(1.3);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   ASSERT_TRUE(training.run_until(JobState::running));
   EXPECT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
@@ -210,7 +210,7 @@ TEST_F(JobPlanning, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
 
 TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
   train_until_running();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  training.slow_all(1.04);
   training.run(30);
   ASSERT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
   const int version = training.record().plan_version();

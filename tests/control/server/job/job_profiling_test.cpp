@@ -59,7 +59,7 @@ TEST(JobProfiling, TriesNoMoreClocksAfterSomeIterationsHoweverUncertainThePlanIs
   spec.profiling->settle_iterations = 2;
   SimulatedJob training(spec);
   training.energy_error = 0.5;
-  for (const int rank : {0, 1}) training.slow_down(rank, 20);  // short iterations may be many
+  training.slow_all(20);  // short iterations may be many
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
   while (training.record().profiling.sweep().rounds() < 2) training.run(1);
@@ -182,9 +182,9 @@ TEST(JobProfilingCost, EndsTrialsThatCostMoreThanTheyMay) {
   ASSERT_TRUE(training.run_until(JobState::profiling));
   const Json plan = Json::parse(*training.job().plan_after(0, 0, training.now_s()));
   while (training.iteration() < plan["trials"][0]["first_iteration"].get<std::int64_t>()) training.run(1);
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 15);  // a hiccup in an iteration that tries a clock out
+  training.slow_all(15);  // a hiccup in an iteration that tries a clock out
   training.run(1);
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1);
+  training.slow_all(1);
   EXPECT_THAT(training.reasons("plan"), Contains(HasSubstr("the limit for profiling")));
   training.run(20);
   EXPECT_EQ(summary_json(training.record())["purpose"], "train");
@@ -214,9 +214,9 @@ TEST(JobProfiling, IsNotRepeatedForAHiccupOfAllRanks) {
   training.train();
   training.run(10);
   for (int hiccup = 0; hiccup < 3; ++hiccup) {
-    for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.4);
+    training.slow_all(1.4);
     training.run(20);
-    for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1);
+    training.slow_all(1);
     training.run(40);
   }
   EXPECT_THAT(training.reasons("drift"), Not(IsEmpty()));
@@ -240,7 +240,7 @@ TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
   double factor = 1;
   for (int iteration = 0; iteration < 900; ++iteration) {  // ever slower
     if (iteration % 60 == 0) factor *= 1.1;
-    for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, factor);
+    training.slow_all(factor);
     training.run(1);
   }
   const auto is_repetition = [](const std::string& reason) {
@@ -256,7 +256,7 @@ TEST(JobProfiling, NamesTheSweepOfCellsThatReplacesEarlierOnes) {
   training.train();
   const StoredCells first = training.stored().cells.back();
   EXPECT_EQ(first.sweep, 1);
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  training.slow_all(1.3);
   while (training.stored().cells.back().sweep == first.sweep) {
     training.run(1);
     ASSERT_LT(training.iteration(), kPatience);

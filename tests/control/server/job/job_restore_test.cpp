@@ -17,7 +17,7 @@ class JobRestoreAfterDrift : public testing::Test {
   void SetUp() override {
     training.train();
     training.run(10);
-    for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.6);
+    training.slow_all(1.6);
     ASSERT_TRUE(training.run_until(JobState::profiling, 60));
     ASSERT_TRUE(training.run_until(JobState::running));
     training.run(8);
@@ -58,7 +58,7 @@ TEST(JobRestoreWhileDrifting, TakesNoProfileUpThatDriftHasPutOutOfDate) {
   training.train();
   training.run(10);
   training.know({{profile_key(training.record()), training.record().profiling.own()}});
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  training.slow_all(1.3);
   training.measures_nothing[1] = true;
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   ASSERT_TRUE(training.run_until(JobState::observing, 2'000));

@@ -14,7 +14,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::SizeIs;
 
 TEST(Job, WaitsForAllItsRanks) {
@@ -46,9 +45,9 @@ TEST(Job, SavesNoLessBecauseOneIterationStalled) {
   SimulatedJob training(small_job(4));
   training.train();
   training.run(8);
-  for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 30);
+  training.slow_all(30);
   training.run(1);
-  for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 1);
+  training.slow_all(1);
   training.run(2);
   const Json summary = summary_json(training.record());
   EXPECT_EQ(summary["stalled_iterations"], 1);
@@ -399,9 +398,9 @@ TEST(Job, FallsBackToFullClocksWhenPlansAreSlowerThanAllowed) {
   training.train();
   training.run(3);
   // Everything is slower under plans, and nobody knows why: no rank stands out.
-  for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 1.04);
+  training.slow_all(1.04);
   training.run(60);
-  EXPECT_THAT(training.reasons("guard"), Not(IsEmpty()));
+  EXPECT_THAT(training.reasons("guard"), testing::Not(IsEmpty()));
 }
 
 }  // namespace

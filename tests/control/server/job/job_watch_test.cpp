@@ -45,7 +45,7 @@ TEST_F(JobWatch, FollowsASignalAndBack) {
 
 TEST_F(JobWatch, SeesAStragglerWhileTheGuardHoldsFullClocks) {
   train_until_running();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  training.slow_all(1.04);
   training.run(30);
   ASSERT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
   ASSERT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
@@ -127,7 +127,7 @@ TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
 TEST_F(JobWatch, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {
   train_until_running();
   training.lose_agent(1);
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  training.slow_all(1.025);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
   EXPECT_FALSE(summary_json(training.record())["slowdown_pct"].is_null());
@@ -138,7 +138,7 @@ TEST_F(JobWatch, GuardsAJobWhoseRanksFollowDifferentPlans) {
   training.deaf[1] = true;
   (void)training.job().set(SlowdownTarget{0.5, std::nullopt}, training.now_s());
   training.settle();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.028);
+  training.slow_all(1.028);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
@@ -146,7 +146,7 @@ TEST_F(JobWatch, GuardsAJobWhoseRanksFollowDifferentPlans) {
 TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
   train_until_running();
   const double usual_s = training.time_s();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.25);
+  training.slow_all(1.25);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   EXPECT_THAT(training.reasons("drift"), Not(IsEmpty()));
   EXPECT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
@@ -160,14 +160,14 @@ TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
 TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
   train_until_running();
   const double usual_s = training.time_s();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  training.slow_all(1.04);
   while (training.reasons("baseline").size() < 2) {
     training.run(1);
     ASSERT_LT(training.iteration(), 200);
   }
   training.run(30);  // at the same full clocks
   const int version = training.record().plan_version();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  training.slow_all(1.3);
   training.run(15);
   ASSERT_EQ(training.record().plan_version(), version);
   EXPECT_NEAR(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
@@ -175,7 +175,7 @@ TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
 
 TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
   train_until_running();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.65);
+  training.slow_all(1.65);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   EXPECT_EQ(summary_json(training.record())["purpose"], "profile");
   EXPECT_TRUE(training.run_until(JobState::running));
@@ -188,7 +188,7 @@ TEST_F(JobWatch, MeasuresTheProfileOnceAfterOneDrift) {
     SimulatedJob drifting(spec);
     drifting.train();
     drifting.run(10);
-    for (int rank = 0; rank < 2; ++rank) drifting.slow_down(rank, factor);
+    drifting.slow_all(factor);
     drifting.run(300);
     EXPECT_EQ(drifting.record().state(), JobState::running);
     EXPECT_THAT(drifting.reasons("drift"), SizeIs(1)) << factor;
@@ -218,7 +218,7 @@ TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
   drifting.train();
   drifting.run(10);
   drifting.deaf[3] = true;  // keeps its plan whole
-  for (int rank = 0; rank < 4; ++rank) drifting.slow_down(rank, 1.3);
+  drifting.slow_all(1.3);
   ASSERT_TRUE(drifting.run_until(JobState::profiling, 120));
   ASSERT_TRUE(drifting.run_until(JobState::running, 2'000));
   drifting.run(60);
@@ -228,7 +228,7 @@ TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
 TEST_F(JobWatch, PlansNothingFromAProfileThatIsBeingReplaced) {
   train_until_running();
   training.plans_wait = true;
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.25);
+  training.slow_all(1.25);
   (void)training.job().set(SlowdownTarget{10, std::nullopt}, training.now_s());
   training.settle();
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));

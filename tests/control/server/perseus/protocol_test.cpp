@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "control/server/perseus/settings.h"
 #include "control/server/perseus/test_support.h"
 
@@ -15,17 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// The message of the InputError that the call throws; empty when it does not throw.
-template <typename Call>
-std::string refusal_of(Call call) {
-  try {
-    static_cast<void>(call());
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
-}
 
 std::string job_body(std::string_view key, const Json& value) {
   Json body = to_json(test_job({}));
@@ -63,21 +52,21 @@ TEST(PerseusProtocol, AJobIsReadAsZeusSendsIt) {
 }
 
 TEST(PerseusProtocol, AWrongJobIsRefusedAtThePlace) {
-  EXPECT_EQ(refusal_of([] { return read_perseus_job(job_body("world_size", 3)); }),
+  EXPECT_EQ(error_of([] { return read_perseus_job(job_body("world_size", 3)); }),
             "register_job: $.world_size: 3 is not pp x dp x tp = 2");
-  EXPECT_THAT(refusal_of([] { return read_perseus_job(job_body("pp_degree", 0)); }), HasSubstr("$.pp_degree"));
-  EXPECT_THAT(refusal_of([] { return read_perseus_job(job_body("pp_degree", 65537)); }), HasSubstr("$.pp_degree"));
-  EXPECT_THAT(refusal_of([] { return read_perseus_job(job_body("job_id", "mine")); }), HasSubstr("$.job_id"));
-  EXPECT_THAT(refusal_of([] { return read_perseus_job(job_body("model_name", std::string(300, 'a'))); }),
+  EXPECT_THAT(error_of([] { return read_perseus_job(job_body("pp_degree", 0)); }), HasSubstr("$.pp_degree"));
+  EXPECT_THAT(error_of([] { return read_perseus_job(job_body("pp_degree", 65537)); }), HasSubstr("$.pp_degree"));
+  EXPECT_THAT(error_of([] { return read_perseus_job(job_body("job_id", "mine")); }), HasSubstr("$.job_id"));
+  EXPECT_THAT(error_of([] { return read_perseus_job(job_body("model_name", std::string(300, 'a'))); }),
               HasSubstr("$.model_name"));
-  EXPECT_THAT(refusal_of([] { return read_perseus_job(job_body("num_microbatches", "8")); }),
+  EXPECT_THAT(error_of([] { return read_perseus_job(job_body("num_microbatches", "8")); }),
               HasSubstr("$.num_microbatches"));
-  EXPECT_THAT(refusal_of([] { return read_perseus_job("{"); }), HasSubstr("register_job:1:"));
+  EXPECT_THAT(error_of([] { return read_perseus_job("{"); }), HasSubstr("register_job:1:"));
 }
 
 TEST(PerseusProtocol, DegreesThatWouldOverflowAreRefused) {
   const std::string body = R"({"pp_degree": 65536, "dp_degree": 65536, "tp_degree": 65536, "world_size": 1})";
-  EXPECT_THAT(refusal_of([&] { return read_perseus_job(body); }), HasSubstr("281474976710656"));
+  EXPECT_THAT(error_of([&] { return read_perseus_job(body); }), HasSubstr("281474976710656"));
 }
 
 TEST(PerseusProtocol, PowerStatesAreSortedAndHaveToBeDistinct) {
@@ -85,7 +74,7 @@ TEST(PerseusProtocol, PowerStatesAreSortedAndHaveToBeDistinct) {
   EXPECT_EQ(rank.job_id, "a+b");
   EXPECT_THAT(rank.rank.power_states, ElementsAre(1410, 1200, 900));
   const auto refused = [](const Json& states) {
-    return refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); });
+    return error_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); });
   };
   EXPECT_THAT(refused({900, 1410, 900}), HasSubstr("900 occurs twice"));
   EXPECT_THAT(refused({900, -1}), HasSubstr("$.power_state_range[1]"));
@@ -96,12 +85,12 @@ TEST(PerseusProtocol, PowerStatesAreSortedAndHaveToBeDistinct) {
 TEST(PerseusProtocol, AMillionPowerStatesAreRefused) {
   Json states = Json::array();
   for (int i = 1; i <= 1'000'000; ++i) states.push_back(i);
-  EXPECT_THAT(refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); }),
+  EXPECT_THAT(error_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); }),
               HasSubstr("1000000 elements are too many"));
 }
 
 TEST(PerseusProtocol, ARankSaysInstructionsThatExist) {
-  EXPECT_EQ(refusal_of([] {
+  EXPECT_EQ(error_of([] {
               return read_perseus_rank(rank_body("pipe_schedule", {"forward", "sideways"}), Client::artifact);
             }),
             "register_rank: $.pipe_schedule[1]: unknown instruction \"sideways\"; instructions are load, forward, "
@@ -136,7 +125,7 @@ TEST(PerseusProtocol, ARankMayMeasureIterationsAlone) {
 
 TEST(PerseusProtocol, AWrongResultIsRefusedAtThePlace) {
   const auto refused = [](std::string_view key, const Json& value) {
-    return refusal_of([&] { return read_perseus_result(result_body(key, value)); });
+    return error_of([&] { return read_perseus_result(result_body(key, value)); });
   };
   EXPECT_THAT(refused("iter_time", {1, -1, 1}), HasSubstr("$.iter_time[1]"));
   EXPECT_THAT(refused("iter_time", {1, nullptr, 1}), HasSubstr("$.iter_time[1]"));
@@ -144,12 +133,11 @@ TEST(PerseusProtocol, AWrongResultIsRefusedAtThePlace) {
   EXPECT_THAT(refused("time_breakdown", {{"forward", {{1, 1e300}}}}), HasSubstr("$.time_breakdown.forward[0][1]"));
   EXPECT_THAT(refused("time_breakdown", {{"sideways", Json::array()}}), HasSubstr("sideways"));
   EXPECT_THAT(refused("time_breakdown", Json::array()), HasSubstr("$.time_breakdown"));
-  EXPECT_THAT(refusal_of([] { return read_perseus_result(R"({"rank": 0, "iter_time": [NaN]})"); }),
-              Not(HasSubstr("\n")));
-  EXPECT_NE(refusal_of([] { return read_perseus_result(R"({"rank": 0, "iter_time": [NaN], "iter_energy": [1]})"); }),
-            "");
-  EXPECT_NE(refusal_of([] { return read_perseus_result(R"({"rank": 0, "iter_time": [1e999], "iter_energy": [1]})"); }),
-            "");
+  EXPECT_THAT(error_of([] { return read_perseus_result(R"({"rank": 0, "iter_time": [NaN]})"); }), Not(HasSubstr("\n")));
+  EXPECT_NE(error_of([] { return read_perseus_result(R"({"rank": 0, "iter_time": [NaN], "iter_energy": [1]})"); }),
+            "no error");
+  EXPECT_NE(error_of([] { return read_perseus_result(R"({"rank": 0, "iter_time": [1e999], "iter_energy": [1]})"); }),
+            "no error");
 }
 
 TEST(PerseusProtocol, SchedulesAreWrittenForEachClient) {

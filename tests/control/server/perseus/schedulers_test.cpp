@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/formats/csv.h"
 #include "base/core/stop_switch.h"
 #include "control/server/perseus/lowgear.h"
@@ -22,7 +23,6 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 Settings settings_of(std::string_view scheduler, std::string_view args = "", std::string_view mode = "") {
@@ -91,12 +91,7 @@ struct SimulatedJob {
 };
 
 std::string refusal(const Settings& settings, const TestJobShape& shape) {
-  try {
-    const SimulatedJob run(settings, shape);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
+  return lowgear::error_of([&] { const SimulatedJob run(settings, shape); });
 }
 
 TEST(PerseusSchedulers, AllMaxRunsAtTheTopForSomeWindows) {
@@ -143,12 +138,7 @@ TEST(PerseusSchedulers, APlansClocksAreForComputationsAndStayUntilTheNext) {
   EXPECT_THAT(expand_clocks(rank, std::vector<plan::PerseusPlan::Entry>{{std::nullopt, 1200}, {OpKind::backward, 900}}),
               ElementsAre(1200, 1200, 1200, 1200, 900, 900));
   const auto refused = [&rank](const std::vector<plan::PerseusPlan::Entry>& entries) -> std::string {
-    try {
-      static_cast<void>(expand_clocks(rank, entries));
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return {};
+    return lowgear::error_of([&] { static_cast<void>(expand_clocks(rank, entries)); });
   };
   EXPECT_THAT(refused({{std::nullopt, 1200}}), HasSubstr("1 clocks for 2 computations"));
   EXPECT_THAT(refused({{OpKind::backward, 1200}, {OpKind::backward, 900}}),
@@ -409,17 +399,14 @@ TEST(PerseusSchedulers, LowgearRefusesWhatIsNoPipelineSchedule) {
   const auto refused = [&](const std::function<void(std::vector<RankInfo>&)>& change) -> std::string {
     std::vector<RankInfo> ranks = test_ranks({});
     change(ranks);
-    try {
+    return lowgear::error_of([&] {
       static_cast<void>(make_perseus_scheduler(settings, make_perseus_layout(settings, test_job({}), ranks)));
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return {};
+    });
   };
-  EXPECT_EQ(refused([](auto&) {}), "");
+  EXPECT_EQ(refused([](auto&) {}), "no error");
   EXPECT_THAT(refused([](auto& ranks) { ranks[1].pipe_schedule.push_back(Instruction::forward); }),
               HasSubstr("rank 1 has 7 forwards and 6 backwards for 6 microbatches"));
-  EXPECT_NE(refused([](auto& ranks) { std::ranges::reverse(ranks[1].pipe_schedule); }), "");
+  EXPECT_NE(refused([](auto& ranks) { std::ranges::reverse(ranks[1].pipe_schedule); }), "no error");
   EXPECT_THAT(refused([](auto& ranks) {
                 for (auto& rank : ranks) rank.power_states = {1410, 1200};
               }),

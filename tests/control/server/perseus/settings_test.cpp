@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/files/file.h"
 
 namespace lowgear::server::perseus {
@@ -25,12 +25,7 @@ class PerseusSettingsTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder); }
 
   static std::string refusal(std::string_view scheduler, std::string_view args, std::string_view mode = "") {
-    try {
-      static_cast<void>(read_perseus_settings(scheduler, args, mode));
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return {};
+    return lowgear::error_of([&] { static_cast<void>(read_perseus_settings(scheduler, args, mode)); });
   }
   [[nodiscard]] std::string solution_args(const std::string& more = "") const {
     return R"({"solution_path": ")" + folder.string() + "\"" + more + "}";

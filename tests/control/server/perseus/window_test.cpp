@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "control/server/perseus/test_support.h"
 
 namespace lowgear::server::perseus {
@@ -21,12 +21,7 @@ Result result(int rank, std::vector<double> times, std::vector<double> energies)
 }
 
 std::string refusal(const Layout& layout, const std::vector<Result>& results) {
-  try {
-    static_cast<void>(condense(layout, results, 0.1));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
+  return lowgear::error_of([&] { static_cast<void>(condense(layout, results, 0.1)); });
 }
 
 /// Ranks in an order in which no stage's ranks are next to each other, and rank 0 is of the last stage.
@@ -82,7 +77,7 @@ TEST(PerseusWindow, WhatCannotBePutTogetherIsRefused) {
   const Layout layout = stage_layout(test_job(kScattered), test_ranks(kScattered));
   std::vector<Result> results;
   for (int rank = 0; rank < 4; ++rank) results.push_back(result(rank, {1, 1}, {1, 1}));
-  EXPECT_EQ(refusal(layout, results), "");
+  EXPECT_EQ(refusal(layout, results), "no error");
   auto other = results;
   other[2] = result(2, {1, 1, 1}, {1, 1, 1});
   EXPECT_THAT(refusal(layout, other), HasSubstr("rank 2: 3 iterations, where another rank of its stage has 2"));

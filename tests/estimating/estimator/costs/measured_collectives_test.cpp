@@ -7,9 +7,7 @@
 namespace lowgear::estimator {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// 100 GB/s and 10 us, times the number of ranks.
@@ -83,7 +81,8 @@ TEST(MeasuredCollectiveCosts, NeverTakeAGroupAcrossNodesForOneWithin) {
 TEST(MeasuredCollectiveCosts, SayWhereSamplesAreMuchSlowerThanTheLinks) {
   const MeasuredCollectiveCosts costs({sums(2, 1, 1.2e9)}, named_gpu("a100"), kLinks);
   EXPECT_NEAR(time_of(costs, 1e8, {2, 1}), 1e8 / 1.2e9, 1e-3);
-  EXPECT_THAT(costs.notes(), Contains(HasSubstr("42 times slower in the samples than the links allow")));
+  EXPECT_THAT(costs.notes(),
+              testing::Contains(testing::HasSubstr("42 times slower in the samples than the links allow")));
 }
 
 TEST(MeasuredCollectiveCosts, TakeSmallAndLargeMessagesTogether) {

@@ -9,11 +9,9 @@
 namespace lowgear::estimator {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 /// Says a second of everything, so that it can be told from samples.
 class OneSecond final : public OperatorCosts {
@@ -52,7 +50,7 @@ TEST(MeasuredOperatorCosts, TakeTimesFromSamples) {
   EXPECT_DOUBLE_EQ(forward.flops, flops(product(8192)));
   EXPECT_DOUBLE_EQ(forward.memory_bytes, memory_bytes(product(8192)));
   EXPECT_NEAR(costs.cost(product(8192, Pass::backward)).time_s() / forward.time_s(), 2, 0.05);
-  EXPECT_THAT(costs.notes(), IsEmpty());
+  EXPECT_THAT(costs.notes(), testing::IsEmpty());
 }
 
 TEST(MeasuredOperatorCosts, PutAllFilesOfAKindTogether) {
@@ -83,9 +81,10 @@ TEST(MeasuredOperatorCosts, FallBackForAPassThatCannotBeBelieved) {
   EXPECT_DOUBLE_EQ(costs.cost(attention).time_s(), 1);
   attention.pass = Pass::forward;
   EXPECT_LT(costs.cost(attention).time_s(), 0.01);
-  EXPECT_THAT(costs.notes(), AllOf(Contains(HasSubstr("no time of this pass is used")),
-                                   Contains("fused_attention backward: no samples; taken from the GPU's data sheet"),
-                                   Contains(HasSubstr("flash_atten: sampled without a causal mask"))));
+  EXPECT_THAT(costs.notes(),
+              testing::AllOf(Contains(HasSubstr("no time of this pass is used")),
+                             Contains("fused_attention backward: no samples; taken from the GPU's data sheet"),
+                             Contains(HasSubstr("flash_atten: sampled without a causal mask"))));
 }
 
 TEST(MeasuredOperatorCosts, TakeTheOther16BitTypeAndSaySo) {

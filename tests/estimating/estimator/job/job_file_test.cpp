@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/units.h"
 
 namespace lowgear::estimator {
@@ -16,12 +17,7 @@ TrainingJob parse(std::string_view yaml, const std::vector<YamlSetting>& setting
 }
 
 std::string error_of(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
-  try {
-    (void)parse(yaml, settings);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return lowgear::error_of([&] { (void)parse(yaml, settings); });
 }
 
 constexpr std::string_view kWhole = R"(model: llama-3-70b

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -65,12 +65,7 @@ TEST(ParseTransformerShape, ReadsEveryFamilyAsTheCatalogueHasIt) {
 }
 
 std::string config_error_of(std::string_view json) {
-  try {
-    (void)parse_config(json);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return lowgear::error_of([&] { (void)parse_config(json); });
 }
 
 TEST(ParseTransformerShape, SaysWhereWhatIsWrong) {

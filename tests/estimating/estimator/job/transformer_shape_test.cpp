@@ -3,22 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <ostream>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::estimator {
 namespace {
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 struct PublishedCount {
   const char* name;
@@ -85,12 +75,13 @@ TEST(NamedTransformer, DoesNotMindCaseAndSeparators) {
 }
 
 TEST(NamedTransformer, SuggestsTheNearestName) {
-  EXPECT_EQ(error_of([] { (void)named_transformer("lama-3-70b"); }),
+  EXPECT_EQ(lowgear::error_of([] { (void)named_transformer("lama-3-70b"); }),
             "there is no model \"lama-3-70b\"; did you mean llama-3-70b?");
-  EXPECT_EQ(error_of([] { (void)named_transformer("GPT2"); }),
+  EXPECT_EQ(lowgear::error_of([] { (void)named_transformer("GPT2"); }),
             "there is no model \"GPT2\"; did you mean gpt2-small or gpt2-medium or gpt2-large or gpt2-xl?");
-  EXPECT_THAT(error_of([] { (void)named_transformer(""); }), testing::HasSubstr("there are gpt2-small, "));
-  EXPECT_THAT(error_of([] { (void)named_transformer("claude"); }), testing::HasSubstr("there are gpt2-small, "));
+  EXPECT_THAT(lowgear::error_of([] { (void)named_transformer(""); }), testing::HasSubstr("there are gpt2-small, "));
+  EXPECT_THAT(lowgear::error_of([] { (void)named_transformer("claude"); }),
+              testing::HasSubstr("there are gpt2-small, "));
 }
 
 constexpr std::string_view kLlamaConfig = R"({
@@ -134,7 +125,7 @@ TEST(RequireValid, NamesTheMemberThatIsWrong) {
   const auto error_with = [](const std::function<void(TransformerShape&)>& change) {
     TransformerShape shape = named_transformer("mixtral-8x7b");
     change(shape);
-    return error_of([&shape] { require_valid(shape); });
+    return lowgear::error_of([&shape] { require_valid(shape); });
   };
   EXPECT_EQ(error_with([](auto& shape) { shape.layers = 0; }), "mixtral-8x7b: layers: 0 is not from 1 to 1024");
   EXPECT_THAT(error_with([](auto& shape) { shape.kv_heads = 5; }), testing::HasSubstr("kv_heads: 5 heads of keys"));

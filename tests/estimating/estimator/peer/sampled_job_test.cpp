@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -54,12 +54,7 @@ TEST(ParseSampledJob, ReadsThePublishedForm) {
 std::string error_with(std::string_view part, std::string_view replacement) {
   std::string text(kText);
   text.replace(text.find(part), part.size(), replacement);
-  try {
-    (void)parse_sampled_job(text, "job.yml");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return lowgear::error_of([&] { (void)parse_sampled_job(text, "job.yml"); });
 }
 
 TEST(ParseSampledJob, SaysWhereWhatIsWrong) {

@@ -12,11 +12,9 @@
 namespace lowgear::adapt {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 void iterate(TechniqueJob& job, TechniqueController& controller, int iterations) {
   for (int i = 0; i < iterations; ++i) job.iterate(controller);
@@ -48,7 +46,7 @@ TEST(TechniqueController, AdoptsThePointThatIsShownToSaveEnergyWithinTheBound) {
   EXPECT_EQ(controller.last_good(), controller.current());
   EXPECT_THAT(changes(job), ElementsAre("slowdown try", "slowdown adopt"));
   EXPECT_THAT(last_of(job, TechniqueChange::adopt).reason,
-              AllOf(HasSubstr("low: -9.89 % energy"), HasSubstr("interval of the energy: -10.")));
+              testing::AllOf(HasSubstr("low: -9.89 % energy"), HasSubstr("interval of the energy: -10.")));
   EXPECT_THAT(last_of(job, TechniqueChange::drop).reason, HasSubstr("slow is 19.97 % slower than full"));
 }
 
@@ -105,7 +103,7 @@ TEST(TechniqueController, DoesNotAdoptAFrozenBlockThatFailsTheLossTest) {
   job.held_out = [](const Configuration& now) { return now.frozen_blocks > 0 ? 2.1 : 2.0; };
   TechniqueController controller(freezing_options());
   iterate(job, controller, 400);
-  EXPECT_THAT(changes(job), Not(Contains("freezing adopt")));
+  EXPECT_THAT(changes(job), testing::Not(Contains("freezing adopt")));
   EXPECT_THAT(changes(job), Contains("freezing cut off"));
   EXPECT_EQ(controller.last_good().frozen_blocks, 0);
   EXPECT_THAT(last_of(job, TechniqueChange::cut_off).reason, HasSubstr("held-out loss of 2.10000 exceeds"));

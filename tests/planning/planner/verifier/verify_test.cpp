@@ -21,10 +21,8 @@ namespace lowgear::planner {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 /// Replaces the first `from` behind `anchor`; a test whose text has changed must not pass by changing nothing.
 void replace(std::string& text, std::string_view anchor, std::string_view from, std::string_view to) {
@@ -152,7 +150,7 @@ TEST_P(TamperedFolder, IsFound) {
   try {
     EXPECT_FALSE(verify(folder).ok());
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
   }
 }
 
@@ -419,15 +417,16 @@ TEST(Verify, SaysWhereACertificateIsDamaged) {
 TEST(Verify, NamesTheOpWhoseTimeIsNotPossible) {
   PlanFolder folder = planner::sample_folder(planner::sample_run());
   add_behind(folder.certificate.text, "\nt 0:", 1'000'000'000'000);
-  EXPECT_THAT(verify(folder).failures,
-              Contains(ContainsRegex("^certificate.txt:[0-9]+ \\(vertex [0-9]+\\): op 0 \\(forward of stage 0, "
-                                     "microbatch 0\\) takes 10[0-9]+ ps, but its clocks take")));
+  EXPECT_THAT(verify(folder).failures, Contains(testing::ContainsRegex(
+                                           "^certificate.txt:[0-9]+ \\(vertex [0-9]+\\): op 0 \\(forward of stage 0, "
+                                           "microbatch 0\\) takes 10[0-9]+ ps, but its clocks take")));
 }
 
 TEST(Verify, RefusesRunsThatOverlap) {
   PlanFolder folder = planner::sample_folder(planner::sample_run());
   replace(folder.certificate.text, "\nt 0:", "t 0:", "t 0:1 0:");
-  EXPECT_THAT(error_of([&] { (void)verify(folder); }), ContainsRegex("^certificate.txt:[0-9]+: 0 changes twice"));
+  EXPECT_THAT(error_of([&] { (void)verify(folder); }),
+              testing::ContainsRegex("^certificate.txt:[0-9]+: 0 changes twice"));
 }
 
 TEST(Verify, ListsNoMoreThanTwentyFailures) {

@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// A model's file as tensors, which own their data.
 using Tensors = std::map<std::string, at::Tensor>;
@@ -357,7 +356,7 @@ void prepare(const protocol::JobParallel& parallel, const fs::path& target) {
 TEST(PreparedExport, LeavesNothingBehind) {
   const TemporaryFolder folder;
   prepare({.pp = 2}, folder / "several/levels/out/");
-  EXPECT_THAT(folder.names(), IsEmpty());
+  EXPECT_THAT(folder.names(), testing::IsEmpty());
   fs::create_directory(folder / "in");
   write(folder / "in/model.safetensors", random_weights(tiny_llama()));
   loaded_and_exported(config_of(tiny_llama()), folder / "in", folder / "several/levels/out");
