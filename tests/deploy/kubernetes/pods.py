@@ -75,13 +75,18 @@ class BuiltRoot:
 
 
 class ImageRoot:
-    """The root of an image that was built."""
+    """The root of an image that was built, which stays as it is: what is written goes elsewhere."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder = Path(folder).resolve()
 
     def make(self, root):
-        subprocess.run(["cp", "-a", f"{self.folder}/.", root], check=True)
+        writes = root.with_name(root.name + ".writes")
+        writes.mkdir()
+        mount("tmpfs", writes, "tmpfs", 0, "mode=755")
+        (writes / "upper").mkdir()
+        (writes / "work").mkdir()
+        mount("overlay", root, "overlay", 0, f"lowerdir={self.folder},upperdir={writes}/upper,workdir={writes}/work")
 
 
 def system_files(root, hosts):
