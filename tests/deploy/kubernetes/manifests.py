@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 
-class NoKubectl(Exception):
-    pass
+class NoKubectl(ImportError):
+    """The program is missing, as a package of Python may be: tests treat both alike."""
 
 
 def kubectl():

@@ -75,13 +75,18 @@ class BuiltRoot:
 
 
 class ImageRoot:
-    """The root of an image that was built."""
+    """The root of an image that was built, which stays as it is: what is written goes elsewhere."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder = Path(folder).resolve()
 
     def make(self, root):
-        subprocess.run(["cp", "-a", f"{self.folder}/.", root], check=True)
+        writes = root.with_name(root.name + ".writes")
+        writes.mkdir()
+        mount("tmpfs", writes, "tmpfs", 0, "mode=755")
+        (writes / "upper").mkdir()
+        (writes / "work").mkdir()
+        mount("overlay", root, "overlay", 0, f"lowerdir={self.folder},upperdir={writes}/upper,workdir={writes}/work")
 
 
 def system_files(root, hosts):
@@ -95,27 +100,34 @@ def system_files(root, hosts):
     (root / "etc/hosts").write_text("127.0.0.1 localhost " + " ".join(hosts) + "\n")
 
 
-class Node:
-    """A machine: its host paths, and its claims of volumes, outlast the pods."""
+class Roots:
+    """The roots of images, each made once: containers of all nodes mount them, with their own volumes."""
 
-    def __init__(self, folder, cluster, root_of, hosts=()):
+    def __init__(self, folder, root_of, hosts):
         self.folder = Path(folder)
-        self.cluster = cluster
         self.root_of = root_of  # image name -> BuiltRoot or ImageRoot
         self.hosts = hosts
-        self.count = 0
-        self.unpacked = {}
+        self.made = {}
 
-    def unpack(self, image):
-        """The root of an image, made once: containers mount it, with their own volumes."""
-        if image not in self.unpacked:
-            root = self.folder / f"image-{len(self.unpacked)}"
+    def of(self, image):
+        if image not in self.made:
+            root = self.folder / f"image-{len(self.made)}"
             root.mkdir()
             mount("tmpfs", root, "tmpfs", 0, "mode=755")
             self.root_of(image).make(root)
             system_files(root, self.hosts)
-            self.unpacked[image] = root
-        return self.unpacked[image]
+            self.made[image] = root
+        return self.made[image]
+
+
+class Node:
+    """A machine: its host paths, and its claims of volumes, outlast the pods."""
+
+    def __init__(self, folder, cluster, roots):
+        self.folder = Path(folder)
+        self.cluster = cluster
+        self.roots = roots
+        self.count = 0
 
     def volume_of(self, pod, volume):
         group = pod.spec.get("securityContext", {}).get("fsGroup")
@@ -165,7 +177,7 @@ class Node:
         root = self.folder / f"root-{self.count}"
         self.count += 1
         root.mkdir()
-        mount(self.unpack(container["image"]), root, None, MS_BIND | MS_REC)
+        mount(self.roots.of(container["image"]), root, None, MS_BIND | MS_REC)
         made = {} if volumes is None else volumes
         for wanted in container.get("volumeMounts", []):
             name = wanted["name"]

@@ -23,10 +23,10 @@ from pathlib import Path
 try:
     import yaml  # noqa: F401  what manifests needs
 
-    from manifests import Cluster, NoKubectl, kubectl, read_images, render
-    from pods import CAP_SYS_ADMIN, BuiltRoot, ImageRoot, Node, remove_tree, response_of, status_of
+    from manifests import Cluster, kubectl, read_images, render
+    from pods import CAP_SYS_ADMIN, BuiltRoot, ImageRoot, Node, Roots, remove_tree, response_of, status_of
     kubectl()
-except (ImportError, NoKubectl) as missing:
+except ImportError as missing:
     print(f"skipped: {missing}: the containers of deploy/kubernetes are not run", flush=True)
     sys.exit(77)
 
@@ -77,10 +77,11 @@ class Pods(unittest.TestCase):
         subprocess.run([folder / "tokens.sh"], check=True)
         cls.simulated = Cluster(render(folder / "overlays/simulated") + render(folder / "examples/simulated"))
         cls.others = [Cluster(render(folder / f"overlays/{name}")) for name in ("cluster", "mps-pool")]
+        cls.roots = Roots(cls.work, root_of, ["lowgear-server.lowgear"])
         cls.jobset = Cluster(render(folder / "examples/jobset"))
 
     def setUp(self):
-        self.node = Node(self.folder(), self.simulated, root_of, hosts=["lowgear-server.lowgear"])
+        self.node = Node(self.folder(), self.simulated, self.roots)
         self.logs = self.folder()
 
     def folder(self):
@@ -159,7 +160,7 @@ class Pods(unittest.TestCase):
 
     def test_the_other_configurations_are_accepted_as_they_are_mounted(self):
         for cluster in self.others:
-            node = Node(self.folder(), cluster, root_of)
+            node = Node(self.folder(), cluster, self.roots)
             for pod in cluster.pods:
                 container = pod.spec["containers"][0]
                 command = container["command"]
@@ -177,7 +178,7 @@ class Pods(unittest.TestCase):
 
     @unittest.skipUnless("ROOTS" in os.environ, "the client's image is needed: ./dev image --check")
     def test_the_client_is_injected_into_the_pods_of_a_job(self):
-        node = Node(self.folder(), self.jobset, root_of)
+        node = Node(self.folder(), self.jobset, self.roots)
         pod = self.pod("JobSet", self.jobset)
         volumes = {"lowgear": node.volume_of(pod, pod.volume("lowgear"))}
         copy = node.start(pod, pod.spec["initContainers"][0], self.logs / "copy.log", volumes=volumes)
