@@ -11,6 +11,19 @@ import time
 PATIENCE_S = 120  # a machine that has other work to do makes every process wait
 
 
+def end_all(processes):
+    """Asks all that still run to end, and kills those that do not in time."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    for process in processes:
+        try:
+            process.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 class Machine:
     """Simulated GPUs and a running agent; LOWGEAR_* of this process point to them. `agent_nvml`: the library that the
     agent loads instead of the simulation's."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from server_process import Server  # noqa: E402: the examples are no package
-from simulated_machine import PATIENCE_S, Machine  # noqa: E402
+from simulated_machine import Machine, end_all  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = ROOT / "examples" / "closed-loop" / "job.yaml"
@@ -89,15 +89,7 @@ class Fleet:
         return total_w
 
     def end(self):
-        for training in self.trainings:
-            if training.poll() is None:
-                training.send_signal(signal.SIGTERM)
-        for training in self.trainings:
-            try:
-                training.wait(timeout=PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                training.kill()
-                training.wait()
+        end_all(self.trainings)
 
 
 def planned_w(jobs):

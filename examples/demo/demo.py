@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
-from simulated_machine import PATIENCE_S, Machine  # noqa: E402
+from simulated_machine import Machine, end_all  # noqa: E402
 from server_process import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -116,16 +116,6 @@ def start_training(lowgear, server, out, scale, arguments):
         stdout=open(out / "training.txt", "w", encoding="utf-8"), stderr=subprocess.STDOUT, process_group=0)
 
 
-def end_training(training):
-    if training.poll() is None:
-        training.send_signal(signal.SIGTERM)
-    try:
-        training.wait(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        training.kill()
-        training.wait()
-
-
 def stalls_text(stalled):
     """Of iterations that this machine held up."""
     return f", without {stalled} iteration{'s'[stalled == 1:]} that stalled" if stalled else ""
@@ -171,7 +161,7 @@ def main():
             job = next(iter(server.get("/v1/jobs")["jobs"]), None)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            end_training(training)
+            end_all([training])
             server.end()
     say(summary_text(job))
     (out / "demo.json").write_text(json.dumps({"job": job, "marks": demo.marks, "decisions": demo.decisions,
