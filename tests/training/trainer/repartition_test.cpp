@@ -22,6 +22,9 @@ launcher::RepartitionConfig scheduled(Switches switches) {
   return config;
 }
 
+/// So many are left that moving pays, however slow this machine is at present.
+constexpr std::int64_t kManySteps = 1'000'000;
+
 launcher::RepartitionConfig automatic() {
   launcher::RepartitionConfig config;
   config.automatic = true;
@@ -148,7 +151,7 @@ TEST(Repartitioning, HeldOutLossesAndTheFreezingControllerFollow) {
   dataset::write_synthetic_corpus(folder / "held-out.bin", 3000, 77);
   launcher::TrainConfig config = small_job({.pp = 2});
   config.model.layers = 6;
-  config.steps = 12;
+  config.steps = kManySteps;
   config.evaluation.emplace();
   config.evaluation->held_out = {folder / "held-out.bin"};
   config.evaluation->every = 1;
@@ -158,11 +161,12 @@ TEST(Repartitioning, HeldOutLossesAndTheFreezingControllerFollow) {
   controller.window_steps = 1;
   controller.most_blocks = 4;
   config.freeze.controller = controller;
-  const Outcome expected = train(config);
+  constexpr std::int64_t kLast = 11;
+  const Outcome expected = train(config, kLast);
   EXPECT_GT(expected.frozen.back(), 0) << "nothing was frozen";
   for (const auto& repartition : {automatic(), scheduled({{3, "custom:0,5,6"}, {6, "custom:0,1,6"}})}) {
     config.adapt.repartition = repartition;
-    const Outcome outcome = train(config);
+    const Outcome outcome = train(config, kLast);
     EXPECT_FALSE(outcome.moved_bytes.empty());
     EXPECT_EQ(outcome.losses, expected.losses);
     EXPECT_EQ(outcome.held_out_losses, expected.held_out_losses);
@@ -174,10 +178,12 @@ TEST(Repartitioning, AutomaticallyFollowsTheFrozenBlocks) {
   launcher::TrainConfig config = small_job({.pp = 2});
   config.model.vocabulary = 256;
   config.model.layers = 12;
+  config.steps = kManySteps;
   config.freeze.prefixes = {{1, 6}, {4, 0}};
-  const Outcome expected = train(config);
+  constexpr std::int64_t kLast = 5;
+  const Outcome expected = train(config, kLast);
   config.adapt.repartition = automatic();
-  const Outcome outcome = train(config);
+  const Outcome outcome = train(config, kLast);
   EXPECT_EQ(outcome.losses, expected.losses);
   EXPECT_EQ(outcome.partitions.at(0), "custom:0,6,12");
   EXPECT_NE(outcome.partitions.at(1), "custom:0,6,12");
@@ -188,7 +194,7 @@ TEST(Repartitioning, AutomaticallyFollowsTheFrozenBlocks) {
   const TemporaryFolder folder;
   config.checkpoint = folder.path();
   const Outcome first = train(config, 2);
-  const Outcome second = train(config);
+  const Outcome second = train(config, kLast);
   EXPECT_EQ(second.partitions.front(), outcome.partitions.at(3));
   EXPECT_TRUE(second.moved_bytes.empty() || !second.moved_bytes.contains(3)) << "it moved again";
 }
