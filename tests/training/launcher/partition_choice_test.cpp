@@ -7,26 +7,10 @@
 #include <vector>
 
 #include "estimating/model/parameters.h"
+#include "training/launcher/twelve_blocks.h"
 
 namespace lowgear::launcher {
 namespace {
-
-TrainConfig job(int pp) {
-  TrainConfig config;
-  config.model = {.architecture = model::Architecture::llama,
-                  .vocabulary = 64,
-                  .hidden = 64,
-                  .layers = 12,
-                  .heads = 4,
-                  .kv_heads = 2,
-                  .head_dim = 16,
-                  .intermediate = 96,
-                  .max_positions = 64};
-  config.parallel.pp = pp;
-  config.microbatches = 8;
-  config.sequence_length = 32;
-  return config;
-}
 
 /// Of a pipeline whose stages take `costs`, one after the other, and whose microbatches follow at the pace of the
 /// slowest: event by event.
@@ -57,7 +41,7 @@ std::vector<double> stage_costs(const TrainConfig& config, std::int64_t frozen,
 }
 
 TEST(FlopOptions, TheMoveIsToThePartitionWhoseCostliestStageCostsLeast) {
-  const TrainConfig config = job(2);
+  const TrainConfig config = twelve_blocks(2);
   const std::vector<model::LayerRange> now = {{0, 6}, {6, 12}};
   for (std::int64_t frozen = 1; frozen < 12; ++frozen) {
     const PartitionOptions options = flop_options(config, frozen, now);
@@ -75,7 +59,7 @@ TEST(FlopOptions, TheMoveIsToThePartitionWhoseCostliestStageCostsLeast) {
 }
 
 TEST(FlopOptions, WithNothingFrozenTheMoveIsBackToTheJobsOwnPartition) {
-  TrainConfig config = job(2);
+  TrainConfig config = twelve_blocks(2);
   config.partition = "custom:0,5,12";
   const PartitionOptions options = flop_options(config, 0, std::vector<model::LayerRange>{{0, 8}, {8, 12}});
   EXPECT_EQ(options.move.partition, (std::vector<model::LayerRange>{{0, 5}, {5, 12}}));
@@ -96,7 +80,7 @@ TEST(IsWorthMoving, OnlyForASavingThatPaysInTheStepsLeft) {
 }
 
 TEST(LayerStateBytes, AreTwelveForEachParameterOfALayer) {
-  const model::ModelConfig config = job(1).model;
+  const model::ModelConfig config = twelve_blocks(1).model;
   std::int64_t elements = 0;
   for (const model::ParameterSpec& spec : parameters(config)) {
     if (spec.part == model::Part::layer) elements += model::element_count(spec.shape);

@@ -11,6 +11,7 @@
 #include "planning/schedule/communication.h"
 #include "planning/schedule/freezing.h"
 #include "training/launcher/training_schedule.h"
+#include "training/launcher/twelve_blocks.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -39,18 +40,7 @@ class PlannedJob : public testing::Test {
  protected:
   void SetUp() override {
     write_file_atomically(folder_ / "profile.csv", profile_text());
-    config_.model = {.architecture = model::Architecture::llama,
-                     .vocabulary = 64,
-                     .hidden = 64,
-                     .layers = 12,
-                     .heads = 4,
-                     .kv_heads = 2,
-                     .head_dim = 16,
-                     .intermediate = 96,
-                     .max_positions = 64};
-    config_.parallel.pp = kStages;
-    config_.microbatches = 8;
-    config_.sequence_length = 32;
+    config_ = twelve_blocks(kStages);
     config_.adapt.repartition.emplace();
     config_.adapt.repartition->automatic = true;
     config_.adapt.repartition->profile.emplace();

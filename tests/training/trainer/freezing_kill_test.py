@@ -7,13 +7,12 @@ The ranks are started without `lowgear train`; as it would, this test ends those
 import json
 import random
 import shutil
-import signal
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from started_ranks import start_ranks
+from started_ranks import kill_ranks, start_ranks
 
 RANKS = 2
 STEPS = 45
@@ -92,12 +91,7 @@ class FreezingKillTest(unittest.TestCase):
         while change not in self.changes(name) and all(process.poll() is None for process in ranks):
             self.assertLess(time.monotonic(), end, "it did not decide")
             time.sleep(0.0005)
-        alive = ranks[rank].poll() is None
-        ranks[rank].send_signal(signal.SIGKILL)
-        for process in ranks:
-            process.kill()
-            process.communicate(timeout=PATIENCE_S)
-        return alive
+        return kill_ranks(ranks, rank, PATIENCE_S)
 
     def test_all_ranks_are_on_one_configuration_afterwards(self):
         self.finish(self.start("straight"))

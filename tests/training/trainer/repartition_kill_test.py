@@ -6,13 +6,12 @@ The ranks are started without `lowgear train`; as it would, this test ends those
 
 import json
 import shutil
-import signal
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from started_ranks import start_ranks
+from started_ranks import kill_ranks, start_ranks
 
 RANKS = 3
 STEPS = 14
@@ -68,12 +67,7 @@ class RepartitionKillTest(unittest.TestCase):
                 break
             time.sleep(0.0002)
         time.sleep(delay_s)
-        alive = ranks[rank].poll() is None
-        ranks[rank].send_signal(signal.SIGKILL)
-        for process in ranks:
-            process.kill()
-            process.communicate(timeout=PATIENCE_S)
-        return alive
+        return kill_ranks(ranks, rank, PATIENCE_S)
 
     def test_a_job_that_is_killed_at_a_switch_continues_with_one_partition(self):
         self.finish(self.start("plain"))

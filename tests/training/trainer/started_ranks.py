@@ -20,3 +20,13 @@ def start_ranks(test, config, settings, size, meeting):
         test.addCleanup(process.kill)
         ranks.append(process)
     return ranks
+
+
+def kill_ranks(ranks, first, patience_s):
+    """Kills this rank and then all of them, and waits for their ends. Whether it was alive."""
+    alive = ranks[first].poll() is None
+    ranks[first].kill()
+    for process in ranks:
+        process.kill()
+        process.communicate(timeout=patience_s)
+    return alive
