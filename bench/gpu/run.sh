@@ -6,6 +6,9 @@
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
 #   bench/gpu/run.sh freeze GPUS BLOCKS              the job of pipeline.yaml with all blocks trained and with the first
 #                                 BLOCKS frozen, in turns ABBA, RUNS times; a line of the trainer's figures for each
+#   bench/gpu/run.sh freeze-record BLOCKS    that job on one GPU, with all blocks trained and with the first BLOCKS
+#                                 frozen, units recorded; $OUT/recordings.tar.gz, for `lowgear profile`, and what
+#                                 `lowgear replan --freeze` predicts from the first for the second
 #   bench/gpu/run.sh switch GPUS             the job of pipeline.yaml whose first stage gets three layers more, and gives
 #                                 them back, three times: how long the moves take (docs/adapting.md); $OUT/switch.jsonl
 #   bench/gpu/run.sh finetune SECONDS                fine-tuning with all blocks trained, a placebo and frozen blocks
@@ -72,6 +75,20 @@ freeze() {
         --set "adapt.freeze.blocks=$blocks" bench/gpu/pipeline.yaml
     done
   done
+}
+
+# freeze_record BLOCKS: RUNS recordings of each, in turns.
+freeze_record() {
+  local run blocks recordings=$PWD/$build/recordings
+  rm -rf "$recordings"
+  for run in $(seq "${RUNS:-1}"); do
+    for blocks in 0 "$1"; do
+      ranks 1 --no-python "$build/bin/lowgear-trainer" --json --set parallel.pp=1 --set microbatches=8 \
+        --set "steps=${STEPS:-30}" --set "adapt.freeze.blocks=$blocks" \
+        --set "energy.recording=$recordings/frozen-$blocks-run-$run" bench/gpu/pipeline.yaml
+    done
+  done
+  tar -C "$build" -czf "$out/recordings.tar.gz" recordings
 }
 
 # switch GPUS: two stages; the first move of all also makes NCCL's connections.
@@ -151,6 +168,7 @@ while [ $# -gt 0 ]; do
     marks) marks ;;
     time) time_all "$2"; shift ;;
     freeze) freeze "$2" "$3"; shift 2 ;;
+    freeze-record) freeze_record "$2"; shift ;;
     switch) switch "$2"; shift ;;
     finetune) finetune "$2"; shift ;;
     fp8) fp8 "$2"; shift ;;
@@ -159,7 +177,7 @@ while [ $# -gt 0 ]; do
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|switch GPUS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|freeze-record BLOCKS|switch GPUS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -14,8 +14,9 @@
 namespace lowgear::trainer {
 namespace {
 
-/// Samples of a window: AdamW's first moment remembers some ten steps, so that more of them would see little more.
-constexpr std::int64_t kSamples = 10;
+/// Samples of a window. AdamW's first moment remembers some ten steps, so that five of them see half of the default
+/// window; each reads the optimizer's whole state.
+constexpr std::int64_t kSamples = 5;
 constexpr int kMaxCount = 1'000'000'000;
 
 }  // namespace
@@ -33,6 +34,8 @@ void FreezingLoop::forget_samples() {
 }
 
 void FreezingLoop::begin(std::int64_t first_step) {
+  // The first loss allocates its buffers, and text that cannot be read shows now rather than after a window.
+  if (controller_) (void)held_out_();
   if (!controller_ || !config_->freeze.controller->log || ranks_->world->rank() != 0) return;
   log_.emplace(*config_->freeze.controller->log, first_step);
   log_->add(freezing::write_header(config_->model.layers, config_->freeze.controller->options, controller_->state(),
