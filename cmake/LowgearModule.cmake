@@ -18,8 +18,8 @@ endif()
 
 include(LowgearUnity)
 
-# How hard the compiler works in release builds: on what computes, on everything else, and on tests, which take longer
-# to compile than to run.
+# How hard the compiler works in release builds: on what computes, on everything else, and on tests and the command
+# line, which take longer to compile than to run.
 add_library(lowgear_pure_flags INTERFACE)
 add_library(lowgear_module_flags INTERFACE)
 target_compile_options(lowgear_module_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O2>")
@@ -27,15 +27,18 @@ add_library(lowgear_test_flags INTERFACE)
 target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
-#                [APART c.cpp...] [EACH_APART])
+#                [APART c.cpp...] [EACH_APART] [FLAGS test])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
 # they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include, APART
 # sources that cannot be compiled together with others (LowgearUnity.cmake). EACH_APART: none can, as a library that
-# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need.
+# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS test:
+# compiled as tests are; such a module needs PRECOMPILED of its own.
 function(lowgear_module name)
-  cmake_parse_arguments(ARG "EACH_APART" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "EACH_APART" "FLAGS" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
-  if(name IN_LIST LOWGEAR_PURE_MODULES)
+  if(ARG_FLAGS)
+    set(kind ${ARG_FLAGS})
+  elseif(name IN_LIST LOWGEAR_PURE_MODULES)
     set(kind pure)
   endif()
   foreach(dependency IN LISTS ARG_DEPENDS)

@@ -4,9 +4,9 @@
 
 option(LOWGEAR_UNITY_BUILD "Compile the sources of a folder together" ON)
 
-# Sources compiled together: enough to share most instantiations, few enough that after a change the rest of them costs
-# seconds.
-set(LOWGEAR_UNITY_SOURCES 8)
+# Most sources compiled together: enough to share most instantiations, few enough that after a change the rest of them
+# costs seconds. A folder with more is divided evenly.
+set(LOWGEAR_UNITY_SOURCES 12)
 
 # A warning on headers, which takes the sources of a unity build for headers.
 if(LOWGEAR_UNITY_BUILD)
@@ -28,9 +28,19 @@ function(lowgear_compile_together target)
   foreach(source IN LISTS ARG_SOURCES)
     cmake_path(GET source PARENT_PATH folder)
     string(MAKE_C_IDENTIFIER "room_${folder}" room)
-    math(EXPR count_${room} "0${count_${room}} + 1")
-    math(EXPR part "(${count_${room}} - 1) / ${LOWGEAR_UNITY_SOURCES}")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${room}_${part})
+    list(APPEND rooms ${room})
+    list(APPEND sources_${room} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES rooms)
+  foreach(room IN LISTS rooms)
+    list(LENGTH sources_${room} count)
+    math(EXPR parts "(${count} - 1) / ${LOWGEAR_UNITY_SOURCES} + 1")
+    math(EXPR last "${count} - 1")
+    foreach(index RANGE ${last})
+      list(GET sources_${room} ${index} source)
+      math(EXPR part "${index} * ${parts} / ${count}")
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${room}_${part})
+    endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()

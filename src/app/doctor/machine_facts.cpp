@@ -12,13 +12,13 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "app/doctor/environment.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 #include "hardware/gpu/rapl.h"
@@ -30,11 +30,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kDefaultAgentSocket = "/run/lowgear/lease.sock";
 constexpr int kCapSysAdmin = 21;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets the environment
-  return value != nullptr ? value : "";
-}
 
 std::string first_line(const fs::path& file) {
   std::ifstream stream(file);

@@ -4,15 +4,12 @@
 #include <system_error>
 #include <vector>
 
-#include "control/client/rank/rank_environment.h"
+#include "app/doctor/environment.h"
 
 namespace lowgear::doctor {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A variable of this process; empty where it is not set.
-std::string variable(std::string_view name) { return client::process_environment()(name).value_or(""); }
 
 std::vector<fs::path> package_folders(const fs::path& program_folder) {
   std::vector<fs::path> folders{program_folder / "../../../python/lowgear", program_folder / "../lowgear"};
@@ -39,11 +36,11 @@ std::optional<fs::path> python_package(const fs::path& program_folder) {
 
 std::map<std::string, std::string> attaching_variables(const fs::path& package, const fs::path& program_folder) {
   std::map<std::string, std::string> variables;
-  const std::string path = variable("PYTHONPATH");
+  const std::string path = environment("PYTHONPATH");
   variables["PYTHONPATH"] = (package / "site").string() + (path.empty() ? "" : ":" + path);
   const fs::path library = (program_folder / "../lib/liblowgear.so.1").lexically_normal();
   std::error_code unknown;
-  if (variable("LOWGEAR_LIBRARY").empty() && fs::exists(library, unknown)) {
+  if (environment("LOWGEAR_LIBRARY").empty() && fs::exists(library, unknown)) {
     variables["LOWGEAR_LIBRARY"] = library.string();
   }
   return variables;

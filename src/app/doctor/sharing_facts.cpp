@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+
+#include "app/doctor/environment.h"
 
 namespace lowgear::doctor {
 namespace {
@@ -20,11 +21,6 @@ namespace fs = std::filesystem;
 constexpr const char* kControlProgram = "nvidia-cuda-mps-control";
 /// NVIDIA's default ("Multi-Process Service", section on environment variables).
 constexpr const char* kDefaultPipeDirectory = "/tmp/nvidia-mps";
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets the environment
-  return value != nullptr ? value : "";
-}
 
 std::string program_in_path(const std::string& name) {
   std::istringstream folders(environment("PATH"));

@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMarginPct = 0.5;
 
 /// Pairs in which fp8 takes so many times the energy and the time of bf16 and has so many times its loss.
@@ -48,13 +48,13 @@ TEST(PrecisionChoice, KeepsBf16WithoutAShownLoss) {
   std::vector<PrecisionPair> scattered = pairs({0.8, 0.8, 0.8});
   scattered[1].fp8.loss *= 1.02;
   EXPECT_FALSE(choose_precision(scattered, kMarginPct).fp8) << "the mean alone does not count";
-  scattered[1].fp8.loss = kNan;
+  scattered[1].fp8.loss = kNotMeasured;
   EXPECT_EQ(choose_precision(scattered, kMarginPct).reason, "a loss is not a number");
 }
 
 TEST(PrecisionChoice, GoesByTimeWhereEnergyIsNotMeasured) {
   std::vector<PrecisionPair> measured = pairs({2, 2, 2}, 0.8);
-  measured[0].bf16.energy_j = kNan;
+  measured[0].bf16.energy_j = kNotMeasured;
   const PrecisionChoice choice = choose_precision(measured, kMarginPct);
   EXPECT_TRUE(choice.fp8);
   EXPECT_THAT(choice.reason, HasSubstr("time a token (no energy was measured) -20.00 %"));

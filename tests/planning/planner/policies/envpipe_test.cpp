@@ -25,14 +25,6 @@ using Type = EnvPipeOptions::Type;
 using testing::Each;
 using testing::HasSubstr;
 
-/// The plan replayed on the schedule that it asks for.
-simulator::Timeline replay_plan(const SampleProblem& sample, const PolicyPlan& plan) {
-  PlanningProblem problem = sample.problem();
-  const schedule::PipelineDag dag = plan.schedule ? build_dag(*plan.schedule) : sample.dag();
-  problem.dag = &dag;
-  return replay_clocks(problem, plan.clocks_mhz);
-}
-
 PolicyPlan plan_with(const SampleProblem& sample, const EnvPipeOptions& options) {
   return EnvPipePolicy(options).plan(sample.problem(), std::nullopt);
 }

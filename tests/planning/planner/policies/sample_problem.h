@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
@@ -52,6 +53,14 @@ inline profile::StageProfile modelled_profile(const std::vector<double>& work_s,
 /// Four slightly uneven stages of such GPUs under 1F1B.
 inline SampleProblem four_stages(int microbatches) {
   return {schedule::one_f_one_b_schedule(4, microbatches), modelled_profile({0.050, 0.056, 0.052, 0.058}), 80};
+}
+
+/// The plan replayed on the schedule that it asks for.
+inline simulator::Timeline replay_plan(const SampleProblem& sample, const PolicyPlan& plan) {
+  PlanningProblem problem = sample.problem();
+  const schedule::PipelineDag dag = plan.schedule ? build_dag(*plan.schedule) : sample.dag();
+  problem.dag = &dag;
+  return replay_clocks(problem, plan.clocks_mhz);
 }
 
 }  // namespace lowgear::planner

@@ -19,10 +19,6 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-simulator::Timeline replay_plan(const SampleProblem& sample, const PolicyPlan& plan) {
-  return replay_clocks(sample.problem(), plan.clocks_mhz);
-}
-
 /// The clock of each stage; fails when a stage has several.
 std::vector<int> stage_clocks(const SampleProblem& sample, const PolicyPlan& plan) {
   std::map<int, int> clocks;
