@@ -1,6 +1,7 @@
 // The list of jobs.
 import shared from './shared.js';
 import {get} from './api.js';
+import {BudgetsPanel} from './budgets_panel.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
@@ -70,6 +71,7 @@ export class JobsView {
     this.filter = 'all';
     this.table = new KeyedTable('Jobs', kColumns, (job) => job.job, {empty: 'No job matches.',
       rowClass: (job) => (isOver(job) ? 'over' : '')});
+    this.budgets = new BudgetsPanel((job) => (this.jobs.get(job) || {}).name || job);
     this.redraw = interaction.perFrame(() => this.draw());
     this.stream = new LiveStream('/v1/events', {
       catchUp: (signal) => this.load(signal), onState, onRefused,
@@ -87,6 +89,7 @@ export class JobsView {
 
   stop() {
     clearInterval(this.clock);
+    this.budgets.stop();
     this.stream.stop();
   }
 
@@ -95,6 +98,7 @@ export class JobsView {
   async load(signal) {
     const {jobs} = await get('/v1/jobs', {signal});
     this.jobs = new Map(jobs.map((job) => [job.job, job]));
+    await this.budgets.load().catch(() => {});  // it tries again by itself
     if (!this.panel) this.build();
     this.draw();
   }
@@ -115,7 +119,8 @@ export class JobsView {
     this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
     this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. ' +
       'Its first plan follows when all its ranks have registered.');
-    this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.panel.node, this.none);
+    this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.budgets.node, this.panel.node,
+      this.none);
   }
 
   draw() {

@@ -21,6 +21,9 @@ class PowerCurve {
   /// the vertex.
   PowerCurve(std::span<const CurvePoint> vertices, double slowest_s);
 
+  /// Without the iterations that draw less than this; the fastest one stays.
+  [[nodiscard]] PowerCurve with_floor(double least_w) const { return {vertices_, time_s(least_w)}; }
+
   [[nodiscard]] double fastest_s() const { return vertices_.front().time_s; }
   [[nodiscard]] double slowest_s() const { return vertices_.back().time_s; }
   [[nodiscard]] double most_w() const { return power_w(fastest_s()); }

@@ -98,9 +98,11 @@ class Life(ServerTest):
         self.assertLessEqual(ranks.summary()["planned_energy_j"] / ranks.summary()["planned_time_s"], 0.94 * planned_w)
         shown = self.ok("GET", "/v1/budgets")["budgets"]
         self.assertEqual([(budget["name"], budget["kept"]) for budget in shown], [("row", True)])
+        self.assertEqual([job["job"] for job in self.ok("GET", "/v1/budgets")["jobs"]], [ranks.job])
         self.show_all(ranks)
         self.ok("DELETE", "/v1/budgets/row")
         self.assertEqual(self.ok("GET", "/v1/budgets")["budgets"], [])
+        self.hold_a_budget()
 
         ranks.call("POST", f"/v1/jobs/{ranks.job}/reports",
                    {"rank": 1, "reports": [], "refusal": "the schedule differs"}, ranks.keys[1])
@@ -121,6 +123,21 @@ class Life(ServerTest):
         self.check_events(events, ranks)
         self.assertTrue(of_this_job.of("iteration"))
         self.assertEqual({data["job"] for _, data in of_this_job.events}, {ranks.job})
+
+    def hold_a_budget(self):
+        """As the agent of a node does that no job is on."""
+        self.ok("PUT", "/v1/budgets/far", {"watts": 300, "hosts": ["node-9"], "peak_pct": 10,
+                                           "runs": [{"run": "a", "weight": 2, "floor_w": 50}, {"run": "b"}]})
+        node = {"safe_w": 100, "gpus": [{"uuid": "GPU-9", "limit_w": 100, "least_w": 50, "most_w": 400}]}
+
+        def shares():
+            return self.ok("POST", "/v1/nodes/node-9/power", node)["shares"]
+
+        wait_until(lambda: shares() == [{"uuid": "GPU-9", "watts": 300}], "the budget is divided")
+        wait_until(lambda: self.ok("GET", "/v1/budgets")["budgets"][0]["held"]
+                   == {"watts": 300, "nodes": 1, "silent_nodes": 0}, "the server shows what is held")
+        self.assertEqual(self.ok("DELETE", "/v1/nodes/node-9"), {"node": "node-9"})
+        self.ok("DELETE", "/v1/budgets/far")
 
     def report_decisions(self, ranks):
         path = f"/v1/jobs/{ranks.job}/decisions"

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from browser import Browser, find_chromium
-from mock_server import MockJob, MockServer, scenario
+from mock_server import MockJob, MockServer, mock_budget, scenario
 
 NEEDED = os.environ.get("LOWGEAR_REQUIRE_BROWSER") == "1"
 SKIP_CODE = 77
@@ -307,6 +307,46 @@ class AsksForAToken(DashboardTest):
         self.browser.value("document.getElementById('sign-out').click()")
         self.browser.wait("document.querySelector('.sign-in')", "it asks again")
         self.assertEqual(self.browser.value("sessionStorage.length"), 0)
+
+
+class ShowsBudgets(DashboardTest):
+    BUDGETS = [mock_budget("row-1", 60000, 41000), mock_budget("cluster", 180000, 179000, 1.234,
+               {"watts": 178500, "nodes": 40, "silent_nodes": 2}), mock_budget("row-2", 20000, 25000, 0.5)]
+
+    def open_budgets(self):
+        server = self.serve(scenario("hundred")[:4])
+        server.budgets = self.BUDGETS
+        self.open(server)
+        self.browser.wait("document.documentElement.dataset.jobs === '4'")
+        return server
+
+    def test_limit_use_price_and_shares(self):
+        server = self.open_budgets()
+        names = self.browser.value("[...document.querySelectorAll('.budgets h3')].map((node) => node.textContent)")
+        self.assertEqual(names, ["Limit of row-2", "Limit of cluster", "Limit of row-1"], "what is not kept, then what binds")
+        for part in ("the limit cannot be kept", "one more kW would bring the training of 1.2 GPUs",
+                     "Agents of 40 nodes hold", "2 not heard of, assumed at full power", "Not held by agents",
+                     "Does not bind"):
+            self.wait_text(part, ".budgets")
+        shares = self.browser.value("[...document.querySelectorAll('.shares li')].map((node) => node.innerText)")
+        self.assertEqual(len(shares), 4)
+        self.assertIn("40.0\u00a0%", shares[0])
+        server.budgets = self.BUDGETS[:1]
+        self.browser.wait("document.querySelectorAll('.budgets .card').length === 1", "one is left")
+        server.budgets = []
+        self.browser.wait("document.querySelector('.budgets').hidden", "there is none")
+
+    def test_on_a_telephone_and_in_both_themes(self):
+        for dark in (False, True):
+            self.browser.set_dark(dark)
+            for width in (390, 1280):
+                with self.subTest(dark=dark, width=width):
+                    self.browser.resize(width, 900)
+                    self.open_budgets()
+                    self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth - innerWidth"), 0)
+                    seen = self.browser.value(WEAK_TEXT)
+                    self.assertGreater(seen["checked"], 30)
+                    self.assertEqual(seen["weak"], [])
 
 
 class IsUsable(DashboardTest):

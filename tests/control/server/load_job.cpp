@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "base/core/error.h"
@@ -47,7 +48,7 @@ std::string rank_text(const LoadJobShape& shape, int rank) {
   return fmt::format(
       R"({{"rank":{},"pp_rank":{},"dp_rank":{},"tp_rank":0,"instance":"process-{}","host":"node-{}",)"
       R"("gpu_uuid":"GPU-{}","gpu":"A100","simulated":true,"clocks_mhz":[{}],"power_limit_w":400,"follows_plans":true}})",
-      rank, rank / shape.dp, rank % shape.dp, rank, rank / 8, rank, clocks);
+      rank, rank / shape.dp, rank % shape.dp, rank, shape.first_node + rank / 8, rank, clocks);
 }
 
 std::string reports_text(int rank, const std::vector<LoadReport>& reports) {
@@ -157,8 +158,8 @@ void LoadJob::send_next(int number) {
     connections_.send(connection, "POST", what.empty() ? "/v1/jobs" : fmt::format("/v1/jobs/{}/{}", id_, what), body,
                       rank.key);
   };
-  if (id_.empty()) {
-    if (number == 0) post(Doing::registering_job, {}, job_text(shape_));
+  if (!rank.has_job) {
+    post(Doing::registering_job, {}, job_text(shape_));
   } else if (rank.key.empty()) {
     post(Doing::registering, "ranks", rank_text(shape_, number));
   } else if (!rank.cells.empty()) {
@@ -205,6 +206,7 @@ void LoadJob::take(int number, Rank& rank, const LoadAnswer& answer) {
       const std::string id(member_text(answer.body, "job"));
       if (!id_.empty() && id != id_) throw Error(fmt::format("{} has become another job", id_));
       id_ = id;
+      rank.has_job = true;
       break;
     }
     case Doing::registering:
@@ -252,13 +254,16 @@ void LoadJob::take_plan(int number, Rank& rank, const LoadAnswer& answer) {
 }
 
 /// What the units of a rank take at the clocks of a plan.
-double LoadJob::compute_of(int number, std::string_view answer) const {
+double LoadJob::compute_of(int number, std::string_view answer) {
   const int stage = number / shape_.dp;
+  const std::string_view text = answer.substr(answer.find("\"plan\":"));
+  const auto [known, is_new] = compute_s_.try_emplace({stage, std::hash<std::string_view>{}(text)});
+  if (!is_new) return known->second;
   const plan::Plan plan = plan::read_plan(Json::parse(answer).at("plan").dump(), "plan");
   double compute_s = 0;
   for (const plan::PlannedOp& op : plan.ranks.at(0))
     compute_s += profile_.at_clock(stage, op.kind, op.clock_mhz).time_s;
-  return compute_s * scale_;
+  return known->second = compute_s * scale_;
 }
 
 }  // namespace lowgear::server

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "control/server/load_connections.h"
@@ -22,6 +24,7 @@ struct LoadJobShape {
   int dp = 1;
   int microbatches = 1;
   double iteration_s = 0.02;  ///< as it lasts, and is reported
+  int first_node = 0;         ///< ranks are on this node and those after it, 8 each
 
   [[nodiscard]] int world_size() const { return pp * dp; }
 };
@@ -76,6 +79,7 @@ class LoadJob {
     double compute_s = 0;
   };
   struct Rank {
+    bool has_job = false;  ///< as each process registers its job first
     std::string key;
     Doing doing = Doing::nothing;
     bool finished = false;
@@ -96,7 +100,7 @@ class LoadJob {
   void take(int number, Rank& rank, const LoadAnswer& answer);
   void take_plan(int number, Rank& rank, const LoadAnswer& answer);
   void train_once();
-  [[nodiscard]] double compute_of(int number, std::string_view answer) const;
+  [[nodiscard]] double compute_of(int number, std::string_view answer);
   [[nodiscard]] std::string cells_text(int number, const Rank& rank) const;
 
   LoadConnections& connections_;
@@ -110,6 +114,7 @@ class LoadJob {
   std::int64_t iteration_ = 0;
   LoadConnections::Clock::time_point next_iteration_;
   int newest_version_ = 0;
+  std::map<std::pair<int, std::size_t>, double> compute_s_;  ///< by stage and hash of the plan: replicas share plans
   std::size_t cells_acknowledged_ = 0;
 };
 

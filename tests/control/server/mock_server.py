@@ -259,6 +259,11 @@ def scenario(name):
     raise ValueError(name)
 
 
+def mock_budget(name, watts, planned_w, gpus_per_kw=0.0, held=None):
+    return {"name": name, "watts": watts, "watts_now": watts, "planned_w": planned_w, "assumed_w": 0.1 * planned_w,
+            "kept": planned_w <= watts, "gpus_per_kw": gpus_per_kw, "held": held}
+
+
 class MockServer:
     """Serves the page and the jobs on a loopback port; can stop and come back on the same one."""
 
@@ -266,6 +271,7 @@ class MockServer:
         self.jobs = {job.id: job for job in jobs}
         self.token, self.port = token, port
         self.listeners, self.lock = [], threading.Lock()
+        self.budgets = []  # as GET /v1/budgets shows them
         self.policy = content_security_policy()
         self.requests = []
         self.httpd = None
@@ -343,6 +349,9 @@ class MockHandler(BaseHTTPRequestHandler):
             self.refuse(401, "unauthorized", "this server wants a token: Authorization: Bearer TOKEN")
         elif path == "/v1/jobs":
             self.answer_json(200, {"jobs": [job.summary() for job in mock.jobs.values()]})
+        elif path == "/v1/budgets":
+            shares = [{"job": job.id, "planned_w": 1000.0 * (i + 1)} for i, job in enumerate(mock.jobs.values())]
+            self.answer_json(200, {"budgets": mock.budgets, "jobs": shares if mock.budgets else []})
         elif path == "/v1/events":
             self.stream(None)
         else:

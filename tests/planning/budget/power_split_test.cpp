@@ -184,6 +184,41 @@ TEST(SplitPower, NamesLimitsThatCannotBeKeptAndGivesTheLeastThere) {
   EXPECT_THAT(overloaded(jobs, std::vector<PowerLimit>{{"node 0", 700, 100}, {"node 1", 700}}), IsEmpty());
 }
 
+/// A job with a floor has a curve that ends there, as the server makes it.
+TEST(SplitPower, LosesNoMoreThanALinearProgramWithFloors) {
+  int at_floor = 0;
+  for (unsigned seed = 1'000; seed < 1'040; ++seed) {
+    Fleet fleet = random_fleet(seed);
+    std::mt19937 random(seed);
+    std::vector<double> floors_w;
+    for (BudgetJob& one : fleet.jobs) {
+      const double share = random() % 2 == 0 ? 0 : 0.001 * static_cast<double>(random() % 1'000);
+      floors_w.push_back(one.curve.least_w() + share * (one.curve.most_w() - one.curve.least_w()));
+      one.curve = one.curve.with_floor(floors_w.back());
+      EXPECT_NEAR(one.curve.least_w(), floors_w.back(), 1e-6 * floors_w.back());
+    }
+    // The linear program has no solution where there is no room for the floors.
+    for (const std::size_t limit : overloaded(fleet.jobs, fleet.limits)) {
+      double needed_w = fleet.limits[limit].other_w + 1;
+      for (const BudgetJob& one : fleet.jobs) {
+        for (const LimitShare& part : one.limits) {
+          if (part.limit == limit) needed_w += part.share * one.curve.least_w();
+        }
+      }
+      fleet.limits[limit].watts = needed_w;
+    }
+    const PowerSplit split = split_power(fleet.jobs, fleet.limits);
+    const double best = loss_by_linear_program(fleet);
+    EXPECT_LE(split.loss, best * 1.001 + 1e-9) << seed;
+    EXPECT_GE(split.loss, best * (1 - 1e-3) - 1e-9) << seed;
+    for (std::size_t job = 0; job < fleet.jobs.size(); ++job) {
+      EXPECT_GE(split.jobs[job].power_w, floors_w[job] * (1 - 1e-9)) << seed;
+      at_floor += split.jobs[job].power_w < floors_w[job] * (1 + 1e-6) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(at_floor, 20);
+}
+
 TEST(SplitPower, RefusesWhatIsOutOfRange) {
   const std::vector<PowerLimit> limits = {{"cluster", 1000}};
   const auto refusal = [&](const std::vector<BudgetJob>& jobs, const std::vector<PowerLimit>& some) {

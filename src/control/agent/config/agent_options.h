@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/http/message/endpoint.h"
 #include "control/agent/gpu/gpu_worker.h"
 #include "control/agent/http/http_routes.h"
 #include "control/agent/lease/lease_server.h"
@@ -22,12 +23,21 @@ struct Options {
   std::chrono::milliseconds settings_period{1'000};  ///< between checks of limits that other programs may change
   std::chrono::milliseconds driver_timeout{5'000};   ///< how long a request waits for the driver
   std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
+  bool shares_power = false;                         ///< power limits are the agent's, and no process may set them
 };
 
 /// Where other machines may read metrics and health, and nothing else.
 struct MetricsAddress {
   std::string address;  ///< of IPv4 or IPv6, without brackets
   std::uint16_t port = 0;
+};
+
+/// The node's share of a power budget (docs/serving.md).
+struct PowerShareOptions {
+  http::Endpoint server;
+  std::filesystem::path token_file;  ///< empty: none is sent
+  double safe_w = 0;                 ///< the power limit of each GPU without a share
+  std::string host;                  ///< as budgets and ranks name it
 };
 
 struct ProcessOptions {
@@ -39,6 +49,7 @@ struct ProcessOptions {
   std::optional<MetricsAddress> metrics;   ///< empty: none
   ZeusdEvents zeusd_events = ZeusdEvents::device;
   MpsOptions mps;
+  std::optional<PowerShareOptions> power_share;  ///< empty: power limits are as users set them
 };
 
 }  // namespace lowgear::agent

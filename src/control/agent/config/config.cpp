@@ -3,10 +3,10 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-
-#include <array>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -101,6 +101,31 @@ void parse_mps(TomlTable& section, MpsOptions& options, const NameLookup& lookup
   section.finish();
 }
 
+std::string own_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::optional<PowerShareOptions> parse_power_share(TomlTable& section) {
+  const std::optional<std::string> server = section.text("server");
+  PowerShareOptions options;
+  if (const auto file = section.text("token_file")) options.token_file = *file;
+  const std::optional<double> safe_w = section.number_in("safe_w", 1, kMaxPowerW);
+  options.host = section.text("host").value_or(own_host());
+  if (server && !safe_w)
+    section.fail("[power_share] needs safe_w: the power limit of each GPU while the server is away");
+  if (!server && (safe_w || !options.token_file.empty())) section.fail("[power_share] needs a server");
+  const bool is_name = !options.host.empty() &&
+                       options.host.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == std::string::npos;
+  if (server && !is_name) section.fail_at("host", fmt::format("{} is not a host's name", quote(options.host)));
+  section.finish();
+  if (!server) return std::nullopt;
+  options.server = section.look_up("server", [&] { return http::Endpoint::parse(*server); });
+  options.safe_w = *safe_w;
+  return options;
+}
+
 std::vector<std::string> parse_gpu(TomlTable& section) {
   std::vector<std::string> names = section.texts("id");
   if (names.empty()) section.fail("a [[gpu]] needs an id: UUID or PCI address of the GPU, or \"all\"");
@@ -151,6 +176,9 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
   parse_limits(limits, config.process.agent);
   TomlTable mps = root.table("mps");
   parse_mps(mps, config.process.mps, lookup);
+  TomlTable power_share = root.table("power_share");
+  config.process.power_share = parse_power_share(power_share);
+  config.process.agent.shares_power = config.process.power_share.has_value();
   if (const auto journal = root.text("journal")) config.journal = *journal;
   if (const auto rate_hz = root.number_in("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
   for (TomlTable& gpu : root.tables("gpu")) {

@@ -390,10 +390,23 @@ void Agent::share(Lease& lease, const Peer& peer, const ProcessIdentity& process
   lease.sharers.push_back({.peer = peer, .process = process, .watch = watch(lease.id, process)});
 }
 
+void Agent::limit_power(std::string_view gpu, double watts) {
+  const std::size_t index = index_of(gpu);
+  const Managed& managed = gpus_[index];
+  if (!managed.worker || hangs(managed)) return;
+  managed.worker->apply(
+      gpu::SetPowerLimit{watts},
+      pending_writes_.add([this, index](const std::exception_ptr&) { telemetry_->settings_changed(index); }, nullptr));
+}
+
 void Agent::apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) {
   const std::size_t index = controlled_gpu(gpu);
   const Managed& managed = gpus_[index];
   require_allowed(setting, environment_.policy->allow(peer, managed.identity));
+  if (options_.shares_power && std::holds_alternative<gpu::SetPowerLimit>(setting)) {
+    throw AccessDenied(
+        "power limits of this node are its share of a power budget: the agent sets them, and no process");
+  }
   (void)lease_for_request(peer, index);
   const gpu::GpuError too_late(gpu::GpuErrorCode::timeout,
                                fmt::format("{}: the driver has not responded yet", managed.identity.uuid));

@@ -53,6 +53,9 @@ class Agent final : public Service, private LeaseGranter {
   /// Closes the lease socket, ends every lease and restores every GPU; waits for each driver as long as the options
   /// say. Returns what could not be restored, one line each. May be called again.
   std::vector<std::string> stop();
+  /// Sets the power limit of a controlled GPU for no process: it holds until the GPU is restored. What goes wrong shows
+  /// in the GPU's status.
+  void limit_power(std::string_view gpu, double watts);
   /// Logs which GPUs have stopped responding and which respond again, once each. Call it about every second.
   void check_health();
 

@@ -7,10 +7,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/ipc/service_notification.h"
 #include "control/agent/http/http_api.h"
+#include "control/agent/process/power_share_keeper.h"
 
 namespace lowgear::agent {
 namespace {
@@ -69,6 +71,7 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
     if (!error) io.stop();
   });
   const std::unique_ptr<MpsSharing> mps = start_mps(io, options, environment);
+  const std::function<void(std::string_view)> warn = environment.warn;
   HttpApiOptions http_api_options = http_options(options, environment);
   http_api_options.mps = mps.get();
   Agent agent(io, options.agent, std::move(environment));
@@ -78,10 +81,13 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   if (options.metrics) (void)http.listen_metrics(options.metrics->address, options.metrics->port);
   agent.listen();
   const Heartbeat heartbeat(io, agent);
+  std::optional<PowerShareKeeper> power_share;
+  if (options.power_share) power_share.emplace(io, agent, *options.power_share, warn);
   ipc::notify_service_manager("READY=1");
   io.run();
   ipc::notify_service_manager("STOPPING=1");
   http.stop();
+  power_share.reset();
   std::vector<std::string> failures = agent.stop();
   if (!mps) return failures;
   for (std::string& left : mps->stop()) failures.push_back(std::move(left));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <variant>
@@ -36,7 +37,7 @@ void ClockGovernor::write(std::string_view what, const std::function<void()>& ca
         options_.note(fmt::format("dry run: would {} on GPU {}", what, control_->gpu().identity().uuid));
       }
     } else {
-      if (!journal_->changed(control_->gpu().identity().uuid)) journal_->record_change(original_state(*control_));
+      if (!journal_->changed(control_->gpu().identity().uuid)) journal_->record_change(original());
       call();
       ++status_.clock_writes;
     }
@@ -48,6 +49,15 @@ void ClockGovernor::write(std::string_view what, const std::function<void()>& ca
     status_.problem = error.what();
     throw;
   }
+}
+
+OriginalGpuState ClockGovernor::original() const {
+  OriginalGpuState state = original_state(*control_);
+  if (options_.safe_power_w && state.power_limit_w) {
+    const double least_w = control_->gpu().power_limits().min_w;
+    state.power_limit_w = std::min(*state.power_limit_w, std::max(*options_.safe_power_w, least_w));
+  }
+  return state;
 }
 
 void ClockGovernor::require_own() const {

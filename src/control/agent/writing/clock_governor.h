@@ -21,6 +21,8 @@ struct ClockGovernorOptions {
   /// A clock outside the locked range for so long, while the GPU is busy and nothing holds it back, is another
   /// program's; so is a power limit that was not set here.
   std::chrono::milliseconds foreign_after{1'000};
+  /// The original power limit of a GPU counts as this if it is higher: no restore goes beyond it.
+  std::optional<double> safe_power_w;
   std::function<void(std::string_view)> note;  ///< receives what a dry run would do; may be empty
   std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
 };
@@ -47,6 +49,8 @@ class ClockGovernor final : public GpuWriter {
   /// Journals and writes; counts, and keeps what went wrong. Throws Error.
   void write(std::string_view what, const std::function<void()>& call);
   void require_own() const;
+  /// As the journal is to have it.
+  [[nodiscard]] OriginalGpuState original() const;
   /// Keeps what has been set, as far as it is compared with what the GPU does.
   void remember(const gpu::GpuSetting& setting);
   void observe_clock(const GpuReading& reading);

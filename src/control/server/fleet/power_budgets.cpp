@@ -19,6 +19,11 @@ namespace {
 constexpr double kMaxWatts = 1e9;
 constexpr std::size_t kMaxPoints = 10'000;
 constexpr std::size_t kMaxHosts = 100'000;
+constexpr std::size_t kMaxRuns = 1'000;
+constexpr double kLeastWeight = 0.001;
+constexpr double kMaxWeight = 1'000;
+constexpr double kMaxPeakPct = 100;
+constexpr std::string_view kNodePrefix = "node/";
 /// A job may draw more than it does only if that shortens its iterations by at least so much; else plans would change
 /// with every watt.
 constexpr double kLeastGainPct = 0.2;
@@ -68,8 +73,9 @@ double present_power_w(const JobRecord& job) {
   return std::max(mean_power_w(*training), mean_power_w(*in_force));
 }
 
-/// From the fastest iteration that settings and signals want of the job. Empty: it cannot be planned.
-std::optional<budget::PowerCurve> curve_of(const JobRecord& job) {
+/// From the fastest iteration that settings and signals want of the job to the one of least power. Empty: it cannot be
+/// planned.
+std::optional<budget::PowerCurve> curve_of(const JobRecord& job, double floor_w) {
   if (job.state() != JobState::running || job.ranks.followers() == 0 || job.frontier.empty()) return std::nullopt;
   const double pipelines = static_cast<double>(job.spec.parallel.dp) * job.spec.parallel.tp;
   std::vector<budget::CurvePoint> points;
@@ -81,21 +87,56 @@ std::optional<budget::PowerCurve> curve_of(const JobRecord& job) {
         std::min(whole.fastest_s() * (1 + job.targets.wanted_slowdown_pct() / 100), whole.slowest_s());
     std::erase_if(points, [&](const budget::CurvePoint& point) { return point.time_s <= wanted_s; });
     points.insert(points.begin(), {wanted_s, whole.power_w(wanted_s) * wanted_s});
-    return budget::PowerCurve(points, kForever);
+    return budget::PowerCurve(points, kForever).with_floor(floor_w);
   } catch (const InputError&) {
     return std::nullopt;  // of a damaged row
   }
 }
 
-/// The share of a job's GPUs that a budget counts.
-double share_of(const JobRecord& job, const PowerBudget& budget) {
-  if (budget.hosts.empty()) return 1;
-  int there = 0;
-  for (int rank = 0; rank < job.ranks.size(); ++rank) {
-    const RegisteredRank* registered = job.ranks.find(rank);
-    there += registered != nullptr && budget.has(registered->spec.host) ? 1 : 0;
+/// The budgets of each host: there may be one for every node, so that not every job can be looked up in every budget.
+class BudgetsOfHosts {
+ public:
+  explicit BudgetsOfHosts(const std::map<std::string, PowerBudget>& budgets) {
+    for (const auto& [name, budget] : budgets) {
+      for (const std::string& host : budget.hosts) of_host_[host].push_back(count_);
+      if (budget.hosts.empty()) of_all_.push_back(count_);
+      ++count_;
+    }
   }
-  return static_cast<double>(there) / job.ranks.size();
+
+  /// The shares of a job's GPUs that budgets count, by budget.
+  [[nodiscard]] std::vector<budget::LimitShare> shares_of(const JobRecord& job) const {
+    std::map<std::size_t, int> there;
+    for (const std::size_t limit : of_all_) there[limit] = job.ranks.size();
+    for (int rank = 0; rank < job.ranks.size(); ++rank) {
+      const RegisteredRank* registered = job.ranks.find(rank);
+      if (registered == nullptr) continue;
+      const auto limits = of_host_.find(registered->spec.host);
+      if (limits == of_host_.end()) continue;
+      for (const std::size_t limit : limits->second) ++there[limit];
+    }
+    std::vector<budget::LimitShare> shares;
+    for (const auto& [limit, gpus] : there) shares.push_back({limit, static_cast<double>(gpus) / job.ranks.size()});
+    return shares;
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::unordered_map<std::string, std::vector<std::size_t>> of_host_;
+  std::vector<std::size_t> of_all_;
+};
+
+/// By all budgets that name its run: the largest weight and floor.
+BudgetedRun terms_of(const JobRecord& job, const std::map<std::string, PowerBudget>& budgets) {
+  BudgetedRun terms{.weight = 0, .floor_w = 0};
+  for (const auto& [name, budget] : budgets) {
+    const auto run = budget.runs.find(job.spec.run);
+    if (run == budget.runs.end()) continue;
+    terms.weight = std::max(terms.weight, run->second.weight);
+    terms.floor_w = std::max(terms.floor_w, run->second.floor_w);
+  }
+  if (terms.weight == 0) terms.weight = 1;
+  return terms;
 }
 
 /// All jobs, as budgets see them.
@@ -105,28 +146,49 @@ struct Fleet {
   std::vector<Mover> movers;  ///< by job
 };
 
+std::vector<budget::PowerLimit> limits_of(const std::map<std::string, PowerBudget>& budgets, double now_s) {
+  std::vector<budget::PowerLimit> limits;
+  for (const auto& [name, budget] : budgets) limits.push_back({name, budget.watts_at(now_s), budget.other_w});
+  return limits;
+}
+
 Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::string, PowerBudget>& budgets,
-               double now_s) {
+               const std::vector<budget::PowerLimit>& limits) {
   Fleet fleet;
-  for (const auto& [name, budget] : budgets) fleet.limits.push_back({name, budget.watts_at(now_s), budget.other_w});
+  fleet.limits = limits;
+  const BudgetsOfHosts budgets_of_hosts(budgets);
+  const bool has_terms = std::ranges::any_of(budgets, [](const auto& entry) { return !entry.second.runs.empty(); });
   for (const JobRecord* job : jobs) {
-    std::vector<budget::LimitShare> shares;
-    std::size_t limit = 0;
-    for (const auto& [name, budget] : budgets) {
-      if (const double share = share_of(*job, budget); share > 0) shares.push_back({limit, share});
-      ++limit;
-    }
+    std::vector<budget::LimitShare> shares = budgets_of_hosts.shares_of(*job);
+    const BudgetedRun terms = has_terms ? terms_of(*job, budgets) : BudgetedRun{};
     const double now_w = present_power_w(*job);
-    if (auto curve = curve_of(*job)) {
+    if (auto curve = curve_of(*job, terms.floor_w)) {
       fleet.movers.push_back({.job = job, .fastest_s = job->frontier.front().first, .now_w = now_w});
       fleet.jobs.push_back({.curve = std::move(*curve),
-                            .weight = static_cast<double>(job->spec.parallel.world_size()),
+                            .weight = terms.weight * job->spec.parallel.world_size(),
                             .limits = std::move(shares)});
     } else {
       for (const budget::LimitShare& part : shares) fleet.limits[part.limit].other_w += part.share * now_w;
     }
   }
   return fleet;
+}
+
+/// Where agents hold a budget, jobs are planned for less: the power limits of GPUs are above the mean that they are
+/// planned to draw, and those of GPUs that are not planned for are not theirs.
+void leave_room(std::vector<budget::PowerLimit>& limits, const std::map<std::string, PowerBudget>& budgets,
+                std::span<const PowerShares::Use> uses) {
+  std::size_t limit = 0;
+  for (const auto& [name, budget] : budgets) {
+    if (limit >= uses.size()) return;
+    const PowerShares::Use& use = uses[limit];
+    if (use.nodes > 0) {
+      const double left_w = std::max(0.0, limits[limit].watts - limits[limit].other_w - use.reserved_w);
+      limits[limit].other_w += use.reserved_w;
+      limits[limit].watts -= left_w * (1 - 1 / (1 + budget.peak_pct / 100));
+    }
+    ++limit;
+  }
 }
 
 /// Whether all budgets are kept while ranks switch, one after the other, from what they follow to what they should.
@@ -153,6 +215,38 @@ std::string binding_budget(const budget::BudgetJob& job, const budget::PowerSpli
   return "";
 }
 
+std::vector<BudgetSnapshot> snapshots_of(const std::vector<budget::PowerLimit>& limits,
+                                         const std::vector<budget::PowerLimit>& planned,
+                                         const budget::PowerSplit& split, std::span<const PowerShares::Use> uses) {
+  std::vector<BudgetSnapshot> snapshots;
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    snapshots.push_back({.name = limits[i].name,
+                         .watts = limits[i].watts,
+                         .planned_w = split.limits[i].power_w,
+                         .assumed_w = planned[i].other_w,
+                         .price_per_w = split.limits[i].price_per_w,
+                         .held = {}});
+    if (i >= uses.size() || uses[i].nodes == 0) continue;
+    snapshots.back().held = BudgetSnapshot::Held{
+        .watts = limits[i].other_w + uses[i].held_w, .nodes = uses[i].nodes, .silent_nodes = uses[i].silent_nodes};
+  }
+  return snapshots;
+}
+
+std::map<std::string, BudgetedRun, std::less<>> read_runs(const JsonView& runs) {
+  if (runs.size() > kMaxRuns) runs.fail(fmt::format("more than {} runs", kMaxRuns));
+  std::map<std::string, BudgetedRun, std::less<>> read;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const JsonView run = runs.at(i);
+    require_members(run, {"run", "weight", "floor_w"});
+    BudgetedRun terms;
+    if (has_value(run, "weight")) terms.weight = number_in(run.at("weight"), kLeastWeight, kMaxWeight);
+    if (has_value(run, "floor_w")) terms.floor_w = number_in(run.at("floor_w"), 0, kMaxWatts);
+    if (!read.emplace(protocol::name_text(run.at("run")), terms).second) run.at("run").fail("is there twice");
+  }
+  return read;
+}
+
 }  // namespace
 
 double PowerBudget::watts_at(double now_s) const {
@@ -161,7 +255,7 @@ double PowerBudget::watts_at(double now_s) const {
 }
 
 PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body) {
-  require_members(body, {"watts", "points", "hosts", "other_w"});
+  require_members(body, {"watts", "points", "hosts", "other_w", "peak_pct", "runs"});
   PowerBudget budget;
   budget.document = body.json().dump();
   if (body.has("watts") == body.has("points")) body.fail("needs watts or points, one of both");
@@ -178,6 +272,8 @@ PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body)
     }
   }
   if (has_value(body, "other_w")) budget.other_w = number_in(body.at("other_w"), 0, kMaxWatts);
+  if (has_value(body, "peak_pct")) budget.peak_pct = number_in(body.at("peak_pct"), 0, kMaxPeakPct);
+  if (has_value(body, "runs")) budget.runs = read_runs(body.at("runs"));
   if (has_value(body, "hosts")) {
     const JsonView hosts = body.at("hosts");
     if (hosts.size() == 0 || hosts.size() > kMaxHosts) hosts.fail(fmt::format("needs 1 to {} names", kMaxHosts));
@@ -187,7 +283,33 @@ PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body)
 }
 
 PowerBudgets::PowerBudgets(WatchedStore& store, std::function<void()> changed)
-    : budgets_("budget/", read_power_budget, store, std::move(changed)) {}
+    : store_(&store), budgets_("budget/", read_power_budget, store, std::move(changed)) {}
+
+bool PowerBudgets::restore(const StoredDocument& row) {
+  if (!row.key.starts_with(kNodePrefix)) return budgets_.restore(row);
+  const Json body = parse_json(row.document, row.key);
+  shares_.restore(row.key.substr(kNodePrefix.size()), protocol::read_node_power(JsonView(body, row.key)));
+  return true;
+}
+
+protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol::NodePower& node, double now_s) {
+  if (!shares_.knows(host, node)) {
+    StoreChange change;
+    change.documents.push_back({std::string(kNodePrefix) + host, protocol::to_json(node).dump()});
+    store_->write(std::move(change), [](StoreOutcome) {});
+  }
+  return shares_.grant(host, node, now_s);
+}
+
+void PowerBudgets::forget_node(const std::string& host, Settled settled) {
+  if (!shares_.forget(host)) {
+    throw http::HttpError(http::ErrorCode::not_found,
+                          fmt::format("there is no node {} that has asked for a share of power", quote(host)));
+  }
+  StoreChange change;
+  change.removed_documents.push_back(std::string(kNodePrefix) + host);
+  store_->write(std::move(change), std::move(settled));
+}
 
 void PowerBudgets::remove(const std::string& name, Settled settled) {
   if (!budgets_.values().contains(name)) {
@@ -197,18 +319,40 @@ void PowerBudgets::remove(const std::string& name, Settled settled) {
   budgets_.remove(name, std::move(settled));
 }
 
+void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const std::vector<budget::PowerLimit>& limits,
+                                 double now_s) {
+  if (shares_.empty() && shares_.uses().empty()) return;
+  std::vector<ShareLimit> of_hosts;
+  std::size_t limit = 0;
+  for (const auto& [name, budget] : budgets_.values()) {
+    of_hosts.push_back({std::max(0.0, limits[limit].watts - limits[limit].other_w), &budget.hosts});
+    ++limit;
+  }
+  std::unordered_map<std::string, double> wanted_w;
+  for (const JobRecord* job : jobs) {
+    const auto planned = planned_w_.find(job->id);
+    for (int rank = 0; rank < job->ranks.size(); ++rank) {
+      const RegisteredRank* registered = job->ranks.find(rank);
+      if (registered == nullptr || registered->finished) continue;
+      wanted_w[registered->spec.gpu_uuid] = planned != planned_w_.end()
+                                                ? planned->second / job->ranks.size()
+                                                : registered->spec.power_limit_w.value_or(kUnknownLimitW);
+    }
+  }
+  shares_.divide(std::move(of_hosts), wanted_w, now_s);
+}
+
 std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord* const> jobs, double now_s) {
   followed_s_ = now_s;
-  Fleet fleet = fleet_of(jobs, budgets_.values(), now_s);
+  const std::vector<budget::PowerLimit> limits = limits_of(budgets_.values(), now_s);
+  divide_shares(jobs, limits, now_s);
+  Fleet fleet = fleet_of(jobs, budgets_.values(), limits);
+  leave_room(fleet.limits, budgets_.values(), shares_.uses());
   const budget::PowerSplit split = budget::split_power(fleet.jobs, fleet.limits);
-  uses_.clear();
-  for (std::size_t i = 0; i < fleet.limits.size(); ++i) {
-    uses_.push_back({.name = fleet.limits[i].name,
-                     .watts = fleet.limits[i].watts,
-                     .planned_w = split.limits[i].power_w,
-                     .assumed_w = fleet.limits[i].other_w,
-                     .price_per_w = split.limits[i].price_per_w});
-  }
+  planned_w_.clear();
+  for (std::size_t i = 0; i < fleet.movers.size(); ++i) planned_w_[fleet.movers[i].job->id] = split.jobs[i].power_w;
+  divide_shares(jobs, limits, now_s);
+  uses_ = snapshots_of(limits, fleet.limits, split, shares_.uses());
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
     Mover& mover = fleet.movers[i];
     const bool is_free = split.jobs[i].time_s <= fleet.jobs[i].curve.fastest_s();
@@ -220,7 +364,7 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
     const Mover& mover = fleet.movers[i];
     if (!mover.has_to_slow_down() && !(may_be_faster && mover.may_be_faster())) continue;
-    const std::string binding = binding_budget(fleet.jobs[i], split, fleet.limits);
+    const std::string binding = binding_budget(fleet.jobs[i], split, limits);
     orders.push_back({.job = mover.job,
                       .slowdown_pct = mover.slowdown_pct,
                       .why = binding.empty() ? "no power budget slows the job down any more"
@@ -243,9 +387,18 @@ Json PowerBudgets::to_json() const {
     entry["assumed_w"] = use.assumed_w;
     entry["kept"] = use.planned_w <= use.watts * (1 + kPowerTolerance);
     entry["gpus_per_kw"] = use.price_per_w * 1000;
+    entry["held"] = nullptr;
+    if (use.held) {
+      entry["held"] = {
+          {"watts", use.held->watts}, {"nodes", use.held->nodes}, {"silent_nodes", use.held->silent_nodes}};
+    }
     list.push_back(std::move(entry));
   }
-  return {{"budgets", std::move(list)}};
+  Json jobs = Json::array();
+  for (const auto& [job, watts] : std::map(planned_w_.begin(), planned_w_.end())) {
+    jobs.push_back({{"job", job}, {"planned_w", watts}});
+  }
+  return {{"budgets", std::move(list)}, {"jobs", std::move(jobs)}};
 }
 
 }  // namespace lowgear::server

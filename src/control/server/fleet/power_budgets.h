@@ -5,11 +5,13 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/core/formats/json.h"
 #include "control/server/fleet/named_documents.h"
+#include "control/server/fleet/power_shares.h"
 #include "control/server/job/job_record.h"
 #include "control/server/job/server_metrics.h"
 #include "planning/budget/power_split.h"
@@ -22,12 +24,20 @@ struct BudgetPoint {
   double watts = 0;
 };
 
+/// How a budget treats the jobs of one run.
+struct BudgetedRun {
+  double weight = 1;   ///< of a GPU of its jobs, against those of others
+  double floor_w = 0;  ///< its jobs are planned for no less power than this
+};
+
 /// What the GPUs of some hosts may draw together, on average over iterations: a cluster, a row, a node.
 struct PowerBudget {
   std::string document;             ///< as it was put
   std::vector<BudgetPoint> points;  ///< at least one; the first counts before it, too
   double other_w = 0;               ///< drawn there by GPUs that no job of this server has
   std::set<std::string> hosts;      ///< empty: all hosts
+  double peak_pct = 0;              ///< jobs are planned for so much less, where agents hold the budget
+  std::map<std::string, BudgetedRun, std::less<>> runs = {};  ///< by name; others weigh 1
 
   [[nodiscard]] double watts_at(double now_s) const;
   [[nodiscard]] bool has(const std::string& host) const { return hosts.empty() || hosts.contains(host); }
@@ -37,8 +47,9 @@ struct PowerBudget {
 [[nodiscard]] PowerBudget read_power_budget(const std::string& name, const JsonView& body);
 
 /// All power budgets, by name, and how jobs keep them together: each job that has a frontier moves along it such that
-/// the weighted relative loss of time of all is least (`budget::split_power`); a job weighs as much as it has GPUs. The
-/// GPUs of other jobs count with their power limits: what is not known is assumed at full power.
+/// the weighted relative loss of time of all is least (`budget::split_power`); a job weighs as much as it has GPUs,
+/// times the weight of its run. The GPUs of other jobs count with their power limits: what is not known is assumed at
+/// full power. Agents that ask for it are granted their node's share of the budgets, which they hold by themselves.
 class PowerBudgets {
  public:
   /// What a job has to do for the budgets.
@@ -51,8 +62,8 @@ class PowerBudgets {
   /// `store` outlives it. `changed` is called once other budgets count.
   PowerBudgets(WatchedStore& store, std::function<void()> changed);
 
-  /// Takes a row of the store, or returns false when it is none of a budget. Throws InputError.
-  bool restore(const StoredDocument& row) { return budgets_.restore(row); }
+  /// Takes a row of the store, or returns false when it is none of a budget or node. Throws InputError.
+  bool restore(const StoredDocument& row);
   /// Throws InputError.
   void put(const std::string& name, const JsonView& body, Settled settled) {
     budgets_.put(name, body, std::move(settled));
@@ -60,9 +71,15 @@ class PowerBudgets {
   /// Throws HttpError 404 when there is no such budget.
   void remove(const std::string& name, Settled settled);
 
+  /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
+  [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
+  /// A node that is no more does not count. Throws HttpError 404 when there is none.
+  void forget_node(const std::string& host, Settled settled);
+
   [[nodiscard]] bool empty() const { return budgets_.values().empty(); }
-  /// Whether there are budgets that were not followed for a second: jobs change meanwhile.
-  [[nodiscard]] bool is_due(double now_s) const { return !empty() && now_s - followed_s_ >= 1; }
+  /// Whether there are budgets, or agents that ask for shares, that were not followed for a second: jobs change
+  /// meanwhile.
+  [[nodiscard]] bool is_due(double now_s) const { return !(empty() && shares_.empty()) && now_s - followed_s_ >= 1; }
   /// For the jobs that have to be as they are not. Jobs that may draw more than they do wait until those that have to
   /// draw less follow their new plans, so that the sum is within the budgets while ranks switch.
   [[nodiscard]] std::vector<Order> follow(std::span<const JobRecord* const> jobs, double now_s);
@@ -72,7 +89,13 @@ class PowerBudgets {
   [[nodiscard]] const std::vector<BudgetSnapshot>& uses() const { return uses_; }
 
  private:
+  void divide_shares(std::span<const JobRecord* const> jobs, const std::vector<budget::PowerLimit>& limits,
+                     double now_s);
+
+  WatchedStore* store_;
   NamedDocuments<PowerBudget> budgets_;
+  PowerShares shares_;
+  std::unordered_map<std::string, double> planned_w_;  ///< by job that can be planned
   std::vector<BudgetSnapshot> uses_;
   double followed_s_ = 0;
 };

@@ -10,6 +10,7 @@
 #include "base/http/message/error.h"
 #include "control/protocol/answers.h"
 #include "control/protocol/json_members.h"
+#include "control/protocol/node_power.h"
 #include "control/protocol/rank_decisions.h"
 #include "control/protocol/rank_finish.h"
 #include "control/server/http/api_documents.h"
@@ -309,6 +310,17 @@ void delete_budget(ApiCall& call) {
   call.control_plane.budgets().remove(name, call.answer_when_stored({{"budget", name}}));
 }
 
+void grant_power(ApiCall& call) {
+  const std::string& host = name_in_path(call);
+  const protocol::NodePower node = protocol::read_node_power(call.body());
+  send(call, to_json(call.control_plane.budgets().grant(host, node, call.control_plane.now_s())));
+}
+
+void delete_node(ApiCall& call) {
+  const std::string& host = call.captures.at(0);
+  call.control_plane.budgets().forget_node(host, call.answer_when_stored({{"node", host}}));
+}
+
 void put_signal(ApiCall& call) {
   const std::string& name = name_in_path(call);
   call.control_plane.signals().put(name, call.body(), call.answer_when_stored({{"signal", name}}));
@@ -383,6 +395,8 @@ std::span<const ApiRoute> api_routes() {
       {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
       {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},
       {"POST", "/v1/jobs/{}/decisions", ranks, {}, take_decisions},
+      {"POST", "/v1/nodes/{}/power", ranks, {}, grant_power},
+      {"DELETE", "/v1/nodes/{}", admins, {}, delete_node},
   };
   return routes;
 }

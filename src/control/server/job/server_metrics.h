@@ -93,7 +93,6 @@ struct JobSnapshot {
   const JobActivity* activity = nullptr;  ///< null: nothing is known
 };
 
-/// The values of the server's `/metrics`.
 /// A power budget, as it was split last.
 struct BudgetSnapshot {
   std::string name;
@@ -101,8 +100,16 @@ struct BudgetSnapshot {
   double planned_w = 0;    ///< of all jobs there, and what is assumed
   double assumed_w = 0;    ///< of this, what cannot be planned
   double price_per_w = 0;  ///< GPUs of training that one more watt would bring
+  /// What agents hold by power limits; empty: no agent there has asked for a share.
+  struct Held {
+    double watts = 0;  ///< that limits add up to, where a node is silent at full power
+    std::size_t nodes = 0;
+    std::size_t silent_nodes = 0;  ///< of them, not heard of
+  };
+  std::optional<Held> held;
 };
 
+/// The values of the server's `/metrics`.
 struct Snapshot {
   std::map<std::string, int> jobs;  ///< by state
   std::vector<JobSnapshot> running;

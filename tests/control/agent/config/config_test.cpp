@@ -72,6 +72,28 @@ grace_s = 9
   expect_refused("[mps]\nuser = \"x\"", "user");
 }
 
+TEST(AgentConfig, HoldsAShareOfPowerWhereItNamesAServer) {
+  EXPECT_FALSE(parse("").process.power_share);
+  const Config config = parse(R"(
+[power_share]
+server = "http://10.0.0.1:7787"
+token_file = "/t"
+safe_w = 250
+host = "node-1"
+)");
+  ASSERT_TRUE(config.process.power_share);
+  EXPECT_EQ(config.process.power_share->server.text(), "http://10.0.0.1:7787");
+  EXPECT_EQ(config.process.power_share->token_file, "/t");
+  EXPECT_EQ(config.process.power_share->safe_w, 250);
+  EXPECT_EQ(config.process.power_share->host, "node-1");
+  EXPECT_TRUE(config.process.agent.shares_power);
+  EXPECT_FALSE(parse("[power_share]\nserver = \"unix:/s\"\nsafe_w = 5").process.power_share->host.empty());
+  expect_refused("[power_share]\nserver = \"unix:/s\"", "needs safe_w");
+  expect_refused("[power_share]\nsafe_w = 250", "needs a server");
+  expect_refused("[power_share]\nserver = \"10.0.0.1\"\nsafe_w = 250", "agent.toml:2:10");
+  expect_refused("[power_share]\nserver = \"unix:/s\"\nsafe_w = 250\nhost = \"a/b\"", "is not a host's name");
+}
+
 TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {
   EXPECT_EQ(parse("").process.zeusd_events, ZeusdEvents::device);
   EXPECT_EQ(parse("[sockets]\nzeusd_events = \"snapshot\"").process.zeusd_events, ZeusdEvents::snapshot);

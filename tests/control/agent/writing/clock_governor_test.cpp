@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,10 @@ class TestStorage final : public JournalStorage {
 
 class ClockGovernorTest : public testing::Test {
  protected:
-  std::unique_ptr<ClockGovernor> make(bool dry_run = false) {
+  std::unique_ptr<ClockGovernor> make(bool dry_run = false, std::optional<double> safe_power_w = {}) {
     ClockGovernorOptions options;
     options.dry_run = dry_run;
+    options.safe_power_w = safe_power_w;
     options.note = [this](std::string_view text) { notes_.emplace_back(text); };
     options.now = [this] { return now_; };
     return std::make_unique<ClockGovernor>(std::make_unique<gpu::FakeGpuControl>(gpu_), journal_, std::move(options));
@@ -229,6 +231,17 @@ TEST_F(ClockGovernorTest, TakesNothingElseForSomebodyElse) {
     governor->observe(GpuReading{}, std::nullopt);
   }
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, RestoresNoMorePowerThanIsSafe) {
+  const auto governor = make(false, 350);
+  governor->apply(gpu::SetPowerLimit{400});
+  governor->restore();
+  EXPECT_EQ(gpu_.power_limits().current_w, 350);
+  EXPECT_EQ(governor->status().clock_state, ClockState::restored);
+  governor->apply(gpu::SetPowerLimit{300});
+  governor->restore();
+  EXPECT_EQ(gpu_.power_limits().current_w, 350);
 }
 
 TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {

@@ -157,6 +157,54 @@ TEST_F(PowerBudgetsTest, AreOfTheirHosts) {
   EXPECT_EQ(shown(1)["planned_w"].get<double>(), 0);
 }
 
+/// All jobs weigh as much as they have GPUs; one of half the weight gives way more, and none below its floor.
+TEST_F(PowerBudgetsTest, WeighRunsAndKeepTheirFloors) {
+  SimulatedJob& first = add_training("a", 2);
+  SimulatedJob& second = add_training("b", 2);
+  const double before_w = measured_w();
+  const std::string watts = std::to_string(0.9 * before_w);
+  const auto power_w = [](const SimulatedJob& job) { return job.energy_j() / job.time_s(); };
+  put("cluster", R"({"watts": )" + watts + R"(, "runs": [{"run": "a", "weight": 4}]})");
+  settle();
+  EXPECT_LE(measured_w(), 0.9 * before_w * 1.01);
+  EXPECT_GT(power_w(first), 1.02 * power_w(second));
+  EXPECT_LT(first.record().targets.budget_slowdown_pct(), second.record().targets.budget_slowdown_pct());
+  const double floor_w = 0.48 * before_w;
+  put("cluster", R"({"watts": )" + watts + R"(, "runs": [{"run": "a", "weight": 0.01, "floor_w": )" +
+                     std::to_string(floor_w) + "}]}");
+  settle();
+  EXPECT_GE(power_w(first), 0.99 * floor_w);
+  EXPECT_LE(measured_w(), 0.9 * before_w * 1.01);
+}
+
+/// Plans leave room for peaks, and for GPUs of no job, which may draw what is safe.
+TEST_F(PowerBudgetsTest, AreHeldByAgents) {
+  add_training("a", 2);
+  const double before_w = measured_w();
+  put("cluster", R"({"watts": )" + std::to_string(before_w) + R"(, "peak_pct": 10})");
+  (void)follow();
+  EXPECT_TRUE(shown()["held"].is_null());
+  const protocol::NodePower node{.safe_w = 10, .gpus = {{"GPU-1", 10, 5, 1'000}, {"GPU-2", 10, 5, 1'000}}};
+  (void)budgets.grant("node", node, 0);
+  EXPECT_EQ(store.changes.back().documents.front().key, "node/node");
+  settle();
+  EXPECT_LE(measured_w(), (before_w - 20) / 1.1 * 1.01);
+  EXPECT_TRUE(shown()["kept"].get<bool>());
+  const protocol::NodeShares shares = budgets.grant("node", node, 0);
+  EXPECT_NEAR(shares.shares[0].watts + shares.shares[1].watts, before_w, 3);
+  (void)follow();
+  EXPECT_EQ(shown()["held"]["nodes"], 1);
+  EXPECT_LE(shown()["held"]["watts"].get<double>(), before_w);
+  (void)follow(10);
+  EXPECT_EQ(shown()["held"]["silent_nodes"], 1);
+  EXPECT_EQ(shown()["held"]["watts"], 2'000);
+  EXPECT_FALSE(shown()["kept"].get<bool>());
+  EXPECT_THROW(budgets.forget_node("another", {}), http::HttpError);
+  budgets.forget_node("node", {});
+  (void)follow(12);
+  EXPECT_TRUE(shown()["held"].is_null());
+}
+
 TEST_F(PowerBudgetsTest, FollowATimetable) {
   put("cluster", R"({"points": [[100, 3000], [200, 2000]]})");
   for (const auto& [now_s, watts] :
@@ -195,6 +243,10 @@ TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
   EXPECT_THAT(refusal(R"({"points": [[5, 10], [5, 20]]})"), HasSubstr("is not after the point before it"));
   EXPECT_THAT(refusal(R"({"watts": 5, "hosts": []})"), HasSubstr("names"));
   EXPECT_THAT(refusal(R"({"watts": 5, "host": "a"})"), HasSubstr("host"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "peak_pct": 101})"), HasSubstr("peak_pct"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"weight": 1}]})"), HasSubstr("run"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a", "weight": 0}]})"), HasSubstr("weight"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a"}, {"run": "a"}]})"), HasSubstr("is there twice"));
 }
 
 TEST_F(PowerBudgetsTest, AreStoredRestoredAndRemoved) {
@@ -203,6 +255,7 @@ TEST_F(PowerBudgetsTest, AreStoredRestoredAndRemoved) {
   PowerBudgets again(watched, [] {});
   EXPECT_TRUE(again.restore(row));
   EXPECT_FALSE(again.restore({"signal/carbon", "{}"}));
+  EXPECT_TRUE(again.restore({"node/a", R"({"safe_w": 1, "gpus": []})"}));
   EXPECT_FALSE(again.empty());
   EXPECT_THROW(again.remove("column", {}), http::HttpError);
   again.remove("row", {});

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Whether a power budget that agents hold is kept while agents and the server fail.
+
+    bench/budget_failure_study.py [BUILD_FOLDER] [--nodes 10] [--gpus 2]
+
+Each node is a machine of simulated A100s with a real `lowgear agent`; all GPUs work without pause, at full power where
+nothing limits them. A real `lowgear serve` has a budget for all of them. A reader for each node samples the energy
+counters of its GPUs. Prints for each event how long the power of all GPUs together, over SPAN_S, was above the limit,
+and by how much; and the same for the whole run. Takes three minutes, and needs an idle core for some ten nodes.
+"""
+
+import argparse
+import bisect
+import ctypes
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SPAN_S = 0.5
+SAFE_W = 150
+FULL_W = 400
+ALLOWED_S = 2
+ALLOWED_PCT = 2
+
+
+def read_energies(path, seconds):
+    """The body of a reader: lines of time and joules of all GPUs of $LOWGEAR_SIMGPU."""
+    nvml = ctypes.CDLL(os.environ["LOWGEAR_NVML"])
+    assert nvml.nvmlInit_v2() == 0
+    count = ctypes.c_uint()
+    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    gpus = []
+    for index in range(count.value):
+        gpu = ctypes.c_void_p()
+        nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu))
+        gpus.append(gpu)
+    end = time.monotonic() + seconds
+    energy_mj = ctypes.c_ulonglong()
+    with open(path, "w", buffering=1) as out:
+        while time.monotonic() < end:
+            total_mj = 0
+            for gpu in gpus:
+                assert nvml.nvmlDeviceGetTotalEnergyConsumption(gpu, ctypes.byref(energy_mj)) == 0
+                total_mj += energy_mj.value
+            print(time.monotonic(), total_mj / 1e3, file=out)
+            time.sleep(0.05)
+
+
+class Node:
+    def __init__(self, cluster, number):
+        self.cluster, self.name = cluster, f"node-{number}"
+        self.folder = cluster.folder / self.name
+        self.folder.mkdir()
+        self.environment = {**os.environ, "LOWGEAR_SIMGPU": str(self.folder / "machine"), "LOWGEAR_NVML": cluster.nvml}
+        self.run("simgpu", "create", "--gpus", f"{cluster.gpus}xA100", "--any-user")
+        config = self.folder / "agent.toml"
+        config.write_text(
+            f'journal = "{self.folder}/journal"\ntelemetry_hz = 5\n[power_share]\nserver = "unix:{cluster.socket}"\n'
+            f'safe_w = {SAFE_W}\nhost = "{self.name}"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
+            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = ["all"]\n'
+        )
+        config.chmod(0o600)
+        self.agent = None
+        self.start_agent()
+
+    def run(self, *words):
+        subprocess.run([self.cluster.lowgear, *words], check=True, env=self.environment, stdout=subprocess.DEVNULL)
+
+    def start(self, *command):
+        return self.cluster.start(command, self.environment)
+
+    def start_agent(self):
+        self.agent = self.start(self.cluster.lowgear, "agent", "--config", str(self.folder / "agent.toml"))
+
+    def samples(self):
+        """(time, joules) so far, oldest first."""
+        lines = (self.folder / "energy").read_text().splitlines()[:-1]
+        return [tuple(float(word) for word in line.split()) for line in lines]
+
+    def work(self, seconds):
+        for gpu in range(self.cluster.gpus):
+            self.start(self.cluster.lowgear, "simgpu", "run", "--gpu", str(gpu), "--time", str(seconds))
+        self.start(sys.executable, __file__, "--read", str(self.folder / "energy"), str(seconds))
+
+
+class Cluster:
+    def __init__(self, build, nodes, gpus):
+        self.lowgear, self.nvml = str(build / "bin" / "lowgear"), str(build / "simgpu" / "libnvidia-ml.so.1")
+        self.gpus = gpus
+        self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
+        self.socket = self.folder / "s"
+        self.processes = []
+        self.server = None
+        self.start_server()
+        self.nodes = [Node(self, number) for number in range(nodes)]
+        self.limits = []  # (time, watts) of the budget
+        self.events = []  # (time, what)
+
+    def start(self, command, environment=None):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.processes.append(process)
+        return process
+
+    def start_server(self):
+        state = str(self.folder / "state")
+        self.server = self.start([self.lowgear, "serve", "--state", state, "--unix", str(self.socket)])
+
+    def ask(self, method, path, body=None):
+        end = time.monotonic() + 60
+        while True:
+            try:
+                connection = http.client.HTTPConnection("server", timeout=10)
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.connect(str(self.socket))
+                connection.request(method, path, None if body is None else json.dumps(body))
+                answer = connection.getresponse()
+                content = json.loads(answer.read())
+                if answer.status != 200:
+                    raise RuntimeError(f"{method} {path}: {answer.status} {content}")
+                return content
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    def limit(self, share):
+        watts = share * FULL_W * self.gpus * len(self.nodes)
+        self.ask("PUT", "/v1/budgets/cluster", {"watts": watts})
+        self.limits.append((time.monotonic(), watts))
+        self.note(f"budget {watts:.0f} W")
+
+    def note(self, what):
+        self.events.append((time.monotonic(), what))
+
+    def kill(self, process):
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def energies(self):
+        for node in self.nodes:
+            yield node.samples()
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        shutil.rmtree(self.folder)
+
+
+def energy_at(samples, time_s):
+    after = bisect.bisect_left(samples, (time_s,))
+    if after == 0 or after == len(samples):
+        raise ValueError("outside of the samples")
+    (t0, e0), (t1, e1) = samples[after - 1], samples[after]
+    return e0 + (e1 - e0) * (time_s - t0) / (t1 - t0)
+
+
+def powers(nodes, begin_s, end_s):
+    """(end of the span, watts) of all nodes together, over SPAN_S."""
+    times, time_s = [], begin_s
+    while time_s <= end_s:
+        times.append(time_s)
+        time_s += SPAN_S / 2
+    totals = [sum(energy_at(samples, at) for samples in nodes) for at in times]
+    return [(times[i], (totals[i] - totals[i - 2]) / SPAN_S) for i in range(2, len(times))]
+
+
+def above(spans, limit_at):
+    """Seconds of the longest excess, and the largest one in per cent."""
+    longest_s, since, most_pct = 0.0, None, -100.0
+    for time_s, watts in spans:
+        excess_pct = (watts / limit_at(time_s) - 1) * 100
+        most_pct = max(most_pct, excess_pct)
+        if excess_pct <= 0:
+            since = None
+            continue
+        since = time_s - SPAN_S / 2 if since is None else since
+        longest_s = max(longest_s, time_s - since)
+    return longest_s, most_pct
+
+
+def act(cluster):
+    """The failures, one after the other."""
+    dead = random.Random(7).sample(cluster.nodes, max(1, len(cluster.nodes) // 10))
+    cluster.limit(0.9)
+    time.sleep(15)
+    cluster.limit(0.7)
+    time.sleep(12)
+    cluster.note(f"{len(dead)} of {len(cluster.nodes)} agents are killed")
+    for node in dead:
+        cluster.kill(node.agent)
+    time.sleep(12)
+    cluster.limit(0.55)
+    time.sleep(12)
+    cluster.note("these agents start again")
+    for node in dead:
+        node.start_agent()
+    time.sleep(12)
+    cluster.note("the server is killed")
+    cluster.kill(cluster.server)
+    time.sleep(12)
+    cluster.note("and an agent")
+    cluster.kill(dead[0].agent)
+    time.sleep(6)
+    cluster.note("the server starts again")
+    cluster.start_server()
+    time.sleep(12)
+    cluster.limit(0.8)
+    time.sleep(12)
+    cluster.note("every agent is killed, and starts again")
+    for node in cluster.nodes:
+        if node.agent.poll() is None:
+            cluster.kill(node.agent)
+        node.start_agent()
+    time.sleep(15)
+    cluster.note("end")
+
+
+def study(build, nodes, gpus):
+    cluster = Cluster(build, nodes, gpus)
+    try:
+        for node in cluster.nodes:
+            node.work(3600)
+        while not all((node.folder / "energy").exists() and node.samples() for node in cluster.nodes):
+            time.sleep(0.1)
+        time.sleep(8)
+        act(cluster)
+        time.sleep(2)
+        samples = list(cluster.energies())
+    finally:
+        cluster.end()
+    begin_s, end_s = cluster.events[0][0], cluster.events[-1][0]
+    spans = powers(samples, begin_s, end_s)
+
+    def limit_w(time_s):
+        """Of a span that ends then: the limit at its begin."""
+        known = [watts for since, watts in cluster.limits if since <= time_s - SPAN_S]
+        return known[-1] if known else cluster.limits[0][1]
+
+    print(f"{nodes} nodes of {gpus} simulated A100s; load average {os.getloadavg()[0]:.1f}; power over {SPAN_S} s\n")
+    print("| from | event | limit | mean power | longest above the limit | largest excess |\n|---|---|---|---|---|---|")
+    for (from_s, what), (to_s, _) in zip(cluster.events, cluster.events[1:]):
+        part = [span for span in spans if from_s < span[0] <= to_s]
+        longest_s, most_pct = above(part, limit_w)
+        mean_w = sum(watts for _, watts in part) / len(part)
+        print(f"| {from_s - begin_s:.0f} s | {what} | {limit_w(to_s):.0f} W | {mean_w:.0f} W | {longest_s:.2f} s |"
+              f" {most_pct:+.1f} % |")
+    longest_s, most_pct = above(spans, limit_w)
+    print(f"\ntarget: | longest time above the budget | {longest_s:.2f} s | ≤ {ALLOWED_S} s |"
+          f" {'yes' if longest_s <= ALLOWED_S else '**no**'} |")
+    print(f"target: | largest excess | {most_pct:+.1f} % | ≤ {ALLOWED_PCT} % |"
+          f" {'yes' if most_pct <= ALLOWED_PCT else '**no**'} |")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--read"]:
+        read_energies(sys.argv[2], float(sys.argv[3]))
+    else:
+        arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        arguments.add_argument("build", nargs="?", type=Path, default=ROOT / "build" / "release")
+        arguments.add_argument("--nodes", type=int, default=10)
+        arguments.add_argument("--gpus", type=int, default=2)
+        chosen = arguments.parse_args()
+        study(chosen.build.resolve(), chosen.nodes, chosen.gpus)

@@ -1,0 +1,188 @@
+#include "control/agent/process/power_share_keeper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/http/client/client.h"
+
+namespace lowgear::agent {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{250};
+constexpr std::chrono::milliseconds kAsk{500};
+/// Less than a share is valid for: a server that hangs is asked again before.
+constexpr std::chrono::milliseconds kPatience{2'000};
+constexpr std::size_t kMaxTokenBytes = 4'096;
+/// Drivers round limits by less.
+constexpr double kLimitToleranceW = 1;
+
+std::string read_token(const std::filesystem::path& file) {
+  std::string token = read_file(file, kMaxTokenBytes);
+  token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
+  const bool is_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
+  if (!token.empty() && is_word) return token;
+  throw InputError(fmt::format("{}: contains no token; expected one word", printable(file.string())));
+}
+
+double clamped(double watts, const gpu::PowerLimits& limits) { return std::clamp(watts, limits.min_w, limits.max_w); }
+
+}  // namespace
+
+class PowerShareRequests {
+ public:
+  /// With the body of the response, or a problem.
+  using Done = std::function<void(const std::string& body, const std::string& problem)>;
+
+  PowerShareRequests(boost::asio::io_context& io, const PowerShareOptions& options)
+      : gate_(std::make_shared<LoopGate>(io)),
+        token_file_(options.token_file),
+        target_(fmt::format("/v1/nodes/{}/power", options.host)),
+        client_(options.server),
+        thread_([this] { run(); }) {}
+  ~PowerShareRequests() {
+    gate_->close();
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    client_.cancel();
+    asked_.notify_all();
+    thread_.join();
+  }
+  PowerShareRequests(const PowerShareRequests&) = delete;
+  PowerShareRequests& operator=(const PowerShareRequests&) = delete;
+
+  void send(std::string body, Done done) {
+    {
+      const std::lock_guard lock(mutex_);
+      next_ = {std::move(body), std::move(done)};
+    }
+    asked_.notify_all();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      asked_.wait(lock, [this] { return is_over_ || next_; });
+      if (is_over_) return;
+      const auto [body, done] = *std::exchange(next_, std::nullopt);
+      lock.unlock();
+      std::string answer;
+      std::string problem;
+      try {
+        answer = request(body);
+      } catch (const std::exception& error) {
+        problem = error.what();
+      }
+      gate_->post([done = done, answer, problem] { done(answer, problem); });
+      lock.lock();
+    }
+  }
+
+  /// The token is read each time: it may be replaced.
+  std::string request(const std::string& body) {
+    http::Client::HeaderList headers;
+    if (!token_file_.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(token_file_));
+    http::ReplyText reply = client_.request("POST", target_, body, headers, kPatience);
+    if (reply.status == 200) return std::move(reply.body);
+    throw Error(fmt::format("{} answers {} with status {}: {}", client_.endpoint().text(), target_, reply.status,
+                            printable(reply.body, 200)));
+  }
+
+  std::shared_ptr<LoopGate> gate_;
+  std::filesystem::path token_file_;
+  std::string target_;
+  http::Client client_;
+  std::mutex mutex_;
+  std::condition_variable asked_;
+  std::optional<std::pair<std::string, Done>> next_;  // under mutex_
+  bool is_over_ = false;                              // under mutex_
+  std::thread thread_;
+};
+
+PowerShareKeeper::PowerShareKeeper(boost::asio::io_context& io, Agent& agent, PowerShareOptions options,
+                                   std::function<void(std::string_view)> warn)
+    : timer_(io),
+      agent_(agent),
+      options_(std::move(options)),
+      warn_(std::move(warn)),
+      requests_(std::make_unique<PowerShareRequests>(io, options_)) {
+  look();
+}
+
+PowerShareKeeper::~PowerShareKeeper() = default;
+
+void PowerShareKeeper::look() {
+  if (Clock::now() >= valid_until_) shares_w_.clear();
+  hold();
+  if (!is_asking_ && Clock::now() - asked_ >= kAsk) ask();
+  timer_.expires_after(kLook);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) look();
+  });
+}
+
+/// Sets what is not so: a lease that has ended leaves the safe limit.
+void PowerShareKeeper::hold() {
+  for (const GpuStatus& gpu : agent_.gpus()) {
+    if (!gpu.controlled || !gpu.power_limits || !gpu.healthy) continue;
+    const auto share = shares_w_.find(gpu.identity.uuid);
+    const double wanted_w = clamped(share == shares_w_.end() ? options_.safe_w : share->second, *gpu.power_limits);
+    if (std::abs(gpu.power_limits->current_w - wanted_w) < kLimitToleranceW) continue;
+    agent_.limit_power(gpu.identity.uuid, wanted_w);
+  }
+}
+
+void PowerShareKeeper::ask() {
+  protocol::NodePower node{.safe_w = options_.safe_w, .gpus = {}};
+  for (const GpuStatus& gpu : agent_.gpus()) {
+    if (!gpu.controlled || !gpu.power_limits) continue;
+    node.gpus.push_back({.uuid = gpu.identity.uuid,
+                         .limit_w = gpu.power_limits->current_w,
+                         .least_w = gpu.power_limits->min_w,
+                         .most_w = gpu.power_limits->max_w});
+  }
+  asked_ = Clock::now();
+  if (node.gpus.empty()) return;  // settings are not read yet
+  is_asking_ = true;
+  requests_->send(to_json(node).dump(), [this, asked = asked_](const std::string& answer, const std::string& problem) {
+    is_asking_ = false;
+    if (problem.empty()) return take(answer, asked);
+    report(problem);
+  });
+}
+
+void PowerShareKeeper::take(const std::string& answer, Clock::time_point asked) {
+  try {
+    const Json document = parse_json(answer, options_.server.text());
+    const protocol::NodeShares shares = protocol::read_node_shares(JsonView(document, options_.server.text()));
+    shares_w_.clear();
+    for (const protocol::PowerShare& share : shares.shares) shares_w_[share.uuid] = share.watts;
+    valid_until_ = asked + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(shares.valid_s));
+    hold();
+    report({});
+  } catch (const Error& error) {
+    report(error.what());
+  }
+}
+
+void PowerShareKeeper::report(const std::string& problem) {
+  if (problem.empty() == problem_.empty()) return;
+  problem_ = problem;
+  warn_(problem.empty() ? std::string("the server gives this node its share of power again")
+                        : fmt::format("no share of power from the server ({}): each GPU is limited to {} W", problem,
+                                      options_.safe_w));
+}
+
+}  // namespace lowgear::agent

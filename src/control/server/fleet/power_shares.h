@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/core/formats/json.h"
+#include "control/protocol/node_power.h"
+
+namespace lowgear::server {
+
+/// Watts that the GPUs of some hosts may draw together.
+struct ShareLimit {
+  double watts = 0;
+  const std::set<std::string>* hosts = nullptr;  ///< empty: all hosts. Outlives the next `divide`
+};
+
+/// Power budgets as the nodes' agents hold them: each GPU has a power limit, and these add up to no more than each
+/// budget. A limit is granted for kValidS; an agent that the server does not renew it for sets the node's safe limit by
+/// itself. A limit is raised only by what others have been seen to have given up, so that the sum is kept while limits
+/// change. A node that is not heard of counts at full power.
+class PowerShares {
+ public:
+  static constexpr double kValidS = 5;
+
+  /// What the GPUs of a node may draw from now on. Returns whether the node is new or has other GPUs: to be stored.
+  [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
+  /// Whether it has these GPUs.
+  [[nodiscard]] bool knows(const std::string& host, const protocol::NodePower& node) const;
+  /// A node of which only is known that it was there.
+  void restore(const std::string& host, const protocol::NodePower& node);
+  /// False: there was none.
+  bool forget(std::string_view host) { return nodes_.erase(std::string(host)) > 0; }
+
+  /// Divides every limit anew, in proportion to what the jobs of GPUs are planned to draw (`wanted_w`, by UUID); a GPU
+  /// of no job wants the safe limit of its node.
+  void divide(std::vector<ShareLimit> limits, const std::unordered_map<std::string, double>& wanted_w, double now_s);
+
+  [[nodiscard]] bool empty() const { return nodes_.empty(); }
+  /// By limit, as they were divided last.
+  struct Use {
+    double held_w = 0;      ///< what power limits add up to, where a node is not heard of at full power
+    double reserved_w = 0;  ///< of it, what no job may be planned to draw: GPUs of no job, and nodes not heard of
+    std::size_t nodes = 0;
+    std::size_t silent_nodes = 0;
+  };
+  [[nodiscard]] const std::vector<Use>& uses() const { return uses_; }
+
+ private:
+  struct Gpu {
+    protocol::GpuPowerLimit power;
+    double held_w = 0;     ///< may be in force
+    double granted_w = 0;  ///< last
+    double target_w = 0;
+    double wanted_w = 0;
+    bool has_job = false;
+  };
+  struct Node {
+    double safe_w = 0;
+    double heard_s = 0;
+    bool is_silent = true;
+    std::vector<Gpu> gpus;
+    std::vector<std::size_t> limits;
+  };
+
+  void find_limits();
+  void count_use();
+  void set_targets(std::size_t limit, const std::vector<Node*>& members);
+  [[nodiscard]] double slack_w(const Node& node) const;
+
+  std::map<std::string, Node> nodes_;  ///< by host
+  std::vector<ShareLimit> limits_;
+  std::vector<Use> uses_;
+};
+
+}  // namespace lowgear::server
