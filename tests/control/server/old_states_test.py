@@ -1,7 +1,8 @@
 """Databases that earlier versions of the server wrote: today's server opens each, and its jobs continue.
 
-old_states/version-N.sql is what the server of schema version N kept of a job that is over and one that trains: written by
-that server itself, with two ranks each, and dumped by SQLite."""
+old_states/version-N.sql is what the server of schema version N kept of a job that is over and one that trains, with two
+ranks each, dumped by SQLite. Versions 1 and 2 were written by these servers themselves; version 3 is that of 2 after
+version 3's own step, as its server has it once it has opened the other."""
 
 import json
 import sqlite3
