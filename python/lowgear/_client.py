@@ -105,7 +105,8 @@ class Client:
     Every argument left out is taken from the environment: the rank from torchrun, Slurm, Open MPI or MPICH, the GPU from
     CUDA_VISIBLE_DEVICES, LOWGEAR_AGENT_SOCKET, LOWGEAR_JOB, LOWGEAR_RECORDING. `agent_socket=""` uses no agent.
 
-    With `server` (LOWGEAR_SERVER) plans come from `lowgear serve`, and none is loaded. `job_spec` (LOWGEAR_JOB_SPEC) is
+    With `server` (LOWGEAR_SERVER) plans come from `lowgear serve`, and none is loaded; several addresses with commas
+    between them are of one server that may move from one to another. `job_spec` (LOWGEAR_JOB_SPEC) is
     then the job as docs/server-api.md has it, a dict or JSON, the same on all ranks.
 
     `pp_rank` (LOWGEAR_PP_RANK) is this process' rank in the pipeline, for plans, instructions and the server; `dp_rank`

@@ -14,6 +14,7 @@
 #include "base/core/monotonic_clock.h"
 #include "control/client/marks/cuda_stream_driver.h"
 #include "control/client/rank/gpu_choice.h"
+#include "control/client/server/server_addresses.h"
 #include "control/client/server/server_messages.h"
 #include "hardware/gpu/nvml_system.h"
 #include "planning/plan/plan_json.h"
@@ -152,7 +153,7 @@ protocol::RankSpec Client::registration() const {
 
 void Client::open_server() {
   ServedRankOptions served;
-  served.server.endpoint = http::Endpoint::parse(options_.server.address);
+  served.server.addresses = parse_server_addresses(options_.server.address);
   served.server.token_file = options_.server.token_file;
   served.server.job_json =
       complete_job(options_.server.job_json, options_.rank.run, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");

@@ -16,7 +16,10 @@
 
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "control/server/store/database.h"
 #include "control/server/store/sqlite_store.h"
+#include "control/server/store/state_backup.h"
+#include "control/server/store/store_schema.h"
 #include "control/server/test_loop.h"
 
 namespace lowgear::server {
@@ -138,6 +141,67 @@ TEST(StoreFullDisk, OpensOnAFullDiskToServeWhatIsThere) {
     require(writer.write("more", 100) == StoreOutcome::disk_full, "nothing more fits");
     fs::remove(disk / "filler");
     require(writer.write("after", 100) == StoreOutcome::committed, "it goes on by itself");
+  });
+}
+
+std::int64_t number_in(const fs::path& database, const char* sql) {
+  return Database(database, Database::Sharing::shared).integer(sql);
+}
+
+TEST(StoreFullDisk, LeavesAnOldVersionAsItIsWhenItsMigrationDoesNotFit) {
+  expect_on_small_disk([](const fs::path& disk) {
+    const fs::path state = disk / "state";
+    fs::create_directory(state);
+    fs::permissions(state, fs::perms::owner_all);
+    const fs::path path = state / "server.db";
+    {
+      Database database(path, Database::Sharing::shared);
+      migrate(database, store_schema_steps().first(1));
+      database.execute(
+          "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30) INSERT INTO jobs "
+          "SELECT 'j-' || i, 'run ' || i, hex(zeroblob(1000)), '{}', i, NULL FROM n");
+    }
+    fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+    fill(disk);
+    StoreOnDisk server(state);
+    bool refused = false;
+    try {
+      server.open();
+    } catch (const DatabaseError& error) {
+      refused = error.fault() == DatabaseFault::disk_full;
+    }
+    require(refused, "a migration that does not fit is refused");
+    fs::remove(disk / "filler");
+    require(number_in(path, "PRAGMA user_version") == 1, "the version is the old one");
+    require(number_in(path, "SELECT count(*) FROM jobs") == 30, "the jobs are there");
+    server.open();
+    require(number_in(path, "PRAGMA user_version") > 1, "it is migrated once there is room");
+    require(server.store().load().jobs.size() == 30, "with all jobs");
+  });
+}
+
+TEST(StoreFullDisk, LeavesNothingOfABackupOrOfARestorationThatDoesNotFit) {
+  const TemporaryFolder roomy;
+  expect_on_small_disk([&](const fs::path& disk) {
+    StoreOnDisk server(roomy / "state");
+    server.open();
+    require(server.write("large", 900'000) == StoreOutcome::committed, "there is room elsewhere");
+    server.close();
+    (void)back_up({.state = roomy / "state", .file = roomy / "backup"});
+    fill(disk);
+    const auto refuses = [](const std::function<void()>& action) {
+      try {
+        action();
+      } catch (const Error&) {
+        return true;
+      }
+      return false;
+    };
+    require(refuses([&] { (void)back_up({.state = roomy / "state", .file = disk / "backup"}); }),
+            "no room for a backup");
+    require(refuses([&] { (void)restore({.file = roomy / "backup", .state = disk / "state"}); }), "nor for a state");
+    fs::remove(disk / "filler");
+    require(fs::is_empty(disk), "nothing is left");
   });
 }
 

@@ -20,6 +20,7 @@
 #include "base/core/error.h"
 #include "control/client/rank/rank_environment.h"
 #include "control/client/search/search_request.h"
+#include "control/client/server/server_addresses.h"
 
 namespace lowgear::cli {
 namespace {
@@ -65,11 +66,16 @@ std::string checked_plan(const std::string& name) {
   throw InputError(fmt::format("--plan: {} is neither a plan nor an output folder of lowgear plan", name));
 }
 
-/// The address, with the socket's absolute path: the command may start its processes in other folders.
-std::string checked_server(const std::string& address) {
+/// The addresses, with absolute paths of sockets: the command may start its processes in other folders.
+std::string checked_server(const std::string& addresses) {
   constexpr std::string_view kUnix = "unix:";
-  if (!address.starts_with(kUnix)) return address;
-  return std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string();
+  std::string checked;
+  for (const std::string_view address : client::split_server_addresses(addresses)) {
+    if (!checked.empty()) checked += ',';
+    const bool is_socket = address.starts_with(kUnix);
+    checked += is_socket ? std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string() : address;
+  }
+  return checked;
 }
 
 /// The value of an option among the words of a command, as `--name VALUE` or `--name=VALUE`, where `-` and `_` are
@@ -230,8 +236,10 @@ VerbAction declare_run(CLI::App& app) {
   app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
       ->required()
       ->type_name("CMD");
-  app.add_option("--server", arguments->server,
-                 "Address of the server that plans the job (lowgear serve): http://host:port or unix:/path")
+  app.add_option(
+         "--server", arguments->server,
+         "Address of the server that plans the job (lowgear serve): http://host:port or unix:/path; several with "
+         "commas between them if it may move")
       ->type_name("ADDRESS");
   app.add_option("--plan", arguments->plan,
                  "Output folder of lowgear plan, or one of its plans, whose clocks are followed")

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/commands/serve_state.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/interrupt.h"
 #include "base/core/error.h"
@@ -19,7 +21,31 @@
 namespace lowgear::cli {
 namespace {
 
+enum class ServeAction : unsigned char { run, backup, restore };
+constexpr auto kServeActions = std::to_array<std::string_view>({"run", "backup", "restore"});
+constexpr std::string_view name(ServeAction action) { return kServeActions.at(static_cast<std::size_t>(action)); }
+
+constexpr auto kOptionsOfServeActions = std::to_array<OptionOfAction>({
+    {name(ServeAction::run), "--unix"},
+    {name(ServeAction::run), "--listen"},
+    {name(ServeAction::run), "--token-file"},
+    {name(ServeAction::run), "--perseus-listen"},
+    {name(ServeAction::run), "--perseus-scheduler"},
+    {name(ServeAction::run), "--perseus-args"},
+    {name(ServeAction::run), "--perseus-mode"},
+    {name(ServeAction::run), "--perseus-dump-dir"},
+    {name(ServeAction::run), "--perseus-no-dump"},
+    {name(ServeAction::run), "--check"},
+    {name(ServeAction::backup), "file"},
+    {name(ServeAction::backup), "--final"},
+    {name(ServeAction::backup), "--dry-run"},
+    {name(ServeAction::restore), "file"},
+    {name(ServeAction::restore), "--dry-run"},
+});
+
 struct ServeArguments {
+  ServeAction action = ServeAction::run;
+  std::string file;  ///< backup, restore
   std::string config;
   std::string state;
   std::string unix_socket;
@@ -32,6 +58,8 @@ struct ServeArguments {
   std::string perseus_dump_dir;
   bool perseus_no_dump = false;
   bool check = false;
+  bool final_backup = false;
+  bool dry_run = false;
   bool json = false;
 };
 
@@ -133,7 +161,33 @@ std::string addresses_text(const server::Addresses& addresses, const server::Pro
   return text + "\n";
 }
 
-ExitCode run_serve(const ServeArguments& arguments, Console& console) {
+/// Only the folder counts for a backup: nothing else of the configuration has to be in order.
+std::filesystem::path state_of(const ServeArguments& arguments) {
+  if (!arguments.state.empty()) return std::filesystem::absolute(arguments.state);
+  if (!arguments.config.empty()) return server::load_server_config(arguments.config).state;
+  if (std::filesystem::exists(server::kDefaultServerConfig)) {
+    return server::load_server_config(server::kDefaultServerConfig).state;
+  }
+  return own_state(client::process_environment());
+}
+
+ExitCode run_backup_or_restore(const ServeArguments& arguments, Console& console) {
+  if (arguments.file.empty()) {
+    throw InputError(fmt::format("the file is missing; write `lowgear serve {} FILE`", name(arguments.action)));
+  }
+  StateRequest request{.action = StateAction::restore,
+                       .effect = arguments.dry_run ? StateEffect::checked : StateEffect::carried_out,
+                       .state = state_of(arguments),
+                       .file = arguments.file};
+  if (arguments.action == ServeAction::backup) {
+    request.action = arguments.final_backup ? StateAction::final_backup : StateAction::backup;
+  }
+  return run_state_request(request, arguments.json, console);
+}
+
+ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, Console& console) {
+  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfServeActions);
+  if (arguments.action != ServeAction::run) return run_backup_or_restore(arguments, console);
   const server::ProcessOptions options = options_of(arguments);
   if (arguments.check) {
     if (options.config.token_file) (void)server::load_tokens(*options.config.token_file);
@@ -163,6 +217,13 @@ ExitCode run_serve(const ServeArguments& arguments, Console& console) {
 
 VerbAction declare_serve(CLI::App& app) {
   auto arguments = std::make_shared<ServeArguments>();
+  add_choice(
+      app, "action", kServeActions,
+      [arguments](std::size_t place) { arguments->action = static_cast<ServeAction>(place); },
+      "run: serve; backup: copy the state of a server, which may run, into a new file; restore: make a state folder "
+      "from such a file")
+      ->default_str("run");
+  app.add_option("file", arguments->file, "backup: file to write; restore: file to read")->type_name("FILE");
   app.add_option("--config", arguments->config, "Configuration file; deploy/server.toml explains it")
       ->type_name("FILE")
       ->default_str(fmt::format("{}, when it is there", server::kDefaultServerConfig));
@@ -198,8 +259,12 @@ VerbAction declare_serve(CLI::App& app) {
   app.add_flag("--perseus-no-dump", arguments->perseus_no_dump, "Do not write results of these jobs")
       ->excludes("--perseus-dump-dir");
   app.add_flag("--check", arguments->check, "Check the configuration and exit");
+  app.add_flag("--final", arguments->final_backup,
+               "backup: of a server that has been stopped; none starts from the folder any more, as its jobs move to "
+               "the machine where the file is restored");
+  app.add_flag("--dry-run", arguments->dry_run, "backup, restore: check that it could be done, and change nothing");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_serve(*arguments, console); };
+  return [arguments, &app](Console& console) { return run_serve(*arguments, app, console); };
 }
 
 }  // namespace lowgear::cli

@@ -52,7 +52,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
     {"agent", "Set the clocks of this machine's GPUs for training processes, and always restore them",
      "lowgear agent --config /etc/lowgear/agent.toml --dry-run", declare_agent},
     {"serve", "Keep training jobs on their frontier: profile, plan, monitor and replan, with a dashboard",
-     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787",
+     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
+     "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",
      declare_serve},
     {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, inspect it, inject faults, run loads",
      "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"

@@ -29,17 +29,20 @@ constexpr milliseconds kMaxRetryAfter{60'000};
 /// The server has answered, and not with success.
 class ServerRefusal : public Error {
  public:
-  ServerRefusal(int status, milliseconds retry_after, const std::string& message)
-      : Error(message), status_(status), retry_after_(retry_after) {}
+  ServerRefusal(int status, milliseconds retry_after, std::size_t address, const std::string& message)
+      : Error(message), status_(status), retry_after_(retry_after), address_(address) {}
   /// It does not know this rank (any more), or the token has changed.
   [[nodiscard]] bool unknown() const { return status_ == 401 || status_ == 403 || status_ == 404; }
   /// The same request will not be taken at any time.
   [[nodiscard]] bool final() const { return status_ == 400 || status_ == 405 || status_ == 409 || status_ == 413; }
   [[nodiscard]] milliseconds retry_after() const { return retry_after_; }
+  /// Of which of the addresses it came.
+  [[nodiscard]] std::size_t address() const { return address_; }
 
  private:
   int status_;
   milliseconds retry_after_;
+  std::size_t address_;
 };
 
 milliseconds retry_after(const http::ReplyText& reply) {
@@ -87,8 +90,13 @@ ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& t
 }
 
 ServerConnection::HttpChannel ServerConnection::open_channel() const {
-  return {.http = http::Client(options_.endpoint),
-          .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())};
+  HttpChannel channel{.http = {}, .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())};
+  for (const http::Endpoint& address : options_.addresses) channel.http.emplace_back(address);
+  return channel;
+}
+
+void ServerConnection::HttpChannel::cancel() noexcept {
+  for (http::Client& client : http) client.cancel();
 }
 
 ServerConnection::~ServerConnection() {
@@ -96,10 +104,10 @@ ServerConnection::~ServerConnection() {
     std::unique_lock lock(mutex_);
     phase_ = Phase::stops;
     changed_.notify_all();
-    plans_.http.cancel();
+    plans_.cancel();
     changed_.wait_for(lock, options_.closing_time, [this] { return phase_ == Phase::finished; });
   }
-  reports_.http.cancel();
+  reports_.cancel();
   plans_.thread.join();
   reports_.thread.join();
 }
@@ -162,16 +170,59 @@ ServerStatus ServerConnection::status() const {
 
 // Questions.
 
+std::size_t ServerConnection::address() const {
+  const std::lock_guard lock(mutex_);
+  return place_.address;
+}
+
+/// The next address is asked from now on, unless this one has been left already. False where there is no other.
+bool ServerConnection::leave(std::size_t address) {
+  const std::lock_guard lock(mutex_);
+  if (place_.address == address) place_.address = (address + 1) % options_.addresses.size();
+  return options_.addresses.size() > 1;
+}
+
+/// An address does not know the rank (any more). The server may have moved to another one, with the rank: it registers
+/// anew once each has been asked.
+void ServerConnection::forget_session(const Session& session, std::size_t address) {
+  const std::lock_guard lock(mutex_);
+  if (place_.address != address || session_ != session) return;  // the other thread has seen to it
+  place_.address = (address + 1) % options_.addresses.size();
+  if (++place_.unknown < options_.addresses.size()) return;
+  place_.unknown = 0;
+  session_.reset();
+}
+
+/// Asks one address after the other until one can be reached. What may have been seen is not sent elsewhere at once:
+/// the caller asks again.
+ServerConnection::Reply ServerConnection::request(HttpChannel& channel, std::string_view method,
+                                                  const std::string& target, const std::string& body,
+                                                  const http::Client::HeaderList& headers, milliseconds timeout) {
+  std::string problems;
+  for (std::size_t tried = 1;; ++tried) {
+    const std::size_t address = this->address();
+    try {
+      return {.text = channel.http[address].request(method, target, body, headers, timeout), .address = address};
+    } catch (const http::ClientError& error) {
+      if (error.kind() == http::ClientError::Kind::cancelled || !leave(address)) throw;
+      if (error.kind() != http::ClientError::Kind::unreachable) throw;
+      problems += (problems.empty() ? "" : "; ") + std::string(error.what());
+      if (tried == options_.addresses.size()) throw http::ClientError(error.kind(), problems);
+    }
+  }
+}
+
 http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                       const std::string& body, const Session* session, milliseconds timeout) {
   http::Client::HeaderList headers;
   if (!body.empty()) headers.emplace_back("Content-Type", "application/json");
   if (!options_.token_file.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(options_.token_file));
   if (session != nullptr) headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
-  http::ReplyText reply = channel.http.request(method, target, body, headers, timeout);
+  auto [reply, address] = request(channel, method, target, body, headers, timeout);
   if (reply.status >= 300) {
-    throw ServerRefusal(reply.status, retry_after(reply),
-                        fmt::format("{}: {}", options_.endpoint.text(), refusal_of(reply.status, reply.body)));
+    throw ServerRefusal(
+        reply.status, retry_after(reply), address,
+        fmt::format("{}: {}", options_.addresses[address].text(), refusal_of(reply.status, reply.body)));
   }
   const std::lock_guard lock(mutex_);
   health_.connected = true;
@@ -187,7 +238,7 @@ ServerConnection::Session ServerConnection::session(HttpChannel& channel) {
     const std::lock_guard lock(mutex_);
     if (session_) return *session_;
   }
-  const std::string source = options_.endpoint.text();
+  const std::string source = "the server";
   Session session;
   http::ReplyText reply = ask(channel, "POST", "/v1/jobs", options_.job_json, nullptr, options_.answer_timeout);
   session.job = require_name(read_answer(reply, source, protocol::read_job_answer).job, "job");
@@ -217,10 +268,13 @@ void ServerConnection::start_session(Session session) {
 http::ReplyText ServerConnection::ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
                                               const std::string& what, const std::string& body, milliseconds timeout) {
   try {
-    return ask(channel, method, fmt::format("/v1/jobs/{}/{}", session.job, what), body, &session, timeout);
-  } catch (const ServerRefusal& refusal) {
+    http::ReplyText reply =
+        ask(channel, method, fmt::format("/v1/jobs/{}/{}", session.job, what), body, &session, timeout);
     const std::lock_guard lock(mutex_);
-    if (refusal.unknown() && session_ == session) session_.reset();
+    place_.unknown = 0;
+    return reply;
+  } catch (const ServerRefusal& refusal) {
+    if (refusal.unknown()) forget_session(session, refusal.address());
     throw;
   }
 }
@@ -279,7 +333,7 @@ void ServerConnection::wait_for_plan(int& after, std::string& job) {
                   fmt::format("plan?rank={}&after={}&wait_s={}", options_.rank.rank, after, options_.plan_wait.count()),
                   {}, options_.plan_wait + options_.answer_timeout);
   if (reply.status == 204) return;
-  const protocol::RankPlan plan = protocol::read_rank_plan(reply.body, options_.endpoint.text());
+  const protocol::RankPlan plan = protocol::read_rank_plan(reply.body, "the server");
   const AgentLease::OfferAnswer answer = taker_->offer(plan);
   {
     const std::lock_guard lock(mutex_);

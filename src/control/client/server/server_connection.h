@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/core/backoff.h"
 #include "base/http/client/client.h"
@@ -22,9 +23,9 @@
 namespace lowgear::client {
 
 struct ServerConnectionOptions {
-  http::Endpoint endpoint;
-  std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
-  std::string job_json;              ///< body of POST /v1/jobs
+  std::vector<http::Endpoint> addresses;  ///< of the server, which may move from one to another; at least one
+  std::filesystem::path token_file;       ///< holds the token alone; empty: none is sent
+  std::string job_json;                   ///< body of POST /v1/jobs
   protocol::RankSpec rank;
   std::chrono::milliseconds first_backoff{100};
   std::chrono::milliseconds last_backoff{5'000};
@@ -51,10 +52,10 @@ class PlanTaker {
   virtual void forget_versions() = 0;
 };
 
-/// A rank's connection to the server (docs/server-api.md): registers, waits for plans, reports. Tries again for ever
-/// while the server is not reachable, refuses, or sends invalid responses; meanwhile the last plan stays in effect, and
-/// reports wait, of which the oldest are dropped beyond a limit. Separate threads do all that; `report` and the others
-/// only queue.
+/// A rank's connection to the server (docs/server-api.md): registers, waits for plans, reports. Tries again for ever,
+/// at each of its addresses in turn, while the server is not reachable, refuses, or sends invalid responses; meanwhile
+/// the last plan stays in effect, and reports wait, of which the oldest are dropped beyond a limit. Separate threads do
+/// all that; `report` and the others only queue.
 class ServerConnection {
  public:
   /// `taker` lives longer than this.
@@ -85,9 +86,20 @@ class ServerConnection {
   };
   /// A connection to the server, how long it waits after a failure, and its thread.
   struct HttpChannel {
-    http::Client http;
+    std::vector<http::Client> http;  ///< to each address
     ScatteredBackoff backoff;
     std::thread thread = {};
+
+    void cancel() noexcept;
+  };
+  struct Reply {
+    http::ReplyText text;
+    std::size_t address = 0;  ///< of which of the addresses
+  };
+  /// Which of the addresses is asked.
+  struct Place {
+    std::size_t address = 0;
+    std::size_t unknown = 0;  ///< addresses left in a row, as they did not know the rank
   };
   struct Health {
     bool connected = false;    ///< the last request was answered
@@ -114,6 +126,12 @@ class ServerConnection {
 
   [[nodiscard]] Session session(HttpChannel& channel);
   void start_session(Session session);
+  [[nodiscard]] std::size_t address() const;
+  [[nodiscard]] bool leave(std::size_t address);
+  void forget_session(const Session& session, std::size_t address);
+  [[nodiscard]] Reply request(HttpChannel& channel, std::string_view method, const std::string& target,
+                              const std::string& body, const http::Client::HeaderList& headers,
+                              std::chrono::milliseconds timeout);
   [[nodiscard]] http::ReplyText ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                     const std::string& body, const Session* session, std::chrono::milliseconds timeout);
   [[nodiscard]] http::ReplyText ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
@@ -137,6 +155,7 @@ class ServerConnection {
   mutable std::mutex mutex_;  ///< of all below
   std::condition_variable changed_;
   Phase phase_ = Phase::works;
+  Place place_;
   std::optional<Session> session_;
   std::string last_job_;
   Outbox outbox_;

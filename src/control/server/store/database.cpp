@@ -40,6 +40,11 @@ DatabaseFault fault_of(int code, int system_error) {
   }
 }
 
+int flags_of(Database::Opening opening) {
+  if (opening == Database::Opening::read_only) return SQLITE_OPEN_READONLY;
+  return SQLITE_OPEN_READWRITE | (opening == Database::Opening::make ? SQLITE_OPEN_CREATE : 0);
+}
+
 /// For destructors: what cannot be undone now is undone when the file is opened next.
 void execute_quietly(sqlite3* connection, const char* sql) {
   (void)sqlite3_exec(connection, sql, nullptr, nullptr, nullptr);
@@ -49,11 +54,10 @@ void execute_quietly(sqlite3* connection, const char* sql) {
 
 void Database::Close::operator()(sqlite3* connection) const { (void)sqlite3_close_v2(connection); }
 
-Database::Database(std::filesystem::path path, Sharing sharing) : path_(std::move(path)) {
+Database::Database(std::filesystem::path path, Sharing sharing, Opening opening) : path_(std::move(path)) {
   sqlite3* connection = nullptr;
-  const int code = sqlite3_open_v2(
-      path_.c_str(), &connection,
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  const int code = sqlite3_open_v2(path_.c_str(), &connection,
+                                   flags_of(opening) | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   connection_.reset(connection);
   if (code != SQLITE_OK) fail(code);
   (void)sqlite3_busy_timeout(connection, kBusyTimeoutMs);
@@ -80,6 +84,25 @@ std::int64_t Database::integer(const char* sql) {
   Statement::Rows rows = statement.query();
   if (!rows.next()) fail(SQLITE_CORRUPT);
   return rows.integer(0);
+}
+
+void Database::copy_to(Database& target) {
+  sqlite3_backup* const copy = sqlite3_backup_init(target.connection_.get(), "main", connection_.get(), "main");
+  if (copy == nullptr) target.fail(sqlite3_extended_errcode(target.connection_.get()));
+  // All pages within one read transaction: writers that append to the log meanwhile neither wait nor begin it anew.
+  constexpr int kAllPages = -1;
+  const int copied = sqlite3_backup_step(copy, kAllPages);
+  const int finished = sqlite3_backup_finish(copy);
+  if (copied != SQLITE_DONE) target.fail(copied);
+  if (finished != SQLITE_OK) target.fail(finished);
+}
+
+std::string Database::damage() {
+  Statement statement(*this, "PRAGMA integrity_check(1)");
+  Statement::Rows rows = statement.query();
+  if (!rows.next()) fail(SQLITE_CORRUPT);
+  std::string found = rows.text(0);
+  return found == "ok" ? "" : found;
 }
 
 bool Database::in_transaction() const { return sqlite3_get_autocommit(connection_.get()) == 0; }

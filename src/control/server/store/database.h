@@ -41,8 +41,13 @@ class Database {
     shared,     ///< others may read (a backup while the server runs)
     exclusive,  ///< no other connection may; needs no file for shared memory, for which a full disk has no room
   };
-  /// Opens the file, made if need be. Every commit is on the disk when it returns.
-  Database(std::filesystem::path path, Sharing sharing);
+  enum class Opening : unsigned char {
+    make,       ///< made if need be
+    existing,   ///< has to be there
+    read_only,  ///< has to be there, and stays as it is
+  };
+  /// Opens the file. Every commit is on the disk when it returns.
+  Database(std::filesystem::path path, Sharing sharing, Opening opening = Opening::make);
   /// Lets commits be appended to a log next to the file, from now on and in every later connection: one flush each.
   void use_write_ahead_log();
 
@@ -50,6 +55,10 @@ class Database {
   void execute(const char* sql);
   /// The only value of the only row of a query.
   [[nodiscard]] std::int64_t integer(const char* sql);
+  /// Replaces everything in `target` by what this file holds now: one moment of it, also while others write to it.
+  void copy_to(Database& target);
+  /// Reads all of the file; empty when it is whole, otherwise the first damage that was found.
+  [[nodiscard]] std::string damage();
   /// Whether a transaction is open. SQLite ends one by itself on some errors (a full disk).
   [[nodiscard]] bool in_transaction() const;
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

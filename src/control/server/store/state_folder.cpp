@@ -48,6 +48,10 @@ void hold(const FileDescriptor& lock, const std::filesystem::path& folder) {
   }
 }
 
+std::filesystem::path mark_of(const std::filesystem::path& folder) { return folder / "moved"; }
+
+constexpr std::size_t kMaxMarkBytes = 8'192;
+
 }  // namespace
 
 StateFolder::StateFolder(const std::filesystem::path& folder) : folder_(folder) {
@@ -61,6 +65,34 @@ StateFolder::StateFolder(const std::filesystem::path& folder) : folder_(folder) 
   hold(lock_, folder);
   (void)open_own_file(database());
   flush_directory(folder);
+}
+
+void StateFolder::mark_moved(const std::string& where) const {
+  write_file_atomically(mark_of(folder_), where + "\n");
+  flush_directory(folder_);
+}
+
+void StateFolder::clear_moved() const {
+  if (::unlink(mark_of(folder_).c_str()) != 0 && errno != ENOENT) refuse(mark_of(folder_));
+  flush_directory(folder_);
+}
+
+std::string StateFolder::moved(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(mark_of(folder))) return "";
+  std::string where = read_file(mark_of(folder), kMaxMarkBytes);
+  where.erase(std::find_if(where.rbegin(), where.rend(), [](char c) { return c > ' '; }).base(), where.end());
+  return where.empty() ? "an unknown file" : printable(where);
+}
+
+void StateFolder::require_not_moved() const {
+  const std::string where = moved(folder_);
+  if (where.empty()) return;
+  const std::string name = printable(folder_.string());
+  throw InputError(fmt::format(
+      "{}: its jobs have moved: `lowgear serve backup --final` wrote them to {}. Start the server where that file was "
+      "restored. To serve them here again, restore that server's last backup into this folder, or, if no other server "
+      "has run since, remove {}",
+      name, where, printable(mark_of(folder_).string())));
 }
 
 }  // namespace lowgear::server

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "base/core/files/file_descriptor.h"
 
@@ -14,7 +15,19 @@ class StateFolder {
   explicit StateFolder(const std::filesystem::path& folder);
 
   /// The database, made with mode 0600 if need be.
-  [[nodiscard]] std::filesystem::path database() const { return folder_ / "server.db"; }
+  [[nodiscard]] std::filesystem::path database() const { return database_of(folder_); }
+  [[nodiscard]] static std::filesystem::path database_of(const std::filesystem::path& folder) {
+    return folder / "server.db";
+  }
+
+  /// A folder whose state has moved to another server: two servers with the same jobs would each acknowledge what the
+  /// other one does not know. `where` says when and into which file, in one line.
+  void mark_moved(const std::string& where) const;
+  void clear_moved() const;
+  /// What `mark_moved` said; empty: it has not moved.
+  [[nodiscard]] static std::string moved(const std::filesystem::path& folder);
+  /// Throws InputError when it has moved.
+  void require_not_moved() const;
 
  private:
   std::filesystem::path folder_;

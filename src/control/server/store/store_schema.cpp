@@ -70,27 +70,30 @@ CREATE TABLE archives (
 
 std::span<const char* const> store_schema_steps() { return kSteps; }
 
-void migrate(Database& database, std::span<const char* const> steps) {
+std::int64_t schema_version(Database& database, std::int64_t newest) {
   const std::string name = printable(database.path().string());
   const std::int64_t version = database.integer("PRAGMA user_version");
   const bool is_empty = version == 0 && database.integer("SELECT count(*) FROM sqlite_schema") == 0;
   if (!is_empty && database.integer("PRAGMA application_id") != kApplicationId) {
     throw InputError(fmt::format("{}: a database of another program; choose another state folder", name));
   }
-  const auto newest = static_cast<std::int64_t>(steps.size());
   if (version < 0 || version > newest) {
     throw InputError(
         fmt::format("{}: has version {}, and this lowgear knows up to {}; use the newer lowgear that wrote it", name,
                     version, newest));
   }
+  return version;
+}
+
+void migrate(Database& database, std::span<const char* const> steps) {
+  const auto newest = static_cast<std::int64_t>(steps.size());
+  const std::int64_t version = schema_version(database, newest);
   database.use_write_ahead_log();  // only now is it certain that the file is ours
-  for (std::int64_t next = version; next < newest; ++next) {
-    Transaction transaction(database);
-    database.execute(steps[static_cast<std::size_t>(next)]);
-    database.execute(
-        fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, next + 1).c_str());
-    transaction.commit();
-  }
+  if (version == newest) return;
+  Transaction transaction(database);
+  for (std::int64_t next = version; next < newest; ++next) database.execute(steps[static_cast<std::size_t>(next)]);
+  database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, newest).c_str());
+  transaction.commit();
 }
 
 }  // namespace lowgear::server

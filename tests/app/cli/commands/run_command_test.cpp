@@ -94,6 +94,8 @@ TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
               Contains("LOWGEAR_SERVER=unix:" + (std::filesystem::current_path() / "state/server.sock").string()));
   EXPECT_THAT(lines_of(run({"--server", "unix:/run/a.sock", "--", "env"}).out),
               Contains("LOWGEAR_SERVER=unix:/run/a.sock"));
+  EXPECT_THAT(lines_of(run({"--server", "http://a:1,unix:/run/a.sock", "--", "env"}).out),
+              Contains("LOWGEAR_SERVER=http://a:1,unix:/run/a.sock"));
 }
 
 TEST(RunCommand, TellsTheServersJobHowLateClocksChange) {

@@ -49,7 +49,7 @@ class ServedRankTest : public testing::Test {
     lease.reconnect_after = 0ms;
     lease_ = std::make_unique<AgentLease>(std::move(lease));
     ServedRankOptions options;
-    options.server.endpoint = http::Endpoint::parse("unix:" + server_socket());
+    options.server.addresses = {http::Endpoint::parse("unix:" + server_socket())};
     options.server.job_json = R"({"run": "r"})";
     options.server.first_backoff = 1ms;
     options.server.report_period = 1ms;

@@ -69,7 +69,7 @@ class FakeTaker final : public PlanTaker {
 class ServerConnectionTest : public testing::Test {
  protected:
   ServerConnectionTest() {
-    options_.endpoint = http::Endpoint::parse("unix:" + socket());
+    options_.addresses = {http::Endpoint::parse("unix:" + socket())};
     options_.job_json = R"({"run": "r"})";
     options_.rank.rank = 3;
     options_.rank.instance = "abc";
@@ -317,6 +317,62 @@ TEST_F(ServerConnectionTest, RegistersAgainWhenTheServerHasForgottenIt) {
   ASSERT_TRUE(eventually([&] { return reported().size() == 3; })) << "told again";
   EXPECT_EQ(server_->bodies("/ranks")[1], server_->bodies("/ranks")[0]) << "the same instance";
   EXPECT_EQ(taker_.forgotten(), 0) << "it is the same job";
+}
+
+class MovingServerTest : public ServerConnectionTest {
+ protected:
+  MovingServerTest() {
+    options_.addresses.push_back(http::Endpoint::parse("unix:" + other_socket()));
+    start_server();
+    connect();
+    report(0);
+    EXPECT_TRUE(eventually([&] { return reported().size() == 1; }));
+  }
+  [[nodiscard]] std::string other_socket() const { return folder_ / "other.sock"; }
+  /// At the other address from now on.
+  void move_server(std::string job) {
+    server_.reset();
+    server_ = std::make_unique<FakeServer>(other_socket(), std::move(job));
+  }
+};
+
+TEST_F(MovingServerTest, IsFoundAtItsOtherAddressWithTheSameJob) {
+  server_.reset();
+  report(1);
+  ASSERT_TRUE(eventually([&] { return !connection_->status().problem.empty(); }));
+  EXPECT_THAT(connection_->status().problem, testing::AllOf(HasSubstr("server.sock"), HasSubstr("other.sock")));
+  move_server("j-1");
+  ASSERT_TRUE(eventually([&] { return reported() == std::vector{1}; }));
+  server_->offer(offered(1, 7));
+  EXPECT_TRUE(eventually([&] { return taker_.plans().size() == 1; })) << "plans come from there, too";
+  EXPECT_EQ(server_->count("/ranks"), 0U) << "it is registered already";
+  EXPECT_EQ(connection_->status().reports_lost, 0U);
+  move_server("j-1");
+  server_.reset();
+  start_server();
+  report(2);
+  EXPECT_TRUE(eventually([&] { return reported() == std::vector{2}; })) << "and back";
+}
+
+TEST_F(MovingServerTest, IsLookedForElsewhereBeforeARankRegistersAnew) {
+  FakeServer other(other_socket(), "j-1");
+  const http::Response unknown = json_answer(404, R"({"error": {"message": "no such job", "code": "x"}})");
+  server_->answer_next("/reports", unknown, 1'000'000);
+  server_->answer_next("/plan", unknown, 1'000'000);
+  report(1);
+  ASSERT_TRUE(eventually([&] { return other.count("/reports") == 1; }));
+  EXPECT_EQ(other.count("/ranks"), 0U);
+  EXPECT_EQ(server_->count("/ranks"), 1U);
+}
+
+TEST_F(MovingServerTest, HasARankRegisteredAnewWhenNoAddressKnowsIt) {
+  move_server("j-2");
+  server_->answer_next("/v1/jobs/j-1/reports", json_answer(404, "{}"), 1'000'000);
+  server_->answer_next("/v1/jobs/j-1/plan", json_answer(404, "{}"), 1'000'000);
+  report(1);
+  ASSERT_TRUE(eventually([&] { return server_->count("/ranks") == 1; }));
+  report(2);
+  EXPECT_TRUE(eventually([&] { return server_->count("/v1/jobs/j-2/reports") > 0; }));
 }
 
 TEST_F(ServerConnectionTest, ForgetsVersionsOfAServerThatHasLostItsJobs) {

@@ -1,0 +1,263 @@
+#include "control/server/store/state_backup.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/files/file_descriptor.h"
+#include "control/server/store/database.h"
+#include "control/server/store/state_folder.h"
+#include "control/server/store/store_schema.h"
+
+namespace lowgear::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string shown(const fs::path& path) { return printable(path.string()); }
+std::string reason(int error) { return std::generic_category().message(error); }
+
+/// 0 where there is none.
+std::int64_t bytes_of(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  return error ? 0 : static_cast<std::int64_t>(size);
+}
+
+/// A file that SQLite keeps next to a database: `-wal`, `-journal`.
+fs::path next_to(const fs::path& database, const char* suffix) { return database.string() + suffix; }
+
+/// Another user's folder is refused with the command that fits it, as root's files in it would stop the server.
+void require_own(const fs::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    throw InputError(
+        fmt::format("{}: {}; name the server's folder with --state or --config", shown(folder), reason(errno)));
+  }
+  if (status.st_uid == ::geteuid()) return;
+  const passwd* const user = ::getpwuid(status.st_uid);
+  const std::string name = user != nullptr ? user->pw_name : fmt::format("#{}", status.st_uid);
+  throw InputError(fmt::format("{}: belongs to user {}; run this as that user: runuser -u {} -- lowgear serve ...",
+                               shown(folder), printable(name), printable(name)));
+}
+
+void require_room(const fs::path& folder, std::int64_t bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error || static_cast<std::int64_t>(space.available) > bytes) return;  // writing tells
+  throw InputError(fmt::format("{}: {} bytes are needed and {} are free; free some, or choose another disk",
+                               shown(folder), bytes, space.available));
+}
+
+/// Reads what is in a database, and refuses what this program could not serve.
+StateSummary summary_of(Database& database) {
+  StateSummary summary;
+  summary.version = schema_version(database, static_cast<std::int64_t>(store_schema_steps().size()));
+  if (summary.version == 0) {
+    throw InputError(fmt::format("{}: an empty database, without any state of a server", shown(database.path())));
+  }
+  summary.bytes = database.integer("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()");
+  summary.open_jobs = database.integer("SELECT count(*) FROM jobs WHERE finished_s IS NULL");
+  summary.finished_jobs = database.integer("SELECT count(*) FROM jobs WHERE finished_s IS NOT NULL");
+  return summary;
+}
+
+void require_whole(Database& database) {
+  const std::string damage = database.damage();
+  if (damage.empty()) return;
+  throw InputError(fmt::format("{}: damaged: {}; use another backup", shown(database.path()), printable(damage)));
+}
+
+/// Runs what reads a file that may be anything: SQLite's word for it becomes one that can be acted on.
+template <typename Read>
+auto reading(Read read) {
+  try {
+    return read();
+  } catch (const DatabaseError& error) {
+    if (error.fault() == DatabaseFault::locked) {
+      throw InputError(
+          fmt::format("{}; a server that started on a full disk holds it alone: stop the server first", error.what()));
+    }
+    if (error.fault() != DatabaseFault::damaged) throw;
+    throw InputError(fmt::format("{}; name a file that `lowgear serve backup` wrote", error.what()));
+  }
+}
+
+/// A new file next to `target` that is removed unless it gets that name.
+class NewFile {
+ public:
+  explicit NewFile(fs::path target) : target_(std::move(target)) {
+    std::string name = target_.string() + ".XXXXXX";
+    const FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
+    if (!file) throw InputError(fmt::format("{}: {}; name another file", shown(target_), reason(errno)));
+    path_ = name;
+  }
+  ~NewFile() {
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) (void)::unlink(next_to(path_, suffix).c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  /// Refuses to replace a file.
+  void publish() {
+    // A link, where the file system has them, as a rename would replace a file made meanwhile.
+    if (::link(path_.c_str(), target_.c_str()) != 0) {
+      if (errno == EEXIST) throw InputError(fmt::format("{}: exists already; name a new file", shown(target_)));
+      if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE) != 0) {
+        throw Error(fmt::format("{}: {}", shown(target_), reason(errno)));
+      }
+    }
+    flush_directory(folder_of(target_));
+  }
+  static fs::path folder_of(const fs::path& file) { return fs::absolute(file).lexically_normal().parent_path(); }
+
+ private:
+  fs::path target_;
+  fs::path path_;
+};
+
+/// Copies `from` into the file at `path`, as one file that needs no log next to it, and reads all of the copy.
+StateSummary copy_whole(const fs::path& from, Database::Opening opening, const fs::path& path) {
+  Database copy(path, Database::Sharing::shared);
+  Database(from, Database::Sharing::shared, opening).copy_to(copy);
+  copy.execute("PRAGMA journal_mode = DELETE");
+  require_whole(copy);
+  return summary_of(copy);
+}
+
+/// Whether the folder's database is not to be replaced.
+bool has_state(const fs::path& folder) {
+  const fs::path database = StateFolder::database_of(folder);
+  return StateFolder::moved(folder).empty() && (bytes_of(database) > 0 || bytes_of(next_to(database, "-wal")) > 0);
+}
+
+void require_replaceable(const fs::path& folder) {
+  if (!has_state(folder)) return;
+  throw InputError(fmt::format(
+      "{}: has a database already, which is not replaced; choose another folder, or move server.db* out of it",
+      shown(folder)));
+}
+
+void rename_file(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw Error(fmt::format("{}: {}", shown(to), reason(errno)));
+}
+
+/// Sets the database of a folder that has moved aside, with what SQLite keeps next to it.
+void set_aside(const fs::path& database) {
+  for (const char* suffix : {"-wal", "-shm"}) {
+    if (fs::exists(next_to(database, suffix))) {
+      rename_file(next_to(database, suffix), next_to(next_to(database, ".moved"), suffix));
+    }
+  }
+  if (bytes_of(database) > 0) rename_file(database, next_to(database, ".moved"));
+}
+
+}  // namespace
+
+StateSummary check_backup(const BackupRequest& request) {
+  require_own(request.state);
+  const fs::path database = StateFolder::database_of(request.state);
+  if (bytes_of(database) == 0) {
+    throw InputError(fmt::format("{}: no server has kept its state here; name the folder with --state or --config",
+                                 shown(request.state)));
+  }
+  if (fs::exists(fs::symlink_status(request.file))) {
+    throw InputError(fmt::format("{}: exists already; name a new file", shown(request.file)));
+  }
+  std::optional<StateFolder> held;
+  if (request.kind == BackupKind::final) {
+    held.emplace(request.state);
+    held->require_not_moved();
+  }
+  const StateSummary summary = reading([&] {
+    Database state(database, Database::Sharing::shared, Database::Opening::existing);
+    return summary_of(state);
+  });
+  const fs::path folder = NewFile::folder_of(request.file);
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw InputError(fmt::format("{}: {}; name a file in a folder of yours", shown(folder), reason(errno)));
+  }
+  require_room(folder, summary.bytes);
+  return summary;
+}
+
+StateSummary back_up(const BackupRequest& request) {
+  (void)check_backup(request);
+  std::optional<StateFolder> held;
+  if (request.kind == BackupKind::final) held.emplace(request.state);  // from here on no server starts
+  const fs::path database = StateFolder::database_of(request.state);
+  NewFile file(request.file);
+  const StateSummary summary = reading([&] { return copy_whole(database, Database::Opening::existing, file.path()); });
+  file.publish();
+  if (held) held->mark_moved(fs::absolute(request.file).lexically_normal().string());
+  return summary;
+}
+
+StateSummary check_restore(const RestoreRequest& request) {
+  if (!fs::is_regular_file(request.file)) {
+    throw InputError(fmt::format("{}: is not a file; name one that `lowgear serve backup` wrote", shown(request.file)));
+  }
+  if (bytes_of(next_to(request.file, "-wal")) > 0) {
+    throw InputError(
+        fmt::format("{}: a copy of a server's files with its log, which may not fit it; use `lowgear serve "
+                    "backup`, or start the server on these files",
+                    shown(request.file)));
+  }
+  const StateSummary summary = reading([&] {
+    Database file(request.file, Database::Sharing::shared, Database::Opening::read_only);
+    const StateSummary found = summary_of(file);
+    require_whole(file);
+    return found;
+  });
+  fs::path folder = fs::absolute(request.state).lexically_normal();
+  if (folder.filename().empty()) folder = folder.parent_path();  // of a path that ends in /
+  if (fs::exists(folder)) {
+    require_own(folder);
+    require_replaceable(folder);
+    if (fs::exists(folder / "lock")) const StateFolder held(folder);
+  } else {
+    folder = folder.parent_path();
+    if (::access(folder.c_str(), W_OK) != 0) {
+      throw InputError(fmt::format("{}: {}; make it, or choose another with --state", shown(folder), reason(errno)));
+    }
+  }
+  require_room(folder, summary.bytes);
+  return summary;
+}
+
+StateSummary restore(const RestoreRequest& request) {
+  (void)check_restore(request);
+  const StateFolder folder(request.state);
+  require_replaceable(request.state);
+  const fs::path database = folder.database();
+  const fs::path staged = next_to(database, ".restoring");
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) (void)::unlink(next_to(staged, suffix).c_str());
+  FileDescriptor(::open(staged.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).reset();
+  StateSummary summary;
+  try {
+    summary = copy_whole(request.file, Database::Opening::read_only, staged);
+  } catch (...) {
+    (void)::unlink(staged.c_str());
+    throw;
+  }
+  set_aside(database);
+  rename_file(staged, database);
+  flush_directory(request.state);
+  folder.clear_moved();
+  return summary;
+}
+
+}  // namespace lowgear::server
