@@ -30,6 +30,7 @@ except ImportError as missing:
 
 SOURCE = Path(os.environ["SOURCE"])
 KUBERNETES = SOURCE / "deploy/kubernetes"
+MINE = "deploy/kubernetes/overlays/mine"  # a reader's own, on the page
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,28 @@ class Manifests(Rendered):
     def test_without_the_operator_no_type_of_it_is_needed(self):
         kinds = {d["apiVersion"] for d in self.rendered["overlays/without-operator"]}
         self.assertEqual({kind for kind in kinds if "monitoring.coreos.com" in kind}, set())
+
+    def test_what_the_page_names_is_there(self):
+        page = (SOURCE / "docs/deploying.md").read_text()
+        paths = set(re.findall(r"(?<![\w/])deploy/kubernetes/[\w/.-]*\w", page)) - {f"{MINE}/kustomization.yaml"}
+        self.assertGreater(len(paths), 4)
+        self.assertEqual([path for path in sorted(paths) if not (SOURCE / path).exists()], [])
+        kinds = {"daemonset": "DaemonSet", "ds": "DaemonSet", "statefulset": "StatefulSet", "svc": "Service"}
+        for kind, name in re.findall(rf"\b({'|'.join(kinds)})[/ ](lowgear[\w-]*)", page):
+            one(self.rendered["overlays/cluster"], kinds[kind], name)
+
+    def test_the_overlay_on_the_page_renders(self):
+        page = (SOURCE / "docs/deploying.md").read_text()
+        mine = self.work / MINE.replace("deploy/", "", 1)
+        mine.mkdir()
+        self.addCleanup(shutil.rmtree, mine)
+        (mine / "kustomization.yaml").write_text(re.search(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1])
+        documents = render(mine)
+        images = {c["image"].rpartition(":")[0] for pod in Cluster(documents).pods for c in pod.containers}
+        self.assertEqual(images, {"REGISTRY/lowgear-agent", "REGISTRY/lowgear-server"})
+        claim = one(documents, "StatefulSet")["spec"]["volumeClaimTemplates"][0]
+        self.assertEqual(claim["spec"]["storageClassName"], "CLASS")
+        self.assertEqual([p for d in documents for p in api_types.problems_of_object(d)], [])
 
     def test_a_simulation_is_never_on_nodes_with_gpus(self):
         def of_agents(name):
