@@ -33,6 +33,13 @@ install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINA
 install(DIRECTORY ${lowgear_deploy}/prometheus DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${lowgear_deploy}/grafana/dashboards ${lowgear_deploy}/grafana/provisioning
         DESTINATION ${lowgear_data}/grafana COMPONENT lowgear)
+# Manifests, to be copied: tokens.sh writes tokens into the folder that it is in. Scripts for Slurm, where there are some.
+foreach(folder kubernetes slurm)
+  if(EXISTS ${lowgear_deploy}/${folder})
+    install(DIRECTORY ${lowgear_deploy}/${folder} DESTINATION ${lowgear_data} COMPONENT lowgear USE_SOURCE_PERMISSIONS
+            PATTERN *.token EXCLUDE PATTERN *.tokens EXCLUDE PATTERN .gitignore EXCLUDE PATTERN __pycache__ EXCLUDE)
+  endif()
+endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT lowgear
         FILES_MATCHING PATTERN *.md)

@@ -80,10 +80,12 @@ def read_arguments(words):
     parser.add_argument("--wheel", type=Path, help="Lowgear's wheel, for the image client")
     parser.add_argument("--version", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, help="folder of downloaded packages (default: apt in the output folder)")
     parser.add_argument("names", nargs="*", metavar="NAME")
     settings = parser.parse_args(words)
     settings.epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     settings.out = settings.out.resolve()
+    settings.cache = (settings.cache or settings.out / "apt").resolve()
     return settings
 
 
@@ -96,7 +98,7 @@ def main(words):
         sys.exit(f"there is no image {' '.join(sorted(unknown))}; there are {' '.join(table['images'])}")
     settings.out.mkdir(parents=True, exist_ok=True)
     for name in settings.names or table["images"]:
-        packages = debian_root.packages_for(table["images"][name]["packages"], settings.debs, settings.out / "apt")
+        packages = debian_root.packages_for(table["images"][name]["packages"], settings.debs, settings.cache)
         layout, layer, contents = build(name, table, packages, settings)
         stem = settings.out / f"lowgear-{name}_{settings.version}"
         oci_layout.write_archive(layout, f"{stem}.oci.tar")

@@ -198,7 +198,7 @@ says "epoch 1700000000" "$what"
 what="all images, checked"
 fresh_for_images; run image --check
 calls "$built --version 2 --out build/image" "$what"
-calls "$built --version 2 --out build/image.again" "$what"
+calls "$built --version 2 --out build/image.again --cache build/image/apt" "$what"
 calls "python3 tests/deploy/images/check_images.py build/image build/image.again" "$what"
 
 what="images checked by a user who is not root"

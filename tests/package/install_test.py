@@ -11,7 +11,7 @@ import tomllib
 import unittest
 from pathlib import Path
 
-from installed_files import BUILD, LIBDIR, PACKAGES, PREFIX, SOURCE, VERSION, expected_files, run
+from installed_files import BUILD, LIBDIR, PACKAGES, PREFIX, SECRET, SOURCE, VERSION, expected_files, run
 
 TRAINING = """
 model: {vocabulary: 256, hidden: 32, layers: 2, heads: 4, kv_heads: 2, intermediate: 64, max_positions: 64}
@@ -180,6 +180,22 @@ class Installed(unittest.TestCase):
         d3 = " ".join((SOURCE / "src/report/report/page/d3_license.txt").read_text().split())
         self.assertIn(d3[d3.index("Redistribution and use"):], notices)
         self.assertIn("Michael Bostock", notices)
+
+    def test_manifests_are_complete_and_can_be_copied(self):
+        copy = self.work / "kubernetes"
+        shutil.copytree(under(self.root, PREFIX / "share/lowgear/kubernetes"), copy)
+        run(copy / "tokens.sh")
+        self.assertTrue((copy / "base/tokens/server.tokens").is_file())
+        run(sys.executable, under(self.root, PREFIX / "share/lowgear/kubernetes/make_monitoring.py"), "--check")
+        self.assertEqual([path for path in files_of(self.root) if SECRET.search(path)], [])
+
+    @unittest.skipUnless(shutil.which("kubectl"), "SKIPPED: there is no kubectl to render the installed manifests")
+    def test_installed_manifests_are_rendered(self):
+        copy = self.work / "kubernetes"
+        shutil.copytree(under(self.root, PREFIX / "share/lowgear/kubernetes"), copy)
+        run(copy / "tokens.sh")
+        for overlay in sorted((copy / "overlays").iterdir()):
+            self.assertIn("kind: DaemonSet", run("kubectl", "kustomize", overlay).stdout, overlay)
 
     def test_python_has_the_version_of_the_project(self):
         self.assertEqual(tomllib.loads((SOURCE / "python/pyproject.toml").read_text())["project"]["version"], VERSION)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 BUILD, SOURCE, PREFIX = (Path(os.environ[name]) for name in ("BUILD", "SOURCE", "PREFIX"))
 LIBDIR, VERSION = os.environ["LIBDIR"], os.environ["VERSION"]
+SECRET = re.compile(r"\.tokens?$")  # what tokens.sh makes
 PATIENCE_S = 300  # a busy machine packs slowly
 PACKAGES = {
     "lowgear": "lowgear",
@@ -32,6 +33,10 @@ def verbs():
     return re.findall(r"^  ([a-z]+)  ", text.partition("Subcommands:")[2], re.MULTILINE)
 
 
+def is_installed(path):
+    return path.is_file() and path.name != ".gitignore" and path.suffix != ".pyc" and not SECRET.search(path.name)
+
+
 def expected_files():
     share, lib = PREFIX / "share", PREFIX / LIBDIR
     zsh = "vendor-completions" if PREFIX == Path("/usr") else "site-functions"
@@ -45,6 +50,8 @@ def expected_files():
     lowgear += [share / "lowgear/prometheus" / path.name for path in (SOURCE / "deploy/prometheus").iterdir()]
     lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("dashboards", "provisioning")
                 for path in (SOURCE / "deploy/grafana" / part).rglob("*") if path.is_file()]
+    lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("kubernetes", "slurm")
+                for path in (SOURCE / "deploy" / part).rglob("*") if is_installed(path)]
     lowgear += [share / "lowgear" / path for path in data]
     lowgear += [share / "doc/lowgear" / path.name for path in (SOURCE / "docs").glob("*.md")]
     python = [path.relative_to(SOURCE / "python") for path in (SOURCE / "python/lowgear").rglob("*")

@@ -1,6 +1,7 @@
 """What manifests name in one place and provide in another. Each check returns its problems as text."""
 
 import functools
+import json
 import re
 import subprocess
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ FILES = {
     "/usr/lib/x86_64-linux-gnu/lowgear/simgpu/libnvidia-ml.so.1": "lowgear-simgpu",
     "/usr/share/lowgear/examples/llama-4-stages.yaml": "lowgear-trainer",
 }
+APPLY_BYTES = 256 * 1024  # of annotations of an object
 OUTSIDE = {"gpu-operator"}  # namespaces of others
 
 
@@ -293,6 +295,27 @@ def monitors(cluster, facts):
     return found
 
 
+def monitoring_files(cluster, facts):
+    """ConfigMaps with dashboards and rules: what they hold is what deploy/ has, and Grafana's sidecar sees it. With one
+    dashboard, all of them are there."""
+    found, seen = [], []
+    for config in cluster.of_kind("ConfigMap"):
+        name, data = f"ConfigMap {config['metadata']['name']}", config.get("data", {})
+        shown = config["metadata"].get("labels", {}).get("grafana_dashboard") == "1"
+        known = {**facts.dashboards, **facts.rules}
+        found += [f"{name}: {file} is not that of deploy/" for file in data if file in known and data[file] != known[file]]
+        dashboards = [file for file in data if file in facts.dashboards]
+        seen += dashboards
+        if dashboards and not shown:
+            found.append(f"{name}: without the label grafana_dashboard=1, Grafana's sidecar does not see it")
+        found += [f"{name}: {file} is none of Grafana's dashboards" for file in data if shown and file not in dashboards]
+        if len(json.dumps(config)) > APPLY_BYTES:
+            found.append(f"{name}: is too large for the annotation in which kubectl apply keeps a copy")
+    found += [f"the dashboard {name} is in no ConfigMap" for name in facts.dashboards if seen and name not in seen]
+    found += [f"the dashboard {name} is in several ConfigMaps" for name in set(seen) if seen.count(name) > 1]
+    return found
+
+
 def accounts(cluster, _):
     """Nothing calls the API server: no roles, no tokens."""
     found = [f"{d['kind']} {d['metadata']['name']}: Lowgear needs no rights"
@@ -355,7 +378,8 @@ def command_lines(cluster, facts):
 
 
 ALL = (namespaces, images, paths, volumes, host_paths, groups, configured_ports, configured_paths, probes, services,
-       addresses, policies, budgets, selectors, monitors, accounts, security, command_lines)
+       addresses, policies, budgets, selectors, monitors, monitoring_files,
+       accounts, security, command_lines)
 
 
 def problems_of(cluster, facts):

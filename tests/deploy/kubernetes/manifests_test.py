@@ -30,6 +30,7 @@ except ImportError as missing:
 
 SOURCE = Path(os.environ["SOURCE"])
 KUBERNETES = SOURCE / "deploy/kubernetes"
+MINE = "deploy/kubernetes/overlays/mine"  # a reader's own, on the page
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,12 @@ class Facts:
     binary: str
     server_paths: frozenset
     prometheus_jobs: frozenset
+    dashboards: dict
+    rules: dict
+
+
+def texts_of(folder, pattern):
+    return {path.name: path.read_text() for path in (SOURCE / "deploy" / folder).glob(pattern)}
 
 
 def facts():
@@ -47,7 +54,8 @@ def facts():
     prometheus = yaml.safe_load((SOURCE / "deploy/prometheus/prometheus.yml").read_text())
     return Facts(read_images(SOURCE / "deploy/images/images.json"), os.environ["VERSION"], os.environ["LOWGEAR_BINARY"],
                  frozenset(openapi["paths"]) | {"/openapi.json"},
-                 frozenset(job["job_name"] for job in prometheus["scrape_configs"]))
+                 frozenset(job["job_name"] for job in prometheus["scrape_configs"]),
+                 texts_of("grafana/dashboards", "*.json"), texts_of("prometheus", "lowgear.*.yml"))
 
 
 class Rendered(unittest.TestCase):
@@ -75,7 +83,9 @@ class Rendered(unittest.TestCase):
 
     def everything(self):
         return [self.together("overlays/cluster", "overlays/mps-pool", f"examples/{job}")
-                for job in ("jobset", "pytorchjob", "mps")] + [self.together("overlays/simulated", "examples/simulated")]
+                for job in ("jobset", "pytorchjob", "mps")] + [
+                    self.together("overlays/simulated", "examples/simulated"),
+                    self.together("overlays/without-operator", "examples/jobset")]
 
     def problems(self, documents):
         found = [problem for document in documents for problem in api_types.problems_of_object(document)]
@@ -111,18 +121,48 @@ class Manifests(Rendered):
             if path.is_file():
                 self.assertEqual(path.stat().st_mode & 0o077, 0, path)
 
-    def test_the_rules_are_those_of_deploy_prometheus(self):
-        made = subprocess.run([sys.executable, KUBERNETES / "make_rules.py", "--print"], capture_output=True, text=True,
-                              check=True).stdout
-        self.assertEqual((KUBERNETES / "monitoring/rules.yaml").read_text(), made, "run deploy/kubernetes/make_rules.py")
-        sources = [yaml.safe_load((SOURCE / "deploy/prometheus" / name).read_text())["groups"]
-                   for name in ("lowgear.rules.yml", "lowgear.alerts.yml")]
-        self.assertEqual(yaml.safe_load(made)["spec"]["groups"], sources[0] + sources[1])
-        promtool = shutil.which("promtool")
-        if promtool:
-            rules = self.work / "rules.yml"
-            rules.write_text(yaml.safe_dump(yaml.safe_load(made)["spec"]))
-            subprocess.run([promtool, "check", "rules", rules], check=True, stdout=subprocess.DEVNULL)
+    def test_rules_and_dashboards_are_those_of_deploy(self):
+        subprocess.run([sys.executable, KUBERNETES / "make_monitoring.py", "--check"], check=True)
+        made = one(self.rendered["overlays/cluster"], "PrometheusRule")["spec"]["groups"]
+        sources = [yaml.safe_load(self.facts.rules[name])["groups"] for name in ("lowgear.rules.yml", "lowgear.alerts.yml")]
+        self.assertEqual(squeezed(made), squeezed(sources[0] + sources[1]))
+        files = one(self.rendered["overlays/without-operator"], "ConfigMap", "lowgear-rules")["data"]
+        self.assertEqual(files, self.facts.rules)
+        for name in ("cluster", "without-operator"):
+            maps = [d for d in self.rendered[f"overlays/{name}"] if "grafana_dashboard" in d["metadata"].get("labels", {})]
+            self.assertEqual({file for d in maps for file in d["data"]}, set(self.facts.dashboards))
+
+    @unittest.skipUnless(shutil.which("promtool"), "SKIPPED: there is no promtool (Debian: prometheus)")
+    def test_prometheus_accepts_the_rules(self):
+        rules = self.work / "rules.yml"
+        rules.write_text(yaml.safe_dump(one(self.rendered["overlays/cluster"], "PrometheusRule")["spec"]))
+        subprocess.run(["promtool", "check", "rules", rules], check=True, stdout=subprocess.DEVNULL)
+
+    def test_without_the_operator_no_type_of_it_is_needed(self):
+        kinds = {d["apiVersion"] for d in self.rendered["overlays/without-operator"]}
+        self.assertEqual({kind for kind in kinds if "monitoring.coreos.com" in kind}, set())
+
+    def test_what_the_page_names_is_there(self):
+        page = (SOURCE / "docs/deploying.md").read_text()
+        paths = set(re.findall(r"(?<![\w/])deploy/kubernetes/[\w/.-]*\w", page)) - {f"{MINE}/kustomization.yaml"}
+        self.assertGreater(len(paths), 4)
+        self.assertEqual([path for path in sorted(paths) if not (SOURCE / path).exists()], [])
+        kinds = {"daemonset": "DaemonSet", "ds": "DaemonSet", "statefulset": "StatefulSet", "svc": "Service"}
+        for kind, name in re.findall(rf"\b({'|'.join(kinds)})[/ ](lowgear[\w-]*)", page):
+            one(self.rendered["overlays/cluster"], kinds[kind], name)
+
+    def test_the_overlay_on_the_page_renders(self):
+        page = (SOURCE / "docs/deploying.md").read_text()
+        mine = self.work / MINE.replace("deploy/", "", 1)
+        mine.mkdir()
+        self.addCleanup(shutil.rmtree, mine)
+        (mine / "kustomization.yaml").write_text(re.search(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1])
+        documents = render(mine)
+        images = {c["image"].rpartition(":")[0] for pod in Cluster(documents).pods for c in pod.containers}
+        self.assertEqual(images, {"REGISTRY/lowgear-agent", "REGISTRY/lowgear-server"})
+        claim = one(documents, "StatefulSet")["spec"]["volumeClaimTemplates"][0]
+        self.assertEqual(claim["spec"]["storageClassName"], "CLASS")
+        self.assertEqual([p for d in documents for p in api_types.problems_of_object(d)], [])
 
     def test_a_simulation_is_never_on_nodes_with_gpus(self):
         def of_agents(name):
@@ -130,6 +170,11 @@ class Manifests(Rendered):
         self.assertNotIn("simgpu", json.dumps(of_agents("overlays/cluster") + of_agents("overlays/mps-pool")))
         for image in ("agent", "server"):
             self.assertNotIn("lowgear-simgpu", self.facts.images["images"][image]["packages"])
+
+
+def squeezed(groups):
+    """Rules without their white space: kustomize adds empty lines to expressions of several lines."""
+    return re.sub(r"(\\n|\s)+", " ", json.dumps(groups, sort_keys=True))
 
 
 def one(documents, kind, name=None):
@@ -235,6 +280,18 @@ FAULTS = {
         lambda d: pod_spec(one(d, "StatefulSet"))["containers"][0]["securityContext"].update(privileged=True), "may gain privileges"),
     "a namespace that nothing makes": (
         lambda d: without(one(d, "Namespace", "training"), d), "no manifest makes the namespace training"),
+    "a dashboard that the sidecar does not see": (
+        lambda d: dashboard(d)["metadata"]["labels"].update(grafana_dashboard="true"), "without the label grafana_dashboard=1"),
+    "a dashboard that was changed": (
+        lambda d: edit(dashboard(d), "lowgear_", "lowgaer_"), "is not that of deploy/"),
+    "a dashboard that is missing": (
+        lambda d: without(dashboard(d), d), "lowgear-fleet.json is in no ConfigMap"),
+    "a dashboard that is there twice": (
+        lambda d: one(d, "ConfigMap", "lowgear-job-dashboard")["data"].update(dashboard(d)["data"]), "is in several ConfigMaps"),
+    "a file for the sidecar that is no dashboard": (
+        lambda d: dashboard(d)["data"].update({"notes.txt": "x"}), "none of Grafana's dashboards"),
+    "a map too large to be applied": (
+        lambda d: one(d, "ConfigMap", agent_map(d))["data"].update({"notes": "x" * 300000}), "is too large"),
     "a token of Kubernetes": (
         lambda d: pod_spec(one(d, "StatefulSet")).pop("automountServiceAccountToken"), "which nothing needs"),
 }
@@ -243,6 +300,10 @@ FAULTS = {
 def agent_map(documents):
     return next(d["metadata"]["name"] for d in documents
                 if d["kind"] == "ConfigMap" and d["metadata"]["name"].startswith("lowgear-agent-") and "mps" not in d["metadata"]["name"])
+
+
+def dashboard(documents):
+    return one(documents, "ConfigMap", "lowgear-fleet-dashboard")
 
 
 class Faults(Rendered):

@@ -151,7 +151,7 @@ class Pods(unittest.TestCase):
         pod = self.pod("Job")
         job = self.node.start(pod, pod.spec["containers"][0], self.logs / "job.log")
         self.addCleanup(job.stop)
-        self.assertEqual(job.process.wait(PATIENCE_S * 2), 0, job.output())
+        self.assertEqual(job.process.wait(PATIENCE_S * 6), 0, job.output())
         token = self.secret("lowgear-read-token")
         jobs = json.loads(response_of(f"{SERVER}/v1/jobs", token=token)[1])["jobs"]
         self.assertEqual([(each["simulated"], each["ranks"]) for each in jobs], [(True, 4)], job.output())

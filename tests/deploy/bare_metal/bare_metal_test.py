@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""docs/bare-metal.md agrees with what there is: packages, paths, units, verbs and options, and its changes of the
+configurations are accepted by the programs. follow_page.py runs it; this needs neither root nor a machine."""
+
+import grp
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+
+SOURCE, LOWGEAR = Path(os.environ["SOURCE"]), os.environ["LOWGEAR_BINARY"]
+os.environ.update(PREFIX="/usr", LIBDIR="lib/x86_64-linux-gnu")
+sys.path.insert(0, str(SOURCE / "tests/package"))
+
+from installed_files import PACKAGES, expected_files, run  # noqa: E402  # reads these variables
+
+from page import blocks_of, missing_lines  # noqa: E402
+
+PAGE = (SOURCE / "docs/bare-metal.md").read_text()
+PLACES = {"", "build", "planner", "node1"}
+# Stand-ins for what changes a machine. Only the group of the reader is there to be named.
+STAND_INS = """
+sudo() { if [ "$1" = -u ]; then shift 2; fi; "$@"; }
+apt-get() { :; }; systemctl() { :; }; curl() { :; }; groupadd() { :; }; usermod() { :; }; ssh() { :; }
+lowgear() { "$LOWGEAR_BINARY" "$@"; }
+install() { cat >"${@: -1}"; chmod 600 "${@: -1}"; }
+"""
+
+
+def commands(text):
+    """Command lines of all blocks, those that continue on the next line as one."""
+    joined = "\n".join(block.text for block in blocks_of(text)).replace("\\\n", " ")
+    return [line.partition(" # ")[0] for line in joined.splitlines()]
+
+
+def unknown_packages(text):
+    named = re.findall(r"\./([a-z0-9-]+)_\*\.deb", text)
+    return [f"there is no package {name}" for name in named if name not in PACKAGES.values()]
+
+
+def unknown_options(text):
+    found = []
+    for line in commands(text):
+        for words in re.findall(r"(?:^|sudo |-u \S+ )lowgear ([a-z]+)((?: \S+)*)", line):
+            own = (" " + words[1]).partition(" -- ")[0]
+            help_text = run(LOWGEAR, words[0], "--help", check=False)
+            if help_text.returncode:
+                found.append(f"lowgear has no verb {words[0]}")
+            options = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", help_text.stdout))
+            found += [f"lowgear {words[0]} has no option {word}" for word in re.findall(r"(?<!\S)--[a-z][a-z-]*", own)
+                      if word not in options]
+    return found
+
+
+def unknown_paths(text):
+    files = set.union(*expected_files().values())
+    named = set(re.findall(r"/usr/[\w./+-]*\w", text))
+    return [f"no package has {path}" for path in sorted(named)
+            if path not in files and not any(file.startswith(path + "/") for file in files)]
+
+
+def unknown_units(text):
+    known = {path.stem for path in (SOURCE / "deploy/systemd").glob("*.service")}
+    named = re.findall(r"systemctl (?:enable --now|is-active|status|restart) ([\w-]+)", text)
+    named += re.findall(r"journalctl -u ([\w-]+)", text)
+    return [f"there is no unit {unit}" for unit in named if unit not in known]
+
+
+def unknown_places(text):
+    return [f"no machine is called {block.place}" for block in blocks_of(text) if block.place not in PLACES]
+
+
+def refused_configurations(text):
+    """Runs the blocks that change /etc/lowgear on copies of the configurations; what the programs say of the result."""
+    with tempfile.TemporaryDirectory() as folder:
+        etc = Path(folder) / "etc/lowgear"
+        etc.mkdir(parents=True)
+        for name in ("agent.toml", "server.toml"):
+            (etc / name).write_text((SOURCE / "deploy" / name).read_text())
+            (etc / name).chmod(0o644)
+        mine = grp.getgrgid(os.getgid()).gr_name
+        for block in blocks_of(text):
+            if block.is_run and re.search(r"/etc/lowgear/(agent|server)\.toml", block.text):
+                script = STAND_INS + block.text.replace("/etc/", f"{folder}/etc/").replace('"training"', f'"{mine}"')
+                done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], capture_output=True, text=True,
+                                      env=os.environ | {"USER": "user"})
+                if done.returncode:
+                    return [f"line {block.line}: ended with {done.returncode}: {done.stdout}{done.stderr}"]
+        agent = tomllib.loads((etc / "agent.toml").read_text())
+        server = tomllib.loads((etc / "server.toml").read_text())
+        wanted = {"group of the sockets": (agent["sockets"].get("group"), mine), "GPUs": (agent.get("gpu"), [{"id": "all"}]),
+                  "users": (agent.get("allow"), [{"group": mine}]), "address": (server["listen"].get("tcp"), ["0.0.0.0:7787"]),
+                  "tokens": (server["listen"].get("token_file"), f"{folder}/etc/lowgear/server.tokens")}
+        return [f"{what}: {is_} is configured, not {meant}" for what, (is_, meant) in wanted.items() if is_ != meant]
+
+
+CHECKS = (unknown_packages, unknown_options, unknown_paths, unknown_units, unknown_places, refused_configurations)
+# What is planted in the page: a text, its replacement, and what the refusal says.
+FAULTS = {
+    "a package that is not built": ("./lowgear-simgpu_*", "./lowgear-simulation_*", "no package lowgear-simulation"),
+    "an option that is not there": ("--any-user", "--all-users", "no option --all-users"),
+    "a verb that is not there": ("lowgear agent status", "lowgear agents status", "no verb agents"),
+    "an option after a line break": ("--require-server", "--need-server", "no option --need-server"),
+    "a path in no package": ("/usr/share/lowgear/examples/", "/usr/share/lowgear/example/", "no package has"),
+    "a unit that is not installed": ("enable --now lowgear-server", "enable --now lowgear-serve", "no unit lowgear-serve"),
+    "a change that changes nothing": ("s|^# tcp = .*|", "s|^#tcp = .*|", "address: None is configured"),
+    "a setting that the agent does not know": ('[[allow]]\ngroup', '[[allow]]\ngruop', "ended with"),
+    "a machine that the page does not have": ("```sh planner", "```sh plannner", "no machine is called plannner"),
+}
+
+
+class Page(unittest.TestCase):
+    def test_it_agrees_with_what_there_is(self):
+        self.assertEqual([problem for check in CHECKS for problem in check(PAGE)], [])
+
+    def test_each_planted_fault_is_refused(self):
+        for what, (text, replacement, refusal) in FAULTS.items():
+            with self.subTest(what):
+                self.assertIn(text, PAGE)
+                changed = PAGE.replace(text, replacement)
+                found = [problem for check in CHECKS for problem in check(changed)]
+                self.assertTrue(any(refusal in problem for problem in found), (refusal, found))
+
+    def test_most_blocks_are_run_and_the_others_are_marked(self):
+        blocks = blocks_of(PAGE)
+        self.assertGreater(sum(block.is_run for block in blocks), 12)
+        for block in blocks:
+            self.assertTrue(block.is_run or "# not run" in block.text or block.place == "build", block)
+
+    def test_output_is_compared_line_by_line(self):
+        self.assertEqual(missing_lines(["a ... c", "0"], "x\na b c\n0\n"), [])
+        self.assertEqual(missing_lines(["a ... c", "0"], "a b\n10\n"), ["a ... c", "0"])
+
+
+if __name__ == "__main__":
+    unittest.main()
