@@ -2,13 +2,13 @@
 """Who may do what at the real server: tokens with scopes that change while it serves, and the audit log of it all."""
 
 import json
-import os
 import signal
 import subprocess
 import unittest
+from pathlib import Path
 
-from served import LOWGEAR, Events, ServerTest, TOKENS, wait_until
 from api_misuse_test import JOB
+from served import TOKENS, Events, ServerTest, wait_until
 
 OLD, NEW = "the-old-token-of-tests", "the-new-token-of-tests"
 
@@ -41,7 +41,7 @@ class Access(ServerTest):
 
     def assert_no_secret(self, *secrets):
         texts = {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file() and path.name != "tokens"}
-        texts["argv"] = open(f"/proc/{self.process.pid}/cmdline", "rb").read()
+        texts["argv"] = Path(f"/proc/{self.process.pid}/cmdline").read_bytes()
         for name, text in texts.items():
             for secret in secrets:
                 self.assertNotIn(secret.encode(), text, name)

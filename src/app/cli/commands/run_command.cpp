@@ -231,7 +231,8 @@ VerbAction declare_run(CLI::App& app) {
       ->required()
       ->type_name("CMD");
   app.add_option("--server", arguments->server,
-                 "Address of the server that plans the job (lowgear serve): http://host:port or unix:/path")
+                 "Address of the server that plans the job (lowgear serve): http://host:port, https://host:port or "
+                 "unix:/path")
       ->type_name("ADDRESS");
   app.add_option("--plan", arguments->plan,
                  "Output folder of lowgear plan, or one of its plans, whose clocks are followed")

@@ -161,8 +161,10 @@ VerbAction declare_train(CLI::App& app) {
   app.add_option("--schedule", arguments->schedule,
                  "Pipeline schedule, instead of the configuration's; see lowgear schedule")
       ->type_name("NAME");
-  app.add_option("--server", arguments->server,
-                 "Address of the server whose plans are followed (lowgear serve): http://host:port or unix:/path")
+  app.add_option(
+         "--server", arguments->server,
+         "Address of the server whose plans are followed (lowgear serve): http://host:port, https://host:port or "
+         "unix:/path")
       ->type_name("ADDRESS");
   app.add_flag("--require-server", arguments->require_server,
                "Fail when the server has not accepted every rank within 10 s; without this option training continues "

@@ -87,7 +87,9 @@ ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& t
 }
 
 ServerConnection::HttpChannel ServerConnection::open_channel() const {
-  return {.http = http::Client(options_.endpoint),
+  http::ClientOptions http;
+  http.tls = options_.tls;
+  return {.http = http::Client(options_.endpoint, std::move(http)),
           .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())};
 }
 

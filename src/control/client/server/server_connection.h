@@ -23,6 +23,7 @@ namespace lowgear::client {
 
 struct ServerConnectionOptions {
   http::Endpoint endpoint;
+  http::TlsClientFiles tls;          ///< for an endpoint of `https`
   std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
   std::string job_json;              ///< body of POST /v1/jobs
   protocol::RankSpec rank;
