@@ -85,7 +85,7 @@ function(lowgear_test module)
 endfunction()
 
 # lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...])
-# A module as a shared library that loads into any process: it brings the C++ library and fmt along, needs only the C
+# A module as a shared library that loads into any process: it brings the C++ library, fmt and OpenSSL along, needs only the C
 # library, of glibc 2.31 or newer, and shows only the symbols that the version script EXPORTS names.
 function(lowgear_loadable target module exports)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
@@ -98,7 +98,7 @@ function(lowgear_loadable target module exports)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
     lowgear_link_old_glibc(${target})
   endif()
-  set_target_properties(${target} PROPERTIES PREFIX "" LINK_DEPENDS ${script})
+  set_target_properties(${target} PROPERTIES PREFIX "" LINK_DEPENDS ${script} LOWGEAR_STANDS_ALONE ON)
 endfunction()
 
 # lowgear_python_test(MODULE.NAME [words...] TIMEOUT seconds [COST seconds] [WITH thing...] [ENVIRONMENT NAME=value...])

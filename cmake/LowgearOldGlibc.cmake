@@ -44,8 +44,8 @@ endfunction()
 set(lowgear_old_threads
     pthread_create pthread_join pthread_detach pthread_once __pthread_key_create pthread_key_create pthread_key_delete
     pthread_getspecific pthread_setspecific pthread_mutex_trylock pthread_mutexattr_init pthread_mutexattr_destroy
-    pthread_mutexattr_setpshared pthread_mutexattr_settype pthread_rwlock_rdlock pthread_rwlock_wrlock
-    pthread_rwlock_unlock pthread_sigmask)
+    pthread_mutexattr_setpshared pthread_mutexattr_settype pthread_rwlock_init pthread_rwlock_destroy
+    pthread_rwlock_rdlock pthread_rwlock_wrlock pthread_rwlock_unlock pthread_sigmask)
 list(TRANSFORM lowgear_old_threads PREPEND "${lowgear_glibc_base}:")
 if(lowgear_glibc_base STREQUAL "GLIBC_2.2.5")
   set(lowgear_robust GLIBC_2.12)
@@ -60,7 +60,8 @@ lowgear_old_library(libpthread.so.0 ${lowgear_old_threads} ${lowgear_robust}:pth
                     ${lowgear_robust}:pthread_mutex_consistent ${lowgear_robust}:pthread_setname_np
                     ${lowgear_setclock}:pthread_condattr_setclock GLIBC_2.30:pthread_cond_clockwait)
 lowgear_old_library(libdl.so.2 ${lowgear_glibc_base}:dlopen ${lowgear_glibc_base}:dlclose ${lowgear_glibc_base}:dlsym
-                    ${lowgear_glibc_base}:dlerror ${lowgear_dlinfo}:dlinfo)
+                    ${lowgear_glibc_base}:dlerror ${lowgear_glibc_base}:dladdr
+                    ${lowgear_dlinfo}:dlinfo)
 set(lowgear_old_libraries ${PROJECT_BINARY_DIR}/old_glibc/libpthread.so.0 ${PROJECT_BINARY_DIR}/old_glibc/libdl.so.2)
 add_custom_target(lowgear_old_glibc DEPENDS ${lowgear_old_libraries})
 
@@ -75,7 +76,7 @@ function(lowgear_link_old_glibc target)
 endfunction()
 
 # lowgear_portable_program(TARGET SOURCES a.cpp... LIBRARIES target... STATIC libx.a...)
-# A program that runs with glibc 2.31 or newer and needs nothing else: it brings the C++ library, fmt and spdlog along,
+# A program that runs with glibc 2.31 or newer and needs nothing else: it brings the C++ library, fmt, spdlog and OpenSSL along,
 # and the archives STATIC whole, which stand in for the shared libraries that its modules are linked with. Shared
 # libraries that none of its objects calls are not asked for when it is started.
 function(lowgear_portable_program target)
@@ -90,4 +91,5 @@ function(lowgear_portable_program target)
                                         LINKER:--version-script=${exports} LINKER:--gc-sections -s)
   lowgear_link_old_glibc(${target})
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${exports})
+  set_property(TARGET ${target} PROPERTY LOWGEAR_STANDS_ALONE ON)
 endfunction()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the tokens of the server's roles, where kustomize looks for them: for the server (all three), for Prometheus
-# (read), and for training jobs (train). Keeps those that there are.
+# Makes the server's tokens, where kustomize looks for them: for the server (all three), for Prometheus (read), and for
+# training jobs (read,jobs). Keeps those that there are.
 set -eu
 cd "$(dirname "$0")"
 umask 077
@@ -12,6 +12,6 @@ fi
 secret() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
 read_token=$(secret)
 train_token=$(secret)
-printf 'read %s\ntrain %s\nadmin %s\n' "$read_token" "$train_token" "$(secret)" >"$tokens"
+printf 'read name=prometheus %s\nread,jobs name=training %s\nread,jobs,operate name=operators %s\n' "$read_token" "$train_token" "$(secret)" >"$tokens"
 printf '%s' "$read_token" >base/tokens/read.token
 printf '%s' "$train_token" >examples/token/train.token

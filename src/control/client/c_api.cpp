@@ -17,6 +17,7 @@
 #include "control/client/client.h"
 #include "control/client/job_search.h"
 #include "control/client/lowgear.h"
+#include "control/client/rank/tls_environment.h"
 #include "planning/profile/recording.h"
 
 // The C interface of lowgear.h: turns structures into values and exceptions into codes.
@@ -143,6 +144,7 @@ lowgear::client::ServerOptions server_options(const lowgear_options& options,
   lowgear::client::ServerOptions result;
   result.address = text_or(options.server, environment, "LOWGEAR_SERVER", "");
   if (result.address.empty()) return result;
+  result.tls = lowgear::client::tls_files_from_environment(environment);
   result.token_file = text_or(options.token_file, environment, "LOWGEAR_SERVER_TOKEN_FILE", "");
   result.job_json = text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", "");
   if (result.job_json.empty()) {

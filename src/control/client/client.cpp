@@ -154,6 +154,7 @@ protocol::RankSpec Client::registration() const {
 void Client::open_server() {
   ServedRankOptions served;
   served.server.addresses = parse_server_addresses(options_.server.address);
+  served.server.tls = options_.server.tls;
   served.server.token_file = options_.server.token_file;
   served.server.job_json =
       complete_job(options_.server.job_json, options_.rank.run, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/http/tls/tls_credentials.h"
 #include "control/client/agent/agent_lease.h"
 #include "control/client/marks/training_marks.h"
 #include "control/client/measure/rank_recording.h"
@@ -28,7 +29,8 @@ namespace lowgear::client {
 
 /// The server that plans this job; docs/server-api.md.
 struct ServerOptions {
-  std::string address;               ///< `http://host:port` or `unix:/path`; empty: no server
+  std::string address;               ///< `http://host:port`, `https://host:port` or `unix:/path`; empty: no server
+  http::TlsClientFiles tls;          ///< for `https`
   std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
   std::string job_json;              ///< body of POST /v1/jobs; `run` and `gpu` are filled in where it names none
 };

@@ -95,8 +95,9 @@ typedef struct lowgear_options {
   int32_t local_rank;
   int32_t world_size;
 
-  /* Since 1.1. Address of the server: http://host:port or unix:/path; or several with commas between them, among which
-   * it is looked for when it moves. NULL: LOWGEAR_SERVER, or no server. An empty text: no server. */
+  /* Since 1.1. Address of the server: http://host:port, https://host:port or unix:/path; or several with commas between
+   * them, among which it is looked for when it moves. NULL: LOWGEAR_SERVER, or no server. An empty text: no server. Of
+   * https, LOWGEAR_SERVER_CA_FILE names the authorities to trust. */
   const char* server;
   /* File that holds the server's token for training, and nothing else. NULL: LOWGEAR_SERVER_TOKEN_FILE, or no token. */
   const char* token_file;

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -49,10 +50,19 @@ void parse_listen(TomlTable table, Config& config, const NameLookup& lookup) {
   for (const std::string& text : table.texts("tcp")) {
     config.tcp.push_back(table.look_up("tcp", [&] { return parse_tcp_address(text); }));
   }
+  for (const std::string& text : table.texts("tls")) {
+    config.tls.push_back(table.look_up("tls", [&] { return parse_tcp_address(text); }));
+  }
   config.token_file = absolute_path(table, "token_file");
   config.loopback_read = table.boolean("loopback_read").value_or(false);
   table.finish();
-  table.look_up("tcp", [&] { require_tokens(config); });
+}
+
+void parse_tls(TomlTable table, http::TlsServerFiles& files) {
+  if (const auto path = absolute_path(table, "certificate")) files.certificate = *path;
+  if (const auto path = absolute_path(table, "key")) files.key = *path;
+  if (const auto path = absolute_path(table, "client_ca")) files.client_ca = *path;
+  table.finish();
 }
 
 void parse_limits(TomlTable table, Config& config) {
@@ -98,17 +108,32 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   table.finish();
 }
 
-Role parse_role_of(TomlTable& table) {
-  const std::optional<std::string> name = table.text("role");
-  if (!name) table.fail(R"(an [[allow]] needs a role: "read", "train" or "admin")");
-  const std::optional<Role> role = parse_role(*name);
-  if (!role) table.fail_at("role", fmt::format("there is no role {}; there are read, train and admin", quote(*name)));
-  return *role;
+void parse_audit(TomlTable table, AuditConfig& config) {
+  config.keep = table.boolean("keep").value_or(config.keep);
+  if (const auto path = absolute_path(table, "file")) config.file = *path;
+  if (const auto mebibytes = table.number_in("max_mb", 0.01, 100'000)) {
+    config.max_bytes = static_cast<std::size_t>(*mebibytes * 1024 * 1024);
+  }
+  config.files = table.integer_in("files", 1, 1'000).value_or(config.files);
+  table.finish();
+}
+
+/// Of `scopes`, a list, or of `role`, a name of several.
+Scopes parse_scopes_of(TomlTable& table) {
+  const std::optional<std::string> role = table.text("role");
+  const std::vector<std::string> names = table.texts("scopes");
+  if (role.has_value() != names.empty()) {
+    table.fail(R"(an [[allow]] needs scopes, such as ["read", "jobs"], or a role: "read", "train" or "admin")");
+  }
+  const auto parsed = parse_scopes(role ? *role : fmt::format("{}", fmt::join(names, ",")));
+  if (parsed) return *parsed;
+  if (!role) table.fail_at("scopes", "there are the scopes read, jobs and operate, each of them once");
+  table.fail_at("role", fmt::format("there is no role {}; there are read, train and admin", quote(*role)));
 }
 
 PeerRule parse_allow(TomlTable table, const NameLookup& lookup) {
   PeerRule rule;
-  rule.role = parse_role_of(table);
+  rule.scopes = parse_scopes_of(table);
   if (const auto user = table.text("user")) {
     rule.user = table.look_up("user", [&] { return lookup.user(*user); });
   }
@@ -150,12 +175,17 @@ TcpAddress parse_tcp_address(std::string_view text) {
   return result;
 }
 
-void require_tokens(const Config& config) {
+void require_safe_listening(const Config& config) {
+  if (!config.tls.empty() && (config.tls_files.certificate.empty() || config.tls_files.key.empty())) {
+    throw InputError("listen.tls needs a certificate and a key; name them in [tls]");
+  }
   if (config.token_file) return;
-  const auto open = std::ranges::find_if(config.tcp, [](const TcpAddress& each) { return !each.is_loopback(); });
-  if (open == config.tcp.end()) return;
-  throw InputError(fmt::format("{} can be reached from other machines; name a token_file, or listen on 127.0.0.1 only",
-                               open->address));
+  for (const std::vector<TcpAddress>* addresses : {&config.tcp, &config.tls}) {
+    const auto open = std::ranges::find_if(*addresses, [](const TcpAddress& each) { return !each.is_loopback(); });
+    if (open == addresses->end()) continue;
+    throw InputError(fmt::format(
+        "{} can be reached from other machines; name a token_file, or listen on 127.0.0.1 only", open->address));
+  }
 }
 
 Config parse_server_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
@@ -164,10 +194,14 @@ Config parse_server_config(std::string_view text, const std::string& source, con
   if (const auto path = absolute_path(root, "state")) config.state = *path;
   config.planning_threads = root.integer_in("planning_threads", 1, 256).value_or(config.planning_threads);
   config.planning_times.limit_s = root.number_in("planning_limit_s", 1, 86'400).value_or(config.planning_times.limit_s);
-  parse_listen(root.table("listen"), config, lookup);
+  TomlTable listen = root.table("listen");
+  parse_listen(listen, config, lookup);
+  parse_tls(root.table("tls"), config.tls_files);
+  listen.look_up("tcp", [&] { require_safe_listening(config); });
   parse_limits(root.table("limits"), config);
   parse_retention(root.table("retention"), config.retention);
   parse_perseus(root.table("perseus"), config.perseus);
+  parse_audit(root.table("audit"), config.audit);
   for (const TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;

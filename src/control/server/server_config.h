@@ -12,6 +12,7 @@
 
 #include "base/core/files/user_database.h"
 #include "base/http/server/server.h"
+#include "base/http/tls/tls_credentials.h"
 #include "control/server/http/authentication.h"
 #include "control/server/planning/planning_times.h"
 #include "control/server/store/store_tables.h"
@@ -45,6 +46,14 @@ struct PerseusConfig {
   std::filesystem::path dump_dir;  ///< empty: `perseus` in the folder of the state
 };
 
+/// The audit log (control/server/audit).
+struct AuditConfig {
+  bool keep = true;
+  std::filesystem::path file;                      ///< empty: `audit.jsonl` in the folder of the state
+  std::size_t max_bytes = std::size_t{64} << 20U;  ///< of a file, before a new one is begun
+  int files = 8;                                   ///< that are kept, the present one included
+};
+
 /// The server's configuration, as deploy/server.toml explains it. Closed by default: it listens on a Unix socket, which
 /// only root and its own user may use.
 struct Config {
@@ -53,6 +62,8 @@ struct Config {
   mode_t unix_mode = 0660;
   std::optional<gid_t> unix_group;
   std::vector<TcpAddress> tcp;
+  std::vector<TcpAddress> tls;     ///< addresses on which TLS is spoken
+  http::TlsServerFiles tls_files;  ///< for these
   std::optional<std::filesystem::path> token_file;
   bool loopback_read = false;  ///< AuthenticationRules
   std::vector<PeerRule> allow;
@@ -65,6 +76,7 @@ struct Config {
   int planning_threads = 1;
   PlanningTimes planning_times;
   PerseusConfig perseus;
+  AuditConfig audit;
 };
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the
@@ -72,11 +84,11 @@ struct Config {
 [[nodiscard]] Config parse_server_config(std::string_view text, const std::string& source, const NameLookup& lookup);
 
 /// Reads the file. Throws InputError also when another user could have changed it (base/core/files/trusted_path.h), and
-/// as `require_tokens`.
+/// as `require_safe_listening`.
 [[nodiscard]] Config load_server_config(const std::filesystem::path& path);
 
-/// Throws InputError when others than this machine's could reach the server without a token: it listens beyond the
-/// loopback interface and has no token file.
-void require_tokens(const Config& config);
+/// Throws InputError when others than this machine's could reach the server without a token (it listens beyond the
+/// loopback interface and has no token file), or when it is to speak TLS without a certificate.
+void require_safe_listening(const Config& config);
 
 }  // namespace lowgear::server

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -18,10 +19,13 @@
 #include "base/core/stop_switch.h"
 #include "base/http/message/host.h"
 #include "base/http/server/server.h"
+#include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
+#include "control/server/audit/audit_log.h"
 #include "control/server/fleet/control_plane.h"
 #include "control/server/fleet/event_hub.h"
 #include "control/server/http/site_handler.h"
+#include "control/server/http/watched_tokens.h"
 #include "control/server/job/planning_threads.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/perseus/result_folder.h"
@@ -37,6 +41,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::chrono::milliseconds kTick{100};
+constexpr unsigned kTicksPerFileCheck = 10;
 constexpr std::chrono::milliseconds kDrainPatience{3'500};
 
 /// Seconds since 1970: what the system's clock said when the server started, and what has passed since. When that clock
@@ -55,12 +60,22 @@ void raise_file_limit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-AuthenticationRules authentication_rules(const Config& config) {
+AuthenticationRules authentication_rules(const Config& config, const std::optional<WatchedTokens>& tokens) {
   AuthenticationRules rules;
-  if (config.token_file) rules.tokens = load_tokens(*config.token_file);
+  if (tokens) rules.tokens = tokens->tokens();
   rules.peers = config.allow;
   rules.loopback_read = config.loopback_read;
   return rules;
+}
+
+std::optional<WatchedTokens> watched_tokens(const Config& config) {
+  return config.token_file ? std::optional<WatchedTokens>(std::in_place, *config.token_file) : std::nullopt;
+}
+
+AuditFileOptions audit_file_options(const Config& config) {
+  return {.path = config.audit.file.empty() ? config.state / "audit.jsonl" : config.audit.file,
+          .max_bytes = config.audit.max_bytes,
+          .files = config.audit.files};
 }
 
 ControlPlaneLimits limits_of(const Config& config) {
@@ -72,10 +87,9 @@ ControlPlaneLimits limits_of(const Config& config) {
   return limits;
 }
 
-std::string url(const TcpAddress& address, std::uint16_t port) {
+std::string url(const TcpAddress& address, std::uint16_t port, std::string_view scheme = "http") {
   const bool is_v6 = address.address.find(':') != std::string::npos;
-  return is_v6 ? fmt::format("http://[{}]:{}", address.address, port)
-               : fmt::format("http://{}:{}", address.address, port);
+  return fmt::format("{}://{}{}{}:{}", scheme, is_v6 ? "[" : "", address.address, is_v6 ? "]" : "", port);
 }
 
 /// Whether clients that name this address name the loopback interface.
@@ -165,11 +179,15 @@ class Server {
                         .new_key = new_secret,
                         .log = messages.warn},
                        limits_of(options.config)),
-        authenticator_(authentication_rules(options.config), system_group_lookup()),
+        tokens_(watched_tokens(options.config)),
+        authenticator_(authentication_rules(options.config, tokens_), system_group_lookup()),
+        audit_(options.config.audit.keep ? std::make_unique<AuditLog>(audit_file_options(options.config), messages.warn)
+                                         : nullptr),
         api_({.control_plane = &control_plane_,
               .authenticator = &authenticator_,
               .events = &events_,
               .activity = &activity_,
+              .audit = audit_.get(),
               .metrics = [this] { return server_metrics(snapshot()); }}),
         site_(api_),
         http_(io, site_, http_options(options.config)),
@@ -180,8 +198,13 @@ class Server {
     }
     control_plane_.restore(std::move(contents));
     listen(options);
+    audit("started", fmt::format("process {}", ::getpid()));
     tick();
   }
+
+  ~Server() { audit("stopped", fmt::format("process {}", ::getpid())); }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
   [[nodiscard]] const Addresses& addresses() const { return addresses_; }
 
@@ -219,11 +242,47 @@ class Server {
     for (const TcpAddress& address : config.tcp) {
       addresses_.tcp.push_back(url(address, http_.listen_tcp(address.address, address.port)));
     }
+    if (!config.tls.empty()) listen_tls(config);
     if (perseus_) addresses_.perseus = url(options.perseus->listen, perseus_->port());
+  }
+
+  void audit(std::string_view event, std::string detail) {
+    if (audit_) audit_->add(AuditedEvent{event, std::move(detail)});
+  }
+
+  void listen_tls(const Config& config) {
+    tls_.emplace(config.tls_files);
+    for (const TcpAddress& address : config.tls) {
+      addresses_.tcp.push_back(url(address, http_.listen_tls(address.address, address.port, tls_->side()), "https"));
+    }
+  }
+
+  /// Reads files again that have changed.
+  void check_files() {
+    if (tokens_) check_tokens();
+    if (tls_) check_tls();
+  }
+
+  void check_tokens() {
+    const std::optional<WatchedTokens::Change> change = tokens_->check();
+    if (!change) return;
+    audit("tokens", change->message);
+    if (change->refused()) return messages_.warn(change->message);
+    authenticator_.replace_tokens(change->tokens);
+    if (change->withdraws) events_.end_streams();
+    messages_.note(change->message);
+  }
+
+  void check_tls() {
+    const std::optional<http::WatchedTls::Change> change = tls_->check();
+    if (!change) return;
+    audit("certificate", change->message);
+    (change->accepted ? messages_.note : messages_.warn)(change->message);
   }
 
   void tick() {
     control_plane_.tick();
+    if (ticks_++ % kTicksPerFileCheck == 0) check_files();
     if (perseus_) perseus_->service().remove_idle_jobs();
     ipc::notify_service_manager("WATCHDOG=1");
     timer_.expires_after(kTick);
@@ -249,6 +308,11 @@ class Server {
                       .refused = store.refused,
                       .queued_bytes = store.queued_bytes,
                       .disk_full = store.disk_full};
+    if (audit_) {
+      const AuditLog::Statistics log = audit_->statistics();
+      snapshot.audit = Snapshot::Audit{.lines = log.written_lines, .lost = log.lost_lines, .failing = log.failing};
+    }
+    snapshot.stale_tokens = tokens_ && tokens_->stale();
     return snapshot;
   }
 
@@ -259,7 +323,10 @@ class Server {
   EventHub events_;
   Activity activity_;
   ControlPlane control_plane_;
+  std::optional<WatchedTokens> tokens_;
+  std::optional<http::WatchedTls> tls_;  ///< empty: no TLS is spoken
   Authenticator authenticator_;
+  std::unique_ptr<AuditLog> audit_;
   Api api_;
   SiteHandler site_;
   http::Server http_;
@@ -267,13 +334,14 @@ class Server {
   std::unique_ptr<PerseusFront> perseus_;
   Addresses addresses_;
   bool draining_ = false;
+  unsigned ticks_ = 0;
 };
 
 }  // namespace
 
 void run_server(const ProcessOptions& options, const Messages& messages) {
   raise_file_limit();
-  require_tokens(options.config);
+  require_safe_listening(options.config);
   asio::io_context io(1);
   Server server(io, options, messages);
   asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);

@@ -27,7 +27,7 @@ struct ProcessOptions {
 /// Where a server that has started can be reached.
 struct Addresses {
   std::filesystem::path unix_socket;
-  std::vector<std::string> tcp;  ///< `http://127.0.0.1:7787`
+  std::vector<std::string> tcp;  ///< `http://127.0.0.1:7787`, `https://192.0.2.1:7788`
   std::optional<std::string> perseus;
 };
 

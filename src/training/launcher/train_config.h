@@ -47,7 +47,7 @@ struct ProfileConfig {
 
 /// The section `server` of the file: the server that plans the job (docs/server-api.md).
 struct TrainServerConfig {
-  std::string address;  ///< `http://host:port` or `unix:/path`
+  std::string address;  ///< `http://host:port`, `https://host:port` or `unix:/path`
   std::optional<std::filesystem::path> token_file;
   std::string name;                ///< of the job, for people; empty: the model's
   double slowdown_pct = 0;         ///< how much longer than the fastest plan an iteration may be planned

@@ -16,6 +16,7 @@
 #include "base/core/error.h"
 #include "control/client/client.h"
 #include "control/client/rank/rank_environment.h"
+#include "control/client/rank/tls_environment.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/server_job.h"
 #include "training/launcher/training_schedule.h"
@@ -70,9 +71,10 @@ Arguments parse_arguments(int count, char** words) {
   return arguments;
 }
 
-client::ServerOptions server_options(const launcher::TrainConfig& config) {
+client::ServerOptions server_options(const launcher::TrainConfig& config, const client::Environment& environment) {
   client::ServerOptions options;
   options.address = config.server->address;
+  options.tls = client::tls_files_from_environment(environment);
   if (config.server->token_file) options.token_file = *config.server->token_file;
   options.job_json = server_job_json(config);
   return options;
@@ -86,7 +88,7 @@ client::Options client_options(const launcher::TrainConfig& config, const client
   options.rank = rank;
   const launcher::RankPlace place = launcher::RankLayout(config.parallel).place_of(rank.rank);
   options.place = {.pp_rank = place.pp, .dp_rank = place.dp, .tp_rank = place.tp};
-  if (config.server) options.server = server_options(config);
+  if (config.server) options.server = server_options(config, environment);
   if (!config.recording) return options;
   options.recording.folder = *config.recording;
   const bool resumes = config.checkpoint && !launcher::complete_checkpoints(*config.checkpoint).empty();

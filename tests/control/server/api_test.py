@@ -201,12 +201,12 @@ class Documents(ServerTest):
         self.assertEqual(document - rows - {("get", "/openapi.json")}, set())
         self.assertEqual(rows - document, set())
 
-    def test_the_page_and_the_document_ask_for_the_same_roles(self):
+    def test_the_page_and_the_document_ask_for_the_same_scopes(self):
         for cells in re.findall(r"^\| (`.*) \| (\w+) \|", API_PAGE.read_text(), re.MULTILINE):
             for method, path in re.findall(r"`(GET|POST|PUT|DELETE) (/[^`?]*)(?:\?[^`]*)?`", cells[0]):
                 operation = self.openapi.document["paths"][path][method.lower()]
-                role = {"all": "anybody", "rank": "train"}.get(cells[1], cells[1])
-                self.assertEqual(operation["x-lowgear-role"], role, path)
+                scope = {"all": "anybody", "rank": "jobs"}.get(cells[1], cells[1])
+                self.assertEqual(operation["x-lowgear-scope"], scope, path)
                 self.assertEqual(cells[1] == "rank", {"rankKey": []} in operation["security"], path)
 
     def test_examples_are_what_their_schemas_say(self):

@@ -40,6 +40,7 @@ unix = "/u"
 unix_mode = "0600"
 unix_group = "training"
 tcp = ["0.0.0.0:7787", "[::1]:0"]
+tls = ["192.0.2.10:7788"]
 token_file = "/t"
 loopback_read = true
 [limits]
@@ -69,8 +70,16 @@ group = "training"
 role = "admin"
 user = "alice"
 [[allow]]
-role = "read"
+scopes = ["read", "operate"]
 everybody = true
+[tls]
+certificate = "/c.pem"
+key = "/k.pem"
+client_ca = "/ca.pem"
+[audit]
+file = "/a.jsonl"
+max_mb = 2
+files = 3
 )");
   EXPECT_EQ(config.state, "/s");
   EXPECT_EQ(config.planning_threads, 3);
@@ -103,10 +112,20 @@ everybody = true
   EXPECT_FALSE(config.perseus.dump);
   EXPECT_EQ(config.perseus.dump_dir, "/d");
   ASSERT_THAT(config.allow, SizeIs(3));
-  EXPECT_EQ(config.allow[0].role, Role::train);
+  EXPECT_EQ(to_string(config.allow[0].scopes), "read,jobs");
   EXPECT_EQ(config.allow[0].group, 2001U);
   EXPECT_EQ(config.allow[1].user, 1001U);
   EXPECT_TRUE(config.allow[2].everybody);
+  EXPECT_EQ(to_string(config.allow[2].scopes), "read,operate");
+  ASSERT_THAT(config.tls, SizeIs(1));
+  EXPECT_EQ(config.tls[0].port, 7788);
+  EXPECT_EQ(config.tls_files.certificate, "/c.pem");
+  EXPECT_EQ(config.tls_files.key, "/k.pem");
+  EXPECT_EQ(config.tls_files.client_ca, "/ca.pem");
+  EXPECT_TRUE(config.audit.keep);
+  EXPECT_EQ(config.audit.file, "/a.jsonl");
+  EXPECT_EQ(config.audit.max_bytes, std::size_t{2} << 20U);
+  EXPECT_EQ(config.audit.files, 3);
 }
 
 TEST(ServerConfig, IsTheDefaultInTheExample) {
@@ -153,8 +172,17 @@ TEST(ServerConfig, SaysWhereAMistakeIs) {
   EXPECT_THAT(refusal("[perseus]\ndump_dir = 'dump'"), HasSubstr("begins with /"));
   EXPECT_THAT(refusal("[perseus]\ndump_di = '/d'"), HasSubstr("did you mean \"dump_dir\"?"));
   EXPECT_THAT(refusal("[listen]\nunix_group = 'x'"), HasSubstr("server.toml:2:14: there is no group"));
-  EXPECT_THAT(refusal("[[allow]]\nuser = 'alice'"), HasSubstr("needs a role"));
+  EXPECT_THAT(refusal("[[allow]]\nuser = 'alice'"), HasSubstr("needs scopes"));
   EXPECT_THAT(refusal("[[allow]]\nrole = 'root'\nuser = 'alice'"), HasSubstr("server.toml:2:8: there is no role"));
+  EXPECT_THAT(refusal("[[allow]]\nscopes = ['read', 'root']\nuser = 'alice'"), HasSubstr("there are the scopes"));
+  EXPECT_THAT(refusal("[[allow]]\nrole = 'read'\nscopes = ['read']\nuser = 'alice'"), HasSubstr("needs scopes"));
+  EXPECT_THAT(refusal("[listen]\ntls = ['127.0.0.1:1']"), HasSubstr("needs a certificate and a key"));
+  EXPECT_THAT(refusal("[listen]\ntls = ['127.0.0.1:1']\n[tls]\ncertificate = '/c'"), HasSubstr("needs a certificate"));
+  EXPECT_THAT(refusal("[listen]\ntls = ['0.0.0.0:1']\n[tls]\ncertificate = '/c'\nkey = '/k'"),
+              HasSubstr("name a token_file"));
+  EXPECT_THAT(refusal("[tls]\nkey = 'k'"), HasSubstr("begins with /"));
+  EXPECT_THAT(refusal("[audit]\nfile = 'a'"), HasSubstr("begins with /"));
+  EXPECT_THAT(refusal("[audit]\nfiles = 0"), HasSubstr("files"));
   EXPECT_THAT(refusal("[[allow]]\nrole = 'read'"), HasSubstr("one of user, group and everybody"));
   EXPECT_THAT(refusal("[[allow]]\nrole = 'read'\nuser = 'bob'"), HasSubstr("there is no user"));
 }

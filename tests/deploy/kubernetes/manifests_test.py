@@ -115,7 +115,8 @@ class Manifests(Rendered):
         self.assertEqual(again.returncode, 1)
         self.assertIn("exists", again.stderr)
         tokens = (self.folder / "base/tokens/server.tokens").read_text()
-        self.assertRegex(tokens, r"\Aread [0-9a-f]{64}\ntrain [0-9a-f]{64}\nadmin [0-9a-f]{64}\n\Z")
+        self.assertRegex(tokens, r"\Aread name=prometheus [0-9a-f]{64}\nread,jobs name=training [0-9a-f]{64}\n"
+                                 r"read,jobs,operate name=operators [0-9a-f]{64}\n\Z")
         self.assertIn((self.folder / "examples/token/train.token").read_text(), tokens)
         for path in self.folder.rglob("*.token*"):
             if path.is_file():

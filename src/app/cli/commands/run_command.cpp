@@ -236,10 +236,9 @@ VerbAction declare_run(CLI::App& app) {
   app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
       ->required()
       ->type_name("CMD");
-  app.add_option(
-         "--server", arguments->server,
-         "Address of the server that plans the job (lowgear serve): http://host:port or unix:/path; several with "
-         "commas between them if it may move")
+  app.add_option("--server", arguments->server,
+                 "Address of the server that plans the job (lowgear serve): http://host:port, https://host:port or "
+                 "unix:/path; several with commas between them if it may move")
       ->type_name("ADDRESS");
   app.add_option("--plan", arguments->plan,
                  "Output folder of lowgear plan, or one of its plans, whose clocks are followed")

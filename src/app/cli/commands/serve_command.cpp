@@ -15,6 +15,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/interrupt.h"
 #include "base/core/error.h"
+#include "base/http/tls/tls_credentials.h"
 #include "control/client/rank/rank_environment.h"
 #include "control/server/server_process.h"
 
@@ -50,6 +51,9 @@ struct ServeArguments {
   std::string state;
   std::string unix_socket;
   std::vector<std::string> listen;
+  std::vector<std::string> listen_tls;
+  std::string tls_certificate;
+  std::string tls_key;
   std::string token_file;
   std::string perseus_listen;
   std::string perseus_scheduler;
@@ -119,7 +123,13 @@ server::Config config_of(const ServeArguments& arguments) {
   if (!arguments.token_file.empty()) config.token_file = std::filesystem::absolute(arguments.token_file);
   if (!arguments.listen.empty()) config.tcp.clear();
   for (const std::string& address : arguments.listen) config.tcp.push_back(server::parse_tcp_address(address));
-  require_tokens(config);
+  if (!arguments.listen_tls.empty()) config.tls.clear();
+  for (const std::string& address : arguments.listen_tls) config.tls.push_back(server::parse_tcp_address(address));
+  if (!arguments.tls_certificate.empty()) {
+    config.tls_files.certificate = std::filesystem::absolute(arguments.tls_certificate);
+  }
+  if (!arguments.tls_key.empty()) config.tls_files.key = std::filesystem::absolute(arguments.tls_key);
+  require_safe_listening(config);
   change_perseus(arguments, config.perseus);
   return config;
 }
@@ -191,6 +201,7 @@ ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, Console
   const server::ProcessOptions options = options_of(arguments);
   if (arguments.check) {
     if (options.config.token_file) (void)server::load_tokens(*options.config.token_file);
+    if (!options.config.tls.empty()) (void)http::TlsServerSide(options.config.tls_files);
     if (arguments.json) {
       console.print_json({{"state", options.config.state.string()}, {"unix", options.config.unix_socket.string()}});
     } else {
@@ -236,8 +247,15 @@ VerbAction declare_serve(CLI::App& app) {
   app.add_option("--listen", arguments->listen,
                  "TCP address and port to listen on; may be repeated. Addresses that other machines reach need tokens")
       ->type_name("ADDRESS:PORT");
-  app.add_option("--token-file", arguments->token_file,
-                 "File of access tokens: lines ROLE TOKEN, with the roles read, train and admin")
+  app.add_option("--listen-tls", arguments->listen_tls, "The same with TLS, for https://; may be repeated")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--tls-certificate", arguments->tls_certificate,
+                 "Certificate for --listen-tls, with its chain, in PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-key", arguments->tls_key, "Key of that certificate, in PEM, mode 0600")->type_name("FILE");
+  app.add_option(
+         "--token-file", arguments->token_file,
+         "File of access tokens: lines SCOPES TOKEN, with the scopes read, jobs and operate, separated by commas")
       ->type_name("FILE");
   app.add_option("--perseus-listen", arguments->perseus_listen,
                  "TCP address and port for unmodified clients of Perseus and Zeus. They send no tokens: every program "

@@ -163,8 +163,8 @@ VerbAction declare_train(CLI::App& app) {
       ->type_name("NAME");
   app.add_option(
          "--server", arguments->server,
-         "Address of the server whose plans are followed (lowgear serve): http://host:port or unix:/path; several with "
-         "commas between them if it may move")
+         "Address of the server whose plans are followed (lowgear serve): http://host:port, https://host:port or "
+         "unix:/path; several with commas between them if it may move")
       ->type_name("ADDRESS");
   app.add_flag("--require-server", arguments->require_server,
                "Fail when the server has not accepted every rank within 10 s; without this option training continues "

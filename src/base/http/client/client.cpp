@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 using Kind = ClientError::Kind;
 
 constexpr std::size_t kReceiveBytes = std::size_t{16} * 1024;
+constexpr std::size_t kMaxRecordBytes = std::size_t{16} * 1024;  // of TLS
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -86,7 +87,7 @@ class Client::Exchange {
   ReplyText run(std::string_view head, std::string_view body, ResponseBody answer) {
     check_cancelled();
     // One on which something came unasked, or which ended, is of no more use.
-    if (client_.connection_ && something_came()) client_.connection_.reset();
+    if (client_.connection_ && something_came()) disconnect();
     const bool kept = static_cast<bool>(client_.connection_);
     const bool repeatable = head.starts_with("GET ") || head.starts_with("HEAD ");
     if (!kept) connect();
@@ -102,8 +103,13 @@ class Client::Exchange {
   }
 
  private:
-  [[noreturn]] void fail(Kind kind, const std::string& what) {
+  void disconnect() {
+    client_.tls_.reset();
     client_.connection_.reset();
+  }
+
+  [[noreturn]] void fail(Kind kind, const std::string& what) {
+    disconnect();
     throw ClientError(kind, client_.endpoint_.text() + ": " + what);
   }
 
@@ -134,8 +140,9 @@ class Client::Exchange {
   }
 
   void connect() {
-    client_.connection_.reset();
+    disconnect();
     sent_ = received_ = 0;
+    is_cut_off_ = false;
     const Clock::time_point until = std::min(deadline_, Clock::now() + client_.options_.connect_timeout);
     if (!client_.endpoint_.unix_path.empty()) {
       const ipc::UnixAddress address = ipc::UnixAddress::of_path(client_.endpoint_.unix_path);
@@ -152,6 +159,24 @@ class Client::Exchange {
     if (!client_.connection_) fail(Kind::unreachable, "cannot be reached: " + reason(error));
     const int enabled = 1;
     ::setsockopt(client_.connection_.get(), IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof(enabled));
+    if (client_.tls_side_) shake_hands(until);
+  }
+
+  void shake_hands(Clock::time_point until) {
+    client_.tls_ = client_.tls_side_->stream(client_.connection_.get(), client_.endpoint_.host);
+    while (true) {
+      const TlsStep step = client_.tls_->handshake();
+      if (step.status == TlsStatus::done) return;
+      if (step.status != TlsStatus::wants_read && step.status != TlsStatus::wants_write) {
+        const std::string why = client_.tls_->problem();
+        fail(Kind::untrusted, "TLS failed: " + (why.empty() ? "it closed the connection" : why));
+      }
+      await(step.status, until, Kind::unreachable, "cannot be reached: it does not speak TLS in time");
+    }
+  }
+
+  void await(TlsStatus wanted, Clock::time_point until, Kind kind_when_late, const char* late) {
+    await(wanted == TlsStatus::wants_read ? short{POLLIN} : short{POLLOUT}, until, kind_when_late, late);
   }
 
   AddressList look_up() {
@@ -180,7 +205,7 @@ class Client::Exchange {
       socklen_t length = sizeof(error);
       if (::getsockopt(client_.connection_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     }
-    if (error != 0) client_.connection_.reset();
+    if (error != 0) disconnect();
     return error;
   }
 
@@ -190,54 +215,75 @@ class Client::Exchange {
     send(head, body);
     while (!parser.complete()) {
       const std::string_view bytes = receive();
-      if (bytes.empty()) parser.end();
+      // Without the end that TLS says, a response without a length may have been cut off.
+      if (bytes.empty() && !is_cut_off_) parser.end();
       parser.put(bytes);
       if (parser.problem()) fail(Kind::malformed, *parser.problem());
       if (bytes.empty() && !parser.complete()) {
-        client_.connection_.reset();
+        disconnect();
         return std::nullopt;
       }
     }
-    if (!parser.keep_alive()) client_.connection_.reset();
+    if (!parser.keep_alive()) disconnect();
     return parser.take();
   }
 
   /// Sends all, or what the server takes: it may answer, with a refusal, before it has read the rest.
   void send(std::string_view head, std::string_view body) {
+    std::string record;  // head and body together, where they are encrypted
     while (!head.empty() || !body.empty()) {
-      std::array<iovec, 2> pieces{iovec{.iov_base = const_cast<char*>(head.data()), .iov_len = head.size()},
-                                  iovec{.iov_base = const_cast<char*>(body.data()), .iov_len = body.size()}};
-      msghdr message{};
-      message.msg_iov = pieces.data();
-      message.msg_iovlen = pieces.size();
-      const ssize_t sent = ::sendmsg(client_.connection_.get(), &message, MSG_NOSIGNAL);
-      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        await(POLLOUT, deadline_, Kind::timed_out, "it did not accept the request in time");
+      if (client_.tls_) {
+        record.assign(head.substr(0, kMaxRecordBytes));
+        record.append(body.substr(0, kMaxRecordBytes - record.size()));
+      }
+      const TlsStep step = client_.tls_ ? client_.tls_->write(record) : send_plain(head, body);
+      if (step.status == TlsStatus::wants_read || step.status == TlsStatus::wants_write) {
+        await(step.status, deadline_, Kind::timed_out, "it did not accept the request in time");
         continue;
       }
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) return;
-      const auto bytes = static_cast<std::size_t>(sent);
-      sent_ += bytes;
-      const std::size_t of_head = std::min(bytes, head.size());
+      if (step.status != TlsStatus::done) return;
+      sent_ += step.bytes;
+      const std::size_t of_head = std::min(step.bytes, head.size());
       head.remove_prefix(of_head);
-      body.remove_prefix(bytes - of_head);
+      body.remove_prefix(step.bytes - of_head);
+    }
+  }
+
+  [[nodiscard]] TlsStep send_plain(std::string_view head, std::string_view body) const {
+    std::array<iovec, 2> pieces{iovec{.iov_base = const_cast<char*>(head.data()), .iov_len = head.size()},
+                                iovec{.iov_base = const_cast<char*>(body.data()), .iov_len = body.size()}};
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    while (true) {
+      const ssize_t sent = ::sendmsg(client_.connection_.get(), &message, MSG_NOSIGNAL);
+      if (sent >= 0) return {TlsStatus::done, static_cast<std::size_t>(sent)};
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return {TlsStatus::wants_write, 0};
+      if (errno != EINTR) return {TlsStatus::failed, 0};
     }
   }
 
   /// Empty when the connection has ended.
   std::string_view receive() {
     while (true) {
+      const TlsStep step = client_.tls_ ? client_.tls_->read(buffer_) : receive_plain();
+      if (step.status == TlsStatus::done) {
+        received_ += step.bytes;
+        return {buffer_.data(), step.bytes};
+      }
+      if (step.status == TlsStatus::failed) is_cut_off_ = true;
+      if (step.status == TlsStatus::ended || step.status == TlsStatus::failed) return {};
+      await(step.status, deadline_, Kind::timed_out, "it did not respond in time");
+    }
+  }
+
+  [[nodiscard]] TlsStep receive_plain() {
+    while (true) {
       const ssize_t received = ::recv(client_.connection_.get(), buffer_.data(), buffer_.size(), 0);
-      if (received >= 0) {
-        received_ += static_cast<std::size_t>(received);
-        return {buffer_.data(), static_cast<std::size_t>(received)};
-      }
-      if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        await(POLLIN, deadline_, Kind::timed_out, "it did not respond in time");
-      } else if (errno != EINTR) {
-        return {};
-      }
+      if (received > 0) return {TlsStatus::done, static_cast<std::size_t>(received)};
+      if (received == 0) return {TlsStatus::ended, 0};
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return {TlsStatus::wants_read, 0};
+      if (errno != EINTR) return {TlsStatus::ended, 0};
     }
   }
 
@@ -245,11 +291,15 @@ class Client::Exchange {
   Clock::time_point deadline_;
   std::size_t sent_ = 0;      ///< over this connection
   std::size_t received_ = 0;  ///< over this connection
+  bool is_cut_off_ = false;   ///< the connection failed, and did not end
   std::array<char, kReceiveBytes> buffer_{};
 };
 
 Client::Client(Endpoint endpoint, ClientOptions options)
-    : endpoint_(std::move(endpoint)), options_(options), cancelled_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : endpoint_(std::move(endpoint)),
+      options_(std::move(options)),
+      cancelled_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      tls_side_(endpoint_.tls ? std::make_shared<TlsClientSide>(options_.tls) : nullptr) {
   if (!cancelled_) throw Error(endpoint_.text() + ": no client can be made: " + reason(errno));
 }
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/http/message/endpoint.h"
 #include "base/http/message/message.h"
+#include "base/http/tls/tls_credentials.h"
 
 namespace lowgear::http {
 
@@ -19,6 +22,7 @@ class ClientError : public Error {
  public:
   enum class Kind : unsigned char {
     unreachable,   ///< no connection, or the name is not known: the request was not sent
+    untrusted,     ///< TLS failed, as by a certificate that is none of this host's: the request was not sent
     disconnected,  ///< the connection ended before the response; it is not known whether the server saw the request
     timed_out,     ///< whether the request was seen is not known
     malformed,     ///< the response is not HTTP/1.1, is too large, or is chunked, which this client does not support
@@ -32,8 +36,9 @@ class ClientError : public Error {
 };
 
 struct ClientOptions {
-  std::chrono::milliseconds connect_timeout{5'000};
+  std::chrono::milliseconds connect_timeout{5'000};  ///< the handshake of TLS included
   Limits limits{.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 20U};  ///< of an answer
+  TlsClientFiles tls = {};  ///< for an endpoint of `https`
 };
 
 struct ReplyText {
@@ -48,7 +53,8 @@ class Client {
  public:
   using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
-  /// Connects with the first request. Throws Error when the system has no more file descriptors.
+  /// Connects with the first request. Throws Error when the system has no more file descriptors, and InputError when a
+  /// file of `tls` is needed and cannot be read.
   explicit Client(Endpoint endpoint, ClientOptions options = {});
 
   /// Returns a response of any status. Throws InputError for an invalid method, target or header, and ClientError
@@ -70,8 +76,10 @@ class Client {
 
   Endpoint endpoint_;
   ClientOptions options_;
-  FileDescriptor cancelled_;  ///< an eventfd, readable once cancelled
+  FileDescriptor cancelled_;                       ///< an eventfd, readable once cancelled
+  std::shared_ptr<const TlsClientSide> tls_side_;  ///< null: without TLS
   FileDescriptor connection_;
+  std::optional<TlsStream> tls_;  ///< over the connection
 };
 
 }  // namespace lowgear::http

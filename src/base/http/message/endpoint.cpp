@@ -10,11 +10,13 @@ namespace lowgear::http {
 namespace {
 
 constexpr std::string_view kHttp = "http://";
+constexpr std::string_view kHttps = "https://";
 constexpr std::string_view kUnix = "unix:";
-constexpr std::uint16_t kDefaultPort = 80;
+constexpr std::uint16_t kHttpPort = 80;
+constexpr std::uint16_t kHttpsPort = 443;
 
 [[noreturn]] void throw_endpoint_error(std::string_view text, const std::string& what) {
-  throw InputError(quote(text) + ": " + what + "; write http://host:port or unix:/path");
+  throw InputError(quote(text) + ": " + what + "; write http://host:port, https://host:port or unix:/path");
 }
 
 std::uint16_t parse_port(std::string_view port, std::string_view text) {
@@ -31,9 +33,9 @@ bool is_host(std::string_view host) {
   });
 }
 
-Endpoint parse_http(std::string_view rest, std::string_view text) {
+Endpoint parse_http(std::string_view rest, std::uint16_t port_without_any, std::string_view text) {
   if (rest.ends_with('/')) rest.remove_suffix(1);
-  Endpoint endpoint{.host = {}, .port = kDefaultPort, .unix_path = {}};
+  Endpoint endpoint{.host = {}, .port = port_without_any, .unix_path = {}, .tls = port_without_any == kHttpsPort};
   std::string_view port;
   if (rest.starts_with('[')) {
     const std::size_t end = rest.find(']');
@@ -54,20 +56,20 @@ Endpoint parse_http(std::string_view rest, std::string_view text) {
 }  // namespace
 
 Endpoint Endpoint::parse(std::string_view text) {
-  if (text.starts_with(kHttp)) return parse_http(text.substr(kHttp.size()), text);
-  if (text.starts_with("https://")) throw_endpoint_error(text, "TLS is not spoken here: a proxy has to end it");
+  if (text.starts_with(kHttp)) return parse_http(text.substr(kHttp.size()), kHttpPort, text);
+  if (text.starts_with(kHttps)) return parse_http(text.substr(kHttps.size()), kHttpsPort, text);
   if (!text.starts_with(kUnix)) throw_endpoint_error(text, "this is not the address of a server");
   const std::string_view path = text.substr(kUnix.size());
   if (!path.starts_with('/') || path.find('\0') != std::string_view::npos) {
     throw_endpoint_error(text, "the path of a Unix socket starts with /");
   }
-  return {.host = {}, .port = 0, .unix_path = std::string(path)};
+  return {.host = {}, .port = 0, .unix_path = std::string(path), .tls = false};
 }
 
 std::string Endpoint::text() const {
   if (!unix_path.empty()) return std::string(kUnix) + unix_path;
   const bool brackets = host.find(':') != std::string::npos;
-  return std::string(kHttp) + (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  return std::string(tls ? kHttps : kHttp) + (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
 }  // namespace lowgear::http

@@ -11,8 +11,10 @@ struct Endpoint {
   std::string host;        ///< name or address; empty for a Unix socket
   std::uint16_t port = 0;  ///< of TCP
   std::string unix_path;   ///< empty for TCP
+  bool tls = false;        ///< `https`
 
-  /// `http://host:port`, `http://[::1]:port` or `unix:/path`; without a port, 80. Throws InputError for anything else.
+  /// `http://host:port`, `https://[::1]:port` or `unix:/path`; without a port, 80 or 443. Throws InputError for
+  /// anything else, also for a URL with a user or password.
   [[nodiscard]] static Endpoint parse(std::string_view text);
   /// As `parse` takes it.
   [[nodiscard]] std::string text() const;

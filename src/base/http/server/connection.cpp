@@ -23,6 +23,8 @@ constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;
 constexpr std::size_t kMaxIdleBytes = 2048;
 /// Pieces that one system call sends.
 constexpr std::size_t kMaxPieces = 16;
+/// Of TLS.
+constexpr std::size_t kMaxRecordBytes = std::size_t{16} * 1024;
 
 std::shared_ptr<const std::string> shared_text(std::string text) {
   return std::make_shared<const std::string>(std::move(text));
@@ -30,13 +32,22 @@ std::shared_ptr<const std::string> shared_text(std::string text) {
 
 }  // namespace
 
-Connection::Connection(Socket socket, Remote remote, ConnectionOwner& owner)
+Connection::Connection(Socket socket, Remote remote, ConnectionOwner& owner, std::optional<TlsStream> tls)
     : socket_(std::move(socket)),
+      tls_(std::move(tls)),
       remote_(std::move(remote)),
       owner_(owner),
       deadline_{boost::asio::steady_timer(socket_.get_executor())} {}
 
 void Connection::start() {
+  if (!tls_) return await_first_request();
+  state_ = State::handshaking;
+  arm(owner_.options().request_timeout);
+  handshake();
+}
+
+void Connection::await_first_request() {
+  state_ = State::waiting;
   owner_.set_idle(*this, true);
   arm(owner_.options().idle_timeout);
   wait_for_input();
@@ -55,8 +66,51 @@ void Connection::close() {
 
 void Connection::drain() {
   request_.after = AfterResponse::close;
-  if (state_ == State::waiting) return close();
+  if (state_ == State::waiting || state_ == State::handshaking) return close();
   end_stream();
+}
+
+// --- TLS
+// --------------------------------------------------------------------------------------------------------------
+
+void Connection::handshake() {
+  const TlsStep step = tls_->handshake();
+  switch (step.status) {
+    case TlsStatus::done:
+      return await_first_request();
+    case TlsStatus::ended:
+    case TlsStatus::failed:
+      return on_failed_handshake();
+    case TlsStatus::wants_read:
+    case TlsStatus::wants_write:
+      break;
+  }
+  const auto wait = step.status == TlsStatus::wants_read ? Socket::wait_read : Socket::wait_write;
+  socket_.async_wait(wait, [self = shared_from_this()](const boost::system::error_code& error) {
+    if (self->state_ == State::closed) return;
+    if (error) return self->close();
+    self->handshake();
+  });
+}
+
+void Connection::on_failed_handshake() {
+  if (tls_->is_plain_http()) {
+    const Response response =
+        error_response(ErrorCode::bad_request, "this port speaks TLS: use https:// instead of http://");
+    std::string text = serialize_head(response, AfterResponse::close, ResponseLength::known);
+    text += response.text();
+    (void)::send(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  close();
+}
+
+TlsStep Connection::read_from_socket(std::span<char> buffer) {
+  if (tls_) return tls_->read(buffer);
+  const ssize_t received = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (received > 0) return {TlsStatus::done, static_cast<std::size_t>(received)};
+  if (received == 0) return {TlsStatus::ended, 0};
+  const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  return {again ? TlsStatus::wants_read : TlsStatus::failed, 0};
 }
 
 // --- reading
@@ -66,30 +120,32 @@ void Connection::wait_for_input() {
   if (state_ == State::closed || input_.is_awaited || input_.has_ended) return;
   if (state_ != State::reading && input_.text.size() >= kMaxPipelinedBytes) return;
   input_.is_awaited = true;
-  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
+  const auto on_input = [self = shared_from_this()](const boost::system::error_code& error) {
     self->input_.is_awaited = false;
     if (self->state_ == State::closed) return;
     if (error) return self->close();
     self->receive();
     self->wait_for_input();
-  });
+  };
+  // What TLS has taken from the socket already, the socket does not show.
+  if (tls_ && tls_->has_more()) {
+    return boost::asio::post(socket_.get_executor(), [on_input] { on_input({}); });
+  }
+  socket_.async_wait(Socket::wait_read, on_input);
 }
 
 void Connection::receive() {
   const std::span<char> buffer = owner_.receive_buffer();
-  const ssize_t received = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (received < 0) {
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) close();
-    return;
-  }
-  if (received == 0) return on_end_of_input();
-  const auto bytes = static_cast<std::size_t>(received);
+  const TlsStep step = read_from_socket(buffer);
+  if (step.status == TlsStatus::failed) return close();
+  if (step.status == TlsStatus::ended) return on_end_of_input();
+  if (step.status != TlsStatus::done) return;
   if (state_ == State::streaming || state_ == State::lingering) {
-    input_.discarded_bytes += bytes;
+    input_.discarded_bytes += step.bytes;
     if (input_.discarded_bytes > kMaxDiscarded) close();
     return;
   }
-  input_.text.append(buffer.data(), bytes);
+  input_.text.append(buffer.data(), step.bytes);
   if (state_ == State::waiting || state_ == State::reading) parse();
 }
 
@@ -219,35 +275,53 @@ void Connection::write(std::shared_ptr<const std::string> text) {
   flush();
 }
 
-/// Sends what the socket takes, pieces together, without copying them.
+/// Sends what the socket takes.
 void Connection::flush() {
   if (output_.awaits_room) return;
+  TlsStatus status = TlsStatus::done;
   while (!output_.texts.empty()) {
-    std::array<iovec, kMaxPieces> pieces{};
-    std::size_t count = 0;
-    for (const auto& text : output_.texts) {
-      if (count == pieces.size()) break;
-      const std::size_t skipped = count == 0 ? output_.written_bytes : 0;
-      pieces[count++] = {.iov_base = const_cast<char*>(text->data() + skipped), .iov_len = text->size() - skipped};
-    }
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return close();
-    if (sent < 0) break;
-    consume(static_cast<std::size_t>(sent));
+    const TlsStep step = write_to_socket();
+    status = step.status;
+    if (status == TlsStatus::ended || status == TlsStatus::failed) return close();
+    if (status != TlsStatus::done) break;
+    consume(step.bytes);
   }
   if (output_.texts.empty()) return on_flushed();
   if (state_ == State::streaming) arm(owner_.options().request_timeout);
   output_.awaits_room = true;
-  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
+  const auto wait = status == TlsStatus::wants_read ? Socket::wait_read : Socket::wait_write;
+  socket_.async_wait(wait, [self = shared_from_this()](const boost::system::error_code& error) {
     self->output_.awaits_room = false;
     if (self->state_ == State::closed) return;
     if (error) return self->close();
     self->flush();
   });
+}
+
+/// Pieces together: without copying them where nothing is encrypted, else as one record.
+TlsStep Connection::write_to_socket() {
+  std::array<iovec, kMaxPieces> pieces{};
+  std::size_t count = 0;
+  for (const auto& text : output_.texts) {
+    if (count == pieces.size()) break;
+    const std::size_t skipped = count == 0 ? output_.written_bytes : 0;
+    pieces[count++] = {.iov_base = const_cast<char*>(text->data() + skipped), .iov_len = text->size() - skipped};
+  }
+  if (tls_) {
+    std::string record;
+    for (const iovec& piece : std::span(pieces).first(count)) {
+      const std::size_t room = kMaxRecordBytes - record.size();
+      record.append(static_cast<const char*>(piece.iov_base), std::min(piece.iov_len, room));
+    }
+    return tls_->write(record);
+  }
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) return {TlsStatus::done, static_cast<std::size_t>(sent)};
+  const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  return {again ? TlsStatus::wants_write : TlsStatus::failed, 0};
 }
 
 void Connection::consume(std::size_t bytes) {
@@ -292,6 +366,7 @@ void Connection::linger() {
   if (input_.has_ended) return close();
   state_ = State::lingering;
   boost::system::error_code ignored;
+  if (tls_) tls_->end();
   socket_.shutdown(Socket::shutdown_send, ignored);
   input_.text.clear();
   arm(kLingerTimeout);

@@ -18,6 +18,7 @@
 #include "base/http/server/remote.h"
 #include "base/http/server/reply.h"
 #include "base/http/server/server.h"
+#include "base/http/tls/tls_stream.h"
 
 namespace lowgear::http {
 
@@ -51,7 +52,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Clock = std::chrono::steady_clock;
 
-  Connection(Socket socket, Remote remote, ConnectionOwner& owner);
+  /// With `tls`, which is over that socket, the connection begins with a handshake.
+  Connection(Socket socket, Remote remote, ConnectionOwner& owner, std::optional<TlsStream> tls = std::nullopt);
 
   void start();
   void close();
@@ -75,10 +77,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   enum class State : unsigned char {
-    waiting,    ///< for the first byte of a request
-    reading,    ///< a request
-    handling,   ///< until there is an answer
-    answering,  ///< until the answer is written
+    handshaking,  ///< of TLS, within the time of a request
+    waiting,      ///< for the first byte of a request
+    reading,      ///< a request
+    handling,     ///< until there is an answer
+    answering,    ///< until the answer is written
     streaming,
     lingering,  ///< all is written; reads what still comes, so that a reset does not take the answer with it
     closed,
@@ -115,8 +118,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool awaits_room = false;       ///< in the socket
   };
 
+  void await_first_request();
+  void handshake();
+  void on_failed_handshake();
   void wait_for_input();
   void receive();
+  [[nodiscard]] TlsStep read_from_socket(std::span<char> buffer);
+  [[nodiscard]] TlsStep write_to_socket();
   void on_end_of_input();
   void parse();
   void dispatch();
@@ -134,6 +142,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_timeout();
 
   Socket socket_;
+  std::optional<TlsStream> tls_;  ///< empty: what is sent and received is plain
   Remote remote_;
   ConnectionOwner& owner_;
   State state_ = State::waiting;

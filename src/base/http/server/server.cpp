@@ -27,6 +27,7 @@
 #include "base/http/server/rate_limiter.h"
 #include "base/http/server/remote.h"
 #include "base/http/server/tcp_listener.h"
+#include "base/http/tls/tls_credentials.h"
 #include "base/ipc/unix_listener.h"
 
 namespace lowgear::http {
@@ -73,10 +74,11 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
     add_listener(std::move(socket), StreamProtocol(AF_UNIX, 0));
   }
 
-  std::uint16_t listen(const std::string& address, std::uint16_t port) {
+  /// Null `tls`: plain HTTP.
+  std::uint16_t listen(const std::string& address, std::uint16_t port, std::shared_ptr<const TlsServerSide> tls) {
     TcpListener listener = lowgear::http::listen_tcp(address, port);
     const int family = address.find(':') == std::string::npos ? AF_INET : AF_INET6;
-    add_listener(std::move(listener.socket), StreamProtocol(family, IPPROTO_TCP));
+    add_listener(std::move(listener.socket), StreamProtocol(family, IPPROTO_TCP), std::move(tls));
     return listener.port;
   }
 
@@ -139,13 +141,15 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   struct Listener {
     Acceptor acceptor;
     boost::asio::steady_timer retry;
+    std::shared_ptr<const TlsServerSide> tls;
   };
   void warn(const std::string& message) const {
     if (options_.warn) options_.warn(message);
   }
 
-  void add_listener(FileDescriptor socket, const StreamProtocol& protocol) {
-    listeners_.emplace_back(Listener{Acceptor(io_), boost::asio::steady_timer(io_)});
+  void add_listener(FileDescriptor socket, const StreamProtocol& protocol,
+                    std::shared_ptr<const TlsServerSide> tls = nullptr) {
+    listeners_.emplace_back(Listener{Acceptor(io_), boost::asio::steady_timer(io_), std::move(tls)});
     Listener& listener = listeners_.back();
     listener.acceptor.assign(protocol, socket.get());
     (void)socket.release();
@@ -171,7 +175,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
         [self = shared_from_this(), &listener](const boost::system::error_code& error, Connection::Socket socket) {
           if (!self->listening_) return;
           if (error && out_of_resources(error)) return self->wait_to_accept(listener, error);
-          if (!error) self->add_connection(std::move(socket));
+          if (!error) self->add_connection(std::move(socket), listener.tls.get());
           self->accept(listener);
         });
   }
@@ -186,23 +190,29 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
     });
   }
 
-  void add_connection(Connection::Socket socket) {
+  void add_connection(Connection::Socket socket, const TlsServerSide* tls) {
     std::optional<Remote> remote = remote_of(socket.native_handle());
     if (!remote) return;  // gone already
     if (!make_room(remote->client)) {
-      const Response refusal =
-          error_response(ErrorCode::too_many_connections, "the maximum number of connections is reached");
-      std::string text = serialize_head(refusal, AfterResponse::close, ResponseLength::known);
-      text += refusal.text();
-      (void)::send(socket.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (tls == nullptr) refuse_connection(socket);
       return;
     }
     boost::system::error_code ignored;
     socket.native_non_blocking(true, ignored);
     std::string client = remote->client;
-    auto connection = std::make_shared<Connection>(std::move(socket), std::move(*remote), *this);
+    std::optional<TlsStream> stream;
+    if (tls != nullptr) stream = tls->stream(socket.native_handle());
+    auto connection = std::make_shared<Connection>(std::move(socket), std::move(*remote), *this, std::move(stream));
     connections_.add(connection, std::move(client));
     connection->start();
+  }
+
+  static void refuse_connection(Connection::Socket& socket) {
+    const Response refusal =
+        error_response(ErrorCode::too_many_connections, "the maximum number of connections is reached");
+    std::string text = serialize_head(refusal, AfterResponse::close, ResponseLength::known);
+    text += refusal.text();
+    (void)::send(socket.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
   [[nodiscard]] bool make_room(const std::string& client) {
@@ -246,7 +256,12 @@ void Server::listen_unix(const std::filesystem::path& path, mode_t mode, std::op
 }
 
 std::uint16_t Server::listen_tcp(const std::string& address, std::uint16_t port) {
-  return impl_->listen(address, port);
+  return impl_->listen(address, port, nullptr);
+}
+
+std::uint16_t Server::listen_tls(const std::string& address, std::uint16_t port,
+                                 std::shared_ptr<const TlsServerSide> tls) {
+  return impl_->listen(address, port, std::move(tls));
 }
 
 void Server::stop() { impl_->stop(); }

@@ -21,6 +21,8 @@ class io_context;
 
 namespace lowgear::http {
 
+class TlsServerSide;
+
 /// A token bucket for each client.
 struct RateLimit {
   double requests_per_s = 0;  ///< 0: as many as come
@@ -66,6 +68,8 @@ class Server {
   /// Listens on an address of IPv4 or IPv6 (`127.0.0.1`, `::`). Port 0 takes any that is free. Returns the port. Throws
   /// InputError when it is taken, or the address is none of this machine.
   std::uint16_t listen_tcp(const std::string& address, std::uint16_t port);
+  /// The same for connections that begin with a handshake of TLS, which may take `request_timeout`.
+  std::uint16_t listen_tls(const std::string& address, std::uint16_t port, std::shared_ptr<const TlsServerSide> tls);
 
   /// Closes every connection and removes the Unix sockets; callbacks of replies and streams are called. May be called
   /// again.

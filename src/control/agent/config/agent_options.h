@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/http/message/endpoint.h"
+#include "base/http/tls/tls_credentials.h"
 #include "control/agent/gpu/gpu_worker.h"
 #include "control/agent/http/http_routes.h"
 #include "control/agent/lease/lease_server.h"
@@ -30,6 +31,7 @@ struct Options {
 struct MetricsAddress {
   std::string address;  ///< of IPv4 or IPv6, without brackets
   std::uint16_t port = 0;
+  std::optional<http::TlsServerFiles> tls;  ///< empty: plain HTTP
 };
 
 /// The node's share of a power budget (docs/serving.md).

@@ -41,6 +41,18 @@ bool is_ip_address(const std::string& text) {
          ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
 }
 
+std::optional<http::TlsServerFiles> parse_metrics_tls(TomlTable& section) {
+  const auto path = [&](std::string_view key) { return std::filesystem::path(section.text(key).value_or("")); };
+  const http::TlsServerFiles files{.certificate = path("metrics_tls_certificate"),
+                                   .key = path("metrics_tls_key"),
+                                   .client_ca = path("metrics_tls_client_ca")};
+  if (files.certificate.empty() && files.key.empty() && files.client_ca.empty()) return std::nullopt;
+  if (files.certificate.empty() || files.key.empty()) {
+    section.fail_at("metrics_tls_certificate", "TLS needs metrics_tls_certificate and metrics_tls_key");
+  }
+  return files;
+}
+
 std::optional<MetricsAddress> parse_metrics(TomlTable& section) {
   const std::optional<std::string> address = section.text("metrics_address");
   if (address && !is_ip_address(*address)) {
@@ -48,8 +60,10 @@ std::optional<MetricsAddress> parse_metrics(TomlTable& section) {
   }
   const auto port = section.integer_in("metrics_port", 1, 65535);
   if (address && !port) section.fail_at("metrics_address", "it needs a metrics_port");
+  std::optional<http::TlsServerFiles> tls = parse_metrics_tls(section);
+  if (tls && !port) section.fail_at("metrics_tls_certificate", "it needs a metrics_port");
   if (!port) return std::nullopt;
-  return MetricsAddress{address.value_or("0.0.0.0"), static_cast<std::uint16_t>(*port)};
+  return MetricsAddress{address.value_or("0.0.0.0"), static_cast<std::uint16_t>(*port), std::move(tls)};
 }
 
 void parse_sockets(TomlTable& section, ProcessOptions& options, const NameLookup& lookup) {

@@ -162,8 +162,10 @@ std::uint16_t HttpApi::listen_tcp(std::uint16_t port) {
   return taken;
 }
 
-std::uint16_t HttpApi::listen_metrics(const std::string& address, std::uint16_t port) {
-  const std::uint16_t taken = impl_->public_server().listen_tcp(address, port);
+std::uint16_t HttpApi::listen_metrics(const std::string& address, std::uint16_t port,
+                                      std::shared_ptr<const http::TlsServerSide> tls) {
+  http::Server& server = impl_->public_server();
+  const std::uint16_t taken = tls ? server.listen_tls(address, port, std::move(tls)) : server.listen_tcp(address, port);
   impl_->start();
   return taken;
 }

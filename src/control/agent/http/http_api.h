@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/http/server/server.h"
+#include "base/http/tls/tls_credentials.h"
 #include "control/agent/cpu/cpu_meter.h"
 #include "control/agent/http/http_routes.h"
 #include "control/agent/service/agent_service.h"
@@ -50,7 +51,9 @@ class HttpApi {
   std::uint16_t listen_tcp(std::uint16_t port);
   /// Answers `GET /metrics` and `GET /healthz`, and nothing else, to every program that reaches this address of IPv4 or
   /// IPv6, whatever its `Host`. Port 0 takes any that is free. Returns the port. Throws InputError when it is taken.
-  std::uint16_t listen_metrics(const std::string& address, std::uint16_t port);
+  /// With `tls` it speaks that.
+  std::uint16_t listen_metrics(const std::string& address, std::uint16_t port,
+                               std::shared_ptr<const http::TlsServerSide> tls = nullptr);
   /// Closes every connection and removes the Unix sockets. May be called again.
   void stop();
 

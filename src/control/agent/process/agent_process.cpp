@@ -6,10 +6,12 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
 #include "control/agent/http/http_api.h"
 #include "control/agent/process/power_share_keeper.h"
@@ -22,7 +24,9 @@ namespace asio = boost::asio;
 /// Looks after the agent's health at regular times, and tells the service manager that its main thread lives.
 class Heartbeat {
  public:
-  Heartbeat(asio::io_context& io, Agent& agent) : agent_(agent), timer_(io) {
+  /// `check_files` is called about once a second.
+  Heartbeat(asio::io_context& io, Agent& agent, std::function<void()> check_files)
+      : agent_(agent), check_files_(std::move(check_files)), timer_(io) {
     if (const auto wanted = ipc::service_watchdog_period())
       period_ = std::min<std::chrono::microseconds>(period_, *wanted / 2);
     beat();
@@ -31,6 +35,7 @@ class Heartbeat {
  private:
   void beat() {
     agent_.check_health();
+    check_files_();
     ipc::notify_service_manager("WATCHDOG=1");
     timer_.expires_after(period_);
     timer_.async_wait([this](const boost::system::error_code& error) {
@@ -39,6 +44,7 @@ class Heartbeat {
   }
 
   Agent& agent_;
+  std::function<void()> check_files_;
   asio::steady_timer timer_;
   std::chrono::microseconds period_ = std::chrono::seconds(1);
 };
@@ -78,9 +84,16 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   HttpApi http(io, agent, cpu_meter, http_api_options);
   http.listen_unix(options.http_socket, options.http_mode, options.http_group);
   if (options.http_port) (void)http.listen_tcp(*options.http_port);
-  if (options.metrics) (void)http.listen_metrics(options.metrics->address, options.metrics->port);
+  std::optional<http::WatchedTls> tls;
+  if (options.metrics) {
+    if (options.metrics->tls) tls.emplace(*options.metrics->tls);
+    (void)http.listen_metrics(options.metrics->address, options.metrics->port, tls ? tls->side() : nullptr);
+  }
   agent.listen();
-  const Heartbeat heartbeat(io, agent);
+  const Heartbeat heartbeat(io, agent, [&tls, warn = http_api_options.server.warn] {
+    const auto change = tls ? tls->check() : std::nullopt;
+    if (change && !change->accepted && warn) warn(change->message);
+  });
   std::optional<PowerShareKeeper> power_share;
   if (options.power_share) power_share.emplace(io, agent, *options.power_share, warn);
   ipc::notify_service_manager("READY=1");

@@ -90,8 +90,10 @@ ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& t
 }
 
 ServerConnection::HttpChannel ServerConnection::open_channel() const {
+  http::ClientOptions http;
+  http.tls = options_.tls;
   HttpChannel channel{.http = {}, .backoff = ScatteredBackoff(options_.first_backoff, options_.last_backoff, seed())};
-  for (const http::Endpoint& address : options_.addresses) channel.http.emplace_back(address);
+  for (const http::Endpoint& address : options_.addresses) channel.http.emplace_back(address, http);
   return channel;
 }
 

@@ -24,6 +24,7 @@ namespace lowgear::client {
 
 struct ServerConnectionOptions {
   std::vector<http::Endpoint> addresses;  ///< of the server, which may move from one to another; at least one
+  http::TlsClientFiles tls;               ///< for addresses of `https`
   std::filesystem::path token_file;       ///< holds the token alone; empty: none is sent
   std::string job_json;                   ///< body of POST /v1/jobs
   protocol::RankSpec rank;

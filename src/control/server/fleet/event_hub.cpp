@@ -40,6 +40,11 @@ void EventHub::flush() {
   waiting_bytes_ = 0;
 }
 
+void EventHub::end_streams() {
+  flush();
+  listeners_.clear();
+}
+
 std::shared_ptr<const std::string> EventHub::texts_of(const std::string& job) const {
   std::string texts;
   for (const Event& event : waiting_) {

@@ -20,6 +20,8 @@ class EventHub {
   void send(std::string_view event, const std::string& job, const Json& data);
   /// To be called some times a second.
   void flush();
+  /// Ends all streams: who may still watch comes back.
+  void end_streams();
   [[nodiscard]] bool has_listeners() const { return !listeners_.empty(); }
 
  private:

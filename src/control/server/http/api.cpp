@@ -14,23 +14,25 @@
 #include "base/http/message/router.h"
 #include "base/http/message/target.h"
 #include "control/server/http/api_routes.h"
+#include "control/server/http/audited_reply.h"
 
 namespace lowgear::server {
 namespace {
 
-void check_access(const ApiRoute& route, Authenticator& authenticator, const http::Request& request) {
-  if (route.access == ApiAccess::anybody) return;
+/// Throws HttpError for a caller that is not known.
+Caller caller_of(Authenticator& authenticator, const http::Request& request) {
   const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
-  if (!caller) {
-    throw http::HttpError(http::ErrorCode::no_token,
-                          request.peer
-                              ? "this user has no rights on this server; its configuration names users and roles"
-                              : "send the header Authorization: Bearer TOKEN with a token of the server");
-  }
-  const Role needed = route.access == ApiAccess::readers ? Role::read
-                      : route.access == ApiAccess::ranks ? Role::train
-                                                         : Role::admin;
-  if (caller->role < needed) throw http::HttpError(http::ErrorCode::not_allowed, "this token or user may not do that");
+  if (caller) return *caller;
+  throw http::HttpError(http::ErrorCode::no_token,
+                        request.peer
+                            ? "this user has no rights on this server; its configuration names users and scopes"
+                            : "send the header Authorization: Bearer TOKEN with a token of the server");
+}
+
+void require_scope(const Caller& caller, Scope needed) {
+  if (caller.scopes.contain(needed)) return;
+  throw http::HttpError(http::ErrorCode::not_allowed,
+                        fmt::format("this token or user may not do that: it lacks the scope {}", to_string(needed)));
 }
 
 /// Counts the answer on its way.
@@ -127,6 +129,15 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
   };
 }
 
+std::shared_ptr<AuditedReply> Api::audited_reply(std::shared_ptr<http::Reply> reply, const http::Request& request,
+                                                 const ApiRoute& route,
+                                                 const std::vector<std::string>& captures) const {
+  if (environment_.audit == nullptr) return nullptr;
+  return std::make_shared<AuditedReply>(
+      std::move(reply), audited_request(request, route, captures.empty() ? std::string() : captures.front()),
+      *environment_.audit);
+}
+
 void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> reply) {
   static const http::Router router(http::routes_of(api_routes()), "/openapi.json");
   try {
@@ -134,7 +145,13 @@ void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> repl
     http::Router::Match match = router.find(request, target);
     const ApiRoute& route = api_routes()[match.route];
     reply = std::make_shared<CountedReply>(std::move(reply), route, *environment_.activity);
-    check_access(route, *environment_.authenticator, request);
+    const auto audited = audited_reply(reply, request, route, match.captures);
+    if (audited) reply = audited;
+    if (const std::optional<Scope> needed = scope_of(route.access)) {
+      const Caller caller = caller_of(*environment_.authenticator, request);
+      if (audited) audited->set_caller(caller.name);
+      require_scope(caller, *needed);
+    }
     require_known_parameters(route.parameters, target);
     ApiCall call{.request = request,
                  .target = target,

@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/http/server/reply.h"
+#include "control/server/audit/audit_log.h"
 #include "control/server/fleet/control_plane.h"
 #include "control/server/http/authentication.h"
 
@@ -17,8 +19,12 @@ struct ApiEnvironment {
   Authenticator* authenticator = nullptr;
   EventHub* events = nullptr;
   Activity* activity = nullptr;          ///< counts the requests
+  AuditLog* audit = nullptr;             ///< null: no audit log is kept
   std::function<std::string()> metrics;  ///< writes Prometheus' text
 };
+
+struct ApiRoute;
+class AuditedReply;
 
 /// Answers the requests of docs/server-api.md. No I/O of its own.
 class Api {
@@ -29,6 +35,11 @@ class Api {
   void handle(const http::Request& request, std::shared_ptr<http::Reply> reply);
 
  private:
+  /// Null when no audit log is kept.
+  [[nodiscard]] std::shared_ptr<AuditedReply> audited_reply(std::shared_ptr<http::Reply> reply,
+                                                            const http::Request& request, const ApiRoute& route,
+                                                            const std::vector<std::string>& captures) const;
+
   ApiEnvironment environment_;
 };
 

@@ -364,6 +364,20 @@ void show_metrics(ApiCall& call) {
 
 }  // namespace
 
+std::optional<Scope> scope_of(ApiAccess access) {
+  switch (access) {
+    case ApiAccess::anybody:
+      return std::nullopt;
+    case ApiAccess::readers:
+      return Scope::read;
+    case ApiAccess::ranks:
+      return Scope::jobs;
+    case ApiAccess::admins:
+      return Scope::operate;
+  }
+  return Scope::operate;
+}
+
 std::span<const ApiRoute> api_routes() {
   using enum ApiAccess;
   static const std::vector<ApiRoute> routes{

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "base/http/server/reply.h"
 #include "control/server/fleet/control_plane.h"
 #include "control/server/http/api.h"
+#include "control/server/http/scopes.h"
 
 namespace lowgear::server {
 
@@ -24,6 +26,9 @@ enum class ApiAccess : unsigned char {
   ranks,  ///< training processes; what belongs to a rank needs its key, too
   admins,
 };
+
+/// What a caller needs; empty where nothing.
+[[nodiscard]] std::optional<Scope> scope_of(ApiAccess access);
 
 /// A request on its way to the function that answers it.
 struct ApiCall {

@@ -1,16 +1,13 @@
 #include "control/server/http/authentication.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 
-#include "base/core/error.h"
-#include "base/core/files/file.h"
-#include "base/core/files/trusted_path.h"
 #include "base/http/message/host.h"
+#include "control/server/http/words.h"
 #include "control/server/store/secret.h"
 
 namespace lowgear::server {
@@ -18,44 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array<std::string_view, 3> kRoleNames = {"read", "train", "admin"};
-constexpr std::size_t kMaxTokenFileBytes = std::size_t{1} << 20U;
 constexpr auto kRememberedFor = 30s;
 constexpr std::size_t kMostRemembered = 4'096;
-constexpr std::string_view kBlanks = " \t\r";
-
-/// The first word, taken off the text.
-std::string_view take_word(std::string_view& text) {
-  const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  text.remove_prefix(begin);
-  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
-  text.remove_prefix(word.size());
-  return word;
-}
-
-bool is_token(std::string_view text) {
-  return text.size() <= kMaxTokenBytes && std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
-}
-
-Role read_role(std::string_view word, const SourceLocation& where) {
-  if (const auto role = parse_role(word)) return *role;
-  throw_input_error(where, "a line begins with a role: read, train or admin", "write ROLE TOKEN");
-}
-
-/// Everything after a role.
-std::string_view read_token(std::string_view rest, const SourceLocation& where) {
-  const std::string_view token = take_word(rest);
-  if (token.empty()) throw_input_error(where, "the token is missing", "write ROLE TOKEN");
-  if (!take_word(rest).empty()) throw_input_error(where, "something follows the token", "write ROLE TOKEN");
-  if (!is_token(token)) {
-    throw_input_error(where, fmt::format("a token is at most {} printable ASCII characters", kMaxTokenBytes));
-  }
-  if (token.size() < kMinTokenBytes) {
-    throw_input_error(where, fmt::format("the token has less than {} characters", kMinTokenBytes),
-                      "make one with: openssl rand -hex 32");
-  }
-  return token;
-}
 
 /// The token of `Authorization: Bearer TOKEN`; empty for another scheme, which is then no token of ours.
 std::string_view bearer_of(std::string_view header) {
@@ -86,54 +47,7 @@ bool is_addressed_to_loopback(const http::Request& request) {
   return !is_passed_on(request) && http::names_loopback(request.header("host"));
 }
 
-/// Whether others than the server and root may read a file of secrets. The group may read one that belongs to root,
-/// where the server is another user: so does Kubernetes mount secrets.
-bool others_may_read(const struct stat& status) {
-  const bool by_its_group = status.st_uid == 0 && ::geteuid() != 0;
-  return (status.st_mode & (by_its_group ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO)) != 0;
-}
-
 }  // namespace
-
-std::string_view to_string(Role role) { return kRoleNames.at(static_cast<std::size_t>(role)); }
-
-std::optional<Role> parse_role(std::string_view name) {
-  const auto found = std::ranges::find(kRoleNames, name);
-  if (found == kRoleNames.end()) return std::nullopt;
-  return static_cast<Role>(found - kRoleNames.begin());
-}
-
-std::vector<AccessToken> parse_tokens(std::string_view text, const std::string& source) {
-  std::vector<AccessToken> tokens;
-  std::map<std::string_view, int> lines;
-  SourceLocation where{source, 0, 0};
-  while (!text.empty()) {
-    ++where.line;
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const std::string_view word = take_word(line);
-    if (word.empty() || word.starts_with('#')) continue;
-    const Role role = read_role(word, where);
-    const std::string_view token = read_token(line, where);
-    const auto [first, is_new] = lines.emplace(token, where.line);
-    if (!is_new) throw_input_error(where, fmt::format("the same token as in line {}", first->second));
-    if (tokens.size() == kMaxTokens) throw_input_error(where, fmt::format("more than {} tokens", kMaxTokens));
-    tokens.push_back({role, std::string(token), where.line});
-  }
-  if (tokens.empty()) throw_input_error({source, 0, 0}, "there is no token in it", "write lines ROLE TOKEN");
-  return tokens;
-}
-
-std::vector<AccessToken> load_tokens(const std::filesystem::path& path) {
-  const std::filesystem::path absolute = require_trusted(path);
-  struct stat status {};
-  const std::string name = printable(path.string());
-  if (::stat(absolute.c_str(), &status) != 0 || others_may_read(status)) {
-    throw InputError(
-        fmt::format("{}: others may read it (mode {:04o}); chmod 600 {}", name, status.st_mode & 07777U, name));
-  }
-  return parse_tokens(read_file(absolute, kMaxTokenFileBytes), path.string());
-}
 
 Authenticator::Authenticator(AuthenticationRules rules, GroupLookup in_group)
     : rules_(std::move(rules)), in_group_(std::move(in_group)) {}
@@ -146,35 +60,35 @@ const AccessToken* Authenticator::find_token(std::string_view given) const {
   return found;
 }
 
-std::optional<Role> Authenticator::look_up(const ipc::UnixPeer& peer) const {
-  if (peer.uid == 0 || peer.uid == ::geteuid()) return Role::admin;
-  std::optional<Role> highest;
+Scopes Authenticator::look_up(const ipc::UnixPeer& peer) const {
+  if (peer.uid == 0 || peer.uid == ::geteuid()) return Scopes::all();
+  Scopes scopes;
   for (const PeerRule& rule : rules_.peers) {
-    if (highest && rule.role <= *highest) continue;
     const bool fits = rule.everybody || (rule.user && *rule.user == peer.uid) ||
                       (rule.group && (*rule.group == peer.gid || in_group_(peer.uid, *rule.group)));
-    if (fits) highest = rule.role;
+    if (fits) scopes.add(rule.scopes);
   }
-  return highest;
+  return scopes;
 }
 
-std::optional<Role> Authenticator::role_of(const ipc::UnixPeer& peer, Clock::time_point now) {
+Scopes Authenticator::scopes_of(const ipc::UnixPeer& peer, Clock::time_point now) {
   const std::pair key(peer.uid, peer.gid);
   const auto known = remembered_.find(key);
-  if (known != remembered_.end() && now < known->second.until) return known->second.role;
-  const std::optional<Role> role = look_up(peer);
+  if (known != remembered_.end() && now < known->second.until) return known->second.scopes;
+  const Scopes scopes = look_up(peer);
   if (remembered_.size() >= kMostRemembered) remembered_.clear();
-  remembered_[key] = {role, now + kRememberedFor};
-  return role;
+  remembered_[key] = {scopes, now + kRememberedFor};
+  return scopes;
 }
 
 std::optional<Caller> Authenticator::caller_without_token(const http::Request& request, Clock::time_point now) {
   if (request.peer) {
-    const std::optional<Role> role = role_of(*request.peer, now);
-    return role ? std::optional(Caller{*role, fmt::format("user {}", request.peer->uid)}) : std::nullopt;
+    const Scopes scopes = scopes_of(*request.peer, now);
+    if (scopes.empty()) return std::nullopt;
+    return Caller{scopes, fmt::format("user {}", request.peer->uid)};
   }
   if (rules_.loopback_read && is_loopback(request.remote) && is_addressed_to_loopback(request)) {
-    return Caller{Role::read, request.remote};
+    return Caller{{Scope::read}, request.remote};
   }
   return std::nullopt;
 }
@@ -185,8 +99,9 @@ std::optional<Caller> Authenticator::identify(const http::Request& request, Cloc
   if (header.empty()) return caller;
   const AccessToken* const token = find_token(bearer_of(header));
   if (token == nullptr) return std::nullopt;
-  if (caller && caller->role >= token->role) return caller;
-  return Caller{token->role, fmt::format("token of line {}", token->line)};
+  Scopes scopes = token->scopes;
+  if (caller) scopes.add(caller->scopes);
+  return Caller{scopes, "token " + token->name};
 }
 
 }  // namespace lowgear::server

@@ -50,6 +50,18 @@ void add_store(const Snapshot::Store& store, metrics::Exposition& exposition) {
       .add({}, store.disk_full ? 1.0 : 0.0);
 }
 
+void add_access(const Snapshot& snapshot, metrics::Exposition& exposition) {
+  exposition.gauge("server_tokens_stale", "1 while the changed token file is refused: the tokens of before are valid.")
+      .add({}, snapshot.stale_tokens ? 1.0 : 0.0);
+  if (!snapshot.audit) return;
+  exposition.counter("server_audit_lines", "Lines of the audit log that are on disk.")
+      .add({}, static_cast<double>(snapshot.audit->lines));
+  exposition.counter("server_audit_lost_lines", "Lines that could not be written.")
+      .add({}, static_cast<double>(snapshot.audit->lost));
+  exposition.gauge("server_audit_failing", "1 while the audit log cannot be written: its lines wait.")
+      .add({}, snapshot.audit->failing ? 1.0 : 0.0);
+}
+
 void add_activity(const Activity& activity, metrics::Exposition& exposition) {
   metrics::MetricFamily& requests = exposition.counter("server_requests", "Answered requests.");
   for (const auto& [key, count] : activity.requests()) {
@@ -212,6 +224,7 @@ std::string server_metrics(const Snapshot& snapshot) {
   metrics::Exposition exposition;
   add_server(snapshot, exposition);
   add_store(snapshot.store, exposition);
+  add_access(snapshot, exposition);
   if (snapshot.activity != nullptr) add_activity(*snapshot.activity, exposition);
   add_plans(snapshot.running, exposition);
   add_work(snapshot.running, exposition);

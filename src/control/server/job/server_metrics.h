@@ -129,6 +129,13 @@ struct Snapshot {
     bool disk_full = false;
   };
   Store store;
+  struct Audit {
+    std::uint64_t lines = 0;
+    std::uint64_t lost = 0;
+    bool failing = false;
+  };
+  std::optional<Audit> audit;  ///< empty: none is kept
+  bool stale_tokens = false;   ///< the token file has changed and was refused
   bool draining = false;
   const Activity* activity = nullptr;  ///< null: nothing is counted
 };

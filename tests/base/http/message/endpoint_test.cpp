@@ -12,12 +12,16 @@ TEST(HttpEndpointTest, TakesTcpAndUnixSockets) {
   EXPECT_EQ(Endpoint::parse("http://node-1.example:8080/").port, 8080);
   EXPECT_EQ(Endpoint::parse("http://node").port, 80);
   EXPECT_EQ(Endpoint::parse("http://[::1]:9").host, "::1");
+  EXPECT_FALSE(Endpoint::parse("http://node").tls);
+  EXPECT_TRUE(Endpoint::parse("https://node").tls);
+  EXPECT_EQ(Endpoint::parse("https://node").port, 443);
+  EXPECT_EQ(Endpoint::parse("https://node:80").port, 80);
   EXPECT_EQ(Endpoint::parse("http://[fe80::1%eth0]").host, "fe80::1%eth0");
   EXPECT_EQ(Endpoint::parse("unix:/run/lowgear/server.sock").unix_path, "/run/lowgear/server.sock");
 }
 
 TEST(HttpEndpointTest, ItsTextIsTakenAgain) {
-  for (const char* text : {"http://host:1", "http://[::1]:65535", "unix:/a b"}) {
+  for (const char* text : {"http://host:1", "http://[::1]:65535", "https://host:443", "https://[::1]:1", "unix:/a b"}) {
     EXPECT_EQ(Endpoint::parse(text).text(), text);
   }
 }
@@ -38,7 +42,9 @@ TEST(HttpEndpointTest, AnythingElseIsAnInputError) {
                            "http://[::1",
                            "http://[::1]80",
                            "http://[]:80",
-                           "https://host",
+                           "https://",
+                           "https://user:secret@host",
+                           "https://host:443/path",
                            "unix:",
                            "unix:relative",
                            "http://a\r\nb",

@@ -42,6 +42,11 @@ TEST(AgentConfig, MetricsAreReadFromOtherMachinesWhereItSaysSo) {
   EXPECT_EQ(metrics->address, "0.0.0.0");
   EXPECT_EQ(metrics->port, 9401);
   EXPECT_EQ(parse("[sockets]\nmetrics_port = 9401\nmetrics_address = \"fd00::1\"").process.metrics->address, "fd00::1");
+  EXPECT_FALSE(metrics->tls);
+  const std::string tls = "[sockets]\nmetrics_tls_certificate = '/c'\n";
+  EXPECT_EQ(parse(tls + "metrics_tls_key = '/k'\nmetrics_port = 9401").process.metrics->tls->key, "/k");
+  expect_refused(tls + "metrics_port = 9401", "needs metrics_tls_certificate and metrics_tls_key");
+  expect_refused(tls + "metrics_tls_key = '/k'", "needs a metrics_port");
   expect_refused("[sockets]\nmetrics_port = 0", "from 1 to 65535");
   expect_refused("[sockets]\nmetrics_port = 1\nmetrics_address = \"node-1\"", "is not an address");
   expect_refused("[sockets]\nmetrics_address = \"::\"", "needs a metrics_port");

@@ -13,7 +13,11 @@
 namespace lowgear::server {
 namespace {
 
-const std::string kTokens[] = {"read-token-for-tests", "train-token-for-tests", "admin-token-for-tests"};
+/// Of each scope alone, and of all.
+const std::string kTokens[] = {"read-token-for-tests", "jobs-token-for-tests", "operate-token-for-tests",
+                               "admin-token-for-tests"};
+const std::vector<Scopes> kScopes = {{Scope::read}, {Scope::jobs}, {Scope::operate}, Scopes::all()};
+constexpr int kAll = 3;
 
 Json document() { return Json::parse(api_document("openapi.json")); }
 
@@ -29,18 +33,9 @@ const Json& resolved(const Json& whole, const Json& node) {
   return node.contains("$ref") ? whole.at(Json::json_pointer(node["$ref"].get<std::string>().substr(1))) : node;
 }
 
-std::string_view role_of(ApiAccess access) {
-  switch (access) {
-    case ApiAccess::anybody:
-      return "anybody";
-    case ApiAccess::readers:
-      return "read";
-    case ApiAccess::ranks:
-      return "train";
-    case ApiAccess::admins:
-      return "admin";
-  }
-  return {};
+std::string scope_text(ApiAccess access) {
+  const auto scope = scope_of(access);
+  return scope ? std::string(to_string(*scope)) : "anybody";
 }
 
 TEST(ApiRoutes, AreThoseOfTheDocument) {
@@ -50,7 +45,7 @@ TEST(ApiRoutes, AreThoseOfTheDocument) {
     for (const auto& [method, operation] : item.items()) {
       std::string upper = method;
       std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
-      std::string text = upper + " " + pattern_of(path) + " " + operation["x-lowgear-role"].get<std::string>();
+      std::string text = upper + " " + pattern_of(path) + " " + operation["x-lowgear-scope"].get<std::string>();
       for (const Json& each : operation.value("parameters", Json::array())) {
         const Json& parameter = resolved(whole, each);
         if (parameter["in"] == "query") text += " " + parameter["name"].get<std::string>();
@@ -60,8 +55,7 @@ TEST(ApiRoutes, AreThoseOfTheDocument) {
   }
   std::set<std::string> routed;
   for (const ApiRoute& route : api_routes()) {
-    std::string text =
-        std::string(route.method) + " " + std::string(route.pattern) + " " + std::string(role_of(route.access));
+    std::string text = std::string(route.method) + " " + std::string(route.pattern) + " " + scope_text(route.access);
     for (const std::string_view parameter : route.parameters) text += " " + std::string(parameter);
     routed.insert(text);
   }
@@ -72,18 +66,18 @@ class ApiTest : public testing::Test {
  protected:
   static AuthenticationRules rules() {
     AuthenticationRules rules;
-    for (int role = 0; role < 3; ++role) {
-      rules.tokens.push_back({.role = static_cast<Role>(role), .token = kTokens[role], .line = role + 1});
+    for (std::size_t i = 0; i < kScopes.size(); ++i) {
+      rules.tokens.push_back({.scopes = kScopes[i], .name = "t" + std::to_string(i), .token = kTokens[i]});
     }
     return rules;
   }
 
-  std::shared_ptr<HeldReply> ask(std::string method, std::string path, std::string body = {}, int role = 2) {
+  std::shared_ptr<HeldReply> ask(std::string method, std::string path, std::string body = {}, int token = kAll) {
     http::Request request;
     request.method = std::move(method);
     request.path = std::move(path);
     request.body = std::move(body);
-    if (role >= 0) request.headers["authorization"] = "Bearer " + kTokens[role];
+    if (token >= 0) request.headers["authorization"] = "Bearer " + kTokens[token];
     const auto reply = std::make_shared<HeldReply>();
     api.handle(request, reply);
     store.answer_all(StoreOutcome::committed);
@@ -114,16 +108,17 @@ class ApiTest : public testing::Test {
            .metrics = [] { return std::string("# metrics\n"); }}};
 };
 
-TEST_F(ApiTest, LetsEachRoleDoWhatTheTableSays) {
+TEST_F(ApiTest, LetsEachScopeDoWhatTheTableSays) {
   for (const ApiRoute& route : api_routes()) {
     std::string path(route.pattern);
     if (const std::size_t hole = path.find("{}"); hole != std::string::npos) path.replace(hole, 2, "x");
-    for (int role = -1; role < 3; ++role) {
-      const int status = ask(std::string(route.method), path, {}, role)->status();
-      if (role + 1 >= static_cast<int>(route.access)) {
-        EXPECT_TRUE(status != 401 && status != 403 && status != 0) << route.method << path << role << status;
+    const std::optional<Scope> needed = scope_of(route.access);
+    for (int token = -1; token <= kAll; ++token) {
+      const int status = ask(std::string(route.method), path, {}, token)->status();
+      if (!needed || (token >= 0 && kScopes[static_cast<std::size_t>(token)].contain(*needed))) {
+        EXPECT_TRUE(status != 401 && status != 403 && status != 0) << route.method << path << token << status;
       } else {
-        EXPECT_EQ(status, role < 0 ? 401 : 403) << route.method << path << role;
+        EXPECT_EQ(status, token < 0 ? 401 : 403) << route.method << path << token;
       }
     }
   }

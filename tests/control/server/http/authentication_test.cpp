@@ -2,24 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
 #include <vector>
 
-#include "base/core/error_of.h"
-#include "base/core/files/file.h"
-#include "base/core/temporary_folder.h"
-
 namespace lowgear::server {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
 
 constexpr uid_t kStranger = 54'321;
 constexpr gid_t kTraining = 2'001;
@@ -48,87 +39,16 @@ Authenticator authenticator(std::vector<PeerRule> peers = {}, bool loopback_read
   return {std::move(rules), [](uid_t uid, gid_t gid) { return uid == kStranger && gid == kTraining; }};
 }
 
-std::optional<Role> role_of(Authenticator authenticator, const http::Request& request) {
+/// Empty for a caller that is not known.
+std::string scopes_of(Authenticator authenticator, const http::Request& request) {
   const auto caller = authenticator.identify(request, kNow);
-  return caller ? std::optional(caller->role) : std::nullopt;
-}
-
-TEST(Tokens, AreReadWithCommentsAndBlanks) {
-  const auto tokens = parse_tokens("# ours\n\n  read\t0123456789abcdef \r\nadmin ~!@#$%^&*()_+-=[]{}", "t");
-  ASSERT_THAT(tokens, SizeIs(2));
-  EXPECT_EQ(tokens[0].role, Role::read);
-  EXPECT_EQ(tokens[0].token, "0123456789abcdef");
-  EXPECT_EQ(tokens[0].line, 3);
-  EXPECT_EQ(tokens[1].role, Role::admin);
-  EXPECT_EQ(tokens[1].line, 4);
-}
-
-TEST(Tokens, AreRefusedWithTheirLineAndNeverShown) {
-  const auto refusal = [](const std::string& text) { return error_of([&] { (void)parse_tokens(text, "tokens"); }); };
-  EXPECT_THAT(refusal("\n0123456789abcdef read"), AllOf(HasSubstr("tokens:2: a line begins with a role")));
-  EXPECT_THAT(refusal("0123456789abcdef"), HasSubstr("write ROLE TOKEN"));
-  EXPECT_THAT(refusal("read"), HasSubstr("the token is missing"));
-  EXPECT_THAT(refusal("read 0123456789abcde"), HasSubstr("less than 16"));
-  EXPECT_THAT(refusal("read 0123456789abcdef x"), HasSubstr("something follows"));
-  EXPECT_THAT(refusal("read 0123456789abcde\xC3\xA4"), HasSubstr("printable ASCII"));
-  EXPECT_THAT(refusal("read " + std::string(513, '0')), HasSubstr("at most 512"));
-  EXPECT_THAT(refusal("read 0123456789abcdef\nadmin 0123456789abcdef"),
-              HasSubstr("tokens:2: the same token as in line 1"));
-  EXPECT_THAT(refusal("# nothing"), HasSubstr("no token"));
-  for (const char* text : {"0123456789abcdef read", "read 0123456789abcdef x", "0123456789abcdef",
-                           "read 0123456789abcdef\nadmin 0123456789abcdef", "read 0123456789abcde"}) {
-    EXPECT_THAT(refusal(text), Not(HasSubstr("0123456789")));
-  }
-  std::string many;
-  for (std::size_t i = 0; i <= kMaxTokens; ++i) many += "read 0123456789abcdef" + std::to_string(i) + "\n";
-  EXPECT_THAT(refusal(many), HasSubstr("more than 1000"));
-}
-
-TEST(Tokens, ComeFromAFileThatOnlyItsOwnerReads) {
-  const TemporaryFolder folder;
-  const auto path = folder / "tokens";
-  write_file_atomically(path, "read 0123456789abcdef\n");
-  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
-  EXPECT_THAT(load_tokens(path), SizeIs(1));
-  for (const mode_t mode : {0640, 0604, 0610}) {
-    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
-    EXPECT_THAT(error_of([&] { (void)load_tokens(path); }), HasSubstr("chmod 600"));
-  }
-  ASSERT_EQ(::chmod(path.c_str(), 0620), 0);
-  EXPECT_THAT(error_of([&] { (void)load_tokens(path); }), HasSubstr("chmod"));
-  EXPECT_THAT(error_of([&] { (void)load_tokens(folder / "missing"); }), HasSubstr("missing"));
-}
-
-TEST(Tokens, OfRootMayBeReadByTheGroupOfAServerThatIsAnotherUser) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of root's and become another user";
-  constexpr uid_t kOther = 65534;
-  const TemporaryFolder folder;
-  const auto path = folder / "tokens";
-  write_file_atomically(path, "read 0123456789abcdef\n");
-  ASSERT_EQ(::chmod(path.parent_path().c_str(), 0755), 0);
-  ASSERT_EQ(::chown(path.c_str(), 0, kOther), 0);
-  const auto as_other = [&](mode_t mode) {
-    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
-    EXPECT_TRUE(::setegid(kOther) == 0 && ::seteuid(kOther) == 0);
-    std::string outcome = "loaded";
-    try {
-      (void)load_tokens(path);
-    } catch (const InputError& error) {
-      outcome = error.what();
-    }
-    EXPECT_TRUE(::seteuid(0) == 0 && ::setegid(0) == 0);
-    return outcome;
-  };
-  EXPECT_EQ(as_other(0440), "loaded");
-  EXPECT_EQ(as_other(0640), "loaded");
-  EXPECT_THAT(as_other(0644), HasSubstr("chmod 600"));
-  EXPECT_THAT(as_other(0660), HasSubstr("chmod"));
+  return caller ? to_string(caller->scopes) : std::string();
 }
 
 TEST(Authenticator, KnowsTokens) {
-  EXPECT_EQ(role_of(authenticator(), over_tcp("Bearer " + kReader)), Role::read);
-  EXPECT_EQ(role_of(authenticator(), over_tcp("bEARER   " + kTrainer)), Role::train);
-  EXPECT_EQ(authenticator().identify(over_tcp("Bearer " + kTrainer), kNow)->name, "token of line 2");
+  EXPECT_EQ(scopes_of(authenticator(), over_tcp("Bearer " + kReader)), "read");
+  EXPECT_EQ(scopes_of(authenticator(), over_tcp("bEARER   " + kTrainer)), "read,jobs");
+  EXPECT_EQ(authenticator().identify(over_tcp("Bearer " + kTrainer), kNow)->name, "token line 2");
 }
 
 TEST(Authenticator, DoesNotKnowStrangers) {
@@ -142,43 +62,54 @@ TEST(Authenticator, DoesNotKnowStrangers) {
                                             "Bearer " + kReader.substr(1),
                                             "Bearer" + kReader};
   for (const std::string& header : headers) {
-    EXPECT_EQ(role_of(authenticator(), over_tcp(header)), std::nullopt) << header;
+    EXPECT_EQ(scopes_of(authenticator(), over_tcp(header)), "") << header;
   }
-  EXPECT_EQ(role_of(Authenticator({}, {}), over_tcp("Bearer ")), std::nullopt);
-  EXPECT_EQ(role_of(authenticator(), over_unix(kStranger, 1)), std::nullopt);
+  EXPECT_EQ(scopes_of(Authenticator({}, {}), over_tcp("Bearer ")), "");
+  EXPECT_EQ(scopes_of(authenticator(), over_unix(kStranger, 1)), "");
 }
 
 TEST(Authenticator, KnowsUsersOfTheUnixSocket) {
-  EXPECT_EQ(role_of(authenticator(), over_unix(0, 0)), Role::admin);
-  EXPECT_EQ(role_of(authenticator(), over_unix(::geteuid(), 1)), Role::admin);
-  const PeerRule user{.role = Role::train, .user = kStranger, .group = {}};
-  EXPECT_EQ(role_of(authenticator({user}), over_unix(kStranger, 1)), Role::train);
-  EXPECT_EQ(role_of(authenticator({user}), over_unix(kStranger + 1, 1)), std::nullopt);
-  const PeerRule group{.role = Role::train, .user = {}, .group = kTraining};
-  EXPECT_EQ(role_of(authenticator({group}), over_unix(kStranger, 1)), Role::train);
-  EXPECT_EQ(role_of(authenticator({group}), over_unix(kStranger + 1, kTraining)), Role::train);
-  EXPECT_EQ(role_of(authenticator({group}), over_unix(kStranger + 1, 1)), std::nullopt);
+  EXPECT_EQ(scopes_of(authenticator(), over_unix(0, 0)), "read,jobs,operate");
+  EXPECT_EQ(scopes_of(authenticator(), over_unix(::geteuid(), 1)), "read,jobs,operate");
+  const PeerRule user{.scopes = {Scope::read, Scope::jobs}, .user = kStranger, .group = {}};
+  EXPECT_EQ(scopes_of(authenticator({user}), over_unix(kStranger, 1)), "read,jobs");
+  EXPECT_EQ(scopes_of(authenticator({user}), over_unix(kStranger + 1, 1)), "");
+  const PeerRule group{.scopes = {Scope::read, Scope::jobs}, .user = {}, .group = kTraining};
+  EXPECT_EQ(scopes_of(authenticator({group}), over_unix(kStranger, 1)), "read,jobs");
+  EXPECT_EQ(scopes_of(authenticator({group}), over_unix(kStranger + 1, kTraining)), "read,jobs");
+  EXPECT_EQ(scopes_of(authenticator({group}), over_unix(kStranger + 1, 1)), "");
 }
 
-TEST(Authenticator, GivesTheHighestOfSeveralRoles) {
-  const PeerRule everybody{.role = Role::read, .user = {}, .group = {}, .everybody = true};
-  const PeerRule user{.role = Role::admin, .user = kStranger, .group = {}};
-  EXPECT_EQ(role_of(authenticator({everybody, user}), over_unix(kStranger, 1)), Role::admin);
-  EXPECT_EQ(role_of(authenticator({user, everybody}), over_unix(kStranger, 1)), Role::admin);
-  EXPECT_EQ(role_of(authenticator({user, everybody}), over_unix(kStranger + 1, 1)), Role::read);
-  EXPECT_EQ(role_of(authenticator({everybody}), over_unix(kStranger, 1, "Bearer " + kTrainer)), Role::train);
-  EXPECT_EQ(role_of(authenticator({user}), over_unix(kStranger, 1, "Bearer " + kReader)), Role::admin);
+TEST(Authenticator, GivesTheScopesOfAllThatApplies) {
+  const PeerRule everybody{.scopes = {Scope::read}, .user = {}, .group = {}, .everybody = true};
+  const PeerRule user{.scopes = {Scope::operate}, .user = kStranger, .group = {}};
+  EXPECT_EQ(scopes_of(authenticator({everybody, user}), over_unix(kStranger, 1)), "read,operate");
+  EXPECT_EQ(scopes_of(authenticator({user, everybody}), over_unix(kStranger, 1)), "read,operate");
+  EXPECT_EQ(scopes_of(authenticator({user, everybody}), over_unix(kStranger + 1, 1)), "read");
+  EXPECT_EQ(scopes_of(authenticator({user}), over_unix(kStranger, 1, "Bearer " + kReader)), "read,operate");
+  const auto caller = authenticator({user}).identify(over_unix(kStranger, 1, "Bearer " + kReader), kNow);
+  EXPECT_EQ(caller->name, "token line 1");
+}
+
+TEST(Authenticator, ForgetsTokensThatAreReplaced) {
+  Authenticator subject = authenticator();
+  subject.replace_tokens(parse_tokens("operate name=new another-token-789", "t"));
+  EXPECT_FALSE(subject.identify(over_tcp("Bearer " + kReader), kNow));
+  const auto caller = subject.identify(over_tcp("Bearer another-token-789"), kNow);
+  ASSERT_TRUE(caller);
+  EXPECT_EQ(caller->name, "token new");
+  EXPECT_EQ(to_string(caller->scopes), "operate");
 }
 
 TEST(Authenticator, RefusesAWrongTokenWhoeverSendsIt) {
-  EXPECT_EQ(role_of(authenticator(), over_unix(0, 0, "Bearer wrong")), std::nullopt);
+  EXPECT_EQ(scopes_of(authenticator(), over_unix(0, 0, "Bearer wrong")), "");
 }
 
 TEST(Authenticator, LooksUpTheGroupsOfAUserOnceInAWhile) {
   int look_ups = 0;
   bool member = false;
   AuthenticationRules rules;
-  rules.peers = {{.role = Role::read, .user = {}, .group = kTraining}};
+  rules.peers = {{.scopes = {Scope::read}, .user = {}, .group = kTraining}};
   Authenticator subject(std::move(rules), [&](uid_t, gid_t) {
     ++look_ups;
     return member;
@@ -195,23 +126,23 @@ TEST(Authenticator, LetsThisMachineReadWhereThatIsAllowed) {
   http::Request request;
   request.remote = "127.0.0.1";
   request.headers["host"] = "localhost:7787";
-  EXPECT_EQ(role_of(authenticator(), request), std::nullopt);
-  EXPECT_EQ(role_of(authenticator({}, true), request), Role::read);
+  EXPECT_EQ(scopes_of(authenticator(), request), "");
+  EXPECT_EQ(scopes_of(authenticator({}, true), request), "read");
   for (const char* host : {"127.0.0.1:7787", "127.0.0.1", "[::1]:7787", "localhost"}) {
     request.headers["host"] = host;
-    EXPECT_EQ(role_of(authenticator({}, true), request), Role::read) << host;
+    EXPECT_EQ(scopes_of(authenticator({}, true), request), "read") << host;
   }
   for (const char* host : {"evil.example:7787", "127.0.0.1.evil.example", "localhost.evil.example",
                            "[::1].evil.example", "[::1]evil:7787", ""}) {
     request.headers["host"] = host;
-    EXPECT_EQ(role_of(authenticator({}, true), request), std::nullopt) << host;
+    EXPECT_EQ(scopes_of(authenticator({}, true), request), "") << host;
   }
   request.headers["host"] = "localhost";
   request.headers["x-forwarded-for"] = "192.0.2.7";
-  EXPECT_EQ(role_of(authenticator({}, true), request), std::nullopt);
+  EXPECT_EQ(scopes_of(authenticator({}, true), request), "");
   request.headers.erase("x-forwarded-for");
   request.remote = "192.0.2.7";
-  EXPECT_EQ(role_of(authenticator({}, true), request), std::nullopt);
+  EXPECT_EQ(scopes_of(authenticator({}, true), request), "");
 }
 
 TEST(Authenticator, RefusesWhatAProxyPassesOn) {
@@ -222,13 +153,13 @@ TEST(Authenticator, RefusesWhatAProxyPassesOn) {
                              "x-forwarded-proto", "x-forwarded", "x-client-ip", "true-client-ip"}) {
     http::Request passed_on = request;
     passed_on.headers[header] = "";
-    EXPECT_EQ(role_of(authenticator({}, true), passed_on), std::nullopt) << header;
+    EXPECT_EQ(scopes_of(authenticator({}, true), passed_on), "") << header;
   }
   request.headers["x-forward"] = "";
   request.headers["x-real"] = "";
-  EXPECT_EQ(role_of(authenticator({}, true), request), Role::read);
+  EXPECT_EQ(scopes_of(authenticator({}, true), request), "read");
   request.version = 10;
-  EXPECT_EQ(role_of(authenticator({}, true), request), std::nullopt);
+  EXPECT_EQ(scopes_of(authenticator({}, true), request), "");
 }
 
 }  // namespace

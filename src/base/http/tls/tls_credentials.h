@@ -1,0 +1,68 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/http/tls/tls_stream.h"
+
+struct ssl_ctx_st;  // SSL_CTX of OpenSSL
+
+namespace lowgear::http {
+
+/// Files in PEM.
+struct TlsServerFiles {
+  std::filesystem::path certificate;  ///< the server's, followed by those of the authorities between it and the root
+  std::filesystem::path key;          ///< without a passphrase; only its owner may read it
+  std::filesystem::path client_ca;    ///< clients have to show a certificate of one of these; empty: they need none
+};
+
+/// Speaks TLS 1.2 or 1.3 with clients, with a certificate that can be replaced.
+class TlsServerSide {
+ public:
+  /// Reads the files. Throws InputError, with the file, when one cannot be read or is none of its kind, when key and
+  /// certificate do not belong together, the certificate has expired, or others could read or change the key.
+  explicit TlsServerSide(TlsServerFiles files);
+
+  /// Reads the files again, for connections from now on. Throws as the constructor, and keeps what there is.
+  void reload();
+  [[nodiscard]] const TlsServerFiles& files() const { return files_; }
+  /// When the certificate expires: `2027-01-31 12:00:00 UTC`.
+  [[nodiscard]] const std::string& expires() const { return expires_; }
+
+  /// Over a socket that was accepted.
+  [[nodiscard]] TlsStream stream(int socket) const;
+
+ private:
+  struct Free {
+    void operator()(ssl_ctx_st* context) const;
+  };
+  TlsServerFiles files_;
+  std::unique_ptr<ssl_ctx_st, Free> context_;
+  std::string expires_;
+};
+
+/// Files in PEM; each may be empty.
+struct TlsClientFiles {
+  std::filesystem::path ca;           ///< authorities that servers are to be of; empty: those of the system
+  std::filesystem::path certificate;  ///< of the client, for servers that ask for one
+  std::filesystem::path key;          ///< of that certificate
+};
+
+/// Speaks TLS 1.2 or 1.3 with servers, whose certificates it verifies.
+class TlsClientSide {
+ public:
+  /// Reads the files. Throws InputError, with the file, when one cannot be read or is none of its kind.
+  explicit TlsClientSide(const TlsClientFiles& files);
+
+  /// Over a socket that is connected to `host`, a name or an address, which the certificate has to be for.
+  [[nodiscard]] TlsStream stream(int socket, const std::string& host) const;
+
+ private:
+  struct Free {
+    void operator()(ssl_ctx_st* context) const;
+  };
+  std::unique_ptr<ssl_ctx_st, Free> context_;
+};
+
+}  // namespace lowgear::http

@@ -1,0 +1,90 @@
+#include "base/http/tls/tls_credentials.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/core/error_of.h"
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
+#include "base/http/tls/test_certificates.h"
+
+namespace lowgear::http {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class TlsCredentialsTest : public testing::Test {
+ protected:
+  TlsCredentialsTest() {
+    authority.issue("server", "IP:127.0.0.1");
+    authority.issue("other", "IP:127.0.0.1");
+  }
+
+  static std::string refusal(const TlsServerFiles& of) {
+    return error_of([&] { (void)TlsServerSide(of); });
+  }
+
+  TemporaryFolder folder;
+  TestAuthority authority{folder.path()};
+  TlsServerFiles files{.certificate = folder / "server.pem", .key = folder / "server.key", .client_ca = {}};
+};
+
+TEST_F(TlsCredentialsTest, SayWhenTheyExpire) {
+  EXPECT_THAT(TlsServerSide(files).expires(), testing::MatchesRegex("20..-..-.. ..:..:.. UTC"));
+}
+
+TEST_F(TlsCredentialsTest, AreRefusedWithTheFileAndTheReason) {
+  files.certificate = folder / "none.pem";
+  EXPECT_THAT(refusal(files), AllOf(HasSubstr("none.pem"), HasSubstr("not there")));
+  files.certificate = folder / "server.key";
+  EXPECT_THAT(refusal(files), HasSubstr("server.key: is no certificate in PEM"));
+  files.certificate = folder / "server.pem";
+  files.key = folder / "other.key";
+  EXPECT_THAT(refusal(files), HasSubstr("other.key: is no key in PEM without a passphrase, or not that of"));
+  files.key = folder / "server.pem";
+  EXPECT_THAT(refusal(files), HasSubstr("server.pem: is no key"));
+  files.key = folder / "server.key";
+  files.client_ca = folder / "server.key";
+  EXPECT_THAT(refusal(files), HasSubstr("server.key: has no certificates"));
+  files.client_ca.clear();
+  ASSERT_EQ(::chmod(files.key.c_str(), 0640), 0);
+  EXPECT_THAT(refusal(files), HasSubstr("chmod 600"));
+  ASSERT_EQ(::chmod(files.key.c_str(), 0620), 0);
+  EXPECT_NE(refusal(files), "no error");
+}
+
+TEST_F(TlsCredentialsTest, OfAnExpiredCertificateAreRefused) {
+  authority.issue("server", "IP:127.0.0.1", {.from_s = -7'200, .until_s = -60});
+  EXPECT_THAT(refusal(files), HasSubstr("has expired on"));
+}
+
+TEST_F(TlsCredentialsTest, StayWhenTheirReplacementIsRefused) {
+  TlsServerSide side(files);
+  const std::string before = side.expires();
+  write_file_atomically(files.certificate, "nothing");
+  EXPECT_THAT(error_of([&] { side.reload(); }), HasSubstr("is no certificate"));
+  EXPECT_EQ(side.expires(), before);
+  authority.issue("server", "IP:127.0.0.1", {.until_s = 86'400});
+  side.reload();
+  EXPECT_NE(side.expires(), before);
+}
+
+TEST_F(TlsCredentialsTest, OfClientsAreChecked) {
+  EXPECT_EQ(error_of([&] { (void)TlsClientSide({}); }), "no error") << "the system's authorities may be missing";
+  EXPECT_THAT(error_of([&] { (void)TlsClientSide({.ca = folder / "none", .certificate = {}, .key = {}}); }),
+              HasSubstr("none: cannot be read"));
+  EXPECT_THAT(
+      error_of([&] {
+        (void)TlsClientSide({.ca = authority.file(), .certificate = folder / "server.pem", .key = folder / "x"});
+      }),
+      AllOf(HasSubstr("x: cannot be read"), Not(HasSubstr("server.pem"))));
+}
+
+}  // namespace
+}  // namespace lowgear::http

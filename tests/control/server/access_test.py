@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Who may do what at the real server: tokens with scopes that change while it serves, and the audit log of it all."""
+
+import json
+import signal
+import subprocess
+import unittest
+from pathlib import Path
+
+from api_misuse_test import JOB
+from served import TOKENS, Events, ServerTest, wait_until
+
+OLD, NEW = "the-old-token-of-tests", "the-new-token-of-tests"
+
+
+class Access(ServerTest):
+    def write_tokens(self, *lines, mode=0o600):
+        """Replaces the file at once, as editors and secret stores do."""
+        new = self.folder / "tokens.new"
+        new.touch(0o600)
+        new.write_text("".join(f"{line}\n" for line in lines))
+        new.chmod(mode)
+        new.rename(self.folder / "tokens")
+
+    def status(self, token, method="GET", path="/v1/jobs", body=None):
+        return self.request(method, path, body, role=token).status
+
+    def log_text(self):
+        return (self.folder / "log").read_text()
+
+    def entries(self, event=None, path=None):
+        lines = (path or self.state / "audit.jsonl").read_text().splitlines()
+        entries = [json.loads(line) for line in lines]
+        for entry in entries:
+            self.assertEqual(entry["format"], "lowgear.audit/1")
+            self.assertRegex(entry["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        return [entry for entry in entries if event in (None, entry["event"])]
+
+    def await_entry(self, event, **members):
+        wait_until(lambda: any(members.items() <= entry.items() for entry in self.entries(event)), (event, members))
+
+    def assert_no_secret(self, *secrets):
+        texts = {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file() and path.name != "tokens"}
+        texts["argv"] = Path(f"/proc/{self.process.pid}/cmdline").read_bytes()
+        for name, text in texts.items():
+            for secret in secrets:
+                self.assertNotIn(secret.encode(), text, name)
+
+    # Scopes
+
+    def test_a_scope_allows_nothing_but_its_own(self):
+        self.write_tokens(f"read name=prometheus {TOKENS['read']}", f"jobs name=trainers {TOKENS['train']}",
+                          f"operate name=power {TOKENS['admin']}")
+        self.start()
+        budget = ("PUT", "/v1/budgets/row", {"watts": 1000})
+        self.assertEqual([self.status(TOKENS[role]) for role in ("read", "train", "admin")], [200, 403, 403])
+        self.assertEqual([self.status(TOKENS[role], *budget) for role in ("read", "train", "admin")], [403, 403, 200])
+        self.assertEqual([self.status(TOKENS[role], "POST", "/v1/jobs", JOB) for role in ("read", "admin", "train")],
+                         [403, 403, 201])
+        refused = self.request("GET", "/metrics", role="admin")
+        self.assertIn("lacks the scope read", refused.json["error"]["message"])
+
+    # Rotation
+
+    def test_tokens_are_rotated_while_the_server_serves(self):
+        self.write_tokens(f"read name=a {OLD}", f"admin {TOKENS['admin']}")
+        self.start()
+        self.assertEqual((self.status(OLD), self.status(NEW)), (200, 401))
+        self.write_tokens(f"read name=a {OLD}", f"read name=a {NEW}", f"admin {TOKENS['admin']}")
+        wait_until(lambda: self.status(NEW) == 200, "the new token is valid")
+        self.assertEqual(self.status(OLD), 200)
+        self.write_tokens(f"read name=a {NEW}", f"admin {TOKENS['admin']}")
+        wait_until(lambda: self.status(OLD) == 401, "the old token is not valid any more")
+        self.assertEqual(self.status(NEW), 200)
+        self.await_entry("tokens", detail="2 tokens are valid; new: none; no longer valid: a")
+        self.assertEqual(self.end(), 0)
+        self.assertEqual([entry["event"] for entry in self.entries()][0], "started")
+        self.assertEqual([entry["event"] for entry in self.entries()][-1], "stopped")
+
+    def test_who_watches_with_a_withdrawn_token_is_cut_off(self):
+        self.start()
+        events = Events(self)
+        self.write_tokens(f"admin {TOKENS['admin']}")
+        wait_until(lambda: events.ended, "the stream ends")
+        self.assertEqual(self.status(TOKENS["read"]), 401)
+
+    def test_a_file_that_is_refused_changes_nothing_and_that_is_said(self):
+        self.start()
+        for lines, mode, why in ((["read x"], 0o600, "less than 16"), ([f"root {NEW}"], 0o600, "begins with scopes"),
+                                 ([f"read {NEW}"], 0o644, "others may read it"), ([], 0o600, "there is no token")):
+            self.write_tokens(*lines, mode=mode)
+            wait_until(lambda: why in self.log_text(), why)
+            self.assertEqual((self.status(TOKENS["read"]), self.status(NEW)), (200, 401))
+            self.assertIn("lowgear_server_tokens_stale 1\n", self.request("GET", "/metrics").text)
+        (self.folder / "tokens").unlink()
+        wait_until(lambda: self.log_text().count("stay valid") == 5, "the file is missing")
+        self.assertEqual(self.status(TOKENS["read"]), 200)
+        self.assertNotIn(NEW, self.log_text())
+        self.assertEqual(len([entry for entry in self.entries("tokens") if "stay valid" in entry["detail"]]), 5)
+        self.write_tokens(f"admin {NEW}")
+        wait_until(lambda: self.status(NEW) == 200, "a valid file is read")
+        self.assertIn("lowgear_server_tokens_stale 0\n", self.request("GET", "/metrics", role=NEW).text)
+
+    # The audit log
+
+    def test_changes_and_refusals_are_entered_and_nothing_else(self):
+        self.write_tokens(f"read name=viewer {TOKENS['read']}", f"jobs name=trainers {TOKENS['train']}",
+                          f"admin name=ada {TOKENS['admin']}")
+        self.start()
+        job = self.ok("POST", "/v1/jobs", JOB, role="train")["job"]
+        self.ok("GET", "/v1/jobs", role="read")
+        self.ok("PUT", "/v1/budgets/row", {"watts": 1000})
+        self.request("PUT", "/v1/budgets/row", {"watts": -1})
+        self.request("DELETE", f"/v1/jobs/{job}", role="read")
+        self.request("GET", "/v1/jobs", role="nobody-knows-this-one")
+        self.ok("DELETE", f"/v1/jobs/{job}")
+        self.await_entry("request", method="DELETE", result="ok")
+        entries = [tuple(entry[name] for name in ("caller", "method", "route", "object", "status", "result"))
+                   for entry in self.entries("request")]
+        self.assertEqual(entries, [
+            ("token trainers", "POST", "/v1/jobs", job, 201, "ok"),
+            ("token ada", "PUT", "/v1/budgets/{}", "row", 200, "ok"),
+            ("token ada", "PUT", "/v1/budgets/{}", "row", 400, "invalid_argument"),
+            ("token viewer", "DELETE", "/v1/jobs/{}", job, 403, "not_allowed"),
+            (None, "GET", "/v1/jobs", None, 401, "no_token"),
+            ("token ada", "DELETE", "/v1/jobs/{}", job, 200, "ok")])
+        self.assertTrue(all(entry["address"].startswith("127.") for entry in self.entries("request")))
+        self.assert_no_secret(*TOKENS.values(), "nobody-knows-this-one")
+
+    def test_an_entry_survives_the_kill_of_the_server(self):
+        self.start()
+        self.ok("PUT", "/v1/budgets/row", {"watts": 1000})
+        self.await_entry("request", object="row")
+        self.end(signal.SIGKILL)
+        self.start()
+        self.ok("PUT", "/v1/budgets/row", {"watts": 1100})
+        self.await_entry("request", object="row")
+        wait_until(lambda: len(self.entries("request")) == 2, "both are there")
+        self.assertEqual(len(self.entries("started")), 2)
+
+    def test_it_is_moved_away_by_another_program(self):
+        self.start()
+        self.ok("PUT", "/v1/budgets/one", {"watts": 1000})
+        self.await_entry("request", object="one")
+        (self.state / "audit.jsonl").rename(self.folder / "moved.jsonl")
+        self.ok("PUT", "/v1/budgets/two", {"watts": 1000})
+        wait_until(lambda: (self.state / "audit.jsonl").exists(), "a new file")
+        self.await_entry("request", object="two")
+        self.assertEqual([entry["object"] for entry in self.entries("request", self.folder / "moved.jsonl")], ["one"])
+
+    def test_a_failure_to_write_it_is_seen_and_loses_nothing_soon(self):
+        self.start()
+        path = self.state / "audit.jsonl"
+        path.rename(self.folder / "moved.jsonl")
+        path.mkdir()
+        self.ok("PUT", "/v1/budgets/one", {"watts": 1000})
+        wait_until(lambda: "the audit log cannot be written" in self.log_text(), "a warning")
+        self.assertIn("lowgear_server_audit_failing 1\n", self.request("GET", "/metrics").text)
+        path.rmdir()
+        wait_until(lambda: "the audit log is written again" in self.log_text(), "it works again")
+        self.await_entry("request", object="one")
+        self.assertIn("lowgear_server_audit_failing 0\n", self.request("GET", "/metrics").text)
+
+    def test_a_server_that_cannot_write_it_does_not_start(self):
+        self.config = f'[audit]\nfile = "{self.folder}/none/audit.jsonl"\n'
+        result = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("audit log cannot be written", result.stderr)
+
+    def test_it_can_be_left_out(self):
+        self.config = "[audit]\nkeep = false\n"
+        self.start()
+        self.ok("PUT", "/v1/budgets/one", {"watts": 1000})
+        self.assertFalse((self.state / "audit.jsonl").exists())
+        self.assertNotIn("audit", self.request("GET", "/metrics").text)
+
+
+if __name__ == "__main__":
+    unittest.main()
