@@ -133,7 +133,7 @@ class Study:
                     continue
                 self.end(self.random.choice(active))
                 done += 1
-                if done % 10 == 0:
+                if done % 25 == 0:
                     self.let_all_end()
                     print(f"{done} ends, {len(self.left)} times GPUs left changed", file=sys.stderr, flush=True)
             self.let_all_end()

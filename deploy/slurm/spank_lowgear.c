@@ -49,11 +49,22 @@ static int take_options(int value, const char* text, int remote) {
   return ESPANK_SUCCESS;
 }
 
-struct spank_option spank_options[] = {
-    {"lowgear", "plan=DIR,slowdown=2%",
-     "let the GPUs' clocks follow a plan: plan=DIR, server=ADDRESS or search, slowdown=PERCENT%, record=DIR; or off", 1, 0,
-     take_options},
-    SPANK_OPTIONS_TABLE_END};
+static struct spank_option option = {
+    "lowgear",
+    "plan=DIR,slowdown=2%",
+    "let the GPUs' clocks follow a plan: plan=DIR, server=ADDRESS or search, slowdown=PERCENT%, record=DIR; or off",
+    1,
+    0,
+    take_options};
+
+/* A table of options, as SPANK also knows it, is for srun alone. */
+int slurm_spank_init(spank_t spank, int count, char** arguments) {
+  (void)count;
+  (void)arguments;
+  const spank_context_t context = spank_context();
+  if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE) return ESPANK_SUCCESS;
+  return spank_option_register(spank, &option) == ESPANK_SUCCESS ? ESPANK_SUCCESS : ESPANK_ERROR;
+}
 
 /* For the shell of salloc, and for jobs whose tasks get the submitter's variables. */
 int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments) {
