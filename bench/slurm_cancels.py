@@ -112,7 +112,8 @@ class Study:
                 del self.running[job]
         most = sum(self.running.values())
         if len(changed) > most:
-            self.left.append({"changed": changed, "jobs_left": self.running.copy()})
+            leases = self.cluster.agent("GET", "/v1/leases")["leases"]
+            self.left.append({"changed": changed, "jobs_left": self.running.copy(), "leases": leases})
         if "drain" in self.cluster.node_state().lower():
             self.drained += 1
             self.cluster.run(["scontrol", "update", f"NodeName={own_root.NODE}", "State=RESUME"])

@@ -33,6 +33,9 @@ install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINA
 install(DIRECTORY ${lowgear_deploy}/prometheus DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${lowgear_deploy}/grafana/dashboards ${lowgear_deploy}/grafana/provisioning
         DESTINATION ${lowgear_data}/grafana COMPONENT lowgear)
+# Prolog, epilog and the source of the SPANK plugin, which is compiled against the headers of the cluster's Slurm.
+install(DIRECTORY ${lowgear_deploy}/slurm DESTINATION ${lowgear_data} COMPONENT lowgear USE_SOURCE_PERMISSIONS
+        PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT lowgear
         FILES_MATCHING PATTERN *.md)
@@ -95,7 +98,7 @@ set(debian ${lowgear_deploy}/debian)
 
 lowgear_package(lowgear lowgear SECTION science
   RECOMMENDS libxgboost0
-  SUGGESTS lowgear-trainer lowgear-simgpu libnvidia-ml1 prometheus
+  SUGGESTS lowgear-trainer lowgear-simgpu libnvidia-ml1 prometheus python3
   CONTROL_EXTRA ${debian}/lowgear/conffiles ${debian}/lowgear/postinst ${debian}/lowgear/prerm ${debian}/lowgear/postrm
   DESCRIPTION "less energy for large-model training, without finishing later
 Plans the GPU clock of every computation of a training job, estimates jobs

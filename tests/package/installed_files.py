@@ -45,6 +45,8 @@ def expected_files():
     lowgear += [share / "lowgear/prometheus" / path.name for path in (SOURCE / "deploy/prometheus").iterdir()]
     lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("dashboards", "provisioning")
                 for path in (SOURCE / "deploy/grafana" / part).rglob("*") if path.is_file()]
+    lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for path in (SOURCE / "deploy/slurm").rglob("*")
+                if path.is_file() and "__pycache__" not in path.parts]
     lowgear += [share / "lowgear" / path for path in data]
     lowgear += [share / "doc/lowgear" / path.name for path in (SOURCE / "docs").glob("*.md")]
     python = [path.relative_to(SOURCE / "python") for path in (SOURCE / "python/lowgear").rglob("*")

@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import os
 import socket
+import time
 
 SOCKET = "/run/lowgear/agent.sock"
 PATIENCE_S = 10
@@ -38,3 +40,11 @@ def gpus():
 def end_lease(lease):
     """Has the agent end a lease and restore its GPU. Raises AgentError, also when the lease has ended by itself."""
     _ask("DELETE", f"/v1/leases/{lease}")
+
+
+def age_s():
+    """Seconds since the agent was started, by its socket; 0 without one."""
+    try:
+        return max(0.0, time.time() - os.stat(SOCKET).st_mtime)
+    except OSError:
+        return 0.0

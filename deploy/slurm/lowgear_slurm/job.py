@@ -8,6 +8,7 @@ from .allocation import allocation, minor_numbers
 from .log import never_fails, say
 
 NOTICE_S = 2  # in which the agent notices by itself that a process has ended
+RETURN_S = 5  # in which processes take their leases again from an agent that was started again
 RESTORE_PATIENCE_S = 30  # also for an agent that is started again
 PAUSE_S = 0.05
 
@@ -66,7 +67,7 @@ def _restored(job, environment):
             own = allocation(environment, gpus, minor_numbers())
             changed = [gpu for gpu in gpus if gpu["uuid"] in own.uuids and
                        (gpu["lease"] is not None or gpu["clocks"]["state"] in ("leased", "failed"))]
-            if not changed:
+            if not changed and (not own.uuids or agent.age_s() > RETURN_S):
                 return gpus, ""
             problem = "; ".join(f"{gpu['uuid']} is left changed: {gpu['problem'] or gpu['clocks']['state']}" for gpu in changed)
             if time.monotonic() > begin_s + NOTICE_S:

@@ -16,7 +16,7 @@ from own_root import ADDRESS, GROUP, NODE, SOURCE
 
 LOWGEAR = os.environ.get("LOWGEAR_BINARY", "")
 SCRIPTS = SOURCE / "deploy/slurm"
-PATIENCE_S = 40  # a machine that has other work to do makes every process wait
+PATIENCE_S = 120  # a machine that has other work to do makes every process wait
 GPUS = 4
 AGENT_SOCKET = "/run/lowgear/agent.sock"
 MACHINE = "/run/lowgear-simgpu/machine"

@@ -137,9 +137,19 @@ class Records(unittest.TestCase):
             for after, status in ((gpu(1, state="restored"), 0), (gpu(1, state="failed"), 1), (gpu(1, lease=5), 1)):
                 self.begin()
                 ended = []
-                with mock.patch.multiple(job.agent, gpus=lambda: [after] if ended else [gpu(1, lease=4)], end_lease=ended.append):
+                with mock.patch.multiple(job.agent, gpus=lambda: [after] if ended else [gpu(1, lease=4)], end_lease=ended.append,
+                                         age_s=lambda: 3600):
                     self.assertEqual(job.epilog(variables), status)
                 self.assertEqual(ended[0], 4)
+
+    def test_processes_may_come_back_to_an_agent_that_was_started_again(self):
+        looks = iter([[gpu(1)], [gpu(1, lease=4)], [gpu(1, lease=4)], [gpu(1, state="restored")], [gpu(1, state="restored")]])
+        ages_s, ended = iter([1, 3, 6, 7]), []
+        self.begin()
+        with mock.patch.multiple(job, NOTICE_S=0, PAUSE_S=0.01, say=lambda *_: None), \
+                mock.patch.multiple(job.agent, gpus=lambda: next(looks), end_lease=ended.append, age_s=lambda: next(ages_s)):
+            self.assertEqual(job.epilog({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1", "SLURMD_NODENAME": "node1"}), 0)
+        self.assertEqual(set(ended), {4})
 
     def test_no_agent_at_the_begin_is_no_failure_at_the_end(self):
         def refuse():
