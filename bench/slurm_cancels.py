@@ -43,7 +43,8 @@ class Study:
         escape = "--escape" if self.random.random() < 0.1 else ""
         seconds = 60 if escape else self.random.choice([1, 3, LONG_S, LONG_S, LONG_S])
         user = self.random.choice(list(own_root.USERS))
-        job = self.cluster.submit(f"srun {JOB} {seconds} {escape}", f"--ntasks={gpus}", f"--gres=gpu:{gpus}", "--requeue", user=user)
+        job = self.cluster.submit(f"srun {JOB} {seconds} {escape}", f"--ntasks={gpus}", f"--gres=gpu:{gpus}", "--requeue",
+                                  user=user)
         self.running[job] = gpus
 
     def pids(self, job, pattern):
@@ -51,7 +52,8 @@ class Study:
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                variables, command = (folder / "environ").read_bytes(), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                variables = (folder / "environ").read_bytes()
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue
             if (f"SLURM_JOB_ID={job}\0".encode() in variables or f"[{job}." in command) and re.search(pattern, command):

@@ -47,7 +47,8 @@ def enter():
     words = ["/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root", f"{_INSIDE}=1",
              "PYTHONDONTWRITEBYTECODE=1", *(f"{name}={value}" for name, value in variables.items()),
              "/usr/bin/python3", str(Path(sys.argv[0]).resolve()), *sys.argv[1:]]
-    lines += [f"exec chroot {shlex.quote(str(root))} {shlex.join(words)}"]
+    # The shell stays, as the init of its namespace: processes that outlive their parents are its, and it reaps them.
+    lines += [f"code=0; chroot {shlex.quote(str(root))} {shlex.join(words)} || code=$?", "exit $code"]
     os.execvp("unshare", ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child", "--",
                           "bash", "-c", "\n".join(lines)])
 
@@ -63,7 +64,8 @@ def _replace(path, text):
 def _prepare():
     os.chmod("/tmp", 0o1777)
     passwd, group = Path("/etc/passwd").read_text(), Path("/etc/group").read_text()
-    _replace(Path("/etc/passwd"), passwd + "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/sh\n" for name, uid in USERS.items()))
+    _replace(Path("/etc/passwd"), passwd +
+             "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/sh\n" for name, uid in USERS.items()))
     _replace(Path("/etc/group"), group + f"{GROUP[0]}:x:{GROUP[1]}:{','.join(USERS)}\n" +
              "".join(f"{name}:x:{uid}:\n" for name, uid in USERS.items()))
     _replace(Path("/etc/hosts"), f"127.0.0.1 localhost\n{ADDRESS} {NODE}\n")

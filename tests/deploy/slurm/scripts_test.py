@@ -137,8 +137,8 @@ class Records(unittest.TestCase):
             for after, status in ((gpu(1, state="restored"), 0), (gpu(1, state="failed"), 1), (gpu(1, lease=5), 1)):
                 self.begin()
                 ended = []
-                with mock.patch.multiple(job.agent, gpus=lambda: [after] if ended else [gpu(1, lease=4)], end_lease=ended.append,
-                                         age_s=lambda: 3600):
+                with mock.patch.multiple(job.agent, gpus=lambda: [after] if ended else [gpu(1, lease=4)],
+                                         end_lease=ended.append, age_s=lambda: 3600):
                     self.assertEqual(job.epilog(variables), status)
                 self.assertEqual(ended[0], 4)
 

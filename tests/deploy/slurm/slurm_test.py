@@ -38,7 +38,8 @@ class SlurmTest(unittest.TestCase):
     def start(self, *options, seconds=LONG_S, tasks=2, escape="", **more):
         """A job whose tasks follow a plan, once all of their GPUs' clocks are locked; and the indices of its GPUs."""
         before = self.cluster.changed()
-        job = self.cluster.submit(f"srun {JOB} {seconds} {escape}", f"--ntasks={tasks}", f"--gres=gpu:{tasks}", *options, **more)
+        job = self.cluster.submit(f"srun {JOB} {seconds} {escape}", f"--ntasks={tasks}", f"--gres=gpu:{tasks}", *options,
+                                  **more)
         self.wait_for_clocks(job, tasks, len(before))
         return job, [gpu for gpu in self.cluster.changed() if gpu not in before]
 
@@ -198,6 +199,15 @@ class Options(SlurmTest):
         self.cluster.wait_for_end(job)
         self.assertEqual(self.cluster.output(job).splitlines(), ["LOWGEAR_RECORDING=/home/alice/rec"] * 2 +
                          ["LOWGEAR_SEARCH=slowdown=3%"])
+
+    def test_ranks_of_mpirun(self):
+        if not Path("/usr/bin/mpirun").exists():
+            self.skipTest("SKIPPED: there is no mpirun (openmpi-bin)")
+        mpirun = "mpirun --oversubscribe --mca oob_tcp_if_include lo --mca btl self,vader -np 2"
+        job = self.cluster.submit(f"{mpirun} env | grep ^LOWGEAR_REC", "--lowgear=record=rec", "--gres=gpu:2", "--ntasks=2")
+        self.cluster.wait_for_end(job)
+        lines = [line for line in self.cluster.output(job).splitlines() if line.startswith("LOWGEAR")]
+        self.assertEqual(lines, ["LOWGEAR_RECORDING=/home/alice/rec"] * 2)
 
     def test_salloc(self):
         found = self.variables("salloc", "--quiet", "--gres=gpu:1", "--lowgear=record=rec", "srun", "env")
