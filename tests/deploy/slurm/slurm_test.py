@@ -194,7 +194,7 @@ class Options(SlurmTest):
     def test_sbatch_and_its_steps(self):
         job = self.cluster.submit("env | grep ^LOWGEAR_RECORDING; srun env | grep ^LOWGEAR_RECORDING\n"
                                   "srun --lowgear=off env | grep ^LOWGEAR_RECORDING\n"
-                                  "srun --lowgear=search,slowdown=3% env | grep -E '^LOWGEAR_(SEARCH|RECORDING)'",
+                                  "srun --lowgear=search,slowdown=3% env | grep -E '^(LOWGEAR_(SEARCH|REC)|lowgear:)'",
                                   "--lowgear=record=rec", "--gres=gpu:1")
         self.cluster.wait_for_end(job)
         self.assertEqual(self.cluster.output(job).splitlines(), ["LOWGEAR_RECORDING=/home/alice/rec"] * 2 +
