@@ -33,12 +33,11 @@ install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINA
 install(DIRECTORY ${lowgear_deploy}/prometheus DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${lowgear_deploy}/grafana/dashboards ${lowgear_deploy}/grafana/provisioning
         DESTINATION ${lowgear_data}/grafana COMPONENT lowgear)
-# Manifests, to be copied: tokens.sh writes tokens into the folder that it is in. Scripts for Slurm, where there are some.
+# Manifests, to be copied: tokens.sh writes tokens into the folder that it is in. For Slurm: prolog, epilog and the source
+# of the SPANK plugin, which is compiled against the headers of the cluster's Slurm.
 foreach(folder kubernetes slurm)
-  if(EXISTS ${lowgear_deploy}/${folder})
-    install(DIRECTORY ${lowgear_deploy}/${folder} DESTINATION ${lowgear_data} COMPONENT lowgear USE_SOURCE_PERMISSIONS
-            PATTERN *.token EXCLUDE PATTERN *.tokens EXCLUDE PATTERN .gitignore EXCLUDE PATTERN __pycache__ EXCLUDE)
-  endif()
+  install(DIRECTORY ${lowgear_deploy}/${folder} DESTINATION ${lowgear_data} COMPONENT lowgear USE_SOURCE_PERMISSIONS
+          PATTERN *.token EXCLUDE PATTERN *.tokens EXCLUDE PATTERN .gitignore EXCLUDE PATTERN __pycache__ EXCLUDE)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT lowgear
@@ -102,7 +101,7 @@ set(debian ${lowgear_deploy}/debian)
 
 lowgear_package(lowgear lowgear SECTION science
   RECOMMENDS libxgboost0
-  SUGGESTS lowgear-trainer lowgear-simgpu libnvidia-ml1 prometheus
+  SUGGESTS lowgear-trainer lowgear-simgpu libnvidia-ml1 prometheus python3
   CONTROL_EXTRA ${debian}/lowgear/conffiles ${debian}/lowgear/postinst ${debian}/lowgear/prerm ${debian}/lowgear/postrm
   DESCRIPTION "less energy for large-model training, without finishing later
 Plans the GPU clock of every computation of a training job, estimates jobs

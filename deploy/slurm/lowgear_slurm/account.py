@@ -1,0 +1,65 @@
+"""What a job used on one node: from counters at its begin and at its end, by document."""
+
+import time
+
+from . import records
+
+
+def counters(gpus, uuids):
+    """Joules since the driver was loaded, by UUID; null where the GPU does not report them."""
+    return {gpu["uuid"]: (gpu["reading"] or {}).get("energy_j") for gpu in gpus if gpu["uuid"] in uuids}
+
+
+def energy_between(begin, end):
+    """Joules of all GPUs of `begin`, an object with `energy_j`, until `end`, another; None where one GPU's is not known, as
+    after the driver was loaded again."""
+    of_begin = begin.get("energy_j")
+    if not isinstance(of_begin, dict) or not of_begin:
+        return None
+    total_j = 0.0
+    for uuid in of_begin:
+        first_j, last_j = (records.number_in(document, "energy_j", uuid) for document in (begin, end))
+        if first_j is None or last_j is None or last_j < first_j:
+            return None
+        total_j += last_j - first_j
+    return total_j
+
+
+def account(job, node, gpus):
+    """The account (`lowgear.slurm-job/1`) of a job until now. `gpus`: of the agent; empty without one."""
+    begin = records.job(job) or {"problem": "the prolog has left no record"}
+    now_s, begin_s = time.time(), records.number_in(begin, "time_s")
+    uuids = list(begin.get("energy_j") or {})
+    return {"format": "lowgear.slurm-job/1", "job": job, "restart": begin.get("restart", 0), "node": node,
+            "uid": begin.get("uid"), "end_time_s": now_s, "time_s": None if begin_s is None else now_s - begin_s, "gpus": uuids,
+            "energy_j": energy_between(begin, {"energy_j": counters(gpus, uuids)}),
+            "steps": {name: _step(step) for name, step in records.steps(job).items()},
+            "problem": begin.get("problem", "")}
+
+
+def _step(step):
+    begin, end = step.get("begin", {}), step.get("end", {})
+    return {"energy_j": energy_between(begin, end), "planned_saving_pct": records.number_in(begin, "planned_saving_pct")}
+
+
+def part(document):
+    """The node's part of the job's comment, as text by name. The first start of a job has its node's name, later ones also
+    their number."""
+    figures = {"gpus": str(len(document["gpus"])) if document["gpus"] else "unknown",
+               "energy_j": _figure(document["energy_j"]), "time_s": _figure(document["time_s"])}
+    steps = document["steps"]
+    if steps:
+        figures["steps_j"] = ",".join(f"{name}:{_figure(step['energy_j'])}" for name, step in steps.items())
+    planned = [f"{name}:{step['planned_saving_pct']:.1f}" for name, step in steps.items()
+               if step["planned_saving_pct"] is not None]
+    if planned:
+        figures["planned_saving_pct"] = ",".join(planned)
+    return figures
+
+
+def part_name(document):
+    return document["node"] + (f".{document['restart']}" if document["restart"] else "")
+
+
+def _figure(number):
+    return "unknown" if number is None else f"{number:.1f}"

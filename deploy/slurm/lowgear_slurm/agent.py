@@ -1,0 +1,50 @@
+"""The agent of this node, by its HTTP socket (docs/agent-api.md)."""
+
+import http.client
+import json
+import os
+import socket
+import time
+
+SOCKET = "/run/lowgear/agent.sock"
+PATIENCE_S = 10
+
+
+class AgentError(Exception):
+    """The agent does not run, does not respond in time, or refuses."""
+
+
+def _ask(method, path, path_of_socket=SOCKET):
+    connection = http.client.HTTPConnection("localhost", timeout=PATIENCE_S)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(PATIENCE_S)
+    try:
+        connection.sock.connect(path_of_socket)
+        connection.request(method, path)
+        response = connection.getresponse()
+        body = json.loads(response.read())
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise AgentError(f"the agent at {path_of_socket} does not respond: {error}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise AgentError(f"{method} {path}: {body.get('error', {}).get('message', response.status)}")
+    return body
+
+
+def gpus():
+    """The GPUs as `GET /v1/gpus` has them. Raises AgentError."""
+    return _ask("GET", "/v1/gpus")["gpus"]
+
+
+def end_lease(lease):
+    """Has the agent end a lease and restore its GPU. Raises AgentError, also when the lease has ended by itself."""
+    _ask("DELETE", f"/v1/leases/{lease}")
+
+
+def age_s():
+    """Seconds since the agent was started, by its socket; 0 without one."""
+    try:
+        return max(0.0, time.time() - os.stat(SOCKET).st_mtime)
+    except OSError:
+        return 0.0

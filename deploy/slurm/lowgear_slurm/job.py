@@ -1,0 +1,98 @@
+"""Prolog and epilog of a job, as root. The agent restores GPUs itself when leases end; these see to it that they have."""
+
+import time
+
+from . import agent, records
+from .account import account, counters
+from .allocation import allocation, minor_numbers
+from .log import never_fails, say
+
+NOTICE_S = 2  # in which the agent notices by itself that a process has ended
+RETURN_S = 5  # in which processes take their leases again from an agent that was started again
+RESTORE_PATIENCE_S = 30  # also for an agent that is started again
+PAUSE_S = 0.05
+
+
+@never_fails
+def prolog(environment):
+    """The exit status, which is never a failure: a job runs without Lowgear, too."""
+    if not _has_gpus(environment):
+        return 0
+    job = environment["SLURM_JOB_ID"]
+    try:
+        gpus = agent.gpus()
+        own = allocation(environment, gpus, minor_numbers())
+        for gpu in gpus:
+            if gpu["uuid"] in own.uuids and gpu["lease"] is not None:
+                say(job, f"{gpu['uuid']} is still leased by an earlier job; ending lease {gpu['lease']}")
+                agent.end_lease(gpu["lease"])
+        document = {"energy_j": counters(gpus, own.uuids), "problem": own.problem}
+    except agent.AgentError as error:
+        document = {"energy_j": {}, "problem": str(error)}
+    if document["problem"]:
+        say(job, document["problem"])
+    uid, gid = int(environment["SLURM_JOB_UID"]), int(environment["SLURM_JOB_GID"])
+    records.begin_job(job, uid, gid, {**document, "time_s": time.time(), "uid": uid,
+                                        "restart": int(environment.get("SLURM_JOB_RESTART_COUNT", "0"))})
+    return 0
+
+
+def epilog(environment):
+    """The exit status: 1, with which Slurm drains the node, where GPUs of the job are left changed."""
+    if not _has_gpus(environment):
+        return 0
+    job = environment["SLURM_JOB_ID"]
+    gpus, problem = _restored(job, environment)
+    if problem:
+        say(job, problem)
+    try:
+        document = account(job, environment["SLURMD_NODENAME"], gpus)
+        records.append_account({**document, "left_changed": problem})
+    except OSError as error:
+        say(job, f"it is not in the accounts: {error}")
+    records.forget_job(job)
+    return 1 if problem else 0
+
+
+def _has_gpus(environment):
+    return bool(environment.get("SLURM_JOB_GPUS") or environment.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _restored(job, environment):
+    """The node's GPUs once those of the job are restored, and the reason why some are not; no GPUs without an agent."""
+    begin_s, gpus, problem = time.monotonic(), [], ""
+    while time.monotonic() < begin_s + RESTORE_PATIENCE_S:
+        try:
+            gpus = agent.gpus()
+            own = allocation(environment, gpus, minor_numbers())
+            changed = [gpu for gpu in gpus if gpu["uuid"] in own.uuids and
+                       (gpu["lease"] is not None or gpu["clocks"]["state"] in ("leased", "failed"))]
+            if not changed and (not own.uuids or agent.age_s() > RETURN_S):
+                return gpus, ""
+            problem = "; ".join(f"{gpu['uuid']} is left changed: {gpu['problem'] or gpu['clocks']['state']}" for gpu in changed)
+            if time.monotonic() > begin_s + NOTICE_S:
+                _end_leases(job, changed)
+        except agent.AgentError as error:
+            problem = str(error)
+            if _never_had_gpus(job):
+                return [], ""
+        time.sleep(PAUSE_S)
+    return gpus, problem
+
+
+def _end_leases(job, gpus):
+    """Of processes that have outlived their job."""
+    for gpu in gpus:
+        if gpu["lease"] is None:
+            continue
+        try:
+            agent.end_lease(gpu["lease"])
+            say(job, f"a process has outlived the job with a lease on {gpu['uuid']}; ended lease {gpu['lease']}")
+        except agent.AgentError:
+            pass  # it has ended by itself; the next look says so
+
+
+def _never_had_gpus(job):
+    """Whether nothing of the job can have been changed: it had no GPU, or no agent when it began."""
+    begin = records.job(job)
+    return begin is not None and not begin.get("energy_j")
