@@ -83,6 +83,7 @@ void parse_retention(TomlTable table, StoreRetention& retention) {
   if (const auto iterations = table.integer_in("iterations", 100, 100'000'000)) retention.iterations = *iterations;
   retention.plans = table.integer_in("plans", 10, 1'000'000).value_or(retention.plans);
   retention.finished_days = table.number_in("finished_days", 0, 36'500).value_or(retention.finished_days);
+  retention.usage_days = table.number_in("usage_days", 1, 36'500).value_or(retention.usage_days);
   table.finish();
 }
 
