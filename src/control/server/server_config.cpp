@@ -19,6 +19,8 @@ namespace lowgear::server {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
+/// Each has a thread.
+constexpr std::size_t kMaxWebhooks = 16;
 
 bool is_address(const std::string& text, int family) {
   std::array<unsigned char, sizeof(in6_addr)> bytes{};
@@ -99,6 +101,18 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   table.finish();
 }
 
+WebhookConfig parse_webhook(TomlTable table) {
+  WebhookConfig webhook;
+  webhook.name = table.text("name").value_or("");
+  if (webhook.name.empty()) table.fail("a [[webhook]] needs a name, which the log and the metrics show");
+  const auto file = absolute_path(table, "url_file");
+  if (!file) table.fail("a [[webhook]] needs url_file: a file that holds its address");
+  webhook.url_file = *file;
+  for (std::string& kind : table.texts("kinds")) webhook.kinds.insert(std::move(kind));
+  table.finish();
+  return webhook;
+}
+
 Role parse_role_of(TomlTable& table) {
   const std::optional<std::string> name = table.text("role");
   if (!name) table.fail(R"(an [[allow]] needs a role: "read", "train" or "admin")");
@@ -169,6 +183,12 @@ Config parse_server_config(std::string_view text, const std::string& source, con
   parse_limits(root.table("limits"), config);
   parse_retention(root.table("retention"), config.retention);
   parse_perseus(root.table("perseus"), config.perseus);
+  for (const TomlTable& webhook : root.tables("webhook")) {
+    config.webhooks.push_back(parse_webhook(webhook));
+    const auto has_its_name = [&](const WebhookConfig& each) { return each.name == config.webhooks.back().name; };
+    if (std::ranges::count_if(config.webhooks, has_its_name) > 1) webhook.fail("another [[webhook]] has the same name");
+    if (config.webhooks.size() > kMaxWebhooks) webhook.fail(fmt::format("more than {} webhooks", kMaxWebhooks));
+  }
   for (const TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;

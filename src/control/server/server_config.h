@@ -12,6 +12,7 @@
 
 #include "base/core/files/user_database.h"
 #include "base/http/server/server.h"
+#include "control/server/exports/webhook.h"
 #include "control/server/http/authentication.h"
 #include "control/server/planning/planning_times.h"
 #include "control/server/store/store_tables.h"
@@ -65,6 +66,7 @@ struct Config {
   int planning_threads = 1;
   PlanningTimes planning_times;
   PerseusConfig perseus;
+  std::vector<WebhookConfig> webhooks;
 };
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the

@@ -2,16 +2,18 @@
 report` makes of it, also over restarts and SIGKILLs."""
 
 import csv
+import http.server
 import io
 import json
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
 import unittest
 
 from api_test import Ranks
-from served import ADDRESS, LOWGEAR, TOKENS, ServerTest
+from served import ADDRESS, LOWGEAR, TOKENS, ServerTest, wait_until
 
 
 class Reporting(Ranks):
@@ -206,6 +208,126 @@ class Pages(ExportTest):
             account = json.loads(self.report("--month", month, "--json").stdout)["measured"]
             total += account["total"]["energy_j"] if account else 0
         self.assertAlmostEqual(total, 3 * hours * jobs)
+
+
+class Receiver:
+    """An HTTP server that takes what webhooks post, and answers as `answer` says: a status, or "hang" or "huge"."""
+
+    def __init__(self, test, answer=lambda number: 200):
+        self.bodies, self.requests, self.ended = [], 0, threading.Event()
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.path, outer.media = self.path, self.headers["Content-Type"]
+                number, outer.requests = outer.requests, outer.requests + 1
+                said = answer(number)
+                if said == "hang":
+                    outer.ended.wait(60)
+                    return
+                self.send_response(200 if said == "huge" else said)
+                self.send_header("Content-Length", str(100 << 20 if said == "huge" else 0))
+                self.end_headers()
+                if said == "huge":
+                    try:
+                        for _ in range(100):
+                            self.wfile.write(b"x" * (1 << 20))
+                    except OSError:
+                        pass
+                elif said < 300:
+                    outer.bodies.append(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer((ADDRESS, 0), Handler)
+        self.server.daemon_threads = True
+        thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        thread.start()
+        test.addCleanup(self.server.server_close)
+        test.addCleanup(self.server.shutdown)
+        test.addCleanup(self.ended.set)
+
+    @property
+    def address(self):
+        return f"http://{ADDRESS}:{self.server.server_address[1]}/services/SECRET-PART"
+
+
+class Webhooks(ExportTest):
+    def hook(self, name, address, more=""):
+        file = self.folder / f"address-{name}"
+        file.touch(0o600)
+        file.write_text(address + "\n")
+        self.config += f'[[webhook]]\nname = "{name}"\nurl_file = "{file}"\n{more}\n'
+
+    def metric(self, name):
+        text = self.request("GET", "/metrics", role="read").text
+        return {line.rpartition(" ")[0].partition("{")[2].rstrip("}"): float(line.rpartition(" ")[2])
+                for line in text.splitlines() if line.startswith(f"lowgear_server_webhook_{name}")}
+
+    def decisions(self, ranks):
+        return [(each["id"], each["kind"], each["reason"]) for each in ranks.show("/decisions")["decisions"]]
+
+    def posted(self, receiver):
+        return [(body["id"], body["kind"], body["reason"]) for body in receiver.bodies]
+
+    def test_decisions_are_posted_as_slack_reads_them(self):
+        all_of_them, some = Receiver(self), Receiver(self)
+        self.hook("all", all_of_them.address)
+        self.hook("some", some.address, 'kinds = ["finish"]')
+        self.start()
+        ranks = Reporting(self).start_all()
+        ranks.train_to_state("running")
+        self.ok("DELETE", f"/v1/jobs/{ranks.job}")
+        wait_until(lambda: some.bodies, "the end is posted")
+        wait_until(lambda: self.posted(all_of_them) == self.decisions(ranks), "all decisions are posted")
+        self.assertIn("plan", {body["kind"] for body in all_of_them.bodies})
+        [end] = some.bodies
+        self.assertEqual(end["text"], f"Lowgear, job {ranks.job}: finish: finished by request")
+        self.assertEqual((some.path, some.media), ("/services/SECRET-PART", "application/json"))
+        wait_until(lambda: self.metric("decisions_total")['webhook="some",outcome="sent"'] == 1, "the count")
+        self.assertNotIn("SECRET-PART", self.request("GET", "/metrics", role="read").text)
+
+    def test_a_receiver_that_fails_gets_them_later(self):
+        receiver = Receiver(self, answer=lambda number: (500, 503, "huge", 200)[min(number, 3)])
+        self.hook("w", receiver.address)
+        self.start()
+        ranks = Reporting(self).start_all()
+        ranks.train(1)
+        wait_until(lambda: receiver.bodies, "the fourth attempt", 60)
+        wait_until(lambda: self.posted(receiver) == self.decisions(ranks), "all decisions")
+        self.assertEqual(self.metric("failures_total"), {'webhook="w"': 3})
+        log = (self.folder / "log").read_text()
+        self.assertIn("decisions cannot be posted: status 500", log)
+        wait_until(lambda: "decisions are posted again" in (self.folder / "log").read_text(), "the log says so")
+        self.assertNotIn("SECRET-PART", log)
+
+    def test_no_receiver_holds_the_server_or_another_one_up(self):
+        hanging, gone, refusing, well = Receiver(self, lambda _: "hang"), Receiver(self), Receiver(self, lambda _: 404), \
+            Receiver(self)
+        gone.server.socket.close()
+        for name, receiver in (("hanging", hanging), ("gone", gone), ("refusing", refusing), ("well", well)):
+            self.hook(name, receiver.address)
+        self.start()
+        ranks = Reporting(self).start_all()
+        ranks.train_to_state("running")
+        wait_until(lambda: self.posted(well) == self.decisions(ranks), "all decisions at the receiver that is well")
+        wait_until(lambda: self.metric("decisions_total")['webhook="refusing",outcome="dropped"'] ==
+                   len(self.decisions(ranks)), "what is refused is not posted again")
+        self.assertEqual(refusing.requests, len(self.decisions(ranks)))
+        wait_until(lambda: self.metric("failures_total")['webhook="gone"'] > 0, "nothing listens there")
+        self.assertGreater(self.metric("waiting")['webhook="hanging"'], 0)
+        begin = time.monotonic()
+        self.assertEqual(self.end(), 0)
+        self.assertLess(time.monotonic() - begin, 15)
+
+    def test_a_wrong_configuration_shows_no_secret(self):
+        self.hook("w", "https://hooks.example/SECRET-PART")
+        started = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
+        self.assertEqual(started.returncode, 2)
+        self.assertIn("address-w: https is not supported", started.stderr)
+        self.assertNotIn("SECRET-PART", started.stderr + started.stdout)
 
 
 if __name__ == "__main__":
