@@ -32,6 +32,15 @@ class LateStore final : public server::Store {
     done({{.job = "j", .id = 1, .time_s = 0, .document = R"({"id":1})"}});
   }
   void read_archive(std::string, std::function<void(std::optional<server::StoredArchive>)> done) override { done({}); }
+  /// A row of each table, and a next page.
+  void read_page(server::ExportQuery query, std::function<void(std::optional<server::ExportPage>)> done) override {
+    server::ExportPage page;
+    page.hours.emplace_back();
+    page.jobs.push_back({.job = "j", .finished_s = query.from_s});
+    page.decisions.push_back({.job = "j", .id = 1, .time_s = 0, .document = R"({"id":1})"});
+    page.next = "3600.1";
+    done(std::move(page));
+  }
   void answer(server::StoreOutcome outcome) {
     while (!waiting_.empty()) {
       const auto done = std::move(waiting_.front());
@@ -200,7 +209,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } else if (what >= 'A' && what < 'A' + static_cast<char>(server::api_routes().size())) {
       const server::ApiRoute& route = server::api_routes()[static_cast<std::size_t>(what - 'A')];
       std::string path(route.pattern);
-      const std::string_view name = path.starts_with("/v1/signals") ? "s" : "j-000000000000";
+      const std::string_view name = path.starts_with("/v1/signals")   ? "s"
+                                    : path.starts_with("/v1/exports") ? "usage.csv"
+                                                                      : "j-000000000000";
       if (const std::size_t hole = path.find("{}"); hole != std::string::npos) path.replace(hole, 2, name);
       const std::size_t query = std::min(head.find('?'), head.size());
       const std::string key = std::string(31, '0') + std::string(head.substr(0, query));

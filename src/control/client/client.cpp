@@ -157,7 +157,7 @@ void Client::open_server() {
   served.server.tls = options_.server.tls;
   served.server.token_file = options_.server.token_file;
   served.server.job_json =
-      complete_job(options_.server.job_json, options_.rank.run, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");
+      complete_job(options_.server.job_json, options_.rank, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");
   served.server.rank = registration();
   served.start_ns = start_ns_;
   served.like.source = "rank " + std::to_string(options_.rank.rank);

@@ -102,7 +102,7 @@ std::string JobSpec::profile_key(bool simulated) const {
 JobSpec read_job_spec(const JsonView& body) {
   require_members(body,
                   {"run", "name", "framework", "model", "partition", "gpu", "parallel", "schedule", "microbatches",
-                   "microbatch_size", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
+                   "microbatch_size", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile", "user"});
   JobSpec spec;
   spec.run = name_text(body.at("run"));
   spec.name = body.has("name") ? name_text(body.at("name")) : spec.run;
@@ -124,24 +124,27 @@ JobSpec read_job_spec(const JsonView& body) {
   } else if (has_value(body, "profile")) {
     spec.profiling = read_profiling(body.at("profile"));
   }
+  if (has_value(body, "user")) spec.user = name_text(body.at("user"));
   return spec;
 }
 
 Json to_json(const JobSpec& spec) {
-  return {{"run", spec.run},
-          {"name", spec.name},
-          {"framework", spec.framework},
-          {"model", spec.model},
-          {"partition", spec.partition},
-          {"gpu", spec.gpu},
-          {"parallel", parallel_json(spec.parallel)},
-          {"schedule", schedule_json(spec)},
-          {"microbatches", spec.microbatches},
-          {"microbatch_size", spec.microbatch_size},
-          {"slowdown_pct", spec.slowdown_pct},
-          {"guard_pct", spec.guard_pct},
-          {"switch_latency_ms", spec.switch_latency_ms},
-          {"profile", profiling_json(spec.profiling)}};
+  Json json = {{"run", spec.run},
+               {"name", spec.name},
+               {"framework", spec.framework},
+               {"model", spec.model},
+               {"partition", spec.partition},
+               {"gpu", spec.gpu},
+               {"parallel", parallel_json(spec.parallel)},
+               {"schedule", schedule_json(spec)},
+               {"microbatches", spec.microbatches},
+               {"microbatch_size", spec.microbatch_size},
+               {"slowdown_pct", spec.slowdown_pct},
+               {"guard_pct", spec.guard_pct},
+               {"switch_latency_ms", spec.switch_latency_ms},
+               {"profile", profiling_json(spec.profiling)}};
+  if (spec.user) json["user"] = *spec.user;  // servers before this member refuse a specification that has it
+  return json;
 }
 
 std::string first_difference(const JobSpec& a, const JobSpec& b) {
@@ -149,9 +152,9 @@ std::string first_difference(const JobSpec& a, const JobSpec& b) {
   const Json left = to_json(a);
   const Json right = to_json(b);
   for (const auto& [key, value] : left.items()) {
-    if (right.at(key) != value) return key;
+    if (right.value(key, Json()) != value) return key;
   }
-  return {};
+  return "user";  // the only member that one of them may lack
 }
 
 }  // namespace lowgear::protocol

@@ -55,6 +55,7 @@ struct JobSpec {
   double guard_pct = 2;
   double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect; agents ask that much ahead
   std::optional<JobProfiling> profiling;
+  std::optional<std::string> user;  ///< for whom it trains, as the job states it; no process checks it
 
   /// Everything that a profile depends on, as text: jobs of the same key share profiles. `simulated`: measured on
   /// simulated GPUs, whose profiles are not valid for real ones of that name.

@@ -20,6 +20,8 @@ namespace lowgear::server {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
+/// Each has a thread.
+constexpr std::size_t kMaxWebhooks = 16;
 
 bool is_address(const std::string& text, int family) {
   std::array<unsigned char, sizeof(in6_addr)> bytes{};
@@ -93,6 +95,7 @@ void parse_retention(TomlTable table, StoreRetention& retention) {
   if (const auto iterations = table.integer_in("iterations", 100, 100'000'000)) retention.iterations = *iterations;
   retention.plans = table.integer_in("plans", 10, 1'000'000).value_or(retention.plans);
   retention.finished_days = table.number_in("finished_days", 0, 36'500).value_or(retention.finished_days);
+  retention.usage_days = table.number_in("usage_days", 1, 36'500).value_or(retention.usage_days);
   table.finish();
 }
 
@@ -106,6 +109,18 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   config.dump = table.boolean("dump").value_or(config.dump);
   if (const auto path = absolute_path(table, "dump_dir")) config.dump_dir = *path;
   table.finish();
+}
+
+WebhookConfig parse_webhook(TomlTable table) {
+  WebhookConfig webhook;
+  webhook.name = table.text("name").value_or("");
+  if (webhook.name.empty()) table.fail("a [[webhook]] needs a name, which the log and the metrics show");
+  const auto file = absolute_path(table, "url_file");
+  if (!file) table.fail("a [[webhook]] needs url_file: a file that holds its address");
+  webhook.url_file = *file;
+  for (std::string& kind : table.texts("kinds")) webhook.kinds.insert(std::move(kind));
+  table.finish();
+  return webhook;
 }
 
 void parse_audit(TomlTable table, AuditConfig& config) {
@@ -202,6 +217,12 @@ Config parse_server_config(std::string_view text, const std::string& source, con
   parse_retention(root.table("retention"), config.retention);
   parse_perseus(root.table("perseus"), config.perseus);
   parse_audit(root.table("audit"), config.audit);
+  for (const TomlTable& webhook : root.tables("webhook")) {
+    config.webhooks.push_back(parse_webhook(webhook));
+    const auto has_its_name = [&](const WebhookConfig& each) { return each.name == config.webhooks.back().name; };
+    if (std::ranges::count_if(config.webhooks, has_its_name) > 1) webhook.fail("another [[webhook]] has the same name");
+    if (config.webhooks.size() > kMaxWebhooks) webhook.fail(fmt::format("more than {} webhooks", kMaxWebhooks));
+  }
   for (const TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;

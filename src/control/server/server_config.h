@@ -13,6 +13,7 @@
 #include "base/core/files/user_database.h"
 #include "base/http/server/server.h"
 #include "base/http/tls/tls_credentials.h"
+#include "control/server/exports/webhook.h"
 #include "control/server/http/authentication.h"
 #include "control/server/planning/planning_times.h"
 #include "control/server/store/store_tables.h"
@@ -77,6 +78,7 @@ struct Config {
   PlanningTimes planning_times;
   PerseusConfig perseus;
   AuditConfig audit;
+  std::vector<WebhookConfig> webhooks;
 };
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the

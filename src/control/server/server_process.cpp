@@ -22,6 +22,7 @@
 #include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
 #include "control/server/audit/audit_log.h"
+#include "control/server/exports/webhook.h"
 #include "control/server/fleet/control_plane.h"
 #include "control/server/fleet/event_hub.h"
 #include "control/server/http/site_handler.h"
@@ -188,7 +189,7 @@ class Server {
               .events = &events_,
               .activity = &activity_,
               .audit = audit_.get(),
-              .metrics = [this] { return server_metrics(snapshot()); }}),
+              .metrics = [this] { return server_metrics(snapshot()) + webhook_text(); }}),
         site_(api_),
         http_(io, site_, http_options(options.config)),
         timer_(io) {
@@ -196,6 +197,7 @@ class Server {
     if (options.perseus) {
       perseus_ = std::make_unique<PerseusFront>(io, *options.perseus, store_, contents, http_options(options.config));
     }
+    start_webhooks(options.config);
     control_plane_.restore(std::move(contents));
     listen(options);
     audit("started", fmt::format("process {}", ::getpid()));
@@ -233,6 +235,21 @@ class Server {
     http::ServerOptions http = config.http;
     http.warn = messages_.warn;
     return http;
+  }
+
+  void start_webhooks(const Config& config) {
+    for (const WebhookConfig& webhook : config.webhooks) {
+      webhooks_.push_back(std::make_shared<Webhook>(
+          webhook, read_webhook_address(webhook.url_file),
+          [this](const std::string& text) { asio::post(io_, [warn = messages_.warn, text] { warn(text); }); }));
+      events_.add(webhooks_.back(), {});
+    }
+  }
+
+  [[nodiscard]] std::string webhook_text() const {
+    std::vector<WebhookStatistics> statistics;
+    for (const auto& webhook : webhooks_) statistics.push_back(webhook->statistics());
+    return webhook_metrics(statistics);
   }
 
   void listen(const ProcessOptions& options) {
@@ -332,6 +349,7 @@ class Server {
   http::Server http_;
   asio::steady_timer timer_;
   std::unique_ptr<PerseusFront> perseus_;
+  std::vector<std::shared_ptr<Webhook>> webhooks_;
   Addresses addresses_;
   bool draining_ = false;
   unsigned ticks_ = 0;

@@ -738,6 +738,16 @@ TEST(RankEnvironment, TellsOneStartOfAJobFromTheNext) {
       << "each node counts torchrun's restarts by itself";
 }
 
+TEST(RankEnvironment, SaysForWhomTheJobTrains) {
+  const auto user = [](std::map<std::string, std::string> variables) {
+    return rank_from_environment(with(std::move(variables))).user;
+  };
+  EXPECT_EQ(user({{"USER", "root"}}), "") << "the user of a process in a container is not that of the job";
+  EXPECT_EQ(user({{"SLURM_JOB_USER", "ada"}}), "ada");
+  EXPECT_EQ(user({{"SLURM_JOB_USER", "ada"}, {"LOWGEAR_USER", "grace"}}), "grace");
+  EXPECT_EQ(user({{"SLURM_JOB_USER", "ada"}, {"LOWGEAR_USER", ""}}), "ada");
+}
+
 TEST(RankEnvironment, SaysWhenLaunchersDisagree) {
   const RankInfo info =
       rank_from_environment(with({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}));

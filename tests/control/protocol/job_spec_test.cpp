@@ -40,8 +40,10 @@ TEST(JobSpec, ReadsBackWhatItWrites) {
   body["profile"] = nullptr;
   body["schedule"] = {{"csv", "0F0,,,0B0\n"}};
   body["switch_latency_ms"] = 12.5;
+  body["user"] = "ada";
   const JobSpec spec = read_spec(body);
   EXPECT_FALSE(spec.profiling);
+  EXPECT_EQ(spec.user, "ada");
   EXPECT_EQ(read_spec(to_json(spec)), spec);
 }
 
@@ -70,6 +72,7 @@ JobSpec random_spec(RandomDocument& random) {
   spec.slowdown_pct = random.number(0, 1'000);
   spec.guard_pct = random.number(0, 1'000);
   spec.switch_latency_ms = random.number(0, 10'000);
+  if (random.coin()) spec.user = random.name();
   if (random.coin()) {
     spec.profiling = {.clocks = random.whole(4, 1'000),
                       .iterations = random.whole(1, 10'000),
@@ -101,6 +104,7 @@ TEST(JobSpec, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("profile", {{"min_mhz", 900}, {"max_mhz", 800}}), HasSubstr("min_mhz is above max_mhz"));
   EXPECT_THAT(refusal("run", std::string(201, 'x')), HasSubstr("$.run"));
   EXPECT_THAT(refusal("run", "a\nb"), HasSubstr("$.run"));
+  EXPECT_THAT(refusal("user", "a\nb"), HasSubstr("$.user"));
   EXPECT_THAT(refusal("schedule", {{"csv", std::string(5 << 20, ',')}}), HasSubstr("bytes"));
 }
 
@@ -126,6 +130,10 @@ TEST(JobSpec, NamesTheFirstDifference) {
   EXPECT_EQ(first_difference(one, other), "");
   other.profiling->clocks = 9;
   EXPECT_EQ(first_difference(one, other), "profile");
+  other = one;
+  other.user = "ada";
+  EXPECT_EQ(first_difference(one, other), "user");
+  EXPECT_EQ(first_difference(other, one), "user");
 }
 
 }  // namespace

@@ -55,7 +55,9 @@ class Life(ServerTest):
         for part in ("", "/frontier", "/timeline", "/iterations", "/decisions?after=2&limit=3",
                      "/iterations?after=1&limit=2"):
             ranks.show(part)
-        for path in ("/v1/jobs", "/v1/budgets", "/v1/signals", "/healthz", "/openapi.json", "/metrics"):
+        for path in ("/v1/jobs", "/v1/budgets", "/v1/signals", "/healthz", "/openapi.json", "/metrics",
+                     "/v1/exports/usage.csv", "/v1/exports/jobs.csv", "/v1/exports/decisions.csv",
+                     "/v1/exports/budgets.csv"):
             self.ok("GET", path, role="read")
 
     def test_from_registration_to_the_end(self):

@@ -56,6 +56,7 @@ max_ranks = 10
 iterations = 500
 plans = 12
 finished_days = 1.5
+usage_days = 90
 [perseus]
 listen = "127.0.0.1:7787"
 scheduler = "InstructionProfiler"
@@ -104,6 +105,7 @@ files = 3
   EXPECT_EQ(config.retention.iterations, 500);
   EXPECT_EQ(config.retention.plans, 12);
   EXPECT_EQ(config.retention.finished_days, 1.5);
+  EXPECT_EQ(config.retention.usage_days, 90);
   ASSERT_TRUE(config.perseus.listen);
   EXPECT_EQ(config.perseus.listen->port, 7787);
   EXPECT_EQ(config.perseus.scheduler, "InstructionProfiler");
@@ -148,6 +150,7 @@ TEST(ServerConfig, IsTheDefaultInTheExample) {
   EXPECT_EQ(example.retention.iterations, empty.retention.iterations);
   EXPECT_EQ(example.retention.plans, empty.retention.plans);
   EXPECT_EQ(example.retention.finished_days, empty.retention.finished_days);
+  EXPECT_EQ(example.retention.usage_days, empty.retention.usage_days);
   EXPECT_FALSE(example.perseus.listen);
   EXPECT_EQ(example.perseus.scheduler, empty.perseus.scheduler);
   EXPECT_EQ(example.perseus.scheduler_args, empty.perseus.scheduler_args);

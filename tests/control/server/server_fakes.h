@@ -25,6 +25,9 @@ class HeldStore final : public Store {
                       std::function<void(std::vector<StoredDecision>)> done) override {
     done({});
   }
+  void read_page(ExportQuery /*query*/, std::function<void(std::optional<ExportPage>)> done) override {
+    done(ExportPage{});
+  }
   void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) override {
     std::optional<StoredArchive> found;
     for (const StoreChange& change : changes) {

@@ -21,7 +21,7 @@ def unit_energy_j(instruction, mhz):
 
 class TrainingRanks:
     def __init__(self, url, token, pp=4, run="run-1", model="llama 24x2048", microbatches=8,
-                 gpu="Simulated GPU"):
+                 gpu="Simulated GPU", user=None):
         self.url, self.token, self.pp = url.rstrip("/"), token, pp
         self.iteration, self.microbatches = 0, microbatches
         self.plans, self.next_plans = [None] * pp, [None] * pp
@@ -30,7 +30,8 @@ class TrainingRanks:
             "run": run, "name": "made-up", "framework": "test", "model": model, "partition": "uniform",
             "gpu": gpu, "parallel": {"pp": pp, "dp": 1, "tp": 1, "chunks": 1}, "schedule": "1f1b",
             "microbatches": self.microbatches, "microbatch_size": 2, "slowdown_pct": 0, "guard_pct": 5,
-            "profile": {"clocks": 4, "iterations": 2, "min_mhz": 900, "max_mhz": None}})["job"]
+            "profile": {"clocks": 4, "iterations": 2, "min_mhz": 900, "max_mhz": None},
+            **({"user": user} if user else {})})["job"]
         self.keys = []
 
     def call(self, method, path, body=None, key=None):

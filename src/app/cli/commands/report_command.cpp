@@ -10,6 +10,8 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/runs/arm_input.h"
 #include "app/cli/runs/plan_output.h"
+#include "app/cli/runs/server_usage.h"
+#include "app/cli/text/account_text.h"
 #include "app/cli/text/arm_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -29,6 +31,9 @@ struct ReportArguments {
   PriceArguments prices;
   std::optional<double> tokens_per_iteration;
   bool paired = false;
+  std::string month;
+  std::string usage_file;
+  ServerAccess server;
   std::string html;
   bool json = false;
 };
@@ -36,6 +41,7 @@ struct ReportArguments {
 constexpr NumberRange<double> kLossRange{0, 1e3};
 constexpr NumberRange<double> kMarginRange{0, 100};
 constexpr NumberRange<double> kTokensRange{1, 1e15};
+constexpr std::size_t kMaxUsageBytes = std::size_t{1} << 30U;
 
 /// The page of a folder that `lowgear plan` has written.
 ExitCode report_plan(const std::filesystem::path& folder, bool json, Console& console) {
@@ -88,7 +94,40 @@ ExitCode report_runs(const ReportArguments& arguments, const std::string& comman
   return ExitCode::ok;
 }
 
+std::vector<usage::UsageRow> usage_of(const ReportArguments& arguments, const usage::Month& month) {
+  if (arguments.usage_file.empty() == arguments.server.address.empty()) {
+    throw InputError("--month: name a server with --server, or a file that it has exported with --usage");
+  }
+  if (!arguments.server.address.empty()) return ask_usage(arguments.server, month);
+  return usage::read_usage(read_file(arguments.usage_file, kMaxUsageBytes), arguments.usage_file);
+}
+
+/// What jobs of a server have used in a month.
+ExitCode report_month(const ReportArguments& arguments, const std::string& command, Console& console) {
+  if (!arguments.runs.empty() || !arguments.arms.empty()) {
+    throw InputError("--month reports on the jobs of a server: it goes with no runs");
+  }
+  if (!arguments.html.empty()) check_writable(arguments.html);
+  const usage::Month month = usage::parse_month(arguments.month);
+  const PricedAccount priced{
+      .account = account_of(usage_of(arguments, month), month),
+      .factors = {.usd_per_kwh = arguments.prices.usd_per_kwh, .co2_g_per_kwh = arguments.prices.co2_g_per_kwh}};
+  if (!arguments.html.empty()) {
+    write_file_atomically(arguments.html, render_estimate_report(account_page(priced, command)));
+  }
+  if (arguments.json) {
+    console.print_json(account_json(priced));
+  } else {
+    console.print(account_text(priced));
+  }
+  return ExitCode::ok;
+}
+
 ExitCode run_report(const ReportArguments& arguments, const std::string& command, Console& console) {
+  if (!arguments.month.empty()) return report_month(arguments, command, console);
+  if (!arguments.server.address.empty() || !arguments.usage_file.empty()) {
+    throw InputError("--server and --usage go with --month");
+  }
   if (arguments.runs.empty() && arguments.arms.empty()) {
     throw InputError("there is nothing to report; name runs, or a folder that lowgear plan has written");
   }
@@ -126,7 +165,17 @@ VerbAction declare_report(CLI::App& app) {
   add_number(app, "--tokens-per-iteration", kTokensRange, into(arguments->tokens_per_iteration),
              "Tokens of an iteration of all replicas, for recordings, which do not state them")
       ->type_name("N");
-  app.add_option("--html", arguments->html, "Also write the comparison as a page to this file")->type_name("FILE");
+  app.add_option("--month", arguments->month,
+                 "Report instead what the jobs of a server used in this month (UTC), by user and job, and what they "
+                 "saved against measured baselines")
+      ->type_name("YYYY-MM");
+  app.add_option("--server", arguments->server.address, "For --month: http://HOST:PORT or unix:PATH of the server")
+      ->type_name("ADDRESS");
+  app.add_option("--token-file", arguments->server.token_file, "File with a token of that server")->type_name("FILE");
+  app.add_option("--usage", arguments->usage_file, "For --month: usage.csv of a server, instead of the server")
+      ->type_name("FILE");
+  app.add_option("--html", arguments->html, "Also write the comparison, or the month, as a page to this file")
+      ->type_name("FILE");
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) { return run_report(*arguments, command_line(app), console); };
 }

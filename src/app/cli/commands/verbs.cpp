@@ -29,8 +29,10 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear inspect --profile profile.csv --blocking-power 83.64", declare_inspect},
     {"schedule", "Write a schedule in PyTorch's notation, show the memory it needs, and check that it cannot deadlock",
      "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
-    {"report", "Compare training runs by energy, time, cost and loss; or write report.html of a plan again",
+    {"report",
+     "Compare training runs by energy, time, cost and loss; account for a month; or write report.html of a plan again",
      "lowgear report --arm full=a1.jsonl,a2.jsonl --arm planned=b1.jsonl,b2.jsonl --html runs.html\n"
+     "  lowgear report --month 2026-11 --usage usage.csv --kwh 0.12\n"
      "  lowgear report out",
      declare_report},
     {"experiment", "Train with several settings in turns, and report their differences with confidence intervals",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
@@ -32,5 +33,10 @@ constexpr auto kMass = std::to_array<Unit>({{1e6, "t"}, {1e3, "kg"}, {1, "g"}});
 std::string energy_text(double energy_j) { return in_units(energy_j, kEnergy); }
 std::string power_text(double power_w) { return in_units(power_w, kPower); }
 std::string mass_text(double mass_g) { return in_units(mass_g, kMass); }
+
+int decimals(double value, int digits) {
+  if (value == 0 || !std::isfinite(value)) return 0;
+  return std::clamp(digits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))), 0, 12);
+}
 
 }  // namespace lowgear::cli

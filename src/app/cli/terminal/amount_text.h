@@ -9,4 +9,7 @@ namespace lowgear::cli {
 [[nodiscard]] std::string power_text(double power_w);
 [[nodiscard]] std::string mass_text(double mass_g);
 
+/// Digits after the point that give `value` this number of significant digits.
+[[nodiscard]] int decimals(double value, int digits);
+
 }  // namespace lowgear::cli

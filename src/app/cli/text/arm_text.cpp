@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -48,12 +47,6 @@ std::string heading_of(const ArmQuantity& quantity, const ArmComparison& compari
 }
 
 constexpr int kDigits = 5;
-
-/// Digits after the point that give `value` this number of significant digits.
-int decimals(double value, int digits) {
-  if (value == 0 || !std::isfinite(value)) return 0;
-  return std::clamp(digits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))), 0, 12);
-}
 
 /// Times per token are short.
 double scale_of(Quantity quantity, experiment::WorkUnit unit) {

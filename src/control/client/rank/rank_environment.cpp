@@ -59,6 +59,11 @@ std::string run_from_environment(const Environment& environment) {
   return fmt::format("{}{}torch-{}", run, run.empty() ? "" : " ", *id);
 }
 
+std::string user_from_environment(const Environment& environment) {
+  const std::optional<std::string> user = environment("LOWGEAR_USER");
+  return user && !user->empty() ? *user : environment("SLURM_JOB_USER").value_or("");
+}
+
 }  // namespace
 
 Environment process_environment() {
@@ -98,6 +103,7 @@ RankInfo rank_from_environment(const Environment& environment) {
   }
   chosen->job = environment("SLURM_JOB_ID").value_or(environment("TORCHELASTIC_RUN_ID").value_or(""));
   chosen->run = run_from_environment(environment);
+  chosen->user = user_from_environment(environment);
   return *chosen;
 }
 

@@ -22,6 +22,7 @@ struct RankInfo {
   std::string launcher;          ///< `torchrun`, `Slurm`, `Open MPI`, `MPICH`; `none` when no launcher says
   std::string job;               ///< the scheduler's job id; empty when there is none
   std::string run;       ///< tells this start of the job from others, the same in all ranks; empty when nothing does
+  std::string user;      ///< for whom the job trains, the same in all ranks; empty when nothing says it
   std::string conflict;  ///< two launchers say different things; empty when they do not
 };
 
@@ -38,7 +39,8 @@ struct RankInfo {
 /// as a process that meets no others has to know.
 ///
 /// `run` is LOWGEAR_RUN, or else Slurm's job and step, torchrun's run id (its default `none` is no id), or both, with
-/// how often each was started again.
+/// how often each was started again. `user` is LOWGEAR_USER, or else SLURM_JOB_USER. The user of the process is not: in
+/// containers it differs between nodes, or is root everywhere.
 [[nodiscard]] RankInfo rank_from_environment(const Environment& environment);
 
 /// The same for a program that meets the other ranks: throws InputError also where the launcher that counts says a rank

@@ -80,20 +80,21 @@ protocol::RankCells cells_of(int rank, const ProfileResult& result) {
   return cells;
 }
 
-std::string complete_job(std::string_view text, const std::string& run, const std::string& gpu) {
+std::string complete_job(std::string_view text, const RankInfo& rank, const std::string& gpu) {
   Json json = parse_json(text, "job");
   const JsonView view(json, "job");
   if (!json.is_object()) view.fail("expected an object", "docs/server-api.md shows one");
   // NOLINTNEXTLINE(readability-container-size-empty): empty() asks for elements of JSON, and a text is one
   const auto lacks = [&](const char* key) { return !json.contains(key) || json[key].is_null() || json[key] == ""; };
   if (lacks("run")) {
-    if (run.empty()) {
+    if (rank.run.empty()) {
       view.fail("the start of the job has no identification",
                 "set LOWGEAR_RUN to a text that all ranks of this start share, and no other start");
     }
-    json["run"] = run;
+    json["run"] = rank.run;
   }
   if (lacks("gpu")) json["gpu"] = gpu;
+  if (lacks("user") && !rank.user.empty()) json["user"] = fitting_text(rank.user, protocol::kMaxNameBytes);
   return protocol::json_text(json);
 }
 

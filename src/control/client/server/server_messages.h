@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "control/client/measure/iteration_meter.h"
+#include "control/client/rank/rank_environment.h"
 #include "control/client/server/profile_collector.h"
 #include "control/protocol/rank_cells.h"
 #include "control/protocol/rank_decisions.h"
@@ -26,9 +27,10 @@ namespace lowgear::client {
 /// What units took, as it is posted. Cells whose energy is not known are left out.
 [[nodiscard]] protocol::RankCells cells_of(int rank, const ProfileResult& result);
 
-/// The job as it is registered: `text` with `run` and `gpu` filled in where it does not name them. Throws InputError
-/// when the text is no JSON object, or neither it nor `run` says which start of a job this is.
-[[nodiscard]] std::string complete_job(std::string_view text, const std::string& run, const std::string& gpu);
+/// The job as it is registered: `text` with `run`, `user` and `gpu` filled in where it does not name them; an empty
+/// user is none. Throws InputError when the text is no JSON object, or neither it nor the rank says which start of a job
+/// this is.
+[[nodiscard]] std::string complete_job(std::string_view text, const RankInfo& rank, const std::string& gpu);
 
 /// The error of a response for display: its message, or only its status.
 [[nodiscard]] std::string refusal_of(int status, std::string_view answer);

@@ -27,6 +27,7 @@ std::map<std::string, StoreContents> by_job(StoreContents all) {
   for (StoredPlan& row : all.plans) sorted[row.job].plans.push_back(std::move(row));
   for (StoredCells& row : all.cells) sorted[row.job].cells.push_back(std::move(row));
   for (StoredDecision& row : all.decisions) sorted[row.job].decisions.push_back(std::move(row));
+  for (const auto& [job, iteration] : all.counted) sorted[job].counted[job] = iteration;
   return sorted;
 }
 

@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "control/server/parts/usage_count.h"
+
 namespace lowgear::server {
 namespace {
 
@@ -29,7 +31,8 @@ JobWrites::Given JobWrites::give(const StoreChange& change) {
               .decisions = change.decisions,
               .documents = change.documents,
               .removed_documents = {},
-              .archives = {}};
+              .archives = {},
+              .usage = change.usage};
   for (const StoredReports& reports : change.reports) {
     given.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
   }
@@ -50,6 +53,7 @@ void JobWrites::answer(const Given& given, StoreOutcome outcome, double now_s) {
     append(refused_.cells, given.cells);
     append(refused_.decisions, given.decisions);
     append(refused_.documents, given.documents);
+    for (const StoredUsage& usage : given.usage) add_usage(refused_.usage, usage);
   }
   for (; !acks_.empty() && acks_.front().given <= answered_; acks_.pop_front()) {
     const PendingAck& ack = acks_.front();
@@ -73,6 +77,7 @@ void JobWrites::take_refused(StoreChange& change) {
   put_before(change.cells, refused.cells);
   put_before(change.decisions, refused.decisions);
   put_before(change.documents, refused.documents);
+  put_before(change.usage, refused.usage);
 }
 
 void JobWrites::add_repeated(std::vector<StoredReports> repeated, StoreChange& change) {

@@ -54,7 +54,7 @@ class JobWrites {
   std::uint64_t refusals_ = 0;
   std::deque<PendingAck> acks_;  ///< in the order in which they came
   bool has_refused_ = false;
-  StoreChange refused_;            ///< plans, cells, decisions and documents
+  StoreChange refused_;            ///< plans, cells, decisions, documents and usage
   std::set<int> refused_ranks_;    ///< whose rows were refused
   std::set<int> refused_reports_;  ///< ranks whose reports were refused
   double retry_s_ = 0;

@@ -56,4 +56,8 @@ void WatchedStore::read_archive(std::string job, std::function<void(std::optiona
   store_->read_archive(std::move(job), std::move(done));
 }
 
+void WatchedStore::read_page(ExportQuery query, std::function<void(std::optional<ExportPage>)> done) const {
+  store_->read_page(std::move(query), std::move(done));
+}
+
 }  // namespace lowgear::server

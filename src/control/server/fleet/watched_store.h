@@ -28,10 +28,11 @@ class WatchedStore {
   void probe();
   [[nodiscard]] StoreOutcome health() const { return health_; }
 
-  /// As Store::read_decisions and Store::read_archive.
+  /// As those of Store.
   void read_decisions(std::string job, std::int64_t after, int limit,
                       std::function<void(std::vector<StoredDecision>)> done) const;
   void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) const;
+  void read_page(ExportQuery query, std::function<void(std::optional<ExportPage>)> done) const;
 
  private:
   void note(StoreOutcome outcome);

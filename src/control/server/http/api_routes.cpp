@@ -13,6 +13,7 @@
 #include "control/protocol/node_power.h"
 #include "control/protocol/rank_decisions.h"
 #include "control/protocol/rank_finish.h"
+#include "control/server/exports/csv_export.h"
 #include "control/server/http/api_documents.h"
 #include "control/server/job/job_documents.h"
 
@@ -23,6 +24,9 @@ constexpr double kLongestWaitS = 60;
 constexpr double kMaxFactor = 100;
 constexpr double kMaxWatts = 1e9;
 constexpr int kMaxPage = 1'000;
+/// The last second of the year 9999.
+constexpr double kLastExportS = 253'402'300'799;
+constexpr const char* kCsv = "text/csv; charset=utf-8";
 
 void send(ApiCall& call, const Json& body) { call.reply->send(http::json_response(body)); }
 
@@ -213,6 +217,41 @@ void show_decisions(ApiCall& call) {
 void show_budgets(ApiCall& call) { send(call, call.control_plane.budgets().to_json()); }
 
 void show_signals(ApiCall& call) { send(call, call.control_plane.signals().to_json()); }
+
+/// The same request from a place in the file on.
+std::string next_page(const std::string& file, const ExportQuery& query, const std::string& next) {
+  return fmt::format("</v1/exports/{}?from_s={}&to_s={}&after={}>; rel=\"next\"", file, query.from_s, query.to_s, next);
+}
+
+void export_file(ApiCall& call) {
+  const std::string& file = call.captures.at(0);
+  const double from_s = call.number("from_s", 0, 0, kLastExportS);
+  const double to_s = call.number("to_s", kLastExportS, 0, kLastExportS);
+  if (file == "budgets.csv") {
+    return call.reply->send(http::Response::with_body(200, kCsv, budgets_csv(call.control_plane.budgets().to_json())));
+  }
+  const std::optional<ExportTable> table = export_table(file);
+  if (!table) {
+    throw http::HttpError(
+        http::ErrorCode::not_found,
+        fmt::format("there is no export {}; there are usage.csv, jobs.csv, decisions.csv and budgets.csv",
+                    quote(file)));
+  }
+  const auto after = call.target.parameters.find("after");
+  ExportQuery query{.table = *table, .from_s = from_s, .to_s = to_s, .after = {}, .limit = kExportRows};
+  if (after != call.target.parameters.end()) query.after = after->second;
+  require_place(*table, query.after);
+  call.control_plane.store().read_page(query, [reply = call.reply, file, query](const std::optional<ExportPage>& page) {
+    if (!page) {
+      return reply->send(
+          error_response(http::ErrorCode::store_failing, "the server cannot read these rows; its log says why"));
+    }
+    const CsvHeader header = query.after.empty() ? CsvHeader::with : CsvHeader::without;
+    http::Response response = http::Response::with_body(200, kCsv, export_csv(query.table, *page, header));
+    if (!page->next.empty()) response.headers.emplace_back("Link", next_page(file, query, page->next));
+    reply->send(std::move(response));
+  });
+}
 
 void stream_events(ApiCall& call, std::string job) {
   http::Response head;
@@ -411,6 +450,7 @@ std::span<const ApiRoute> api_routes() {
       {"POST", "/v1/jobs/{}/decisions", ranks, {}, take_decisions},
       {"POST", "/v1/nodes/{}/power", ranks, {}, grant_power},
       {"DELETE", "/v1/nodes/{}", admins, {}, delete_node},
+      {"GET", "/v1/exports/{}", readers, {"from_s", "to_s", "after"}, export_file},
   };
   return routes;
 }

@@ -86,6 +86,7 @@ void Job::report(const protocol::RankReports& reports, double now_s) {
   if (!is_new) return;
   rank.last = reports.reports.back();
   while (const auto iteration = record_.history.next(now_s)) {
+    count_usage(*iteration, now_s);
     collect(*iteration);
     react(*iteration, now_s);
     const PlanVersion* plan = record_.plans.find(iteration->plan_version);
@@ -115,6 +116,18 @@ void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double 
   if (record_.ranks.followers() > 0) return end_trials(now_s);
   ++planning_.serial;  // what is being planned would be followed by no rank
   if (record_.status.state != JobState::observing) observe(reason + "; nor does another rank", now_s, kRefusedRetryS);
+}
+
+/// Before the iteration is collected: those of the baseline itself are not compared with it.
+void Job::count_usage(const JobIteration& iteration, double now_s) {
+  usage::UsageRow names;
+  names.job = record_.id;
+  names.run = record_.spec.run;
+  names.name = record_.spec.name;
+  names.user = record_.spec.user.value_or("");
+  names.gpu = record_.spec.gpu;
+  names.simulated = record_.ranks.simulated();
+  record_.usage.add(iteration, names, record_.baseline.result(), now_s, outbox_.changes.store.usage);
 }
 
 /// What an iteration adds to what is known, with no decision about it.

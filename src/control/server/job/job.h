@@ -137,6 +137,7 @@ class Job {
   void replan(const std::string& reason);
   void give_plan_up(const std::string& error, double now_s);
   [[nodiscard]] PlanningConditions conditions() const;
+  void count_usage(const JobIteration& iteration, double now_s);
   void collect(const JobIteration& iteration);
   void react(const JobIteration& iteration, double now_s);
   [[nodiscard]] std::vector<adapt::RankIteration> measured_ranks(const JobIteration& iteration) const;
@@ -154,7 +155,7 @@ class Job {
   [[nodiscard]] StoredJob stored() const;
   void restore_state(const JsonView& state);
   void restore_rank(const StoredRank& row, double now_s);
-  void restore_progress(const StoreContents& rows, std::vector<std::string>& left_out);
+  void restore_progress(const StoreContents& rows, double now_s, std::vector<std::string>& left_out);
   void resume(const Profiles& profiles, double now_s);
   void replace_lost_profile(double now_s);
   void store_rank(const RegisteredRank& rank);

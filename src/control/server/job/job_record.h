@@ -16,6 +16,7 @@
 #include "control/server/parts/profile_watch.h"
 #include "control/server/parts/profiling.h"
 #include "control/server/parts/rank_registry.h"
+#include "control/server/parts/usage_count.h"
 
 namespace lowgear::server {
 
@@ -63,6 +64,7 @@ struct JobRecord {
   Profiling profiling;
   ProfileWatch watch;
   JobTargets targets;
+  UsageCount usage;
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
 

@@ -140,7 +140,9 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
 }
 
 /// Plans, cells and reports, as they came.
-void Job::restore_progress(const StoreContents& rows, std::vector<std::string>& left_out) {
+void Job::restore_progress(const StoreContents& rows, double now_s, std::vector<std::string>& left_out) {
+  const auto counted = rows.counted.find(record_.id);
+  if (counted != rows.counted.end()) record_.usage.restore(counted->second);
   for_intact(rows.plans, left_out, [&](const StoredPlan& row) {
     PlanVersion version = read_plan_version(row.document);
     if (version.version != row.version) throw InputError("its version is not that of the plan");
@@ -158,7 +160,10 @@ void Job::restore_progress(const StoreContents& rows, std::vector<std::string>& 
     const protocol::RankReports reports = protocol::read_rank_reports(JsonView(document, "reports"));
     require_rank(record_.ranks, reports.rank, row.rank);
     (void)record_.history.add(reports, 0);
-    while (const auto iteration = record_.history.next(0)) collect(*iteration);
+    while (const auto iteration = record_.history.next(0)) {
+      if (record_.usage.is_restored()) count_usage(*iteration, now_s);
+      collect(*iteration);
+    }
   });
 }
 
@@ -213,7 +218,7 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   for (const StoredRank& row : rows.ranks) job->restore_rank(row, now_s);
   job->record_.profiling.restore(view, job->record_.spec, job->record_.baseline.result());
   std::vector<std::string> damaged;
-  job->restore_progress(rows, damaged);
+  job->restore_progress(rows, now_s, damaged);
   if (left_out != nullptr) *left_out = std::move(damaged);
   job->record_.plans.restore_numbers(view);
   job->record_.profiling.resume_version(view, now_s);

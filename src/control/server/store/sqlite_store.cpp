@@ -56,6 +56,7 @@ std::size_t bytes_of(const StoreChange& change) {
              archive.timeline.size() + archive.iterations.size();
   }
   for (const std::string& key : change.removed_documents) bytes += kRowBytes + key.size();
+  bytes += 2 * kRowBytes * change.usage.size();
   return bytes;
 }
 
@@ -411,6 +412,21 @@ void SqliteStore::read_archive(std::string job, std::function<void(std::optional
       writer.log(error.what());
     }
     writer.post([done = std::move(*shared_done), archive = std::move(archive)] { done(archive); });
+  });
+  if (!added) writer.post([done = std::move(*shared_done)] { done(std::nullopt); });
+}
+
+void SqliteStore::read_page(ExportQuery query, std::function<void(std::optional<ExportPage>)> done) {
+  Writer& writer = *writer_;
+  const auto shared_done = std::make_shared<std::function<void(std::optional<ExportPage>)>>(std::move(done));
+  const bool added = writer.add([&writer, query = std::move(query), shared_done](StoreFile* file) {
+    std::optional<ExportPage> page;
+    try {
+      if (file != nullptr) page = file->tables().page(query);
+    } catch (const std::exception& error) {
+      writer.log(error.what());
+    }
+    writer.post([done = std::move(*shared_done), page = std::move(page)] { done(page); });
   });
   if (!added) writer.post([done = std::move(*shared_done)] { done(std::nullopt); });
 }

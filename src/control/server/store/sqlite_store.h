@@ -58,6 +58,7 @@ class SqliteStore final : public Store {
   void read_decisions(std::string job, std::int64_t after, int limit,
                       std::function<void(std::vector<StoredDecision>)> done) override;
   void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) override;
+  void read_page(ExportQuery query, std::function<void(std::optional<ExportPage>)> done) override;
 
   /// Writes everything that waits, as far as `close_patience` lasts, and posts its outcomes; then lets go of the
   /// folder. What is refused is `busy`, and the log says how much it is. What is written later fails.

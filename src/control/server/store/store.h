@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/core/error.h"
+#include "report/usage/usage_row.h"
 
 namespace lowgear::server {
 
@@ -87,6 +89,46 @@ struct StoredDocument {
   std::string document;
 };
 
+/// What iterations add to what their job has used. Rows of the same job, hour and baseline add up in the store.
+struct StoredUsage {
+  usage::UsageRow row;
+  std::int64_t last_iteration = 0;  ///< of those that are counted
+};
+
+/// A job, as exports show it: one that has completed iterations.
+struct UsedJob {
+  std::string job;
+  std::string run;
+  std::string name;
+  std::string user;
+  std::string gpu;
+  bool simulated = false;
+  double created_s = 0;
+  std::optional<double> finished_s;
+  std::int64_t iterations = 0;
+  std::int64_t measured_iterations = 0;
+  double time_s = 0;
+  double energy_j = 0;
+};
+
+/// Rows that can be exported.
+enum class ExportTable : unsigned char { usage, jobs, decisions };
+
+/// A page of a table: the rows after a place in it.
+struct ExportQuery {
+  ExportTable table = ExportTable::usage;
+  double from_s = 0;  ///< rows of this time and later; jobs that had not finished by then
+  double to_s = 0;    ///< and before this one; jobs that had begun by then
+  std::string after;  ///< `next` of the page before; empty: the first page
+  int limit = 0;      ///< rows that are looked at
+};
+struct ExportPage {
+  std::vector<usage::UsageRow> hours;
+  std::vector<UsedJob> jobs;
+  std::vector<StoredDecision> decisions;
+  std::string next;  ///< where the next page begins, in printable ASCII without blanks; empty: there is none
+};
+
 /// All that one request or decision changes: written whole or not at all. Rows replace those of the same key.
 struct StoreChange {
   std::vector<StoredJob> jobs;
@@ -97,11 +139,12 @@ struct StoreChange {
   std::vector<StoredDecision> decisions;
   std::vector<StoredDocument> documents;
   std::vector<std::string> removed_documents;  ///< their keys
-  std::vector<StoredArchive> archives;         ///< of jobs whose other rows but decisions are then removed in time
+  std::vector<StoredArchive> archives;  ///< of jobs whose other rows but decisions and usage are then removed in time
+  std::vector<StoredUsage> usage;
 
   [[nodiscard]] bool empty() const {
     return jobs.empty() && ranks.empty() && reports.empty() && plans.empty() && cells.empty() && decisions.empty() &&
-           documents.empty() && removed_documents.empty() && archives.empty();
+           documents.empty() && removed_documents.empty() && archives.empty() && usage.empty();
   }
 };
 
@@ -117,6 +160,7 @@ struct StoreContents {
   std::vector<StoredCells> cells;
   std::vector<StoredDecision> decisions;  ///< the newest of every job, oldest first
   std::vector<StoredDocument> documents;
+  std::map<std::string, std::int64_t> counted;  ///< last iteration that is in the usage of a job that has not finished
 };
 
 enum class StoreOutcome : unsigned char {
@@ -144,6 +188,9 @@ class Store {
   /// A job's archive, with everything that was written before. `done` is called on the server's thread, with none when
   /// there is none or it cannot be read.
   virtual void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) = 0;
+  /// A page of a table, with everything that was written before. `done` is called on the server's thread, with none
+  /// when it cannot be read, or `after` is no place in the table.
+  virtual void read_page(ExportQuery query, std::function<void(std::optional<ExportPage>)> done) = 0;
 };
 
 }  // namespace lowgear::server

@@ -14,7 +14,7 @@ constexpr std::int64_t kApplicationId = 0x4C774772;
 
 // Reports of one iteration lie next to each other: all ranks of a job report the same iteration at about the same time,
 // which then touches few pages, and the oldest are removed by range.
-constexpr std::array<const char*, 4> kSteps = {
+constexpr std::array<const char*, 5> kSteps = {
     R"(
 CREATE TABLE jobs (
   id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
@@ -64,6 +64,21 @@ CREATE TABLE archives (
   job TEXT PRIMARY KEY NOT NULL, summary TEXT NOT NULL, ranks TEXT NOT NULL, frontier TEXT NOT NULL,
   timeline TEXT NOT NULL, iterations TEXT NOT NULL
 );
+)",
+    // What jobs have used, hour by hour: it stays when their reports are removed. A baseline is known by its energy; 0
+    // is none. Names are apart, as a specification may have megabytes.
+    R"(
+CREATE TABLE used_jobs (
+  job TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL, gpu TEXT NOT NULL,
+  simulated INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE usage (
+  id INTEGER PRIMARY KEY, job TEXT NOT NULL, hour_s INTEGER NOT NULL, baseline_j REAL NOT NULL,
+  baseline_error_j REAL NOT NULL, baseline_time_s REAL NOT NULL, last_iteration INTEGER NOT NULL,
+  iterations INTEGER NOT NULL, measured INTEGER NOT NULL, time_s REAL NOT NULL, energy_j REAL NOT NULL,
+  energy_variance REAL NOT NULL, UNIQUE (job, hour_s, baseline_j)
+);
+CREATE INDEX usage_by_hour ON usage (hour_s);
 )"};
 
 }  // namespace

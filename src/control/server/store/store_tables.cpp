@@ -1,12 +1,21 @@
 #include "control/server/store/store_tables.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "base/core/number.h"
 
 namespace lowgear::server {
 namespace {
 
 constexpr int kExpiredRows = 5'000;
 constexpr double kDayS = 86'400;
+
+/// Of a time that a request may name: seconds of a sensible range.
+std::int64_t whole_seconds(double time_s) { return static_cast<std::int64_t>(std::clamp(time_s, -1e15, 1e15)); }
 
 }  // namespace
 
@@ -25,7 +34,17 @@ StoreTables::Writes::Writes(Database& database)
       archive(database,
               "REPLACE INTO archives (job, summary, ranks, frontier, timeline, iterations) "
               "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
-      remove_document(database, "DELETE FROM documents WHERE key = ?1") {}
+      remove_document(database, "DELETE FROM documents WHERE key = ?1"),
+      used_job(database,
+               "INSERT OR IGNORE INTO used_jobs (job, run, name, user, gpu, simulated) "
+               "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
+      usage(database,
+            "INSERT INTO usage (job, hour_s, baseline_j, baseline_error_j, baseline_time_s, last_iteration, "
+            "iterations, measured, time_s, energy_j, energy_variance) "
+            "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
+            "ON CONFLICT (job, hour_s, baseline_j) DO UPDATE SET last_iteration = max(last_iteration, ?6), "
+            "iterations = iterations + ?7, measured = measured + ?8, time_s = time_s + ?9, "
+            "energy_j = energy_j + ?10, energy_variance = energy_variance + ?11") {}
 
 StoreTables::Drops::Drops(Database& database)
     : reports(database, "DELETE FROM reports WHERE job = ?1 AND first_iteration <= ?2 AND last_iteration <= ?2"),
@@ -59,7 +78,21 @@ StoreTables::Reads::Reads(Database& database)
                "ORDER BY jobs.finished_s DESC LIMIT ?1"),
       archive(database,
               "SELECT archives.summary, jobs.spec, archives.ranks, archives.frontier, archives.timeline, "
-              "archives.iterations FROM archives JOIN jobs ON jobs.id = archives.job WHERE archives.job = ?1") {}
+              "archives.iterations FROM archives JOIN jobs ON jobs.id = archives.job WHERE archives.job = ?1"),
+      counted(database, "SELECT max(last_iteration) FROM usage WHERE job = ?1"),
+      usage(database,
+            "SELECT usage.id, hour_s, usage.job, run, name, user, gpu, simulated, iterations, measured, time_s, "
+            "energy_j, energy_variance, baseline_time_s, baseline_j, baseline_error_j "
+            "FROM usage JOIN used_jobs ON used_jobs.job = usage.job "
+            "WHERE hour_s >= ?1 AND (hour_s, usage.id) > (?1, ?2) AND hour_s < ?3 ORDER BY hour_s, usage.id LIMIT ?4"),
+      used_jobs(database,
+                "SELECT used_jobs.job, used_jobs.run, name, user, gpu, simulated, created_s, finished_s, "
+                "sum(iterations), sum(measured), sum(time_s), sum(energy_j) FROM (SELECT * FROM used_jobs "
+                "WHERE job > ?1 ORDER BY job LIMIT ?2) AS used_jobs LEFT JOIN jobs ON jobs.id = used_jobs.job "
+                "LEFT JOIN usage ON usage.job = used_jobs.job GROUP BY used_jobs.job ORDER BY used_jobs.job"),
+      all_decisions(database,
+                    "SELECT job, id, time_s, document FROM decisions WHERE (job, id) > (?1, ?2) "
+                    "ORDER BY job, id LIMIT ?3") {}
 
 StoreTables::Expiry::Expiry(Database& database)
     : next_job(database,
@@ -75,7 +108,11 @@ StoreTables::Expiry::Expiry(Database& database)
               "(SELECT first_iteration, rank FROM reports WHERE job = ?1 LIMIT ?2)"),
       plans(database, "DELETE FROM plans WHERE job = ?1"),
       cells(database, "DELETE FROM cells WHERE rowid IN (SELECT rowid FROM cells WHERE job = ?1 LIMIT ?2)"),
-      ranks(database, "DELETE FROM ranks WHERE job = ?1") {}
+      ranks(database, "DELETE FROM ranks WHERE job = ?1"),
+      usage(database,
+            "DELETE FROM usage WHERE id IN (SELECT id FROM usage WHERE hour_s < ?1 ORDER BY hour_s LIMIT ?2)"),
+      used_jobs(database,
+                "DELETE FROM used_jobs WHERE NOT EXISTS (SELECT 1 FROM usage WHERE usage.job = used_jobs.job)") {}
 
 StoreTables::StoreTables(Database& database, const StoreRetention& retention)
     : retention_(retention), write_(database), drop_(database), select_(database), expire_(database) {}
@@ -109,6 +146,14 @@ void StoreTables::put(const StoredArchive& archive) {
                          archive.iterations);
 }
 
+void StoreTables::put(const StoredUsage& usage) {
+  const usage::UsageRow& row = usage.row;
+  write_.used_job.execute(row.job, row.run, row.name, row.user, row.gpu, row.simulated ? 1 : 0);
+  write_.usage.execute(row.job, row.hour_s, row.baseline_energy_j, row.baseline_error_j, row.baseline_time_s,
+                       usage.last_iteration, row.iterations, row.measured_iterations, row.time_s, row.energy_j,
+                       row.energy_error_j * row.energy_error_j);
+}
+
 void StoreTables::put(const StoreChange& change) {
   for (const StoredJob& job : change.jobs) put(job);
   for (const StoredRank& rank : change.ranks) write_.rank.execute(rank.job, rank.rank, rank.document);
@@ -119,6 +164,7 @@ void StoreTables::put(const StoreChange& change) {
   for (const StoredDocument& document : change.documents) write_.document.execute(document.key, document.document);
   for (const std::string& key : change.removed_documents) write_.remove_document.execute(key);
   for (const StoredArchive& archive : change.archives) put(archive);
+  for (const StoredUsage& usage : change.usage) put(usage);
 }
 
 void StoreTables::load_jobs(StoreContents& contents) {
@@ -161,7 +207,11 @@ StoreContents StoreTables::load() {
   load_jobs(contents);
   load_finished(contents);
   for (const StoredJob& job : contents.jobs) {
-    if (!job.finished_s) load_rows_of(job.id, contents);
+    if (!job.finished_s) {
+      load_rows_of(job.id, contents);
+      Statement::Rows counted = select_.counted.query(job.id);
+      if (counted.next() && counted.optional_number(0)) contents.counted[job.id] = counted.integer(0);
+    }
     load_decisions_of(job.id, contents);
   }
   for (auto rows = select_.documents.query(); rows.next();) contents.documents.push_back({rows.text(0), rows.text(1)});
@@ -188,12 +238,114 @@ std::optional<StoredArchive> StoreTables::archive(std::string_view job) {
                        .iterations = rows.text(5)};
 }
 
+std::optional<ExportPage> StoreTables::page(const ExportQuery& query) {
+  switch (query.table) {
+    case ExportTable::usage:
+      return usage_page(query);
+    case ExportTable::jobs:
+      return jobs_page(query);
+    case ExportTable::decisions:
+      return decisions_page(query);
+  }
+  return std::nullopt;
+}
+
+/// Places are `HOUR.ID`.
+std::optional<ExportPage> StoreTables::usage_page(const ExportQuery& query) {
+  std::int64_t hour_s = whole_seconds(query.from_s);
+  std::int64_t id = -1;
+  if (!query.after.empty()) {
+    const std::size_t dot = query.after.find('.');
+    if (dot == std::string::npos) return std::nullopt;
+    const auto hour = parse_integer(std::string_view(query.after).substr(0, dot));
+    const auto row = parse_integer(std::string_view(query.after).substr(dot + 1));
+    if (!hour || !row) return std::nullopt;
+    hour_s = std::max<std::int64_t>(hour_s, *hour);
+    id = *row;
+  }
+  ExportPage page;
+  for (auto rows = select_.usage.query(hour_s, id, whole_seconds(query.to_s), query.limit); rows.next();) {
+    page.hours.push_back({.hour_s = rows.integer(1),
+                          .job = rows.text(2),
+                          .run = rows.text(3),
+                          .name = rows.text(4),
+                          .user = rows.text(5),
+                          .gpu = rows.text(6),
+                          .simulated = rows.integer(7) != 0,
+                          .iterations = rows.integer(8),
+                          .measured_iterations = rows.integer(9),
+                          .time_s = rows.number(10),
+                          .energy_j = rows.number(11),
+                          .energy_error_j = std::sqrt(rows.number(12)),
+                          .baseline_time_s = rows.number(13),
+                          .baseline_energy_j = rows.number(14),
+                          .baseline_error_j = rows.number(15)});
+    page.next = fmt::format("{}.{}", rows.integer(1), rows.integer(0));
+  }
+  if (page.hours.size() < static_cast<std::size_t>(query.limit)) page.next.clear();
+  return page;
+}
+
+/// Places are ids.
+ExportPage StoreTables::jobs_page(const ExportQuery& query) {
+  ExportPage page;
+  int looked_at = 0;
+  for (auto rows = select_.used_jobs.query(query.after, query.limit); rows.next();) {
+    ++looked_at;
+    page.next = rows.text(0);
+    const std::optional<double> finished_s = rows.optional_number(7);
+    if (rows.number(6) >= query.to_s || (finished_s && *finished_s < query.from_s)) continue;
+    page.jobs.push_back({.job = rows.text(0),
+                         .run = rows.text(1),
+                         .name = rows.text(2),
+                         .user = rows.text(3),
+                         .gpu = rows.text(4),
+                         .simulated = rows.integer(5) != 0,
+                         .created_s = rows.number(6),
+                         .finished_s = finished_s,
+                         .iterations = rows.integer(8),
+                         .measured_iterations = rows.integer(9),
+                         .time_s = rows.number(10),
+                         .energy_j = rows.number(11)});
+  }
+  if (looked_at < query.limit) page.next.clear();
+  return page;
+}
+
+/// Places are `JOB.ID`.
+std::optional<ExportPage> StoreTables::decisions_page(const ExportQuery& query) {
+  const std::size_t dot = query.after.rfind('.');
+  if (!query.after.empty() && dot == std::string::npos) return std::nullopt;
+  const std::string after_job = query.after.empty() ? "" : query.after.substr(0, dot);
+  const auto after_id =
+      query.after.empty() ? std::optional<long long>(0) : parse_integer(std::string_view(query.after).substr(dot + 1));
+  if (!after_id) return std::nullopt;
+  ExportPage page;
+  int looked_at = 0;
+  for (auto rows = select_.all_decisions.query(after_job, std::int64_t{*after_id}, query.limit); rows.next();) {
+    ++looked_at;
+    page.next = fmt::format("{}.{}", rows.text(0), rows.integer(1));
+    if (rows.number(2) < query.from_s || rows.number(2) >= query.to_s) continue;
+    page.decisions.push_back({rows.text(0), rows.integer(1), rows.number(2), rows.text(3)});
+  }
+  if (looked_at < query.limit) page.next.clear();
+  return page;
+}
+
+/// Some rows of hours that are too old to be kept; returns whether there may be more.
+bool StoreTables::expire_usage(double now_s) {
+  const std::int64_t removed =
+      expire_.usage.execute(whole_seconds(now_s - retention_.usage_days * kDayS), kExpiredRows);
+  if (removed > 0 && removed < kExpiredRows) expire_.used_jobs.execute();
+  return removed == kExpiredRows;
+}
+
 bool StoreTables::expire(double now_s) {
   std::string job;
   bool is_old = false;
   {
     Statement::Rows rows = expire_.next_job.query(now_s - retention_.finished_days * kDayS);
-    if (!rows.next()) return false;
+    if (!rows.next()) return expire_usage(now_s);
     job = rows.text(0);
     is_old = rows.integer(1) != 0;
   }

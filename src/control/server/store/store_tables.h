@@ -17,6 +17,7 @@ struct StoreRetention {
   int plans = 50;                         ///< of a job: the newest
   std::int64_t decisions = 10'000;        ///< of a job: the newest
   double finished_days = 30;              ///< what is shown of a job that has finished, but its summary
+  double usage_days = 800;                ///< what jobs have used, by the hour
   std::int64_t loaded_reports = 200'000;  ///< of a job
   int loaded_plans = 8;                   ///< of a job
   int loaded_decisions = 200;             ///< of a job
@@ -34,6 +35,8 @@ class StoreTables {
   [[nodiscard]] StoreContents load();
   [[nodiscard]] std::vector<StoredDecision> decisions(std::string_view job, std::int64_t after, int limit);
   [[nodiscard]] std::optional<StoredArchive> archive(std::string_view job);
+  /// Empty when `after` is no place in the table.
+  [[nodiscard]] std::optional<ExportPage> page(const ExportQuery& query);
   /// Removes rows of jobs that finished too long before `now_s` (since 1970), and those that an archive stands for, at
   /// most some thousand; returns whether there are more.
   [[nodiscard]] bool expire(double now_s);
@@ -45,6 +48,11 @@ class StoreTables {
   void put(const StoredCells& cells);
   void put(const StoredDecision& decision);
   void put(const StoredArchive& archive);
+  void put(const StoredUsage& usage);
+  [[nodiscard]] std::optional<ExportPage> usage_page(const ExportQuery& query);
+  [[nodiscard]] std::optional<ExportPage> decisions_page(const ExportQuery& query);
+  [[nodiscard]] ExportPage jobs_page(const ExportQuery& query);
+  [[nodiscard]] bool expire_usage(double now_s);
   void load_jobs(StoreContents& contents);
   void load_finished(StoreContents& contents);
   void load_rows_of(const std::string& job, StoreContents& contents);
@@ -62,6 +70,8 @@ class StoreTables {
     Statement document;
     Statement archive;
     Statement remove_document;
+    Statement used_job;
+    Statement usage;
   };
   /// Remove what is too old to be kept of a job that runs.
   struct Drops {
@@ -83,6 +93,10 @@ class StoreTables {
     Statement documents;
     Statement finished;
     Statement archive;
+    Statement counted;
+    Statement usage;
+    Statement used_jobs;
+    Statement all_decisions;
   };
   /// Find a job that finished too long ago, or that an archive stands for, and remove its rows.
   struct Expiry {
@@ -93,6 +107,8 @@ class StoreTables {
     Statement plans;
     Statement cells;
     Statement ranks;
+    Statement usage;
+    Statement used_jobs;
   };
 
   StoreRetention retention_;

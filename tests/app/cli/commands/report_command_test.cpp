@@ -129,5 +129,61 @@ TEST_F(ReportCommand, AFolderWithMetricsIsARun) {
   EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["name"], path("run"));
 }
 
+constexpr const char* kUsage =
+    "hour_s,job,run,name,user,gpu,simulated,iterations,measured_iterations,time_s,energy_j,energy_error_j,"
+    "baseline_time_s,baseline_energy_j,baseline_error_j\n"
+    "1793491200,j-1,r,llama,ada,H100,false,10,10,20,36000000,1000,,,\n"
+    "1793494800,j-1,r,llama,ada,H100,false,100,100,202,324000000,0,2,3600000,3600\n"
+    "1793494800,j-2,r2,<b>gpt</b>,,H100,false,100,90,200,36000000,0,,,\n"
+    "1796083200,j-2,r2,gpt,,H100,false,100,100,200,36000000,0,,,\n";
+
+TEST_F(ReportCommand, AccountsForAMonth) {
+  const std::string usage = write_text(path("usage.csv"), kUsage);
+  const ProgramResult result = run_lowgear(
+      {"report", "--month", "2026-11", "--usage", usage, "--json", "--kwh", "0.5", "--html", path("page.html")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "report");
+  EXPECT_TRUE(json["simulated"].is_null());
+  const Json& total = json["measured"]["total"];
+  EXPECT_EQ(total["energy_j"], 396e6);
+  EXPECT_EQ(total["unmeasured_iterations"], 10);
+  EXPECT_DOUBLE_EQ(total["cost_usd"].get<double>(), 55);
+  EXPECT_TRUE(total["co2_g"].is_null()) << "no factor was given";
+  const Json& ada = json["measured"]["users"][0];
+  EXPECT_EQ(ada["user"], "ada");
+  EXPECT_EQ(ada["saving"]["saved_j"], 36e6);
+  EXPECT_DOUBLE_EQ(ada["saving"]["saved_pct"].get<double>(), 10);
+  EXPECT_DOUBLE_EQ(ada["saving"]["saved_error_j"].get<double>(), 360'000);
+  EXPECT_DOUBLE_EQ(ada["saving"]["saved_usd"].get<double>(), 5);
+  EXPECT_TRUE(json["measured"]["users"][1]["user"].is_null());
+  EXPECT_TRUE(json["measured"]["users"][1]["saving"].is_null());
+  EXPECT_EQ(json["measured"]["jobs"][1]["name"], "<b>gpt</b>");
+  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Energy of 2026-11"), Not(HasSubstr("<b>gpt</b>"))));
+}
+
+TEST_F(ReportCommand, ShowsAMonthAsTables) {
+  const std::string usage = write_text(path("usage.csv"), kUsage);
+  const ProgramResult result = run_lowgear({"report", "--month", "2026-11", "--usage", usage});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("ada"), HasSubstr("10.00 \u00b1 0.10"), HasSubstr("(not stated)"),
+                                HasSubstr("10 of 210 iterations is not known"), Not(HasSubstr("$"))));
+  EXPECT_THAT(run_lowgear({"report", "--month", "2026-01", "--usage", usage}).out, HasSubstr("no job has completed"));
+}
+
+TEST_F(ReportCommand, RefusesAMonthWithoutASourceOrWithRuns) {
+  const std::string usage = write_text(path("usage.csv"), kUsage);
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "report");
+    const ProgramResult result = run_lowgear(words);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"--month", "2026-11"}), HasSubstr("--server"));
+  EXPECT_THAT(refusal({"--month", "2026-11", "--usage", usage, "--server", "unix:/x"}), HasSubstr("--usage"));
+  EXPECT_THAT(refusal({"--month", "November", "--usage", usage}), HasSubstr("such as 2026-11"));
+  EXPECT_THAT(refusal({"--month", "2026-11", "--usage", usage, metrics("a.jsonl", 1)}), HasSubstr("no runs"));
+  EXPECT_THAT(refusal({"--usage", usage}), HasSubstr("--month"));
+}
+
 }  // namespace
 }  // namespace lowgear::cli

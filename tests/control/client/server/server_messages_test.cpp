@@ -88,12 +88,17 @@ TEST(ServerMessages, LeaveOutCellsWhoseEnergyIsNotKnown) {
 }
 
 TEST(ServerMessages, CompleteTheJob) {
-  const auto completed = [](const char* text) { return parse_json(complete_job(text, "slurm-7", "H100"), "job"); };
+  RankInfo rank;
+  rank.run = "slurm-7";
+  const auto completed = [&](const char* text) { return parse_json(complete_job(text, rank, "H100"), "job"); };
   EXPECT_EQ(completed(R"({"name": "n"})"), (Json{{"name", "n"}, {"run", "slurm-7"}, {"gpu", "H100"}}));
   EXPECT_EQ(completed(R"({"run": "mine", "gpu": "A100"})"), (Json{{"run", "mine"}, {"gpu", "A100"}}));
-  EXPECT_THAT(error_of([] { (void)complete_job("{}", "", ""); }), HasSubstr("LOWGEAR_RUN"));
-  EXPECT_THAT(error_of([] { (void)complete_job("[]", "r", ""); }), HasSubstr("object"));
-  EXPECT_THAT(error_of([] { (void)complete_job("{", "r", ""); }), HasSubstr("job:1"));
+  EXPECT_THAT(error_of([] { (void)complete_job("{}", {}, ""); }), HasSubstr("LOWGEAR_RUN"));
+  EXPECT_THAT(error_of([&] { (void)complete_job("[]", rank, ""); }), HasSubstr("object"));
+  EXPECT_THAT(error_of([&] { (void)complete_job("{", rank, ""); }), HasSubstr("job:1"));
+  rank.user = "ada";
+  EXPECT_EQ(completed("{}")["user"], "ada");
+  EXPECT_EQ(completed(R"({"user": "grace"})")["user"], "grace");
 }
 
 TEST(ServerMessages, SayWhatTheServerRefuses) {

@@ -101,6 +101,30 @@ TEST_F(JobWritesTest, TakesRepeatedReportsOnlyWhereTheyWereRefused) {
   EXPECT_TRUE(change.empty());
 }
 
+TEST_F(JobWritesTest, AddsRefusedUsageToWhatIsWrittenNext) {
+  const auto used = [](std::int64_t iteration) {
+    StoreChange change;
+    change.usage.push_back({.row = {}, .last_iteration = iteration});
+    change.usage.back().row.iterations = 1;
+    return change;
+  };
+  const auto first = writes.give(used(0));
+  const auto second = writes.give(used(1));
+  const auto third = writes.give(used(2));
+  writes.answer(first, StoreOutcome::disk_full, now_s);
+  writes.answer(second, kCommitted, now_s);
+  writes.answer(third, StoreOutcome::busy, now_s);
+  StoreChange next = used(3);
+  writes.take_refused(next);
+  ASSERT_EQ(next.usage.size(), 2U);
+  EXPECT_EQ(next.usage[0].row.iterations, 2);  // of the first and the third, in one row
+  EXPECT_EQ(next.usage[0].last_iteration, 2);
+  EXPECT_EQ(next.usage[1].last_iteration, 3);
+  StoreChange later;
+  writes.take_refused(later);
+  EXPECT_TRUE(later.usage.empty());
+}
+
 TEST_F(JobWritesTest, RetriesLessAndLessOften) {
   EXPECT_TRUE(writes.is_due(now_s));
   double waited_s = 0;

@@ -56,6 +56,9 @@ class FakeStore final : public Store {
   }
   void read_decisions(std::string /*job*/, std::int64_t /*after*/, int /*limit*/,
                       std::function<void(std::vector<StoredDecision>)> /*done*/) override {}
+  void read_page(ExportQuery /*query*/, std::function<void(std::optional<ExportPage>)> done) override {
+    done(ExportPage{});
+  }
   void read_archive(std::string /*job*/, std::function<void(std::optional<StoredArchive>)> /*done*/) override {}
 
   /// Commits all that waits, and what that leads to.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/core/error.h"
@@ -51,6 +53,17 @@ class SqliteStoreTest : public testing::Test {
     store_->write(std::move(change), [&](StoreOutcome said) { outcome = said; });
     EXPECT_TRUE(loop_.run_until([&] { return outcome.has_value(); }));
     return outcome.value_or(StoreOutcome::failed);
+  }
+  ExportPage read(const ExportQuery& query) {
+    std::optional<ExportPage> page;
+    bool done = false;
+    store_->read_page(query, [&](std::optional<ExportPage> said) {
+      page = std::move(said);
+      done = true;
+    });
+    EXPECT_TRUE(loop_.run_until([&] { return done; }));
+    EXPECT_TRUE(page.has_value());
+    return page.value_or(ExportPage{});
   }
   std::vector<std::string> log() {
     const std::scoped_lock lock(mutex_);
@@ -481,6 +494,113 @@ TEST_F(SqliteStoreTest, RefusesASecondStoreOnTheFolder) {
   open();
   EXPECT_THAT(error_of([&] { const SqliteStore second(folder_ / "state", loop_.post()); }),
               HasSubstr("uses this state folder"));
+}
+
+StoredUsage usage_of(const std::string& job, std::int64_t hour, double baseline_j, std::int64_t last_iteration) {
+  StoredUsage used;
+  used.row.job = job;
+  used.row.name = "name of " + job;
+  used.row.user = "ada";
+  used.row.hour_s = hour * usage::kHourS;
+  used.row.iterations = used.row.measured_iterations = 2;
+  used.row.time_s = 3;
+  used.row.energy_j = 100;
+  used.row.energy_error_j = 4;
+  used.row.baseline_energy_j = baseline_j;
+  used.row.baseline_time_s = baseline_j > 0 ? 1 : 0;
+  used.last_iteration = last_iteration;
+  return used;
+}
+
+TEST_F(SqliteStoreTest, AddsUsageUpByHourAndBaseline) {
+  options_.now_s = [] { return 10'000.0; };
+  open();
+  StoreChange change;
+  change.jobs = {job("j-1"), job("j-2", 9'000.0)};
+  change.usage = {usage_of("j-1", 1, 0, 1), usage_of("j-1", 1, 90, 3), usage_of("j-2", 1, 0, 1)};
+  EXPECT_EQ(write(change), StoreOutcome::committed);
+  StoreChange more;
+  more.usage = {usage_of("j-1", 1, 90, 5), usage_of("j-1", 2, 90, 7)};
+  EXPECT_EQ(write(more), StoreOutcome::committed);
+  EXPECT_THAT(open().load().counted, ElementsAre(testing::Pair("j-1", 7)));  // j-2 has finished
+  const ExportPage page = read({.table = ExportTable::usage, .from_s = 0, .to_s = 1e9, .after = {}, .limit = 100});
+  ASSERT_THAT(page.hours, SizeIs(4));
+  EXPECT_EQ(page.next, "");
+  EXPECT_EQ(page.hours[1].iterations, 4);
+  EXPECT_EQ(page.hours[1].energy_j, 200);
+  EXPECT_DOUBLE_EQ(page.hours[1].energy_error_j, std::hypot(4, 4));
+  EXPECT_EQ(page.hours[1].baseline_energy_j, 90);
+  EXPECT_EQ(page.hours[1].name, "name of j-1");
+  EXPECT_EQ(page.hours[1].user, "ada");
+  EXPECT_EQ(page.hours[3].hour_s, 2 * usage::kHourS);
+}
+
+TEST_F(SqliteStoreTest, ReadsTablesPageByPage) {
+  options_.now_s = [] { return 10'000.0; };
+  open();
+  StoreChange change;
+  for (int number = 0; number < 10; ++number) {
+    const std::string id = "j-" + std::to_string(number);
+    change.jobs.push_back(job(id, number < 5 ? std::optional(5'000.0) : std::nullopt));
+    change.decisions.push_back({id, 1, 100.0 * number, "{}"});
+    for (int hour = 0; hour < 3; ++hour) change.usage.push_back(usage_of(id, hour, 0, 1));
+  }
+  EXPECT_EQ(write(change), StoreOutcome::committed);
+  std::vector<std::pair<std::int64_t, std::string>> hours;
+  ExportQuery query{.table = ExportTable::usage, .from_s = 3'600, .to_s = 10'800, .after = {}, .limit = 7};
+  do {
+    const ExportPage page = read(query);
+    for (const usage::UsageRow& row : page.hours) hours.emplace_back(row.hour_s, row.job);
+    query.after = page.next;
+  } while (!query.after.empty());
+  ASSERT_THAT(hours, SizeIs(20));
+  EXPECT_TRUE(std::ranges::is_sorted(hours));
+  EXPECT_EQ(hours.front(), (std::pair<std::int64_t, std::string>(3'600, "j-0")));
+  query = {.table = ExportTable::jobs, .from_s = 6'000, .to_s = 1e9, .after = {}, .limit = 4};
+  std::vector<std::string> jobs;
+  do {
+    const ExportPage page = read(query);
+    for (const UsedJob& used : page.jobs) {
+      jobs.push_back(used.job);
+      EXPECT_EQ(used.energy_j, 300);
+    }
+    query.after = page.next;
+  } while (!query.after.empty());
+  EXPECT_THAT(jobs, ElementsAre("j-5", "j-6", "j-7", "j-8", "j-9"));
+  query = {.table = ExportTable::decisions, .from_s = 100, .to_s = 300, .after = {}, .limit = 3};
+  std::vector<std::string> decided;
+  do {
+    const ExportPage page = read(query);
+    for (const StoredDecision& decision : page.decisions) decided.push_back(decision.job);
+    query.after = page.next;
+  } while (!query.after.empty());
+  EXPECT_THAT(decided, ElementsAre("j-1", "j-2"));
+}
+
+TEST_F(SqliteStoreTest, RefusesPlacesThatAreNone) {
+  open();
+  for (const char* after : {"x", "1", "1.x", "."}) {
+    std::optional<std::optional<ExportPage>> page;
+    store_->read_page({.table = ExportTable::usage, .from_s = 0, .to_s = 1, .after = after, .limit = 5},
+                      [&](std::optional<ExportPage> said) { page = std::move(said); });
+    EXPECT_TRUE(loop_.run_until([&] { return page.has_value(); }));
+    EXPECT_FALSE(page->has_value()) << after;
+  }
+}
+
+TEST_F(SqliteStoreTest, RemovesUsageThatIsTooOld) {
+  constexpr double kNowS = 1e9;
+  options_.retention.usage_days = 1;
+  options_.now_s = [] { return kNowS; };
+  open();
+  StoreChange change;
+  change.jobs = {job("j-1"), job("j-2")};
+  change.usage = {usage_of("j-1", 1, 0, 1), usage_of("j-2", static_cast<std::int64_t>(kNowS) / 3'600, 0, 1)};
+  EXPECT_EQ(write(change), StoreOutcome::committed);
+  open();  // looks for what is too old at once
+  EXPECT_TRUE(loop_.run_until([&] {
+    return read({.table = ExportTable::jobs, .from_s = 0, .to_s = 1e9, .after = {}, .limit = 5}).jobs.size() == 1;
+  }));
 }
 
 }  // namespace

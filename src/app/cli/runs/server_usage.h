@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/usage/month.h"
+#include "report/usage/usage_row.h"
+
+namespace lowgear::cli {
+
+/// How a server is reached.
+struct ServerAccess {
+  std::string address;     ///< `http://host:port` or `unix:/path`
+  std::string token_file;  ///< a file that holds a token, and nothing else; empty: none is sent
+};
+
+/// What jobs have used in a month: usage.csv of the server, page by page. Throws InputError for an address that is none
+/// and a file without a token, and Error when the server does not respond, refuses, or sends something else.
+[[nodiscard]] std::vector<usage::UsageRow> ask_usage(const ServerAccess& server, const usage::Month& month);
+
+}  // namespace lowgear::cli

@@ -1,0 +1,100 @@
+#include "report/usage/usage_row.h"
+
+#include <fmt/format.h>
+
+#include "base/core/formats/csv.h"
+
+namespace lowgear::usage {
+namespace {
+
+constexpr std::string_view kHeader =
+    "hour_s,job,run,name,user,gpu,simulated,iterations,measured_iterations,time_s,energy_j,energy_error_j,"
+    "baseline_time_s,baseline_energy_j,baseline_error_j\n";
+/// Seconds until the year 9999.
+constexpr long long kLastHourS = 253'402'300'799;
+
+/// One line of a table, by the names of its columns.
+class Line {
+ public:
+  Line(const CsvTable& table, std::size_t row) : table_(&table), row_(row) {}
+
+  [[nodiscard]] const std::string& text(std::string_view name) const {
+    return table_->text(row_, table_->column(name));
+  }
+  [[nodiscard]] double amount(std::string_view name) const {
+    const double value = table_->number(row_, table_->column(name));
+    if (value < 0) fail(name, "is negative", "give an amount of 0 or more");
+    return value;
+  }
+  /// 0: the cell is empty.
+  [[nodiscard]] double optional_amount(std::string_view name) const { return text(name).empty() ? 0 : amount(name); }
+  [[nodiscard]] std::int64_t count(std::string_view name) const {
+    const long long value = table_->integer(row_, table_->column(name));
+    if (value < 0) fail(name, "is negative", "give a count of 0 or more");
+    return value;
+  }
+  [[nodiscard]] bool boolean(std::string_view name) const {
+    const std::string& value = text(name);
+    if (value != "true" && value != "false") fail(name, "is neither true nor false", "give one of them");
+    return value == "true";
+  }
+  [[noreturn]] void fail(std::string_view name, std::string_view what, std::string_view fix) const {
+    throw_input_error(table_->where(row_, table_->column(name)), fmt::format("{} {}", name, what), std::string(fix));
+  }
+
+ private:
+  const CsvTable* table_;
+  std::size_t row_;
+};
+
+UsageRow read_row(const Line& line) {
+  UsageRow row{.hour_s = line.count("hour_s"),
+               .job = line.text("job"),
+               .run = line.text("run"),
+               .name = line.text("name"),
+               .user = line.text("user"),
+               .gpu = line.text("gpu"),
+               .simulated = line.boolean("simulated"),
+               .iterations = line.count("iterations"),
+               .measured_iterations = line.count("measured_iterations"),
+               .time_s = line.amount("time_s"),
+               .energy_j = line.amount("energy_j"),
+               .energy_error_j = line.amount("energy_error_j"),
+               .baseline_time_s = line.optional_amount("baseline_time_s"),
+               .baseline_energy_j = line.optional_amount("baseline_energy_j"),
+               .baseline_error_j = line.optional_amount("baseline_error_j")};
+  if (row.hour_s % kHourS != 0 || row.hour_s > kLastHourS) {
+    line.fail("hour_s", "is not the begin of an hour", "give seconds since 1970, a multiple of 3600");
+  }
+  if (row.measured_iterations > row.iterations) {
+    line.fail("measured_iterations", "is more than iterations", "give as many at most");
+  }
+  if (row.has_baseline() && (line.text("baseline_error_j").empty() || row.baseline_time_s <= 0)) {
+    line.fail("baseline_energy_j", "lacks its time or its error", "give baseline_time_s and baseline_error_j, too");
+  }
+  return row;
+}
+
+}  // namespace
+
+std::string_view usage_header() { return kHeader; }
+
+std::string usage_line(const UsageRow& row) {
+  const std::string baseline =
+      row.has_baseline() ? fmt::format("{},{},{}", row.baseline_time_s, row.baseline_energy_j, row.baseline_error_j)
+                         : ",,";
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.hour_s, csv_cell(row.job), csv_cell(row.run),
+                     csv_cell(row.name), csv_cell(row.user), csv_cell(row.gpu), row.simulated, row.iterations,
+                     row.measured_iterations, row.time_s, row.energy_j, row.energy_error_j, baseline);
+}
+
+std::vector<UsageRow> read_usage(std::string_view text, const std::string& source) {
+  std::vector<UsageRow> rows;
+  CsvBlocks blocks(text, source);
+  while (const auto table = blocks.next()) {
+    for (std::size_t row = 0; row < table->rows(); ++row) rows.push_back(read_row(Line(*table, row)));
+  }
+  return rows;
+}
+
+}  // namespace lowgear::usage

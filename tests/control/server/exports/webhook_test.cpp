@@ -1,0 +1,115 @@
+#include "control/server/exports/webhook.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::server {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class WebhookAddressTest : public testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& text, mode_t mode = 0600) {
+    const std::filesystem::path path = folder_ / "address";
+    write_file_atomically(path.string(), text);
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return path;
+  }
+  std::string refusal(const std::string& text, mode_t mode = 0600) {
+    return error_of([&] { (void)read_webhook_address(write(text, mode)); });
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(WebhookAddressTest, KeepsTheSecretApartFromTheHost) {
+  const WebhookAddress address = read_webhook_address(write("http://127.0.0.1:8080/services/T0/B0/XX?a=b\n"));
+  EXPECT_EQ(address.endpoint.text(), "http://127.0.0.1:8080");
+  EXPECT_EQ(address.target, "/services/T0/B0/XX?a=b");
+  EXPECT_EQ(read_webhook_address(write("http://proxy")).target, "/");
+}
+
+TEST_F(WebhookAddressTest, ShowsNoAddressInErrors) {
+  for (const char* text : {"https://hooks.example/SECRET", "http://host:99999/SECRET", "http://a b/SECRET", "SECRET",
+                           "http:///SECRET", ""}) {
+    EXPECT_THAT(refusal(text), AllOf(HasSubstr("address"), Not(HasSubstr("SECRET")))) << text;
+  }
+  EXPECT_THAT(refusal("http://127.0.0.1/SECRET", 0640), AllOf(HasSubstr("chmod 600"), Not(HasSubstr("SECRET"))));
+}
+
+TEST(WebhookBody, IsWhatSlackShowsAndTheDecision) {
+  const Json decision = Json::parse(R"({"id":4,"kind":"guard","job":"j-1","reason":"a <b> & c","plan_version":null})");
+  const Json body = Json::parse(webhook_body(decision));
+  EXPECT_EQ(body["text"], "Lowgear, job j-1: guard: a &lt;b&gt; &amp; c");
+  EXPECT_EQ(body["kind"], "guard");
+  EXPECT_EQ(body["reason"], "a <b> & c");
+  EXPECT_EQ(body["id"], 4);
+  EXPECT_TRUE(body["plan_version"].is_null());
+}
+
+std::shared_ptr<const std::string> decision(const std::string& kind) {
+  return std::make_shared<const std::string>("event: job\ndata: {}\n\nevent: decision\ndata: {\"kind\":\"" + kind +
+                                             "\",\"job\":\"j\",\"reason\":\"r\"}\n\n");
+}
+
+/// Port 9 of an address that nothing listens on.
+WebhookAddress nowhere() { return {http::Endpoint::parse("http://127.99.99.99:9"), "/"}; }
+
+TEST(Webhook, HoldsNothingUpWhenItsReceiverIsGone) {
+  WebhookOptions options;
+  options.most_waiting = 3;
+  options.first_pause = options.longest_pause = std::chrono::hours(1);
+  std::vector<std::string> log;
+  {
+    Webhook webhook(
+        {.name = "w", .url_file = {}, .kinds = {"guard"}}, nowhere(),
+        [&](const std::string& text) { log.push_back(text); }, options);
+    for (int i = 0; i < 5; ++i) webhook.push(decision("guard"));
+    webhook.push(decision("plan"));
+    const WebhookStatistics statistics = webhook.statistics();
+    EXPECT_EQ(statistics.waiting, 3U);
+    EXPECT_EQ(statistics.dropped, 2U);
+    EXPECT_EQ(statistics.sent, 0U);
+    while (webhook.statistics().failed == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }  // does not wait for the pause
+  ASSERT_EQ(log.size(), 1U);
+  EXPECT_THAT(log[0], HasSubstr("webhook \"w\""));
+}
+
+TEST(Webhook, GivesADecisionUpAfterSomeAttempts) {
+  WebhookOptions options;
+  options.attempts = 3;
+  options.first_pause = options.longest_pause = std::chrono::milliseconds(1);
+  Webhook webhook(
+      {.name = "w", .url_file = {}, .kinds = {}}, nowhere(), [](const std::string&) {}, options);
+  webhook.push(decision("guard"));
+  while (webhook.statistics().dropped == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(webhook.statistics().failed, 3U);
+  EXPECT_EQ(webhook.statistics().waiting, 0U);
+}
+
+TEST(WebhookMetrics, CountsByOutcome) {
+  const std::vector<WebhookStatistics> webhooks = {{.name = "w", .sent = 4, .failed = 3, .dropped = 2, .waiting = 1}};
+  const std::string text = webhook_metrics(webhooks);
+  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_decisions_total{webhook=\"w\",outcome=\"sent\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_decisions_total{webhook=\"w\",outcome=\"dropped\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_failures_total{webhook=\"w\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_waiting{webhook=\"w\"} 1\n"));
+  EXPECT_EQ(webhook_metrics({}), "");
+}
+
+}  // namespace
+}  // namespace lowgear::server

@@ -1,0 +1,71 @@
+#include "report/usage/usage_row.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/core/error_of.h"
+
+namespace lowgear::usage {
+namespace {
+
+using testing::HasSubstr;
+
+UsageRow row() {
+  return {.hour_s = 7200,
+          .job = "j-1",
+          .run = "run, with \"quotes\"",
+          .name = "a\nname",
+          .user = "",
+          .gpu = "NVIDIA H100",
+          .simulated = true,
+          .iterations = 12,
+          .measured_iterations = 11,
+          .time_s = 1.0 / 3,
+          .energy_j = 1e9 / 7,
+          .energy_error_j = 0.1,
+          .baseline_time_s = 0.3,
+          .baseline_energy_j = 2e9 / 7,
+          .baseline_error_j = 3};
+}
+
+std::string text_of(const UsageRow& one) { return std::string(usage_header()) + usage_line(one); }
+
+TEST(UsageRow, ReadsBackWhatItWrites) {
+  UsageRow plain = row();
+  plain.name = "name";
+  plain.baseline_time_s = plain.baseline_energy_j = plain.baseline_error_j = 0;
+  plain.simulated = false;
+  EXPECT_THAT(read_usage(text_of(plain), "usage.csv"), testing::ElementsAre(plain));
+  UsageRow quoted = row();
+  quoted.name = "name, with a comma";
+  EXPECT_THAT(read_usage(text_of(quoted) + usage_line(plain), "usage.csv"), testing::ElementsAre(quoted, plain));
+  EXPECT_TRUE(read_usage(usage_header(), "usage.csv").empty());
+}
+
+TEST(UsageRow, NamesWhatIsWrong) {
+  const auto refusal = [](auto alter) {
+    UsageRow one = row();
+    one.name = "n";
+    one.run = "r";
+    alter(one);
+    return error_of([&] { (void)read_usage(text_of(one), "usage.csv"); });
+  };
+  EXPECT_THAT(refusal([](UsageRow& one) { one.hour_s = 7201; }), HasSubstr("usage.csv:2:1: hour_s"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.energy_j = -1; }), HasSubstr("energy_j is negative"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.iterations = -1; }), HasSubstr("iterations is negative"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.measured_iterations = 13; }), HasSubstr("more than iterations"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.baseline_time_s = 0; }), HasSubstr("lacks its time"));
+  const std::string header(usage_header());
+  EXPECT_THAT(error_of([&] { (void)read_usage("job\nj-1\n", "usage.csv"); }), HasSubstr("hour_s"));
+  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,maybe,1,1,1,1,0,,,\n", "usage.csv"); }),
+              HasSubstr("neither true nor false"));
+  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,true,1,1,1,1,0,1,1,\n", "usage.csv"); }),
+              HasSubstr("lacks its time or its error"));
+  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,true,1,1,1,nan,0,,,\n", "usage.csv"); }),
+              HasSubstr("finite"));
+}
+
+}  // namespace
+}  // namespace lowgear::usage
