@@ -36,7 +36,10 @@ class LateStore final : public server::Store {
   void read_page(server::ExportQuery query, std::function<void(std::optional<server::ExportPage>)> done) override {
     server::ExportPage page;
     page.hours.emplace_back();
-    page.jobs.push_back({.job = "j", .finished_s = query.from_s});
+    server::UsedJob job;
+    job.job = "j";
+    job.finished_s = query.from_s;
+    page.jobs.push_back(std::move(job));
     page.decisions.push_back({.job = "j", .id = 1, .time_s = 0, .document = R"({"id":1})"});
     page.next = "3600.1";
     done(std::move(page));

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const lowgear::server::Config config =
         lowgear::server::parse_server_config({reinterpret_cast<const char*>(data), size}, "server.toml", any_names());
     try {
-      lowgear::server::require_tokens(config);
+      lowgear::server::require_safe_listening(config);
     } catch (const lowgear::InputError&) {
       __builtin_trap();
     }

@@ -17,12 +17,14 @@ namespace lowgear::server {
 namespace {
 
 constexpr std::size_t kMaxAddressBytes = 4'096;
-constexpr std::string_view kScheme = "http://";
 constexpr std::string_view kDecision = "event: decision\ndata: ";
-/// Of a receiver's response nothing is read but its status.
-constexpr http::ClientOptions kClientOptions{
-    .connect_timeout = std::chrono::milliseconds(5'000),
-    .limits = {.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 10U}};
+
+/// Of a receiver's response nothing is needed but its status.
+http::ClientOptions client_options() {
+  http::ClientOptions options;
+  options.limits = {.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 10U};
+  return options;
+}
 
 bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; });
@@ -64,13 +66,12 @@ WebhookAddress read_webhook_address(const std::filesystem::path& file) {
   }
   std::string text = read_file(absolute, kMaxAddressBytes);
   while (!text.empty() && text.back() <= ' ') text.pop_back();
-  if (text.starts_with("https://")) {
-    throw InputError(fmt::format("{}: https is not supported; name a proxy on this machine, by http", name));
+  const std::size_t scheme = text.find("://");
+  const bool is_http = text.starts_with("http://") || text.starts_with("https://");
+  if (!is_http || !is_printable(text)) {
+    throw InputError(fmt::format("{}: expected one address that begins with https:// or http://", name));
   }
-  if (!text.starts_with(kScheme) || !is_printable(text)) {
-    throw InputError(fmt::format("{}: expected one address that begins with http://", name));
-  }
-  const std::size_t slash = text.find('/', kScheme.size());
+  const std::size_t slash = text.find('/', scheme + 3);
   WebhookAddress address;
   address.target = slash == std::string::npos ? "/" : text.substr(slash);
   try {
@@ -94,7 +95,7 @@ Webhook::Webhook(const WebhookConfig& config, WebhookAddress address, std::funct
       address_(std::move(address)),
       options_(options),
       warn_(std::move(warn)),
-      client_(address_.endpoint, kClientOptions) {
+      client_(address_.endpoint, client_options()) {
   statistics_.name = config.name;
   thread_ = std::thread([this] { run(); });
 }
@@ -170,8 +171,9 @@ Webhook::Outcome Webhook::post(const std::string& body) {
     if (reply.status >= 300) problem = fmt::format("status {}", reply.status);
     if (!is_worth_repeating(reply.status)) outcome = reply.status < 300 ? Outcome::received : Outcome::refused;
   } catch (const http::ClientError& error) {
-    problem =
-        error.kind() == http::ClientError::Kind::malformed ? "its response is invalid or too large" : error.what();
+    const bool is_unreadable = error.kind() == http::ClientError::Kind::malformed;
+    problem = is_unreadable ? "its response is invalid, too large or chunked" : error.what();
+    if (is_unreadable) outcome = Outcome::refused;  // most likely it was received: do not fill a channel with copies
   } catch (const Error& error) {
     problem = error.what();
   }

@@ -106,7 +106,7 @@ struct BudgetSnapshot {
     std::size_t nodes = 0;
     std::size_t silent_nodes = 0;  ///< of them, not heard of
   };
-  std::optional<Held> held;
+  std::optional<Held> held = {};
 };
 
 /// The values of the server's `/metrics`.

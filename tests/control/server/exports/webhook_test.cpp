@@ -40,11 +40,12 @@ TEST_F(WebhookAddressTest, KeepsTheSecretApartFromTheHost) {
   EXPECT_EQ(address.endpoint.text(), "http://127.0.0.1:8080");
   EXPECT_EQ(address.target, "/services/T0/B0/XX?a=b");
   EXPECT_EQ(read_webhook_address(write("http://proxy")).target, "/");
+  EXPECT_TRUE(read_webhook_address(write("https://hooks.example/services/T0")).endpoint.tls);
 }
 
 TEST_F(WebhookAddressTest, ShowsNoAddressInErrors) {
-  for (const char* text : {"https://hooks.example/SECRET", "http://host:99999/SECRET", "http://a b/SECRET", "SECRET",
-                           "http:///SECRET", ""}) {
+  for (const char* text : {"ftp://hooks.example/SECRET", "https://u:p@hooks.example/SECRET", "http://host:99999/SECRET",
+                           "http://a b/SECRET", "SECRET", "http:///SECRET", ""}) {
     EXPECT_THAT(refusal(text), AllOf(HasSubstr("address"), Not(HasSubstr("SECRET")))) << text;
   }
   EXPECT_THAT(refusal("http://127.0.0.1/SECRET", 0640), AllOf(HasSubstr("chmod 600"), Not(HasSubstr("SECRET"))));
