@@ -5,14 +5,17 @@ import csv
 import http.server
 import io
 import json
+import shutil
 import signal
 import sqlite3
+import ssl
 import subprocess
 import threading
 import time
 import unittest
 
 from api_test import Ranks
+from certificates import Authority
 from served import ADDRESS, LOWGEAR, TOKENS, ServerTest, wait_until
 
 
@@ -213,7 +216,7 @@ class Pages(ExportTest):
 class Receiver:
     """An HTTP server that takes what webhooks post, and answers as `answer` says: a status, or "hang" or "huge"."""
 
-    def __init__(self, test, answer=lambda number: 200):
+    def __init__(self, test, answer=lambda number: 200, tls=None):
         self.bodies, self.requests, self.ended = [], 0, threading.Event()
         outer = self
 
@@ -243,6 +246,9 @@ class Receiver:
 
         self.server = http.server.ThreadingHTTPServer((ADDRESS, 0), Handler)
         self.server.daemon_threads = True
+        self.scheme = "https" if tls else "http"
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         thread.start()
         test.addCleanup(self.server.server_close)
@@ -251,7 +257,7 @@ class Receiver:
 
     @property
     def address(self):
-        return f"http://{ADDRESS}:{self.server.server_address[1]}/services/SECRET-PART"
+        return f"{self.scheme}://{ADDRESS}:{self.server.server_address[1]}/services/SECRET-PART"
 
 
 class Webhooks(ExportTest):
@@ -302,6 +308,28 @@ class Webhooks(ExportTest):
         self.assertIn("decisions cannot be posted: status 500", log)
         wait_until(lambda: "decisions are posted again" in (self.folder / "log").read_text(), "the log says so")
         self.assertNotIn("SECRET-PART", log)
+
+    @unittest.skipUnless(shutil.which("openssl"), "there is no command openssl, which makes the certificates")
+    def test_https_is_verified(self):
+        """The authorities of the system are those of a file here."""
+        receivers = {}
+        for name in ("trusted", "untrusted"):
+            folder = self.folder / name
+            folder.mkdir()
+            certificate = Authority(folder).issue("receiver", f"IP:{ADDRESS}")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+            receivers[name] = Receiver(self, tls=context)
+            self.hook(name, receivers[name].address)
+        self.wrapper = ("env", f"SSL_CERT_FILE={self.folder}/trusted/ca.pem")
+        self.start()
+        ranks = Reporting(self).start_all()
+        ranks.train(1)
+        wait_until(lambda: receivers["trusted"].bodies and self.posted(receivers["trusted"]) == self.decisions(ranks),
+                   "all decisions")
+        wait_until(lambda: self.metric("failures_total")['webhook="untrusted"'] > 0, "its certificate is refused")
+        self.assertEqual(receivers["untrusted"].requests, 0)
+        self.assertNotIn("SECRET-PART", (self.folder / "log").read_text())
 
     def test_huge_responses_are_not_read_and_bring_no_copies(self):
         receiver = Receiver(self, answer=lambda _: "huge")
