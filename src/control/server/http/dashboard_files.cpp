@@ -16,12 +16,11 @@ namespace {
 
 /// Files of dashboard/; index.html is at `/`, all others are in `/assets/`.
 constexpr auto kOwn = std::to_array<std::string_view>({
-    "alerts.js",           "api.js",         "dashboard.css",     "decisions_panel.js", "event_stream.js",
-    "favicon.svg",         "figures.js",     "frontier_panel.js", "gpu_panel.js",       "index.html",
-    "iteration_panels.js", "job_store.js",   "job_view.js",       "jobs_view.js",       "keyed_table.js",
-    "line_chart.js",       "live.js",        "main.js",           "parts.js",           "rank_map.js",
-    "rank_state.js",       "ranks_panel.js", "shared.js",         "sign_in.js",         "theme.js",
-    "timeline_panel.js",   "words.js",
+    "alerts.js",    "api.js",      "budgets_panel.js",  "dashboard.css",  "decisions_panel.js", "event_stream.js",
+    "favicon.svg",  "figures.js",  "frontier_panel.js", "gpu_panel.js",   "index.html",         "iteration_panels.js",
+    "job_store.js", "job_view.js", "jobs_view.js",      "keyed_table.js", "line_chart.js",      "live.js",
+    "main.js",      "parts.js",    "rank_map.js",       "rank_state.js",  "ranks_panel.js",     "shared.js",
+    "sign_in.js",   "theme.js",    "timeline_panel.js", "words.js",
 });
 
 /// What it shares with the report.
