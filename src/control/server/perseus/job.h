@@ -43,8 +43,15 @@ struct WaitingRanks {
 
 /// What ranks have reported of the present window.
 struct Reports {
+  /// One that came while the job was resuming.
+  struct Early {
+    Result result;
+    std::shared_ptr<http::Reply> reply;
+  };
+
   std::vector<std::optional<Result>> results;  ///< by rank
   int stored = 0;                              ///< results that are on disk
+  std::vector<Early> early;                    ///< not looked at yet
 };
 
 /// A job of the Perseus protocol while it trains. Its windows follow each other: all ranks ask for a schedule, get it
@@ -53,6 +60,7 @@ struct Job {
   enum class State : unsigned char {
     registering,  ///< ranks are missing
     preparing,    ///< the scheduler works
+    resuming,     ///< the scheduler repeats what it did before a restart, after which ranks run the present window
     ready,        ///< there is a schedule; not all ranks have asked for it
     running,      ///< all ranks have been given it
     ended,

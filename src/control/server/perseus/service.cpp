@@ -127,6 +127,7 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
   [[nodiscard]] std::string new_id(const JobInfo& info) const;
   void begin(const JobPointer& job, Replay replayed, bool released);
   void end_window_if_reported(const JobPointer& job);
+  void take_early_reports(const JobPointer& job);
   void start(const JobPointer& job, const std::shared_ptr<Work>& work, bool released);
   void take(const JobPointer& job, Work& work, bool released);
   void keep_window(Job& job, const Work& work);
@@ -304,6 +305,10 @@ void Service::Impl::ask(const JobPointer& job, int rank, const ReplyPointer& rep
 void Service::Impl::report(const JobPointer& job, Result result, const ReplyPointer& reply) {
   const int rank = result.rank;
   require_registered(*job, rank);
+  if (job->state == Job::State::resuming && job->reports.early.size() < job->reports.results.size()) {
+    job->reports.early.push_back({std::move(result), reply});
+    return;
+  }
   if (job->state != Job::State::running) {
     throw InputError(fmt::format("rank {} reports without a schedule; request one first", rank));
   }
@@ -357,7 +362,7 @@ void Service::Impl::end_window_if_reported(const JobPointer& job) {
 }
 
 void Service::Impl::start(const JobPointer& job, const std::shared_ptr<Work>& work, bool released) {
-  job->state = Job::State::preparing;
+  job->state = released ? Job::State::resuming : Job::State::preparing;
   work->job_id = job->id;
   work->info = job->info;
   work->scheduling = std::move(job->scheduling);
@@ -385,9 +390,20 @@ void Service::Impl::take(const JobPointer& job, Work& work, bool released) {
     end(job, *std::move(work.end));
   } else if (released) {
     give(job);
+    take_early_reports(job);
     end_window_if_reported(job);
   } else {
     release_if_all_ask(job);
+  }
+}
+
+void Service::Impl::take_early_reports(const JobPointer& job) {
+  for (Reports::Early& early : std::exchange(job->reports.early, {})) {
+    try {
+      report(job, std::move(early.result), early.reply);
+    } catch (const InputError& error) {
+      early.reply->send(detail_response(400, error.what()));
+    }
   }
 }
 
@@ -429,6 +445,9 @@ void Service::Impl::end(const JobPointer& job, End over) {
   for (ReplyPointer& place : job->waiting.replies) {
     const ReplyPointer reply = std::exchange(place, nullptr);
     if (reply) reply->send(detail_response(job->end->status, job->end->detail));
+  }
+  for (const Reports::Early& early : std::exchange(job->reports.early, {})) {
+    early.reply->send(detail_response(job->end->status, job->end->detail));
   }
 }
 

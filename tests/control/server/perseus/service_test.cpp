@@ -570,6 +570,25 @@ TEST_P(PerseusRestart, AJobGoesOnWhereItWas) {
   EXPECT_EQ(run(true), without);
 }
 
+TEST_F(PerseusServiceTest, AReportThatArrivesWhileTheSchedulerRepeatsItselfAfterARestartIsTaken) {
+  const std::string job = register_job(kFour);
+  for (const RankInfo& rank : test_ranks(kFour)) EXPECT_EQ(register_rank(job, rank)->status(), 200);
+  const auto schedules = all_ask(job, kFour);
+  holds_work = true;
+  restart();
+  ASSERT_EQ(held_work.size(), 1U);
+  const auto early = report(job, test_rank(kFour, 0), schedules[0]);
+  EXPECT_FALSE(early->answer);
+  held_work[0]();
+  store.settle();
+  EXPECT_EQ(early->status(), 200);
+  held_work.clear();
+  for (int rank = 1; rank < 4; ++rank) {
+    EXPECT_EQ(report(job, test_rank(kFour, rank), schedules[static_cast<std::size_t>(rank)])->status(), 200);
+  }
+  EXPECT_EQ(held_work.size(), 1U) << "the window is over";
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedulers, PerseusRestart,
                          ::testing::Values("ZeusGlobalPowerLimit", "ZeusLocalPowerState3D", "AllMaxPowerLimit3D",
                                            "Lowgear"),
