@@ -19,7 +19,7 @@ if [ ! -e "$root/.ready" ]; then
   mirror=$(awk '/^URIs:/ { print $2; exit } /^deb / { print $2; exit }' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null || true)
   mkdir -p "$root"
   debootstrap --variant=minbase --include=python3,python3-venv "${RELEASE:-bookworm}" "$root" \
-    "${mirror:-http://deb.debian.org/debian}" >"$log" 2>&1 || { tail -n 5 "$log" >&2; exit 1; }
+    ${mirror:+"$mirror"} >"$log" 2>&1 || { tail -n 5 "$log" >&2; exit 1; }
   touch "$root/.ready"
 fi
 

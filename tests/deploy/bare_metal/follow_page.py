@@ -50,12 +50,13 @@ def configure_apt(base):
 
 
 def mirror():
+    """Of this machine, in a list; empty: debootstrap's own."""
     for file in (*Path("/etc/apt/sources.list.d").glob("debian.*"), Path("/etc/apt/sources.list")):
         words = file.read_text().split() if file.exists() else []
         found = [word for word in words if "://" in word and not word.startswith("http://snapshot")]
         if found:
-            return found[0]
-    return "http://deb.debian.org/debian"
+            return found[:1]
+    return []
 
 
 def make_base(base):
@@ -63,7 +64,7 @@ def make_base(base):
         return
     base.mkdir(parents=True, exist_ok=True)
     base.chmod(0o755)
-    quietly("debootstrap", "--variant=minbase", f"--include={','.join(TAKEN_FOR_GRANTED)}", "bookworm", base, mirror())
+    quietly("debootstrap", "--variant=minbase", f"--include={','.join(TAKEN_FOR_GRANTED)}", "bookworm", base, *mirror())
     configure_apt(base)
     quietly("chroot", base, "apt-get", "-q", "update")
     quietly("chroot", base, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "install",

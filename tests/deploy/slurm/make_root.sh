@@ -11,4 +11,4 @@ packages=slurm-wlm,munge,libslurm-dev,gcc,libc6-dev,python3,procps,iproute2,open
 libraries=libsentencepiece0,libsqlite3-0,libyaml-cpp0.7,libspdlog1.10,libfmt9
 mirror=$(awk '/^URIs:/ { print $2; exit } /^deb / { print $2; exit }' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null || true)
 mkdir -p "$root"
-debootstrap --variant=minbase --include="$packages,$libraries" bookworm "$root" "${mirror:-http://deb.debian.org/debian}"
+debootstrap --variant=minbase --include="$packages,$libraries" bookworm "$root" ${mirror:+"$mirror"}
