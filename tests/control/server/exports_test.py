@@ -229,6 +229,8 @@ class Receiver:
                 if said == "hang":
                     outer.ended.wait(60)
                     return
+                if said != "huge" and said < 300:
+                    outer.bodies.append(body)  # before the response, after which another thread gets the next one
                 self.send_response(200 if said == "huge" else said)
                 self.send_header("Content-Length", str(100 << 20 if said == "huge" else 0))
                 self.end_headers()
@@ -238,8 +240,6 @@ class Receiver:
                             self.wfile.write(b"x" * (1 << 20))
                     except OSError:
                         pass
-                elif said < 300:
-                    outer.bodies.append(body)
 
             def log_message(self, *_):
                 pass
