@@ -29,6 +29,9 @@ constexpr std::string_view name(ServeAction action) { return kServeActions.at(st
 constexpr auto kOptionsOfServeActions = std::to_array<OptionOfAction>({
     {name(ServeAction::run), "--unix"},
     {name(ServeAction::run), "--listen"},
+    {name(ServeAction::run), "--listen-tls"},
+    {name(ServeAction::run), "--tls-certificate"},
+    {name(ServeAction::run), "--tls-key"},
     {name(ServeAction::run), "--token-file"},
     {name(ServeAction::run), "--perseus-listen"},
     {name(ServeAction::run), "--perseus-scheduler"},

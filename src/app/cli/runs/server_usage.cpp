@@ -9,24 +9,14 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/files/file.h"
 #include "base/http/client/client.h"
+#include "base/http/client/token_file.h"
 #include "base/http/message/error.h"
 
 namespace lowgear::cli {
 namespace {
 
-constexpr std::size_t kMaxTokenBytes = 4'096;
 constexpr std::chrono::seconds kPatience{60};
-
-std::string read_token(const std::string& file) {
-  std::string token = read_file(file, kMaxTokenBytes);
-  token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
-  const bool one_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
-  if (token.empty() || !one_word)
-    throw InputError(fmt::format("{}: contains no token; expected one word", quote(file)));
-  return token;
-}
 
 /// The address in `<ADDRESS>; rel="next"`; empty where there is no such header.
 std::string next_of(const http::Headers& headers) {
@@ -49,7 +39,9 @@ std::string next_of(const http::Headers& headers) {
 std::vector<usage::UsageRow> ask_usage(const ServerAccess& server, const usage::Month& month) {
   http::Client client(http::Endpoint::parse(server.address));
   http::Client::HeaderList headers;
-  if (!server.token_file.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(server.token_file));
+  if (!server.token_file.empty()) {
+    headers.emplace_back("Authorization", "Bearer " + http::read_token_file(server.token_file));
+  }
   std::string target = fmt::format("/v1/exports/usage.csv?from_s={}&to_s={}", month.from_s, month.to_s);
   std::vector<usage::UsageRow> rows;
   bool is_first = true;

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/files/file.h"
 #include "base/http/client/client.h"
+#include "base/http/client/token_file.h"
 
 namespace lowgear::agent {
 namespace {
@@ -22,17 +22,8 @@ constexpr std::chrono::milliseconds kLook{250};
 constexpr std::chrono::milliseconds kAsk{500};
 /// Less than a share is valid for: a server that hangs is asked again before.
 constexpr std::chrono::milliseconds kPatience{2'000};
-constexpr std::size_t kMaxTokenBytes = 4'096;
 /// Drivers round limits by less.
 constexpr double kLimitToleranceW = 1;
-
-std::string read_token(const std::filesystem::path& file) {
-  std::string token = read_file(file, kMaxTokenBytes);
-  token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
-  const bool is_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
-  if (!token.empty() && is_word) return token;
-  throw InputError(fmt::format("{}: contains no token; expected one word", printable(file.string())));
-}
 
 double clamped(double watts, const gpu::PowerLimits& limits) { return std::clamp(watts, limits.min_w, limits.max_w); }
 
@@ -93,7 +84,7 @@ class PowerShareRequests {
   /// The token is read each time: it may be replaced.
   std::string request(const std::string& body) {
     http::Client::HeaderList headers;
-    if (!token_file_.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(token_file_));
+    if (!token_file_.empty()) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(token_file_));
     http::ReplyText reply = client_.request("POST", target_, body, headers, kPatience);
     if (reply.status == 200) return std::move(reply.body);
     throw Error(fmt::format("{} answers {} with status {}: {}", client_.endpoint().text(), target_, reply.status,

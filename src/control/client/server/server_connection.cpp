@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/files/file.h"
 #include "base/core/number.h"
+#include "base/http/client/token_file.h"
 #include "control/client/server/server_messages.h"
 #include "control/protocol/answers.h"
 #include "control/protocol/rank_finish.h"
@@ -19,7 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMaxTokenBytes = 4'096;
 /// Before a plan that could not be taken is asked for again: the server learns meanwhile which iterations have begun.
 constexpr milliseconds kOfferedAgain{200};
 /// Before one is asked for again that there is no agent for.
@@ -51,14 +50,6 @@ milliseconds retry_after(const http::ReplyText& reply) {
   const std::optional<long long> seconds = parse_integer(found->second);
   if (!seconds || *seconds < 0) return milliseconds(0);
   return std::min<milliseconds>(kMaxRetryAfter, std::chrono::seconds(std::min(*seconds, 3600LL)));
-}
-
-std::string read_token(const std::filesystem::path& file) {
-  std::string token = read_file(file, kMaxTokenBytes);
-  token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
-  const bool one_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
-  if (!token.empty() && one_word) return token;
-  throw InputError(fmt::format("{}: contains no token; expected one word", printable(file.string())));
 }
 
 /// What the server named, as part of a path or of a header.
@@ -218,7 +209,9 @@ http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view met
                                       const std::string& body, const Session* session, milliseconds timeout) {
   http::Client::HeaderList headers;
   if (!body.empty()) headers.emplace_back("Content-Type", "application/json");
-  if (!options_.token_file.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(options_.token_file));
+  if (!options_.token_file.empty()) {
+    headers.emplace_back("Authorization", "Bearer " + http::read_token_file(options_.token_file));
+  }
   if (session != nullptr) headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
   auto [reply, address] = request(channel, method, target, body, headers, timeout);
   if (reply.status >= 300) {
