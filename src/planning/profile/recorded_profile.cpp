@@ -134,9 +134,18 @@ void count_throttling(const Recording& recording, std::map<CellKey, RankCell>& c
   }
 }
 
+void label_units(std::span<Recording> parts, int own_clock_mhz) {
+  for (Recording& part : parts) {
+    for (RecordedUnit& unit : part.units) {
+      if (unit.clock_mhz == 0) unit.clock_mhz = own_clock_mhz;
+    }
+  }
+}
+
 /// The time of empty units counts as waiting.
-RankProfile profile_rank(std::vector<Recording> parts, std::optional<double> blocking_w) {
+RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& options) {
   RankProfile profile;
+  if (options.own_clock_mhz) label_units(parts, *options.own_clock_mhz);
   const std::set<StageKind> empty = empty_kinds(parts);
   for (Recording& part : parts) {
     for (const RecordedUnit& unit : part.units) {
@@ -152,7 +161,7 @@ RankProfile profile_rank(std::vector<Recording> parts, std::optional<double> blo
   const EnergyWindows windows = energy_windows(parts);
   EnergyRegression regression;
   try {
-    regression = fit_energy(windows, blocking_w);
+    regression = fit_energy(windows, options.blocking_w);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: {}", parts.front().source, error.what()));
   }
@@ -355,8 +364,10 @@ void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<s
   });
   if (units == 0) return;
   if (rank.cells.empty()) {
-    throw InputError(
-        fmt::format("{}: no clock was requested for any unit; record with a plan that sets clocks", source));
+    throw InputError(fmt::format(
+        "{}: no clock was requested for any unit; record with a plan that sets clocks, or name the clock that "
+        "the GPU ran at by --own-clock",
+        source));
   }
   warnings.push_back(fmt::format("{}: no clock was requested for {} units; left out", source, units));
 }
@@ -393,7 +404,7 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
       warnings.push_back(
           fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));
     }
-    RankProfile rank = profile_rank(without_warm_up(parts, options.skipped_iterations), options.blocking_w);
+    RankProfile rank = profile_rank(without_warm_up(parts, options.skipped_iterations), options);
     drop_unlabelled(rank, parts.front().source, warnings);
     builder.add(rank);
   }

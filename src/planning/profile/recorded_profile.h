@@ -58,13 +58,15 @@ struct RecordedProfile {
 struct ProfilingOptions {
   int skipped_iterations = 2;  ///< first ones of every part of a recording: warm-up; negative iterations always are
   std::optional<double> blocking_w;  ///< where it was measured apart
+  /// The clock of units for which none was requested, as those of a GPU that chose its own; empty: they are left out.
+  std::optional<int> own_clock_mhz = {};
 };
 
 /// Puts the recordings of all ranks together, of each rank all its parts: time per cell from its units, energy from
 /// `fit_energy` of each rank. A rank's blocking power counts for the stages that it runs. Units of iterations in which
-/// clocks settled are left out, and with a warning those for which no clock was asked. Input and weight gradients that
-/// take less than kShortestUnitS (the first stage's input gradient in PyTorch) are 1 us and 1 uJ at every clock, with a
-/// warning. Times that rise with the clock within their errors are repaired
+/// clocks settled are left out, and with a warning those for which no clock was asked, unless `own_clock_mhz` says it.
+/// Input and weight gradients that take less than kShortestUnitS (the first stage's input gradient in PyTorch) are 1 us
+/// and 1 uJ at every clock, with a warning. Times that rise with the clock within their errors are repaired
 /// (`monotone_times`), with a warning, at the power that was measured. Warns of throttling, spread, few units, lost
 /// units, files that were cut off, large errors, powers of waiting that are in doubt and cells that cannot be
 /// distinguished. Throws InputError when two recordings are of one rank and part, some are simulated and some not,

@@ -57,6 +57,18 @@ TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was requested for 20 units")));
 }
 
+TEST(ProfileRecordings, TakesTheNamedClockWhereNoneWasRequested) {
+  Recording unlabelled = recorded(0);
+  for (RecordedUnit& unit : unlabelled.units) unit.clock_mhz = 0;
+  const RecordedProfile named = profile_recordings(std::vector{unlabelled}, {.blocking_w = {}, .own_clock_mhz = 1000});
+  const RecordedProfile requested = profile_recordings(std::vector{recorded(0)}, {});
+  ASSERT_EQ(named.cells.size(), requested.cells.size());
+  for (std::size_t i = 0; i < named.cells.size(); ++i) {
+    EXPECT_EQ(named.cells[i].key, requested.cells[i].key);
+    EXPECT_DOUBLE_EQ(named.cells[i].energy_j, requested.cells[i].energy_j);
+  }
+}
+
 TEST(ProfileRecordings, DoesNotTakeIdleReasonsForThrottling) {
   Recording recording = recorded(0);
   for (EnergySample& sample : recording.samples)

@@ -206,6 +206,9 @@ VerbAction declare_profile(CLI::App& app) {
                    "Number of first iterations of each recording to leave out (default 2)");
   add_number(app, "--blocking-power", {0, profile::kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
              "Power that one GPU draws while it waits, in W, if it was measured separately");
+  add_whole_number(app, "--own-clock", {1, kMaxClockMhz}, into(arguments->profiling.own_clock_mhz),
+                   "Clock of the units for which none was requested, in MHz, where the GPU chose its own: recordings "
+                   "without a plan (default: such units are left out)");
   app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
   app.add_option("--errors-out", arguments->errors_out,
                  "File to write the origin and the errors of the profile's rows to (default: the profile's name with "
