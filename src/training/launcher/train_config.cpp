@@ -540,6 +540,13 @@ void read_precision_probe(const YamlView& map, Fp8Config& fp8) {
   read_optional(map, "loss_margin_pct", 0, 100, fp8.probe->loss_margin_pct);
 }
 
+/// `bf16` or `fp8`.
+bool reads_bf16(const YamlView& type) {
+  const std::string name = type.text();
+  if (name != "bf16" && name != "fp8") type.fail(fmt::format("unknown type {}", quote(name)), "there are fp8, bf16");
+  return name == "bf16";
+}
+
 void read_fp8(const YamlView& root, TrainConfig& config) {
   if (!config.fp8) {
     if (root.has("fp8")) root.at("fp8").fail("there are no products in fp8", "set type: fp8");
@@ -549,9 +556,10 @@ void read_fp8(const YamlView& root, TrainConfig& config) {
   const YamlView type = root.at("type");
   if (root.has("fp8")) {
     const YamlView map = root.at("fp8");
-    map.require_only({"keep_first", "keep_last", "emulate", "probe"});
+    map.require_only({"keep_first", "keep_last", "weight_gradients", "emulate", "probe"});
     read_optional(map, "keep_first", 0, config.model.layers, fp8.keep_first);
     read_optional(map, "keep_last", 0, config.model.layers, fp8.keep_last);
+    if (map.has("weight_gradients")) fp8.bf16_weight_gradients = reads_bf16(map.at("weight_gradients"));
     read_optional(map, "emulate", fp8.emulate);
     if (map.has("probe")) read_precision_probe(map.at("probe"), fp8);
   }

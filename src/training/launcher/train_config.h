@@ -159,6 +159,7 @@ struct PrecisionProbeConfig {
 struct Fp8Config {
   std::int64_t keep_first = 1;                ///< blocks at the model's beginning whose products stay in bf16
   std::int64_t keep_last = 1;                 ///< and at its end
+  bool bf16_weight_gradients = false;         ///< these products in bf16, the other two in fp8
   bool emulate = false;                       ///< computed on the CPU: the same numbers, slowly
   std::optional<PrecisionProbeConfig> probe;  ///< `type: auto`: only if a probe before the first step shows a saving
 };

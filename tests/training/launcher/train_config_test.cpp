@@ -266,8 +266,10 @@ TEST(TrainConfig, HasProductsInFp8) {
   EXPECT_TRUE(config.bf16) << "all else is in bf16";
   EXPECT_EQ(config.fp8->keep_first, 0);
   EXPECT_EQ(config.fp8->keep_last, 2);
+  EXPECT_FALSE(config.fp8->bf16_weight_gradients);
   EXPECT_FALSE(config.fp8->probe);
   EXPECT_FALSE(parse(kSmallest, {"type=bf16"}).fp8);
+  EXPECT_TRUE(parse(kSmallest, {"type=fp8", "device=cuda", "fp8={weight_gradients: bf16}"}).fp8->bf16_weight_gradients);
   const TrainConfig emulated = parse(kSmallest, {"type=auto", "fp8={emulate: true, probe: {pairs: 3, block_s: 2}}"});
   ASSERT_TRUE(emulated.fp8 && emulated.fp8->probe);
   EXPECT_EQ(emulated.fp8->keep_first, 1);
@@ -285,6 +287,7 @@ TEST(TrainConfig, RefusesFp8WhereItCannotBe) {
   EXPECT_THAT(error_when({"type=fp8", "device=cuda", "fp8={keep_first: 2, keep_last: 2}"}),
               HasSubstr("no block is left for fp8: of 4, the first 2 and the last 2 stay in bf16"));
   const auto with = [](const std::string& setting) { return error_when({"type=fp8", "device=cuda", setting}); };
+  EXPECT_THAT(with("fp8={weight_gradients: fp16}"), HasSubstr("unknown type \"fp16\"; there are fp8, bf16"));
   EXPECT_THAT(with("model.hidden=72"), HasSubstr("model.hidden is 72, and fp8 needs multiples of 16"));
   EXPECT_THAT(with("model.intermediate=100"), HasSubstr("model.intermediate / parallel.tp is 100"));
   EXPECT_THAT(with("data.sequence_length=24"), HasSubstr("microbatch_size x data.sequence_length is 24"));

@@ -38,7 +38,7 @@ struct GradientFactors {
   at::Tensor rows;
 };
 
-void add_gradients(const LinearWeight& weight, const GradientFactors& factors) {
+void add_products(const LinearWeight& weight, const GradientFactors& factors) {
   const torch::autograd::AutoGradMode no_gradient(false);
   fp8::add_product(weight.weight_gradient, factors.output_gradient, factors.input);
   weight.store->gradient_added(weight.weight_gradient);
@@ -47,12 +47,31 @@ void add_gradients(const LinearWeight& weight, const GradientFactors& factors) {
   weight.store->gradient_added(weight.bias_gradient);
 }
 
+void add_fp8_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const GradientFactors& factors) {
+  if (weight->queue != nullptr && weight->queue->deferring()) {
+    weight->queue->put_off([weight, factors] { add_products(*weight, factors); });
+  } else {
+    add_products(*weight, factors);
+  }
+}
+
+/// What a layer keeps for the gradient of its weight.
+enum class Kept : unsigned char { nothing, fp8_input, input };
+
+Kept kept_for(const at::Tensor& input, const LinearWeight& weight) {
+  if (!torch::autograd::GradMode::is_enabled() || !input.requires_grad() || !weight.weight_gradient.defined())
+    return Kept::nothing;
+  return weight.fp8_blocks->weight_gradients == WeightGradientType::fp8 ? Kept::fp8_input : Kept::input;
+}
+
 struct Fp8LinearFunction : torch::autograd::Function<Fp8LinearFunction> {
   // NOLINTNEXTLINE(readability-identifier-naming): names that autograd asks for
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const c10::intrusive_ptr<LinearWeight>& weight, bool keeps) {
-    const fp8::Cast rows = fp8::cast(as_matrix(input), Format::e4m3, keeps ? Orientations::both : Orientations::as_is);
-    if (keeps) context->save_for_backward({rows.transposed.bits, rows.transposed.factor});
+                            const c10::intrusive_ptr<LinearWeight>& weight, Kept kept) {
+    const fp8::Cast rows =
+        fp8::cast(as_matrix(input), Format::e4m3, kept == Kept::fp8_input ? Orientations::both : Orientations::as_is);
+    if (kept == Kept::fp8_input) context->save_for_backward({rows.transposed.bits, rows.transposed.factor});
+    if (kept == Kept::input) context->save_for_backward({input});
     context->saved_data["weight"] = at::IValue::make_capsule(weight);
     const at::Tensor output = fp8::product(rows.as_is, cast_of(*weight).as_is, input.scalar_type(), Accumulation::fast);
     if (weight->bias.defined()) output.add_(weight->bias);
@@ -64,17 +83,14 @@ struct Fp8LinearFunction : torch::autograd::Function<Fp8LinearFunction> {
     const auto weight = c10::static_intrusive_pointer_cast<LinearWeight>(capsule);
     const at::Tensor& output_gradient = gradients.front();
     const at::Tensor rows = as_matrix(output_gradient);
-    const bool trained = weight->weight_gradient.defined();
-    const fp8::Cast cast = fp8::cast(rows, Format::e5m2, trained ? Orientations::both : Orientations::as_is);
-    if (trained) {
-      const variable_list saved = context->get_saved_variables();
-      const GradientFactors factors{
-          cast.transposed, {saved[0], saved[1], Format::e4m3}, weight->bias.defined() ? rows : at::Tensor()};
-      if (weight->queue != nullptr && weight->queue->deferring()) {
-        weight->queue->put_off([weight, factors] { add_gradients(*weight, factors); });
-      } else {
-        add_gradients(*weight, factors);
-      }
+    const variable_list saved = context->get_saved_variables();
+    const bool all_in_fp8 = saved.size() == 2;
+    const fp8::Cast cast = fp8::cast(rows, Format::e5m2, all_in_fp8 ? Orientations::both : Orientations::as_is);
+    if (all_in_fp8) {
+      add_fp8_gradients(
+          weight, {cast.transposed, {saved[0], saved[1], Format::e4m3}, weight->bias.defined() ? rows : at::Tensor()});
+    } else if (!saved.empty()) {
+      add_gradients(weight, saved.front(), output_gradient);
     }
     const at::Tensor input_gradient =
         fp8::product(cast.as_is, cast_of(*weight).transposed, output_gradient.scalar_type(), Accumulation::fp32);
@@ -85,9 +101,7 @@ struct Fp8LinearFunction : torch::autograd::Function<Fp8LinearFunction> {
 }  // namespace
 
 at::Tensor fp8_linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight) {
-  const bool keeps =
-      torch::autograd::GradMode::is_enabled() && input.requires_grad() && weight->weight_gradient.defined();
-  return Fp8LinearFunction::apply(input, weight, keeps);
+  return Fp8LinearFunction::apply(input, weight, kept_for(input, *weight));
 }
 
 }  // namespace lowgear::trainer

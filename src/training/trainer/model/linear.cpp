@@ -8,7 +8,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void add_gradients(const LinearWeight& weight, const at::Tensor& input, const at::Tensor& output_gradient) {
+void add_gradients_now(const LinearWeight& weight, const at::Tensor& input, const at::Tensor& output_gradient) {
   const torch::autograd::AutoGradMode no_gradient(false);
   const at::Tensor rows = output_gradient.reshape({-1, output_gradient.size(-1)});
   kernels::add_weight_gradient(weight.weight_gradient, rows, input.reshape({-1, input.size(-1)}));
@@ -32,18 +32,23 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto capsule = context->saved_data["weight"].toCapsule();
     const auto weight = c10::static_intrusive_pointer_cast<LinearWeight>(capsule);
     const at::Tensor& output_gradient = gradients.front();
-    if (!weight->weight_gradient.defined()) {
-      // Frozen, and what comes before it is not: a tied output matrix.
-    } else if (weight->queue != nullptr && weight->queue->deferring()) {
-      weight->queue->put_off([weight, input, output_gradient] { add_gradients(*weight, input, output_gradient); });
-    } else {
-      add_gradients(*weight, input, output_gradient);
-    }
+    add_gradients(weight, input, output_gradient);
     return {at::matmul(output_gradient, weight->weight), {}};
   }
 };
 
 }  // namespace
+
+void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Tensor& input,
+                   const at::Tensor& output_gradient) {
+  if (!weight->weight_gradient.defined()) {
+    // Frozen, and what comes before it is not: a tied output matrix.
+  } else if (weight->queue != nullptr && weight->queue->deferring()) {
+    weight->queue->put_off([weight, input, output_gradient] { add_gradients_now(*weight, input, output_gradient); });
+  } else {
+    add_gradients_now(*weight, input, output_gradient);
+  }
+}
 
 at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight) {
   if (weight->fp8_blocks != nullptr && weight->fp8_blocks->on) return fp8_linear(input, weight);

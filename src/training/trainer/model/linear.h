@@ -48,6 +48,11 @@ struct LinearWeight final : torch::CustomClassHolder {
   std::optional<Fp8Weight> fp8;           ///< made when it is first used
 };
 
+/// Adds the gradients of the weight and the bias in the type of the activations: now, or later if they are put off.
+/// `input` is [..., in], `output_gradient` [..., out]. A frozen weight gets none.
+void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Tensor& input,
+                   const at::Tensor& output_gradient);
+
 /// input · weightᵀ + bias, for an input [..., in], in fp8 where the weight says so. The gradient of the weight does not
 /// depend on how the backward pass is split: it is one product per microbatch, added to the sum.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight);

@@ -43,7 +43,10 @@ std::optional<Fp8Blocks> fp8_blocks(const launcher::TrainConfig& config, at::Dev
     if (!reason.empty()) throw InputError(fmt::format("type: fp8: {}; set type: bf16", reason));
   }
   return Fp8Blocks{
-      .begin = config.fp8->keep_first, .end = config.model.layers - config.fp8->keep_last, .on = !config.fp8->probe};
+      .begin = config.fp8->keep_first,
+      .end = config.model.layers - config.fp8->keep_last,
+      .on = !config.fp8->probe,
+      .weight_gradients = config.fp8->bf16_weight_gradients ? WeightGradientType::bf16 : WeightGradientType::fp8};
 }
 
 }  // namespace

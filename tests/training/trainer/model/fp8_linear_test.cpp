@@ -75,6 +75,28 @@ TEST_F(Fp8Linear, IsCloseToTheSameInFp32) {
   EXPECT_TRUE(near(weight_->weight_gradient, expected, 0.1));
 }
 
+TEST_F(Fp8Linear, KeepsTheWeightsGradientUnroundedIfAsked) {
+  blocks_.weight_gradients = WeightGradientType::bf16;
+  weight_->bias = random_tensor({48}, 4);
+  weight_->bias_gradient = at::zeros({48});
+  const at::Tensor expected = at::matmul(output_gradient_.view({16, 48}).t(), input_.detach().view({16, 32}));
+  const at::Tensor g = rounded(output_gradient_, fp8::Format::e5m2);
+  const at::Tensor w = rounded(weight_->weight, fp8::Format::e4m3);
+  EXPECT_TRUE(near(backward(linear(input_, weight_)), at::matmul(g, w), 1e-6)) << "the other products are in fp8";
+  EXPECT_TRUE(near(weight_->weight_gradient, expected, 1e-6));
+  EXPECT_TRUE(near(weight_->bias_gradient, output_gradient_.view({16, 48}).sum(0), 1e-6));
+
+  weight_->weight_gradient.zero_();
+  WeightGradientQueue::Deferred deferred;
+  {
+    const WeightGradientQueue::Guard guard(queue_, &deferred);
+    backward(linear(input_, weight_));
+  }
+  EXPECT_EQ(weight_->weight_gradient.abs().max().item<float>(), 0);
+  for (const auto& compute : deferred) compute();
+  EXPECT_TRUE(near(weight_->weight_gradient, expected, 1e-6));
+}
+
 TEST_F(Fp8Linear, IsThePlainOneWhereItIsOff) {
   blocks_.on = false;
   EXPECT_TRUE(at::equal(linear(input_, weight_).detach(), at::linear(input_.detach(), weight_->weight)));
