@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""The job of pipeline.yaml on one GPU in bf16 and in fp8, in turns: tokens/s, J/token, and losses after equal tokens.
+"""A training job in bf16, in fp8, and in fp8 with bf16's weight gradients: tokens/s, J/token, losses after equal tokens.
 
-    fp8_train.py BIN --work FOLDER --out FILE.tar.gz [--seconds S] [--seeds N] [--set PATH=VALUE]...
+    fp8_train.py BIN --work FOLDER --out FILE.tar.gz [--seconds S] [--first-seed N] [--seeds N] [--text FOLDER]
+                 [--pretraining STEPS] [--set PATH=VALUE]...
 
-Llama of 1.36 billion parameters, from random weights, on synthetic text. A block has one seed and runs both arms once,
-every second block in reverse order; another one begins only if it will end within S seconds of the start. BIN holds
-lowgear-trainer and synthetic_text. FILE is written anew after every run: the metrics of all runs, which `lowgear
-report` compares, with intervals, by the command that is printed at the end.
+The job is that of pipeline.yaml on one GPU: Llama of 1.36 billion parameters, on synthetic text, or on the tokens of
+FOLDER/train.bin with those of FOLDER/held-out.bin held out (`lowgear data tokenize` writes such files). With
+--pretraining the model is first trained in bf16, and all runs continue from its weights: losses of runs from random
+weights differ by chance by more than types do. A block has one seed and runs all arms once, every second block in
+reverse order; another one begins only if it will end within S seconds of the start. BIN holds lowgear-trainer and
+synthetic_text. FILE is written anew after every run: the metrics of all runs, which `lowgear report` compares, with
+intervals, by the command that is printed at the end.
 """
 
 import argparse
@@ -16,7 +20,7 @@ import pathlib
 import finetune
 
 SETTINGS = ["parallel.pp=1", "microbatches=8", "data.synthetic_tokens=", "optimizer.warmup_steps=5"]
-ARMS = {"bf16": ["type=bf16"], "fp8": ["type=fp8"]}
+ARMS = {"bf16": ["type=bf16"], "fp8": ["type=fp8"], "fp8-bf16-wgrad": ["type=fp8", "fp8.weight_gradients=bf16"]}
 
 
 class Experiment(finetune.Experiment):
@@ -25,34 +29,48 @@ class Experiment(finetune.Experiment):
     def __init__(self, asked):
         super().__init__(asked)
         self.summaries = {}  # by arm and seed
+        self.settings = list(SETTINGS)
+        self.text = asked.text.resolve() if asked.text else "text"
 
     def arms(self):
         return ARMS
 
+    def pretrain(self):
+        self.train("pretraining", self.text, [*self.settings, f"steps={self.asked.pretraining}", "seed=1000", "type=bf16",
+                                              f"export={self.work / 'weights'}"])
+        self.settings.append(f"model.weights={self.work / 'weights'}")
+
     def block(self, seed):
         arms = list(ARMS.items())
         for arm, settings in arms if seed % 2 == 1 else reversed(arms):
-            self.summaries[arm, seed] = self.train(f"{arm}-{seed}", "text",
-                                                   [*SETTINGS, f"steps={self.asked.steps}", f"seed={seed}", *settings])
+            self.summaries[arm, seed] = self.train(f"{arm}-{seed}", self.text,
+                                                   [*self.settings, f"steps={self.asked.steps}", f"seed={seed}", *settings])
 
     def run(self):
-        """All blocks that there is time for; returns their number."""
-        self.make_text("text", 1)
+        """All blocks that there is time for; returns their seeds."""
+        if not self.asked.text:
+            self.make_text("text", 1)
+        if self.asked.pretraining:
+            self.pretrain()
+        done = []
         longest_s = 0.0
-        for seed in range(1, self.asked.seeds + 1):
+        for seed in range(self.asked.first_seed, self.asked.first_seed + self.asked.seeds):
             began_s = self.elapsed_s()
             if longest_s > 0 and began_s + longest_s > self.asked.seconds:
-                return seed - 1
+                break
             self.block(seed)
+            done.append(seed)
             longest_s = max(longest_s, self.elapsed_s() - began_s)
-        return self.asked.seeds
+        return done
 
     def table(self, seeds):
-        """Differences of each seed's two runs; the steps that count are all but the first two."""
+        """Differences of each seed's runs from bf16; the steps that count are all but the first two."""
         for name in ("tokens_per_s", "step_energy_j", "last_loss", "held_out_loss"):
-            pairs = [(self.summaries["bf16", seed].get(name) or math.nan, self.summaries["fp8", seed].get(name) or math.nan)
-                     for seed in range(1, seeds + 1)]
-            print(f"{name:15}" + "; ".join(f"bf16 {a:.6g}, fp8 {b:.6g}: {100 * (b / a - 1):+.2f} %" for a, b in pairs))
+            print(f"{name}:")
+            for seed in seeds:
+                base = self.summaries["bf16", seed].get(name) or math.nan
+                figures = {arm: self.summaries[arm, seed].get(name) or math.nan for arm in ARMS}
+                print("  " + ", ".join(f"{arm} {x:.6g} ({100 * (x / base - 1):+.2f} %)" for arm, x in figures.items()))
 
 
 def arguments():
@@ -61,8 +79,11 @@ def arguments():
     parser.add_argument("--work", type=pathlib.Path, required=True, help="folder for the text and metrics")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=float, default=200)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--text", type=pathlib.Path, help="folder with train.bin and held-out.bin")
     parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--pretraining", type=int, default=0, metavar="STEPS")
     parser.add_argument("--tokens", type=int, default=6_000_000, help="of the text")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs")
     return parser.parse_args()
@@ -72,8 +93,8 @@ def main():
     experiment = Experiment(arguments())
     seeds = experiment.run()
     experiment.table(seeds)
-    named = [f"--arm {arm}=" + ",".join(f"runs/{arm}-{seed}.jsonl" for seed in range(1, seeds + 1)) for arm in ARMS]
-    print(f"{seeds} blocks in {experiment.elapsed_s():.0f} s; to compare them:")
+    named = [f"--arm {arm}=" + ",".join(f"runs/{arm}-{seed}.jsonl" for seed in seeds) for arm in ARMS]
+    print(f"{len(seeds)} blocks in {experiment.elapsed_s():.0f} s; to compare them:")
     print(f"  tar -xzf {experiment.asked.out.name} && lowgear report {' '.join(named)} --baseline bf16 --paired "
           "--loss-margin 0.5")
 

@@ -18,7 +18,7 @@
 #   bench/gpu/run.sh fp8-products                    the trainer's casts and products in fp8 against the definition of the
 #                                 formats and against fp32, and their rates at the sizes of pipeline.yaml
 #   bench/gpu/run.sh fp8-train SECONDS               pipeline.yaml on one GPU in bf16 and in fp8, in turns, as many seeds
-#                                 as fit (fp8_train.py); metrics in $OUT/fp8_train.tar.gz
+#                                 as fit (fp8_train.py, with the words of FP8_OPTIONS); metrics in $OUT/fp8_train.tar.gz
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
 #                                 LOWGEAR_LIBRARY names, or else one that is built here
@@ -117,7 +117,8 @@ fp8_products() {
 }
 
 fp8_train() {
-  python3 bench/gpu/fp8_train.py "$build/bin" --work "$build/fp8" --out "$out/fp8_train.tar.gz" --seconds "$1"
+  # shellcheck disable=SC2086  # a list of words
+  python3 bench/gpu/fp8_train.py "$build/bin" --work "$build/fp8" --out "$out/fp8_train.tar.gz" --seconds "$1" ${FP8_OPTIONS:-}
 }
 
 fp8() { python3 bench/gpu/fp8_probe.py --seconds "$1" --out "$out/fp8_probe.json"; }
