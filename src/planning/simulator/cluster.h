@@ -34,7 +34,7 @@ struct PipelineGroup {
 
 /// What one of the pipelines of a cluster does in a replay.
 struct PipelineRun {
-  std::vector<int> clocks_mhz;           ///< by op of the graph
+  plan::OpChoices choices;               ///< by op of the graph
   std::vector<StageSlowdown> slowdowns;  ///< stages of this pipeline that run slower than profiled
 };
 
