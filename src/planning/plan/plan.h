@@ -32,13 +32,15 @@ struct PlannedOp {
 /// How each op of a graph is run, as replays take it. Refers to what it is made of.
 struct OpChoicesView {
   // Implicit: whoever knows clocks only says nothing of settings.
-  OpChoicesView(std::span<const int> clocks) : clocks_mhz(clocks) {}        // NOLINT(google-explicit-constructor)
-  OpChoicesView(const std::vector<int>& clocks) : clocks_mhz(clocks) {}     // NOLINT(google-explicit-constructor)
+  OpChoicesView(std::span<const int> clocks) : clocks_mhz(clocks) {}     // NOLINT(google-explicit-constructor)
+  OpChoicesView(const std::vector<int>& clocks) : clocks_mhz(clocks) {}  // NOLINT(google-explicit-constructor)
   OpChoicesView(std::span<const int> clocks, std::span<const std::string> settings_by_op)
       : clocks_mhz(clocks), settings(settings_by_op) {}
 
   /// Of op `op`; empty where nothing but its clock is chosen.
-  [[nodiscard]] std::string_view setting(std::size_t op) const { return settings.empty() ? "" : settings[op]; }
+  [[nodiscard]] std::string_view setting(std::size_t op) const {
+    return settings.empty() ? std::string_view() : std::string_view(settings[op]);
+  }
 
   std::span<const int> clocks_mhz;        ///< by op
   std::span<const std::string> settings;  ///< by op; empty: every op at its clock's fastest setting

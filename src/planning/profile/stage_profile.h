@@ -33,9 +33,9 @@ struct StageOp {
   std::span<const Measurement> measurements;  ///< highest clock first, of a clock the fastest first; never empty
 };
 
-/// Time and energy of every (stage, kind) of a pipeline at every profiled clock, and with every setting that was profiled
-/// there. Stages are virtual stages when the schedule interleaves. Whoever knows clocks only means, at a clock, its
-/// fastest setting.
+/// Time and energy of every (stage, kind) of a pipeline at every profiled clock, and with every setting that was
+/// profiled there. Stages are virtual stages when the schedule interleaves. Whoever knows clocks only means, at a
+/// clock, its fastest setting.
 class StageProfile {
  public:
   StageProfile() = default;
@@ -61,9 +61,9 @@ class StageProfile {
   /// Whether any row names a setting.
   [[nodiscard]] bool has_settings() const { return has_settings_; }
 
-  /// Adds one row. Throws InputError when `stage` is out of range, the clock is there already with the same setting, the
-  /// setting is not a name (setting.h), a clock has kMaxSettings rows, or the clock, time or energy is not positive and finite (clock at most
-  /// kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at most kMaxEnergyJ).
+  /// Adds one row. Throws InputError when `stage` is out of range, the clock is there already with the same setting,
+  /// the setting is not a name (setting.h), a clock has kMaxSettings rows, or the clock, time or energy is not positive
+  /// and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at most kMaxEnergyJ).
   void add(int stage, OpKind kind, Measurement measurement);
 
  private:
@@ -73,10 +73,10 @@ class StageProfile {
 
 /// Reads the CSV of Perseus and Zeus: columns `stage,instruction,frequency,time,energy` in any order (0-based stage;
 /// `forward|backward|input_gradient|weight_gradient`; MHz; s; J of one GPU), rows of `load` skipped. With a column
-/// `rank` (docs/formats.md), ranks of a stage are merged; with a column `setting`, a clock may have several rows. Throws InputError with file and line on duplicates, on values
-/// that are not positive and finite, on stages that are not 0..S-1, on a stage without forward, with neither backward
-/// nor the split pair (the first stages may have neither, where all their layers are frozen; the last one may not), or
-/// with half of the pair, and on a file without rows.
+/// `rank` (docs/formats.md), ranks of a stage are merged; with a column `setting`, a clock may have several rows.
+/// Throws InputError with file and line on duplicates, on values that are not positive and finite, on stages that are
+/// not 0..S-1, on a stage without forward, with neither backward nor the split pair (the first stages may have neither,
+/// where all their layers are frozen; the last one may not), or with half of the pair, and on a file without rows.
 [[nodiscard]] StageProfile read_stage_profile(std::string_view text, const std::string& source);
 
 /// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged. It has the

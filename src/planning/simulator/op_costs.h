@@ -15,8 +15,8 @@ struct OpCost {
   double energy_j = 0;
 };
 
-/// Costs of every op at the given clocks and settings (by op), as measured. Throws InputError when the profile lacks one
-/// of them. A clock above what the op was profiled at is an error too: clocks are never guessed.
+/// Costs of every op at the given clocks and settings (by op), as measured. Throws InputError when the profile lacks
+/// one of them. A clock above what the op was profiled at is an error too: clocks are never guessed.
 [[nodiscard]] std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag,
                                                   const profile::StageProfile& profile,
                                                   const plan::OpChoicesView& choices);

@@ -40,9 +40,9 @@ std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDa
   std::vector<std::vector<plan::PlannedOp>> ranks(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
     const schedule::ComputeOp& op = dag.ops[i];
-    ranks[static_cast<std::size_t>(op.rank)].push_back(
-        {op.stage, op.kind, op.microbatch, choices.clocks_mhz[i], timeline.start_s[i], timeline.duration_s[i],
-         std::string(choices.setting(i))});
+    ranks[static_cast<std::size_t>(op.rank)].push_back({op.stage, op.kind, op.microbatch, choices.clocks_mhz[i],
+                                                        timeline.start_s[i], timeline.duration_s[i],
+                                                        std::string(choices.setting(i))});
   }
   return ranks;
 }

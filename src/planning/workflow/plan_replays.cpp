@@ -9,9 +9,9 @@ namespace {
 /// The same plan on every pipeline; the first is the slow one.
 simulator::ClusterTimeline replay_copies(const ProfiledPipeline& pipeline, const plan::OpChoicesView& choices,
                                          const ReplayRequest& request) {
-  const simulator::PipelineRun run{{{choices.clocks_mhz.begin(), choices.clocks_mhz.end()},
-                                    {choices.settings.begin(), choices.settings.end()}},
-                                   request.conditions.slowdowns};
+  const simulator::PipelineRun run{.clocks_mhz = {choices.clocks_mhz.begin(), choices.clocks_mhz.end()},
+                                   .slowdowns = request.conditions.slowdowns,
+                                   .settings = {choices.settings.begin(), choices.settings.end()}};
   std::vector<simulator::PipelineRun> runs(static_cast<std::size_t>(request.pipelines), run);
   for (int stage = 0; stage < pipeline.dag.stages; ++stage) {
     runs.front().slowdowns.push_back({stage, request.slow_pipeline.value_or(1)});

@@ -122,12 +122,8 @@ Json timeline_object(const Timeline& timeline) {
     }
     ranks.push_back({{"cost", std::move(cost)}, {"microbatch", std::move(microbatch)}, {"start", std::move(start)}});
   }
-  return {{"label", timeline.label},
-          {"time_s", timeline.time_s},
-          {"energy_j", timeline.energy_j},
-          {"tick_s", tick_s},
-          {"cost_fields", costs.fields()},
-          {"costs", costs.rows()},
+  return {{"label", timeline.label},  {"time_s", timeline.time_s},     {"energy_j", timeline.energy_j},
+          {"tick_s", tick_s},         {"cost_fields", costs.fields()}, {"costs", costs.rows()},
           {"ranks", std::move(ranks)}};
 }
 

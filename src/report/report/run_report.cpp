@@ -40,9 +40,13 @@ Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, co
   result.ranks.resize(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
     const schedule::ComputeOp& op = dag.ops[i];
-    const plan::PlannedOp planned{
-        op.stage, op.kind, op.microbatch, choices.clocks_mhz[i], timeline.start_s[i], timeline.duration_s[i],
-        std::string(choices.setting(i))};
+    const plan::PlannedOp planned{op.stage,
+                                  op.kind,
+                                  op.microbatch,
+                                  choices.clocks_mhz[i],
+                                  timeline.start_s[i],
+                                  timeline.duration_s[i],
+                                  std::string(choices.setting(i))};
     result.ranks[static_cast<std::size_t>(op.rank)].push_back({planned, timeline.energy_j[i]});
   }
   return result;

@@ -79,8 +79,7 @@ plan::OpChoices fastest_settings(const schedule::PipelineDag& dag, const profile
   plan::OpChoices choices{std::move(clocks_mhz), {}};
   if (!profile.has_settings()) return choices;
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
-    choices.settings.push_back(
-        profile.at_clock(dag.ops[op].stage, dag.ops[op].kind, choices.clocks_mhz[op]).setting);
+    choices.settings.push_back(profile.at_clock(dag.ops[op].stage, dag.ops[op].kind, choices.clocks_mhz[op]).setting);
   }
   return choices;
 }

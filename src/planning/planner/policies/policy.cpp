@@ -19,7 +19,8 @@
 namespace lowgear::planner {
 namespace {
 
-/// Policies that choose clocks: of a profile with settings each sees, at every clock, the fastest one, and runs with it.
+/// Policies that choose clocks: of a profile with settings each sees, at every clock, the fastest one, and runs with
+/// it.
 class AtFastestSettings final : public Policy {
  public:
   explicit AtFastestSettings(std::unique_ptr<Policy> policy) : policy_(std::move(policy)) {}

@@ -40,8 +40,8 @@ struct PolicySettings {
 /// A policy's result. Its time and energy are computed by replaying the clocks, in the same way for all policies.
 struct PolicyPlan {
   std::optional<schedule::Schedule>
-      schedule;                 ///< set when the policy runs another order than it was given (EnvPipe's own)
-  std::vector<int> clocks_mhz;  ///< by op of the graph of that schedule
+      schedule;                            ///< set when the policy runs another order than it was given (EnvPipe's own)
+  std::vector<int> clocks_mhz;             ///< by op of the graph of that schedule
   std::vector<std::string> settings = {};  ///< by op, where the profile has settings
   /// Time and energy by the policy's own model, if it has one (Perseus' exponential fit).
   std::optional<double> own_time_s;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "planning/profile/compose/part_table.h"
@@ -10,9 +11,9 @@ namespace lowgear::profile {
 
 struct ComposeOptions {
   std::size_t max_options = 64;  ///< of one (stage, kind, clock): 2 to kMaxSettings
-  /// Largest blocking power that the profile will be planned with, in W: slower options that save less than this per
-  /// second are left out, since no plan uses them.
-  double blocking_power_w = 0;
+  /// Largest blocking power that the profile is to be planned with, in W: slower options that cost more than this per
+  /// second are left out, since waiting costs less. By default none is.
+  double blocking_power_w = std::numeric_limits<double>::infinity();
 };
 
 /// What became of a (stage, kind) at one clock.

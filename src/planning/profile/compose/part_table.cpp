@@ -85,13 +85,15 @@ class PartRowReader {
   /// Part and setting become `part=setting;...`, which has to be readable again.
   [[nodiscard]] std::optional<std::string> problem_with_name(const std::string& name) const {
     if (name.find_first_of("=;") == std::string::npos) return problem_with_setting(name);
-    return fmt::format("the name {} has = or ;, which separate parts and settings where they are composed", quote(name));
+    return fmt::format("the name {} has = or ;, which separate parts and settings where they are composed",
+                       quote(name));
   }
 
   [[nodiscard]] std::string part(std::size_t row) const {
     const std::string& text = table_.text(row, part_);
     if (text.empty() || text.size() > kMaxPartNameBytes) {
-      throw_input_error(table_.where(row, part_), fmt::format("a part's name has 1 to {} characters", kMaxPartNameBytes));
+      throw_input_error(table_.where(row, part_),
+                        fmt::format("a part's name has 1 to {} characters", kMaxPartNameBytes));
     }
     if (const auto problem = problem_with_name(text)) throw_input_error(table_.where(row, part_), *problem);
     return text;
@@ -251,7 +253,8 @@ PartTable read_part_table(std::string_view text, const std::string& source) {
   }
   PartTable parts;
   for (const auto& [cell, op] : ops) {
-    for (const int clock_mhz : op.clocks_mhz()) parts.emplace(PartCell{cell.first, cell.second, clock_mhz}, op.at(clock_mhz));
+    for (const int clock_mhz : op.clocks_mhz())
+      parts.emplace(PartCell{cell.first, cell.second, clock_mhz}, op.at(clock_mhz));
   }
   return parts;
 }

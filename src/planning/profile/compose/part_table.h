@@ -33,10 +33,10 @@ struct PartCell {
 using PartTable = std::map<PartCell, std::vector<SeriesPart>>;
 
 /// Reads `stage,instruction,part,frequency,setting,time,energy` and optionally `count` (docs/formats.md). A part whose
-/// rows have no frequency is the same at all clocks. Throws InputError with file and line on values that are not numbers
-/// of their range; a part that lacks a clock that other parts of its op have; an option that occurs twice; a part with
-/// different counts, or with and without a frequency; an option that takes longer at a higher clock, by more than
-/// kTimeNoise; an op of fixed parts alone.
+/// rows have no frequency is the same at all clocks. Throws InputError with file and line on values that are not
+/// numbers of their range; a part that lacks a clock that other parts of its op have; an option that occurs twice; a
+/// part with different counts, or with and without a frequency; an option that takes longer at a higher clock, by more
+/// than kTimeNoise; an op of fixed parts alone.
 [[nodiscard]] PartTable read_part_table(std::string_view text, const std::string& source);
 
 }  // namespace lowgear::profile

@@ -37,15 +37,9 @@ std::vector<std::size_t> hull_of(std::span<const PartOption> options) {
 
 /// A step along the hull of one part, to its next slower option.
 struct Segment {
-  double time_s = 0;
-  double energy_j = 0;  ///< of the slower end less that of the faster one
+  double slope_w = 0;  ///< energy over time: negative where the slower option saves energy
   std::size_t part = 0;
   std::size_t to = 0;  ///< index of the slower option
-
-  /// Compared as quotients are, without dividing: times are positive.
-  [[nodiscard]] bool is_flatter_than(const Segment& other) const {
-    return energy_j * other.time_s > other.energy_j * time_s;
-  }
 };
 
 SeriesOption total(std::span<const SeriesPart> parts, std::vector<std::size_t> choice) {
@@ -75,19 +69,20 @@ std::vector<SeriesOption> compose_series(std::span<const SeriesPart> parts, doub
     assert(!options.empty());
     const std::vector<std::size_t> hull = hull_of(options);
     choice.push_back(hull.front());
+    double before_w = -std::numeric_limits<double>::infinity();
     for (std::size_t k = 1; k < hull.size(); ++k) {
       const PartOption& from = options[hull[k - 1]];
       const PartOption& to = options[hull[k]];
-      const Segment segment{to.time_s - from.time_s, to.energy_j - from.energy_j, part, hull[k]};
-      if (segment.energy_j < steepest_w * segment.time_s) segments.push_back(segment);
+      // A part's slopes rise; where rounding says otherwise they are equal, so that its options keep their order.
+      before_w = std::max(before_w, (to.energy_j - from.energy_j) / (to.time_s - from.time_s));
+      if (before_w < steepest_w) segments.push_back({before_w, part, hull[k]});
     }
   }
-  // Stable: within a part segments are in order, and rounding may give two of them the same slope.
-  std::ranges::stable_sort(segments, [](const Segment& a, const Segment& b) { return b.is_flatter_than(a); });
+  std::ranges::stable_sort(segments, {}, &Segment::slope_w);
   std::vector<SeriesOption> vertices{total(parts, choice)};
   for (std::size_t k = 0; k < segments.size(); ++k) {
     choice[segments[k].part] = segments[k].to;
-    const bool is_collinear = k + 1 < segments.size() && !segments[k + 1].is_flatter_than(segments[k]);
+    const bool is_collinear = k + 1 < segments.size() && segments[k + 1].slope_w == segments[k].slope_w;
     if (is_collinear) continue;
     SeriesOption next = total(parts, choice);
     if (next.time_s > vertices.back().time_s) vertices.push_back(std::move(next));

@@ -29,12 +29,12 @@ struct SeriesOption {
 };
 
 /// The vertices of the lower convex hull of (time, energy) over all choices of one option for each part, fastest first:
-/// of the product of all options, in the time of sorting their sum. The hull of a Minkowski sum is the sum of the hulls,
-/// so that the segments of the parts' hulls, merged by slope, are the segments of the whole (docs/planner.md). It goes
-/// from the fastest choice to the slowest one whose segment is no steeper upwards than `steepest_w`: a GPU that waits
-/// draws blocking power, so that up to that slope a slower, dearer choice may still be worth its time. Neighbours
-/// differ in the options of those parts alone whose segments have the slope between them, in most cases of one part.
-/// Exact on the hull; choices strictly above it are not among the result.
+/// of the product of all options, in the time of sorting their sum. The hull of a Minkowski sum is the sum of the
+/// hulls, so that the segments of the parts' hulls, merged by slope, are the segments of the whole (docs/planner.md).
+/// It goes from the fastest choice along all segments that rise by less than `steepest_w`: a GPU that waits draws
+/// blocking power, so that up to that slope a slower, dearer choice may still be worth its time. Neighbours differ in
+/// the options of those parts alone whose segments have the slope between them, in most cases of one part. Exact on the
+/// hull; choices strictly above it are not among the result.
 [[nodiscard]] std::vector<SeriesOption> compose_series(std::span<const SeriesPart> parts, double steepest_w);
 
 /// What is lost by options that are not offered, as shares of the energy of the whole.
