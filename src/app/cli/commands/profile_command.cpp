@@ -13,11 +13,12 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/compose_run.h"
+#include "app/cli/text/composed_text.h"
 #include "app/cli/text/profile_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
+#include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/profile/switch_latency.h"
@@ -183,14 +184,32 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   return ExitCode::ok;
 }
 
+profile::ComposedProfile composed_of(const std::string& parts, const ProfileArguments& arguments) {
+  profile::ComposeOptions options;
+  if (arguments.max_options) options.max_options = static_cast<std::size_t>(*arguments.max_options);
+  if (arguments.profiling.blocking_w) options.blocking_power_w = *arguments.profiling.blocking_w;
+  profile::ComposedProfile composed = compose_profile(profile::read_part_table(read_file(parts), parts), options);
+  // Checked as a reader would: every stage with what a plan needs.
+  (void)profile::read_stage_profile(write_stage_profile(composed.profile), "the profile composed of " + parts);
+  return composed;
+}
+
 ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
   if (arguments.recordings.size() != 2) {
     throw InputError("compose reads one file: lowgear profile compose PARTS.csv --out profile.csv");
   }
-  ComposeRun run{.parts = arguments.recordings.back(), .out = arguments.out, .options = {}, .json = arguments.json};
-  if (arguments.max_options) run.options.max_options = static_cast<std::size_t>(*arguments.max_options);
-  if (arguments.profiling.blocking_w) run.options.blocking_power_w = *arguments.profiling.blocking_w;
-  run_compose(run, console);
+  const std::string& parts = arguments.recordings.back();
+  if (arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
+  refuse_to_overwrite(arguments.out, {parts});
+  const profile::ComposedProfile composed = composed_of(parts, arguments);
+  write_file_atomically(arguments.out, write_stage_profile(composed.profile));
+  if (arguments.json) {
+    Json json = composed_json(composed);
+    json["out"] = arguments.out;
+    console.print_json(json);
+  } else if (arguments.out != "-") {
+    console.print(composed_table(composed) + next_text(arguments));
+  }
   return ExitCode::ok;
 }
 
