@@ -178,8 +178,10 @@ struct PipelinePlanner::Impl {
     return chosen;
   }
 
+  /// Where clocks change at once; refuses a latency that is no time.
   simulator::Timeline replayed(const plan::OpChoices& chosen) const {
-    return simulator::replay(dag, simulator::costs_at_clocks(dag, profile, chosen), blocking_power_w);
+    return simulator::replay(dag, simulator::costs_with_switch_latency(dag, profile, chosen, options.switch_latency_s),
+                             blocking_power_w);
   }
 
   /// Iteration time of T_min's clocks, as replayed.
@@ -187,7 +189,7 @@ struct PipelinePlanner::Impl {
     if (fastest_late) return fastest_late->timeline.time_s;
     DiscretePlan fastest;
     fastest.choice.assign(dag.ops.size(), 0);
-    return replayed(choices(fastest)).time_s;
+    return simulator::replay(dag, simulator::costs_at_clocks(dag, profile, choices(fastest)), blocking_power_w).time_s;
   }
 
   std::optional<plan::OpChoices> shared_choices(ClockGroups groups, TimePs deadline_ps) {
