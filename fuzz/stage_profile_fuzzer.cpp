@@ -39,7 +39,7 @@ void check_written(const StageProfile& profile) {
       require(read.size() == written.size());
       for (std::size_t i = 0; i < read.size(); ++i) {
         require(read[i].clock_mhz == written[i].clock_mhz && read[i].time_s == written[i].time_s &&
-                read[i].energy_j == written[i].energy_j);
+                read[i].energy_j == written[i].energy_j && read[i].setting == written[i].setting);
       }
       check_options(written);
     }
@@ -48,6 +48,7 @@ void check_written(const StageProfile& profile) {
 
 void check_derived(const StageProfile& profile) {
   (void)lowgear::profile::summarise(profile, std::vector<double>(static_cast<std::size_t>(profile.stages()), 83.64));
+  require(lowgear::profile::at_fastest_settings(profile).stages() == profile.stages());
   (void)lowgear::profile::with_virtual_stages(lowgear::profile::with_split_backward(profile, 0.5), 2);
 }
 

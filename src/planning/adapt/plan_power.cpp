@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxGpus = 1'000'000;
 
 double op_power_w(const profile::StageProfile& profile, const plan::PlannedOp& op) {
-  const profile::Measurement& measured = profile.at_clock(op.stage, op.kind, op.clock_mhz);
+  const profile::Measurement& measured = profile.at_setting(op.stage, op.kind, op.clock_mhz, op.setting);
   const double power_w = measured.energy_j / measured.time_s;
   if (power_w <= kMaxGpuPowerW) return power_w;
   throw InputError(fmt::format("stage {} {} at {} MHz draws {} W by its profile; a GPU draws at most {} W", op.stage,

@@ -69,4 +69,27 @@ std::vector<int> clocks_for(const Plan& plan, const schedule::PipelineDag& dag) 
   return clocks_mhz;
 }
 
+OpChoices choices_for(const Plan& plan, const schedule::PipelineDag& dag) {
+  OpChoices choices{clocks_for(plan, dag), {}};
+  if (!has_settings(plan)) return choices;
+  for (const std::vector<PlannedOp>& ops : plan.ranks) {
+    for (const PlannedOp& op : ops) choices.settings.push_back(op.setting);
+  }
+  return choices;
+}
+
+bool has_settings(const Plan& plan) {
+  return std::ranges::any_of(plan.ranks, [](const std::vector<PlannedOp>& ops) {
+    return std::ranges::any_of(ops, [](const PlannedOp& op) { return !op.setting.empty(); });
+  });
+}
+
+void refuse_settings(const Plan& plan, std::string_view who) {
+  if (!has_settings(plan)) return;
+  throw InputError(
+      fmt::format("{} sets clocks alone, and the plan has settings, which change the times that it was made for: plan "
+                  "from a profile without the column setting",
+                  who));
+}
+
 }  // namespace lowgear::plan

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/core/op_kind.h"
@@ -24,6 +26,32 @@ struct PlannedOp {
   int clock_mhz = 0;
   double start_s = 0;
   double duration_s = 0;
+  std::string setting = {};  ///< what else it is to run with; empty: nothing else is set
+};
+
+/// How each op of a graph is run, as replays take it. Refers to what it is made of.
+struct OpChoicesView {
+  // Implicit: whoever knows clocks only says nothing of settings.
+  OpChoicesView(std::span<const int> clocks) : clocks_mhz(clocks) {}     // NOLINT(google-explicit-constructor)
+  OpChoicesView(const std::vector<int>& clocks) : clocks_mhz(clocks) {}  // NOLINT(google-explicit-constructor)
+  OpChoicesView(std::span<const int> clocks, std::span<const std::string> settings_by_op)
+      : clocks_mhz(clocks), settings(settings_by_op) {}
+
+  /// Of op `op`; empty where nothing but its clock is chosen.
+  [[nodiscard]] std::string_view setting(std::size_t op) const {
+    return settings.empty() ? std::string_view() : std::string_view(settings[op]);
+  }
+
+  std::span<const int> clocks_mhz;        ///< by op
+  std::span<const std::string> settings;  ///< by op; empty: every op at its clock's fastest setting
+};
+
+/// The same, held.
+struct OpChoices {
+  std::vector<int> clocks_mhz;        ///< by op
+  std::vector<std::string> settings;  ///< by op; empty: every op at its clock's fastest setting
+
+  operator OpChoicesView() const { return {clocks_mhz, settings}; }  // NOLINT(google-explicit-constructor)
 };
 
 /// Clocks for one iteration of a pipeline, per rank (GPU position in the pipeline) in the order of execution, with the
@@ -54,5 +82,14 @@ struct Plan {
 /// The clock of every op of `dag`, in its order. Throws InputError when the plan's ops are not the graph's ops in the
 /// graph's order, naming the first difference.
 [[nodiscard]] std::vector<int> clocks_for(const Plan& plan, const schedule::PipelineDag& dag);
+
+/// Clocks and settings of every op of `dag`; no settings if the plan names none. Throws as `clocks_for` does.
+[[nodiscard]] OpChoices choices_for(const Plan& plan, const schedule::PipelineDag& dag);
+
+/// Whether any op has a setting: a program that sets clocks alone does not run such a plan as it was planned.
+[[nodiscard]] bool has_settings(const Plan& plan);
+
+/// Throws InputError if the plan has settings, because `who` ("the agent") sets clocks alone.
+void refuse_settings(const Plan& plan, std::string_view who);
 
 }  // namespace lowgear::plan

@@ -11,13 +11,14 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/core/units.h"
+#include "planning/profile/setting.h"
 
 namespace lowgear::plan {
 
 namespace {
 
 constexpr std::string_view kFormat = "lowgear.plan/1";
-constexpr std::size_t kMaxPlanValues = std::size_t{1} << 24;  // seven for an op
+constexpr std::size_t kMaxPlanValues = std::size_t{1} << 24;  // eight for an op
 constexpr int kMaxMicrobatches = 1'000'000;
 constexpr int kMaxVirtualStages = 1'000'000;
 constexpr double kMaxEnergyJ = 1e18;
@@ -40,8 +41,11 @@ void write_op(std::string& out, const PlannedOp& op, bool with_virtual_stage) {
   if (with_virtual_stage) {
     fmt::format_to(std::back_inserter(out), R"("virtual_stage":{},)", op.stage);
   }
-  fmt::format_to(std::back_inserter(out), R"("microbatch":{},"mhz":{},"start_s":{},"duration_s":{}}})", op.microbatch,
-                 op.clock_mhz, number(op.start_s), number(op.duration_s));
+  fmt::format_to(std::back_inserter(out), R"("microbatch":{},"mhz":{},)", op.microbatch, op.clock_mhz);
+  // Of characters that JSON has no need to escape.
+  if (!op.setting.empty()) fmt::format_to(std::back_inserter(out), R"("setting":"{}",)", op.setting);
+  fmt::format_to(std::back_inserter(out), R"("start_s":{},"duration_s":{}}})", number(op.start_s),
+                 number(op.duration_s));
 }
 
 void write_rank(std::string& out, const std::vector<PlannedOp>& ops, int rank) {
@@ -73,6 +77,12 @@ std::string read_gpu_name(const JsonView& view) {
   return name;
 }
 
+std::string read_setting(const JsonView& view) {
+  std::string setting = view.text();
+  if (const auto problem = profile::problem_with_setting(setting)) view.fail(*problem);
+  return setting;
+}
+
 PlannedOp read_op(const JsonView& view, int rank, int microbatches) {
   PlannedOp op;
   const JsonView kind_view = view.at("op");
@@ -88,6 +98,7 @@ PlannedOp read_op(const JsonView& view, int rank, int microbatches) {
   op.clock_mhz = view.at("mhz").integer_in(1, kMaxClockMhz);
   op.start_s = number_in(view.at("start_s"), 0, kMaxTimeS);
   op.duration_s = number_in(view.at("duration_s"), 0, kMaxTimeS);
+  if (view.has("setting")) op.setting = read_setting(view.at("setting"));
   return op;
 }
 

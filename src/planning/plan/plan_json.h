@@ -12,8 +12,9 @@ namespace lowgear::plan {
 inline constexpr std::size_t kMaxPlanBytes = std::size_t{1} << 28;
 
 /// Writes `lowgear.plan/1` (docs/formats.md): `stages` holds one object per rank with `stage` and its ordered `ops`
-/// (`op,microbatch,mhz,start_s,duration_s`, and `virtual_stage` on ranks that run other stages than that of their own
-/// number). Numbers are as short as they can be and read back unchanged. Throws Error when a figure is not finite.
+/// (`op,microbatch,mhz,start_s,duration_s`, `setting` where there is one, and `virtual_stage` on ranks that run other
+/// stages than that of their own number). Numbers are as short as they can be and read back unchanged. Throws Error
+/// when a figure is not finite.
 [[nodiscard]] std::string write_plan(const Plan& plan);
 
 /// Reads it back; `gap_pct` is not read but follows from energy and bound. Throws InputError with the JSON path on

@@ -56,7 +56,8 @@ double pass_time_s(const ExampleGpu& gpu, const TransformerModel& model, int sta
 bool same_measurement(const Measurement& a, const Measurement& b) {
   constexpr double kRounding = 1e-9;
   const auto same = [](double x, double y) { return std::abs(x - y) <= kRounding * y; };
-  return a.clock_mhz == b.clock_mhz && same(a.time_s, b.time_s) && same(a.energy_j, b.energy_j);
+  return a.clock_mhz == b.clock_mhz && a.setting == b.setting && same(a.time_s, b.time_s) &&
+         same(a.energy_j, b.energy_j);
 }
 
 }  // namespace

@@ -271,6 +271,7 @@ StageProfile FewClockFit::profile() const {
 }
 
 FewClockFit fit_few_clocks(const StageProfile& measured, std::span<const int> clocks_mhz) {
+  refuse_settings(measured, "predicting clocks from others");
   const std::vector<Cell> cells = cells_of(measured);
   FewClockFit fit;
   if (cells.empty()) return fit;

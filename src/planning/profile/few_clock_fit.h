@@ -61,8 +61,8 @@ struct FewClockFit {
 /// the increments of the residuals, in each cell and over all, the latter counting as much as two degrees of freedom.
 ///
 /// The model is fitted by least squares on relative errors under its sign constraints; transition and throttle clock
-/// are searched on a grid. Throws InputError when a cell has fewer than kMinMeasuredClocks clocks, or when a clock lies
-/// outside of those that were measured: nothing is extrapolated.
+/// are searched on a grid. Throws InputError when a cell has fewer than kMinMeasuredClocks clocks, the profile has
+/// settings, or when a clock lies outside of those that were measured: nothing is extrapolated.
 [[nodiscard]] FewClockFit fit_few_clocks(const StageProfile& measured, std::span<const int> clocks_mhz);
 
 /// Those of `clocks_mhz` that fit_few_clocks can predict: from the highest of the lowest clocks that a (stage, kind)

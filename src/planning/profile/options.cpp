@@ -31,12 +31,12 @@ bool is_blocking_power(double power_w) { return power_w >= 0 && power_w <= kMaxB
 
 std::vector<Option> pareto_options(std::span<const Measurement> measurements, double blocking_power_w) {
   std::vector<Option> candidates;
-  for (const auto& [clock_mhz, time_s, energy_j] : measurements) {
-    candidates.push_back({clock_mhz, time_s, energy_j, energy_j - blocking_power_w * time_s});
+  for (const auto& [clock_mhz, time_s, energy_j, setting] : measurements) {
+    candidates.push_back({clock_mhz, time_s, energy_j, energy_j - blocking_power_w * time_s, setting});
   }
   std::sort(candidates.begin(), candidates.end(), [](const Option& a, const Option& b) {
-    return std::tie(a.time_s, a.effective_energy_j, a.energy_j, a.clock_mhz) <
-           std::tie(b.time_s, b.effective_energy_j, b.energy_j, b.clock_mhz);
+    return std::tie(a.time_s, a.effective_energy_j, a.energy_j, a.clock_mhz, a.setting) <
+           std::tie(b.time_s, b.effective_energy_j, b.energy_j, b.clock_mhz, b.setting);
   });
   std::vector<Option> options;
   for (const Option& candidate : candidates) {

@@ -17,11 +17,12 @@ struct Option {
   double time_s = 0;
   double energy_j = 0;
   double effective_energy_j = 0;
+  std::string setting = {};
 };
 
 /// The measurements that no other one beats in time and in effective energy: fastest first, time strictly rising,
 /// effective energy strictly falling. Never empty for a non-empty input. Of equal times the lower energy stays; of
-/// equal time and energy the lower clock.
+/// equal time and energy the lower clock, and of that the first setting by name.
 [[nodiscard]] std::vector<Option> pareto_options(std::span<const Measurement> measurements, double blocking_power_w);
 
 /// Indices of the vertices of the lower convex hull of (time, effective energy), fastest first, of options as

@@ -14,6 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/units.h"
+#include "planning/profile/setting.h"
 
 namespace lowgear::profile {
 namespace {
@@ -39,17 +40,37 @@ std::optional<std::string> problem_with_energy(double energy_j) {
   return fmt::format("energy {} J is not above 0 and at most {}", energy_j, kMaxEnergyJ);
 }
 
-/// Where a clock is, or belongs, among measurements with the highest clock first.
-template <typename Measurements>
-auto position_of(Measurements& measurements, int clock_mhz) {
-  return std::lower_bound(measurements.begin(), measurements.end(), clock_mhz,
-                          [](const Measurement& measurement, int mhz) { return measurement.clock_mhz > mhz; });
+/// The order in which a profile holds the rows of a (stage, kind).
+bool is_before(const Measurement& a, const Measurement& b) {
+  return std::tie(b.clock_mhz, a.time_s, a.energy_j, a.setting) <
+         std::tie(a.clock_mhz, b.time_s, b.energy_j, b.setting);
+}
+
+/// The first row of a clock, or of the next lower one.
+auto begin_of(std::span<const Measurement> measurements, int clock_mhz) {
+  return std::partition_point(measurements.begin(), measurements.end(),
+                              [&](const Measurement& row) { return row.clock_mhz > clock_mhz; });
+}
+
+/// The rows of one clock.
+std::span<const Measurement> rows_at(std::span<const Measurement> measurements, int clock_mhz) {
+  const auto begin = begin_of(measurements, clock_mhz);
+  const auto end = std::partition_point(begin, measurements.end(),
+                                        [&](const Measurement& row) { return row.clock_mhz == clock_mhz; });
+  return {begin, end};
+}
+
+/// ` with setting sm6`, or nothing.
+std::string with_setting(std::string_view setting) {
+  return setting.empty() ? "" : fmt::format(" with setting {}", setting);
 }
 
 std::string list_clocks(std::span<const Measurement> measurements) {
   if (measurements.empty()) return "none";
   std::vector<int> clocks_mhz;
-  for (const Measurement& measurement : measurements) clocks_mhz.push_back(measurement.clock_mhz);
+  for (const Measurement& measurement : measurements) {
+    if (clocks_mhz.empty() || clocks_mhz.back() != measurement.clock_mhz) clocks_mhz.push_back(measurement.clock_mhz);
+  }
   return fmt::format("{}", fmt::join(clocks_mhz, ", "));
 }
 
@@ -88,7 +109,7 @@ const Measurement& StageProfile::at_max_clock(int stage, OpKind kind) const {
 
 const Measurement& StageProfile::at_clock(int stage, OpKind kind, int clock_mhz) const {
   const std::span<const Measurement> found = measurements(stage, kind);
-  const auto at = position_of(found, clock_mhz);
+  const auto at = begin_of(found, clock_mhz);
   if (at == found.end() || at->clock_mhz != clock_mhz) {
     throw InputError(fmt::format("the profile has no measurement of {} at {} MHz; its clocks are {}",
                                  describe(stage, kind), clock_mhz, list_clocks(found)));
@@ -96,20 +117,39 @@ const Measurement& StageProfile::at_clock(int stage, OpKind kind, int clock_mhz)
   return *at;
 }
 
+const Measurement* StageProfile::find(int stage, OpKind kind, int clock_mhz, std::string_view setting) const {
+  const std::span<const Measurement> rows = rows_at(measurements(stage, kind), clock_mhz);
+  const auto found = std::ranges::find(rows, setting, &Measurement::setting);
+  return found == rows.end() ? nullptr : &*found;
+}
+
+const Measurement& StageProfile::at_setting(int stage, OpKind kind, int clock_mhz, std::string_view setting) const {
+  if (const Measurement* const found = find(stage, kind, clock_mhz, setting)) return *found;
+  (void)at_clock(stage, kind, clock_mhz);  // says which clocks there are
+  throw InputError(fmt::format("the profile has no measurement of {} at {} MHz{}", describe(stage, kind), clock_mhz,
+                               setting.empty() ? " without a setting" : with_setting(setting)));
+}
+
 void StageProfile::add(int stage, OpKind kind, Measurement measurement) {
   if (stage < 0 || stage >= stages()) {
     throw InputError(fmt::format("stage {} is not one of the profile's {} stages", stage, stages()));
   }
   for (const auto& problem : {problem_with_clock(measurement.clock_mhz), problem_with_time(measurement.time_s),
-                              problem_with_energy(measurement.energy_j)}) {
+                              problem_with_energy(measurement.energy_j), problem_with_setting(measurement.setting)}) {
     if (problem) throw InputError(fmt::format("{}: {}", describe(stage, kind), *problem));
   }
   auto& cell = cells_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(kind)];
-  const auto at = position_of(cell, measurement.clock_mhz);
-  if (at != cell.end() && at->clock_mhz == measurement.clock_mhz) {
-    throw InputError(fmt::format("{} occurs twice at {} MHz", describe(stage, kind), measurement.clock_mhz));
+  if (find(stage, kind, measurement.clock_mhz, measurement.setting) != nullptr) {
+    throw InputError(fmt::format("{} occurs twice at {} MHz{}", describe(stage, kind), measurement.clock_mhz,
+                                 with_setting(measurement.setting)));
   }
-  cell.insert(at, measurement);
+  if (rows_at(cell, measurement.clock_mhz).size() >= kMaxSettings) {
+    throw InputError(fmt::format("{} has more than {} settings at {} MHz; keep those that no other one beats",
+                                 describe(stage, kind), kMaxSettings, measurement.clock_mhz));
+  }
+  has_settings_ = has_settings_ || !measurement.setting.empty();
+  const auto at = std::lower_bound(cell.begin(), cell.end(), measurement, is_before);
+  cell.insert(at, std::move(measurement));
 }
 
 StageProfile with_split_backward(const StageProfile& profile, double fraction) {
@@ -120,10 +160,10 @@ StageProfile with_split_backward(const StageProfile& profile, double fraction) {
   StageProfile split = profile;
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (profile.has(stage, OpKind::input_gradient) || profile.has(stage, OpKind::weight_gradient)) continue;
-    for (const auto& [clock_mhz, time_s, energy_j] : profile.measurements(stage, OpKind::backward)) {
-      const Measurement input{clock_mhz, time_s * fraction, energy_j * fraction};
+    for (const auto& [clock_mhz, time_s, energy_j, setting] : profile.measurements(stage, OpKind::backward)) {
+      const Measurement input{clock_mhz, time_s * fraction, energy_j * fraction, setting};
       split.add(stage, OpKind::input_gradient, input);
-      split.add(stage, OpKind::weight_gradient, {clock_mhz, time_s - input.time_s, energy_j - input.energy_j});
+      split.add(stage, OpKind::weight_gradient, {clock_mhz, time_s - input.time_s, energy_j - input.energy_j, setting});
     }
   }
   return split;
@@ -137,12 +177,32 @@ StageProfile with_virtual_stages(const StageProfile& profile, int chunks) {
   StageProfile virtual_profile(profile.stages() * chunks);
   for (const StageOp& op : profile.ops()) {
     for (int stage = op.stage; stage < virtual_profile.stages(); stage += profile.stages()) {
-      for (const auto& [clock_mhz, time_s, energy_j] : op.measurements) {
-        virtual_profile.add(stage, op.kind, {clock_mhz, time_s / chunks, energy_j / chunks});
+      for (const auto& [clock_mhz, time_s, energy_j, setting] : op.measurements) {
+        virtual_profile.add(stage, op.kind, {clock_mhz, time_s / chunks, energy_j / chunks, setting});
       }
     }
   }
   return virtual_profile;
+}
+
+StageProfile at_fastest_settings(const StageProfile& profile) {
+  StageProfile result(profile.stages());
+  for (const StageOp& op : profile.ops()) {
+    int last_mhz = 0;
+    for (const Measurement& row : op.measurements) {
+      if (row.clock_mhz != last_mhz) result.add(op.stage, op.kind, row);
+      last_mhz = row.clock_mhz;
+    }
+  }
+  return result;
+}
+
+void refuse_settings(const StageProfile& profile, std::string_view who) {
+  if (!profile.has_settings()) return;
+  throw InputError(fmt::format(
+      "{} works on clocks alone, and the profile has settings: give a profile with one row for each clock and without "
+      "the column setting",
+      who));
 }
 
 // ---- The CSV of Perseus and Zeus ----
@@ -168,14 +228,15 @@ class RowReader {
         time_(table.column("time")),
         energy_(table.column("energy")) {
     if (table.has_column("rank")) rank_ = table.column("rank");
+    if (table.has_column("setting")) setting_ = table.column("setting");
   }
 
   /// The row; nothing for an instruction that is recorded but not planned.
   [[nodiscard]] std::optional<ProfileRow> read(std::size_t row) const {
     if (table_.text(row, instruction_) == "load") return std::nullopt;
-    const Measurement measurement{clock_mhz(row), time_s(row), energy_j(row)};
+    Measurement measurement{clock_mhz(row), time_s(row), energy_j(row), setting(row)};
     const long long rank = rank_ ? table_.integer(row, *rank_) : 0;
-    return ProfileRow{stage(row), kind(row), measurement, table_.where(row, stage_).line, rank};
+    return ProfileRow{stage(row), kind(row), std::move(measurement), table_.where(row, stage_).line, rank};
   }
 
  private:
@@ -221,6 +282,13 @@ class RowReader {
     return energy_j;
   }
 
+  [[nodiscard]] std::string setting(std::size_t row) const {
+    if (!setting_) return {};
+    const std::string& text = table_.text(row, *setting_);
+    if (const auto problem = problem_with_setting(text)) throw_input_error(table_.where(row, *setting_), *problem);
+    return text;
+  }
+
   void refuse(const std::optional<std::string>& problem, std::size_t row, std::size_t column) const {
     if (problem) throw_input_error(table_.where(row, column), *problem, "measure it again or remove the row");
   }
@@ -232,6 +300,7 @@ class RowReader {
   std::size_t time_;
   std::size_t energy_;
   std::optional<std::size_t> rank_;
+  std::optional<std::size_t> setting_;
 };
 
 std::vector<ProfileRow> read_rows(const CsvTable& table) {
@@ -248,14 +317,14 @@ std::vector<ProfileRow> read_rows(const CsvTable& table) {
 }
 
 void refuse_duplicates(const std::vector<ProfileRow>& rows, const std::string& source) {
-  std::map<std::tuple<int, OpKind, int, long long>, int> line_of;
+  std::map<std::tuple<int, OpKind, int, std::string_view, long long>, int> line_of;
   for (const ProfileRow& row : rows) {
-    const int clock_mhz = row.measurement.clock_mhz;
-    const auto [first, is_new] = line_of.insert({{row.stage, row.kind, clock_mhz, row.rank}, row.line});
+    const auto& [clock_mhz, time_s, energy_j, setting] = row.measurement;
+    const auto [first, is_new] = line_of.insert({{row.stage, row.kind, clock_mhz, setting, row.rank}, row.line});
     if (is_new) continue;
     throw_input_error({source, row.line, 0},
-                      fmt::format("{} at {} MHz is measured in line {} already", describe(row.stage, row.kind),
-                                  clock_mhz, first->second),
+                      fmt::format("{} at {} MHz{} is measured in line {} already", describe(row.stage, row.kind),
+                                  clock_mhz, with_setting(setting), first->second),
                       "keep one of the two rows");
   }
 }
@@ -265,19 +334,19 @@ void refuse_duplicates(const std::vector<ProfileRow>& rows, const std::string& s
 /// clock of its own) and is left out.
 std::vector<ProfileRow> merge_ranks(const std::vector<ProfileRow>& rows, const std::string& source) {
   std::map<std::pair<int, OpKind>, std::set<long long>> ranks;
-  std::map<std::tuple<int, OpKind, int>, std::vector<const ProfileRow*>> cells;
+  std::map<std::tuple<int, OpKind, int, std::string>, std::vector<const ProfileRow*>> cells;
   for (const ProfileRow& row : rows) {
     ranks[{row.stage, row.kind}].insert(row.rank);
-    cells[{row.stage, row.kind, row.measurement.clock_mhz}].push_back(&row);
+    cells[{row.stage, row.kind, row.measurement.clock_mhz, row.measurement.setting}].push_back(&row);
   }
   std::vector<ProfileRow> merged;
   std::set<std::pair<int, OpKind>> complete;
   for (const auto& [key, measured] : cells) {
-    const auto& [stage, kind, clock_mhz] = key;
+    const auto& [stage, kind, clock_mhz, setting] = key;
     const std::size_t wanted = ranks.at({stage, kind}).size();
     if (measured.size() < wanted) continue;
     ProfileRow row = *measured.front();
-    row.measurement = {clock_mhz, 0, 0};
+    row.measurement = {clock_mhz, 0, 0, setting};
     for (const ProfileRow* each : measured) {
       row.measurement.time_s = std::max(row.measurement.time_s, each->measurement.time_s);
       row.measurement.energy_j += each->measurement.energy_j / static_cast<double>(wanted);
@@ -351,19 +420,21 @@ StageProfile read_stage_profile(std::string_view text, const std::string& source
   if (table.has_column("rank")) rows = merge_ranks(rows, source);
   // In the order in which a profile holds them, so that each one is appended.
   std::sort(rows.begin(), rows.end(),
-            [](const ProfileRow& a, const ProfileRow& b) { return a.measurement.clock_mhz > b.measurement.clock_mhz; });
+            [](const ProfileRow& a, const ProfileRow& b) { return is_before(a.measurement, b.measurement); });
   StageProfile profile(count_stages(rows, source));
-  for (const ProfileRow& row : rows) profile.add(row.stage, row.kind, row.measurement);
+  for (ProfileRow& row : rows) profile.add(row.stage, row.kind, std::move(row.measurement));
   refuse_missing_kinds(profile, source);
   return profile;
 }
 
 std::string write_stage_profile(const StageProfile& profile) {
-  std::string text = "stage,instruction,frequency,time,energy\n";
+  std::string text = "stage,instruction,frequency,time,energy";
+  text += profile.has_settings() ? ",setting\n" : "\n";
   for (const StageOp& op : profile.ops()) {
-    for (const auto& [clock_mhz, time_s, energy_j] : op.measurements) {
-      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", op.stage, name(op.kind), clock_mhz, time_s,
-                     energy_j);
+    for (const auto& [clock_mhz, time_s, energy_j, setting] : op.measurements) {
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}", op.stage, name(op.kind), clock_mhz, time_s, energy_j);
+      if (profile.has_settings()) text += ',' + setting;
+      text += '\n';
     }
   }
   return text;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,25 +13,29 @@ namespace lowgear::profile {
 
 /// Most stages that a profile may have: far beyond any pipeline, and a bound on what a wrong number can allocate.
 inline constexpr int kMaxStages = 65536;
+/// Most settings of one (stage, kind, clock): beyond what anybody measures, and a bound on what reading a file costs.
+inline constexpr std::size_t kMaxSettings = 1024;
 /// Largest energy of one op.
 inline constexpr double kMaxEnergyJ = 1e9;
 
-/// One row of a stage profile: what one op of a stage takes at one locked SM clock.
+/// One row of a stage profile: what one op of a stage takes at one locked SM clock and with one setting.
 struct Measurement {
   int clock_mhz = 0;
-  double time_s = 0;    ///< mean time of the op
-  double energy_j = 0;  ///< mean energy of one GPU over that time
+  double time_s = 0;         ///< mean time of the op
+  double energy_j = 0;       ///< mean energy of one GPU over that time
+  std::string setting = {};  ///< what else it ran with (setting.h); empty: nothing else was set
 };
 
 /// The rows of one (stage, kind) of a profile.
 struct StageOp {
   int stage = 0;
   OpKind kind = OpKind::forward;
-  std::span<const Measurement> measurements;  ///< highest clock first, never empty
+  std::span<const Measurement> measurements;  ///< highest clock first, of a clock the fastest first; never empty
 };
 
-/// Time and energy of every (stage, kind) of a pipeline at every profiled clock. Stages are virtual stages when the
-/// schedule interleaves.
+/// Time and energy of every (stage, kind) of a pipeline at every profiled clock, and with every setting that was
+/// profiled there. Stages are virtual stages when the schedule interleaves. Whoever knows clocks only means, at a
+/// clock, its fastest setting.
 class StageProfile {
  public:
   StageProfile() = default;
@@ -39,40 +44,55 @@ class StageProfile {
 
   [[nodiscard]] int stages() const { return static_cast<int>(cells_.size()); }
   [[nodiscard]] bool has(int stage, OpKind kind) const;
-  /// Highest clock first, each clock once. Empty when the profile has no such rows.
+  /// Highest clock first; of a clock the fastest setting first, each once. Empty when the profile has no such rows.
   [[nodiscard]] std::span<const Measurement> measurements(int stage, OpKind kind) const;
   /// Every (stage, kind) that has rows, stage by stage. Good until the profile changes.
   [[nodiscard]] std::vector<StageOp> ops() const;
-  /// The measurement at the highest clock: what an unplanned run at full speed takes. Throws InputError when there is
-  /// none.
+  /// The measurement at the highest clock, with its fastest setting: what an unplanned run at full speed takes. Throws
+  /// InputError when there is none.
   [[nodiscard]] const Measurement& at_max_clock(int stage, OpKind kind) const;
-  /// The measurement at exactly this clock. Throws InputError naming stage, kind and the clocks that are there.
+  /// The measurement at exactly this clock, with its fastest setting. Throws InputError naming stage, kind and the
+  /// clocks that are there.
   [[nodiscard]] const Measurement& at_clock(int stage, OpKind kind, int clock_mhz) const;
+  /// The measurement at exactly this clock with exactly this setting; null when there is none.
+  [[nodiscard]] const Measurement* find(int stage, OpKind kind, int clock_mhz, std::string_view setting) const;
+  /// The same. Throws InputError naming stage, kind, clock and setting when there is none.
+  [[nodiscard]] const Measurement& at_setting(int stage, OpKind kind, int clock_mhz, std::string_view setting) const;
+  /// Whether any row names a setting.
+  [[nodiscard]] bool has_settings() const { return has_settings_; }
 
-  /// Adds one row. Throws InputError when `stage` is out of range, the clock is there already, or the clock, time or
-  /// energy is not positive and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at
-  /// most kMaxEnergyJ).
+  /// Adds one row. Throws InputError when `stage` is out of range, the clock is there already with the same setting,
+  /// the setting is not a name (setting.h), a clock has kMaxSettings rows, or the clock, time or energy is not positive
+  /// and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at most kMaxEnergyJ).
   void add(int stage, OpKind kind, Measurement measurement);
 
  private:
   std::vector<std::array<std::vector<Measurement>, kOpKindCount>> cells_;
+  bool has_settings_ = false;
 };
 
 /// Reads the CSV of Perseus and Zeus: columns `stage,instruction,frequency,time,energy` in any order (0-based stage;
 /// `forward|backward|input_gradient|weight_gradient`; MHz; s; J of one GPU), rows of `load` skipped. With a column
-/// `rank` (docs/formats.md), ranks of a stage are merged. Throws InputError with file and line on duplicates, on values
-/// that are not positive and finite, on stages that are not 0..S-1, on a stage without forward, with neither backward
-/// nor the split pair (the first stages may have neither, where all their layers are frozen; the last one may not), or
-/// with half of the pair, and on a file without rows.
+/// `rank` (docs/formats.md), ranks of a stage are merged; with a column `setting`, a clock may have several rows.
+/// Throws InputError with file and line on duplicates, on values that are not positive and finite, on stages that are
+/// not 0..S-1, on a stage without forward, with neither backward nor the split pair (the first stages may have neither,
+/// where all their layers are frozen; the last one may not), or with half of the pair, and on a file without rows.
 [[nodiscard]] StageProfile read_stage_profile(std::string_view text, const std::string& source);
 
-/// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged.
+/// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged. It has the
+/// column `setting` only if the profile has settings.
 [[nodiscard]] std::string write_stage_profile(const StageProfile& profile);
 
 /// A profile whose `backward` rows are split into `input_gradient` (`fraction` of time and energy) and
 /// `weight_gradient` (the rest), for zero-bubble schedules on a profile that was not measured split. `backward` stays.
 /// Stages that were measured split keep their rows. Throws InputError unless `fraction` is in (0, 1).
 [[nodiscard]] StageProfile with_split_backward(const StageProfile& profile, double fraction);
+
+/// A profile with one row for each (stage, kind, clock): its fastest setting, as whoever knows clocks only runs it.
+[[nodiscard]] StageProfile at_fastest_settings(const StageProfile& profile);
+
+/// Throws InputError if the profile has settings: `who` ("lowgear profile --fill") works on clocks alone.
+void refuse_settings(const StageProfile& profile, std::string_view who);
 
 /// A profile of `chunks` x S virtual stages from one of S stages: virtual stage v runs on stage v mod S and takes
 /// 1/`chunks` of its time and energy. For interleaved schedules on a profile that was not measured per chunk. Throws

@@ -15,7 +15,8 @@ namespace {
 int clock_step_mhz(std::span<const Measurement> measurements) {
   std::map<int, int> count_of_step;
   for (std::size_t i = 1; i < measurements.size(); ++i) {
-    ++count_of_step[measurements[i - 1].clock_mhz - measurements[i].clock_mhz];
+    const int distance = measurements[i - 1].clock_mhz - measurements[i].clock_mhz;
+    if (distance > 0) ++count_of_step[distance];  // settings of one clock follow each other
   }
   int step = 0;
   int most = 0;
@@ -48,10 +49,11 @@ OpProfileSummary summarise_op(int stage, OpKind kind, std::span<const Measuremen
   summary.min_clock_mhz = measurements.back().clock_mhz;
   summary.clock_step_mhz = clock_step_mhz(measurements);
   find_gaps(measurements, summary);
-  for (std::size_t i = 1; i < measurements.size(); ++i) {
-    if (measurements[i - 1].time_s >= measurements[i].time_s) {
-      summary.noisy_clocks_mhz.push_back(measurements[i - 1].clock_mhz);
-    }
+  const Measurement* higher = &measurements.front();  // at its fastest setting
+  for (const Measurement& row : measurements) {
+    if (row.clock_mhz == higher->clock_mhz) continue;
+    if (higher->time_s >= row.time_s) summary.noisy_clocks_mhz.push_back(higher->clock_mhz);
+    higher = &row;
   }
   const std::vector<Option> options = pareto_options(measurements, blocking_power_w);
   summary.pareto_count = static_cast<int>(options.size());

@@ -95,7 +95,7 @@ ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::
   ClusterTimeline cluster;
   std::vector<PipelineGroup> groups;
   for (const PipelineRun& run : runs) {
-    std::vector<OpCost> costs = costs_at_clocks(dag, profile, run.clocks_mhz);
+    std::vector<OpCost> costs = costs_at_clocks(dag, profile, {run.clocks_mhz, run.settings});
     apply_slowdowns(dag, run.slowdowns, costs);
     cluster.pipelines.push_back(replay(dag, graph, costs, blocking_power_w));
     groups.push_back({{cluster.pipelines.back().time_s, cluster.pipelines.back().energy_j_total}, 1});

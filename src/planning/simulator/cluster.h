@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "planning/profile/stage_profile.h"
@@ -36,6 +37,8 @@ struct PipelineGroup {
 struct PipelineRun {
   std::vector<int> clocks_mhz;           ///< by op of the graph
   std::vector<StageSlowdown> slowdowns;  ///< stages of this pipeline that run slower than profiled
+  /// By op of the graph; empty: every op at its clock's fastest setting.
+  std::vector<std::string> settings = {};
 };
 
 /// An iteration of a cluster, replayed.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <string_view>
 
 #include "base/core/error.h"
 
@@ -27,23 +28,36 @@ struct LaggingClock {
 
 /// What the op takes at a clock that another op asked for: as measured there, or at the nearest measured clock below,
 /// or, where the op was measured at none so low, at its lowest.
-OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::ComputeOp& op, int clock_mhz) {
+OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::ComputeOp& op, int clock_mhz,
+                       std::string_view setting) {
   const auto measurements = profile.measurements(op.stage, op.kind);
   const auto at_or_below = std::find_if(measurements.begin(), measurements.end(),
                                         [&](const profile::Measurement& m) { return m.clock_mhz <= clock_mhz; });
-  const profile::Measurement& nearest = at_or_below != measurements.end() ? *at_or_below : measurements.back();
-  return {nearest.time_s, nearest.energy_j};
+  const profile::Measurement* nearest = at_or_below != measurements.end() ? &*at_or_below : &measurements.back();
+  if (profile.has_settings()) {
+    const profile::Measurement* const same = profile.find(op.stage, op.kind, nearest->clock_mhz, setting);
+    nearest = same != nullptr ? same : &profile.at_clock(op.stage, op.kind, nearest->clock_mhz);
+  }
+  return {nearest->time_s, nearest->energy_j};
 }
 
-/// Runs one op that asks for `requested_mhz`, where it costs `own`, and moves `clock` to the op's end.
-OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& op, int requested_mhz, const OpCost& own,
+/// What an op asks for, and what it costs there.
+struct OpRequest {
+  int clock_mhz = 0;
+  std::string_view setting;
+  OpCost cost;
+};
+
+/// Runs one op and moves `clock` to the op's end.
+OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& op, const OpRequest& request,
               double latency_s, LaggingClock& clock) {
+  const auto& [requested_mhz, setting, own] = request;
   if (requested_mhz == clock.effective_mhz) {
     clock.remaining_lag_s.reset();
     return own;
   }
   const double lag_s = clock.remaining_lag_s.value_or(latency_s);
-  const OpCost old = cost_near_clock(profile, op, clock.effective_mhz);
+  const OpCost old = cost_near_clock(profile, op, clock.effective_mhz, setting);
   if (lag_s > old.time_s) {
     clock.remaining_lag_s = lag_s - old.time_s;
     return old;
@@ -53,17 +67,21 @@ OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& o
   return {lag_s + (1 - done_at_old) * own.time_s, done_at_old * old.energy_j + (1 - done_at_old) * own.energy_j};
 }
 
-/// Changes the costs of a rank's ops at their own clocks to those with the lag.
-void run_rank(const profile::StageProfile& profile, std::span<const schedule::ComputeOp> ops,
-              std::span<const int> clocks_mhz, double latency_s, std::span<OpCost> costs) {
-  const std::vector<OpCost> own(costs.begin(), costs.end());
-  LaggingClock clock{clocks_mhz.back(), std::nullopt};
+/// Changes the costs of the ops from `begin` to before `end`, those of a rank, from those at their own clocks to those
+/// with the lag.
+void run_rank(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+              const plan::OpChoicesView& choices, double latency_s, std::size_t begin, std::size_t end,
+              std::span<OpCost> costs) {
+  const std::vector<OpCost> own(costs.begin() + static_cast<std::ptrdiff_t>(begin),
+                                costs.begin() + static_cast<std::ptrdiff_t>(end));
+  LaggingClock clock{choices.clocks_mhz[end - 1], std::nullopt};
   LaggingClock at_lap_begin;
   int laps = 0;
   do {
     at_lap_begin = clock;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      costs[i] = run_op(profile, ops[i], clocks_mhz[i], own[i], latency_s, clock);
+    for (std::size_t i = begin; i < end; ++i) {
+      const OpRequest request{choices.clocks_mhz[i], choices.setting(i), own[i - begin]};
+      costs[i] = run_op(profile, dag.ops[i], request, latency_s, clock);
     }
   } while (clock != at_lap_begin && ++laps < kMaxLaps);
 }
@@ -71,30 +89,31 @@ void run_rank(const profile::StageProfile& profile, std::span<const schedule::Co
 }  // namespace
 
 std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-                                    std::span<const int> clocks_mhz) {
-  assert(clocks_mhz.size() == dag.ops.size());
+                                    const plan::OpChoicesView& choices) {
+  assert(choices.clocks_mhz.size() == dag.ops.size());
+  assert(choices.settings.empty() || choices.settings.size() == dag.ops.size());
   std::vector<OpCost> costs;
   costs.reserve(dag.ops.size());
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
-    const profile::Measurement& measured = profile.at_clock(dag.ops[i].stage, dag.ops[i].kind, clocks_mhz[i]);
+    const auto& [rank, stage, kind, microbatch] = dag.ops[i];
+    const profile::Measurement& measured =
+        choices.settings.empty() ? profile.at_clock(stage, kind, choices.clocks_mhz[i])
+                                 : profile.at_setting(stage, kind, choices.clocks_mhz[i], choices.settings[i]);
     costs.push_back({measured.time_s, measured.energy_j});
   }
   return costs;
 }
 
 std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-                                              std::span<const int> clocks_mhz, double latency_s) {
+                                              const plan::OpChoicesView& choices, double latency_s) {
   if (!(latency_s >= 0) || !std::isfinite(latency_s)) {
     throw InputError(fmt::format("switch latency of {} s: it must be 0 or more", latency_s));
   }
-  std::vector<OpCost> costs = costs_at_clocks(dag, profile, clocks_mhz);
+  std::vector<OpCost> costs = costs_at_clocks(dag, profile, choices);
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(dag.ranks); ++rank) {
     const auto begin = static_cast<std::size_t>(dag.rank_begin[rank]);
-    const auto count = static_cast<std::size_t>(dag.rank_begin[rank + 1]) - begin;
-    if (count > 0) {
-      run_rank(profile, std::span(dag.ops).subspan(begin, count), clocks_mhz.subspan(begin, count), latency_s,
-               std::span(costs).subspan(begin, count));
-    }
+    const auto end = static_cast<std::size_t>(dag.rank_begin[rank + 1]);
+    if (end > begin) run_rank(dag, profile, choices, latency_s, begin, end, costs);
   }
   return costs;
 }

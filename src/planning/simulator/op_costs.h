@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "planning/plan/plan.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 
@@ -14,11 +15,11 @@ struct OpCost {
   double energy_j = 0;
 };
 
-/// Costs of every op at the given clocks (by op), as measured. Throws InputError when the profile lacks a clock.
-/// A clock above what the op was profiled at is an error too: clocks are never guessed.
+/// Costs of every op at the given clocks and settings (by op), as measured. Throws InputError when the profile lacks
+/// one of them. A clock above what the op was profiled at is an error too: clocks are never guessed.
 [[nodiscard]] std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag,
                                                   const profile::StageProfile& profile,
-                                                  std::span<const int> clocks_mhz);
+                                                  const plan::OpChoicesView& choices);
 
 /// Costs when clock changes take effect late. The GPU of a rank has a clock in effect; an op that asks for another one
 /// starts a change, which takes effect after the GPU has computed for `latency_s` more (waiting in between does not
@@ -31,11 +32,12 @@ struct OpCost {
 /// Iterations follow each other: the first op of a rank finds the state that its last one left. Where a lag spans so
 /// many ops that iterations differ, the costs are those of the first that ends as it began, or of the 16th. An op's
 /// cost at a clock of another op that it was not measured at is that of its nearest measured clock below (so that its
-/// time is not made shorter than it is), or of its lowest where it has none below. With latency 0 it is
+/// time is not made shorter than it is), or of its lowest where it has none below. A setting takes effect at once; at a
+/// clock at which the op was not measured with its setting, it runs with the fastest one. With latency 0 it is
 /// `costs_at_clocks`. Throws what that throws, and InputError when the latency is negative or not finite.
 [[nodiscard]] std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag,
                                                             const profile::StageProfile& profile,
-                                                            std::span<const int> clocks_mhz, double latency_s);
+                                                            const plan::OpChoicesView& choices, double latency_s);
 
 /// Largest factor by which a stage may be slowed.
 inline constexpr double kMaxSlowdownFactor = 1e6;

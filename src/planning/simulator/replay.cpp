@@ -35,13 +35,14 @@ Timeline replay(const schedule::PipelineDag& dag, const TimingGraph& graph, std:
 }
 
 std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDag& dag, const Timeline& timeline,
-                                                      std::span<const int> clocks_mhz) {
-  assert(clocks_mhz.size() == dag.ops.size());
+                                                      const plan::OpChoicesView& choices) {
+  assert(choices.clocks_mhz.size() == dag.ops.size());
   std::vector<std::vector<plan::PlannedOp>> ranks(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
     const schedule::ComputeOp& op = dag.ops[i];
-    ranks[static_cast<std::size_t>(op.rank)].push_back(
-        {op.stage, op.kind, op.microbatch, clocks_mhz[i], timeline.start_s[i], timeline.duration_s[i]});
+    ranks[static_cast<std::size_t>(op.rank)].push_back({op.stage, op.kind, op.microbatch, choices.clocks_mhz[i],
+                                                        timeline.start_s[i], timeline.duration_s[i],
+                                                        std::string(choices.setting(i))});
   }
   return ranks;
 }

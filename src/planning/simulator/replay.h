@@ -31,10 +31,10 @@ struct Timeline {
 [[nodiscard]] Timeline replay(const schedule::PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
                               std::span<const double> blocking_power_w);
 
-/// The ops of a replay with the clocks that they ran at, as a Plan holds them: rank by rank, in the order of execution.
-/// `clocks_mhz` by op.
+/// The ops of a replay with the clocks and settings that they ran with, as a Plan holds them: rank by rank, in the
+/// order of execution.
 [[nodiscard]] std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDag& dag,
                                                                     const Timeline& timeline,
-                                                                    std::span<const int> clocks_mhz);
+                                                                    const plan::OpChoicesView& choices);
 
 }  // namespace lowgear::simulator

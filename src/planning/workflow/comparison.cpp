@@ -85,7 +85,7 @@ class Comparer {
     row.own_energy_j = answer.own_energy_j;
     row.note = answer.note;
     if (!answer.schedule) {
-      set_replayed(row, given_, answer.clocks_mhz);
+      set_replayed(row, given_, answer.choices());
       return row;
     }
     row.own_order = true;
@@ -94,7 +94,7 @@ class Comparer {
                             largest(peak_in_flight_activations(pipeline_->schedule)));
     auto& own = own_orders_[name];
     own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *pipeline_, *options_, progress_);
-    set_replayed(row, own->pipeline, answer.clocks_mhz);
+    set_replayed(row, own->pipeline, answer.choices());
     return row;
   }
 
@@ -131,7 +131,7 @@ class Comparer {
     row.plan_time_s = timer.elapsed_s();
     row.policy = planner::kLowgearPolicy;
     row.aim = std::move(aim);
-    set_replayed(row, pipeline, clocks_for(plan, *pipeline.problem.dag));
+    set_replayed(row, pipeline, choices_for(plan, *pipeline.problem.dag));
     return row;
   }
 
@@ -140,16 +140,16 @@ class Comparer {
     row.note = "its plan time is that of the whole frontier and this plan";
   }
 
-  void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, std::span<const int> clocks_mhz) const {
+  void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, const plan::OpChoicesView& choices) const {
     const simulator::Timeline timeline =
-        replay_under(pipeline.problem, clocks_mhz, {options_->planner.switch_latency_s, {}});
+        replay_under(pipeline.problem, choices, {options_->planner.switch_latency_s, {}});
     row.time_s = timeline.time_s;
     row.energy_j = timeline.energy_j_total;
     row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));
-    row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, clocks_mhz));
+    row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, choices));
     row.peak_activations = largest(peak_in_flight_activations(*pipeline.problem.schedule));
     if (!options_->late_s) return;
-    const simulator::Timeline late = replay_under(pipeline.problem, clocks_mhz, {*options_->late_s, {}});
+    const simulator::Timeline late = replay_under(pipeline.problem, choices, {*options_->late_s, {}});
     row.late_time_s = late.time_s;
     row.late_energy_j = late.energy_j_total;
   }

@@ -20,6 +20,7 @@ double effective_energy_j(const ProfiledPipeline& pipeline, std::span<const int>
 }  // namespace
 
 PerseusCandidate perseus_candidate(const ProfiledPipeline& pipeline, const plan::Plan& plan) {
+  plan::refuse_settings(plan, "Perseus' file format");
   const std::vector<int> clocks_mhz = clocks_for(plan, pipeline.dag);
   return {plan::perseus_plan(pipeline.dag, clocks_mhz), effective_energy_j(pipeline, clocks_mhz), plan.energy_j};
 }

@@ -118,8 +118,8 @@ class Planning {
   plan::Plan policy_plan(const planner::PipelinePlanner& planner, std::optional<double> deadline_s) {
     const planner::PlanningProblem problem = result_.pipeline.problem();
     if (deadline_s) answer_ = policy_->plan(problem, deadline_s);
-    const simulator::Timeline timeline = replay_under(problem, answer_.clocks_mhz, conditions());
-    plan::Plan made = plan_of_replay(options_->policy, problem, timeline, answer_.clocks_mhz);
+    const simulator::Timeline timeline = replay_under(problem, answer_.choices(), conditions());
+    plan::Plan made = plan_of_replay(options_->policy, problem, timeline, answer_.choices());
     made.lower_bound_j = planner.frontier().lower_bound_j_at(ps_from_s(made.time_s));
     if (!answer_.note.empty()) warn(fmt::format("{}: {}", made.policy, answer_.note));
     if (deadline_s && made.time_s > *deadline_s) {
@@ -145,15 +145,19 @@ class Planning {
   void replay_late(double latency_s) {
     const ReplayConditions late{latency_s, {}};
     const planner::PlanningProblem problem = result_.pipeline.problem();
-    const std::vector<int> clocks_mhz = clocks_for(result_.shown, result_.pipeline.dag);
+    const plan::OpChoices choices = choices_for(result_.shown, result_.pipeline.dag);
     result_.late = {.switch_latency_s = latency_s,
-                    .plan = figures_of(replay_under(problem, clocks_mhz, late)),
+                    .plan = figures_of(replay_under(problem, choices, late)),
                     .baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), late))};
   }
 
   void warn_of_the_profile() {
     if (result_.pipeline.unit_warning) warn(*result_.pipeline.unit_warning);
     if (is_example_profile(result_.pipeline.profile)) warn(profile::kExampleProfileNotice);
+    if (!result_.pipeline.profile.has_settings()) return;
+    warn(
+        "the profile has settings: Lowgear's agent follows the clocks of a plan alone, and the training program has to "
+        "apply its settings (lowgear train refuses such a plan)");
   }
 
   /// Those of the other policies that answer at once.

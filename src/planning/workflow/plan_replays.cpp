@@ -7,9 +7,11 @@ namespace lowgear::workflow {
 namespace {
 
 /// The same plan on every pipeline; the first is the slow one.
-simulator::ClusterTimeline replay_copies(const ProfiledPipeline& pipeline, std::span<const int> clocks_mhz,
+simulator::ClusterTimeline replay_copies(const ProfiledPipeline& pipeline, const plan::OpChoicesView& choices,
                                          const ReplayRequest& request) {
-  const simulator::PipelineRun run{{clocks_mhz.begin(), clocks_mhz.end()}, request.conditions.slowdowns};
+  const simulator::PipelineRun run{.clocks_mhz = {choices.clocks_mhz.begin(), choices.clocks_mhz.end()},
+                                   .slowdowns = request.conditions.slowdowns,
+                                   .settings = {choices.settings.begin(), choices.settings.end()}};
   std::vector<simulator::PipelineRun> runs(static_cast<std::size_t>(request.pipelines), run);
   for (int stage = 0; stage < pipeline.dag.stages; ++stage) {
     runs.front().slowdowns.push_back({stage, request.slow_pipeline.value_or(1)});
@@ -19,19 +21,19 @@ simulator::ClusterTimeline replay_copies(const ProfiledPipeline& pipeline, std::
 
 }  // namespace
 
-PlanReplays replay_plan(const ProfiledPipeline& pipeline, std::span<const int> clocks_mhz,
+PlanReplays replay_plan(const ProfiledPipeline& pipeline, const plan::OpChoicesView& choices,
                         const ReplayRequest& request) {
   const planner::PlanningProblem problem = pipeline.problem();
   const ReplayConditions& conditions = request.conditions;
   PlanReplays replays;
-  replays.timeline = replay_under(problem, clocks_mhz, conditions);
+  replays.timeline = replay_under(problem, choices, conditions);
   if (!conditions.slowdowns.empty()) {
-    replays.unslowed = figures_of(replay_under(problem, clocks_mhz, {conditions.switch_latency_s, {}}));
+    replays.unslowed = figures_of(replay_under(problem, choices, {conditions.switch_latency_s, {}}));
   }
   if (request.late_s) {
-    replays.late = figures_of(replay_under(problem, clocks_mhz, {*request.late_s, conditions.slowdowns}));
+    replays.late = figures_of(replay_under(problem, choices, {*request.late_s, conditions.slowdowns}));
   }
-  if (request.pipelines > 1 || request.slow_pipeline) replays.cluster = replay_copies(pipeline, clocks_mhz, request);
+  if (request.pipelines > 1 || request.slow_pipeline) replays.cluster = replay_copies(pipeline, choices, request);
   return replays;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/profiled_pipeline.h"
@@ -25,8 +24,8 @@ struct PlanReplays {
   std::optional<simulator::ClusterTimeline> cluster;
 };
 
-/// Replays a plan, given by the clock of every op. Throws as `replay_under` and `replay_cluster` do.
-[[nodiscard]] PlanReplays replay_plan(const ProfiledPipeline& pipeline, std::span<const int> clocks_mhz,
+/// Replays a plan, given by the clock and setting of every op. Throws as `replay_under` and `replay_cluster` do.
+[[nodiscard]] PlanReplays replay_plan(const ProfiledPipeline& pipeline, const plan::OpChoicesView& choices,
                                       const ReplayRequest& request);
 
 }  // namespace lowgear::workflow

@@ -6,12 +6,12 @@
 
 namespace lowgear::workflow {
 
-simulator::Timeline replay_under(const planner::PlanningProblem& problem, std::span<const int> clocks_mhz,
+simulator::Timeline replay_under(const planner::PlanningProblem& problem, const plan::OpChoicesView& choices,
                                  const ReplayConditions& conditions) {
   std::vector<simulator::OpCost> costs =
-      conditions.switch_latency_s > 0 ? simulator::costs_with_switch_latency(*problem.dag, *problem.profile, clocks_mhz,
-                                                                             conditions.switch_latency_s)
-                                      : simulator::costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz);
+      conditions.switch_latency_s > 0
+          ? simulator::costs_with_switch_latency(*problem.dag, *problem.profile, choices, conditions.switch_latency_s)
+          : simulator::costs_at_clocks(*problem.dag, *problem.profile, choices);
   apply_slowdowns(*problem.dag, conditions.slowdowns, costs);
   return replay(*problem.dag, costs, problem.blocking_power_w);
 }

@@ -21,10 +21,10 @@ struct ReplayConditions {
   std::vector<simulator::StageSlowdown> slowdowns;
 };
 
-/// One iteration with the given clocks (by op). Throws what `costs_at_clocks`, `costs_with_switch_latency` and
+/// One iteration with the given clocks and settings. Throws what `costs_at_clocks`, `costs_with_switch_latency` and
 /// `apply_slowdowns` throw.
-[[nodiscard]] simulator::Timeline replay_under(const planner::PlanningProblem& problem, std::span<const int> clocks_mhz,
-                                               const ReplayConditions& conditions);
+[[nodiscard]] simulator::Timeline replay_under(const planner::PlanningProblem& problem,
+                                               const plan::OpChoicesView& choices, const ReplayConditions& conditions);
 
 /// Of the whole pipeline.
 [[nodiscard]] inline simulator::PipelineFigures figures_of(const simulator::Timeline& timeline) {

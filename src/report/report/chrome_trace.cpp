@@ -108,7 +108,9 @@ class RankWriter {
     const std::int64_t start_ns = std::max(rounded_start_ns, last_end_ns_);
     const std::int64_t end_ns = std::clamp(rounded_end_ns, start_ns, std::max(start_ns, iteration_end_ns));
     block_until(start_ns);
-    process_.write_slice(op, start_ns, end_ns, fmt::format(R"(,"energy_j":{})", op.energy_j));
+    // A setting has no character that JSON escapes.
+    const std::string setting = op.setting.empty() ? "" : fmt::format(R"(,"setting":"{}")", op.setting);
+    process_.write_slice(op, start_ns, end_ns, fmt::format(R"(,"energy_j":{}{})", op.energy_j, setting));
     if (end_ns > start_ns) {
       write_power(start_ns, op.energy_j / (static_cast<double>(end_ns - start_ns) / kNsPerSecond));
     }

@@ -1,7 +1,5 @@
 #include "report/report/comparison_report.h"
 
-#include <vector>
-
 #include "planning/profile/example_profile.h"
 #include "planning/workflow/frontier_curve.h"
 #include "planning/workflow/plan_tables.h"
@@ -13,8 +11,8 @@ namespace lowgear::report {
 Data comparison_report(const workflow::PolicyComparison& comparison, const workflow::ProfiledPipeline& pipeline,
                        planner::PipelinePlanner& planner, double switch_latency_s) {
   const plan::Plan plan = planner.plan(planner.fastest_s());
-  const std::vector<int> clocks = clocks_for(plan, pipeline.dag);
-  const simulator::Timeline replayed = workflow::replay_under(pipeline.problem(), clocks, {switch_latency_s, {}});
+  const plan::OpChoices choices = choices_for(plan, pipeline.dag);
+  const simulator::Timeline replayed = workflow::replay_under(pipeline.problem(), choices, {switch_latency_s, {}});
   Data data;
   data.schedule = pipeline.schedule.name;
   data.stages = pipeline.dag.stages;
@@ -27,7 +25,7 @@ Data comparison_report(const workflow::PolicyComparison& comparison, const workf
   data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
   data.plans = {workflow::plan_row(0, plan)};
   data.chosen_plan = 0;
-  data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replayed, clocks);
+  data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replayed, choices);
   data.policies = comparison.rows;
   data.warnings = comparison.skipped;
   if (pipeline.unit_warning) data.warnings.push_back(*pipeline.unit_warning);

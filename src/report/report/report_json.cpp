@@ -82,20 +82,29 @@ double rounded(double value) {
 class CostTable {
  public:
   int index_of(const Op& op, double tick_s) {
-    const Key key{op.stage, op.kind, op.clock_mhz, ticks(op.duration_s, tick_s), rounded(op.energy_j)};
+    const Key key{op.stage, op.kind, op.clock_mhz, ticks(op.duration_s, tick_s), rounded(op.energy_j), op.setting};
     const auto [entry, is_new] = indices_.try_emplace(key, static_cast<int>(indices_.size()));
     if (is_new) {
-      const auto& [stage, kind, clock_mhz, duration, energy_j] = key;
+      const auto& [stage, kind, clock_mhz, duration, energy_j, setting] = key;
       rows_.push_back(Json::array({stage, std::string(1, letter(kind)), clock_mhz, duration, energy_j}));
+      if (!setting.empty()) rows_.back().push_back(setting);
+      has_settings_ = has_settings_ || !setting.empty();
     }
     return entry->second;
+  }
+  /// What the columns of a row are; only ops with a setting have the last one.
+  [[nodiscard]] Json fields() const {
+    Json fields = Json::array({"stage", "kind", "clock_mhz", "duration_ticks", "energy_j"});
+    if (has_settings_) fields.push_back("setting");
+    return fields;
   }
   [[nodiscard]] const Json& rows() const { return rows_; }
 
  private:
-  using Key = std::tuple<int, OpKind, int, std::int64_t, double>;
+  using Key = std::tuple<int, OpKind, int, std::int64_t, double, std::string>;
   std::map<Key, int> indices_;
   Json rows_ = Json::array();
+  bool has_settings_ = false;
 };
 
 Json timeline_object(const Timeline& timeline) {
@@ -113,12 +122,8 @@ Json timeline_object(const Timeline& timeline) {
     }
     ranks.push_back({{"cost", std::move(cost)}, {"microbatch", std::move(microbatch)}, {"start", std::move(start)}});
   }
-  return {{"label", timeline.label},
-          {"time_s", timeline.time_s},
-          {"energy_j", timeline.energy_j},
-          {"tick_s", tick_s},
-          {"cost_fields", Json::array({"stage", "kind", "clock_mhz", "duration_ticks", "energy_j"})},
-          {"costs", costs.rows()},
+  return {{"label", timeline.label},  {"time_s", timeline.time_s},     {"energy_j", timeline.energy_j},
+          {"tick_s", tick_s},         {"cost_fields", costs.fields()}, {"costs", costs.rows()},
           {"ranks", std::move(ranks)}};
 }
 

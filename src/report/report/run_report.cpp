@@ -35,13 +35,18 @@ Certificate certificate_of(const workflow::RunContents& contents) {
 }  // namespace
 
 Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, const simulator::Timeline& timeline,
-                         std::span<const int> clocks_mhz) {
+                         const plan::OpChoicesView& choices) {
   Timeline result{std::move(label), timeline.time_s, timeline.energy_j_total, {}};
   result.ranks.resize(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
     const schedule::ComputeOp& op = dag.ops[i];
-    const plan::PlannedOp planned{
-        op.stage, op.kind, op.microbatch, clocks_mhz[i], timeline.start_s[i], timeline.duration_s[i]};
+    const plan::PlannedOp planned{op.stage,
+                                  op.kind,
+                                  op.microbatch,
+                                  choices.clocks_mhz[i],
+                                  timeline.start_s[i],
+                                  timeline.duration_s[i],
+                                  std::string(choices.setting(i))};
     result.ranks[static_cast<std::size_t>(op.rank)].push_back({planned, timeline.energy_j[i]});
   }
   return result;
@@ -52,9 +57,9 @@ Data build_report(const workflow::RunContents& contents) {
   const schedule::PipelineDag dag = build_dag(contents.schedule);
   const planner::PlanningProblem problem{&contents.schedule, &dag, &contents.profile, run.blocking_power_w};
   const workflow::ReplayConditions conditions{run.switch_latency_s, {}};
-  const std::vector<int> fastest = max_clocks_mhz(problem);
+  const plan::OpChoices fastest = planner::fastest_settings(dag, contents.profile, max_clocks_mhz(problem));
   const simulator::Timeline baseline = replay_under(problem, fastest, conditions);
-  const std::vector<int> chosen = clocks_for(contents.chosen, dag);
+  const plan::OpChoices chosen = choices_for(contents.chosen, dag);
 
   Data data;
   data.lowgear_version = run.version;

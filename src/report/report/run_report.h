@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "planning/schedule/dag.h"
@@ -10,9 +9,9 @@
 
 namespace lowgear::report {
 
-/// A replay with its clocks (by op) as the report and traces show it.
+/// A replay with its clocks and settings as the report and traces show it.
 [[nodiscard]] Timeline report_timeline(std::string label, const schedule::PipelineDag& dag,
-                                       const simulator::Timeline& timeline, std::span<const int> clocks_mhz);
+                                       const simulator::Timeline& timeline, const plan::OpChoicesView& choices);
 
 /// The figures of the report on a run of `lowgear plan`. Throws what a replay throws.
 [[nodiscard]] Data build_report(const workflow::RunContents& contents);

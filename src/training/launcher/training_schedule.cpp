@@ -76,6 +76,7 @@ void require_planned(const schedule::Schedule& schedule, const std::filesystem::
   const auto refuse = [&](const std::string& what) {
     throw InputError(fmt::format("{}: {}; plan again, or train by the plan's schedule.csv", path.string(), what));
   };
+  plan::refuse_settings(plan, path.string() + ": lowgear train");
   const schedule::Schedule expected = without_communication(schedule);
   if (plan.ranks.size() != expected.ranks.size() || plan.microbatches != expected.microbatches) {
     refuse(fmt::format("a plan of {} ranks and {} microbatches for a schedule of {} and {}", plan.ranks.size(),

@@ -235,5 +235,25 @@ TEST(ReadPlan, RefusesTextBeyondItsLimit) {
   EXPECT_THAT(error_of(std::string(kMaxPlanBytes + 1, ' ')), HasSubstr("larger than any pipeline's"));
 }
 
+TEST(WritePlan, HasTheSettingsOfOps) {
+  Plan plan = small_plan();
+  const std::string without = write_plan(plan);
+  EXPECT_EQ(without.find("setting"), std::string::npos);
+  plan.ranks[0][1].setting = "attn=sm12;mlp=sm6";
+  const std::string text = write_plan(plan);
+  EXPECT_THAT(text, HasSubstr(R"("mhz":1200,"setting":"attn=sm12;mlp=sm6","start_s")"));
+  const Plan read = read_plan(text, "plan.json");
+  EXPECT_EQ(read.ranks[0][0].setting, "");
+  EXPECT_EQ(read.ranks[0][1].setting, "attn=sm12;mlp=sm6");
+  EXPECT_TRUE(has_settings(read));
+  EXPECT_THAT(lowgear::error_of([&] { refuse_settings(read, "it"); }), StartsWith("it sets clocks alone"));
+  EXPECT_FALSE(has_settings(read_plan(without, "plan.json")));
+}
+
+TEST(ReadPlan, RefusesSettingsThatAreNoNames) {
+  EXPECT_THAT(error_of(edited(R"("mhz":1200)", R"("mhz":1200,"setting":"<script>")")), HasSubstr("setting"));
+  EXPECT_THAT(error_of(edited(R"("mhz":1200)", R"("mhz":1200,"setting":7)")), HasSubstr("setting"));
+}
+
 }  // namespace
 }  // namespace lowgear::plan

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include <utility>
 
 #include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
 #include "planning/planner/frontier/certificate.h"
 #include "planning/planner/frontier/sandwich.h"
 #include "planning/planner/planners/planning_model.h"
+#include "planning/planner/policies/clock_choice.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 #include "planning/simulator/op_costs.h"
@@ -32,9 +34,9 @@ std::vector<int> clocks_below_highest(const SampleRun& run, const schedule::Pipe
 
 plan::Plan plan_of(const SampleRun& run, const schedule::PipelineDag& dag, const Frontier& frontier,
                    std::vector<int> clocks_mhz) {
-  const simulator::Timeline timeline =
-      simulator::replay(dag, simulator::costs_with_switch_latency(dag, run.profile, clocks_mhz, run.switch_latency_s),
-                        run.blocking_power_w);
+  const plan::OpChoices choices = fastest_settings(dag, run.profile, std::move(clocks_mhz));
+  const simulator::Timeline timeline = simulator::replay(
+      dag, simulator::costs_with_switch_latency(dag, run.profile, choices, run.switch_latency_s), run.blocking_power_w);
   plan::Plan plan;
   plan.policy = "lowgear";
   plan.schedule = run.schedule.name;
@@ -43,7 +45,7 @@ plan::Plan plan_of(const SampleRun& run, const schedule::PipelineDag& dag, const
   plan.time_s = timeline.time_s;
   plan.energy_j = timeline.energy_j_total;
   plan.lower_bound_j = frontier.lower_bound_j_at(ps_from_s(plan.time_s));
-  plan.ranks = planned_ops(dag, timeline, clocks_mhz);
+  plan.ranks = planned_ops(dag, timeline, choices);
   plan.switches = count_switches(plan.ranks);
   return plan;
 }

@@ -338,5 +338,84 @@ TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {
   EXPECT_EQ(ops[1].measurements[0].clock_mhz, 1200);
 }
 
+constexpr const char* kWithSettings =
+    "stage,instruction,frequency,time,energy,setting\n"
+    "0,forward,1400,0.12,20,sm3\n"
+    "0,forward,1400,0.10,30,sm12\n"
+    "0,forward,1000,0.16,15,sm12\n"
+    "0,backward,1400,0.2,60,\n";
+
+TEST(SettingsOfAProfile, AreRowsOfTheirOwn) {
+  const StageProfile profile = read_stage_profile(kWithSettings, "p.csv");
+  EXPECT_TRUE(profile.has_settings());
+  EXPECT_EQ(clocks_of(profile, 0, OpKind::forward), (std::vector{1400, 1400, 1000}));
+  EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "sm3").time_s, 0.12);
+  EXPECT_EQ(profile.find(0, OpKind::forward, 1000, "sm3"), nullptr);
+  EXPECT_EQ(profile.at_max_clock(0, OpKind::forward).setting, "sm12") << "the fastest";
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1400).setting, "sm12");
+  EXPECT_THAT(lowgear::error_of([&] { (void)profile.at_setting(0, OpKind::forward, 1400, "sm6"); }),
+              HasSubstr("no measurement of stage 0 forward at 1400 MHz with setting sm6"));
+}
+
+TEST(SettingsOfAProfile, AreWrittenAndReadAgain) {
+  const StageProfile profile = read_stage_profile(kWithSettings, "p.csv");
+  const std::string text = write_stage_profile(profile);
+  EXPECT_THAT(text, StartsWith("stage,instruction,frequency,time,energy,setting\n0,forward,1400,0.1,30,sm12\n"));
+  EXPECT_EQ(write_stage_profile(read_stage_profile(text, "again.csv")), text);
+}
+
+TEST(SettingsOfAProfile, AreNoColumnWhereThereAreNone) {
+  const StageProfile profile = read("0,forward,1400,0.1,20\n0,backward,1400,0.2,40\n");
+  EXPECT_FALSE(profile.has_settings());
+  EXPECT_EQ(write_stage_profile(profile),
+            "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,20\n0,backward,1400,0.2,40\n");
+  EXPECT_NO_THROW(refuse_settings(profile, "it"));
+}
+
+TEST(SettingsOfAProfile, OccurOnceAtAClock) {
+  EXPECT_THAT(lowgear::error_of([] {
+                (void)read_stage_profile(std::string(kWithSettings) + "0,forward,1400,0.11,25,sm3\n", "p.csv");
+              }),
+              StartsWith("p.csv:6: stage 0 forward at 1400 MHz with setting sm3 is measured in line 2 already"));
+  StageProfile profile(1);
+  profile.add(0, OpKind::forward, {1400, 1, 1, "a"});
+  EXPECT_THAT(lowgear::error_of([&] {
+                profile.add(0, OpKind::forward, {1400, 2, 1, "a"});
+              }),
+              HasSubstr("occurs twice at 1400 MHz with setting a"));
+}
+
+TEST(SettingsOfAProfile, AreNamesAndNotTooMany) {
+  EXPECT_THAT(lowgear::error_of([] {
+                (void)read_stage_profile(std::string(kWithSettings) + "0,forward,1000,0.11,25,<b>\n", "p.csv");
+              }),
+              StartsWith("p.csv:6:24: the setting"));
+  StageProfile profile(1);
+  for (std::size_t i = 0; i < kMaxSettings; ++i) profile.add(0, OpKind::forward, {1, 1, 1, "s" + std::to_string(i)});
+  EXPECT_THAT(lowgear::error_of([&] {
+                profile.add(0, OpKind::forward, {1, 1, 1, "more"});
+              }),
+              HasSubstr("more than 1024 settings"));
+}
+
+TEST(SettingsOfAProfile, StayInProfilesMadeFromIt) {
+  const StageProfile profile = read_stage_profile(kWithSettings, "p.csv");
+  EXPECT_EQ(with_virtual_stages(profile, 2).at_setting(1, OpKind::forward, 1400, "sm3").time_s, 0.06);
+  const StageProfile reduced = at_fastest_settings(profile);
+  EXPECT_EQ(clocks_of(reduced, 0, OpKind::forward), (std::vector{1400, 1000}));
+  EXPECT_EQ(reduced.at_max_clock(0, OpKind::forward).setting, "sm12");
+  EXPECT_THAT(lowgear::error_of([&] { refuse_settings(profile, "lowgear profile --fill"); }),
+              StartsWith("lowgear profile --fill works on clocks alone, and the profile has settings"));
+}
+
+TEST(SettingsOfAProfile, AreMergedOverRanksOneByOne) {
+  const StageProfile profile = read_stage_profile(
+      "stage,instruction,frequency,time,energy,setting,rank\n0,forward,1400,1,10,a,0\n0,forward,1400,2,20,a,1\n"
+      "0,forward,1400,3,6,b,0\n0,forward,1400,4,8,b,1\n0,backward,1400,1,1,,0\n0,backward,1400,1,1,,1\n",
+      "p.csv");
+  EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "a").time_s, 2);
+  EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "b").energy_j, 7);
+}
+
 }  // namespace
 }  // namespace lowgear::profile

@@ -179,5 +179,39 @@ TEST(CostsWithSwitchLatency, RefuseLatenciesThatAreNone) {
   EXPECT_THROW((void)lagging_costs({1400, 700}, HUGE_VAL), InputError);
 }
 
+/// Clocks 1400 and 700, forwards with two settings at 1400 and one at 700.
+profile::StageProfile profile_with_settings() {
+  profile::StageProfile profile(1);
+  profile.add(0, OpKind::forward, {1400, 1, 100, "sm12"});
+  profile.add(0, OpKind::forward, {1400, 1.5, 60, "sm3"});
+  profile.add(0, OpKind::forward, {700, 2, 50, "sm12"});
+  profile.add(0, OpKind::backward, {1400, 2, 300});
+  profile.add(0, OpKind::backward, {700, 4, 180});
+  return profile;
+}
+
+TEST(CostsAtClocks, AreThoseOfTheSettings) {
+  const schedule::PipelineDag dag = plan::pipeline(1, 1);
+  const std::vector<int> clocks_mhz{1400, 700};
+  EXPECT_THAT(seconds(costs_at_clocks(dag, profile_with_settings(), plan::OpChoices{clocks_mhz, {"sm3", ""}})),
+              ElementsAre(1.5, 4));
+  EXPECT_THAT(seconds(costs_at_clocks(dag, profile_with_settings(), clocks_mhz)), ElementsAre(1, 4));
+  EXPECT_THAT(lowgear::error_of([&] {
+                (void)costs_at_clocks(dag, profile_with_settings(), plan::OpChoices{clocks_mhz, {"sm6", ""}});
+              }),
+              HasSubstr("with setting sm6"));
+}
+
+TEST(CostsWithSwitchLatency, KeepASettingAtTheOldClockWhereItWasMeasured) {
+  const schedule::PipelineDag dag = plan::pipeline(1, 1);
+  // The whole forward runs at 700 MHz, at which sm3 was not measured: it takes what sm12 takes there.
+  const auto late =
+      costs_with_switch_latency(dag, profile_with_settings(), plan::OpChoices{{1400, 700}, {"sm3", ""}}, 2);
+  EXPECT_THAT(seconds(late), ElementsAre(2, 2));
+  const auto at_once =
+      costs_with_switch_latency(dag, profile_with_settings(), plan::OpChoices{{1400, 700}, {"sm3", ""}}, 0);
+  EXPECT_THAT(seconds(at_once), ElementsAre(1.5, 4));
+}
+
 }  // namespace
 }  // namespace lowgear::simulator

@@ -142,7 +142,7 @@ Timeline planned_timeline(const SampleRun& run) {
   for (const schedule::ComputeOp& op : run.dag.ops) {
     auto& ops = timeline.ranks[static_cast<std::size_t>(op.rank)];
     if (ops.empty()) start_s = 0;
-    ops.push_back({op.stage, op.kind, op.microbatch, 1200, start_s, 0.1, 20});
+    ops.push_back({{op.stage, op.kind, op.microbatch, 1200, start_s, 0.1}, 20});
     start_s += 0.1;
   }
   return timeline;

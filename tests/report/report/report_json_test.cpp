@@ -89,9 +89,9 @@ Op op_of(const Json& timeline, const Json& row, std::size_t index) {
 
 auto same_op(const Op& op, double tolerance_s) {
   return testing::AllOf(Field(&Op::stage, op.stage), Field(&Op::kind, op.kind), Field(&Op::microbatch, op.microbatch),
-               Field(&Op::clock_mhz, op.clock_mhz), Field(&Op::start_s, DoubleNear(op.start_s, tolerance_s)),
-               Field(&Op::duration_s, DoubleNear(op.duration_s, tolerance_s)),
-               Field(&Op::energy_j, DoubleNear(op.energy_j, op.energy_j * 1e-5)));
+                        Field(&Op::clock_mhz, op.clock_mhz), Field(&Op::start_s, DoubleNear(op.start_s, tolerance_s)),
+                        Field(&Op::duration_s, DoubleNear(op.duration_s, tolerance_s)),
+                        Field(&Op::energy_j, DoubleNear(op.energy_j, op.energy_j * 1e-5)));
 }
 
 void expect_same_ops(const Json& json, const Timeline& timeline) {
@@ -142,7 +142,8 @@ TEST(ReportJson, IsSafeInsideAScriptElement) {
   Data data;
   data.profile_name = "<a> & </script> \xe2\x80\xa8\xe2\x80\xa9 \xe2\x80\xa6 \"quoted\" \\";
   const std::string text = report_json(data);
-  for (const char* raw : {"<", ">", "&", "\xe2\x80\xa8", "\xe2\x80\xa9"}) EXPECT_THAT(text, testing::Not(HasSubstr(raw)));
+  for (const char* raw : {"<", ">", "&", "\xe2\x80\xa8", "\xe2\x80\xa9"})
+    EXPECT_THAT(text, testing::Not(HasSubstr(raw)));
   EXPECT_THAT(text, HasSubstr("\xe2\x80\xa6")) << "other characters of that block stay";
   EXPECT_EQ(parse_json(text, "report")["profile_name"], data.profile_name);
 }
@@ -230,6 +231,18 @@ TEST(ThinCurve, TakesCurvesWithoutLength) {
   const std::vector<simulator::PipelineFigures> same_time{{1, 5}, {1, 4}, {1, 3}};
   EXPECT_EQ(thin_curve(same_time).front().energy_j, 5);
   EXPECT_EQ(thin_curve(same_time).back().energy_j, 3);
+}
+
+TEST(ReportJson, HasSettingsOnlyWhereOpsHaveOne) {
+  Data data = sample_report(2, 2);
+  const Json without = written(data);
+  EXPECT_EQ(without["chosen"]["cost_fields"].size(), 5);
+  data.chosen.ranks[0][0].setting = "attn=sm12;mlp=sm6";
+  const Json json = written(data);
+  EXPECT_EQ(json["chosen"]["cost_fields"].back(), "setting");
+  const std::size_t cost = json["chosen"]["ranks"][0]["cost"][0];
+  EXPECT_EQ(json["chosen"]["costs"][cost].back(), "attn=sm12;mlp=sm6");
+  EXPECT_EQ(json["baseline_timeline"], without["baseline_timeline"]);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ class Pipeline {
 
   void fill_rank(int rank) {
     const auto add = [&](OpKind kind, int microbatch) {
-      rows_[rank].push_back({rank, kind, microbatch, kHighestClockMhz, 0, 0, 0});
+      rows_[rank].push_back({{rank, kind, microbatch, kHighestClockMhz, 0, 0}, 0});
     };
     const int warm_up = std::min(microbatches_, ranks_ - 1 - rank);
     for (int m = 0; m < warm_up; ++m) add(OpKind::forward, m);

@@ -175,7 +175,7 @@ TEST_F(TrainingScheduleFile, WhoseMessagesCanHangIsRefused) {
 /// A plan for what a configuration runs.
 class TrainingPlan : public testing::Test {
  protected:
-  std::string write(const TrainConfig& config) {
+  std::string write(const TrainConfig& config, const std::string& setting = "") {
     plan::Plan plan;
     plan.policy = "test";
     plan.schedule = config.schedule;
@@ -183,7 +183,11 @@ class TrainingPlan : public testing::Test {
     for (const auto& actions : without_communication(training_schedule(config)).ranks) {
       auto& ops = plan.ranks.emplace_back();
       for (const schedule::Action& action : actions) {
-        ops.push_back({.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = 1000});
+        ops.push_back({.stage = action.stage,
+                       .kind = action.op,
+                       .microbatch = action.microbatch,
+                       .clock_mhz = 1000,
+                       .setting = setting});
       }
     }
     const std::string path = folder_ / "plan.json";
@@ -193,6 +197,12 @@ class TrainingPlan : public testing::Test {
 
   TemporaryFolder folder_;
 };
+
+TEST_F(TrainingPlan, WithSettingsIsRefused) {
+  TrainConfig config = four_layers(2, 4);
+  config.plan = write(config, "attn=sm12");
+  EXPECT_THAT(schedule_error(config), HasSubstr("lowgear train sets clocks alone, and the plan has settings"));
+}
 
 TEST_F(TrainingPlan, GoesWithTheScheduleThatItWasMadeFor) {
   TrainConfig config = four_layers(2, 4);

@@ -96,11 +96,12 @@ std::string summary_text(const PlanArguments& arguments, const workflow::PlanRes
   text += latency_text(arguments.planner.switch_latency, result);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
-  text += fmt::format(
-      "next      look at the report; check the proof: lowgear verify {}; train with it: lowgear train "
-      "CONFIG --plan {}\n",
-      shell_word(arguments.out), shell_word((out / output_file::plan(shown.number)).string()));
-  return text;
+  text += fmt::format("next      look at the report; check the proof: lowgear verify {}", shell_word(arguments.out));
+  if (!result.pipeline.profile.has_settings()) {
+    text += fmt::format("; train with it: lowgear train CONFIG --plan {}",
+                        shell_word((out / output_file::plan(shown.number)).string()));
+  }
+  return text + '\n';
 }
 
 Json plan_json(const workflow::PlanFigures& plan) {

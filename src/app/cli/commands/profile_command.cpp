@@ -13,10 +13,12 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/text/composed_text.h"
 #include "app/cli/text/profile_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
+#include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/profile/switch_latency.h"
@@ -26,6 +28,23 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kClockChoices = {"all", "few"};
 constexpr int kMaxSkippedIterations = 1'000'000;
+constexpr std::string_view kCompose = "compose";  ///< in place of a recording; a folder of that name is ./compose
+constexpr std::string_view kRecordings = "RECORDING";
+constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
+    {kCompose, "--max-options"},
+    {kRecordings, "--merak"},
+    {kRecordings, "--fill"},
+    {kRecordings, "--choose"},
+    {kRecordings, "--supported-clocks"},
+    {kRecordings, "--clocks"},
+    {kRecordings, "--stages"},
+    {kRecordings, "--microbatches"},
+    {kRecordings, "--iterations"},
+    {kRecordings, "--skip-iterations"},
+    {kRecordings, "--own-clock"},
+    {kRecordings, "--errors-out"},
+    {kRecordings, "--blocking-power-out"},
+});
 
 struct ProfileArguments {
   std::vector<std::string> recordings;
@@ -39,7 +58,10 @@ struct ProfileArguments {
   std::string out;
   std::string errors_out;
   std::string blocking_power_out;
+  std::optional<int> max_options;
   bool json = false;
+
+  [[nodiscard]] bool composes() const { return !recordings.empty() && recordings.front() == kCompose; }
 
   /// Everything that is read.
   [[nodiscard]] std::vector<std::string> inputs() const {
@@ -162,7 +184,38 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   return ExitCode::ok;
 }
 
-ExitCode run_profile(const ProfileArguments& arguments, Console& console) {
+profile::ComposedProfile composed_of(const std::string& parts, const ProfileArguments& arguments) {
+  profile::ComposeOptions options;
+  if (arguments.max_options) options.max_options = static_cast<std::size_t>(*arguments.max_options);
+  if (arguments.profiling.blocking_w) options.blocking_power_w = *arguments.profiling.blocking_w;
+  profile::ComposedProfile composed = compose_profile(profile::read_part_table(read_file(parts), parts), options);
+  // Checked as a reader would: every stage with what a plan needs.
+  (void)profile::read_stage_profile(write_stage_profile(composed.profile), "the profile composed of " + parts);
+  return composed;
+}
+
+ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
+  if (arguments.recordings.size() != 2) {
+    throw InputError("compose reads one file: lowgear profile compose PARTS.csv --out profile.csv");
+  }
+  const std::string& parts = arguments.recordings.back();
+  if (arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
+  refuse_to_overwrite(arguments.out, {parts});
+  const profile::ComposedProfile composed = composed_of(parts, arguments);
+  write_file_atomically(arguments.out, write_stage_profile(composed.profile));
+  if (arguments.json) {
+    Json json = composed_json(composed);
+    json["out"] = arguments.out;
+    console.print_json(json);
+  } else if (arguments.out != "-") {
+    console.print(composed_table(composed) + next_text(arguments));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_profile(const ProfileArguments& arguments, const CLI::App& app, Console& console) {
+  refuse_options_of_other_actions(app, arguments.composes() ? kCompose : kRecordings, kOptionsOfActions);
+  if (arguments.composes()) return run_composition(arguments, console);
   check(arguments);
   if (arguments.choose) return run_choose(arguments, console);
   if (!arguments.fill.empty()) return run_fill(arguments, console);
@@ -170,8 +223,10 @@ ExitCode run_profile(const ProfileArguments& arguments, Console& console) {
 }
 
 void declare_sources(CLI::App& app, ProfileArguments& arguments) {
-  app.add_option("recordings", arguments.recordings,
-                 "Recordings of the client library: folders of ranks, or folders of such folders")
+  app.add_option(
+         "recordings", arguments.recordings,
+         "Recordings of the client library: folders of ranks, or folders of such folders; or compose PARTS.csv: "
+         "ops made of parts in series, each with settings of its own, as options with the column setting")
       ->type_name("RECORDING");
   app.add_option("--merak", arguments.merak,
                  "Folder of a profiling run of Merak: instructions-N.csv and time-energy-N.csv. --supported-clocks "
@@ -205,7 +260,10 @@ VerbAction declare_profile(CLI::App& app) {
   add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
                    "Number of first iterations of each recording to leave out (default 2)");
   add_number(app, "--blocking-power", {0, profile::kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
-             "Power that one GPU draws while it waits, in W, if it was measured separately");
+             "Power that one GPU draws while it waits, in W, if it was measured separately; compose: leaves out slower "
+             "options that cost more than waiting");
+  add_whole_number(app, "--max-options", {2, static_cast<int>(profile::kMaxSettings)}, into(arguments->max_options),
+                   "compose: most options of a stage, instruction and clock (default 64)");
   add_whole_number(app, "--own-clock", {1, kMaxClockMhz}, into(arguments->profiling.own_clock_mhz),
                    "Clock of the units for which none was requested, in MHz, where the GPU chose its own: recordings "
                    "without a plan (default: such units are left out)");
@@ -218,7 +276,7 @@ VerbAction declare_profile(CLI::App& app) {
                  "File to write the power of waiting GPUs to, by stage, in W")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_profile(*arguments, console); };
+  return [arguments, &app](Console& console) { return run_profile(*arguments, app, console); };
 }
 
 }  // namespace lowgear::cli

@@ -49,7 +49,7 @@ struct SimulateArguments {
 /// A plan on the pipeline it is for.
 struct PlannedPipeline {
   PipelineInput input;
-  std::vector<int> clocks_mhz;
+  plan::OpChoices choices;
   std::optional<plan::Plan> plan;  ///< absent for plans of Perseus, which state no figures of ours
 };
 
@@ -100,7 +100,7 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.backward_split);
   pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w,
                                        estimator::power_limit_of(gpu_name_of(arguments, *planned.plan)));
-  planned.clocks_mhz = clocks_for(*planned.plan, pipeline.dag);
+  planned.choices = choices_for(*planned.plan, pipeline.dag);
   return planned;
 }
 
@@ -109,7 +109,7 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
   if (!is_perseus_plan(text)) return load_own_plan(arguments, text);
   PlannedPipeline planned;
   planned.input = load_pipeline(arguments.pipeline);
-  planned.clocks_mhz = plan::clocks_for(plan::read_perseus_plan(text, arguments.plan), planned.input.pipeline.dag);
+  planned.choices = {plan::clocks_for(plan::read_perseus_plan(text, arguments.plan), planned.input.pipeline.dag), {}};
   return planned;
 }
 
@@ -123,7 +123,7 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
   }
   const workflow::ProfiledPipeline& pipeline = planned.input.pipeline;
   Simulation result;
-  result.replays = replay_plan(pipeline, planned.clocks_mhz, request);
+  result.replays = replay_plan(pipeline, planned.choices, request);
   if (!arguments.measured.empty()) {
     result.measured = report::measured_timelines(load_recordings(arguments.measured), pipeline.dag);
     result.comparison = compare_with(result.measured, pipeline.dag, result.replays.timeline.duration_s);
@@ -155,7 +155,7 @@ std::string write_trace(const SimulateArguments& arguments, const PlannedPipelin
   const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
   const report::Timeline replayed =
       report::report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.pipeline.dag,
-                              result.replays.timeline, planned.clocks_mhz);
+                              result.replays.timeline, planned.choices);
   const std::vector<double>& blocking_power_w = planned.input.pipeline.blocking_power_w;
   if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed);
   return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed,
@@ -268,6 +268,9 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
   }
   const PlannedPipeline planned = load_plan(arguments);
   if (planned.input.pipeline.unit_warning) console.warn(*planned.input.pipeline.unit_warning);
+  if (planned.input.pipeline.profile.has_settings() && planned.choices.settings.empty()) {
+    console.note("the plan states no settings: each clock runs with the fastest setting that the profile has there");
+  }
   // A cluster is replayed with clocks that change at once.
   if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
   if (planned.plan) arguments.switch_latency.lead_s = planned.plan->clock_lead_s;

@@ -39,9 +39,11 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear experiment examples/adapt/clocks.yaml --dry-run", declare_experiment},
     {"example", "Write an example profile for trying out Lowgear: modelled, not measured",
      "lowgear example --out example", declare_example},
-    {"profile", "Make a stage profile from recordings, or predict the clocks that were not measured",
+    {"profile",
+     "Make a stage profile from recordings or from the parts of ops, or predict clocks that were not measured",
      "lowgear profile recordings --out profile.csv --clocks few --supported-clocks 1410-210/15\n"
-     "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv",
+     "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv\n"
+     "  lowgear profile compose parts.csv --out profile.csv",
      declare_profile},
     {"doctor",
      "Check GPUs, clocks, energy readings and frameworks of this machine: what works, what does not, why, and how to "

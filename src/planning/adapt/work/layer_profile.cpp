@@ -151,6 +151,7 @@ Partition uniform_partition(int layers, int stages) {
 }
 
 LayerProfile layer_profile_of(const StageProfile& stages, const Partition& partition) {
+  refuse_settings(stages, "moving layers between stages");
   if (static_cast<std::size_t>(stages.stages()) != partition.size()) {
     throw InputError(fmt::format("the partition has {} stages and the profile {}; give the layers of every stage",
                                  partition.size(), stages.stages()));

@@ -31,7 +31,7 @@ struct LayerProfile {
 /// at every clock in both time and energy. So a stage profile of the same partition has the same figures again, and
 /// differences between stages are taken to be of their layers, not of their GPUs. Nothing may be frozen in the profile.
 /// Throws InputError when partition and profile have different numbers of stages, some stages split their backwards and
-/// others do not, or the first stage has no backward.
+/// others do not, the first stage has no backward, or the profile has settings.
 [[nodiscard]] LayerProfile layer_profile_of(const profile::StageProfile& stages, const Partition& partition);
 
 /// The profile of a partition: sums over the layers of each stage, at the clocks that all of them have for a kind.

@@ -98,6 +98,25 @@ std::string_view name(FrontierMethod method) {
   return "";
 }
 
+namespace {
+
+/// What the ops of a plan run with, and what that takes when replayed.
+struct ReplayedChoices {
+  plan::OpChoices choices;
+  simulator::Timeline timeline;
+};
+
+/// A plan's clocks are shifted and shared where changes come late, and settings would have to go along.
+void require_changes_at_once(const profile::StageProfile& profile, double switch_latency_s) {
+  if (!profile.has_settings() || !(switch_latency_s > 0)) return;
+  throw InputError(
+      fmt::format("a profile with settings is planned as if clocks changed at once, not {} ms late: give "
+                  "--switch-latency 0, or plan for requests in advance with --ask-ahead",
+                  switch_latency_s * 1e3));
+}
+
+}  // namespace
+
 struct PipelinePlanner::Impl {
   Impl(const schedule::Schedule& schedule, profile::StageProfile given_profile, std::span<const double> power_w,
        const PlannerOptions& given_options, std::span<FrontierObserver* const> observers, Progress* given_progress)
@@ -109,6 +128,7 @@ struct PipelinePlanner::Impl {
         dag(build_dag(schedule)),
         model(make_planning_model(dag, profile, blocking_power_w)),
         method(chosen_method(options.method, model.instance)) {
+    require_changes_at_once(profile, options.switch_latency_s);
     if (method == FrontierMethod::exact) {
       solved = std::make_unique<ExactHolder>(model.instance, observers, given_progress, work);
     } else {
@@ -146,14 +166,22 @@ struct PipelinePlanner::Impl {
     return *discrete;
   }
 
-  std::vector<int> clocks(const DiscretePlan& plan) const {
-    std::vector<int> clocks_mhz;
-    clocks_mhz.reserve(plan.choice.size());
+  plan::OpChoices choices(const DiscretePlan& plan) const {
+    plan::OpChoices chosen;
+    chosen.clocks_mhz.reserve(plan.choice.size());
     for (std::size_t op = 0; op < plan.choice.size(); ++op) {
       const std::vector<ClockChoice>& choices = model.choices_of(static_cast<int>(op));
-      clocks_mhz.push_back(choices[static_cast<std::size_t>(plan.choice[op])].clock_mhz);
+      const ClockChoice& choice = choices[static_cast<std::size_t>(plan.choice[op])];
+      chosen.clocks_mhz.push_back(choice.clock_mhz);
+      if (profile.has_settings()) chosen.settings.push_back(choice.setting);
     }
-    return clocks_mhz;
+    return chosen;
+  }
+
+  /// Where clocks change at once; refuses a latency that is no time.
+  simulator::Timeline replayed(const plan::OpChoices& chosen) const {
+    return simulator::replay(dag, simulator::costs_with_switch_latency(dag, profile, chosen, options.switch_latency_s),
+                             blocking_power_w);
   }
 
   /// Iteration time of T_min's clocks, as replayed.
@@ -161,42 +189,49 @@ struct PipelinePlanner::Impl {
     if (fastest_late) return fastest_late->timeline.time_s;
     DiscretePlan fastest;
     fastest.choice.assign(dag.ops.size(), 0);
-    return simulator::replay(dag, simulator::costs_at_clocks(dag, profile, clocks(fastest)), blocking_power_w).time_s;
+    return simulator::replay(dag, simulator::costs_at_clocks(dag, profile, choices(fastest)), blocking_power_w).time_s;
   }
 
-  std::optional<std::vector<int>> shared_clocks(ClockGroups groups, TimePs deadline_ps) {
+  std::optional<plan::OpChoices> shared_choices(ClockGroups groups, TimePs deadline_ps) {
     SharedClockPlanner planner(model, std::move(groups), &work);
     const std::optional<DiscretePlan> plan = planner.plan(solved->solver().solve(deadline_ps));
     if (!plan) return std::nullopt;
-    return clocks(*plan);
+    return choices(*plan);
   }
 
-  std::vector<int> with_fewest_changes(PlanGranularity granularity, std::vector<int> clocks_mhz) const {
-    return without_needless_changes(dag, profile, blocking_power_w, granularity, std::move(clocks_mhz));
+  plan::OpChoices with_fewest_changes(PlanGranularity granularity, plan::OpChoices chosen) const {
+    return without_needless_changes(dag, profile, blocking_power_w, granularity, std::move(chosen));
+  }
+
+  /// The choices of ops one by one, or of ops that share them.
+  std::optional<plan::OpChoices> choices_at(PlanGranularity granularity, TimePs at_ps) {
+    const bool one_per_kind = granularity == PlanGranularity::per_stage_kind;
+    std::optional<plan::OpChoices> chosen =
+        one_per_kind ? shared_choices(groups_by_stage_and_kind(model), at_ps) : choices(per_op().plan(at_ps));
+    if (chosen) chosen = with_fewest_changes(granularity, std::move(*chosen));
+    return chosen;
   }
 
   /// `deadline_ps` must be within T_min and T*.
-  ReplayedClocks best_clocks(TimePs deadline_ps) {
+  ReplayedChoices best_choices(TimePs deadline_ps) {
     work.begin(kPlanning, -1);
-    const LatencyPlanner latency = latency_planner();
-    const bool one_per_kind = options.granularity == PlanGranularity::per_stage_kind;
-    const auto by_op = [&](TimePs at_ps) {
-      return std::optional(with_fewest_changes(PlanGranularity::per_op, clocks(per_op().plan(at_ps))));
-    };
-    const auto by_kind = [&](TimePs at_ps) {
-      std::optional<std::vector<int>> clocks_mhz = shared_clocks(groups_by_stage_and_kind(model), at_ps);
-      if (!clocks_mhz) return clocks_mhz;
-      return std::optional(with_fewest_changes(PlanGranularity::per_stage_kind, std::move(*clocks_mhz)));
-    };
-    const auto by_rank = [&](TimePs at_ps) { return shared_clocks(groups_by_rank(dag), at_ps); };
     if (!fastest_late) {
-      // The fastest clock of every (stage, kind) keeps T_min, so that there always is one.
-      return latency.replayed(one_per_kind ? by_kind(deadline_ps).value() : by_op(deadline_ps).value());
+      // The fastest option of every (stage, kind) keeps T_min, so that there always is one.
+      plan::OpChoices chosen = choices_at(options.granularity, deadline_ps).value();
+      simulator::Timeline timeline = replayed(chosen);
+      return {std::move(chosen), std::move(timeline)};
     }
+    const auto clocks_of = [](std::optional<plan::OpChoices> chosen) {
+      return chosen ? std::optional(std::move(chosen->clocks_mhz)) : std::nullopt;
+    };
     const auto by_time = [&](TimePs) { return std::optional(fastest_late->clocks_mhz); };
+    const auto by_kind = [&](TimePs at_ps) { return clocks_of(choices_at(PlanGranularity::per_stage_kind, at_ps)); };
+    const auto by_rank = [&](TimePs at_ps) { return clocks_of(shared_choices(groups_by_rank(dag), at_ps)); };
+    const auto by_op = [&](TimePs at_ps) { return clocks_of(choices_at(PlanGranularity::per_op, at_ps)); };
     std::vector<LatencyPlanner::Proposal> proposals{by_time, by_kind, by_rank};
-    if (!one_per_kind) proposals.emplace_back(by_op);
-    return latency.plan(proposals, solved->frontier().fastest_ps(), deadline_ps).value();
+    if (options.granularity == PlanGranularity::per_op) proposals.emplace_back(by_op);
+    ReplayedClocks found = latency_planner().plan(proposals, solved->frontier().fastest_ps(), deadline_ps).value();
+    return {{std::move(found.clocks_mhz), {}}, std::move(found.timeline)};
   }
 
   std::string refusal(double deadline_s) const {
@@ -246,7 +281,7 @@ plan::Plan PipelinePlanner::plan(double deadline_s) {
   // T_min is made of times rounded up; the unrounded ones may take some picoseconds less.
   if (asked_ps < fastest_ps && deadline_s >= impl_->fastest_replayed_s()) asked_ps = fastest_ps;
   if (asked_ps < fastest_ps) throw InputError(impl_->refusal(deadline_s));
-  const ReplayedClocks found = impl_->best_clocks(std::min(asked_ps, impl_->slowest_ps()));
+  const ReplayedChoices found = impl_->best_choices(std::min(asked_ps, impl_->slowest_ps()));
   plan::Plan plan;
   plan.policy = "lowgear";
   plan.schedule = impl_->schedule_name;
@@ -255,7 +290,7 @@ plan::Plan PipelinePlanner::plan(double deadline_s) {
   plan.time_s = found.timeline.time_s;
   plan.energy_j = found.timeline.energy_j_total;
   plan.lower_bound_j = frontier().lower_bound_j_at(ps_from_s(plan.time_s));
-  plan.ranks = planned_ops(impl_->dag, found.timeline, found.clocks_mhz);
+  plan.ranks = planned_ops(impl_->dag, found.timeline, found.choices);
   plan.switches = count_switches(plan.ranks);
   return plan;
 }

@@ -27,7 +27,7 @@ PlanningModel make_planning_model(const schedule::PipelineDag& dag, const profil
     std::vector<ClockChoice>& choices = model.choices.emplace_back();
     for (const profile::Option& option : options) {
       choices.push_back({option.clock_mhz, ps_not_below_s(option.time_s),
-                         static_cast<EnergyZj>(option.effective_energy_j * kZjPerJoule)});
+                         static_cast<EnergyZj>(option.effective_energy_j * kZjPerJoule), option.setting});
     }
   }
   return model;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "planning/planner/frontier/instance.h"
@@ -9,11 +10,12 @@
 
 namespace lowgear::planner {
 
-/// A clock that an op may be planned at, in the solver's integers.
+/// A clock, with a setting, that an op may be planned at, in the solver's integers.
 struct ClockChoice {
   int clock_mhz = 0;
   TimePs time_ps = 0;
   EnergyZj effective_energy_zj = 0;
+  std::string setting = {};
 };
 
 /// A pipeline as both halves of the planner see it: convex costs for the frontier, and the clocks that exist for plans.

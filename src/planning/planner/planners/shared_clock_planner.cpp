@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -43,11 +44,11 @@ SharedClockPlanner::SharedClockPlanner(const PlanningModel& model, ClockGroups g
 void SharedClockPlanner::collect_steps(Group& group) {
   std::map<std::int32_t, std::size_t> ops_of_cost;
   for (const std::int32_t op : group.ops) ++ops_of_cost[model_->instance.cost_of_op[at(op)]];
-  std::map<int, Step, std::greater<>> steps;
+  std::map<std::pair<int, std::string_view>, Step, std::greater<>> steps;
   for (const auto& [cost, count] : ops_of_cost) {
     const std::vector<ClockChoice>& choices = model_->choices[at(cost)];
     for (std::size_t k = 0; k < choices.size(); ++k) {
-      Step& step = steps[choices[k].clock_mhz];
+      Step& step = steps[{choices[k].clock_mhz, choices[k].setting}];
       step.clock_mhz = choices[k].clock_mhz;
       step.choice_of_cost.resize(model_->choices.size(), -1);
       step.choice_of_cost[at(cost)] = static_cast<std::int32_t>(k);
@@ -60,7 +61,7 @@ void SharedClockPlanner::collect_steps(Group& group) {
                                [&step](const auto& entry) { return step.choice_of_cost[at(entry.first)] >= 0; });
   };
   std::vector<Step> candidates;
-  for (auto& [clock_mhz, step] : steps) {
+  for (auto& [option, step] : steps) {
     if (is_for_all(step)) candidates.push_back(std::move(step));
   }
   // By time, not by clock: measured times may rise with the clock.

@@ -11,7 +11,8 @@
 
 namespace lowgear::planner {
 
-/// Groups of ops that have to share a clock, because switching between microbatches takes too long or is not wanted.
+/// Groups of ops that have to share a clock and a setting, because switching between microbatches takes too long or is
+/// not wanted.
 struct ClockGroups {
   std::vector<std::int32_t> group_of_op;
   std::int32_t count = 0;
@@ -27,8 +28,8 @@ struct ClockGroups {
 /// is.
 class SharedClockPlanner {
  public:
-  /// Offers each group the clocks that are Pareto options of all its ops. `model` and `work`, which may be null, must
-  /// outlive the planner.
+  /// Offers each group the clocks, each with a setting, that are Pareto options of all its ops. `model` and `work`,
+  /// which may be null, must outlive the planner.
   SharedClockPlanner(const PlanningModel& model, ClockGroups groups, WorkReport* work = nullptr);
 
   /// A plan of at most the continuous plan's deadline; none when even the fastest clocks of all groups take longer.

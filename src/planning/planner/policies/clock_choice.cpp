@@ -38,7 +38,7 @@ std::vector<int> stage_clocks_mhz(const PlanningProblem& problem, int stage) {
     if (!present[static_cast<std::size_t>(kind)]) continue;
     std::vector<int> clocks;
     for (const profile::Measurement& measurement : problem.profile->measurements(stage, static_cast<OpKind>(kind))) {
-      clocks.push_back(measurement.clock_mhz);
+      if (clocks.empty() || clocks.back() != measurement.clock_mhz) clocks.push_back(measurement.clock_mhz);
     }
     if (first) {
       common = std::move(clocks);
@@ -74,13 +74,23 @@ std::vector<int> max_clocks_mhz(const PlanningProblem& problem) {
   return clocks;
 }
 
+plan::OpChoices fastest_settings(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+                                 std::vector<int> clocks_mhz) {
+  plan::OpChoices choices{std::move(clocks_mhz), {}};
+  if (!profile.has_settings()) return choices;
+  for (std::size_t op = 0; op < dag.ops.size(); ++op) {
+    choices.settings.push_back(profile.at_clock(dag.ops[op].stage, dag.ops[op].kind, choices.clocks_mhz[op]).setting);
+  }
+  return choices;
+}
+
 simulator::Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz) {
   return simulator::replay(*problem.dag, simulator::costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz),
                            problem.blocking_power_w);
 }
 
 plan::Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const simulator::Timeline& timeline,
-                          std::span<const int> clocks_mhz) {
+                          const plan::OpChoicesView& choices) {
   plan::Plan plan;
   plan.policy = std::move(policy);
   plan.schedule = problem.schedule->name;
@@ -88,7 +98,7 @@ plan::Plan plan_of_replay(std::string policy, const PlanningProblem& problem, co
   plan.deadline_s = timeline.time_s;
   plan.time_s = timeline.time_s;
   plan.energy_j = timeline.energy_j_total;
-  plan.ranks = planned_ops(*problem.dag, timeline, clocks_mhz);
+  plan.ranks = planned_ops(*problem.dag, timeline, choices);
   plan.switches = count_switches(plan.ranks);
   return plan;
 }

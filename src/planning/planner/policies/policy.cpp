@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
+#include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/envpipe.h"
 #include "planning/planner/policies/envpipe_offline.h"
 #include "planning/planner/policies/lowgear.h"
@@ -16,6 +18,31 @@
 
 namespace lowgear::planner {
 namespace {
+
+/// Policies that choose clocks: of a profile with settings each sees, at every clock, the fastest one, and runs with
+/// it.
+class AtFastestSettings final : public Policy {
+ public:
+  explicit AtFastestSettings(std::unique_ptr<Policy> policy) : policy_(std::move(policy)) {}
+
+  [[nodiscard]] std::string_view name() const override { return policy_->name(); }
+
+  [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override {
+    if (!problem.profile->has_settings()) return policy_->plan(problem, deadline_s);
+    const profile::StageProfile reduced = at_fastest_settings(*problem.profile);
+    PlanningProblem of_clocks = problem;
+    of_clocks.profile = &reduced;
+    PolicyPlan plan = policy_->plan(of_clocks, deadline_s);
+    const schedule::PipelineDag dag = plan.schedule ? build_dag(*plan.schedule) : *problem.dag;
+    plan.settings = fastest_settings(dag, reduced, plan.clocks_mhz).settings;
+    if (!plan.note.empty()) plan.note += "; ";
+    plan.note += "chooses clocks, each with its fastest setting";
+    return plan;
+  }
+
+ private:
+  std::unique_ptr<Policy> policy_;
+};
 
 /// A policy without settings.
 template <typename P>
@@ -62,7 +89,8 @@ std::vector<std::string> policy_names() {
 std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings& settings) {
   std::vector<std::string_view> names;
   for (const Entry& entry : kPolicies) {
-    if (entry.name == name) return entry.make(settings);
+    if (entry.name == kLowgearPolicy && entry.name == name) return entry.make(settings);
+    if (entry.name == name) return std::make_unique<AtFastestSettings>(entry.make(settings));
     names.push_back(entry.name);
   }
   const auto nearest = nearest_name(name, names);

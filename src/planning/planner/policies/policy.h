@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/core/progress.h"
+#include "planning/plan/plan.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
@@ -39,12 +40,15 @@ struct PolicySettings {
 /// A policy's result. Its time and energy are computed by replaying the clocks, in the same way for all policies.
 struct PolicyPlan {
   std::optional<schedule::Schedule>
-      schedule;                 ///< set when the policy runs another order than it was given (EnvPipe's own)
-  std::vector<int> clocks_mhz;  ///< by op of the graph of that schedule
+      schedule;                            ///< set when the policy runs another order than it was given (EnvPipe's own)
+  std::vector<int> clocks_mhz;             ///< by op of the graph of that schedule
+  std::vector<std::string> settings = {};  ///< by op, where the profile has settings
   /// Time and energy by the policy's own model, if it has one (Perseus' exponential fit).
   std::optional<double> own_time_s;
   std::optional<double> own_energy_j;
   std::string note;  ///< a note for readers of a comparison, in one line; may be empty
+
+  [[nodiscard]] plan::OpChoicesView choices() const { return {clocks_mhz, settings}; }
 };
 
 /// A way to choose clocks. Pure: the same problem gives the same plan.

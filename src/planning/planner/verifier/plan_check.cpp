@@ -54,9 +54,12 @@ class PlanCheck {
     check_settings();
     if (!follows_schedule()) return;
     for (const auto& ops : stated_.plan.ranks) {
-      for (const plan::PlannedOp& op : ops) clocks_mhz_.push_back(op.clock_mhz);
+      for (const plan::PlannedOp& op : ops) {
+        choices_.clocks_mhz.push_back(op.clock_mhz);
+        choices_.settings.push_back(op.setting);
+      }
     }
-    if (!clocks_exist()) return;
+    if (!options_exist()) return;
     check_granularity();
     check_switches();
     const Replay replayed = replay();
@@ -107,28 +110,35 @@ class PlanCheck {
     return true;
   }
 
-  [[nodiscard]] bool clocks_exist() {
-    for (std::size_t op = 0; op < clocks_mhz_.size(); ++op) {
+  /// Whether each op's clock, with its setting, was measured.
+  [[nodiscard]] bool options_exist() {
+    for (std::size_t op = 0; op < choices_.clocks_mhz.size(); ++op) {
       const PipelineOp& it = basis_.pipeline.ops()[op];
       const auto measured = basis_.profile.measurements(it.stage, it.kind);
-      const bool exists = std::any_of(measured.begin(), measured.end(),
-                                      [&](const profile::Measurement& m) { return m.clock_mhz == clocks_mhz_[op]; });
+      const bool exists = std::any_of(measured.begin(), measured.end(), [&](const profile::Measurement& m) {
+        return m.clock_mhz == choices_.clocks_mhz[op] && m.setting == choices_.settings[op];
+      });
       if (exists) continue;
-      fail(fmt::format("the profile has no measurement of stage {} {} at {} MHz", it.stage, name(it.kind),
-                       clocks_mhz_[op]));
+      fail(fmt::format("the profile has no measurement of stage {} {} at {} MHz{}", it.stage, name(it.kind),
+                       choices_.clocks_mhz[op], setting_text(choices_.settings[op])));
       return false;
     }
     return true;
   }
 
+  [[nodiscard]] std::string setting_text(const std::string& setting) const {
+    if (!setting.empty()) return fmt::format(" with setting {}", setting);
+    return basis_.profile.has_settings() ? " without a setting" : "";
+  }
+
   void check_granularity() {
     if (!basis_.run.per_stage_kind || basis_.run.policy != "lowgear") return;
-    std::map<std::pair<int, OpKind>, int> clock_of;
-    for (std::size_t op = 0; op < clocks_mhz_.size(); ++op) {
+    std::map<std::pair<int, OpKind>, std::pair<int, std::string>> option_of;
+    for (std::size_t op = 0; op < choices_.clocks_mhz.size(); ++op) {
       const PipelineOp& it = basis_.pipeline.ops()[op];
-      const int expected = clock_of.try_emplace({it.stage, it.kind}, clocks_mhz_[op]).first->second;
-      if (clocks_mhz_[op] == expected) continue;
-      fail(fmt::format("stage {} {} has more than one clock", it.stage, name(it.kind)));
+      const std::pair option(choices_.clocks_mhz[op], choices_.settings[op]);
+      if (option_of.try_emplace({it.stage, it.kind}, option).first->second == option) continue;
+      fail(fmt::format("stage {} {} has more than one clock or setting", it.stage, name(it.kind)));
       return;
     }
   }
@@ -139,7 +149,7 @@ class PlanCheck {
     for (const auto& ops : stated_.plan.ranks) {
       for (std::size_t i = 0; i < ops.size(); ++i) {
         const std::size_t next = begin + (i + 1) % ops.size();
-        if (clocks_mhz_[begin + i] != clocks_mhz_[next]) ++found;
+        if (choices_.clocks_mhz[begin + i] != choices_.clocks_mhz[next]) ++found;
       }
       begin += ops.size();
     }
@@ -162,10 +172,11 @@ class PlanCheck {
         dag.ops.push_back({op.rank, op.stage, op.kind, op.microbatch});
       }
       dag.rank_begin.push_back(static_cast<int>(dag.ops.size()));
-      return simulator::costs_with_switch_latency(dag, basis_.profile, clocks_mhz_, basis_.run.switch_latency_s);
+      return simulator::costs_with_switch_latency(dag, basis_.profile, choices_, basis_.run.switch_latency_s);
     }
     for (std::size_t op = 0; op < ops.size(); ++op) {
-      const profile::Measurement& measured = basis_.profile.at_clock(ops[op].stage, ops[op].kind, clocks_mhz_[op]);
+      const profile::Measurement& measured =
+          basis_.profile.at_setting(ops[op].stage, ops[op].kind, choices_.clocks_mhz[op], choices_.settings[op]);
       costs.push_back({measured.time_s, measured.energy_j});
     }
     return costs;
@@ -243,7 +254,7 @@ class PlanCheck {
   const PlanRow& row_;
   StatedPlan stated_;
   Findings& findings_;
-  std::vector<int> clocks_mhz_;  ///< by op of the pipeline
+  plan::OpChoices choices_;  ///< by op of the pipeline; with settings, which may be empty
 };
 
 }  // namespace

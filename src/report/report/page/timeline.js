@@ -244,6 +244,8 @@ const timelinePlot = (() => {
       const rows = [
         ['GPU', String(rank)],
         ['Clock', `${op.clock_mhz}\u00a0MHz`],
+        // A line for each part of the op that has a setting of its own.
+        ...(op.setting ? op.setting.split(';').map((part, i) => [i ? '' : 'Setting', part]) : []),
         ['Start', units.time(op.start_s, 6)],
         ['Duration', units.time(op.duration_s, 5)],
       ];

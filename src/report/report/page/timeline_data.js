@@ -3,9 +3,9 @@ const timelineData = (() => {
   const decode = ({label, time_s, energy_j, tick_s, costs, ranks}) => ({
     label, time_s, energy_j,
     ranks: ranks.map(({cost, microbatch, start}) => cost.map((index, i) => {
-      const [stage, kind, clock_mhz, durationTicks, op_energy_j] = costs[index];
+      const [stage, kind, clock_mhz, durationTicks, op_energy_j, setting] = costs[index];
       return {stage, kind, clock_mhz, microbatch: microbatch[i], start_s: start[i] * tick_s,
-        duration_s: durationTicks * tick_s, energy_j: op_energy_j};
+        duration_s: durationTicks * tick_s, energy_j: op_energy_j, setting};
     })),
   });
 

@@ -176,5 +176,96 @@ TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
   }
 }
 
+/// Two stages of two parts with two settings each, at three clocks, and an overhead.
+std::string parts_csv() {
+  std::string text = "stage,instruction,part,frequency,setting,time,energy,count\n";
+  for (const int stage : {0, 1}) {
+    for (const std::string_view instruction : {"forward", "backward"}) {
+      for (const int clock_mhz : {1400, 1100, 800}) {
+        for (const std::string_view part : {"attn", "mlp"}) {
+          const double time_s = (part == "mlp" ? 2e-3 : 1e-3) * (0.3 + 0.7 * 1400 / clock_mhz);
+          const double energy_j = time_s * (100 + 0.2 * clock_mhz);
+          text += fmt::format("{},{},{},{},sm12,{},{},8\n", stage, instruction, part, clock_mhz, time_s, energy_j);
+          text += fmt::format("{},{},{},{},sm3,{},{},8\n", stage, instruction, part, clock_mhz, 1.1 * time_s,
+                              0.9 * energy_j);
+        }
+      }
+      text += fmt::format("{},{},launch,,,0.0002,0.02,1\n", stage, instruction);
+    }
+  }
+  return text;
+}
+
+class ProfileCompose : public ::testing::Test {
+ protected:
+  ProfileCompose() : parts_(write_text(folder_ / "parts.csv", parts_csv())) {}
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] ProgramResult compose(std::vector<std::string> others = {}) const {
+    others.insert(others.begin(), {"profile", "compose", parts_, "--out", path("profile.csv")});
+    return run_lowgear(others);
+  }
+
+  TemporaryFolder folder_;
+  std::string parts_;
+};
+
+TEST_F(ProfileCompose, MakesAProfileThatIsPlannedVerifiedReplayedAndCompared) {
+  const ProgramResult composed = compose();
+  ASSERT_EQ(composed.exit_code, 0) << composed.err;
+  EXPECT_THAT(composed.out, HasSubstr("Next: lowgear plan --profile "));
+  EXPECT_THAT(read_file(path("profile.csv")), HasSubstr("attn=sm12;mlp=sm12"));
+  const std::vector<std::string> given{"--profile", path("profile.csv"), "--blocking-power", "80"};
+  const auto run = [&given](std::vector<std::string> words) {
+    words.insert(words.end(), given.begin(), given.end());
+    return run_lowgear(words);
+  };
+  const ProgramResult planned = run({"plan", "--microbatches", "6", "--plans", "3", "--out", path("out")});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_THAT(planned.err + planned.out, HasSubstr("lowgear train refuses such a plan"));
+  EXPECT_THAT(read_file(path("out/plans/00001.json")), HasSubstr("\"setting\":\"attn=sm"));
+  EXPECT_EQ(run_lowgear({"verify", path("out")}).exit_code, 0);
+  const ProgramResult replayed =
+      run({"simulate", "--plan", path("out/plans/00001.json"), "--json", "--trace", path("t")});
+  ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+  const Json json = parse_json(replayed.out, "stdout");
+  EXPECT_DOUBLE_EQ(json["energy_j"].get<double>(), json["planned"]["energy_j"].get<double>());
+  EXPECT_THAT(read_file(path("t")), HasSubstr("\"setting\":\"attn=sm"));
+  const ProgramResult compared = run({"compare", "--microbatches", "6"});
+  EXPECT_EQ(compared.exit_code, 0) << compared.err;
+  const ProgramResult perseus = run({"plan", "--microbatches", "6", "--perseus-format", "--out", path("out2")});
+  EXPECT_EQ(perseus.exit_code, 2);
+  EXPECT_THAT(perseus.err, HasSubstr("Perseus' file format sets clocks alone"));
+  EXPECT_FALSE(std::filesystem::exists(path("out2")));
+}
+
+TEST_F(ProfileCompose, SaysAsJsonWhatWasComposed) {
+  const ProgramResult composed = compose({"--max-options", "2", "--blocking-power", "80", "--json"});
+  ASSERT_EQ(composed.exit_code, 0) << composed.err;
+  const Json json = parse_json(composed.out, "stdout");
+  ASSERT_EQ(json["cells"].size(), 12);
+  EXPECT_EQ(json["cells"][0]["combinations"], 4);
+  EXPECT_EQ(json["cells"][0]["parts"], 3);
+  EXPECT_EQ(json["cells"][0]["options"], 2);
+}
+
+TEST_F(ProfileCompose, RefusesWhatItCannotComposeInOneLine) {
+  const auto refused = [this](const std::string& text, std::vector<std::string> others = {}) {
+    write_text(parts_, text);
+    const ProgramResult result = compose(std::move(others));
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_EQ(lines_of(result.err).size(), 1) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(path("profile.csv")));
+    return result.err;
+  };
+  EXPECT_THAT(refused("stage,instruction,part,frequency,setting,time,energy\n0,forward,a,900,,-1,2\n"),
+              HasSubstr("parts.csv:2:"));
+  EXPECT_THAT(refused("stage,instruction,part,frequency,setting,time,energy\n0,forward,a,900,,1,2\n"),
+              HasSubstr("stage 0 has no backward rows"));
+  EXPECT_THAT(refused(parts_csv(), {"--fill", "x"}), HasSubstr("--fill does not go with `profile compose`"));
+  EXPECT_THAT(refused(parts_csv(), {"more.csv"}), HasSubstr("compose reads one file"));
+  EXPECT_THAT(refused(parts_csv(), {"--max-options", "1"}), HasSubstr("--max-options"));
+}
+
 }  // namespace
 }  // namespace lowgear::cli

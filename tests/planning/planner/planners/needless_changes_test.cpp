@@ -48,7 +48,8 @@ TEST(NeedlessChanges, AreTakenOutWhereTheClockMakesNoDifference) {
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     clocks_mhz.push_back(is_empty(dag.ops[op]) ? 990 : (op % 2 == 0 ? 1980 : 1650));
   }
-  const auto fewer_mhz = without_needless_changes(dag, profile, kBlockingW, PlanGranularity::per_op, clocks_mhz);
+  const std::vector<int> fewer_mhz =
+      without_needless_changes(dag, profile, kBlockingW, PlanGranularity::per_op, {clocks_mhz, {}}).clocks_mhz;
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     EXPECT_EQ(fewer_mhz[op], is_empty(dag.ops[op]) ? fewer_mhz[op - 1] : clocks_mhz[op]) << op;
   }
@@ -60,8 +61,9 @@ TEST(NeedlessChanges, KeepOneClockPerStageAndKindWhereTheyShareIt) {
   const schedule::PipelineDag dag = zero_bubble();
   std::vector<int> clocks_mhz;
   for (const schedule::ComputeOp& op : dag.ops) clocks_mhz.push_back(op.kind == OpKind::forward ? 1650 : 990);
-  const auto fewer_mhz = without_needless_changes(dag, profile_with_empty_input_gradient(), kBlockingW,
-                                                  PlanGranularity::per_stage_kind, clocks_mhz);
+  const std::vector<int> fewer_mhz = without_needless_changes(dag, profile_with_empty_input_gradient(), kBlockingW,
+                                                              PlanGranularity::per_stage_kind, {clocks_mhz, {}})
+                                         .clocks_mhz;
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     EXPECT_EQ(fewer_mhz[op], is_empty(dag.ops[op]) ? 1650 : clocks_mhz[op]) << op;
   }

@@ -348,5 +348,56 @@ TEST(PipelinePlanner, KeepsOneClockAStageAndKindWithASwitchLatency) {
   }
 }
 
+/// Three stages at four clocks, with a setting that trades time for energy at each of them.
+profile::StageProfile profile_with_settings() {
+  profile::StageProfile profile(3);
+  for (int stage = 0; stage < 3; ++stage) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      for (const int clock_mhz : {1400, 1200, 1000, 800}) {
+        const double time_s =
+            (kind == OpKind::forward ? 0.05 : 0.1) * (0.3 + 0.7 * 1400 / clock_mhz) * (1 + 0.1 * stage);
+        const double power_w = 100 + 300 * std::pow(clock_mhz / 1400.0, 3);
+        profile.add(stage, kind, {clock_mhz, time_s, time_s * power_w, "sm12"});
+        profile.add(stage, kind, {clock_mhz, time_s * 1.05, time_s * power_w * 0.92, "sm3"});
+      }
+    }
+  }
+  return profile;
+}
+
+TEST(PipelinePlannerWithSettings, UsesThemAsOptions) {
+  const schedule::Schedule schedule = schedule::one_f_one_b_schedule(3, 6);
+  const SamplePipeline pipeline{schedule, build_dag(schedule), profile_with_settings(), std::vector<double>(3, 70)};
+  PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
+  PipelinePlanner of_clocks(pipeline.schedule, at_fastest_settings(pipeline.profile), pipeline.blocking_power_w, {});
+  for (const PlanGranularity granularity : {PlanGranularity::per_op, PlanGranularity::per_stage_kind}) {
+    PlannerOptions options;
+    options.granularity = granularity;
+    PipelinePlanner shared(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
+    for (const double share : {0.0, 0.3, 1.0}) {
+      const plan::Plan plan = shared.plan(deadline_at(shared, share));
+      const plan::OpChoices choices = choices_for(plan, pipeline.dag);
+      const simulator::Timeline timeline = simulator::replay(
+          pipeline.dag, simulator::costs_at_clocks(pipeline.dag, pipeline.profile, choices), pipeline.blocking_power_w);
+      EXPECT_EQ(plan.time_s, timeline.time_s);
+      EXPECT_EQ(plan.energy_j, timeline.energy_j_total);
+      EXPECT_LE(plan.time_s, plan.deadline_s * (1 + 1e-12));
+      EXPECT_GE(*plan.gap_pct(), -1e-7);
+    }
+  }
+  const double deadline_s = deadline_at(planner, 0.3);
+  EXPECT_LT(planner.plan(deadline_s).energy_j, 0.99 * of_clocks.plan(deadline_s).energy_j);
+}
+
+TEST(PipelinePlannerWithSettings, RefusesASwitchLatency) {
+  PlannerOptions options;
+  options.switch_latency_s = 0.025;
+  EXPECT_THAT(lowgear::error_of([&] {
+                PipelinePlanner(schedule::one_f_one_b_schedule(3, 6), profile_with_settings(),
+                                std::vector<double>(3, 70), options);
+              }),
+              HasSubstr("give --switch-latency 0"));
+}
+
 }  // namespace
 }  // namespace lowgear::planner

@@ -132,5 +132,29 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryPolicy, testing::ValuesIn(policy_names()), test_name);
 
+TEST(PoliciesOfClocks, RunEachWithItsFastestSetting) {
+  const SampleProblem sample = four_stages(8);
+  profile::StageProfile with_settings(4);
+  for (const profile::StageOp& op : sample.problem().profile->ops()) {
+    for (profile::Measurement row : op.measurements) {
+      row.setting = "fast";
+      with_settings.add(op.stage, op.kind, row);
+      with_settings.add(op.stage, op.kind, {row.clock_mhz, row.time_s * 1.1, row.energy_j * 0.8, "slow"});
+    }
+  }
+  PlanningProblem problem = sample.problem();
+  problem.profile = &with_settings;
+  for (const std::string& name : policy_names()) {
+    if (name == kLowgearPolicy) continue;
+    SCOPED_TRACE(name);
+    const PolicyPlan plan = make_policy(name)->plan(problem, std::nullopt);
+    const PolicyPlan without = make_policy(name)->plan(sample.problem(), std::nullopt);
+    EXPECT_EQ(plan.clocks_mhz, without.clocks_mhz);
+    EXPECT_EQ(plan.settings, std::vector<std::string>(plan.clocks_mhz.size(), "fast"));
+    EXPECT_THAT(plan.note, HasSubstr("each with its fastest setting"));
+    EXPECT_TRUE(without.settings.empty());
+  }
+}
+
 }  // namespace
 }  // namespace lowgear::planner

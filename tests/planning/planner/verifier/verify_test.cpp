@@ -435,5 +435,38 @@ TEST(Verify, ListsNoMoreThanTwentyFailures) {
   EXPECT_EQ(verify(folder).failures.size(), 20U);
 }
 
+/// The sample with settings a and b, of which b is slower and saves energy, at the three highest clocks.
+SampleRun run_with_settings() {
+  SampleRun run = sample_run();
+  profile::StageProfile with_settings(run.profile.stages());
+  for (const profile::StageOp& op : run.profile.ops()) {
+    for (profile::Measurement row : op.measurements) {
+      row.setting = "a";
+      with_settings.add(op.stage, op.kind, row);
+      if (row.clock_mhz < 1290) continue;
+      with_settings.add(op.stage, op.kind, {row.clock_mhz, row.time_s * 1.03, row.energy_j * 0.93, "b"});
+    }
+  }
+  run.profile = std::move(with_settings);
+  return run;
+}
+
+TEST(Verify, AcceptsSettings) {
+  const VerifyReport report = verify(sample_folder(run_with_settings()));
+  EXPECT_THAT(report.failures, IsEmpty());
+}
+
+TEST(Verify, FindsSettingsThatWereNotMeasuredOrTakeAnotherTime) {
+  PlanFolder other = sample_folder(run_with_settings());
+  replace(other.plans[0].text, "ops", R"("setting":"a")", R"("setting":"c")");
+  EXPECT_THAT(verify(other).failures, Contains(HasSubstr("at 1410 MHz with setting c")));
+  PlanFolder slower = sample_folder(run_with_settings());
+  replace(slower.plans[0].text, "ops", R"("setting":"a")", R"("setting":"b")");
+  EXPECT_THAT(verify(slower).failures, Contains(HasSubstr("comes out as")));
+  PlanFolder without = sample_folder(run_with_settings());
+  replace(without.plans[0].text, "ops", R"("setting":"a",)", "");
+  EXPECT_THAT(verify(without).failures, Contains(HasSubstr("at 1410 MHz without a setting")));
+}
+
 }  // namespace
 }  // namespace lowgear::planner
