@@ -44,7 +44,7 @@ bool is_generator(const std::string& name) {
 /// A schedule's name in any case as its generator writes it; a path as it is.
 std::string schedule_name(std::string text) {
   std::string name = lower_case(text);
-  return is_generator(name) ? name : text;
+  return is_generator(name) || name == kFreeOrder ? name : text;
 }
 
 std::string nearest_schedule(const std::string& text) {
@@ -99,6 +99,9 @@ void require_equal(const std::string& path, std::string_view what, int in_file, 
 
 schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   const std::string& path = arguments.schedule;
+  if (path == kFreeOrder) {
+    throw InputError("--schedule auto: only lowgear plan searches orders; name one of them here, or a schedule.csv");
+  }
   if (!std::filesystem::exists(path) && path != "-") {
     throw InputError(fmt::format("--schedule: there is no schedule and no file {}; {}there are {}", quote(path),
                                  nearest_schedule(path), schedule_help()));

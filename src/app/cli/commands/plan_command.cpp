@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -9,8 +10,10 @@
 
 #include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/deadlines.h"
+#include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/runs/joint_plan_run.h"
 #include "app/cli/runs/plan_run.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "base/core/error.h"
@@ -138,8 +141,113 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
           {"warnings", result.warnings}};
 }
 
+/// The times at which each order holds, by number of the order: those of its plans.
+std::string plans_text(const workflow::JointPlanResult& result, std::size_t order) {
+  std::string text;
+  for (const workflow::PlanFigures& plan : result.plans) {
+    if (plan.order != static_cast<int>(order)) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", plan.number);
+  }
+  return text.empty() ? "no plan" : "plans " + text;
+}
+
+std::string joint_summary_text(const PlanArguments& arguments, const workflow::JointPlanResult& result) {
+  const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
+  const workflow::JointPoint& fastest = result.frontier.front();
+  const workflow::JointPoint& slowest = result.frontier.back();
+  const simulator::PipelineFigures& baseline = result.run.baseline;
+  std::string text = fmt::format(
+      "orders    {} tried that fit into memory ({}), {} kept; frontier: {:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
+      result.orders_tried, result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j,
+      slowest.time_s, slowest.energy_j);
+  for (std::size_t i = 0; i < result.orders.size(); ++i) {
+    const workflow::JointOrder& order = result.run.orders[i];
+    text += fmt::format("  {:02}      {}, {} per rank, up to {} activations: {}\n", i, order.name,
+                        order.stages_per_rank == 1 ? "1 stage" : fmt::format("{} stages", order.stages_per_rank),
+                        std::ranges::max(order.peak_activations), plans_text(result, i));
+  }
+  text += fmt::format(
+      "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "
+      "{:.6g} "
+      "J): {:+.2f} % energy, {:+.2f} % time\n",
+      shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
+      baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
+  const std::filesystem::path out = arguments.out;
+  text += fmt::format("report    {}\n", (out / output_file::kReport).string());
+  text +=
+      fmt::format("next      look at the report; check the proof: lowgear verify {}; train in the plan's order: {}\n",
+                  shell_word(arguments.out),
+                  shell_word((out / output_file::of_order(shown.order.value_or(0), output_file::kSchedule))));
+  return text;
+}
+
+Json joint_summary_json(const PlanArguments& arguments, const JointPlanSummary& summary) {
+  const workflow::JointPlanResult& result = summary.result;
+  Json plans = Json::array();
+  for (const workflow::PlanFigures& plan : result.plans) {
+    plans.push_back(plan_json(plan));
+    plans.back()["order"] = plan.order.value_or(0);
+  }
+  Json orders = Json::array();
+  for (std::size_t i = 0; i < result.orders.size(); ++i) {
+    const workflow::JointOrder& order = result.run.orders[i];
+    orders.push_back({{"order", i},
+                      {"name", order.name},
+                      {"stages_per_rank", order.stages_per_rank},
+                      {"peak_activations", order.peak_activations},
+                      {"frontier_method", name(result.orders[i].frontier.method)},
+                      {"fastest_s", result.orders[i].frontier.vertices.front().time_s},
+                      {"slowest_s", result.orders[i].frontier.vertices.back().time_s}});
+  }
+  return {{"out", arguments.out},
+          {"figures", "planned"},
+          {"policy", arguments.policy},
+          {"memory_limit", result.run.memory_limit},
+          {"orders_tried", result.orders_tried},
+          {"orders", orders},
+          {"frontier",
+           {{"points", result.frontier.size()},
+            {"fastest_s", result.frontier.front().time_s},
+            {"slowest_s", result.frontier.back().time_s}}},
+          {"baseline",
+           {{"description", fmt::format("{}, every op at its highest profiled clock", result.run.reference)},
+            {"time_s", result.run.baseline.time_s},
+            {"energy_j", result.run.baseline.energy_j}}},
+          {"verified", summary.verified.has_value()},
+          {"shown_plan", result.shown_plan},
+          {"plans", plans},
+          {"warnings", result.warnings}};
+}
+
+/// With a free order.
+ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console) {
+  JointInput input = load_joint_input(arguments.plan.pipeline, arguments.plan.memory_limit);
+  if (input.unit_warning && !arguments.quiet) console.warn(*input.unit_warning);
+  StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
+  std::optional<ProgressBar> progress(std::in_place);
+  PlanArguments plan = arguments.plan;
+  plan.planner.switch_latency.complete_from(input.switch_latency_s);
+  const std::optional<std::string> unit_warning = input.unit_warning;
+  const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
+  folder.commit();
+  progress.reset();
+  for (const std::string& warning : summary.result.warnings) {
+    if (warning != unit_warning) console.note(warning);
+  }
+  if (arguments.json) {
+    console.print_json(joint_summary_json(plan, summary));
+  } else if (!arguments.quiet) {
+    console.print(joint_summary_text(plan, summary.result));
+  }
+  return ExitCode::ok;
+}
+
 ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.quiet) console.mute_notes();
+  if (arguments.plan.pipeline.schedule.schedule == kFreeOrder) return run_joint_plan(arguments, console);
+  if (!arguments.plan.memory_limit.empty()) {
+    throw InputError("--memory-limit: only the search of orders has one: give --schedule auto");
+  }
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
   const std::optional<std::string> unit_warning = input.pipeline.unit_warning;
   if (unit_warning && !arguments.quiet) console.warn(*unit_warning);
@@ -191,6 +299,7 @@ VerbAction declare_plan(CLI::App& app) {
           ->type_name("NAME"));
   add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
   add_planner_options(app, plan.planner);
+  add_memory_limit_option(app, plan.memory_limit);
   add_ask_ahead_option(app, plan.planner.switch_latency);
   add_perseus_unit_option(app, plan.perseus_unit_s);
   add_perseus_format_option(app, plan.perseus_format);

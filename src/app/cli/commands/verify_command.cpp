@@ -35,7 +35,8 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
-  const planner::VerifyReport report = verify(read_plan_folder(arguments.folder));
+  const planner::VerifyReport report = is_joint_folder(arguments.folder) ? verify(read_joint_folder(arguments.folder))
+                                                                         : verify(read_plan_folder(arguments.folder));
   if (arguments.json) {
     console.print_json(report_json(arguments, report));
   } else {

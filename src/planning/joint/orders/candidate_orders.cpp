@@ -77,8 +77,7 @@ void add_lists(const schedule::ListScheduleRequest& asked, std::vector<schedule:
     request.rule = std::move(rule);
     schedule::Schedule order = list_schedule(request);
     order.name = layout_name(request.stages_of_rank);
-    const bool known = std::ranges::any_of(orders, [&](const auto& other) { return other.ranks == order.ranks; });
-    if (!known) orders.push_back(std::move(order));
+    orders.push_back(std::move(order));
   }
 }
 

@@ -15,7 +15,8 @@ namespace lowgear::joint {
 [[nodiscard]] std::vector<schedule::Schedule> known_orders(const JointProblem& problem);
 
 /// List schedules that fit into memory, for one layout and the given times of its stages' ops (at full clocks, or as
-/// planned clocks make them): a few rules each. Named `list`, `list-v` and `list-interleaved`.
+/// planned clocks make them): one for each of a few rules, always in the same sequence; some may be equal. Named
+/// `list`, `list-v` and `list-interleaved`.
 [[nodiscard]] std::vector<schedule::Schedule> list_orders(const JointProblem& problem,
                                                           const schedule::StageLayout& layout,
                                                           std::span<const schedule::StageTimes> times);

@@ -77,12 +77,22 @@ OrderCurve OrderRater::rate(const schedule::Schedule& order, double from_s) cons
       planner::make_planning_model(dag, problem_->profile_of(order), problem_->blocking_power_w);
   RatingWalk walk(model.instance);
   OrderCurve curve;
-  do {
+  TimePs valued_ps = 0;
+  const auto value = [&] {
     const simulator::PipelineFigures point = walk.figures();
     // What uses more time and energy than a faster vertex is no use; rounding makes such vertices near T*.
     while (!curve.points.empty() && curve.points.back().energy_j >= point.energy_j) curve.points.pop_back();
     curve.points.push_back(point);
-  } while (walk.advance(ps_from_s(from_s)));
+    valued_ps = walk.time_ps();
+  };
+  value();
+  while (walk.advance(ps_from_s(from_s))) {
+    // To value a solution takes as long as to find it, and near neighbours on a convex curve say little more.
+    constexpr double kLeastStep = 1e-3;
+    const auto step_ps = static_cast<double>(valued_ps - walk.time_ps());
+    if (step_ps >= kLeastStep * static_cast<double>(valued_ps)) value();
+  }
+  if (walk.time_ps() != valued_ps) value();
   std::ranges::reverse(curve.points);
   return curve;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -62,6 +63,62 @@ schedule::StageLayout layout_of(const schedule::Schedule& order) {
   return layout;
 }
 
+/// List schedules for full clocks, in every layout.
+std::vector<schedule::Schedule> all_lists(const JointProblem& problem) {
+  std::vector<schedule::Schedule> orders;
+  for (const schedule::StageLayout& layout : layouts(problem.ranks())) {
+    for (schedule::Schedule& order : list_orders(problem, layout, times_at_full_clocks(problem, layout))) {
+      orders.push_back(std::move(order));
+    }
+  }
+  return orders;
+}
+
+/// Places of the orders that are among the best of theirs somewhere between the fastest and the slowest time.
+std::vector<std::size_t> promising(std::span<const OrderCurve> curves) {
+  constexpr int kSamples = 8;
+  constexpr double kWithin = 3e-3;  // relative
+  double fastest_s = std::numeric_limits<double>::infinity();
+  double slowest_s = 0;
+  for (const OrderCurve& curve : curves) {
+    fastest_s = std::min(fastest_s, curve.fastest_s());
+    slowest_s = std::max(slowest_s, curve.slowest_s());
+  }
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    for (int k = 0; k <= kSamples; ++k) {
+      const double time_s = fastest_s + (slowest_s - fastest_s) * k / kSamples;
+      double least_j = std::numeric_limits<double>::infinity();
+      for (const OrderCurve& curve : curves) least_j = std::min(least_j, curve.energy_j_at(time_s));
+      if (curves[i].energy_j_at(time_s) > least_j * (1 + kWithin)) continue;
+      kept.push_back(i);
+      break;
+    }
+  }
+  return kept;
+}
+
+/// The known orders and list schedules. With many microbatches only the rules are applied that are good for few:
+/// an order's steady state hardly depends on their number, and rating takes longer the more there are.
+std::vector<schedule::Schedule> first_orders(const JointProblem& problem) {
+  constexpr int kRounds = 3;
+  std::vector<schedule::Schedule> orders = known_orders(problem);
+  std::vector<schedule::Schedule> lists = all_lists(problem);
+  JointProblem fewer = problem;
+  fewer.microbatches = kRounds * problem.ranks();
+  const std::vector<schedule::Schedule> of_few =
+      fewer.microbatches < problem.microbatches ? all_lists(fewer) : std::vector<schedule::Schedule>{};
+  if (of_few.size() != lists.size()) {
+    std::ranges::move(lists, std::back_inserter(orders));
+    return orders;
+  }
+  const OrderRater rater(fewer);
+  std::vector<OrderCurve> curves;
+  for (const schedule::Schedule& order : of_few) curves.push_back(rater.rate(order));
+  for (const std::size_t i : promising(curves)) orders.push_back(std::move(lists[i]));
+  return orders;
+}
+
 bool touches(const OrderMove& a, const OrderMove& b) {
   const auto distance = [](std::size_t x, std::size_t y) { return x > y ? x - y : y - x; };
   return std::ranges::any_of(a.exchanges, [&](const Exchange& one) {
@@ -80,12 +137,7 @@ OrderSearch::OrderSearch(JointProblem problem, double from_s, Progress* progress
         "the profile has stages without backward, and orders are searched for pipelines that train every stage; name a "
         "schedule");
   }
-  std::vector<schedule::Schedule> first = known_orders(problem_);
-  for (const schedule::StageLayout& layout : layouts(problem_.ranks())) {
-    for (schedule::Schedule& order : list_orders(problem_, layout, times_at_full_clocks(problem_, layout))) {
-      first.push_back(std::move(order));
-    }
-  }
+  std::vector<schedule::Schedule> first = first_orders(problem_);
   for (std::size_t i = 0; i < first.size(); ++i) {
     tell("rating orders", static_cast<double>(i) / static_cast<double>(first.size()));
     consider(std::move(first[i]));

@@ -44,9 +44,27 @@ const tables = (() => {
     const columns = figureColumns(report.plans, report.baseline);
     return dataTable([
       {head: ['Plan'], node: (row) => marked(String(row.number), isChosen(row) ? 'chosen' : '')},
+      ...(report.orders.length ? [{head: ['Order'], text: (row) => report.orders[row.order].name}] : []),
       columns.deadline, columns.time, columns.slowdown, columns.energy, columns.saving, columns.bound, columns.gap,
       columns.switches,
     ], report.plans, (row) => (isChosen(row) ? 'chosen' : ''));
+  };
+
+  // Which order holds where.
+  const orders = (report) => {
+    const timeUnit = units.timeUnit(Math.max(...report.orders.map((order) => order.until_s)));
+    const time = (value) => units.fixed(value * timeUnit.factor, units.decimals(value * timeUnit.factor, 6));
+    const rows = report.orders.map((order, number) => ({...order, number}));
+    return dataTable([
+      {head: ['Order'], css: 'named', node: (row) => [frontierPlot.lineSample(
+        `curve ${frontierPlot.orderClass(row.number)}`), ` ${row.name}`]},
+      {head: ['Stages', 'per GPU'], text: (row) => String(row.stages_per_rank)},
+      {head: ['Activations', 'microbatches of a stage, most on a GPU'], text: (row) => String(row.peak_activations)},
+      {head: ['Best from', timeUnit.name], text: (row) => time(row.from_s)},
+      {head: ['to', timeUnit.name], text: (row) => time(row.until_s)},
+      {head: ['Plans'], text: (row) => row.plans.join(', ') || '\u2013'},
+      {head: ['Files'], text: (row) => `orders/${String(row.number).padStart(2, '0')}`},
+    ], rows);
   };
 
   // Small bar chart: share of `ops` by clock, on the scale of all clocks of the report.
@@ -103,5 +121,5 @@ const tables = (() => {
     ], rows);
   };
 
-  return {policies, plans, ranks};
+  return {policies, plans, orders, ranks};
 })();
