@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,8 +12,10 @@
 #include "measurement.h"
 #include "pipelines.h"
 #include "planning/joint/orders/order_search.h"
-#include "planning/planner/planners/pipeline_planner.h"
 #include "planning/plan/plan.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/envpipe.h"
+#include "planning/planner/policies/envpipe_offline.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
@@ -69,6 +72,42 @@ void study_case(const GivenProfile& given, int microbatches, joint::MemoryLimit 
                fmt::format("{:.2f} %", 100 * saved), "≥ 15 %", saved >= 0.15);
 }
 
+/// EnvPipe's plan against a free order that fits the memory which EnvPipe's order uses, by rank, in the same time.
+void study_envpipe_case(const GivenProfile& given, int microbatches, const planner::Policy& policy) {
+  const Pipeline pipeline(given, microbatches);
+  const planner::PolicyPlan envpipe = policy.plan(pipeline.problem(), std::nullopt);
+  const schedule::Schedule& order = envpipe.schedule ? *envpipe.schedule : pipeline.schedule();
+  const schedule::PipelineDag dag = build_dag(order);
+  const auto costs = simulator::costs_at_clocks(dag, pipeline.profile(), envpipe.clocks_mhz);
+  const simulator::Timeline theirs = replay(dag, costs, pipeline.blocking_power_w());
+  const joint::JointProblem problem = problem_of(given, microbatches, {peak_in_flight_activations(order)});
+  joint::OrderSearch search(problem, theirs.time_s);
+  search.improve_at(theirs.time_s, joint::solves_for(problem));
+  const joint::RatedOrder& best = search.orders()[search.best_at(theirs.time_s)];
+  const plan::Plan plan = plan_on(problem, best.order, theirs.time_s);
+  const double ours_j = replayed_j(problem, best.order, plan);
+  const bool reached = ours_j <= theirs.energy_j_total && plan.time_s <= theirs.time_s * (1 + kTimeTolerance);
+  fmt::print("| {} | {} | {} | {} | {:.6g} | {:.1f} | {} | {:.6g} | {:.1f} | {:.2f} % |\n", given.name, microbatches,
+             policy.name(), to_string(problem.memory), theirs.time_s, theirs.energy_j_total, best.order.name,
+             plan.time_s, ours_j, 100 * (1 - ours_j / theirs.energy_j_total));
+  print_target(
+      fmt::format("Free order in the memory and time of {}, {}, M = {}", policy.name(), given.name, microbatches),
+      fmt::format("{:.2f} % less", 100 * (1 - ours_j / theirs.energy_j_total)), "never more", reached);
+}
+
+void study_envpipe() {
+  fmt::print(
+      "\n| profile | M | policy | memory by rank | its time (s) | its energy (J) | best order | time (s) | energy (J) "
+      "| "
+      "less |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const GivenProfile* given : kGivenProfiles) {
+    for (const int microbatches : {12, 24, 48, 96}) {
+      study_envpipe_case(*given, microbatches, planner::EnvPipeOfflinePolicy(given->perseus_unit_s));
+      study_envpipe_case(*given, microbatches, planner::EnvPipePolicy());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lowgear::bench
 
@@ -81,8 +120,9 @@ int main() {
   for (const int microbatches : {24, 96}) {
     for (const GivenProfile* given : kGivenProfiles) {
       study_case(*given, microbatches, {});
-      study_case(*given, microbatches, {kGivenStages});
+      study_case(*given, microbatches, {{kGivenStages}});
     }
   }
+  study_envpipe();
   return 0;
 }

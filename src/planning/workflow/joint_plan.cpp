@@ -202,6 +202,16 @@ class JointPlanning {
     result_.shown = std::move(made);
   }
 
+  /// That fit on every rank; EnvPipe's order takes one number.
+  [[nodiscard]] int activations_beyond_1f1b() const {
+    const int ranks = problem_->ranks();
+    const std::vector<int> fit = most_activations(problem_->memory, ranks, problem_->microbatches, 1);
+    const std::vector<int> held = joint::most_activations({}, ranks, problem_->microbatches, 1);
+    int least = problem_->microbatches;
+    for (std::size_t rank = 0; rank < fit.size(); ++rank) least = std::min(least, fit[rank] - held[rank]);
+    return std::max(least, 0);
+  }
+
   /// Other policies run the reference order, or one of their own under the same limit of memory.
   void compare_with_others() {
     if (!is_quick_to_compare(reference_) || !problem_->may_join()) return;
@@ -214,8 +224,7 @@ class JointPlanning {
                                  .now_s = options_->now_s,
                                  .frontier_time_s = 0,
                                  .late_s = {}};
-    const int beyond = problem_->memory.microbatches.value_or(0) - problem_->ranks();
-    comparison.policy.extra_activations = std::max(beyond, 0);
+    comparison.policy.extra_activations = activations_beyond_1f1b();
     if (planner.method() != planner::FrontierMethod::exact) std::erase(comparison.policies, "perseus");
     result_.policies = compare_policies(reference_, planner, comparison, progress_).rows;
   }

@@ -37,7 +37,7 @@ Received planned(const joint::JointProblem& problem, const PlanOptions& options)
 }
 
 TEST(PlanJointly, PlansReplayToTheirFiguresInOrdersThatFit) {
-  const joint::JointProblem problem = joint::sample_orders({0.050, 0.056, 0.052}, 6, {.microbatches = 4});
+  const joint::JointProblem problem = joint::sample_orders({0.050, 0.056, 0.052}, 5, {.microbatches = {4}});
   const Received received = planned(problem, {.deadlines = {.plans = 6}});
   const JointPlanResult& result = received.result;
   ASSERT_EQ(result.plans.size(), 6);
@@ -51,7 +51,7 @@ TEST(PlanJointly, PlansReplayToTheirFiguresInOrdersThatFit) {
 }
 
 TEST(PlanJointly, OfSeveralPlansOneTakesTheReferencesTime) {
-  const Received received = planned(joint::sample_orders({0.050, 0.056, 0.052}, 6), {.deadlines = {.plans = 7}});
+  const Received received = planned(joint::sample_orders({0.050, 0.056}, 16), {.deadlines = {.plans = 5}});
   const JointPlanResult& result = received.result;
   const auto same = [&](const PlanFigures& plan) { return plan.deadline_s == result.run.baseline.time_s; };
   EXPECT_EQ(std::ranges::count_if(result.plans, same), 1);
@@ -60,8 +60,8 @@ TEST(PlanJointly, OfSeveralPlansOneTakesTheReferencesTime) {
 }
 
 TEST(PlanJointly, NoPolicyLiesBelowWhatItOffersForTheSameMemory) {
-  for (const joint::MemoryLimit memory : {joint::MemoryLimit{}, joint::MemoryLimit{3}, joint::MemoryLimit{8}}) {
-    const joint::JointProblem problem = joint::sample_orders({0.050, 0.056, 0.052}, 8, memory);
+  for (const joint::MemoryLimit& memory : {joint::MemoryLimit{}, joint::MemoryLimit{{4}}}) {
+    const joint::JointProblem problem = joint::sample_orders({0.050, 0.056, 0.052}, 4, memory);
     const Received received = planned(problem, {.deadlines = {.plans = 2}});
     ASSERT_FALSE(received.result.policies.empty());
     for (const ComparisonRow& policy : received.result.policies) {

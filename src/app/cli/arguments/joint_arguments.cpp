@@ -30,8 +30,8 @@ void require_free_order(const ScheduleArguments& arguments) {
 void add_memory_limit_option(CLI::App& app, std::string& memory_limit) {
   app.add_option("--memory-limit", memory_limit,
                  "With --schedule auto: activations that fit into the memory of each rank, as 1f1b (what 1F1B holds on "
-                 "it, the default), or as a number of microbatches, the same on every rank")
-      ->type_name("1f1b|N");
+                 "it, the default), or as a number of microbatches, the same on every rank or one for each (8,8,6,4)")
+      ->type_name("1f1b|N|N,N,...");
 }
 
 JointInput load_joint_input(const PipelineArguments& arguments, const std::string& memory_limit) {
@@ -47,6 +47,8 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::strin
   if (arguments.backward_split) problem.profile = with_split_backward(problem.profile, *arguments.backward_split);
   problem.microbatches = *arguments.schedule.microbatches;
   const int ranks = problem.ranks();
+  (void)most_activations(problem.memory, ranks, problem.microbatches,
+                         1);  // says whether the limit is for so many ranks
   if (arguments.schedule.stages.value_or(ranks) != ranks) {
     throw InputError(fmt::format("the profile has {} stages and --stages says {}: the search needs one stage per rank",
                                  ranks, *arguments.schedule.stages));

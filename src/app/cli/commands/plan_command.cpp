@@ -141,12 +141,18 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
           {"warnings", result.warnings}};
 }
 
-/// The times at which each order holds, by number of the order: those of its plans.
+/// Numbers of an order's plans: "plans 0 to 4, 7".
 std::string plans_text(const workflow::JointPlanResult& result, std::size_t order) {
   std::string text;
-  for (const workflow::PlanFigures& plan : result.plans) {
-    if (plan.order != static_cast<int>(order)) continue;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", plan.number);
+  int from = -1;
+  for (std::size_t i = 0; i <= result.plans.size(); ++i) {
+    const bool of_order = i < result.plans.size() && result.plans[i].order == static_cast<int>(order);
+    const auto number = static_cast<int>(i);
+    if (of_order && from < 0) from = number;
+    if (of_order || from < 0) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", from);
+    if (number - 1 > from) text += fmt::format(" to {}", number - 1);
+    from = -1;
   }
   return text.empty() ? "no plan" : "plans " + text;
 }

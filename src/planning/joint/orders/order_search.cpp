@@ -241,10 +241,10 @@ void OrderSearch::improve_at(double deadline_s, std::size_t solves) {
 }
 
 std::size_t solves_for(const JointProblem& problem) {
-  constexpr std::size_t kOpSolves = 60'000;
+  constexpr std::size_t kOpSolves = 16'000;
   constexpr std::size_t kKinds = 3;
   const auto ops = static_cast<std::size_t>(problem.ranks()) * static_cast<std::size_t>(problem.microbatches) * kKinds;
-  return std::clamp<std::size_t>(kOpSolves / ops, 12, 400);
+  return std::clamp<std::size_t>(kOpSolves / ops, 8, 400);
 }
 
 std::vector<std::size_t> OrderSearch::few_for(std::span<const double> deadlines_s, double tolerance) const {

@@ -68,7 +68,7 @@ class OrderSearch {
 };
 
 /// How many solves an improvement of one deadline may take, so that it takes about a second whatever the pipeline's
-/// size: from 12 to 400.
+/// size: from 8 to 400.
 [[nodiscard]] std::size_t solves_for(const JointProblem& problem);
 
 }  // namespace lowgear::joint

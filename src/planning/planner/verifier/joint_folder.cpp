@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -76,17 +77,24 @@ double energy_j_at(const std::vector<FrontierPoint>& points, double time_s) {
 /// What the run states of memory: microbatches on each rank.
 std::vector<int> stated_limits(const JsonView& joint, const RunSettings& run) {
   const std::string text = joint.at("memory_limit").text();
-  std::optional<int> everywhere;
-  if (text != "1f1b") {
-    int count = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (error != std::errc() || end != text.data() + text.size() || count < 1) {
-      joint.at("memory_limit").fail("expected 1f1b or a number of microbatches");
-    }
-    everywhere = count;
-  }
   std::vector<int> limits;
-  for (int rank = 0; rank < run.ranks; ++rank) limits.push_back(everywhere.value_or(run.ranks - rank));
+  if (text == "1f1b") {
+    for (int rank = 0; rank < run.ranks; ++rank) limits.push_back(run.ranks - rank);
+    return limits;
+  }
+  std::istringstream numbers(text);
+  for (std::string part; std::getline(numbers, part, ',');) {
+    int count = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), count);
+    if (error != std::errc() || end != part.data() + part.size() || count < 1) {
+      joint.at("memory_limit").fail("expected 1f1b or numbers of microbatches");
+    }
+    limits.push_back(count);
+  }
+  if (limits.size() == 1) limits.assign(static_cast<std::size_t>(run.ranks), limits.front());
+  if (limits.size() != static_cast<std::size_t>(run.ranks)) {
+    joint.at("memory_limit").fail(fmt::format("expected one number, or one for each of {} ranks", run.ranks));
+  }
   return limits;
 }
 

@@ -50,6 +50,17 @@ const tables = (() => {
     ], report.plans, (row) => (isChosen(row) ? 'chosen' : ''));
   };
 
+  // Rising numbers, those that follow each other as a range: "0 to 4, 7".
+  const ranges = (numbers) => {
+    const runs = [];
+    for (const number of numbers) {
+      const last = runs[runs.length - 1];
+      if (last && last[1] === number - 1) last[1] = number;
+      else runs.push([number, number]);
+    }
+    return runs.map(([from, to]) => (from === to ? `${from}` : `${from} to ${to}`)).join(', ') || '\u2013';
+  };
+
   // Which order holds where.
   const orders = (report) => {
     const timeUnit = units.timeUnit(Math.max(...report.orders.map((order) => order.until_s)));
@@ -62,7 +73,7 @@ const tables = (() => {
       {head: ['Activations', 'microbatches of a stage, most on a GPU'], text: (row) => String(row.peak_activations)},
       {head: ['Best from', timeUnit.name], text: (row) => time(row.from_s)},
       {head: ['to', timeUnit.name], text: (row) => time(row.until_s)},
-      {head: ['Plans'], text: (row) => row.plans.join(', ') || '\u2013'},
+      {head: ['Plans'], text: (row) => ranges(row.plans)},
       {head: ['Files'], text: (row) => `orders/${String(row.number).padStart(2, '0')}`},
     ], rows);
   };

@@ -198,7 +198,7 @@ TEST_F(PlanCommand, APlanOfAFreeOrderReplaysToItsFiguresInItsOrder) {
   const Json json = planned(free_order({"--plans", "3", "--memory-limit", "4"}));
   for (int number = 0; number < 3; ++number) {
     const std::string file = (folder_ / "out" / fmt::format("plans/{:05}.json", number)).string();
-    const ProgramResult replayed = run_lowgear({"simulate", "--profile", profile_, "--blocking-power", "80",
+    const ProgramResult replayed = run_lowgear({"simulate", "--profile", profile_, "--blocking-power", "70",
                                                 "--backward-split", "0.5", "--plan", file, "--json"});
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
     const Json figures = parse_json(replayed.out, "stdout");

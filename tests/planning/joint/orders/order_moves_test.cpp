@@ -36,7 +36,7 @@ TEST(CanRun, AgreesWithTheDependencyGraph) {
 }
 
 TEST(PricedMoves, AreOfNeighboursAndKeepTheWork) {
-  const JointProblem problem = sample_orders({0.05, 0.05, 0.06}, 6, {.microbatches = 3});
+  const JointProblem problem = sample_orders({0.05, 0.05, 0.06}, 6, {.microbatches = {3}});
   const OrderRater rater(problem);
   for (const schedule::Schedule& order : known_orders(problem)) {
     const OrderCurve curve = rater.rate(order);

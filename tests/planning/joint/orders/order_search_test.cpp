@@ -81,7 +81,7 @@ TEST(OrderSearch, RatesAnOrderWithinAThousandthOfItsExactFrontier) {
 }
 
 TEST(OrderSearch, AnImprovementNeverLosesAndStatesWhatItSolves) {
-  const JointProblem problem = sample_orders({0.05, 0.056, 0.052, 0.05}, 8, {.microbatches = 4});
+  const JointProblem problem = sample_orders({0.05, 0.056, 0.052, 0.05}, 8, {.microbatches = {4}});
   OrderSearch search(problem);
   const double deadline_s = middle_s(search);
   const double before_j = search.orders()[search.best_at(deadline_s)].curve.energy_j_at(deadline_s);
@@ -143,7 +143,7 @@ double least_energy_j(const JointProblem& problem, double deadline_s) {
 }
 
 TEST(OrderSearch, FindsTheBestOfAllOrdersOfTwoRanks) {
-  for (const MemoryLimit memory : {MemoryLimit{}, MemoryLimit{1}, MemoryLimit{2}}) {
+  for (const MemoryLimit& memory : {MemoryLimit{}, MemoryLimit{{1}}, MemoryLimit{{2}}}) {
     for (const auto& forward_s : {std::vector{0.05, 0.05}, {0.05, 0.06}, {0.06, 0.05}}) {
       const JointProblem problem = sample_orders(forward_s, 2, memory);
       OrderSearch search(problem);
@@ -159,7 +159,7 @@ TEST(OrderSearch, FindsTheBestOfAllOrdersOfTwoRanks) {
 }
 
 TEST(OrderSearch, KeepsFewOrdersThatAreGoodEverywhere) {
-  const OrderSearch search(sample_orders({0.05, 0.056, 0.05}, 6, {.microbatches = 6}));
+  const OrderSearch search(sample_orders({0.05, 0.056, 0.05}, 6, {.microbatches = {6}}));
   std::vector<double> deadlines;
   for (int i = 0; i <= 10; ++i) {
     deadlines.push_back(search.fastest_s() + 0.1 * i * (search.slowest_s() - search.fastest_s()));

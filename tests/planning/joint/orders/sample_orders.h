@@ -25,7 +25,7 @@ inline JointProblem random_orders(std::mt19937& random) {
   const int ranks = one_of(1, 4);
   for (int rank = 0; rank < ranks; ++rank) forward_s.push_back(0.001 * one_of(40, 60));
   MemoryLimit memory;
-  if (one_of(0, 1) == 1) memory.microbatches = one_of(1, ranks + 2);
+  if (one_of(0, 1) == 1) memory.microbatches = {one_of(1, ranks + 2)};
   return sample_orders(forward_s, one_of(1, 7), memory);
 }
 
