@@ -294,6 +294,9 @@ VerbAction declare_plan(CLI::App& app) {
   auto arguments = std::make_shared<PlanCommandArguments>();
   PlanArguments& plan = arguments->plan;
   add_pipeline_options(app, plan.pipeline);
+  CLI::Option* schedule = app.get_option("--schedule");
+  schedule->description(schedule->get_description() +
+                        "; or auto: the order is searched together with the clocks, within --memory-limit");
   app.add_option("--out", plan.out,
                  "Folder to write. The output of an earlier run is replaced; a folder with other files is refused")
       ->type_name("DIR")
