@@ -1,5 +1,6 @@
 // The time-energy plot: the frontier and its lower bound, plans, policies, what was measured and the baseline. It draws
-// a model: {curve, separateBound: lists of {time_s, energy_j}, fastest first; points: [{type, name, basis, time_s,
+// a model: {curve, separateBound: lists of {time_s, energy_j}, fastest first; segments: stretches of the curve within one
+// order, [{order, points}], empty or absent where there is one order; points: [{type, name, basis, time_s,
 // energy_j, label, chosen, ...}]; baseline: what savings are against, or null; boundName, boundBasis, regionLabel,
 // summary: texts}.
 const frontierPlot = (() => {
@@ -192,8 +193,11 @@ const frontierPlot = (() => {
           .text(this.model.regionLabel);
       }
       if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: polyline(bound)});
-      plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
-      for (const {order, points} of this.model.segments || []) {
+      const {segments = []} = this.model;
+      if (!segments.length) {
+        plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
+      }
+      for (const {order, points} of segments) {
         plot.append('path').attr({class: `curve ${orderClass(order)}`,
           d: polyline(points.map((point) => this.place(point)))});
       }

@@ -71,8 +71,8 @@ const tables = (() => {
         `curve ${frontierPlot.orderClass(row.number)}`), ` ${row.name}`]},
       {head: ['Stages', 'per GPU'], text: (row) => String(row.stages_per_rank)},
       {head: ['Activations', 'microbatches of a stage, most on a GPU'], text: (row) => String(row.peak_activations)},
-      {head: ['Best from', timeUnit.name], text: (row) => time(row.from_s)},
-      {head: ['to', timeUnit.name], text: (row) => time(row.until_s)},
+      {head: ['First best at', timeUnit.name], text: (row) => time(row.from_s)},
+      {head: ['Last best at', timeUnit.name], text: (row) => time(row.until_s)},
       {head: ['Plans'], text: (row) => ranges(row.plans)},
       {head: ['Files'], text: (row) => `orders/${String(row.number).padStart(2, '0')}`},
     ], rows);
