@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "planning/joint/bound/joint_bound.h"
 #include "planning/joint/orders/order_search.h"
 #include "planning/planner/frontier/certificate.h"
 #include "planning/planner/policies/clock_choice.h"
@@ -75,9 +76,7 @@ class JointPlanning {
     describe_reference();
     search_orders();
     make_all_plans();
-    result_.warnings.emplace_back(
-        fmt::format("{} orders were tried; each plan's bound and gap are for its own order, not for all orders",
-                    result_.orders_tried));
+    bound_all_orders();
     if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
     compare_with_others();
     return std::move(result_);
@@ -200,6 +199,20 @@ class JointPlanning {
     if (number != 0 && !keeps_time(made.time_s, result_.run.baseline.time_s)) return;
     result_.shown_plan = number;
     result_.shown = std::move(made);
+  }
+
+  /// With prices for the times of the plans: at most as many as `lowgear plan` makes.
+  void bound_all_orders() {
+    if (progress_ != nullptr) progress_->update("bounding all orders", -1);
+    std::vector<double> times_s;
+    for (const PlanFigures& plan : result_.plans) times_s.push_back(plan.time_s);
+    const joint::JointBound bound = joint_bound(*problem_, times_s);
+    for (PlanFigures& plan : result_.plans) plan.joint_bound_j = bound.lower_bound_j_at(plan.time_s);
+    for (const JointPoint& point : result_.frontier) {
+      if (!result_.lower_bound.empty() && result_.lower_bound.back().time_s >= point.time_s) continue;
+      result_.lower_bound.push_back({point.time_s, bound.lower_bound_j_at(point.time_s)});
+    }
+    result_.bound_prices = write_joint_bound(bound);
   }
 
   /// That fit on every rank; EnvPipe's order takes one number.

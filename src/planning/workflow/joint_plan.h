@@ -26,8 +26,11 @@ struct JointPlanResult {
   JointRun run;
   std::vector<PlannedOrder> orders;  ///< by number
   std::vector<JointPoint> frontier;  ///< lower envelope of theirs
-  std::vector<PlanFigures> plans;    ///< numbered from 0, fastest first; each names its order. Bounds are of that order
-  int shown_plan = 0;                ///< number of `shown`, as `plan_to_show` has it
+  /// What no order that fits into memory can be below, at the frontier's times.
+  std::vector<simulator::PipelineFigures> lower_bound;
+  std::string bound_prices;        ///< that prove it: `joint_bound.json`
+  std::vector<PlanFigures> plans;  ///< numbered from 0, fastest first; each names its order. Bounds are of that order
+  int shown_plan = 0;              ///< number of `shown`, as `plan_to_show` has it
   plan::Plan shown;
   std::vector<ComparisonRow> policies;  ///< the other policies, which run the reference order or one of their own
   std::vector<std::string> warnings;    ///< what a user should know, one line each

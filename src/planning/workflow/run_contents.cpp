@@ -56,6 +56,7 @@ RunContents read_joint_contents(const planner::JointFolder& files) {
     contents.frontier.push_back({point.time_s, point.energy_j});
     contents.order_of_point.push_back(point.order);
   }
+  contents.lower_bound = read_frontier_table(files.lower_bound.text, files.lower_bound.name);
   contents.plans = read_plans_table(files.plans_table.text, files.plans_table.name);
   contents.chosen_plan = plan_to_show(contents.plans, contents.run.joint->baseline.time_s);
   const auto place = std::ranges::find(contents.plans, contents.chosen_plan, &PlanFigures::number);

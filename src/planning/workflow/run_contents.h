@@ -21,7 +21,7 @@ struct RunContents {
   schedule::Schedule schedule;
   std::vector<simulator::PipelineFigures> frontier;     ///< the one that is proven, or the joint one
   std::vector<int> order_of_point = {};                 ///< by point of a joint frontier: number of its order
-  std::vector<simulator::PipelineFigures> lower_bound;  ///< empty: the frontier itself
+  std::vector<simulator::PipelineFigures> lower_bound;  ///< empty: the frontier itself. Of all orders, if joint
   std::vector<PlanFigures> plans;
   int chosen_plan = 0;  ///< number of `chosen`
   plan::Plan chosen;

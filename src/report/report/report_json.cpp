@@ -38,6 +38,7 @@ Json plan_rows(std::span<const workflow::PlanFigures> plans) {
                     {"lower_bound_j", optional_number(plan.lower_bound_j)},
                     {"switches", plan.switches}});
     if (plan.order) rows.back()["order"] = *plan.order;
+    if (plan.joint_bound_j) rows.back()["joint_bound_j"] = *plan.joint_bound_j;
   }
   return rows;
 }

@@ -157,6 +157,20 @@ std::string plans_text(const workflow::JointPlanResult& result, std::size_t orde
   return text.empty() ? "no plan" : "plans " + text;
 }
 
+/// How far the plans are from what any order could reach.
+std::string joint_gap_text(const workflow::JointPlanResult& result) {
+  double largest_pct = 0;
+  double sum_pct = 0;
+  for (const workflow::PlanFigures& plan : result.plans) {
+    const double gap = workflow::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
+    largest_pct = std::max(largest_pct, gap);
+    sum_pct += gap;
+  }
+  return fmt::format(
+      "bound     proven for every order that fits: the plans use at most {:.3g} % more, {:.3g} % on average\n",
+      largest_pct, sum_pct / static_cast<double>(result.plans.size()));
+}
+
 std::string joint_summary_text(const PlanArguments& arguments, const workflow::JointPlanResult& result) {
   const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
   const workflow::JointPoint& fastest = result.frontier.front();
@@ -178,6 +192,7 @@ std::string joint_summary_text(const PlanArguments& arguments, const workflow::J
       "J): {:+.2f} % energy, {:+.2f} % time\n",
       shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
       baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
+  text += joint_gap_text(result);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
   text +=
@@ -193,6 +208,8 @@ Json joint_summary_json(const PlanArguments& arguments, const JointPlanSummary& 
   for (const workflow::PlanFigures& plan : result.plans) {
     plans.push_back(plan_json(plan));
     plans.back()["order"] = plan.order.value_or(0);
+    plans.back()["joint_bound_j"] = or_null(plan.joint_bound_j);
+    plans.back()["joint_gap_pct"] = or_null(workflow::gap_pct(plan.energy_j, plan.joint_bound_j));
   }
   Json orders = Json::array();
   for (std::size_t i = 0; i < result.orders.size(); ++i) {

@@ -34,6 +34,9 @@ class JointFiles {
     write(files_.run, output_file::kRun, write_run(run));
     write(files_.frontier, output_file::kFrontier, workflow::write_joint_frontier(result.frontier));
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
+    write(files_.profile, output_file::kProfile, write_stage_profile(input_->problem.profile));
+    write(files_.lower_bound, output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
+    write(files_.bound_prices, output_file::kJointBound, result.bound_prices);
   }
 
   void add_order(const workflow::PlannedOrder& order, workflow::RunFile run) {

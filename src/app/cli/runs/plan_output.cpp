@@ -63,6 +63,9 @@ planner::JointFolder read_joint_folder(const fs::path& folder) {
   planner::JointFolder files;
   files.run = read_part(folder, output_file::kRun);
   files.frontier = read_part(folder, output_file::kFrontier);
+  files.profile = read_part(folder, output_file::kProfile);
+  files.lower_bound = read_part(folder, output_file::kLowerBound);
+  files.bound_prices = read_part(folder, output_file::kJointBound);
   files.plans_table = read_part(folder, output_file::kPlans);
   for (const int number : plan_numbers(files.plans_table)) {
     files.plans.push_back(read_part(folder, output_file::plan(number)));

@@ -21,6 +21,7 @@ inline constexpr std::string_view kFrontier = "frontier.csv";
 inline constexpr std::string_view kExactFrontier = "exact_frontier.csv";
 /// Lower bound at the frontier's times, where it is not the frontier itself.
 inline constexpr std::string_view kLowerBound = "lower_bound.csv";
+inline constexpr std::string_view kJointBound = "joint_bound.json";
 inline constexpr std::string_view kPlans = "plans.csv";
 inline constexpr std::string_view kCertificate = "certificate.txt";
 inline constexpr std::string_view kReport = "report.html";

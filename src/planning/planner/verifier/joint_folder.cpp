@@ -16,13 +16,16 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "planning/planner/verifier/findings.h"
+#include "planning/planner/verifier/order_free_proof.h"
 #include "planning/planner/verifier/run_settings.h"
+#include "planning/profile/stage_profile.h"
 #include "planning/schedule/torch_csv.h"
 
 namespace lowgear::planner {
 namespace {
 
 using verifier::Findings;
+using verifier::OrderFreeProof;
 using verifier::RunSettings;
 
 /// Relative difference of doubles that were written, read and interpolated.
@@ -149,6 +152,48 @@ void check_frontier(const JointFolder& folder, Findings& findings) {
   }
 }
 
+/// An order's stages are equal parts of the run's ranks.
+void check_profile(const PlanFolder& order, const profile::StageProfile& of_ranks, Findings& findings) {
+  const profile::StageProfile own = profile::read_stage_profile(order.profile.text, order.profile.name);
+  const schedule::Schedule schedule = schedule::read_torch_csv(order.schedule.text, order.schedule.name);
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  const double parts = static_cast<double>(rank_of.size()) / of_ranks.stages();
+  for (const auto& [stage, kind, rows] : own.ops()) {
+    const auto whole = of_ranks.measurements(rank_of.at(static_cast<std::size_t>(stage)), kind);
+    const auto same = [parts](const profile::Measurement& a, const profile::Measurement& b) {
+      return a.clock_mhz == b.clock_mhz && std::abs(a.time_s * parts - b.time_s) <= kTextRounding * b.time_s &&
+             std::abs(a.energy_j * parts - b.energy_j) <= kTextRounding * b.energy_j;
+    };
+    if (std::ranges::equal(rows, whole, same)) continue;
+    findings.add(fmt::format("{}: stage {} is not the {}th part of its rank's work", order.profile.name, stage, parts));
+    return;
+  }
+}
+
+/// Neither the curve nor a plan's bound may state more than is proven. Returns the plans' largest gap.
+double check_bound(const JointFolder& folder, const OrderFreeProof& proof, Findings& findings) {
+  const auto check = [&](const std::string& name, std::size_t row, double time_s, double stated_j) {
+    const double proven_j = proof.lower_bound_j_at(time_s * (1 + kTextRounding));
+    if (stated_j <= proven_j + std::abs(proven_j) * kTextRounding) return;
+    findings.add(fmt::format("{}: row {} states that no order uses less than {} J at {} s, but only {} J is proven",
+                             name, row + 1, stated_j, time_s, proven_j));
+  };
+  const CsvTable curve(folder.lower_bound.text, folder.lower_bound.name);
+  for (std::size_t row = 0; row < curve.rows(); ++row) {
+    check(folder.lower_bound.name, row, curve.number(row, curve.column("time_s")),
+          curve.number(row, curve.column("energy_j")));
+  }
+  const CsvTable plans(folder.plans_table.text, folder.plans_table.name);
+  double largest_pct = 0;
+  for (std::size_t row = 0; row < plans.rows(); ++row) {
+    const double stated_j = plans.number(row, plans.column("joint_bound_j"));
+    check(folder.plans_table.name, row, plans.number(row, plans.column("time_s")), stated_j);
+    constexpr double kPercent = 100;
+    largest_pct = std::max(largest_pct, (plans.number(row, plans.column("energy_j")) / stated_j - 1) * kPercent);
+  }
+  return largest_pct;
+}
+
 }  // namespace
 
 PlanFolder order_folder(const JointFolder& folder, std::size_t order) {
@@ -180,6 +225,11 @@ VerifyReport verify(const JointFolder& folder) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const Json json = parse_json(folder.run.text, folder.run.name);
   const std::vector<int> limits = stated_limits(JsonView(json, folder.run.name).at("joint"), run);
+  const profile::StageProfile profile = profile::read_stage_profile(folder.profile.text, folder.profile.name);
+  if (profile.stages() != run.ranks) {
+    throw_input_error({folder.profile.name, 0, 0},
+                      fmt::format("has {} stages for {} ranks", profile.stages(), run.ranks), "plan again");
+  }
   VerifyReport report;
   Findings findings;
   for (std::size_t i = 0; i < folder.orders.size(); ++i) {
@@ -191,9 +241,13 @@ VerifyReport verify(const JointFolder& folder) {
     report.epsilon = std::max(report.epsilon, of_order.epsilon);
     report.max_gap_pct = std::max(report.max_gap_pct, of_order.max_gap_pct);
     check_order_run(order, run, findings);
+    check_profile(order, profile, findings);
     check_memory(order.schedule, schedule::read_torch_csv(order.schedule.text, order.schedule.name), limits, findings);
   }
   check_frontier(folder, findings);
+  const OrderFreeProof proof({&profile, run.blocking_power_w, run.microbatches, limits}, folder.bound_prices.text,
+                             folder.bound_prices.name);
+  report.max_joint_gap_pct = check_bound(folder, proof, findings);
   report.failures = findings.list();
   return report;
 }

@@ -11,6 +11,9 @@ namespace lowgear::planner {
 struct JointFolder {
   PlanFolder::File run;                 ///< run.json
   PlanFolder::File frontier;            ///< frontier.csv: lower envelope of the orders' frontiers
+  PlanFolder::File profile;             ///< profile.csv: one stage for each rank, which orders may divide
+  PlanFolder::File lower_bound;         ///< lower_bound.csv: what no order can be below
+  PlanFolder::File bound_prices;        ///< joint_bound.json: what proves it
   PlanFolder::File plans_table;         ///< plans.csv, with the column `order`
   std::vector<PlanFolder::File> plans;  ///< plans/NNNNN.json, in order
   /// orders/NN: run, profile, schedule, frontier and certificate; plans and their table are left empty.
@@ -22,8 +25,9 @@ struct JointFolder {
 [[nodiscard]] PlanFolder order_folder(const JointFolder& folder, std::size_t order);
 
 /// Checks a joint run with code that shares nothing with the search: every order as `verify` does, with its plans; that
-/// all orders run the same work and fit into the memory that the run states; and that the joint frontier is nowhere
-/// above the frontier of any order, and each of its points on that of its order. Throws InputError when a file cannot
+/// all orders run the same work, that of the run's profile, and fit into the memory that the run states; that the joint
+/// frontier is nowhere above the frontier of any order, and each of its points on that of its order; and that the bound
+/// over all orders is nowhere above what its prices prove. Throws InputError when a file cannot
 /// be read at all.
 [[nodiscard]] VerifyReport verify(const JointFolder& folder);
 

@@ -335,8 +335,9 @@ const frontierPlot = (() => {
           basis: 'replayed', label: policy.name})),
         {...report.baseline, type: 'baseline', name: 'Baseline', label: 'Baseline', basis: 'planned'},
       ],
-      boundName: isFree ? 'Joint frontier' : 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
-      regionLabel: isFree ? 'no plan in the orders of this frontier can be here' : verified ? 'no plan of this order can be here' : 'below the lower bound (not verified)',
+      boundName: isFree ? 'Bound of all orders' : 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
+      regionLabel: !verified ? 'below the lower bound (not verified)'
+        : isFree ? 'no plan of any order within memory can be here' : 'no plan of this order can be here',
       summary: `Time and energy of one iteration: frontier, ${report.plans.length} plans, ` +
         `${report.policies.length} policies and the baseline. Arrow keys move between the points, ` +
         'plus and minus zoom, 0 shows all. The tables below have the same numbers.',
@@ -360,7 +361,9 @@ const frontierPlot = (() => {
     const frontier = [lineSample('curve'), exact ? 'frontier = lower bound of any plan in this order' : 'frontier'];
     const items = [
       ...(report.orders.length ? report.orders.map(ofOrder) : [frontier]),
-      ...(exact ? [] : [[lineSample('bound'), 'lower bound of any plan in this order']]),
+      ...(exact ? [] : [[lineSample('bound'),
+        report.orders.length ? 'lower bound of any plan in any order within memory'
+          : 'lower bound of any plan in this order']]),
       [pointSample('plan', 'plan'), 'deployable plan'],
       ...(report.chosen_plan === null ? [] : [[pointSample('plan', 'plan chosen'), 'chosen plan']]),
       ...(report.policies.some((policy) => !policy.own_order)

@@ -17,6 +17,8 @@ const tables = (() => {
       saving: {head: ['Saving', '% of baseline'], text: (row) => units.fixed(compare.saving(row.energy_j), 3)},
       bound: {head: ['Lower bound', energyUnit.name], text: (row) => energy(row.lower_bound_j)},
       gap: {head: ['Gap', '% of bound'], text: (row) => units.fixed(compare.gap(row), 3)},
+      jointGap: {head: ['Gap to all orders', '% of their bound'],
+        text: (row) => units.fixed(compare.gap({energy_j: row.energy_j, lower_bound_j: row.joint_bound_j}), 3)},
       switches: {head: ['Switches', 'per iteration'],
         text: (row) => (row.switches === undefined ? units.fixed(null) : String(row.switches))},
     };
@@ -46,7 +48,7 @@ const tables = (() => {
       {head: ['Plan'], node: (row) => marked(String(row.number), isChosen(row) ? 'chosen' : '')},
       ...(report.orders.length ? [{head: ['Order'], text: (row) => report.orders[row.order].name}] : []),
       columns.deadline, columns.time, columns.slowdown, columns.energy, columns.saving, columns.bound, columns.gap,
-      columns.switches,
+      ...(report.orders.length ? [columns.jointGap] : []), columns.switches,
     ], report.plans, (row) => (isChosen(row) ? 'chosen' : ''));
   };
 
