@@ -76,12 +76,12 @@ json json_of(const LayoutBound& bound) {
 
 }  // namespace
 
-double JointBound::least_time_s() const {
-  return s_from_ps(std::ranges::min(layouts_, {}, &LayoutBound::least_time_ps).least_time_ps);
+TimePs JointBound::least_time_ps() const {
+  return std::ranges::min(layouts_, {}, &LayoutBound::least_time_ps).least_time_ps;
 }
 
 double JointBound::lower_bound_j_at(double time_s) const {
-  const TimePs time_ps = ps_from_s(time_s);
+  const TimePs time_ps = std::max(ps_from_s(time_s), least_time_ps());
   double least_j = std::numeric_limits<double>::infinity();
   for (const LayoutBound& layout : layouts_) {
     if (time_ps < layout.least_time_ps) continue;

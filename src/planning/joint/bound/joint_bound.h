@@ -41,8 +41,9 @@ class JointBound {
 
   [[nodiscard]] std::span<const LayoutBound> layouts() const { return layouts_; }
   /// No order is faster.
-  [[nodiscard]] double least_time_s() const;
-  /// No iteration of at most this time uses less, blocking energy included; infinite where none is so fast.
+  [[nodiscard]] TimePs least_time_ps() const;
+  /// No iteration of at most this time uses less, blocking energy included. An earlier time than any order can reach
+  /// counts as the least one: plans may end picoseconds before it, as its times are rounded up.
   [[nodiscard]] double lower_bound_j_at(double time_s) const;
 
  private:
