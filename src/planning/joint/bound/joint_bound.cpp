@@ -126,7 +126,7 @@ std::string_view name(PathBegin begin) {
 }
 
 std::string_view name(PathEnd end) {
-  constexpr std::array<std::string_view, 3> kNames = {"last_op", "last_backward", "last_forward"};
+  constexpr std::array<std::string_view, 4> kNames = {"last_op", "last_backward", "last_forward", "activations"};
   return kNames[static_cast<std::size_t>(end)];
 }
 

@@ -10,26 +10,45 @@
 namespace lowgear::joint {
 namespace {
 
-/// Alike ops of a group that the same paths have.
+/// Which path charges an op, and how often.
+struct PathCharge {
+  std::size_t path = 0;
+  int weight = 1;
+};
+
+/// Alike ops of a group that are charged the same.
 struct ChargedOps {
   std::size_t group = 0;
   int count = 0;
-  std::vector<std::size_t> paths;
+  std::vector<PathCharge> charges;
 };
 
-/// Op m of a group is charged the paths that have at least m of its ops; ops charged the same are one entry.
+/// The weight with which a path has op m (from 1) of a group.
+int weight_of(std::span<const WeightedOps> ops, int m) {
+  for (const WeightedOps& some : ops) {
+    if (m <= some.ops) return some.weight;
+    m -= some.ops;
+  }
+  return 0;
+}
+
+/// Op m of a group is charged the m-th largest weight of each path; ops charged the same are one entry.
 std::vector<ChargedOps> charged_ops(const OrderFreeProblem& problem) {
   std::vector<ChargedOps> result;
   for (std::size_t group = 0; group < problem.cost_of_group.size(); ++group) {
     std::vector<int> ends = {problem.ops_of_a_group};
-    for (const UnavoidablePath& path : problem.paths) ends.push_back(path.ops[group]);
+    for (const UnavoidablePath& path : problem.paths) {
+      int end = 0;
+      for (const WeightedOps& some : path.ops[group]) ends.push_back(end += some.ops);
+    }
     std::ranges::sort(ends);
     int begin = 0;
     for (const int end : ends) {
       if (end <= begin) continue;
-      ChargedOps ops{.group = group, .count = end - begin, .paths = {}};
+      ChargedOps ops{.group = group, .count = end - begin, .charges = {}};
       for (std::size_t path = 0; path < problem.paths.size(); ++path) {
-        if (problem.paths[path].ops[group] >= end) ops.paths.push_back(path);
+        const int weight = weight_of(problem.paths[path].ops[group], end);
+        if (weight > 0) ops.charges.push_back({path, weight});
       }
       result.push_back(std::move(ops));
       begin = end;
@@ -49,31 +68,34 @@ EnergyZj least_cost_zj(const planner::ConvexCost& cost, PowerNw price_nw) {
 /// The problem in units of the deadline, and of energies of order one.
 class ScaledProblem {
  public:
-  ScaledProblem(const OrderFreeProblem& problem, TimePs deadline_ps)
-      : deadline_s_(s_from_ps(deadline_ps)), path_count_(problem.paths.size()) {
+  ScaledProblem(const OrderFreeProblem& problem, TimePs deadline_ps) : deadline_s_(s_from_ps(deadline_ps)) {
     for (const planner::ConvexCost& cost : problem.cost_of_group) {
       const EnergyZj range = cost.energy_at_fastest_zj - cost.energy_zj(cost.slowest_ps());
       energy_j_ += problem.ops_of_a_group * j_from_zj(range);
     }
     energy_j_ = std::max(energy_j_, w_from_nw(problem.blocking_power_nw) * deadline_s_);
     energy_j_ = std::max(energy_j_, 1e-9);
+    for (const UnavoidablePath& path : problem.paths) parallel_.push_back(path.parallel);
     for (const ChargedOps& charged : charged_ops(problem)) add(problem, charged);
     add_waiting(problem);
   }
 
   [[nodiscard]] std::vector<PowerNw> best_prices() const {
     std::vector<PowerNw> price_nw;
-    for (const double price : search_prices(ops_, path_count_)) {
-      price_nw.push_back(nw_from_w(price * energy_j_ / deadline_s_));
+    for (const double price : search_prices(ops_, parallel_.size())) {
+      price_nw.push_back(nw_from_w(price * energy_j_ / deadline_s_ / parallel_[price_nw.size()]));
     }
     return price_nw;
   }
 
  private:
   void add(const OrderFreeProblem& problem, const ChargedOps& charged) {
-    if (charged.paths.empty()) return;  // at its slowest whatever the prices are
+    if (charged.charges.empty()) return;  // at its slowest whatever the prices are
     const planner::ConvexCost& cost = problem.cost_of_group[charged.group];
-    PricedOp op{.time = {}, .energy = {}, .prices = charged.paths, .count = static_cast<double>(charged.count)};
+    PricedOp op{.time = {}, .energy = {}, .charges = {}, .count = static_cast<double>(charged.count)};
+    for (const PathCharge& charge : charged.charges) {
+      op.charges.push_back({charge.path, static_cast<double>(charge.weight) / parallel_[charge.path]});
+    }
     for (const TimePs time_ps : cost.time_ps) {
       op.time.push_back(s_from_ps(time_ps) / deadline_s_);
       op.energy.push_back(j_from_zj(cost.energy_zj(time_ps) - cost.energy_at_fastest_zj) / energy_j_);
@@ -84,15 +106,15 @@ class ScaledProblem {
   /// An iteration may end before its deadline, which saves what all ranks draw while they wait: as if an op that takes
   /// up to the whole deadline could be left out.
   void add_waiting(const OrderFreeProblem& problem) {
-    PricedOp early{.time = {0, 1}, .energy = {0, 0}, .prices = {}, .count = 1};
+    PricedOp early{.time = {0, 1}, .energy = {0, 0}, .charges = {}, .count = 1};
     early.energy[1] = -w_from_nw(problem.blocking_power_nw) * deadline_s_ / energy_j_;
-    for (std::size_t path = 0; path < path_count_; ++path) early.prices.push_back(path);
+    for (std::size_t path = 0; path < parallel_.size(); ++path) early.charges.push_back({path, 1});
     ops_.push_back(std::move(early));
   }
 
   double deadline_s_;
-  double energy_j_ = 0;  ///< one unit
-  std::size_t path_count_;
+  double energy_j_ = 0;        ///< one unit
+  std::vector<int> parallel_;  ///< by path; the search's prices are for all of them together
   std::vector<PricedOp> ops_;
 };
 
@@ -122,19 +144,23 @@ TimePs least_time_ps(const OrderFreeProblem& problem) {
   for (const UnavoidablePath& path : problem.paths) {
     TimePs time_ps = 0;
     for (std::size_t group = 0; group < path.ops.size(); ++group) {
-      time_ps += path.ops[group] * problem.cost_of_group[group].fastest_ps();
+      for (const WeightedOps& some : path.ops[group]) {
+        time_ps += static_cast<TimePs>(some.ops) * some.weight * problem.cost_of_group[group].fastest_ps();
+      }
     }
-    longest_ps = std::max(longest_ps, time_ps);
+    longest_ps = std::max(longest_ps, (time_ps + path.parallel - 1) / path.parallel);
   }
   return longest_ps;
 }
 
 planner::BoundLine bound_of_prices(const OrderFreeProblem& problem, std::span<const PowerNw> price_nw) {
   planner::BoundLine line;
-  for (const PowerNw price : price_nw) line.slope_nw += price;
+  for (std::size_t path = 0; path < price_nw.size(); ++path) {
+    line.slope_nw += price_nw[path] * problem.paths[path].parallel;
+  }
   for (const ChargedOps& charged : charged_ops(problem)) {
     PowerNw price = 0;
-    for (const std::size_t path : charged.paths) price += price_nw[path];
+    for (const PathCharge& charge : charged.charges) price += price_nw[charge.path] * charge.weight;
     line.intercept_zj += charged.count * least_cost_zj(problem.cost_of_group[charged.group], price);
   }
   return line;

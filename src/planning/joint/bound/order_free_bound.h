@@ -35,7 +35,7 @@ struct OrderFreeProblem {
 /// A solution pays at least its energy plus prices for the paths' times beyond T. A path says how many ops of a group
 /// it has, not which, so the ops of a group share its price in some way. Each op then takes its cheapest time, and that
 /// least cost is concave in its price: the sum over the group is least when all paths choose the same ops. So op m of a
-/// group is charged all paths that have at least m of its ops.
+/// group is charged every path by the m-th largest weight that the path has of the group.
 [[nodiscard]] planner::BoundLine bound_of_prices(const OrderFreeProblem& problem, std::span<const PowerNw> price_nw);
 
 /// Prices, by path, whose bound is nearly the best one for iterations of at most `deadline_ps` (within some 1e-5 of the

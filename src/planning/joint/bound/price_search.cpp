@@ -105,7 +105,7 @@ class PriceSearch {
   }
   [[nodiscard]] static double price_of(const PricedOp& op, std::span<const double> prices) {
     double sum = 0;
-    for (const std::size_t i : op.prices) sum += prices[i];
+    for (const Charge& charge : op.charges) sum += charge.times * prices[charge.price];
     return sum;
   }
 
@@ -128,10 +128,11 @@ class PriceSearch {
     for (const PricedOp& op : ops_) {
       const double temperature = temperature_of(op);
       const SmoothedCost cost = smoothed(op, price_of(op, prices_), temperature);
-      for (const std::size_t i : op.prices) {
-        gradient[i] += op.count * cost.time;
-        for (const std::size_t j : op.prices) {
-          if (j <= i) curvature.at(i, j) += op.count * cost.variance / temperature;
+      for (const Charge& a : op.charges) {
+        gradient[a.price] += op.count * a.times * cost.time;
+        const double bend = op.count * a.times * cost.variance / temperature;
+        for (const Charge& b : op.charges) {
+          if (b.price <= a.price) curvature.at(a.price, b.price) += bend * b.times;
         }
       }
     }

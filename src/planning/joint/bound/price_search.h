@@ -6,11 +6,17 @@
 
 namespace lowgear::joint {
 
+/// A price that an op is charged, by index, so many times.
+struct Charge {
+  std::size_t price = 0;
+  double times = 1;
+};
+
 /// An op that may be run in several ways, as often as `count` alike ones occur. Of dimension 1 throughout.
 struct PricedOp {
-  std::vector<double> time;         ///< by way, rising
-  std::vector<double> energy;       ///< by way
-  std::vector<std::size_t> prices;  ///< that it is charged: their sum times its time
+  std::vector<double> time;     ///< by way, rising
+  std::vector<double> energy;   ///< by way
+  std::vector<Charge> charges;  ///< their sum times its time
   double count = 1;
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <functional>
+#include <map>
 
 namespace lowgear::joint {
 namespace {
@@ -13,17 +16,16 @@ constexpr std::array kSplitKinds = {OpKind::forward, OpKind::input_gradient, OpK
 class PathBuilder {
  public:
   PathBuilder(const OrderFreedom& freedom, int rank, PathBegin begin)
-      : freedom_(&freedom),
-        path_{.rank = rank, .begin = begin, .end = {}, .ops = std::vector<int>(freedom.groups(), 0)} {}
+      : freedom_(&freedom), rank_(rank), begin_(begin), ops_(freedom.groups()) {}
 
-  PathBuilder& add(int rank, OpKind kind, int ops) {
-    path_.ops[freedom_->group(rank, kind)] += ops;
+  PathBuilder& add(int rank, OpKind kind, int ops, int weight = 1) {
+    ops_[freedom_->group(rank, kind)][weight] += ops;
     return *this;
   }
   /// One microbatch's forwards of the stages [begin, end).
-  PathBuilder& forwards(int begin, int end) { return chain(begin, end, OpKind::forward); }
+  PathBuilder& forwards(int begin, int end, int weight = 1) { return chain(begin, end, OpKind::forward, weight); }
   /// One microbatch's backwards, or input gradients, of the stages [begin, end).
-  PathBuilder& backwards(int begin, int end) { return chain(begin, end, backward_kind()); }
+  PathBuilder& backwards(int begin, int end, int weight = 1) { return chain(begin, end, backward_kind(), weight); }
   /// What follows the input gradient of stage 0: its weight gradient.
   PathBuilder& last_weight_gradient() {
     if (freedom_->splits_backward) add(freedom_->rank_of_stage.front(), OpKind::weight_gradient, 1);
@@ -32,21 +34,29 @@ class PathBuilder {
   [[nodiscard]] OpKind backward_kind() const {
     return freedom_->splits_backward ? OpKind::input_gradient : OpKind::backward;
   }
-  [[nodiscard]] UnavoidablePath ending_with(PathEnd end) const {
-    UnavoidablePath path = path_;
-    path.end = end;
+  [[nodiscard]] UnavoidablePath ending_with(PathEnd end, int parallel = 1) const {
+    UnavoidablePath path{.rank = rank_, .begin = begin_, .end = end, .parallel = parallel, .ops = {}};
+    for (const auto& of_weight : ops_) {
+      auto& group = path.ops.emplace_back();
+      for (const auto& [weight, ops] : of_weight) {
+        if (ops > 0) group.push_back({ops, weight});
+      }
+    }
     return path;
   }
 
  private:
-  PathBuilder& chain(int begin, int end, OpKind kind) {
-    for (int stage = begin; stage < end; ++stage)
-      add(freedom_->rank_of_stage[static_cast<std::size_t>(stage)], kind, 1);
+  PathBuilder& chain(int begin, int end, OpKind kind, int weight) {
+    for (int stage = begin; stage < end; ++stage) {
+      add(freedom_->rank_of_stage[static_cast<std::size_t>(stage)], kind, 1, weight);
+    }
     return *this;
   }
 
   const OrderFreedom* freedom_;
-  UnavoidablePath path_;
+  int rank_;
+  PathBegin begin_;
+  std::vector<std::map<int, int, std::greater<>>> ops_;  ///< by group: ops by weight
 };
 
 /// What one rank's paths are made of.
@@ -115,9 +125,29 @@ void add_until_last_forward(const OrderFreedom& freedom, const RankWork& work, P
   paths.push_back(path.ending_with(PathEnd::last_forward));
 }
 
-/// Whether every op of `a` is in `b`.
+/// What the rank's memory holds: each stage and microbatch from its forward, there and back, to the end of its
+/// backward. No place in memory is used before the first forward has come or while the last gradient goes back.
+UnavoidablePath held_activations(const OrderFreedom& freedom, const RankWork& work) {
+  const int places = freedom.most_activations[static_cast<std::size_t>(work.rank)];
+  PathBuilder path(freedom, work.rank, PathBegin::first_forward);
+  path.forwards(0, work.first_stage, places);
+  if (!freedom.splits_backward) path.backwards(0, work.first_stage, places);
+  int holding = 0;  // stages of the rank up to this one: all of them hold a microbatch that is there
+  for (int stage = work.first_stage; stage < work.stages; ++stage) {
+    const int rank = freedom.rank_of_stage[static_cast<std::size_t>(stage)];
+    if (rank == work.rank) ++holding;
+    path.add(rank, OpKind::forward, freedom.microbatches, holding);
+    path.add(rank, path.backward_kind(), freedom.microbatches, holding);
+  }
+  if (freedom.splits_backward) path.add(work.rank, OpKind::weight_gradient, work.ops);
+  return path.ending_with(PathEnd::activations, places);
+}
+
+/// Whether every op of `a` is in `b`, of paths that are one each.
 bool is_part(const UnavoidablePath& a, const UnavoidablePath& b) {
-  return std::ranges::equal(a.ops, b.ops, std::ranges::less_equal());
+  if (a.parallel != 1 || b.parallel != 1) return false;
+  const auto count = [](const std::vector<WeightedOps>& ops) { return ops.empty() ? 0 : ops.front().ops; };
+  return std::ranges::equal(a.ops, b.ops, std::ranges::less_equal(), count, count);
 }
 
 std::vector<UnavoidablePath> without_parts(std::span<const UnavoidablePath> paths) {
@@ -151,6 +181,7 @@ std::vector<UnavoidablePath> unavoidable_paths(const OrderFreedom& freedom) {
       add_until_last_op(freedom, work, begin, paths);
       add_until_last_forward(freedom, work, begin, paths);
     }
+    paths.push_back(held_activations(freedom, work));
   }
   return without_parts(paths);
 }

@@ -31,16 +31,23 @@ enum class PathBegin : unsigned char { first_forward, first_backward };
 
 /// How a path ends: with the rank's last op; with its last backward (input gradient) and the way back from there; or
 /// with its last forward, before which memory asks for most of the rank's other ops, and its microbatch's way to the
-/// end.
-enum class PathEnd : unsigned char { last_op, last_backward, last_forward };
+/// end. Or it is not one path but those of all places in the rank's memory: what each holds, one after another.
+enum class PathEnd : unsigned char { last_op, last_backward, last_forward, activations };
 
-/// Ops that run one after another in every order: so many different ones of each group. Their times together are never
-/// more than the iteration's.
+/// So many different ops of a group, each as often as `weight`.
+struct WeightedOps {
+  int ops = 0;
+  int weight = 1;
+};
+
+/// Ops that run one after another in every order, so that their times together are never more than the iteration's; or
+/// such ops of `parallel` paths at once, whose times are never more than so many iterations.
 struct UnavoidablePath {
-  int rank = 0;  ///< that most of its ops run on
+  int rank = 0;  ///< whose work or memory it is about
   PathBegin begin = PathBegin::first_forward;
   PathEnd end = PathEnd::last_op;
-  std::vector<int> ops;  ///< by group
+  int parallel = 1;
+  std::vector<std::vector<WeightedOps>> ops;  ///< by group; different ops, weights falling
 };
 
 /// The paths that data and memory impose on every order, rank by rank; no path is part of another one. docs/planner.md

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
@@ -50,8 +51,8 @@ std::vector<Placing> placings(const profile::StageProfile& profile) {
   return result;
 }
 
-/// How often each (rank, kind) is on a path.
-using Counts = std::map<std::pair<int, OpKind>, int>;
+/// How often each op is on a path, by (rank, kind): one entry for each op that is.
+using Counts = std::map<std::pair<int, OpKind>, std::vector<int>>;
 
 /// Writes down the ops of a path, in the order in which they have to run.
 class PathOps {
@@ -66,12 +67,15 @@ class PathOps {
       last_ = stage;
       ++stages_here;
     }
+    microbatches_ = work.microbatches;
     all_ = stages_here * work.microbatches;
-    early_ = std::min(all_, stages_here * work.memory[static_cast<std::size_t>(rank)]);
+    places_ = stages_here * std::min(work.microbatches, work.memory[static_cast<std::size_t>(rank)]);
+    early_ = std::min(all_, places_);
   }
 
   /// False when there is no such path.
   [[nodiscard]] bool follow(std::string_view begin, std::string_view end) {
+    if (end == "activations") return begin == "first_forward" && hold();
     int forwards = all_;
     if (begin == "first_forward") {
       for (int stage = 0; stage < first_; ++stage) pass(stage, OpKind::forward);
@@ -85,12 +89,44 @@ class PathOps {
     return finish(end, forwards);
   }
 
-  [[nodiscard]] const Counts& counts() const { return counts_; }
+  /// Of each (rank, kind), most often first.
+  [[nodiscard]] Counts counts() const {
+    Counts sorted = counts_;
+    for (auto& [op, times] : sorted) std::ranges::sort(times, std::greater{});
+    return sorted;
+  }
+  /// How many iterations the ops can take together.
+  [[nodiscard]] int parallel() const { return parallel_; }
 
  private:
   [[nodiscard]] OpKind back() const { return placing_->splits ? OpKind::input_gradient : OpKind::backward; }
-  void pass(int stage, OpKind kind) { ++counts_[{placing_->rank_of_stage[static_cast<std::size_t>(stage)], kind}]; }
-  void work_here(OpKind kind, int ops) { counts_[{rank_, kind}] += ops; }
+  void pass(int stage, OpKind kind, int times = 1) {
+    counts_[{placing_->rank_of_stage[static_cast<std::size_t>(stage)], kind}].push_back(times);
+  }
+  void work_here(OpKind kind, int ops) {
+    for (int i = 0; i < ops; ++i) counts_[{rank_, kind}].push_back(1);
+  }
+
+  /// Every place in memory is idle until the first forward has come, and where nothing but backwards frees memory,
+  /// while the last gradient goes back. Between them each activation holds one from its forward to the end of its
+  /// backward.
+  [[nodiscard]] bool hold() {
+    parallel_ = places_;
+    for (int stage = 0; stage < first_; ++stage) {
+      pass(stage, OpKind::forward, places_);
+      if (!placing_->splits) pass(stage, OpKind::backward, places_);
+    }
+    for (int microbatch = 0; microbatch < microbatches_; ++microbatch) {
+      int holds = 0;
+      for (int stage = first_; stage < placing_->stages(); ++stage) {
+        holds += placing_->rank_of_stage[static_cast<std::size_t>(stage)] == rank_ ? 1 : 0;
+        pass(stage, OpKind::forward, holds);
+        pass(stage, back(), holds);
+      }
+    }
+    if (placing_->splits) work_here(OpKind::weight_gradient, all_);
+    return true;
+  }
 
   [[nodiscard]] bool finish(std::string_view end, int forwards) {
     if (end == "last_forward") {
@@ -124,13 +160,17 @@ class PathOps {
   int rank_;
   int first_;  ///< stages of the rank
   int last_ = 0;
-  int all_ = 0;    ///< ops of a kind on the rank
-  int early_ = 0;  ///< forwards that can run before its first backward
+  int microbatches_ = 1;
+  int parallel_ = 1;
+  int places_ = 0;  ///< activations that fit
+  int all_ = 0;     ///< ops of a kind on the rank
+  int early_ = 0;   ///< forwards that can run before its first backward
   Counts counts_;
 };
 
 struct PricedCounts {
   Counts counts;
+  int parallel = 1;
   PowerNw price_nw = 0;
 };
 
@@ -150,7 +190,7 @@ class PlacedWork {
         curves_.emplace(std::pair(rank, kind), CostCurve(rows, work.blocking_power_w[static_cast<std::size_t>(rank)]));
       }
     }
-    ops_of_a_kind_ = work.microbatches * placing.stages() / work.of_ranks->stages();
+    ops_of_a_kind_ = static_cast<std::size_t>(work.microbatches * placing.stages() / work.of_ranks->stages());
   }
 
   [[nodiscard]] PricedCounts path(const JsonView& priced) const {
@@ -158,19 +198,20 @@ class PlacedWork {
     if (!ops.follow(priced.at("begin").text(), priced.at("end").text())) priced.fail("there is no such path");
     const double price_w = priced.at("price_w").number();
     if (price_w < 0 || price_w > w_from_nw(kMostPriceNw)) priced.at("price_w").fail("out of range");
-    return {ops.counts(), nw_from_w(price_w)};
+    return {ops.counts(), ops.parallel(), nw_from_w(price_w)};
   }
 
-  /// Sum over all ops of the least of effective energy and priced time: op m of a rank and kind pays for the paths with
-  /// at least m such ops.
+  /// Sum over all ops of the least of effective energy and priced time: op m of a rank and kind pays each path for the
+  /// m-th of its counts.
   [[nodiscard]] EnergyZj least_zj(std::span<const PricedCounts> paths) const {
     EnergyZj sum_zj = 0;
     for (const auto& [op, curve] : curves_) {
-      for (int m = 1; m <= ops_of_a_kind_; ++m) {
+      for (std::size_t m = 0; m < ops_of_a_kind_; ++m) {
         PowerNw price_nw = 0;
         for (const PricedCounts& path : paths) {
           const auto found = path.counts.find(op);
-          if (found != path.counts.end() && found->second >= m) price_nw += path.price_nw;
+          if (found == path.counts.end() || found->second.size() <= m) continue;
+          price_nw += path.price_nw * found->second[m];
         }
         sum_zj += curve.least_at_price_zj(price_nw);
       }
@@ -183,12 +224,14 @@ class PlacedWork {
     TimePs longest_ps = 0;
     for (int rank = 0; rank < work_->of_ranks->stages(); ++rank) {
       for (const char* begin : {"first_forward", "first_backward"}) {
-        for (const char* end : {"last_op", "last_backward", "last_forward"}) {
+        for (const char* end : {"last_op", "last_backward", "last_forward", "activations"}) {
           PathOps ops(*work_, *placing_, rank);
           if (!ops.follow(begin, end)) continue;
           TimePs length_ps = 0;
-          for (const auto& [op, count] : ops.counts()) length_ps += count * curves_.at(op).fastest_ps();
-          longest_ps = std::max(longest_ps, length_ps);
+          for (const auto& [op, counts] : ops.counts()) {
+            for (const int count : counts) length_ps += count * curves_.at(op).fastest_ps();
+          }
+          longest_ps = std::max(longest_ps, (length_ps + ops.parallel() - 1) / ops.parallel());
         }
       }
     }
@@ -204,7 +247,7 @@ class PlacedWork {
   const OrderFreeWork* work_;
   const Placing* placing_;
   std::map<std::pair<int, OpKind>, CostCurve> curves_;
-  int ops_of_a_kind_ = 0;  ///< on each rank
+  std::size_t ops_of_a_kind_ = 0;  ///< on each rank
 };
 
 bool is_of(const JsonView& layout, const Placing& placing) {
@@ -245,8 +288,9 @@ OrderFreeProof::OrderFreeProof(const OrderFreeWork& work, std::string_view text,
       Line line;
       for (std::size_t p = 0; p < prices.size(); ++p) {
         paths.push_back(placed.path(prices.at(p)));
-        if (line.slope_nw > kMostPriceNw - paths.back().price_nw) prices.fail("the prices are too high together");
-        line.slope_nw += paths.back().price_nw;
+        const PricedCounts& path = paths.back();
+        if (path.price_nw > (kMostPriceNw - line.slope_nw) / path.parallel) prices.fail("they are too high together");
+        line.slope_nw += path.price_nw * path.parallel;
       }
       line.intercept_zj = placed.least_zj(paths);
       layout.lines.push_back(line);

@@ -65,8 +65,14 @@ Sample random_sample(std::mt19937& random, int most_microbatches) {
   return sample;
 }
 
+int weight_of_op(const UnavoidablePath& path, std::size_t group, int m) {
+  std::vector<int> weights;
+  for (const WeightedOps& some : path.ops[group]) weights.insert(weights.end(), some.ops, some.weight);
+  return static_cast<std::size_t>(m) < weights.size() ? weights[static_cast<std::size_t>(m)] : 0;
+}
+
 /// The relaxation as a linear program, solved by Clp: the time of op m of each group is its fastest plus parts of the
-/// pieces of its cost, and each path has the first so many ops of each group.
+/// pieces of its cost, and each path has the first ops of each group, by falling weight.
 double least_relaxed_j(const OrderFreeProblem& problem, TimePs deadline_ps) {
   constexpr double kPsPerMs = 1e9;
   std::vector<double> upper;
@@ -85,21 +91,24 @@ double least_relaxed_j(const OrderFreeProblem& problem, TimePs deadline_ps) {
     const planner::ConvexCost& op_cost = problem.cost_of_group[group];
     fixed_j += problem.ops_of_a_group * j_from_zj(op_cost.energy_at_fastest_zj);
     for (std::size_t path = 0; path < problem.paths.size(); ++path) {
-      row_upper[path] -= problem.paths[path].ops[group] * static_cast<double>(op_cost.fastest_ps()) / kPsPerMs;
+      for (int m = 0; m < problem.ops_of_a_group; ++m) {
+        row_upper[path] -=
+            weight_of_op(problem.paths[path], group, m) * static_cast<double>(op_cost.fastest_ps()) / kPsPerMs;
+      }
     }
     for (int m = 0; m < problem.ops_of_a_group; ++m) {
       for (std::size_t piece = 0; piece < op_cost.slope_nw.size(); ++piece) {
         upper.push_back(static_cast<double>(op_cost.time_ps[piece + 1] - op_cost.time_ps[piece]) / kPsPerMs);
         cost.push_back(-w_from_nw(op_cost.slope_nw[piece]) / 1000);
         for (std::size_t path = 0; path < problem.paths.size(); ++path) {
-          if (problem.paths[path].ops[group] > m) add(path, 1);
+          if (const int weight = weight_of_op(problem.paths[path], group, m)) add(path, weight);
         }
       }
     }
   }
   upper.push_back(static_cast<double>(deadline_ps) / kPsPerMs);  // the iteration's time
   cost.push_back(w_from_nw(problem.blocking_power_nw) / 1000);
-  for (std::size_t path = 0; path < problem.paths.size(); ++path) add(path, -1);
+  for (std::size_t path = 0; path < problem.paths.size(); ++path) add(path, -problem.paths[path].parallel);
   ClpSimplex simplex;
   simplex.setLogLevel(0);
   const CoinPackedMatrix matrix(true, row_of.data(), column_of.data(), element.data(),
