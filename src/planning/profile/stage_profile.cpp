@@ -205,6 +205,34 @@ void refuse_settings(const StageProfile& profile, std::string_view who) {
       who));
 }
 
+StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const int> rank_of_stage) {
+  std::vector<int> parts(static_cast<std::size_t>(profile.stages()));
+  for (const int rank : rank_of_stage) {
+    if (rank < 0 || rank >= profile.stages()) {
+      throw InputError(
+          fmt::format("a virtual stage on rank {}, and the profile has {} stages", rank, profile.stages()));
+    }
+    ++parts[static_cast<std::size_t>(rank)];
+  }
+  if (rank_of_stage.size() > static_cast<std::size_t>(kMaxStages)) {
+    throw InputError(fmt::format("{} virtual stages; the most are {}", rank_of_stage.size(), kMaxStages));
+  }
+  StageProfile virtual_profile(static_cast<int>(rank_of_stage.size()));
+  for (int stage = 0; stage < virtual_profile.stages(); ++stage) {
+    const int rank = rank_of_stage[static_cast<std::size_t>(stage)];
+    const int chunks = parts[static_cast<std::size_t>(rank)];
+    for (std::size_t k = 0; k < kOpKindCount; ++k) {
+      const auto kind = static_cast<OpKind>(k);
+      for (Measurement part : profile.measurements(rank, kind)) {
+        part.time_s /= chunks;
+        part.energy_j /= chunks;
+        virtual_profile.add(stage, kind, std::move(part));
+      }
+    }
+  }
+  return virtual_profile;
+}
+
 // ---- The CSV of Perseus and Zeus ----
 
 namespace {

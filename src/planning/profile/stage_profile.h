@@ -99,4 +99,10 @@ void refuse_settings(const StageProfile& profile, std::string_view who);
 /// InputError when `chunks` is not positive or the stages become more than kMaxStages.
 [[nodiscard]] StageProfile with_virtual_stages(const StageProfile& profile, int chunks);
 
+/// A profile of virtual stages from one of S stages, one for each rank: virtual stage v runs on rank `rank_of_stage[v]`
+/// and takes an equal part of its stage's time and energy. For schedules with several stages a rank (interleaved, V) on
+/// a profile that was not measured per virtual stage. Throws InputError when a rank is not one of the profile's stages,
+/// or the stages become more than kMaxStages.
+[[nodiscard]] StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const int> rank_of_stage);
+
 }  // namespace lowgear::profile

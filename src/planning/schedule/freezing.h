@@ -15,8 +15,8 @@ namespace lowgear::schedule {
 /// Throws InputError when `stages` is less than are frozen already or more than there are.
 [[nodiscard]] Schedule with_frozen_stages(const Schedule& schedule, int stages);
 
-/// How many of the first stages have no backward at all: what `frozen_stages` is to be where only the actions are known.
-/// 0 when no stage has one, as then they were forgotten.
+/// How many of the first stages have no backward at all: what `frozen_stages` is to be where only the actions are
+/// known. 0 when no stage has one, as then they were forgotten.
 [[nodiscard]] int stages_without_backward(const Schedule& schedule);
 
 }  // namespace lowgear::schedule

@@ -76,22 +76,93 @@ std::vector<Action> interleaved_rank(int rank, int ranks, int microbatches, int 
   return actions;
 }
 
-std::vector<Action> zb_h1_rank(int rank, int ranks, int microbatches) {
+/// `warmup` forwards, then an input gradient and a forward in turn. Weight gradients are put off until `most`
+/// activations are held, and fill the bubble at the end.
+std::vector<Action> zero_bubble_rank(int rank, int warmup, int most, int microbatches) {
   std::vector<Action> actions;
   actions.reserve(3 * static_cast<std::size_t>(microbatches));
   int forward = 0;
   int weight = 0;
-  while (forward < std::min(ranks - rank, microbatches)) {
-    actions.push_back(compute(OpKind::forward, rank, forward++));
-  }
+  while (forward < std::min(warmup, microbatches)) actions.push_back(compute(OpKind::forward, rank, forward++));
   for (int input = 0; input < microbatches; ++input) {
     actions.push_back(compute(OpKind::input_gradient, rank, input));
-    const bool memory_full = forward - weight == ranks;
+    const bool memory_full = forward - weight == most;
     if (forward == microbatches || memory_full) actions.push_back(compute(OpKind::weight_gradient, rank, weight++));
     if (forward < microbatches) actions.push_back(compute(OpKind::forward, rank, forward++));
   }
   while (weight < microbatches) actions.push_back(compute(OpKind::weight_gradient, rank, weight++));
   return actions;
+}
+
+/// A rank of ZB-V while it is built: chunk 0 is stage `rank`, chunk 1 stage 2S - 1 - rank. Microbatches beyond those of
+/// the iteration are left out, which shortens the order where there are fewer than 2S - 1.
+class ZbVRank {
+ public:
+  ZbVRank(int rank, int ranks, int microbatches)
+      : rank_(rank), ranks_(ranks), microbatches_(microbatches), stage_{rank, 2 * ranks - 1 - rank} {
+    actions_.reserve(6 * static_cast<std::size_t>(microbatches));
+  }
+
+  std::vector<Action> make() {
+    const int counted = std::max(microbatches_, 2 * ranks_ - 1);
+    for (int i = 0; i < 2 * (ranks_ - rank_) - 1; ++i) forward(0);
+    for (int i = 0; i < rank_; ++i) {
+      forward(1);
+      forward(0);
+    }
+    for (int i = 0; i < ranks_ - rank_; ++i) {
+      forward(1);
+      input_gradient(1);
+      weight_gradient(1);
+    }
+    while (next_[1].forward < next_[0].forward || next_[0].forward < counted) {
+      if (next_[0].forward < counted) forward(0);
+      input_gradient(0);
+      weight_gradient(0);
+      forward(1);
+      input_gradient(1);
+      weight_gradient(1);
+    }
+    for (int i = 0; i < rank_; ++i) {
+      input_gradient(0);
+      input_gradient(1);
+    }
+    for (int i = 0; i < ranks_ - rank_; ++i) {
+      input_gradient(0);
+      weight_gradient(0);
+    }
+    while (next_[1].weight < next_[1].input) weight_gradient(1);
+    while (next_[0].weight < next_[0].input) weight_gradient(0);
+    return std::move(actions_);
+  }
+
+ private:
+  struct Next {
+    int forward = 0;
+    int input = 0;
+    int weight = 0;
+  };
+
+  void add(OpKind kind, std::size_t chunk, int microbatch) {
+    if (microbatch < microbatches_) actions_.push_back(compute(kind, stage_[chunk], microbatch));
+  }
+  void forward(std::size_t chunk) { add(OpKind::forward, chunk, next_[chunk].forward++); }
+  void input_gradient(std::size_t chunk) { add(OpKind::input_gradient, chunk, next_[chunk].input++); }
+  void weight_gradient(std::size_t chunk) { add(OpKind::weight_gradient, chunk, next_[chunk].weight++); }
+
+  int rank_;
+  int ranks_;
+  int microbatches_;
+  std::array<int, 2> stage_;
+  std::array<Next, 2> next_ = {};
+  std::vector<Action> actions_;
+};
+
+Schedule from_request_zb_v(const ScheduleRequest& request) {
+  if (request.chunks > 2) {
+    throw InputError(fmt::format("zb-v: {} chunks; it runs two stages per rank", request.chunks));
+  }
+  return zb_v_schedule(request.ranks, request.microbatches);
 }
 
 Schedule from_request_envpipe(const ScheduleRequest& request) {
@@ -112,6 +183,10 @@ constexpr std::array kGenerators{
                       [](const ScheduleRequest& r) { return interleaved_schedule(r.ranks, r.microbatches, r.chunks); }},
     ScheduleGenerator{"zb-h1", "1F1B with the backward split, at 1F1B's memory (zero bubble H1)", false,
                       [](const ScheduleRequest& r) { return zb_h1_schedule(r.ranks, r.microbatches); }},
+    ScheduleGenerator{"zb-h2", "no bubble but at the ends of the first rank, at twice 1F1B's memory (zero bubble H2)",
+                      false, [](const ScheduleRequest& r) { return zb_h2_schedule(r.ranks, r.microbatches); }},
+    ScheduleGenerator{"zb-v", "two stages per rank in a V, backwards split, at 1F1B's memory (ZB-V)", true,
+                      from_request_zb_v},
     ScheduleGenerator{"envpipe", "1F1B with as many early forwards as fit into the wait for the first gradient", false,
                       from_request_envpipe},
 };
@@ -157,7 +232,25 @@ Schedule interleaved_schedule(int ranks, int microbatches, int chunks) {
 Schedule zb_h1_schedule(int ranks, int microbatches) {
   check_size("zb-h1", ranks, microbatches, 1, 3);
   Schedule schedule{"zb-h1", ranks, microbatches, {}};
-  for (int rank = 0; rank < ranks; ++rank) schedule.ranks.push_back(zb_h1_rank(rank, ranks, microbatches));
+  for (int rank = 0; rank < ranks; ++rank) {
+    schedule.ranks.push_back(zero_bubble_rank(rank, ranks - rank, ranks, microbatches));
+  }
+  return schedule;
+}
+
+Schedule zb_h2_schedule(int ranks, int microbatches) {
+  check_size("zb-h2", ranks, microbatches, 1, 3);
+  Schedule schedule{"zb-h2", ranks, microbatches, {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    schedule.ranks.push_back(zero_bubble_rank(rank, 2 * (ranks - rank) - 1, 2 * ranks - 1, microbatches));
+  }
+  return schedule;
+}
+
+Schedule zb_v_schedule(int ranks, int microbatches) {
+  check_size("zb-v", ranks, microbatches, 2, 3);
+  Schedule schedule{"zb-v", 2 * ranks, microbatches, {}};
+  for (int rank = 0; rank < ranks; ++rank) schedule.ranks.push_back(ZbVRank(rank, ranks, microbatches).make());
   return schedule;
 }
 

@@ -32,6 +32,15 @@ namespace lowgear::schedule {
 /// min(S, M) activations.
 [[nodiscard]] Schedule zb_h1_schedule(int ranks, int microbatches);
 
+/// ZB-H2 (the same paper): 2(S - s) - 1 forwards before the first input gradient, so that the last rank's forwards come
+/// without a gap. Every rank holds at most min(2S - 1, M) activations.
+[[nodiscard]] Schedule zb_h2_schedule(int ranks, int microbatches);
+
+/// ZB-V (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", as PyTorch's ScheduleZBVZeroBubble has it):
+/// rank r runs the stages r and 2S - 1 - r, and no rank waits between its first and its last op where forwards, input
+/// and weight gradients take the same time. Every rank holds at most 2S stage-microbatches, as much as 1F1B's first.
+[[nodiscard]] Schedule zb_v_schedule(int ranks, int microbatches);
+
 /// EnvPipe's schedule (Choi et al., USENIX ATC 2023): rank s runs min(M, S - s + extra_forwards[s]) forwards before its
 /// first backward, then a backward and a forward in turn; that is also how many activations it holds.
 /// `extra_forwards` (EnvPipe's `cnt`) by rank, each >= 0, is taken as it is: where it rises by 2 or more from one rank
@@ -57,7 +66,7 @@ struct ScheduleRequest {
   std::string name;
   int ranks = 1;
   int microbatches = 1;
-  int chunks = 1;                            ///< virtual stages per rank (interleaved)
+  int chunks = 1;                            ///< virtual stages per rank (interleaved; zb-v has two)
   std::vector<EnvPipeStage> envpipe_stages;  ///< by rank (envpipe)
 };
 

@@ -45,7 +45,7 @@ class Planning {
     make_all_plans(planner);
     if (options_->late_s) replay_late(*options_->late_s);
     warn_of_the_profile();
-    if (result_.pipeline.dag.ops.size() <= kMaxOpsToCompare) compare_with_others(planner);
+    if (is_quick_to_compare(result_.pipeline)) compare_with_others(planner);
     return std::move(result_);
   }
 
@@ -212,6 +212,8 @@ RunFile run_file_of(const PlanResult& result, const PlanOptions& options) {
   run.warnings = result.warnings;
   return run;
 }
+
+bool is_quick_to_compare(const ProfiledPipeline& pipeline) { return pipeline.dag.ops.size() <= kMaxOpsToCompare; }
 
 bool is_quick_to_verify(const ProfiledPipeline& pipeline, std::size_t plans) {
   return pipeline.dag.ops.size() * plans <= kMaxOpsToVerify;

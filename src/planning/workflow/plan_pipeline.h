@@ -77,6 +77,9 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 /// `run.json` of a result, but for what only the caller knows: version, command and the profile's name.
 [[nodiscard]] RunFile run_file_of(const PlanResult& result, const PlanOptions& options);
 
+/// Whether it takes about a second to work out what the other policies do: at once, for the report.
+[[nodiscard]] bool is_quick_to_compare(const ProfiledPipeline& pipeline);
+
 /// Whether so many plans are verified in about a second or two: before they are handed out. Others are verified on
 /// demand (`verify`).
 [[nodiscard]] bool is_quick_to_verify(const ProfiledPipeline& pipeline, std::size_t plans);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/core/formats/csv.h"
@@ -49,11 +50,14 @@ PlanFigures plan_row(int number, const plan::Plan& plan) {
 }
 
 std::string write_plans_table(std::span<const PlanFigures> plans) {
-  std::string out = "plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n";
+  const bool with_orders = std::ranges::any_of(plans, [](const PlanFigures& plan) { return plan.order.has_value(); });
+  std::string out = "plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches";
+  out += with_orders ? ",order,joint_bound_j\n" : "\n";
   for (const PlanFigures& plan : plans) {
-    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{}\n", plan.number, plan.deadline_s, plan.time_s,
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{}{}\n", plan.number, plan.deadline_s, plan.time_s,
                    plan.energy_j, text_of(plan.lower_bound_j), text_of(gap_pct(plan.energy_j, plan.lower_bound_j)),
-                   plan.switches);
+                   plan.switches,
+                   with_orders ? fmt::format(",{},{}", plan.order.value_or(0), text_of(plan.joint_bound_j)) : "");
   }
   return out;
 }
@@ -67,6 +71,9 @@ std::vector<PlanFigures> read_plans_table(std::string_view text, const std::stri
   const std::size_t energy = table.column("energy_j");
   const std::size_t bound = table.column("lower_bound_j");
   const std::size_t switches = table.column("switches");
+  const auto order = table.has_column("order") ? std::optional(table.column("order")) : std::nullopt;
+  const auto joint_bound =
+      table.has_column("joint_bound_j") ? std::optional(table.column("joint_bound_j")) : std::nullopt;
   std::vector<PlanFigures> plans;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     PlanFigures plan;
@@ -76,6 +83,8 @@ std::vector<PlanFigures> read_plans_table(std::string_view text, const std::stri
     plan.energy_j = table.number(row, energy);
     if (!table.text(row, bound).empty()) plan.lower_bound_j = table.number(row, bound);
     plan.switches = count_at(table, row, switches);
+    if (order) plan.order = count_at(table, row, *order);
+    if (joint_bound && !table.text(row, *joint_bound).empty()) plan.joint_bound_j = table.number(row, *joint_bound);
     plans.push_back(plan);
   }
   return plans;

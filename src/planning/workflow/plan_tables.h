@@ -19,6 +19,8 @@ struct PlanFigures {
   double energy_j = 0;
   std::optional<double> lower_bound_j = {};  ///< no plan of this time can use less; absent when not computed
   int switches = 0;                          ///< clock changes per iteration, all ranks
+  std::optional<int> order = {};             ///< number of its order, where the order was free
+  std::optional<double> joint_bound_j = {};  ///< no plan of this time in any order can use less, where it was free
 };
 
 /// `frontier.csv`: `time_s,energy_j`, as short as numbers can be to be read back unchanged.
@@ -30,8 +32,8 @@ struct PlanFigures {
 /// A plan's row of `plans.csv`.
 [[nodiscard]] PlanFigures plan_row(int number, const plan::Plan& plan);
 
-/// `plans.csv`: `plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches`; bound and gap are empty where there
-/// is none.
+/// `plans.csv`: `plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches`, and `order` and `joint_bound_j` where
+/// the order was free; bound and gap are empty where there is none.
 [[nodiscard]] std::string write_plans_table(std::span<const PlanFigures> plans);
 /// Throws InputError at the cell that is wrong, and when there is no row.
 [[nodiscard]] std::vector<PlanFigures> read_plans_table(std::string_view text, const std::string& source);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planning/plan/plan.h"
+#include "planning/planner/verifier/joint_folder.h"
 #include "planning/planner/verifier/verify.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
@@ -18,8 +19,9 @@ struct RunContents {
   RunFile run;
   profile::StageProfile profile;
   schedule::Schedule schedule;
-  std::vector<simulator::PipelineFigures> frontier;     ///< the one that is proven
-  std::vector<simulator::PipelineFigures> lower_bound;  ///< empty: the frontier itself
+  std::vector<simulator::PipelineFigures> frontier;     ///< the one that is proven, or the joint one
+  std::vector<int> order_of_point = {};                 ///< by point of a joint frontier: number of its order
+  std::vector<simulator::PipelineFigures> lower_bound;  ///< empty: the frontier itself. Of all orders, if joint
   std::vector<PlanFigures> plans;
   int chosen_plan = 0;  ///< number of `chosen`
   plan::Plan chosen;
@@ -30,5 +32,8 @@ struct RunContents {
 /// that table. Throws InputError when something is missing, cannot be read or contradicts something else.
 [[nodiscard]] RunContents read_run_contents(const planner::PlanFolder& files,
                                             const std::optional<planner::PlanFolder::File>& lower_bound);
+
+/// The same of a run with a free order: profile and schedule are those of the chosen plan.
+[[nodiscard]] RunContents read_joint_contents(const planner::JointFolder& files);
 
 }  // namespace lowgear::workflow

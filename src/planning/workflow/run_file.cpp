@@ -74,6 +74,40 @@ std::vector<Item> read_array(const JsonView& view, Read read) {
   return items;
 }
 
+Json to_json(const JointRun& joint) {
+  Json orders = Json::array();
+  for (const JointOrder& order : joint.orders) {
+    orders.push_back({{"name", order.name},
+                      {"stages_per_rank", order.stages_per_rank},
+                      {"peak_activations", order.peak_activations}});
+  }
+  return {{"memory_limit", joint.memory_limit},
+          {"reference", joint.reference},
+          {"baseline", {{"time_s", joint.baseline.time_s}, {"energy_j", joint.baseline.energy_j}}},
+          {"orders", orders}};
+}
+
+JointRun read_joint(const JsonView& view, int ranks) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  JointRun joint;
+  joint.memory_limit = view.at("memory_limit").text();
+  joint.reference = view.at("reference").text();
+  joint.baseline = {view.at("baseline").at("time_s").number(), view.at("baseline").at("energy_j").number()};
+  joint.orders = read_array<JointOrder>(view.at("orders"), [&](const JsonView& order) {
+    JointOrder read;
+    read.name = order.at("name").text();
+    read.stages_per_rank = order.at("stages_per_rank").integer_in(1, profile::kMaxStages);
+    read.peak_activations =
+        read_array<int>(order.at("peak_activations"), [](const JsonView& peak) { return peak.integer_in(0, kMost); });
+    if (read.peak_activations.size() != static_cast<std::size_t>(ranks)) {
+      order.at("peak_activations").fail(fmt::format("expected one number for each of {} ranks", ranks));
+    }
+    return read;
+  });
+  if (joint.orders.empty()) view.at("orders").fail("expected at least one order");
+  return joint;
+}
+
 }  // namespace
 
 std::string_view name(planner::PlanGranularity granularity) {
@@ -83,21 +117,22 @@ std::string_view name(planner::PlanGranularity granularity) {
 std::string write_run(const RunFile& run) {
   Json policies = Json::array();
   for (const ComparisonRow& policy : run.policies) policies.push_back(to_json(policy));
-  const Json json = {{"format", kFormat},
-                     {"version", run.version},
-                     {"command", run.command},
-                     {"policy", run.policy},
-                     {"profile", run.profile},
-                     {"stages", run.stages},
-                     {"microbatches", run.microbatches},
-                     {"schedule", run.schedule},
-                     {"blocking_power_w", run.blocking_power_w},
-                     {"frontier_method", name(run.method)},
-                     {"epsilon", run.epsilon},
-                     {"granularity", name(run.granularity)},
-                     {"switch_latency_s", run.switch_latency_s},
-                     {"policies", policies},
-                     {"warnings", run.warnings}};
+  Json json = {{"format", kFormat},
+               {"version", run.version},
+               {"command", run.command},
+               {"policy", run.policy},
+               {"profile", run.profile},
+               {"stages", run.stages},
+               {"microbatches", run.microbatches},
+               {"schedule", run.schedule},
+               {"blocking_power_w", run.blocking_power_w},
+               {"frontier_method", name(run.method)},
+               {"epsilon", run.epsilon},
+               {"granularity", name(run.granularity)},
+               {"switch_latency_s", run.switch_latency_s},
+               {"policies", policies},
+               {"warnings", run.warnings}};
+  if (run.joint) json["joint"] = to_json(*run.joint);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -126,6 +161,7 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.switch_latency_s = number_in(document.at("switch_latency_s"), 0, kMaxTimeS);
   run.policies = read_array<ComparisonRow>(document.at("policies"), read_policy);
   run.warnings = read_array<std::string>(document.at("warnings"), [](const JsonView& view) { return view.text(); });
+  if (document.has("joint")) run.joint = read_joint(document.at("joint"), run.stages);
   return run;
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/workflow/comparison.h"
+#include "planning/workflow/joint_run.h"
 
 namespace lowgear::workflow {
 
@@ -26,6 +28,7 @@ struct RunFile {
   double switch_latency_s = 0;
   std::vector<ComparisonRow> policies;  ///< *replayed*, for the report
   std::vector<std::string> warnings;
+  std::optional<JointRun> joint = {};  ///< where the order was free
 };
 
 /// `per_op`, `per_stage_kind`.

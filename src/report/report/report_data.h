@@ -38,6 +38,16 @@ struct Timeline {
   std::vector<std::vector<Op>> ranks;  ///< by rank, in the order of execution
 };
 
+/// An order of a run whose order was free.
+struct OrderRow {
+  std::string name;
+  int stages_per_rank = 1;
+  int peak_activations = 0;  ///< most stage-microbatches that a rank holds
+  double from_s = 0;         ///< times of the joint frontier at which it holds
+  double until_s = 0;
+  std::vector<int> plans;  ///< numbers of its plans
+};
+
 /// All that the report shows: a field for each part of the page. Energies are for one GPU per rank. A figure that is
 /// not finite is shown as a dash.
 struct Data {
@@ -54,6 +64,10 @@ struct Data {
   std::vector<simulator::PipelineFigures> frontier;  ///< vertices of the convex curve, fastest first
   std::vector<simulator::PipelineFigures>
       lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
+  std::vector<int>
+      order_of_point;            ///< by point of a joint frontier: index of its order; empty where the order was given
+  std::vector<OrderRow> orders;  ///< empty where the order was given
+  std::string memory_limit;      ///< that the orders fit; empty where the order was given
   Certificate certificate;
   std::vector<workflow::PlanFigures> plans;
   std::optional<int> chosen_plan;  ///< the number of the plan that `chosen` shows; must be among `plans`

@@ -37,6 +37,8 @@ Json plan_rows(std::span<const workflow::PlanFigures> plans) {
                     {"energy_j", plan.energy_j},
                     {"lower_bound_j", optional_number(plan.lower_bound_j)},
                     {"switches", plan.switches}});
+    if (plan.order) rows.back()["order"] = *plan.order;
+    if (plan.joint_bound_j) rows.back()["joint_bound_j"] = *plan.joint_bound_j;
   }
   return rows;
 }
@@ -175,6 +177,37 @@ std::vector<simulator::PipelineFigures> thin_curve(std::span<const simulator::Pi
   return kept;
 }
 
+namespace {
+
+/// The stretches of a joint frontier within one order, each thinned.
+Json order_curves(const Data& data) {
+  Json curves = Json::array();
+  for (std::size_t begin = 0; begin < data.order_of_point.size();) {
+    std::size_t end = begin;
+    while (end < data.order_of_point.size() && data.order_of_point[end] == data.order_of_point[begin]) ++end;
+    Json curve = point_arrays(thin_curve(std::span(data.frontier).subspan(begin, end - begin)));
+    curve["order"] = data.order_of_point[begin];
+    curves.push_back(std::move(curve));
+    begin = end;
+  }
+  return curves;
+}
+
+Json order_rows(const Data& data) {
+  Json rows = Json::array();
+  for (const OrderRow& order : data.orders) {
+    rows.push_back({{"name", order.name},
+                    {"stages_per_rank", order.stages_per_rank},
+                    {"peak_activations", order.peak_activations},
+                    {"from_s", order.from_s},
+                    {"until_s", order.until_s},
+                    {"plans", order.plans}});
+  }
+  return rows;
+}
+
+}  // namespace
+
 std::string report_json(const Data& data) {
   Json document = {
       {"format", "lowgear.report/1"},
@@ -192,6 +225,9 @@ std::string report_json(const Data& data) {
         {"energy_j", data.baseline.energy_j}}},
       {"frontier_vertices", data.frontier.size()},
       {"frontier", point_arrays(thin_curve(data.frontier))},
+      {"memory_limit", data.memory_limit},
+      {"orders", order_rows(data)},
+      {"order_curves", order_curves(data)},
       {"lower_bound", point_arrays(thin_curve(data.lower_bound))},
       {"certificate",
        {{"verified", data.certificate.verified},

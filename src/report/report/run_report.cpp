@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/schedule/dag.h"
@@ -30,6 +33,39 @@ Certificate certificate_of(const workflow::RunContents& contents) {
                           verified.vertices, verified.epsilon * 100, verified.plans, verified.max_gap_pct)
                     : fmt::format("The check failed: {}", verified.failures.front());
   return certificate;
+}
+
+std::vector<OrderRow> order_rows(const workflow::RunContents& contents) {
+  std::vector<OrderRow> rows;
+  for (const workflow::JointOrder& order : contents.run.joint->orders) {
+    rows.push_back({.name = order.name,
+                    .stages_per_rank = order.stages_per_rank,
+                    .peak_activations = std::ranges::max(order.peak_activations),
+                    .from_s = 0,
+                    .until_s = 0,
+                    .plans = {}});
+  }
+  const auto row_of = [&](int order) -> OrderRow& { return rows.at(static_cast<std::size_t>(order)); };
+  for (std::size_t i = 0; i < contents.frontier.size(); ++i) {
+    OrderRow& row = row_of(contents.order_of_point[i]);
+    if (row.until_s == 0) row.from_s = contents.frontier[i].time_s;
+    row.until_s = contents.frontier[i].time_s;
+  }
+  for (const workflow::PlanFigures& plan : contents.plans) row_of(plan.order.value_or(0)).plans.push_back(plan.number);
+  return rows;
+}
+
+/// What only a run with a free order has: its baseline is in another order than the chosen plan.
+void add_orders(const workflow::RunContents& contents, Data& data) {
+  const workflow::JointRun& joint = *contents.run.joint;
+  data.schedule = fmt::format("searched, here {}", contents.schedule.name);
+  data.stages = static_cast<int>(contents.run.stages);
+  data.baseline = {fmt::format("Every op at its highest profiled clock, in the order {}", joint.reference),
+                   joint.baseline.time_s, joint.baseline.energy_j};
+  data.baseline_timeline.label = fmt::format("{}, every op at its highest clock", contents.schedule.name);
+  data.memory_limit = joint.memory_limit;
+  data.order_of_point = contents.order_of_point;
+  data.orders = order_rows(contents);
 }
 
 }  // namespace
@@ -81,6 +117,7 @@ Data build_report(const workflow::RunContents& contents) {
                                 replay_under(problem, chosen, conditions), chosen);
   data.baseline_timeline = report_timeline("Every op at its highest clock", dag, baseline, fastest);
   data.warnings = run.warnings;
+  if (run.joint) add_orders(contents, data);
   return data;
 }
 

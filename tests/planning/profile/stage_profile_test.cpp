@@ -417,5 +417,26 @@ TEST(SettingsOfAProfile, AreMergedOverRanksOneByOne) {
   EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "b").energy_j, 7);
 }
 
+TEST(StagesOnRanks, ArePartsOfTheirRanksStage) {
+  StageProfile profile(2);
+  profile.add(0, OpKind::forward, {1000, 0.06, 6});
+  profile.add(0, OpKind::backward, {1000, 0.12, 12});
+  profile.add(1, OpKind::forward, {1000, 0.08, 8});
+  profile.add(1, OpKind::backward, {1000, 0.16, 16});
+  const std::vector<int> v_shaped{0, 1, 1, 0};
+  const StageProfile parts = with_stages_on_ranks(profile, v_shaped);
+  ASSERT_EQ(parts.stages(), 4);
+  EXPECT_DOUBLE_EQ(parts.at_max_clock(0, OpKind::forward).time_s, 0.03);
+  EXPECT_DOUBLE_EQ(parts.at_max_clock(2, OpKind::backward).energy_j, 8);
+  EXPECT_DOUBLE_EQ(parts.at_max_clock(3, OpKind::forward).energy_j, 3);
+  expect_equal(with_stages_on_ranks(profile, std::vector<int>{0, 1, 0, 1}), with_virtual_stages(profile, 2));
+}
+
+TEST(StagesOnRanks, RefuseARankThatWasNotProfiled) {
+  const StageProfile profile(2);
+  EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{0, 2}); }), HasSubstr("rank 2"));
+  EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{-1}); }), HasSubstr("rank -1"));
+}
+
 }  // namespace
 }  // namespace lowgear::profile

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 /// Time of an iteration of equal stages, by relaxing every dependency of the definition until nothing moves: slow, and
 /// nothing in common with the graph but its list of ops.
-int makespan(const PipelineDag& dag, int backward_time) {
+std::vector<int> start_times(const PipelineDag& dag, int backward_time) {
   const auto time = [&](const ComputeOp& op) { return op.kind == OpKind::backward ? backward_time : 1; };
   std::vector<int> start(dag.ops.size(), 0);
   for (bool moved = true; moved;) {
@@ -40,9 +40,30 @@ int makespan(const PipelineDag& dag, int backward_time) {
       }
     }
   }
+  return start;
+}
+
+int makespan(const PipelineDag& dag, int backward_time) {
+  const std::vector<int> start = start_times(dag, backward_time);
   int end = 0;
-  for (std::size_t op = 0; op < dag.ops.size(); ++op) end = std::max(end, start[op] + time(dag.ops[op]));
+  for (std::size_t op = 0; op < dag.ops.size(); ++op) {
+    end = std::max(end, start[op] + (dag.ops[op].kind == OpKind::backward ? backward_time : 1));
+  }
   return end;
+}
+
+/// Steps in which a rank waits between its first and its last op, with forwards, input and weight gradients of one
+/// step.
+std::vector<int> waits_within(const PipelineDag& dag) {
+  const std::vector<int> start = start_times(dag, 2);
+  std::vector<int> waits;
+  for (std::size_t rank = 0; rank + 1 < dag.rank_begin.size(); ++rank) {
+    const int first = dag.rank_begin[rank];
+    const int last = dag.rank_begin[rank + 1] - 1;
+    const int span = start[static_cast<std::size_t>(last)] - start[static_cast<std::size_t>(first)];
+    waits.push_back(span - (last - first));
+  }
+  return waits;
 }
 
 /// What every generated schedule must be: valid, acyclic, and safe under the strictest communication.
@@ -193,6 +214,36 @@ TEST(ZbH1, HasAThirdOfTheBubble) {
   }
 }
 
+TEST(ZbH2, IsLegalAndHoldsLessThanTwiceOneFOneB) {
+  for_each_size([](int ranks, int microbatches) {
+    const Schedule schedule = zb_h2_schedule(ranks, microbatches);
+    expect_legal(schedule);
+    const std::vector<int> peaks = peak_in_flight_activations(schedule);
+    EXPECT_LE(*std::ranges::max_element(peaks), std::min(2 * ranks - 1, microbatches));
+  });
+}
+
+TEST(ZbH2, WaitsNowhereBetweenARanksFirstAndLastOp) {
+  for (const auto& [ranks, microbatches] : {std::pair{1, 3}, {2, 4}, {3, 6}, {4, 8}, {4, 9}}) {
+    EXPECT_THAT(waits_within(build_dag(zb_h2_schedule(ranks, microbatches))), Each(0));
+  }
+}
+
+TEST(ZbV, IsLegalAndHoldsNoMoreThanOneFOneB) {
+  for_each_size([](int ranks, int microbatches) {
+    const Schedule schedule = zb_v_schedule(ranks, microbatches);
+    expect_legal(schedule);
+    const std::vector<int> peaks = peak_in_flight_activations(schedule);
+    EXPECT_LE(*std::ranges::max_element(peaks), 2 * ranks);
+  });
+}
+
+TEST(ZbV, WaitsNowhereBetweenARanksFirstAndLastOp) {
+  for (const auto& [ranks, microbatches] : {std::pair{1, 3}, {2, 4}, {3, 6}, {4, 8}, {4, 9}}) {
+    EXPECT_THAT(waits_within(build_dag(zb_v_schedule(ranks, microbatches))), Each(0));
+  }
+}
+
 std::vector<EnvPipeStage> equal_stages(int ranks, double forward_time_s, double backward_time_s) {
   return std::vector<EnvPipeStage>(static_cast<std::size_t>(ranks), {forward_time_s, backward_time_s, std::nullopt});
 }
@@ -285,7 +336,7 @@ TEST(MakeSchedule, NamesTheSchedulesThatExist) {
   EXPECT_EQ(error_of([] {
               (void)make_schedule({"dualpipe", 4, 8, 1, {}});
             }),
-            "no schedule is called \"dualpipe\"; there are 1f1b, gpipe, interleaved, zb-h1, envpipe");
+            "no schedule is called \"dualpipe\"; there are 1f1b, gpipe, interleaved, zb-h1, zb-h2, zb-v, envpipe");
 }
 
 TEST(MakeSchedule, RefusesARequestThatDoesNotFit) {

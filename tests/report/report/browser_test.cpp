@@ -100,6 +100,26 @@ TEST_F(BrowserTest, AnswersPointerWheelAndKeys) {
   EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Lower bound (certified)"));
 }
 
+TEST_F(BrowserTest, ShowsWhichOrderHoldsWhere) {
+  Data data = sample_report(4, 8);
+  const std::size_t change = data.frontier.size() / 2;
+  for (std::size_t i = 0; i < data.frontier.size(); ++i) data.order_of_point.push_back(i < change ? 0 : 1);
+  data.memory_limit = "1f1b";
+  data.orders = {
+      {.name = "zb-h1", .stages_per_rank = 1, .peak_activations = 4, .from_s = 1, .until_s = 1.5, .plans = {}},
+      {.name = "list-v", .stages_per_rank = 2, .peak_activations = 8, .from_s = 1.5, .until_s = 2, .plans = {}}};
+  for (workflow::PlanFigures& plan : data.plans) {
+    plan.order = plan.number < 3 ? 0 : 1;
+    data.orders[static_cast<std::size_t>(*plan.order)].plans.push_back(plan.number);
+  }
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_EQ(seen["error"], "");
+  EXPECT_THAT(seen["text"].get<std::string>(),
+              AllOf(HasSubstr("Orders of the frontier"), HasSubstr("frontier in the order zb-h1"), HasSubstr("list-v"),
+                    HasSubstr("0 to 2"), HasSubstr("as 1F1B")));
+  EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Joint frontier"));
+}
+
 TEST_F(BrowserTest, SaysWhatWasNotVerified) {
   Data data = sample_report(4, 8);
   data.certificate = {false, "The check was left out.", ""};

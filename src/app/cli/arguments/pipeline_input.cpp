@@ -44,7 +44,7 @@ bool is_generator(const std::string& name) {
 /// A schedule's name in any case as its generator writes it; a path as it is.
 std::string schedule_name(std::string text) {
   std::string name = lower_case(text);
-  return is_generator(name) ? name : text;
+  return is_generator(name) || name == kFreeOrder ? name : text;
 }
 
 std::string nearest_schedule(const std::string& text) {
@@ -99,6 +99,9 @@ void require_equal(const std::string& path, std::string_view what, int in_file, 
 
 schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   const std::string& path = arguments.schedule;
+  if (path == kFreeOrder) {
+    throw InputError("--schedule auto: only lowgear plan searches orders; name one of them here, or a schedule.csv");
+  }
   if (!std::filesystem::exists(path) && path != "-") {
     throw InputError(fmt::format("--schedule: there is no schedule and no file {}; {}there are {}", quote(path),
                                  nearest_schedule(path), schedule_help()));
@@ -126,12 +129,7 @@ bool runs(const schedule::Schedule& schedule, OpKind kind) {
 profile::StageProfile with_stages_of(profile::StageProfile profile, const schedule::Schedule& schedule) {
   if (profile.stages() == schedule.stages) return profile;
   const int ranks = schedule.rank_count();
-  const std::vector<int> rank_of = rank_of_stage(schedule);
-  bool looped = profile.stages() == ranks;
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    looped = looped && rank_of[static_cast<std::size_t>(stage)] == stage % ranks;
-  }
-  if (looped) return with_virtual_stages(profile, schedule.stages / ranks);
+  if (profile.stages() == ranks) return with_stages_on_ranks(profile, rank_of_stage(schedule));
   throw InputError(fmt::format("the profile has {} stages and the schedule {} has {}{}: give a profile with as many",
                                profile.stages(), schedule.name, schedule.stages,
                                schedule.stages > ranks ? fmt::format(" virtual ones on {} ranks", ranks) : ""));
@@ -190,7 +188,7 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
   add_blocking_power_option(app, arguments.blocking_power)->required();
   add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments.backward_split),
              "Share of a backward pass' time and energy that its input gradient takes, 0 to 1; for schedules that "
-             "split backward passes (zb-h1) on a profile without split ones");
+             "split backward passes (zb-h1, zb-h2, zb-v) on a profile without split ones");
 }
 
 schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,

@@ -13,6 +13,9 @@
 
 namespace lowgear::cli {
 
+/// What `--schedule` is given where the order is to be searched (lowgear plan).
+inline constexpr std::string_view kFreeOrder = "auto";
+
 /// What names a schedule on the command line.
 struct ScheduleArguments {
   std::string schedule = "1f1b";  ///< name of a generator, or path of a CSV

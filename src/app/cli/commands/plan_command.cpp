@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -9,8 +10,10 @@
 
 #include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/deadlines.h"
+#include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/runs/joint_plan_run.h"
 #include "app/cli/runs/plan_run.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "base/core/error.h"
@@ -139,8 +142,136 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
           {"warnings", result.warnings}};
 }
 
+/// Numbers of an order's plans: "plans 0 to 4, 7".
+std::string plans_text(const workflow::JointPlanResult& result, std::size_t order) {
+  std::string text;
+  int from = -1;
+  for (std::size_t i = 0; i <= result.plans.size(); ++i) {
+    const bool of_order = i < result.plans.size() && result.plans[i].order == static_cast<int>(order);
+    const auto number = static_cast<int>(i);
+    if (of_order && from < 0) from = number;
+    if (of_order || from < 0) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", from);
+    if (number - 1 > from) text += fmt::format(" to {}", number - 1);
+    from = -1;
+  }
+  return text.empty() ? "no plan" : "plans " + text;
+}
+
+/// How far the plans are from what any order could reach.
+std::string joint_gap_text(const workflow::JointPlanResult& result) {
+  double largest_pct = 0;
+  double sum_pct = 0;
+  for (const workflow::PlanFigures& plan : result.plans) {
+    const double gap = workflow::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
+    largest_pct = std::max(largest_pct, gap);
+    sum_pct += gap;
+  }
+  return fmt::format(
+      "bound     proven for every order that fits: the plans use at most {:.3g} % more, {:.3g} % on average\n",
+      largest_pct, sum_pct / static_cast<double>(result.plans.size()));
+}
+
+std::string joint_summary_text(const PlanArguments& arguments, const workflow::JointPlanResult& result) {
+  const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
+  const workflow::JointPoint& fastest = result.frontier.front();
+  const workflow::JointPoint& slowest = result.frontier.back();
+  const simulator::PipelineFigures& baseline = result.run.baseline;
+  std::string text = fmt::format(
+      "orders    {} tried that fit into memory ({}), {} kept; frontier: {:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
+      result.orders_tried, result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j,
+      slowest.time_s, slowest.energy_j);
+  for (std::size_t i = 0; i < result.orders.size(); ++i) {
+    const workflow::JointOrder& order = result.run.orders[i];
+    text += fmt::format("  {:02}      {}, {} per rank, up to {} activations: {}\n", i, order.name,
+                        order.stages_per_rank == 1 ? "1 stage" : fmt::format("{} stages", order.stages_per_rank),
+                        std::ranges::max(order.peak_activations), plans_text(result, i));
+  }
+  text += fmt::format(
+      "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "
+      "{:.6g} "
+      "J): {:+.2f} % energy, {:+.2f} % time\n",
+      shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
+      baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
+  text += joint_gap_text(result);
+  const std::filesystem::path out = arguments.out;
+  text += fmt::format("report    {}\n", (out / output_file::kReport).string());
+  text +=
+      fmt::format("next      look at the report; check the proof: lowgear verify {}; train in the plan's order: {}\n",
+                  shell_word(arguments.out),
+                  shell_word((out / output_file::of_order(shown.order.value_or(0), output_file::kSchedule))));
+  return text;
+}
+
+Json joint_summary_json(const PlanArguments& arguments, const JointPlanSummary& summary) {
+  const workflow::JointPlanResult& result = summary.result;
+  Json plans = Json::array();
+  for (const workflow::PlanFigures& plan : result.plans) {
+    plans.push_back(plan_json(plan));
+    plans.back()["order"] = plan.order.value_or(0);
+    plans.back()["joint_bound_j"] = or_null(plan.joint_bound_j);
+    plans.back()["joint_gap_pct"] = or_null(workflow::gap_pct(plan.energy_j, plan.joint_bound_j));
+  }
+  Json orders = Json::array();
+  for (std::size_t i = 0; i < result.orders.size(); ++i) {
+    const workflow::JointOrder& order = result.run.orders[i];
+    orders.push_back({{"order", i},
+                      {"name", order.name},
+                      {"stages_per_rank", order.stages_per_rank},
+                      {"peak_activations", order.peak_activations},
+                      {"frontier_method", name(result.orders[i].frontier.method)},
+                      {"fastest_s", result.orders[i].frontier.vertices.front().time_s},
+                      {"slowest_s", result.orders[i].frontier.vertices.back().time_s}});
+  }
+  return {{"out", arguments.out},
+          {"figures", "planned"},
+          {"policy", arguments.policy},
+          {"memory_limit", result.run.memory_limit},
+          {"orders_tried", result.orders_tried},
+          {"orders", orders},
+          {"frontier",
+           {{"points", result.frontier.size()},
+            {"fastest_s", result.frontier.front().time_s},
+            {"slowest_s", result.frontier.back().time_s}}},
+          {"baseline",
+           {{"description", fmt::format("{}, every op at its highest profiled clock", result.run.reference)},
+            {"time_s", result.run.baseline.time_s},
+            {"energy_j", result.run.baseline.energy_j}}},
+          {"verified", summary.verified.has_value()},
+          {"shown_plan", result.shown_plan},
+          {"plans", plans},
+          {"warnings", result.warnings}};
+}
+
+/// With a free order.
+ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console) {
+  JointInput input = load_joint_input(arguments.plan.pipeline, arguments.plan.memory_limit);
+  if (input.unit_warning && !arguments.quiet) console.warn(*input.unit_warning);
+  StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
+  std::optional<ProgressBar> progress(std::in_place);
+  PlanArguments plan = arguments.plan;
+  plan.planner.switch_latency.complete_from(input.switch_latency_s);
+  const std::optional<std::string> unit_warning = input.unit_warning;
+  const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
+  folder.commit();
+  progress.reset();
+  for (const std::string& warning : summary.result.warnings) {
+    if (warning != unit_warning) console.note(warning);
+  }
+  if (arguments.json) {
+    console.print_json(joint_summary_json(plan, summary));
+  } else if (!arguments.quiet) {
+    console.print(joint_summary_text(plan, summary.result));
+  }
+  return ExitCode::ok;
+}
+
 ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.quiet) console.mute_notes();
+  if (arguments.plan.pipeline.schedule.schedule == kFreeOrder) return run_joint_plan(arguments, console);
+  if (!arguments.plan.memory_limit.empty()) {
+    throw InputError("--memory-limit: only the search of orders has one: give --schedule auto");
+  }
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
   const std::optional<std::string> unit_warning = input.pipeline.unit_warning;
   if (unit_warning && !arguments.quiet) console.warn(*unit_warning);
@@ -181,6 +312,9 @@ VerbAction declare_plan(CLI::App& app) {
   auto arguments = std::make_shared<PlanCommandArguments>();
   PlanArguments& plan = arguments->plan;
   add_pipeline_options(app, plan.pipeline);
+  CLI::Option* schedule = app.get_option("--schedule");
+  schedule->description(schedule->get_description() +
+                        "; or auto: the order is searched together with the clocks, within --memory-limit");
   app.add_option("--out", plan.out,
                  "Folder to write. The output of an earlier run is replaced; a folder with other files is refused")
       ->type_name("DIR")
@@ -192,6 +326,7 @@ VerbAction declare_plan(CLI::App& app) {
           ->type_name("NAME"));
   add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
   add_planner_options(app, plan.planner);
+  add_memory_limit_option(app, plan.memory_limit);
   add_ask_ahead_option(app, plan.planner.switch_latency);
   add_perseus_unit_option(app, plan.perseus_unit_s);
   add_perseus_format_option(app, plan.perseus_format);

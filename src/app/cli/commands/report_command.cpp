@@ -43,11 +43,23 @@ constexpr NumberRange<double> kMarginRange{0, 100};
 constexpr NumberRange<double> kTokensRange{1, 1e15};
 constexpr std::size_t kMaxUsageBytes = std::size_t{1} << 30U;
 
+workflow::RunContents verified_contents(const std::filesystem::path& folder) {
+  workflow::RunContents contents;
+  if (is_joint_folder(folder)) {
+    const planner::JointFolder files = read_joint_folder(folder);
+    contents = workflow::read_joint_contents(files);
+    contents.verified = verify(files);
+  } else {
+    const planner::PlanFolder files = read_plan_folder(folder);
+    contents = read_run_contents(files, folder);
+    contents.verified = verify(files);
+  }
+  return contents;
+}
+
 /// The page of a folder that `lowgear plan` has written.
 ExitCode report_plan(const std::filesystem::path& folder, bool json, Console& console) {
-  const planner::PlanFolder files = read_plan_folder(folder);
-  workflow::RunContents contents = read_run_contents(files, folder);
-  contents.verified = verify(files);
+  const workflow::RunContents contents = verified_contents(folder);
   const std::filesystem::path path = folder / output_file::kReport;
   write_listed_file(folder, std::string(output_file::kReport),
                     report::render_html_report(report::build_report(contents)));

@@ -7,7 +7,10 @@ namespace {
 
 constexpr auto kVerbs = std::to_array<Verb>({
     {"plan", "Plan clocks: the time-energy frontier of a pipeline and plans on it, each with a proven bound",
-     "lowgear plan --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64 --out out",
+     "lowgear plan --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64 --out "
+     "out\n"
+     "  lowgear plan --profile profile.csv --microbatches 96 --schedule auto --memory-limit 8 --backward-split 0.5 "
+     "--blocking-power 83.64 --out out",
      declare_plan},
     {"verify", "Check a folder that plan has written, with code that shares nothing with the planner",
      "lowgear verify out", declare_verify},

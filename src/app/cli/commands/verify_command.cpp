@@ -17,25 +17,36 @@ struct VerifyArguments {
 };
 
 Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& report) {
-  return {{"folder", arguments.folder}, {"ok", report.ok()},         {"vertices", report.vertices},
-          {"plans", report.plans},      {"epsilon", report.epsilon}, {"max_gap_pct", report.max_gap_pct},
+  return {{"folder", arguments.folder},
+          {"ok", report.ok()},
+          {"vertices", report.vertices},
+          {"plans", report.plans},
+          {"epsilon", report.epsilon},
+          {"max_gap_pct", report.max_gap_pct},
+          {"max_joint_gap_pct", or_null(report.max_joint_gap_pct)},
           {"failures", report.failures}};
 }
 
 std::string report_text(const VerifyArguments& arguments, const planner::VerifyReport& report) {
   if (!report.ok()) return fmt::format("{}: NOT verified\n", arguments.folder);
   constexpr double kPercent = 100;
+  const std::string all_orders =
+      report.max_joint_gap_pct
+          ? fmt::format("  orders    no order within memory uses less than the plans' bounds: largest gap {:.3g} %\n",
+                        *report.max_joint_gap_pct)
+          : "";
   return fmt::format(
       "{}: verified\n"
       "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
       "  plans     {}: replayed to their figures, deadlines kept, largest proven gap {:.3g} %\n"
-      "next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
-      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct,
+      "{}next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
+      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct, all_orders,
       shell_word(arguments.folder));
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
-  const planner::VerifyReport report = verify(read_plan_folder(arguments.folder));
+  const planner::VerifyReport report = is_joint_folder(arguments.folder) ? verify(read_joint_folder(arguments.folder))
+                                                                         : verify(read_plan_folder(arguments.folder));
   if (arguments.json) {
     console.print_json(report_json(arguments, report));
   } else {

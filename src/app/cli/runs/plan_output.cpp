@@ -28,6 +28,9 @@ std::vector<int> plan_numbers(const planner::PlanFolder::File& table) {
 }  // namespace
 
 std::string output_file::plan(int number) { return fmt::format("plans/{:05}.json", number); }
+std::string output_file::of_order(int number, std::string_view file) {
+  return fmt::format("orders/{:02}/{}", number, file);
+}
 std::string output_file::perseus_plan(int number) { return fmt::format("freqs_pipeline_{:05}.py", number); }
 
 /// Throws when the folder holds another number of plans than its table lists: a table cut short would go unnoticed.
@@ -44,10 +47,48 @@ void require_listed_plans(const fs::path& folder, std::size_t listed) {
   }
 }
 
-planner::PlanFolder read_plan_folder(const fs::path& folder) {
+void require_run(const fs::path& folder) {
   if (!fs::is_regular_file(folder / output_file::kRun)) {
     throw_input_error({folder.string(), 0, 0}, fmt::format("holds no {}", output_file::kRun),
                       "name a folder that lowgear plan has written");
+  }
+}
+
+bool is_joint_folder(const fs::path& folder) {
+  return fs::is_regular_file(folder / output_file::of_order(0, output_file::kRun));
+}
+
+planner::JointFolder read_joint_folder(const fs::path& folder) {
+  require_run(folder);
+  planner::JointFolder files;
+  files.run = read_part(folder, output_file::kRun);
+  files.frontier = read_part(folder, output_file::kFrontier);
+  files.profile = read_part(folder, output_file::kProfile);
+  files.lower_bound = read_part(folder, output_file::kLowerBound);
+  files.bound_prices = read_part(folder, output_file::kJointBound);
+  files.plans_table = read_part(folder, output_file::kPlans);
+  for (const int number : plan_numbers(files.plans_table)) {
+    files.plans.push_back(read_part(folder, output_file::plan(number)));
+  }
+  require_listed_plans(folder, files.plans.size());
+  const auto of_order = [](int number, std::string_view file) { return output_file::of_order(number, file); };
+  for (int number = 0; fs::is_regular_file(folder / of_order(number, output_file::kRun)); ++number) {
+    planner::PlanFolder& order = files.orders.emplace_back();
+    order.run = read_part(folder, of_order(number, output_file::kRun));
+    order.profile = read_part(folder, of_order(number, output_file::kProfile));
+    order.schedule = read_part(folder, of_order(number, output_file::kSchedule));
+    order.frontier = read_part(folder, of_order(number, output_file::kFrontier));
+    order.certificate = read_part(folder, of_order(number, output_file::kCertificate));
+  }
+  return files;
+}
+
+planner::PlanFolder read_plan_folder(const fs::path& folder) {
+  require_run(folder);
+  if (is_joint_folder(folder)) {
+    throw_input_error({folder.string(), 0, 0}, "is of a run with a free order, whose plans follow several orders",
+                      fmt::format("plan again with one of them: --schedule {}",
+                                  (folder / output_file::of_order(0, output_file::kSchedule)).string()));
   }
   const bool has_own_frontier = fs::exists(folder / output_file::kExactFrontier);
   planner::PlanFolder files;

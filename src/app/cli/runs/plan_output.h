@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "planning/planner/verifier/joint_folder.h"
 #include "planning/planner/verifier/verify.h"
 #include "planning/workflow/run_contents.h"
 
@@ -20,15 +21,23 @@ inline constexpr std::string_view kFrontier = "frontier.csv";
 inline constexpr std::string_view kExactFrontier = "exact_frontier.csv";
 /// Lower bound at the frontier's times, where it is not the frontier itself.
 inline constexpr std::string_view kLowerBound = "lower_bound.csv";
+inline constexpr std::string_view kJointBound = "joint_bound.json";
 inline constexpr std::string_view kPlans = "plans.csv";
 inline constexpr std::string_view kCertificate = "certificate.txt";
 inline constexpr std::string_view kReport = "report.html";
-[[nodiscard]] std::string plan(int number);          ///< plans/00007.json
-[[nodiscard]] std::string perseus_plan(int number);  ///< freqs_pipeline_00007.py, 0 the slowest
+[[nodiscard]] std::string plan(int number);                             ///< plans/00007.json
+[[nodiscard]] std::string of_order(int number, std::string_view file);  ///< orders/02/run.json
+[[nodiscard]] std::string perseus_plan(int number);                     ///< freqs_pipeline_00007.py, 0 the slowest
 }  // namespace output_file
 
 /// All files that `verify` looks at. Throws InputError when one is missing.
 [[nodiscard]] planner::PlanFolder read_plan_folder(const std::filesystem::path& folder);
+
+/// Whether the folder is that of a run with a free order (`lowgear plan --schedule auto`).
+[[nodiscard]] bool is_joint_folder(const std::filesystem::path& folder);
+
+/// The same of a run with a free order.
+[[nodiscard]] planner::JointFolder read_joint_folder(const std::filesystem::path& folder);
 
 /// What the report is made from, the table of lower bounds in `folder` included. Throws InputError when something is
 /// missing or cannot be read.

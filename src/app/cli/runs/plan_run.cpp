@@ -31,20 +31,6 @@ void require_plannable(const PlanArguments& arguments, const workflow::PlanOptio
   }
 }
 
-workflow::PlanOptions plan_options(const PlanArguments& arguments) {
-  workflow::PlanOptions options{
-      .policy = arguments.policy,
-      .policy_settings = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations},
-      .planner = planner_options(arguments.planner),
-      .deadlines = arguments.deadlines,
-      .gpu_name = arguments.pipeline.gpu_name,
-      .clock_lead_s = arguments.planner.switch_latency.lead_s,
-      .late_s = arguments.planner.switch_latency.late_s(),
-      .now_s = wall_clock()};
-  require_plannable(arguments, options);
-  return options;
-}
-
 /// The files of one run of `lowgear plan`.
 class PlanFiles {
  public:
@@ -112,6 +98,20 @@ workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile 
 }
 
 }  // namespace
+
+workflow::PlanOptions plan_options(const PlanArguments& arguments) {
+  workflow::PlanOptions options{
+      .policy = arguments.policy,
+      .policy_settings = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations},
+      .planner = planner_options(arguments.planner),
+      .deadlines = arguments.deadlines,
+      .gpu_name = arguments.pipeline.gpu_name,
+      .clock_lead_s = arguments.planner.switch_latency.lead_s,
+      .late_s = arguments.planner.switch_latency.late_s(),
+      .now_s = wall_clock()};
+  require_plannable(arguments, options);
+  return options;
+}
 
 PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
                        Progress& progress) {

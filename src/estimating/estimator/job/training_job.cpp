@@ -22,6 +22,7 @@ constexpr double kMaxBytesPerS = 1e15;
 constexpr double kMaxLatencyS = 1;
 /// The schedule that depends on how long stages take.
 constexpr std::string_view kTimedSchedule = "envpipe";
+constexpr std::string_view kVShapedSchedule = "zb-v";
 
 Fault out_of_range(std::string_view member, std::int64_t value, std::int64_t low, std::int64_t high) {
   if (value >= low && value <= high) return std::nullopt;
@@ -151,12 +152,16 @@ Fault find_sequence_fault(const TrainingJob& job) {
 Fault find_unknown_schedule(const std::string& name) {
   std::vector<std::string_view> names;
   for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
-    if (generator.name != kTimedSchedule) names.push_back(generator.name);
+    if (generator.name != kTimedSchedule && generator.name != kVShapedSchedule) names.push_back(generator.name);
   }
   if (std::ranges::find(names, name) != names.end()) return std::nullopt;
   if (name == kTimedSchedule) {
     return JobFault{"schedule", "envpipe's schedule depends on the times of stages",
                     "estimate with 1f1b, and plan the emitted profile with envpipe"};
+  }
+  if (name == kVShapedSchedule) {
+    return JobFault{"schedule", "zb-v runs the first and the last stage on one rank, which estimates do not model",
+                    "estimate with zb-h1 or interleaved"};
   }
   const auto meant = nearest_name(name, names);
   return JobFault{

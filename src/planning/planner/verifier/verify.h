@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct VerifyReport {
   std::size_t plans = 0;     ///< plans replayed and bounded
   double epsilon = 0;        ///< largest relative distance between the frontier and its proven bound
   double max_gap_pct = 0;    ///< largest proven gap of a plan
+  /// Largest proven gap of a plan to all orders that fit into memory, where the order was free.
+  std::optional<double> max_joint_gap_pct = {};
   [[nodiscard]] bool ok() const { return failures.empty(); }
 };
 

@@ -1,5 +1,6 @@
 // The time-energy plot: the frontier and its lower bound, plans, policies, what was measured and the baseline. It draws
-// a model: {curve, separateBound: lists of {time_s, energy_j}, fastest first; points: [{type, name, basis, time_s,
+// a model: {curve, separateBound: lists of {time_s, energy_j}, fastest first; segments: stretches of the curve within one
+// order, [{order, points}], empty or absent where there is one order; points: [{type, name, basis, time_s,
 // energy_j, label, chosen, ...}]; baseline: what savings are against, or null; boundName, boundBasis, regionLabel,
 // summary: texts}.
 const frontierPlot = (() => {
@@ -9,6 +10,9 @@ const frontierPlot = (() => {
   const symbol = (type, size) => d3.svg.symbol().type(kSymbols[type]).size(size)();
 
   const polyline = d3.svg.line().x((point) => point.x).y((point) => point.y);
+
+  // Orders are told apart by colour and by dashes; after six they repeat.
+  const orderClass = (order) => `order-${order % 6}`;
 
   const curvePoints = ({time_s, energy_j}) => time_s.map((time, i) => ({time_s: time, energy_j: energy_j[i]}));
 
@@ -189,7 +193,14 @@ const frontierPlot = (() => {
           .text(this.model.regionLabel);
       }
       if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: polyline(bound)});
-      plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
+      const {segments = []} = this.model;
+      if (!segments.length) {
+        plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
+      }
+      for (const {order, points} of segments) {
+        plot.append('path').attr({class: `curve ${orderClass(order)}`,
+          d: polyline(points.map((point) => this.place(point)))});
+      }
     }
 
     // The way from the baseline to the point that is its target, as points along it: none without both.
@@ -240,7 +251,8 @@ const frontierPlot = (() => {
       if (compare) rows.push(['Saving', units.percent(compare.saving(point.energy_j), 3)]);
       if (units.isNumber(point.lower_bound_j)) rows.push(['Above the bound', units.percent(relativeGap(point), 3)]);
       if (point.switches !== undefined) rows.push(['Clock switches', String(point.switches)]);
-      if (point.own_order) rows.push(['Order', "its own: the bound of this schedule does not hold for it"]);
+      if (point.order_name) rows.push(['Order', point.order_name]);
+      if (point.own_order) rows.push(['Order', 'its own: the bound of this schedule does not hold for it']);
       if (units.isNumber(point.peak_activations)) rows.push(['Activations held', String(point.peak_activations)]);
       return {title: `${point.name} (${point.basis})`, rows};
     }
@@ -307,21 +319,25 @@ const frontierPlot = (() => {
   const ofReport = (report) => {
     const {verified} = report.certificate;
     const {saving} = relative(report.baseline);
+    const isFree = report.orders.length > 0;
     return {
+      segments: report.order_curves.map((curve) => ({order: curve.order, points: curvePoints(curve)})),
       curve: curvePoints(report.frontier), separateBound: curvePoints(report.lower_bound), baseline: report.baseline,
       points: [
         ...report.plans.map((plan) => {
           const chosen = plan.number === report.chosen_plan;
           const name = `Plan ${plan.number}`;
-          return {...plan, type: 'plan', name, basis: 'planned', chosen, isTarget: chosen,
+          const order = report.orders[plan.order];
+          return {...plan, order_name: order && order.name, type: 'plan', name, basis: 'planned', chosen, isTarget: chosen,
             label: chosen ? `${name}: ${units.percent(saving(plan.energy_j), 2)} saved` : ''};
         }),
         ...report.policies.map((policy) => ({...policy, type: policy.own_order ? 'own-order' : 'policy',
           basis: 'replayed', label: policy.name})),
         {...report.baseline, type: 'baseline', name: 'Baseline', label: 'Baseline', basis: 'planned'},
       ],
-      boundName: 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
-      regionLabel: verified ? 'no plan of this order can be here' : 'below the lower bound (not verified)',
+      boundName: isFree ? 'Bound of all orders' : 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
+      regionLabel: !verified ? 'below the lower bound (not verified)'
+        : isFree ? 'no plan of any order within memory can be here' : 'no plan of this order can be here',
       summary: `Time and energy of one iteration: frontier, ${report.plans.length} plans, ` +
         `${report.policies.length} policies and the baseline. Arrow keys move between the points, ` +
         'plus and minus zoom, 0 shows all. The tables below have the same numbers.',
@@ -341,19 +357,25 @@ const frontierPlot = (() => {
 
   const legend = (report) => {
     const exact = report.lower_bound.time_s.length === 0;
+    const ofOrder = ({name}, i) => [lineSample(`curve ${orderClass(i)}`), `frontier in the order ${name}`];
+    const frontier = [lineSample('curve'), exact ? 'frontier = lower bound of any plan in this order' : 'frontier'];
     const items = [
-      [lineSample('curve'), exact ? 'frontier = lower bound of any plan in this order' : 'frontier'],
-      ...(exact ? [] : [[lineSample('bound'), 'lower bound of any plan in this order']]),
+      ...(report.orders.length ? report.orders.map(ofOrder) : [frontier]),
+      ...(exact ? [] : [[lineSample('bound'),
+        report.orders.length ? 'lower bound of any plan in any order within memory'
+          : 'lower bound of any plan in this order']]),
       [pointSample('plan', 'plan'), 'deployable plan'],
       ...(report.chosen_plan === null ? [] : [[pointSample('plan', 'plan chosen'), 'chosen plan']]),
       ...(report.policies.some((policy) => !policy.own_order)
         ? [[pointSample('policy', 'policy'), 'policy (replayed)']] : []),
       ...(report.policies.some((policy) => policy.own_order)
-        ? [[pointSample('own-order', 'own-order'), 'in an order of its own: this bound does not hold for it']] : []),
+        ? [[pointSample('own-order', 'own-order'),
+          report.orders.length ? 'policy in an order of its own (replayed)'
+            : 'in an order of its own: this bound does not hold for it']] : []),
       [pointSample('baseline', 'baseline'), 'baseline'],
     ];
     return items.map(([node, text]) => element('li', {}, [node, text]));
   };
 
-  return {Plot, ofReport, legend, lineSample, pointSample};
+  return {Plot, ofReport, legend, lineSample, pointSample, orderClass};
 })();

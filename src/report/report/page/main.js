@@ -16,7 +16,9 @@
     document.title = `${title} – Lowgear`;
     const watts = [...new Set(report.blocking_power_w)].sort((a, b) => a - b);
     const blocking = watts.length > 1 ? `${watts[0]} to ${watts[watts.length - 1]} W` : `${watts[0] ?? '–'} W`;
-    const facts = [['Schedule', report.schedule], ['GPUs', `${report.blocking_power_w.length}, one per rank`],
+    const facts = [['Schedule', report.schedule],
+      ...(report.memory_limit ? [['Memory limit', report.memory_limit === '1f1b' ? 'as 1F1B'
+        : `${report.memory_limit} microbatches`]] : []), ['GPUs', `${report.blocking_power_w.length}, one per rank`],
       ['Blocking power', blocking],
       ['Clock switch', report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'assumed instant']];
     byId('facts').replaceChildren(...facts.map(([name, text]) =>
@@ -34,7 +36,8 @@
     const gpus = Math.max(1, report.blocking_power_w.length);
     const watts = ({energy_j, time_s}) => energy_j / time_s / gpus;
     const gap = compare.gap(chosenPlan);
-    const proof = report.certificate.verified ? 'certified: the best possible plan is at most this much better'
+    const proof = report.orders.length ? `for the order ${report.orders[chosenPlan.order].name} alone`
+      : report.certificate.verified ? 'certified: the best possible plan is at most this much better'
       : 'the lower bound was not verified';
     byId('cards').replaceChildren(
       card('Energy per iteration, planned', units.signedPercent(-saving, 2),
@@ -98,6 +101,8 @@
     byId('policies').replaceChildren(tables.policies(report));
     byId('plans').replaceChildren(tables.plans(report));
     byId('plans-panel').hidden = report.plans.length === 0;
+    byId('orders-panel').hidden = report.orders.length === 0;
+    if (report.orders.length) byId('orders').replaceChildren(tables.orders(report));
     byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {text})));
     byId('warnings').hidden = report.warnings.length === 0;
   };
@@ -113,7 +118,11 @@
       ['Replayed', 'The clocks that a policy chose, run through the simulator on the same profile and schedule: the ' +
         'same way for every policy.'],
       ['Lower bound', 'The least energy of any choice of clocks at that iteration time, also when an op may change its ' +
-        'clock halfway. Gap: how far a plan with one clock per op is above it.'],
+        'clock halfway' + (report.orders.length ? ', in the order of the plan' : '') +
+        '. Gap: how far a plan with one clock per op is above it.'],
+      ...(report.orders.length ? [['Orders', 'Searched among those that fit the memory limit and can run. The frontier ' +
+        'is the least energy over the orders that were kept. The bound of all orders holds for every order of one or two ' +
+        'stages on each GPU within the memory limit, also for those that were not tried.']] : []),
       ['Certificate', `${certificate.verified ? 'Verified. ' : 'Not verified. '}${certificate.statement}`,
         certificate.command],
     ];

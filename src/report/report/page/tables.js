@@ -17,6 +17,8 @@ const tables = (() => {
       saving: {head: ['Saving', '% of baseline'], text: (row) => units.fixed(compare.saving(row.energy_j), 3)},
       bound: {head: ['Lower bound', energyUnit.name], text: (row) => energy(row.lower_bound_j)},
       gap: {head: ['Gap', '% of bound'], text: (row) => units.fixed(compare.gap(row), 3)},
+      jointGap: {head: ['Gap to all orders', '% of their bound'],
+        text: (row) => units.fixed(compare.gap({energy_j: row.energy_j, lower_bound_j: row.joint_bound_j}), 3)},
       switches: {head: ['Switches', 'per iteration'],
         text: (row) => (row.switches === undefined ? units.fixed(null) : String(row.switches))},
     };
@@ -44,9 +46,38 @@ const tables = (() => {
     const columns = figureColumns(report.plans, report.baseline);
     return dataTable([
       {head: ['Plan'], node: (row) => marked(String(row.number), isChosen(row) ? 'chosen' : '')},
+      ...(report.orders.length ? [{head: ['Order'], text: (row) => report.orders[row.order].name}] : []),
       columns.deadline, columns.time, columns.slowdown, columns.energy, columns.saving, columns.bound, columns.gap,
-      columns.switches,
+      ...(report.orders.length ? [columns.jointGap] : []), columns.switches,
     ], report.plans, (row) => (isChosen(row) ? 'chosen' : ''));
+  };
+
+  // Rising numbers, those that follow each other as a range: "0 to 4, 7".
+  const ranges = (numbers) => {
+    const runs = [];
+    for (const number of numbers) {
+      const last = runs[runs.length - 1];
+      if (last && last[1] === number - 1) last[1] = number;
+      else runs.push([number, number]);
+    }
+    return runs.map(([from, to]) => (from === to ? `${from}` : `${from} to ${to}`)).join(', ') || '\u2013';
+  };
+
+  // Which order holds where.
+  const orders = (report) => {
+    const timeUnit = units.timeUnit(Math.max(...report.orders.map((order) => order.until_s)));
+    const time = (value) => units.fixed(value * timeUnit.factor, units.decimals(value * timeUnit.factor, 6));
+    const rows = report.orders.map((order, number) => ({...order, number}));
+    return dataTable([
+      {head: ['Order'], css: 'named', node: (row) => [frontierPlot.lineSample(
+        `curve ${frontierPlot.orderClass(row.number)}`), ` ${row.name}`]},
+      {head: ['Stages', 'per GPU'], text: (row) => String(row.stages_per_rank)},
+      {head: ['Activations', 'microbatches of a stage, most on a GPU'], text: (row) => String(row.peak_activations)},
+      {head: ['First best at', timeUnit.name], text: (row) => time(row.from_s)},
+      {head: ['Last best at', timeUnit.name], text: (row) => time(row.until_s)},
+      {head: ['Plans'], text: (row) => ranges(row.plans)},
+      {head: ['Files'], text: (row) => `orders/${String(row.number).padStart(2, '0')}`},
+    ], rows);
   };
 
   // Small bar chart: share of `ops` by clock, on the scale of all clocks of the report.
@@ -103,5 +134,5 @@ const tables = (() => {
     ], rows);
   };
 
-  return {policies, plans, ranks};
+  return {policies, plans, orders, ranks};
 })();

@@ -166,6 +166,78 @@ TEST_F(PlanCommand, WhatIsPlannedVerifies) {
   }
 }
 
+std::vector<std::string> free_order(std::vector<std::string> others = {}) {
+  others.insert(others.end(), {"--schedule", "auto", "--backward-split", "0.5"});
+  return others;
+}
+
+TEST_F(PlanCommand, AFreeOrderWritesEachOrderWithItsProof) {
+  const Json json = planned(free_order({"--plans", "4"}));
+  ASSERT_EQ(json["plans"].size(), 4);
+  ASSERT_FALSE(json["orders"].empty());
+  for (std::size_t i = 0; i < json["orders"].size(); ++i) {
+    for (const char* name : {"run.json", "profile.csv", "schedule.csv", "frontier.csv", "certificate.txt"}) {
+      EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / fmt::format("orders/{:02}/{}", i, name))) << name;
+    }
+  }
+  const ProgramResult verified = run_lowgear({"verify", out()});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("verified"));
+  EXPECT_EQ(run_lowgear({"report", out()}).exit_code, 0);
+  EXPECT_THAT(text("report.html"), HasSubstr("\"order_curves\""));
+}
+
+TEST_F(PlanCommand, AFreeOrderIsNeverWorseThanOneFOneBInItsTime) {
+  const Json fixed = planned({"--plans", "1"});
+  const Json free = planned(free_order({"--deadline", fixed["plans"][0]["deadline_s"].dump()}));
+  EXPECT_LE(free["plans"][0]["time_s"], fixed["plans"][0]["deadline_s"]);
+  EXPECT_LT(free["plans"][0]["energy_j"], fixed["plans"][0]["energy_j"]);
+}
+
+TEST_F(PlanCommand, APlanOfAFreeOrderReplaysToItsFiguresInItsOrder) {
+  const Json json = planned(free_order({"--plans", "3", "--memory-limit", "4"}));
+  for (int number = 0; number < 3; ++number) {
+    const std::string file = (folder_ / "out" / fmt::format("plans/{:05}.json", number)).string();
+    const ProgramResult replayed = run_lowgear({"simulate", "--profile", profile_, "--blocking-power", "70",
+                                                "--backward-split", "0.5", "--plan", file, "--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const Json figures = parse_json(replayed.out, "stdout");
+    EXPECT_NEAR(figures["time_s"], json["plans"][number]["time_s"].get<double>(), 1e-9);
+    EXPECT_NEAR(figures["energy_j"], json["plans"][number]["energy_j"].get<double>(), 1e-6);
+  }
+}
+
+TEST_F(PlanCommand, AFreeOrderThatDoesNotFitItsStatedMemoryIsFound) {
+  ASSERT_EQ(plan(free_order({"--plans", "2", "--memory-limit", "3"})).exit_code, 0);
+  std::string run = text("run.json");
+  const std::string limit = "\"memory_limit\": \"3\"";
+  ASSERT_NE(run.find(limit), std::string::npos);
+  run.replace(run.find(limit), limit.size(), "\"memory_limit\": \"1\"");
+  write_text(folder_ / "out" / "run.json", run);
+  const ProgramResult verified = run_lowgear({"verify", out()});
+  EXPECT_NE(verified.exit_code, 0);
+  EXPECT_THAT(verified.err, HasSubstr("fit into the memory that the run states"));
+}
+
+TEST_F(PlanCommand, AJointFrontierAboveAnOrderIsFound) {
+  ASSERT_EQ(plan(free_order({"--plans", "2"})).exit_code, 0);
+  std::string table = text("frontier.csv");
+  const std::size_t second = table.find('\n', table.find('\n') + 1) + 1;
+  table.erase(second, table.find('\n', second) + 1 - second);
+  table.erase(second, table.find('\n', second) + 1 - second);
+  write_text(folder_ / "out" / "frontier.csv", table);
+  const ProgramResult verified = run_lowgear({"verify", out()});
+  EXPECT_NE(verified.exit_code, 0);
+  EXPECT_THAT(verified.err, HasSubstr("needs only"));
+}
+
+TEST_F(PlanCommand, WithoutSplitBackwardsAFreeOrderSaysWhatIsLeftOut) {
+  const ProgramResult result = plan({"--schedule", "auto", "--plans", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("--backward-split"));
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
 TEST_F(PlanCommand, StagePlansSwitchLess) {
   const Json per_op = planned({"--slowdown", "3"});
   const Json per_stage = planned({"--slowdown", "3", "--granularity", "stage"});

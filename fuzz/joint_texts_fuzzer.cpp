@@ -1,0 +1,56 @@
+/// Reads any bytes as one of the texts that only a run with a free order has. The first byte says which: f(rontier),
+/// l(imit of memory) or r(un.json). What is read is written and read again.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/core/error.h"
+#include "checks.h"
+#include "planning/joint/orders/memory_limit.h"
+#include "planning/workflow/joint_run.h"
+#include "planning/workflow/run_file.h"
+
+namespace {
+
+void read_frontier(std::string_view text) {
+  const auto points = lowgear::workflow::read_joint_frontier(text, "frontier.csv");
+  const std::string written = lowgear::workflow::write_joint_frontier(points);
+  require(write_joint_frontier(lowgear::workflow::read_joint_frontier(written, "frontier.csv")) == written);
+}
+
+void read_limit(std::string_view text) {
+  const lowgear::joint::MemoryLimit limit = lowgear::joint::parse_memory_limit(text);
+  require(lowgear::joint::parse_memory_limit(to_string(limit)) == limit);
+  constexpr int kRanks = 4;
+  for (const int most : most_activations(limit, kRanks, 8, 2)) require(most >= 2 && most <= 16);
+}
+
+void read_run(std::string_view text) {
+  const lowgear::workflow::RunFile run = lowgear::workflow::read_run(text, "run.json");
+  const std::string written = write_run(run);
+  require(write_run(lowgear::workflow::read_run(written, "run.json")) == written);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  try {
+    switch (data[0]) {
+      case 'f':
+        read_frontier(text);
+        break;
+      case 'l':
+        read_limit(text);
+        break;
+      case 'r':
+        read_run(text);
+        break;
+      default:
+        break;
+    }
+  } catch (const lowgear::InputError&) {
+  }
+  return 0;
+}

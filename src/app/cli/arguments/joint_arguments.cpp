@@ -1,0 +1,63 @@
+#include "app/cli/arguments/joint_arguments.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "app/cli/arguments/blocking_power_argument.h"
+#include "app/cli/terminal/memory.h"
+#include "base/core/error.h"
+#include "estimating/estimator/gpu/power_limit.h"
+#include "planning/profile/plausibility.h"
+#include "planning/workflow/planning_memory.h"
+
+namespace lowgear::cli {
+namespace {
+
+/// Virtual stages per rank that the search tries at most.
+constexpr int kMostChunks = 2;
+
+void require_free_order(const ScheduleArguments& arguments) {
+  if (arguments.chunks) throw InputError("--chunks: the search chooses the stages of each rank; leave it out");
+  if (arguments.extra_activations) {
+    throw InputError("--extra-activations: give --memory-limit, which holds for every order of the search");
+  }
+  if (!arguments.microbatches) throw InputError("--schedule auto needs --microbatches");
+}
+
+}  // namespace
+
+void add_memory_limit_option(CLI::App& app, std::string& memory_limit) {
+  app.add_option("--memory-limit", memory_limit,
+                 "With --schedule auto: activations that fit into the memory of each rank, as 1f1b (what 1F1B holds on "
+                 "it, the default), or as a number of microbatches, the same on every rank or one for each (8,8,6,4)")
+      ->type_name("1f1b|N|N,N,...");
+}
+
+JointInput load_joint_input(const PipelineArguments& arguments, const std::string& memory_limit) {
+  require_free_order(arguments.schedule);
+  PipelineInput read;
+  read.profile_name = arguments.profile;
+  JointInput input;
+  input.profile_name = arguments.profile;
+  joint::JointProblem& problem = input.problem;
+  problem.memory = joint::parse_memory_limit(memory_limit.empty() ? "1f1b" : memory_limit);
+  problem.profile = read_profile(read);
+  input.switch_latency_s = read.switch_latency_s;
+  if (arguments.backward_split) problem.profile = with_split_backward(problem.profile, *arguments.backward_split);
+  problem.microbatches = *arguments.schedule.microbatches;
+  const int ranks = problem.ranks();
+  (void)most_activations(problem.memory, ranks, problem.microbatches,
+                         1);  // says whether the limit is for so many ranks
+  if (arguments.schedule.stages.value_or(ranks) != ranks) {
+    throw InputError(fmt::format("the profile has {} stages and --stages says {}: the search needs one stage per rank",
+                                 ranks, *arguments.schedule.stages));
+  }
+  workflow::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
+  problem.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, ranks);
+  input.unit_warning =
+      unit_warning(problem.profile, problem.blocking_power_w, estimator::power_limit_of(arguments.gpu_name));
+  return input;
+}
+
+}  // namespace lowgear::cli

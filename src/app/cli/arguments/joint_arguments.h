@@ -1,0 +1,26 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "app/cli/arguments/pipeline_input.h"
+#include "planning/joint/orders/joint_problem.h"
+
+namespace lowgear::cli {
+
+/// `--memory-limit`; empty when not given.
+void add_memory_limit_option(CLI::App& app, std::string& memory_limit);
+
+/// A pipeline whose order is free, and what its files say in addition.
+struct JointInput {
+  std::string profile_name;  ///< as given
+  joint::JointProblem problem;
+  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
+  std::optional<std::string> unit_warning = {};
+};
+
+/// Reads all files. Throws InputError when arguments contradict a free order, and as `load_pipeline` does.
+[[nodiscard]] JointInput load_joint_input(const PipelineArguments& arguments, const std::string& memory_limit);
+
+}  // namespace lowgear::cli

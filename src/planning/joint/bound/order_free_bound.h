@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/core/units.h"
+#include "planning/joint/bound/unavoidable_paths.h"
+#include "planning/planner/frontier/frontier.h"
+#include "planning/planner/frontier/instance.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear::joint {
+
+/// Least energy over all orders, relaxed: groups of alike ops, and paths of which none may take longer than the
+/// iteration. Every order that runs within memory is a solution of it.
+struct OrderFreeProblem {
+  std::vector<planner::ConvexCost> cost_of_group;  ///< effective energy of one op
+  int ops_of_a_group = 0;
+  std::vector<UnavoidablePath> paths;
+  PowerNw blocking_power_nw = 0;  ///< sum over ranks
+};
+
+/// `of_stages` is the profile by virtual stage, `blocking_power_w` by rank. Throws InputError when the profile lacks a
+/// (stage, kind) of the freedom.
+[[nodiscard]] OrderFreeProblem order_free_problem(const OrderFreedom& freedom, const profile::StageProfile& of_stages,
+                                                  std::span<const double> blocking_power_w);
+
+/// No order is faster: the longest path with every op at its fastest.
+[[nodiscard]] TimePs least_time_ps(const OrderFreeProblem& problem);
+
+/// What any prices prove: every order of iteration time T has effective energy >= intercept - slope x T. `price_nw`, by
+/// path, is what a second of the path's time is worth; none is negative. In whole numbers, so exactly.
+///
+/// A solution pays at least its energy plus prices for the paths' times beyond T. A path says how many ops of a group
+/// it has, not which, so the ops of a group share its price in some way. Each op then takes its cheapest time, and that
+/// least cost is concave in its price: the sum over the group is least when all paths choose the same ops. So op m of a
+/// group is charged every path by the m-th largest weight that the path has of the group.
+[[nodiscard]] planner::BoundLine bound_of_prices(const OrderFreeProblem& problem, std::span<const PowerNw> price_nw);
+
+/// Prices, by path, whose bound is nearly the best one for iterations of at most `deadline_ps` (within some 1e-5 of the
+/// relaxation's optimum). By Newton's method on a smoothed bound; the same for the same problem on the same machine.
+/// Every result is valid, as `bound_of_prices` counts exactly. `deadline_ps` must be above `least_time_ps`.
+[[nodiscard]] std::vector<PowerNw> best_prices(const OrderFreeProblem& problem, TimePs deadline_ps);
+
+/// Energy, blocking energy included, that no iteration of at most `deadline_ps` can be below by this line.
+[[nodiscard]] double lower_bound_j(const planner::BoundLine& line, PowerNw blocking_power_nw, TimePs deadline_ps);
+
+}  // namespace lowgear::joint

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lowgear::joint {
+
+/// A price that an op is charged, by index, so many times.
+struct Charge {
+  std::size_t price = 0;
+  double times = 1;
+};
+
+/// An op that may be run in several ways, as often as `count` alike ones occur. Of dimension 1 throughout.
+struct PricedOp {
+  std::vector<double> time;     ///< by way, rising
+  std::vector<double> energy;   ///< by way
+  std::vector<Charge> charges;  ///< their sum times its time
+  double count = 1;
+};
+
+/// Non-negative prices that nearly maximise
+///
+///     sum over ops of count x min over ways of (energy + price x time)  -  sum of prices
+///
+/// a concave function. Newton's method on a smoothed minimum (temperature) with a barrier against negative prices; both
+/// are lowered in steps. `price_count` is at least 1. Throws nothing; returns its last prices where it cannot go on.
+[[nodiscard]] std::vector<double> search_prices(std::span<const PricedOp> ops, std::size_t price_count);
+
+}  // namespace lowgear::joint

@@ -1,0 +1,290 @@
+#include "planning/workflow/joint_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/joint/bound/joint_bound.h"
+#include "planning/joint/orders/order_search.h"
+#include "planning/planner/frontier/certificate.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/profile/example_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/generators.h"
+#include "planning/workflow/frontier_curve.h"
+#include "planning/workflow/replayed_plan.h"
+
+namespace lowgear::workflow {
+namespace {
+
+/// Orders that need at most this much more energy than the best are done without: fewer orders are easier to follow.
+constexpr double kOrderTolerance = 2e-4;
+
+/// 1F1B; where the profile has no whole backwards, with each input gradient followed by its weight gradient.
+schedule::Schedule reference_order(const joint::JointProblem& problem) {
+  schedule::Schedule order = schedule::one_f_one_b_schedule(problem.ranks(), problem.microbatches);
+  if (problem.may_join()) return order;
+  for (auto& actions : order.ranks) {
+    std::vector<schedule::Action> split;
+    for (schedule::Action action : actions) {
+      if (action.op == OpKind::backward) {
+        action.op = OpKind::input_gradient;
+        split.push_back(action);
+        action.op = OpKind::weight_gradient;
+      }
+      split.push_back(action);
+    }
+    actions = std::move(split);
+  }
+  return order;
+}
+
+ProfiledPipeline pipeline_in(const joint::JointProblem& problem, schedule::Schedule order) {
+  ProfiledPipeline pipeline;
+  pipeline.profile = problem.profile_of(order);
+  pipeline.dag = build_dag(order);
+  pipeline.schedule = std::move(order);
+  pipeline.blocking_power_w = problem.blocking_power_w;
+  return pipeline;
+}
+
+/// An order whose frontier is solved.
+struct SolvedOrder {
+  planner::CertificateRecorder certificate;
+  std::unique_ptr<planner::PipelinePlanner> planner;
+};
+
+/// One call of `plan_jointly`.
+class JointPlanning {
+ public:
+  JointPlanning(const joint::JointProblem& problem, const PlanOptions& options, const PlanReceiver& receive,
+                Progress* progress)
+      : problem_(&problem),
+        options_(&options),
+        receive_(&receive),
+        progress_(progress),
+        reference_(pipeline_in(problem, reference_order(problem))) {}
+
+  JointPlanResult make() {
+    describe_reference();
+    search_orders();
+    make_all_plans();
+    bound_all_orders();
+    if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
+    compare_with_others();
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] ReplayConditions conditions() const { return {options_->planner.switch_latency_s, {}}; }
+
+  void describe_reference() {
+    const planner::PlanningProblem problem = reference_.problem();
+    result_.run.memory_limit = to_string(problem_->memory);
+    result_.run.reference = reference_.schedule.name;
+    result_.run.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
+  }
+
+  /// Curves from a single deadline on are enough for it; with late clocks even an earlier part may be needed.
+  [[nodiscard]] double rated_from_s() const {
+    return options_->planner.switch_latency_s > 0 ? 0 : options_->deadlines.deadline_s.value_or(0);
+  }
+
+  void search_orders() {
+    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
+    const std::vector<double> deadlines = deadlines_between(search.fastest_s(), search.slowest_s());
+    // More than a few deadlines have neighbours for which the same orders are good.
+    constexpr std::size_t kAnchors = 3;
+    const std::size_t anchors = std::min(kAnchors, deadlines.size());
+    for (std::size_t i = 0; i < anchors; ++i) {
+      const double deadline_s = std::max(deadlines[i * deadlines.size() / anchors], search.fastest_s());
+      search.improve_at(deadline_s, joint::solves_for(*problem_) / anchors);
+    }
+    result_.orders_tried = search.orders().size();
+    for (const std::size_t i : search.few_for(deadlines, kOrderTolerance)) add_order(search.orders()[i].order);
+  }
+
+  void add_order(schedule::Schedule order) {
+    const auto taken = [&](const std::string& name) {
+      return std::ranges::any_of(result_.orders, [&](const PlannedOrder& other) { return other.name == name; });
+    };
+    const std::string name = order.name;
+    for (int number = 2; taken(order.name); ++number) order.name = fmt::format("{}-{}", name, number);
+    PlannedOrder planned{order.name, pipeline_in(*problem_, order), {}};
+    planned.pipeline.unit_warning = reference_.unit_warning;
+    auto solved = std::make_unique<SolvedOrder>();
+    const std::array<planner::FrontierObserver*, 1> observers{&solved->certificate};
+    solved->planner = std::make_unique<planner::PipelinePlanner>(
+        order, planned.pipeline.profile, problem_->blocking_power_w, options_->planner, observers, progress_);
+    const planner::PipelinePlanner& planner = *solved->planner;
+    const bool exact = planner.method() == planner::FrontierMethod::exact;
+    planned.frontier = {.method = planner.method(),
+                        .vertices = frontier_points(planner.frontier()),
+                        .lower_bound = lower_bound_points(planner.frontier(), planner.method()),
+                        .epsilon = exact ? 0 : planner.frontier().epsilon(),
+                        .certificate = solved->certificate.text()};
+    result_.run.orders.push_back({order.name, joint::chunks_of(order), peak_in_flight_activations(order)});
+    result_.orders.push_back(std::move(planned));
+    solved_.push_back(std::move(solved));
+  }
+
+  /// The deadlines to plan for, one of several being the reference's time.
+  [[nodiscard]] std::vector<double> deadlines_between(double fastest_s, double slowest_s) const {
+    std::vector<double> all = deadlines_s(options_->deadlines, fastest_s, slowest_s);
+    const double reference_s = result_.run.baseline.time_s;
+    if (all.size() < 3 || reference_s <= all.front() || reference_s >= all.back()) return all;
+    const auto nearest = std::ranges::min_element(all.begin() + 1, all.end() - 1, {},
+                                                  [&](double s) { return std::abs(s - reference_s); });
+    *nearest = reference_s;
+    return all;
+  }
+
+  [[nodiscard]] double fastest_s() const {
+    return (*std::ranges::min_element(solved_, {}, [](const auto& order) { return order->planner->fastest_s(); }))
+        ->planner->fastest_s();
+  }
+  [[nodiscard]] double slowest_s() const {
+    const auto least_j = [](const auto& order) {
+      const planner::Frontier& frontier = order->planner->frontier();
+      return frontier.energy_j(frontier.vertices().back());
+    };
+    return std::max((*std::ranges::min_element(solved_, {}, least_j))->planner->slowest_s(), fastest_s());
+  }
+
+  /// The order of least energy among those that can keep the deadline; the fastest where none can, which says so.
+  [[nodiscard]] std::size_t order_for(double deadline_s) const {
+    std::size_t best = 0;
+    std::size_t fastest = 0;
+    bool found = false;
+    const auto energy_j = [&](std::size_t i) {
+      return solved_[i]->planner->frontier().energy_j_at(ps_from_s(deadline_s));
+    };
+    for (std::size_t i = 0; i < solved_.size(); ++i) {
+      if (solved_[i]->planner->fastest_s() < solved_[fastest]->planner->fastest_s()) fastest = i;
+      if (solved_[i]->planner->fastest_s() > deadline_s) continue;
+      if (!found || energy_j(i) < energy_j(best)) best = i;
+      found = true;
+    }
+    return found ? best : fastest;
+  }
+
+  void make_all_plans() {
+    std::vector<std::vector<simulator::PipelineFigures>> frontiers;
+    for (const PlannedOrder& order : result_.orders) frontiers.push_back(order.frontier.vertices);
+    result_.frontier = joint_frontier(frontiers);
+    const std::vector<double> deadlines = deadlines_between(fastest_s(), slowest_s());
+    for (std::size_t i = 0; i < deadlines.size(); ++i) {
+      if (progress_ != nullptr) {
+        progress_->update("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
+      }
+      const std::size_t order = order_for(deadlines[i]);
+      keep_plan(order, solved_[order]->planner->plan(deadlines[i]));
+    }
+  }
+
+  void keep_plan(std::size_t order, plan::Plan made) {
+    made.gpu_name = options_->gpu_name;
+    made.clock_lead_s = options_->clock_lead_s;
+    const auto number = static_cast<int>(result_.plans.size());
+    result_.plans.push_back(plan_row(number, made));
+    result_.plans.back().order = static_cast<int>(order);
+    if (*receive_) (*receive_)(result_.orders[order].pipeline, number, made);
+    if (number != 0 && !keeps_time(made.time_s, result_.run.baseline.time_s)) return;
+    result_.shown_plan = number;
+    result_.shown = std::move(made);
+  }
+
+  /// With prices for the times of the plans: at most as many as `lowgear plan` makes.
+  void bound_all_orders() {
+    if (progress_ != nullptr) progress_->update("bounding all orders", -1);
+    std::vector<double> times_s;
+    for (const PlanFigures& plan : result_.plans) times_s.push_back(plan.time_s);
+    const joint::JointBound bound = joint_bound(*problem_, times_s);
+    for (PlanFigures& plan : result_.plans) plan.joint_bound_j = bound.lower_bound_j_at(plan.time_s);
+    for (const JointPoint& point : result_.frontier) {
+      if (!result_.lower_bound.empty() && result_.lower_bound.back().time_s >= point.time_s) continue;
+      result_.lower_bound.push_back({point.time_s, bound.lower_bound_j_at(point.time_s)});
+    }
+    result_.bound_prices = write_joint_bound(bound);
+  }
+
+  /// That fit on every rank; EnvPipe's order takes one number.
+  [[nodiscard]] int activations_beyond_1f1b() const {
+    const int ranks = problem_->ranks();
+    const std::vector<int> fit = most_activations(problem_->memory, ranks, problem_->microbatches, 1);
+    const std::vector<int> held = joint::most_activations({}, ranks, problem_->microbatches, 1);
+    int least = problem_->microbatches;
+    for (std::size_t rank = 0; rank < fit.size(); ++rank) least = std::min(least, fit[rank] - held[rank]);
+    return std::max(least, 0);
+  }
+
+  /// Other policies run the reference order, or one of their own under the same limit of memory.
+  void compare_with_others() {
+    if (!is_quick_to_compare(reference_) || !problem_->may_join()) return;
+    planner::PipelinePlanner planner(reference_.schedule, reference_.profile, reference_.blocking_power_w,
+                                     options_->planner, {}, progress_);
+    ComparisonOptions comparison{.policies = other_policies(),
+                                 .baseline = "max",
+                                 .planner = options_->planner,
+                                 .policy = options_->policy_settings,
+                                 .now_s = options_->now_s,
+                                 .frontier_time_s = 0,
+                                 .late_s = {}};
+    comparison.policy.extra_activations = activations_beyond_1f1b();
+    if (planner.method() != planner::FrontierMethod::exact) std::erase(comparison.policies, "perseus");
+    result_.policies = compare_policies(reference_, planner, comparison, progress_).rows;
+  }
+
+  const joint::JointProblem* problem_;
+  const PlanOptions* options_;
+  const PlanReceiver* receive_;
+  Progress* progress_;  ///< may be null
+  ProfiledPipeline reference_;
+  std::vector<std::unique_ptr<SolvedOrder>> solved_;  ///< by number of the order
+  JointPlanResult result_;
+};
+
+}  // namespace
+
+JointPlanResult plan_jointly(const joint::JointProblem& problem, const PlanOptions& options,
+                             const PlanReceiver& receive, Progress* progress) {
+  if (options.policy != planner::kLowgearPolicy) {
+    throw InputError(fmt::format("the policy {} plans clocks for a given order: name a schedule", options.policy));
+  }
+  return JointPlanning(problem, options, receive, progress).make();
+}
+
+RunFile run_file_of(const JointPlanResult& result, const PlanOptions& options) {
+  RunFile run = run_file_of(result.orders.front(), options);
+  run.schedule = "auto";
+  const bool all_exact = std::ranges::all_of(
+      result.orders, [](const PlannedOrder& order) { return order.frontier.method == planner::FrontierMethod::exact; });
+  run.method = all_exact ? planner::FrontierMethod::exact : planner::FrontierMethod::sandwich;
+  run.policies = result.policies;
+  run.warnings = result.warnings;
+  run.joint = result.run;
+  return run;
+}
+
+RunFile run_file_of(const PlannedOrder& order, const PlanOptions& options) {
+  RunFile run;
+  run.policy = options.policy;
+  run.stages = order.pipeline.dag.ranks;
+  run.microbatches = order.pipeline.dag.microbatches;
+  run.schedule = order.name;
+  run.blocking_power_w = order.pipeline.blocking_power_w;
+  run.method = order.frontier.method;
+  run.epsilon = options.planner.epsilon;
+  run.granularity = options.planner.granularity;
+  run.switch_latency_s = options.planner.switch_latency_s;
+  return run;
+}
+
+}  // namespace lowgear::workflow

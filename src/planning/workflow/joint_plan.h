@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "planning/joint/orders/joint_problem.h"
+#include "planning/plan/plan.h"
+#include "planning/workflow/joint_run.h"
+#include "planning/workflow/plan_pipeline.h"
+#include "planning/workflow/plan_tables.h"
+#include "planning/workflow/profiled_pipeline.h"
+
+namespace lowgear::workflow {
+
+/// An order that holds somewhere on the joint frontier, with the proof of its own frontier.
+struct PlannedOrder {
+  std::string name;
+  ProfiledPipeline pipeline;  ///< in this order
+  CertifiedFrontier frontier;
+};
+
+/// What joint planning has found: all but the ops of the plans.
+struct JointPlanResult {
+  JointRun run;
+  std::vector<PlannedOrder> orders;  ///< by number
+  std::vector<JointPoint> frontier;  ///< lower envelope of theirs
+  /// What no order that fits into memory can be below, at the frontier's times.
+  std::vector<simulator::PipelineFigures> lower_bound;
+  std::string bound_prices;        ///< that prove it: `joint_bound.json`
+  std::vector<PlanFigures> plans;  ///< numbered from 0, fastest first; each names its order. Bounds are of that order
+  int shown_plan = 0;              ///< number of `shown`, as `plan_to_show` has it
+  plan::Plan shown;
+  std::vector<ComparisonRow> policies;  ///< the other policies, which run the reference order or one of their own
+  std::vector<std::string> warnings;    ///< what a user should know, one line each
+  std::size_t orders_tried = 0;
+};
+
+/// Plans orders and clocks together: searches orders that fit into memory, proves the frontier of each that holds
+/// somewhere, and makes a plan for every deadline in the order of least energy there. Deadlines are as `plan` has them,
+/// from the least T_min of the orders on; of several, one is the time of the reference order (1F1B) at its highest
+/// clocks, so that one plan states what is saved without finishing later. The policy is Lowgear's. Throws what
+/// `OrderSearch` and `plan` throw.
+[[nodiscard]] JointPlanResult plan_jointly(const joint::JointProblem& problem, const PlanOptions& options,
+                                           const PlanReceiver& receive = {}, Progress* progress = nullptr);
+
+/// `run.json` of the whole run, and of one order of it; but for what only the caller knows, as `run_file_of`.
+[[nodiscard]] RunFile run_file_of(const JointPlanResult& result, const PlanOptions& options);
+[[nodiscard]] RunFile run_file_of(const PlannedOrder& order, const PlanOptions& options);
+
+}  // namespace lowgear::workflow

@@ -1,0 +1,52 @@
+#include "planning/joint/orders/memory_limit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error_of.h"
+#include "planning/schedule/generators.h"
+
+namespace lowgear::joint {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(MemoryLimit, OneFOneBIsWhatThatScheduleHolds) {
+  for (const int microbatches : {1, 3, 9}) {
+    EXPECT_EQ(most_activations({}, 4, microbatches, 1),
+              peak_in_flight_activations(schedule::one_f_one_b_schedule(4, microbatches)));
+  }
+}
+
+TEST(MemoryLimit, CountsStageMicrobatchesWhereARankRunsSeveralStages) {
+  EXPECT_THAT(most_activations({}, 3, 9, 2), ElementsAre(6, 4, 2));
+  EXPECT_THAT(most_activations({.microbatches = {5}}, 3, 9, 2), ElementsAre(10, 10, 10));
+  EXPECT_THAT(most_activations({.microbatches = {5}}, 3, 4, 2), ElementsAre(8, 8, 8));
+}
+
+TEST(MemoryLimit, MayDifferByRankWithANumberForEach) {
+  EXPECT_THAT(most_activations({{4, 2, 2}}, 3, 3, 2), ElementsAre(6, 4, 4));
+  EXPECT_THAT(error_of([] { (void)most_activations({{4, 2}}, 3, 3, 2); }), HasSubstr("2 numbers for 3 ranks"));
+}
+
+TEST(MemoryLimit, IsReadAsItIsWritten) {
+  EXPECT_EQ(parse_memory_limit("1f1b"), MemoryLimit{});
+  EXPECT_EQ(parse_memory_limit("12"), MemoryLimit{{12}});
+  EXPECT_THAT(parse_memory_limit("8,6,4").microbatches, ElementsAre(8, 6, 4));
+  EXPECT_EQ(to_string(parse_memory_limit("8,6,4")), "8,6,4");
+  EXPECT_EQ(to_string(MemoryLimit{}), "1f1b");
+  EXPECT_EQ(to_string(MemoryLimit{{12}}), "12");
+}
+
+TEST(MemoryLimit, RefusesWhatItCannotCountWithAndSaysWhatItCan) {
+  EXPECT_THAT(error_of([] { (void)parse_memory_limit("40GiB"); }), AllOf(HasSubstr("bytes"), HasSubstr("1f1b")));
+  EXPECT_THAT(error_of([] { (void)parse_memory_limit("0"); }), HasSubstr("least limit that one fits is 1"));
+  for (const char* text : {"", "-1", "1.5", "3,", ",3", "3,,4", "3,0", "2f2b", "99999999999999999999", "12 "}) {
+    EXPECT_THAT(error_of([&] { (void)parse_memory_limit(text); }), HasSubstr("--memory-limit")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lowgear::joint

@@ -1,0 +1,186 @@
+#include "planning/joint/orders/order_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "planning/joint/orders/candidate_orders.h"
+#include "planning/joint/orders/order_moves.h"
+#include "planning/joint/orders/sample_orders.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/deadlock.h"
+#include "planning/schedule/generators.h"
+
+namespace lowgear::joint {
+namespace {
+
+using ::testing::HasSubstr;
+
+double middle_s(const OrderSearch& search) { return (search.fastest_s() + search.slowest_s()) / 2; }
+
+void expect_legal(const JointProblem& problem, const schedule::Schedule& order) {
+  ASSERT_EQ(error_of([&] { (void)build_dag(order); }), "no error") << order.name;
+  ASSERT_EQ(order.microbatches, problem.microbatches);
+  const std::vector<int> held = peak_in_flight_activations(order);
+  const std::vector<int> most =
+      most_activations(problem.memory, problem.ranks(), problem.microbatches, chunks_of(order));
+  for (std::size_t rank = 0; rank < held.size(); ++rank) ASSERT_LE(held[rank], most[rank]) << order.name;
+  if (order.rank_count() == 1) return;
+  const auto run = [&] { require_runnable(with_communication(order), schedule::P2pGrouping::none); };
+  ASSERT_EQ(error_of(run), "no error") << order.name;
+}
+
+TEST(OrderSearch, FindsOnlyOrdersThatFitMemoryAndCannotHang) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 25; ++i) {
+    const JointProblem problem = random_orders(random);
+    OrderSearch search(problem);
+    search.improve_at(search.fastest_s(), 30);
+    search.improve_at(middle_s(search), 30);
+    ASSERT_FALSE(search.orders().empty());
+    for (const RatedOrder& order : search.orders()) expect_legal(problem, order.order);
+  }
+}
+
+TEST(OrderSearch, IsNeverAboveAScheduleThatFits) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 20; ++i) {
+    const JointProblem problem = random_orders(random);
+    const OrderSearch search(problem);
+    for (const schedule::Schedule& order : known_orders(problem)) {
+      const OrderCurve curve = OrderRater(problem).rate(order);
+      for (const auto& point : curve.points) {
+        const RatedOrder& best = search.orders()[search.best_at(point.time_s)];
+        EXPECT_LE(best.curve.energy_j_at(point.time_s), point.energy_j * (1 + 1e-12)) << order.name;
+      }
+    }
+  }
+}
+
+TEST(OrderSearch, RatesAnOrderWithinAThousandthOfItsExactFrontier) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 12; ++i) {
+    const JointProblem problem = random_orders(random);
+    const OrderSearch search(problem);
+    for (const RatedOrder& order : search.orders()) {
+      const planner::PipelinePlanner exact(order.order, problem.profile_of(order.order), problem.blocking_power_w, {});
+      EXPECT_EQ(ps_from_s(order.curve.fastest_s()), ps_from_s(exact.fastest_s()));
+      for (const auto& point : order.curve.points) {
+        const double exact_j = exact.frontier().energy_j_at(ps_from_s(point.time_s));
+        EXPECT_GE(point.energy_j, exact_j * (1 - 1e-9));
+        EXPECT_LE(point.energy_j, exact_j * 1.001);
+      }
+    }
+  }
+}
+
+TEST(OrderSearch, AnImprovementNeverLosesAndStatesWhatItSolves) {
+  const JointProblem problem = sample_orders({0.05, 0.056, 0.052, 0.05}, 8, {.microbatches = {4}});
+  OrderSearch search(problem);
+  const double deadline_s = middle_s(search);
+  const double before_j = search.orders()[search.best_at(deadline_s)].curve.energy_j_at(deadline_s);
+  search.improve_at(deadline_s, 60);
+  const RatedOrder& after = search.orders()[search.best_at(deadline_s)];
+  EXPECT_LE(after.curve.energy_j_at(deadline_s), before_j);
+  EXPECT_NEAR(OrderRater(problem).solve(after.order, deadline_s).energy_j, after.curve.energy_j_at(deadline_s),
+              1e-3 * before_j);
+}
+
+TEST(OrderSearch, IsTheSameEachTime) {
+  const JointProblem problem = sample_orders({0.05, 0.06, 0.05}, 6);
+  OrderSearch one(problem);
+  OrderSearch other(problem);
+  for (OrderSearch* search : {&one, &other}) search->improve_at(middle_s(*search), 40);
+  ASSERT_EQ(one.orders().size(), other.orders().size());
+  for (std::size_t i = 0; i < one.orders().size(); ++i) {
+    EXPECT_EQ(one.orders()[i].order.ranks, other.orders()[i].order.ranks);
+  }
+}
+
+/// All merges of a rank's forwards, input and weight gradients, each in turn of the microbatches.
+void merge_all(int rank, int microbatches, std::vector<int> next, std::vector<schedule::Action>& made,
+               std::vector<std::vector<schedule::Action>>& all) {
+  constexpr OpKind kKinds[] = {OpKind::forward, OpKind::input_gradient, OpKind::weight_gradient};
+  if (made.size() == 3 * static_cast<std::size_t>(microbatches)) {
+    all.push_back(made);
+    return;
+  }
+  for (std::size_t kind = 0; kind < 3; ++kind) {
+    if (next[kind] == microbatches || (kind > 0 && next[kind] == next[kind - 1])) continue;
+    made.push_back({schedule::ActionKind::compute, kKinds[kind], rank, next[kind]});
+    ++next[kind];
+    merge_all(rank, microbatches, next, made, all);
+    --next[kind];
+    made.pop_back();
+  }
+}
+
+std::vector<std::vector<schedule::Action>> all_of_rank(int rank, int microbatches) {
+  std::vector<std::vector<schedule::Action>> all;
+  std::vector<schedule::Action> made;
+  merge_all(rank, microbatches, {0, 0, 0}, made, all);
+  return all;
+}
+
+/// The least energy of any order with one stage a rank, by trying them all.
+double least_energy_j(const JointProblem& problem, double deadline_s) {
+  double least_j = std::numeric_limits<double>::infinity();
+  const OrderRater rater(problem);
+  for (const auto& first : all_of_rank(0, problem.microbatches)) {
+    for (const auto& second : all_of_rank(1, problem.microbatches)) {
+      const schedule::Schedule order{"all", 2, problem.microbatches, {first, second}};
+      if (!can_run(order) || !problem.fits(order)) continue;
+      least_j = std::min(least_j, rater.solve(order, deadline_s).energy_j);
+    }
+  }
+  return least_j;
+}
+
+TEST(OrderSearch, FindsTheBestOfAllOrdersOfTwoRanks) {
+  for (const MemoryLimit& memory : {MemoryLimit{}, MemoryLimit{{1}}, MemoryLimit{{2}}}) {
+    for (const auto& forward_s : {std::vector{0.05, 0.05}, {0.05, 0.06}, {0.06, 0.05}}) {
+      const JointProblem problem = sample_orders(forward_s, 2, memory);
+      OrderSearch search(problem);
+      for (const double share : {0.1, 0.5, 0.9}) {
+        const double deadline_s = search.fastest_s() + share * (search.slowest_s() - search.fastest_s());
+        const double least_j = least_energy_j(problem, deadline_s);
+        search.improve_at(deadline_s, 200);
+        const double found_j = search.orders()[search.best_at(deadline_s)].curve.energy_j_at(deadline_s);
+        EXPECT_LE(found_j, least_j * 1.001) << to_string(memory) << ' ' << forward_s[0] << ' ' << share;
+      }
+    }
+  }
+}
+
+TEST(OrderSearch, KeepsFewOrdersThatAreGoodEverywhere) {
+  const OrderSearch search(sample_orders({0.05, 0.056, 0.05}, 6, {.microbatches = {6}}));
+  std::vector<double> deadlines;
+  for (int i = 0; i <= 10; ++i) {
+    deadlines.push_back(search.fastest_s() + 0.1 * i * (search.slowest_s() - search.fastest_s()));
+  }
+  const std::vector<std::size_t> few = search.few_for(deadlines, 1e-3);
+  ASSERT_FALSE(few.empty());
+  for (const double deadline_s : deadlines) {
+    double energy_j = std::numeric_limits<double>::infinity();
+    for (const std::size_t i : few) energy_j = std::min(energy_j, search.orders()[i].curve.energy_j_at(deadline_s));
+    EXPECT_LE(energy_j, search.orders()[search.best_at(deadline_s)].curve.energy_j_at(deadline_s) * 1.001);
+  }
+}
+
+TEST(OrderSearch, RefusesStagesThatAreNotTrained) {
+  profile::StageProfile profile(2);
+  profile.add(0, OpKind::forward, {1000, 0.05, 5});
+  profile.add(1, OpKind::forward, {1000, 0.05, 5});
+  profile.add(1, OpKind::backward, {1000, 0.1, 10});
+  const JointProblem problem{.profile = profile, .blocking_power_w = {80, 80}, .microbatches = 4};
+  EXPECT_THAT(error_of([&] { OrderSearch search(problem); }), HasSubstr("train every stage"));
+}
+
+}  // namespace
+}  // namespace lowgear::joint

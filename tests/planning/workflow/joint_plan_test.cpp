@@ -1,0 +1,93 @@
+#include "planning/workflow/joint_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "planning/joint/orders/sample_orders.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/simulator/replay.h"
+#include "planning/workflow/plan_pipeline.h"
+
+namespace lowgear::workflow {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Received {
+  std::vector<plan::Plan> plans;
+  JointPlanResult result;
+};
+
+Received planned(const joint::JointProblem& problem, const PlanOptions& options) {
+  Received received;
+  const PlanReceiver receive = [&](const ProfiledPipeline& pipeline, int number, const plan::Plan& plan) {
+    EXPECT_EQ(number, static_cast<int>(received.plans.size()));
+    const auto costs = simulator::costs_at_clocks(pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag));
+    const simulator::Timeline timeline = simulator::replay(pipeline.dag, costs, pipeline.blocking_power_w);
+    EXPECT_NEAR(timeline.energy_j_total, plan.energy_j, 1e-9 * plan.energy_j);
+    EXPECT_LE(timeline.time_s, plan.deadline_s * (1 + 1e-9));
+    received.plans.push_back(plan);
+  };
+  received.result = plan_jointly(problem, options, receive);
+  return received;
+}
+
+TEST(PlanJointly, PlansReplayToTheirFiguresInOrdersThatFit) {
+  const joint::JointProblem problem = joint::sample_orders({0.050, 0.056, 0.052}, 5, {.microbatches = {4}});
+  const Received received = planned(problem, {.deadlines = {.plans = 6}});
+  const JointPlanResult& result = received.result;
+  ASSERT_EQ(result.plans.size(), 6);
+  ASSERT_EQ(received.plans.size(), 6);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto order = static_cast<std::size_t>(result.plans[i].order.value());
+    ASSERT_LT(order, result.orders.size());
+    EXPECT_EQ(received.plans[i].schedule, result.orders[order].name);
+    EXPECT_TRUE(problem.fits(result.orders[order].pipeline.schedule));
+  }
+}
+
+TEST(PlanJointly, OfSeveralPlansOneTakesTheReferencesTime) {
+  const Received received = planned(joint::sample_orders({0.050, 0.056}, 16), {.deadlines = {.plans = 5}});
+  const JointPlanResult& result = received.result;
+  const auto same = [&](const PlanFigures& plan) { return plan.deadline_s == result.run.baseline.time_s; };
+  EXPECT_EQ(std::ranges::count_if(result.plans, same), 1);
+  EXPECT_LT(result.shown.energy_j, result.run.baseline.energy_j);
+  EXPECT_LE(result.shown.time_s, result.run.baseline.time_s * (1 + 1e-9));
+}
+
+TEST(PlanJointly, NoPolicyLiesBelowWhatItOffersForTheSameMemory) {
+  for (const joint::MemoryLimit& memory : {joint::MemoryLimit{}, joint::MemoryLimit{{4}}}) {
+    const joint::JointProblem problem = joint::sample_orders({0.050, 0.056, 0.052}, 4, memory);
+    const Received received = planned(problem, {.deadlines = {.plans = 2}});
+    ASSERT_FALSE(received.result.policies.empty());
+    for (const ComparisonRow& policy : received.result.policies) {
+      const Received at_its_time = planned(problem, {.deadlines = {.deadline_s = policy.time_s}});
+      EXPECT_LE(at_its_time.plans.front().energy_j, policy.energy_j * (1 + 1e-9)) << policy.label();
+    }
+  }
+}
+
+TEST(PlanJointly, RunFilesAreReadBack) {
+  const PlanOptions options{.deadlines = {.plans = 2}};
+  const Received received = planned(joint::sample_orders({0.050, 0.056}, 4), options);
+  const RunFile run = read_run(write_run(run_file_of(received.result, options)), "run.json");
+  ASSERT_TRUE(run.joint.has_value());
+  EXPECT_EQ(run.schedule, "auto");
+  EXPECT_EQ(run.joint->memory_limit, "1f1b");
+  ASSERT_EQ(run.joint->orders.size(), received.result.orders.size());
+  EXPECT_EQ(run.joint->orders.front().name, received.result.orders.front().name);
+  EXPECT_EQ(run.joint->baseline.time_s, received.result.run.baseline.time_s);
+}
+
+TEST(PlanJointly, RefusesOtherPoliciesAndImpossibleDeadlines) {
+  const joint::JointProblem problem = joint::sample_orders({0.050, 0.056}, 4);
+  EXPECT_THAT(error_of([&] { (void)plan_jointly(problem, {.policy = "perseus"}); }), HasSubstr("perseus"));
+  EXPECT_THAT(error_of([&] { (void)plan_jointly(problem, {.deadlines = {.deadline_s = 1e-3}}); }), HasSubstr("T_min"));
+}
+
+}  // namespace
+}  // namespace lowgear::workflow
