@@ -20,6 +20,7 @@ struct Measurement {
   int clock_mhz = 0;
   double time_s = 0;    ///< mean time of the op
   double energy_j = 0;  ///< mean energy of one GPU over that time
+  friend bool operator==(const Measurement&, const Measurement&) = default;
 };
 
 /// The rows of one (stage, kind) of a profile.
@@ -53,6 +54,8 @@ class StageProfile {
   /// energy is not positive and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at
   /// most kMaxEnergyJ).
   void add(int stage, OpKind kind, Measurement measurement);
+
+  friend bool operator==(const StageProfile&, const StageProfile&) = default;
 
  private:
   std::vector<std::array<std::vector<Measurement>, kOpKindCount>> cells_;

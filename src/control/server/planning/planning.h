@@ -11,6 +11,7 @@
 #include "base/core/progress.h"
 #include "control/server/planning/job_schedule.h"
 #include "control/server/planning/measured_profile.h"
+#include "control/server/planning/solved_pipelines.h"
 #include "planning/adapt/replan.h"
 #include "planning/plan/plan.h"
 #include "planning/schedule/schedule.h"
@@ -53,6 +54,9 @@ struct PipelineModel {
   bool simulated = false;
 };
 
+/// Of models whose pipelines are the same it is equal, whatever their replicas.
+[[nodiscard]] std::size_t fingerprint(const PipelineModel& model);
+
 /// Clocks for all of a job's ranks.
 struct JobPlan {
   std::vector<plan::Plan> plans;
@@ -81,13 +85,14 @@ struct QuickPlan {
   bool is_best = false;  ///< `JobPlanner::plan` knows none better
 };
 
-/// Plans for one job; keeps what it has solved. Pure but for that. `quick_plan` may be called while another thread is
-/// in `plan` or `judge_profile`.
+/// Plans for one job, with what has been solved for any job whose pipelines are the same. Pure but for that.
+/// `quick_plan` may be called while another thread is in `plan` or `judge_profile`.
 class JobPlanner {
  public:
   /// `progress` (may be null) receives how far work has come, on the threads that call; an exception of it ends that
-  /// work. Throws InputError when the profile does not have what the schedule needs.
-  explicit JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr);
+  /// work. `solved` is what jobs share. Throws InputError when the profile does not have what the schedule needs.
+  explicit JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr,
+                      std::shared_ptr<SolvedPipelines> solved = std::make_shared<SolvedPipelines>());
   ~JobPlanner();
   JobPlanner(const JobPlanner&) = delete;
   JobPlanner& operator=(const JobPlanner&) = delete;
