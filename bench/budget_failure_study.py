@@ -176,6 +176,16 @@ def powers(nodes, begin_s, end_s):
     return [(times[i], (totals[i] - totals[i - 2]) / SPAN_S) for i in range(2, len(times))]
 
 
+def mean_limit(limits, begin_s, end_s):
+    """Of (since, watts), from begin to end; the first one counts before it, too."""
+    total = 0.0
+    for i, (since_s, watts) in enumerate(limits):
+        from_s = max(begin_s, since_s) if i > 0 else begin_s
+        to_s = min(end_s, limits[i + 1][0]) if i + 1 < len(limits) else end_s
+        total += watts * max(0.0, to_s - from_s)
+    return total / (end_s - begin_s)
+
+
 def above(spans, limit_at):
     """Seconds of the longest excess, and the largest one in per cent."""
     longest_s, since, most_pct = 0.0, None, -100.0
@@ -244,9 +254,8 @@ def study(build, nodes, gpus):
     spans = powers(samples, begin_s, end_s)
 
     def limit_w(time_s):
-        """Of a span that ends then: the limit at its begin."""
-        known = [watts for since, watts in cluster.limits if since <= time_s - SPAN_S]
-        return known[-1] if known else cluster.limits[0][1]
+        """Of a span that ends then: its mean limit."""
+        return mean_limit(cluster.limits, time_s - SPAN_S, time_s)
 
     print(f"{nodes} nodes of {gpus} simulated A100s; load average {os.getloadavg()[0]:.1f}; power over {SPAN_S} s\n")
     print("| from | event | limit | mean power | longest above the limit | largest excess |\n|---|---|---|---|---|---|")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -31,6 +32,8 @@ constexpr double kLeastGainPct = 0.2;
 constexpr double kUnknownLimitW = 1200;
 /// Slowdowns that differ by less are the same.
 constexpr double kSlowdownTolerancePct = 0.01;
+/// Slowdowns are rounded up to multiples of this: jobs that are alike then have the same plans, and draw no more.
+constexpr double kSlowdownStepPct = 0.001;
 /// Sums of powers are rounded.
 constexpr double kPowerTolerance = 1e-6;
 
@@ -204,6 +207,11 @@ bool can_switch_all(const Fleet& fleet) {
   });
 }
 
+double rounded_up_pct(double slowdown_pct) {
+  constexpr double kRounding = 1e-6;
+  return std::ceil(slowdown_pct / kSlowdownStepPct - kRounding) * kSlowdownStepPct;
+}
+
 /// The first budget that slows the job down; empty: none does.
 std::string binding_budget(const budget::BudgetJob& job, const budget::PowerSplit& split,
                            std::span<const budget::PowerLimit> limits) {
@@ -301,6 +309,13 @@ protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol
   return shares_.grant(host, node, now_s);
 }
 
+void PowerBudgets::answer_node(const protocol::NodePower& node, ShareWait wait, double now_s) {
+  const protocol::NodeShares before = shares_.granted(wait.host);
+  const protocol::NodeShares granted = grant(wait.host, node, now_s);
+  if (wait.until_s <= now_s || granted != before) return send_shares(*wait.reply, granted);
+  waits_.add(std::move(wait));
+}
+
 void PowerBudgets::forget_node(const std::string& host, Settled settled) {
   if (!shares_.forget(host)) {
     throw http::HttpError(http::ErrorCode::not_found,
@@ -352,11 +367,12 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   planned_w_.clear();
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) planned_w_[fleet.movers[i].job->id] = split.jobs[i].power_w;
   divide_shares(jobs, limits, now_s);
+  waits_.answer(shares_, now_s);
   uses_ = snapshots_of(limits, fleet.limits, split, shares_.uses());
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
     Mover& mover = fleet.movers[i];
     const bool is_free = split.jobs[i].time_s <= fleet.jobs[i].curve.fastest_s();
-    mover.slowdown_pct = is_free ? 0 : (split.jobs[i].time_s / mover.fastest_s - 1) * 100;
+    mover.slowdown_pct = is_free ? 0 : rounded_up_pct((split.jobs[i].time_s / mover.fastest_s - 1) * 100);
     mover.power_w = split.jobs[i].power_w;
   }
   const bool may_be_faster = can_switch_all(fleet);

@@ -12,6 +12,7 @@
 #include "base/core/formats/json.h"
 #include "control/server/fleet/named_documents.h"
 #include "control/server/fleet/power_shares.h"
+#include "control/server/fleet/share_waits.h"
 #include "control/server/job/job_record.h"
 #include "control/server/job/server_metrics.h"
 #include "planning/budget/power_split.h"
@@ -73,6 +74,12 @@ class PowerBudgets {
 
   /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
+  /// The same as the answer to its agent: at once where it is not what was granted last, else once it is another one,
+  /// at the latest after `wait_s`.
+  void answer_node(const protocol::NodePower& node, ShareWait wait, double now_s);
+  /// Answers the agents that need not wait any more. To be called about ten times a second.
+  void answer_waiting(double now_s) { waits_.answer(shares_, now_s); }
+  void answer_all() { waits_.end_all(shares_); }
   /// A node that is no more does not count. Throws HttpError 404 when there is none.
   void forget_node(const std::string& host, Settled settled);
 
@@ -95,6 +102,7 @@ class PowerBudgets {
   WatchedStore* store_;
   NamedDocuments<PowerBudget> budgets_;
   PowerShares shares_;
+  ShareWaits waits_;
   std::unordered_map<std::string, double> planned_w_;  ///< by job that can be planned
   std::vector<BudgetSnapshot> uses_;
   double followed_s_ = 0;

@@ -13,6 +13,8 @@ namespace {
 
 /// How often a thread that waits for another one looks whether its job is over.
 constexpr std::chrono::milliseconds kLook{20};
+/// Plans of one pipeline for the deadlines that came last: alike jobs have the same one.
+constexpr std::size_t kKeptPlans = 4;
 
 void add(Fingerprint& fingerprint, const schedule::Action& action) {
   const auto stage = static_cast<std::uint64_t>(static_cast<std::uint32_t>(action.stage));
@@ -79,9 +81,14 @@ SolvedPipeline::SolvedPipeline(const PipelineProblem& problem, Progress* progres
 
 plan::Plan SolvedPipeline::plan(double deadline_s, Progress* progress) const {
   const std::lock_guard lock(mutex_);
+  const double kept_s = std::max(deadline_s, planner_.fastest_s());
+  const auto known = std::ranges::find(plans_, kept_s, &std::pair<double, plan::Plan>::first);
+  if (known != plans_.end()) return known->second;
   const AsCaller reports(progress_.caller, progress);
-  plan::Plan plan = planner_.plan(std::max(deadline_s, planner_.fastest_s()));
+  plan::Plan plan = planner_.plan(kept_s);
   is_prepared_ = true;
+  plans_.emplace_front(kept_s, plan);
+  if (plans_.size() > kKeptPlans) plans_.pop_back();
   return plan;
 }
 

@@ -3,10 +3,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/core/progress.h"
@@ -61,7 +62,8 @@ class SolvedPipeline {
   };
 
   mutable CallersProgress progress_;
-  mutable std::mutex mutex_;  ///< of the planner's work space
+  mutable std::mutex mutex_;                                 ///< of what follows
+  mutable std::deque<std::pair<double, plan::Plan>> plans_;  ///< by deadline, made last first
   mutable planner::PipelinePlanner planner_;
   mutable std::atomic<bool> is_prepared_ = false;
 };
