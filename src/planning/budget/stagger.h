@@ -17,6 +17,7 @@ inline constexpr double kSameTimePct = 0.1;
 struct JobCycle {
   double time_s = 0;                             ///< of an iteration
   std::array<double, kCycleParts> power_w = {};  ///< mean of each part
+  friend bool operator==(const JobCycle&, const JobCycle&) = default;
 };
 
 /// The cycle with `waiting_w` after it, until `time_s` have passed: gradients are reduced and the optimizer steps while

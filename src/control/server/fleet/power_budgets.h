@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
+#include "control/server/fleet/budget_stagger.h"
 #include "control/server/fleet/named_documents.h"
 #include "control/server/fleet/power_shares.h"
 #include "control/server/fleet/share_waits.h"
@@ -39,6 +40,7 @@ struct PowerBudget {
   std::set<std::string> hosts;      ///< empty: all hosts
   double peak_pct = 0;              ///< jobs are planned for so much less, where agents hold the budget
   std::map<std::string, BudgetedRun, std::less<>> runs = {};  ///< by name; others weigh 1
+  double stagger_pct = 0;  ///< longest delay of a job's iterations, in per cent of one; 0: they are not staggered
 
   [[nodiscard]] double watts_at(double now_s) const;
   [[nodiscard]] bool has(const std::string& host) const { return hosts.empty() || hosts.contains(host); }
@@ -98,6 +100,7 @@ class PowerBudgets {
  private:
   void divide_shares(std::span<const JobRecord* const> jobs, const std::vector<budget::PowerLimit>& limits,
                      double now_s);
+  void follow_staggers(std::span<const JobRecord* const> jobs);
 
   WatchedStore* store_;
   NamedDocuments<PowerBudget> budgets_;
@@ -105,6 +108,7 @@ class PowerBudgets {
   ShareWaits waits_;
   std::unordered_map<std::string, double> planned_w_;  ///< by job that can be planned
   std::vector<BudgetSnapshot> uses_;
+  std::map<std::string, BudgetStagger> staggers_;  ///< by budget that wants one
   double followed_s_ = 0;
 };
 

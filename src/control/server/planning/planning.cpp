@@ -12,7 +12,9 @@
 #include "base/core/error.h"
 #include "control/server/planning/fingerprint.h"
 #include "planning/adapt/adaptive_profile.h"
+#include "planning/adapt/plan_power.h"
 #include "planning/adapt/power_cap.h"
+#include "planning/adapt/power_trace.h"
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/few_clock_fit.h"
@@ -186,6 +188,30 @@ struct JobPlanner::Impl {
     return times_s;
   }
 
+  [[nodiscard]] PlannedPower planned_power(const adapt::Replan& replan, std::span<const plan::Plan> plans,
+                                           double time_s) const {
+    std::vector<adapt::PowerTrace> traces;
+    std::vector<double> gpus;
+    for (std::size_t group = 0; group < replan.groups.size(); ++group) {
+      const adapt::ReplicaGroup& replicas = replan.groups[group];
+      for (adapt::PowerTrace& trace : adapt::rank_power(plans[group], replicas.profile, blocking_w, time_s)) {
+        traces.push_back(std::move(trace));
+        gpus.push_back(static_cast<double>(replicas.replicas.size()) * model->parallel.tp);
+      }
+    }
+    std::vector<adapt::PowerShare> shares;
+    for (std::size_t i = 0; i < traces.size(); ++i) shares.push_back({&traces[i], gpus[i]});
+    const adapt::PowerTrace all = adapt::sum(shares);
+    PlannedPower power{.cycle = {.time_s = all.end_s}};
+    for (std::size_t part = 0; part < budget::kCycleParts; ++part) {
+      const auto at_s = [&](std::size_t parts) { return all.end_s * static_cast<double>(parts) / budget::kCycleParts; };
+      power.cycle.power_w[part] = adapt::mean_w(all, at_s(part), at_s(part + 1));
+    }
+    power.waiting_w =
+        std::accumulate(blocking_w.begin(), blocking_w.end(), 0.0) * model->parallel.dp * model->parallel.tp;
+    return power;
+  }
+
   [[nodiscard]] JobPlan assembled(const adapt::Replan& replan, std::vector<plan::Plan> plans,
                                   const planner::Frontier& shown) const {
     JobPlan job;
@@ -201,6 +227,7 @@ struct JobPlanner::Impl {
         job.plan_of_replica.at(static_cast<std::size_t>(replica)) = static_cast<int>(group);
       }
     }
+    job.power = planned_power(replan, plans, job.time_s);
     for (plan::Plan& plan : plans) {
       plan.gpu_name = model->gpu;
       plan.clock_lead_s = model->switch_latency_s;

@@ -13,6 +13,7 @@
 #include "control/server/planning/measured_profile.h"
 #include "control/server/planning/solved_pipelines.h"
 #include "planning/adapt/replan.h"
+#include "planning/budget/stagger.h"
 #include "planning/plan/plan.h"
 #include "planning/schedule/schedule.h"
 
@@ -57,6 +58,12 @@ struct PipelineModel {
 /// Of models whose pipelines are the same it is equal, whatever their replicas.
 [[nodiscard]] std::size_t fingerprint(const PipelineModel& model);
 
+/// The power of all GPUs of a job, tp included: *planned*.
+struct PlannedPower {
+  budget::JobCycle cycle;  ///< of an iteration, until its slowest pipeline is done. Of time 0: not known
+  double waiting_w = 0;    ///< after it
+};
+
 /// Clocks for all of a job's ranks.
 struct JobPlan {
   std::vector<plan::Plan> plans;
@@ -64,7 +71,8 @@ struct JobPlan {
   std::vector<std::vector<double>> expected_compute_s;  ///< by plan and pp rank, at profiled speed
   double time_s = 0;                                    ///< of an iteration
   double energy_j = 0;                                  ///< of all GPUs, tp included
-  double fastest_time_s = 0;                            ///< of an iteration under the same conditions
+  PlannedPower power;
+  double fastest_time_s = 0;  ///< of an iteration under the same conditions
   /// How many times as long an iteration at full clocks takes as it would if no rank were slow.
   double full_clock_scale = 1;
   std::vector<std::pair<double, double>> frontier;  ///< (time_s, energy_j) of one pipeline: with its slow ranks where
