@@ -26,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SPAN_S = 0.5
+STEP_S = 0.05
 PERIOD_S = 0.02
 SAFE_W = 150
 FULL_W = 400
@@ -149,13 +150,11 @@ def energy_at(samples, time_s):
 
 
 def powers(nodes, begin_s, end_s):
-    """(end of the span, watts) of all nodes together, over SPAN_S."""
-    times, time_s = [], begin_s
-    while time_s <= end_s:
-        times.append(time_s)
-        time_s += SPAN_S / 2
+    """(end of the span, watts) of all nodes together, over SPAN_S, every STEP_S."""
+    steps = round(SPAN_S / STEP_S)
+    times = [begin_s + i * STEP_S for i in range(int((end_s - begin_s) / STEP_S) + 1)]
     totals = [sum(energy_at(samples, at) for samples in nodes) for at in times]
-    return [(times[i], (totals[i] - totals[i - 2]) / SPAN_S) for i in range(2, len(times))]
+    return [(times[i], (totals[i] - totals[i - steps]) / SPAN_S) for i in range(steps, len(times))]
 
 
 def mean_limit(limits, begin_s, end_s):
@@ -177,7 +176,7 @@ def above(spans, limit_at):
         if excess_pct <= 0:
             since = None
             continue
-        since = time_s - SPAN_S / 2 if since is None else since
+        since = time_s - STEP_S if since is None else since
         longest_s = max(longest_s, time_s - since)
     return longest_s, most_pct
 

@@ -109,7 +109,7 @@ TEST(StaggerJobs, IsNearTheBestOfRandomJobs) {
     }
     worst = std::max(worst, stagger.staggered.swing_w() / best_w);
   }
-  EXPECT_LT(worst, 1.3);
+  EXPECT_LT(worst, 1.02);
 }
 
 TEST(StaggerJobs, RefusesWhatIsNoCycle) {
