@@ -1,8 +1,9 @@
 /// `lowgear serve` with a cluster of 8 GPUs a node, as a process of its own, over loopback TCP with a token, its state
-/// on the disk of the temporary folder: `fleet_study [nodes] [seconds]`, 1,000 nodes and 20 s when they are not given.
-/// All ranks are in this process, in one thread. Each does what ranks do: it registers the job and itself, waits for
-/// plans on one connection and reports every iteration, of a second, on another one. Jobs are on 1 to 32 neighbouring
-/// nodes. The cluster, every row of 20 nodes and every node have a power budget; that of the cluster falls and rises.
+/// on the disk of the temporary folder: `fleet_study [nodes] [seconds] [microbatches]`, 1,000 nodes, 20 s and 8 when
+/// they are not given. All ranks are in this process, in one thread. Each does what ranks do: it registers the job and
+/// itself, waits for plans on one connection and reports every iteration, of a second, on another one. Jobs are on 1 to
+/// 32 neighbouring nodes. The cluster, every row of 20 nodes and every node have a power budget; that of the cluster
+/// falls and rises.
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -37,7 +38,7 @@ constexpr double kPatienceS = 900;
 constexpr int kGpusPerNode = 8;
 constexpr int kNodesPerRow = 20;
 constexpr int kStages = 8;
-constexpr int kMicrobatches = 8;
+constexpr double kIterationS = 1;
 constexpr std::string_view kModel = "gpt3-175b";
 /// What the demonstration's stages draw at most, as they report it.
 constexpr double kGpuW = 400;
@@ -87,7 +88,7 @@ struct Cost {
 /// All jobs of the cluster.
 class Fleet {
  public:
-  Fleet(server::Process& server, int nodes)
+  Fleet(server::Process& server, int nodes, int microbatches)
       : server_(server), connections_(server.socket(), server.port()), admin_(server.socket(), server.port()) {
     (void)admin_.add(1);
     std::mt19937 random(1);
@@ -97,8 +98,8 @@ class Fleet {
            .model = std::string(kModel),
            .pp = kStages,
            .dp = spread * kGpusPerNode / kStages,
-           .microbatches = kMicrobatches,
-           .iteration_s = 1,
+           .microbatches = microbatches,
+           .iteration_s = kIterationS,
            .first_node = first});
       first += spread;
     }
@@ -174,12 +175,15 @@ class Fleet {
   std::map<std::size_t, double> last_plan_s_;
 };
 
-/// A small job of the model tries clocks, so that those of the cluster need not.
-void learn_profile(server::Process& server) {
+/// A small job of the model tries clocks, so that those of the cluster need not. Its units take as long as theirs.
+void learn_profile(server::Process& server, int microbatches) {
   server::LoadConnections connections(server.socket(), server.port());
-  server::LoadJob job(
-      connections,
-      {.run = "profiles", .model = std::string(kModel), .pp = kStages, .dp = 1, .microbatches = kMicrobatches});
+  server::LoadJob job(connections, {.run = "profiles",
+                                    .model = std::string(kModel),
+                                    .pp = kStages,
+                                    .dp = 1,
+                                    .microbatches = microbatches,
+                                    .iteration_s = kIterationS});
   const Clock::time_point begin = Clock::now();
   while (!job.finished()) {
     if (seconds_since(begin) > kPatienceS) throw Error("the small job was not planned for");
@@ -219,16 +223,16 @@ double planned_w(const std::string& budgets) {
   return static_cast<double>(server::member_integer(std::string_view(budgets).substr(cluster), "planned_w"));
 }
 
-void study(int nodes, double steady_s) {
+void study(int nodes, double steady_s, int microbatches) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
     (void)::setrlimit(RLIMIT_NOFILE, &files);
   }
   Served served;
-  learn_profile(served.process());
-  Fleet fleet(served.process(), nodes);
-  fmt::print("{} nodes, {} ranks in {} jobs\n", nodes, fleet.ranks(), fleet.jobs());
+  learn_profile(served.process(), microbatches);
+  Fleet fleet(served.process(), nodes, microbatches);
+  fmt::print("{} nodes, {} ranks in {} jobs, {} microbatches\n", nodes, fleet.ranks(), fleet.jobs(), microbatches);
   const Cost registration =
       fleet.work_until("registration", [](const server::LoadJob& job) { return job.registered(); });
   print_cost("registration", registration);
@@ -271,7 +275,8 @@ void study(int nodes, double steady_s) {
 
 int main(int argc, char** argv) {
   try {
-    lowgear::bench::study(argc > 1 ? std::stoi(argv[1]) : 1'000, argc > 2 ? std::stod(argv[2]) : 20);
+    lowgear::bench::study(argc > 1 ? std::stoi(argv[1]) : 1'000, argc > 2 ? std::stod(argv[2]) : 20,
+                          argc > 3 ? std::stoi(argv[3]) : 8);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return EXIT_FAILURE;

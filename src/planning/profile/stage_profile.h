@@ -24,6 +24,8 @@ struct Measurement {
   double time_s = 0;         ///< mean time of the op
   double energy_j = 0;       ///< mean energy of one GPU over that time
   std::string setting = {};  ///< what else it ran with (setting.h); empty: nothing else was set
+
+  friend bool operator==(const Measurement&, const Measurement&) = default;
 };
 
 /// The rows of one (stage, kind) of a profile.
@@ -65,6 +67,8 @@ class StageProfile {
   /// the setting is not a name (setting.h), a clock has kMaxSettings rows, or the clock, time or energy is not positive
   /// and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at most kMaxEnergyJ).
   void add(int stage, OpKind kind, Measurement measurement);
+
+  friend bool operator==(const StageProfile&, const StageProfile&) = default;
 
  private:
   std::vector<std::array<std::vector<Measurement>, kOpKindCount>> cells_;

@@ -36,6 +36,7 @@ struct Schedule {
   int frozen_stages = 0;
 
   [[nodiscard]] int rank_count() const { return static_cast<int>(ranks.size()); }
+  friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
 /// The most actions that a schedule may have: 2^26. One of that size takes about 3 GiB with its graph.

@@ -128,12 +128,12 @@ class Life(ServerTest):
 
     def hold_a_budget(self):
         """As the agent of a node does that no job is on."""
-        self.ok("PUT", "/v1/budgets/far", {"watts": 300, "hosts": ["node-9"], "peak_pct": 10,
+        self.ok("PUT", "/v1/budgets/far", {"watts": 300, "hosts": ["node-9"], "peak_pct": 10, "stagger_pct": 50,
                                            "runs": [{"run": "a", "weight": 2, "floor_w": 50}, {"run": "b"}]})
         node = {"safe_w": 100, "gpus": [{"uuid": "GPU-9", "limit_w": 100, "least_w": 50, "most_w": 400}]}
 
         def shares():
-            return self.ok("POST", "/v1/nodes/node-9/power", node)["shares"]
+            return self.ok("POST", "/v1/nodes/node-9/power?wait_s=0.2", node)["shares"]
 
         wait_until(lambda: shares() == [{"uuid": "GPU-9", "watts": 300}], "the budget is divided")
         wait_until(lambda: self.ok("GET", "/v1/budgets")["budgets"][0]["held"]

@@ -18,9 +18,14 @@
 namespace lowgear::agent {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{250};
+constexpr std::chrono::milliseconds kLook{50};
+/// How often a limit that is not as it should be is set.
+constexpr std::chrono::milliseconds kSet{250};
+/// How often the server is asked while limits are not set yet, or it does not answer.
 constexpr std::chrono::milliseconds kAsk{500};
-/// Less than a share is valid for: a server that hangs is asked again before.
+/// How long the server may wait with its answer for a share that changes. With the patience, less than a share is valid
+/// for: a server that hangs is asked again before.
+constexpr std::chrono::milliseconds kWait{1'000};
 constexpr std::chrono::milliseconds kPatience{2'000};
 /// Drivers round limits by less.
 constexpr double kLimitToleranceW = 1;
@@ -37,7 +42,7 @@ class PowerShareRequests {
   PowerShareRequests(boost::asio::io_context& io, const PowerShareOptions& options)
       : gate_(std::make_shared<LoopGate>(io)),
         token_file_(options.token_file),
-        target_(fmt::format("/v1/nodes/{}/power", options.host)),
+        target_(fmt::format("/v1/nodes/{}/power?wait_s=", options.host)),
         client_(options.server),
         thread_([this] { run(); }) {}
   ~PowerShareRequests() {
@@ -53,41 +58,49 @@ class PowerShareRequests {
   PowerShareRequests(const PowerShareRequests&) = delete;
   PowerShareRequests& operator=(const PowerShareRequests&) = delete;
 
-  void send(std::string body, Done done) {
+  /// The server answers at once where a share has changed, else within `wait`.
+  void send(std::string body, std::chrono::milliseconds wait, Done done) {
     {
       const std::lock_guard lock(mutex_);
-      next_ = {std::move(body), std::move(done)};
+      next_ = {std::move(body), wait, std::move(done)};
     }
     asked_.notify_all();
   }
 
  private:
+  struct Request {
+    std::string body;
+    std::chrono::milliseconds wait{};
+    Done done;
+  };
+
   void run() {
     std::unique_lock lock(mutex_);
     while (true) {
       asked_.wait(lock, [this] { return is_over_ || next_; });
       if (is_over_) return;
-      const auto [body, done] = *std::exchange(next_, std::nullopt);
+      const Request next = *std::exchange(next_, std::nullopt);
       lock.unlock();
       std::string answer;
       std::string problem;
       try {
-        answer = request(body);
+        answer = ask(next);
       } catch (const std::exception& error) {
         problem = error.what();
       }
-      gate_->post([done = done, answer, problem] { done(answer, problem); });
+      gate_->post([done = next.done, answer, problem] { done(answer, problem); });
       lock.lock();
     }
   }
 
   /// The token is read each time: it may be replaced.
-  std::string request(const std::string& body) {
+  std::string ask(const Request& next) {
     http::Client::HeaderList headers;
     if (!token_file_.empty()) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(token_file_));
-    http::ReplyText reply = client_.request("POST", target_, body, headers, kPatience);
+    const std::string target = target_ + fmt::format("{}", std::chrono::duration<double>(next.wait).count());
+    http::ReplyText reply = client_.request("POST", target, next.body, headers, kPatience + next.wait);
     if (reply.status == 200) return std::move(reply.body);
-    throw Error(fmt::format("{} answers {} with status {}: {}", client_.endpoint().text(), target_, reply.status,
+    throw Error(fmt::format("{} answers {} with status {}: {}", client_.endpoint().text(), target, reply.status,
                             printable(reply.body, 200)));
   }
 
@@ -97,8 +110,8 @@ class PowerShareRequests {
   http::Client client_;
   std::mutex mutex_;
   std::condition_variable asked_;
-  std::optional<std::pair<std::string, Done>> next_;  // under mutex_
-  bool is_over_ = false;                              // under mutex_
+  std::optional<Request> next_;  // under mutex_
+  bool is_over_ = false;         // under mutex_
   std::thread thread_;
 };
 
@@ -115,24 +128,36 @@ PowerShareKeeper::PowerShareKeeper(boost::asio::io_context& io, Agent& agent, Po
 PowerShareKeeper::~PowerShareKeeper() = default;
 
 void PowerShareKeeper::look() {
-  if (Clock::now() >= valid_until_) shares_w_.clear();
-  hold();
-  if (!is_asking_ && Clock::now() - asked_ >= kAsk) ask();
+  const Clock::time_point now = Clock::now();
+  if (now >= valid_until_ && !shares_w_.empty()) {
+    shares_w_.clear();
+    set_ = {};
+  }
+  if (now - set_ >= kSet) hold();
+  // What the server counts with is what limits are: it hears of new ones as soon as they hold.
+  if (!is_asking_ && (now - asked_ >= kAsk || (is_renewed_ && is_held()))) ask();
   timer_.expires_after(kLook);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) look();
   });
 }
 
-/// Sets what is not so: a lease that has ended leaves the safe limit.
-void PowerShareKeeper::hold() {
+/// By UUID, the limits that are to be set: those that are not so.
+std::map<std::string, double> PowerShareKeeper::unset_limits_w() const {
+  std::map<std::string, double> unset_w;
   for (const GpuStatus& gpu : agent_.gpus()) {
     if (!gpu.controlled || !gpu.power_limits || !gpu.healthy) continue;
     const auto share = shares_w_.find(gpu.identity.uuid);
     const double wanted_w = clamped(share == shares_w_.end() ? options_.safe_w : share->second, *gpu.power_limits);
-    if (std::abs(gpu.power_limits->current_w - wanted_w) < kLimitToleranceW) continue;
-    agent_.limit_power(gpu.identity.uuid, wanted_w);
+    if (std::abs(gpu.power_limits->current_w - wanted_w) >= kLimitToleranceW) unset_w[gpu.identity.uuid] = wanted_w;
   }
+  return unset_w;
+}
+
+/// A lease that has ended leaves the safe limit.
+void PowerShareKeeper::hold() {
+  set_ = Clock::now();
+  for (const auto& [uuid, watts] : unset_limits_w()) agent_.limit_power(uuid, watts);
 }
 
 void PowerShareKeeper::ask() {
@@ -147,11 +172,14 @@ void PowerShareKeeper::ask() {
   asked_ = Clock::now();
   if (node.gpus.empty()) return;  // settings are not read yet
   is_asking_ = true;
-  requests_->send(to_json(node).dump(), [this, asked = asked_](const std::string& answer, const std::string& problem) {
-    is_asking_ = false;
-    if (problem.empty()) return take(answer, asked);
-    report(problem);
-  });
+  is_renewed_ = false;
+  const bool may_wait = !shares_w_.empty() && is_held();
+  requests_->send(to_json(node).dump(), may_wait ? kWait : std::chrono::milliseconds::zero(),
+                  [this, asked = asked_](const std::string& answer, const std::string& problem) {
+                    is_asking_ = false;
+                    if (problem.empty()) return take(answer, asked);
+                    report(problem);
+                  });
 }
 
 void PowerShareKeeper::take(const std::string& answer, Clock::time_point asked) {
@@ -162,6 +190,7 @@ void PowerShareKeeper::take(const std::string& answer, Clock::time_point asked) 
     for (const protocol::PowerShare& share : shares.shares) shares_w_[share.uuid] = share.watts;
     valid_until_ = asked + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(shares.valid_s));
     hold();
+    is_renewed_ = true;
     report({});
   } catch (const Error& error) {
     report(error.what());

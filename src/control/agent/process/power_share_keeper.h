@@ -18,7 +18,7 @@ namespace lowgear::agent {
 /// Sends one request at a time on a thread of its own, which no driver blocks and that blocks no other.
 class PowerShareRequests;
 
-/// Holds this node's share of the server's power budgets: twice a second it asks the server what each GPU may draw, and
+/// Holds this node's share of the server's power budgets: it asks the server what each GPU may draw, by long poll, and
 /// sets that as the GPU's power limit. A share is valid for some seconds. If none comes until then, whatever the
 /// reason, each GPU gets the safe limit of the configuration. On the thread of the io_context.
 class PowerShareKeeper {
@@ -34,6 +34,8 @@ class PowerShareKeeper {
   using Clock = std::chrono::steady_clock;
 
   void look();
+  [[nodiscard]] std::map<std::string, double> unset_limits_w() const;
+  [[nodiscard]] bool is_held() const { return unset_limits_w().empty(); }
   void hold();
   void ask();
   void take(const std::string& answer, Clock::time_point asked);
@@ -46,9 +48,11 @@ class PowerShareKeeper {
   std::unique_ptr<PowerShareRequests> requests_;
   std::map<std::string, double> shares_w_;  ///< by UUID
   Clock::time_point valid_until_;
-  Clock::time_point asked_;
+  Clock::time_point set_;    ///< limits, last
+  Clock::time_point asked_;  ///< last
   bool is_asking_ = false;
-  std::string problem_;  ///< as last reported
+  bool is_renewed_ = false;  ///< shares have come, and the server was not asked since
+  std::string problem_;      ///< as last reported
 };
 
 }  // namespace lowgear::agent

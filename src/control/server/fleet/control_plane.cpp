@@ -406,6 +406,7 @@ void ControlPlane::tick() {
   const double now = now_s();
   if (!signals_.empty()) follow_signals();
   if (budgets_.is_due(now)) follow_budgets();
+  budgets_.answer_waiting(now);
   for (const auto& [id, entry] : entries_) {
     change(entry->job->record(), [&](Job& job) { finish_if_silent(job, now, limits_.silence_s); });
     if (entry->job->record().is_over()) {
@@ -450,6 +451,7 @@ void ControlPlane::drain() {
   draining_ = true;
   for (const auto& [id, entry] : entries_) entry->waits.end_all();
   late_.end_all();
+  budgets_.answer_all();
 }
 
 }  // namespace lowgear::server

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -23,6 +24,7 @@ constexpr std::size_t kMaxRuns = 1'000;
 constexpr double kLeastWeight = 0.001;
 constexpr double kMaxWeight = 1'000;
 constexpr double kMaxPeakPct = 100;
+constexpr double kMaxStaggerPct = 99;
 constexpr std::string_view kNodePrefix = "node/";
 /// A job may draw more than it does only if that shortens its iterations by at least so much; else plans would change
 /// with every watt.
@@ -31,6 +33,8 @@ constexpr double kLeastGainPct = 0.2;
 constexpr double kUnknownLimitW = 1200;
 /// Slowdowns that differ by less are the same.
 constexpr double kSlowdownTolerancePct = 0.01;
+/// Slowdowns are rounded up to multiples of this: jobs that are alike then have the same plans, and draw no more.
+constexpr double kSlowdownStepPct = 0.001;
 /// Sums of powers are rounded.
 constexpr double kPowerTolerance = 1e-6;
 
@@ -126,6 +130,17 @@ class BudgetsOfHosts {
   std::vector<std::size_t> of_all_;
 };
 
+/// Of a job's GPUs, those that the budget counts.
+double share_of(const JobRecord& job, const PowerBudget& budget) {
+  if (budget.hosts.empty()) return 1;
+  int there = 0;
+  for (int rank = 0; rank < job.ranks.size(); ++rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
+    there += registered != nullptr && budget.has(registered->spec.host) ? 1 : 0;
+  }
+  return static_cast<double>(there) / job.ranks.size();
+}
+
 /// By all budgets that name its run: the largest weight and floor.
 BudgetedRun terms_of(const JobRecord& job, const std::map<std::string, PowerBudget>& budgets) {
   BudgetedRun terms{.weight = 0, .floor_w = 0};
@@ -204,6 +219,11 @@ bool can_switch_all(const Fleet& fleet) {
   });
 }
 
+double rounded_up_pct(double slowdown_pct) {
+  constexpr double kRounding = 1e-6;
+  return std::ceil(slowdown_pct / kSlowdownStepPct - kRounding) * kSlowdownStepPct;
+}
+
 /// The first budget that slows the job down; empty: none does.
 std::string binding_budget(const budget::BudgetJob& job, const budget::PowerSplit& split,
                            std::span<const budget::PowerLimit> limits) {
@@ -255,7 +275,7 @@ double PowerBudget::watts_at(double now_s) const {
 }
 
 PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body) {
-  require_members(body, {"watts", "points", "hosts", "other_w", "peak_pct", "runs"});
+  require_members(body, {"watts", "points", "hosts", "other_w", "peak_pct", "runs", "stagger_pct"});
   PowerBudget budget;
   budget.document = body.json().dump();
   if (body.has("watts") == body.has("points")) body.fail("needs watts or points, one of both");
@@ -274,6 +294,7 @@ PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body)
   if (has_value(body, "other_w")) budget.other_w = number_in(body.at("other_w"), 0, kMaxWatts);
   if (has_value(body, "peak_pct")) budget.peak_pct = number_in(body.at("peak_pct"), 0, kMaxPeakPct);
   if (has_value(body, "runs")) budget.runs = read_runs(body.at("runs"));
+  if (has_value(body, "stagger_pct")) budget.stagger_pct = number_in(body.at("stagger_pct"), 0, kMaxStaggerPct);
   if (has_value(body, "hosts")) {
     const JsonView hosts = body.at("hosts");
     if (hosts.size() == 0 || hosts.size() > kMaxHosts) hosts.fail(fmt::format("needs 1 to {} names", kMaxHosts));
@@ -299,6 +320,13 @@ protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol
     store_->write(std::move(change), [](StoreOutcome) {});
   }
   return shares_.grant(host, node, now_s);
+}
+
+void PowerBudgets::answer_node(const protocol::NodePower& node, ShareWait wait, double now_s) {
+  const protocol::NodeShares before = shares_.granted(wait.host);
+  const protocol::NodeShares granted = grant(wait.host, node, now_s);
+  if (wait.until_s <= now_s || granted != before) return send_shares(*wait.reply, granted);
+  waits_.add(std::move(wait));
 }
 
 void PowerBudgets::forget_node(const std::string& host, Settled settled) {
@@ -342,6 +370,25 @@ void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const s
   shares_.divide(std::move(of_hosts), wanted_w, now_s);
 }
 
+void PowerBudgets::follow_staggers(std::span<const JobRecord* const> jobs) {
+  std::erase_if(staggers_, [&](const auto& entry) {
+    const auto budget = budgets_.values().find(entry.first);
+    return budget == budgets_.values().end() || budget->second.stagger_pct == 0;
+  });
+  for (const auto& [name, budget] : budgets_.values()) {
+    if (budget.stagger_pct == 0) continue;
+    std::vector<StaggeredJob> staggered;
+    for (const JobRecord* job : jobs) {
+      std::optional<budget::JobCycle> cycle = present_cycle(*job);
+      const double share = share_of(*job, budget);
+      if (!cycle || share == 0) continue;
+      for (double& power_w : cycle->power_w) power_w *= share;
+      staggered.push_back({job->id, *cycle});
+    }
+    staggers_[name].follow(std::move(staggered), budget.stagger_pct);
+  }
+}
+
 std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord* const> jobs, double now_s) {
   followed_s_ = now_s;
   const std::vector<budget::PowerLimit> limits = limits_of(budgets_.values(), now_s);
@@ -352,11 +399,13 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   planned_w_.clear();
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) planned_w_[fleet.movers[i].job->id] = split.jobs[i].power_w;
   divide_shares(jobs, limits, now_s);
+  waits_.answer(shares_, now_s);
+  follow_staggers(jobs);
   uses_ = snapshots_of(limits, fleet.limits, split, shares_.uses());
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
     Mover& mover = fleet.movers[i];
     const bool is_free = split.jobs[i].time_s <= fleet.jobs[i].curve.fastest_s();
-    mover.slowdown_pct = is_free ? 0 : (split.jobs[i].time_s / mover.fastest_s - 1) * 100;
+    mover.slowdown_pct = is_free ? 0 : rounded_up_pct((split.jobs[i].time_s / mover.fastest_s - 1) * 100);
     mover.power_w = split.jobs[i].power_w;
   }
   const bool may_be_faster = can_switch_all(fleet);
@@ -387,6 +436,8 @@ Json PowerBudgets::to_json() const {
     entry["assumed_w"] = use.assumed_w;
     entry["kept"] = use.planned_w <= use.watts * (1 + kPowerTolerance);
     entry["gpus_per_kw"] = use.price_per_w * 1000;
+    const auto stagger = staggers_.find(name);
+    entry["stagger"] = stagger == staggers_.end() ? Json() : stagger->second.to_json();
     entry["held"] = nullptr;
     if (use.held) {
       entry["held"] = {

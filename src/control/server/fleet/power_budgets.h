@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
+#include "control/server/fleet/budget_stagger.h"
 #include "control/server/fleet/named_documents.h"
 #include "control/server/fleet/power_shares.h"
+#include "control/server/fleet/share_waits.h"
 #include "control/server/job/job_record.h"
 #include "control/server/job/server_metrics.h"
 #include "planning/budget/power_split.h"
@@ -38,6 +40,7 @@ struct PowerBudget {
   std::set<std::string> hosts;      ///< empty: all hosts
   double peak_pct = 0;              ///< jobs are planned for so much less, where agents hold the budget
   std::map<std::string, BudgetedRun, std::less<>> runs = {};  ///< by name; others weigh 1
+  double stagger_pct = 0;  ///< longest delay of a job's iterations, in per cent of one; 0: they are not staggered
 
   [[nodiscard]] double watts_at(double now_s) const;
   [[nodiscard]] bool has(const std::string& host) const { return hosts.empty() || hosts.contains(host); }
@@ -73,6 +76,12 @@ class PowerBudgets {
 
   /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
+  /// The same as the answer to its agent: at once where it is not what was granted last, else once it is another one,
+  /// at the latest after `wait_s`.
+  void answer_node(const protocol::NodePower& node, ShareWait wait, double now_s);
+  /// Answers the agents that need not wait any more. To be called about ten times a second.
+  void answer_waiting(double now_s) { waits_.answer(shares_, now_s); }
+  void answer_all() { waits_.end_all(shares_); }
   /// A node that is no more does not count. Throws HttpError 404 when there is none.
   void forget_node(const std::string& host, Settled settled);
 
@@ -91,12 +100,15 @@ class PowerBudgets {
  private:
   void divide_shares(std::span<const JobRecord* const> jobs, const std::vector<budget::PowerLimit>& limits,
                      double now_s);
+  void follow_staggers(std::span<const JobRecord* const> jobs);
 
   WatchedStore* store_;
   NamedDocuments<PowerBudget> budgets_;
   PowerShares shares_;
+  ShareWaits waits_;
   std::unordered_map<std::string, double> planned_w_;  ///< by job that can be planned
   std::vector<BudgetSnapshot> uses_;
+  std::map<std::string, BudgetStagger> staggers_;  ///< by budget that wants one
   double followed_s_ = 0;
 };
 

@@ -53,20 +53,33 @@ protocol::NodeShares PowerShares::grant(const std::string& host, const protocol:
   Node& known = nodes_[host];
   known.heard_s = now_s;
   known.is_silent = false;
-  protocol::NodeShares answer{.valid_s = kValidS, .shares = {}};
-  for (std::size_t i = 0; i < known.gpus.size(); ++i) {
-    Gpu& gpu = known.gpus[i];
-    const double before_w = gpu.held_w;
-    // The agent has set what was granted last, or has let it expire, before it asks again.
-    gpu.power.limit_w = node.gpus[i].limit_w;
-    gpu.held_w = std::max(gpu.power.limit_w, gpu.granted_w);
-    for (const std::size_t limit : known.limits) uses_[limit].held_w += gpu.held_w - before_w;
-    gpu.granted_w = std::min(gpu.target_w, std::max(gpu.held_w + std::floor(slack_w(known)), gpu.power.least_w));
-    const double raise_w = std::max(0.0, gpu.granted_w - gpu.held_w);
-    gpu.held_w += raise_w;
-    for (const std::size_t limit : known.limits) uses_[limit].held_w += raise_w;
-    answer.shares.push_back({gpu.power.uuid, gpu.granted_w});
+  // The agent has set what was granted last, or has let it expire, before it asks again.
+  for (std::size_t i = 0; i < known.gpus.size(); ++i) known.gpus[i].power.limit_w = node.gpus[i].limit_w;
+  return grant_again(host);
+}
+
+protocol::NodeShares PowerShares::grant_again(const std::string& host) {
+  if (const auto node = nodes_.find(host); node != nodes_.end()) {
+    for (Gpu& gpu : node->second.gpus) grant(node->second, gpu);
   }
+  return granted(host);
+}
+
+void PowerShares::grant(Node& node, Gpu& gpu) {
+  const double before_w = gpu.held_w;
+  gpu.held_w = std::max(gpu.power.limit_w, gpu.granted_w);
+  for (const std::size_t limit : node.limits) uses_[limit].held_w += gpu.held_w - before_w;
+  gpu.granted_w = std::min(gpu.target_w, std::max(gpu.held_w + std::floor(slack_w(node)), gpu.power.least_w));
+  const double raise_w = std::max(0.0, gpu.granted_w - gpu.held_w);
+  gpu.held_w += raise_w;
+  for (const std::size_t limit : node.limits) uses_[limit].held_w += raise_w;
+}
+
+protocol::NodeShares PowerShares::granted(const std::string& host) const {
+  protocol::NodeShares answer{.valid_s = kValidS, .shares = {}};
+  const auto node = nodes_.find(host);
+  if (node == nodes_.end()) return answer;
+  for (const Gpu& gpu : node->second.gpus) answer.shares.push_back({gpu.power.uuid, gpu.granted_w});
   return answer;
 }
 

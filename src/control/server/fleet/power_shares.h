@@ -27,8 +27,13 @@ class PowerShares {
  public:
   static constexpr double kValidS = 5;
 
-  /// What the GPUs of a node may draw from now on. Returns whether the node is new or has other GPUs: to be stored.
+  /// What the GPUs of a node may draw from now on.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
+  /// The same, for a node that has asked before and whose limits are as they were: for what others have given up since,
+  /// or another division. None of a node that is not known.
+  [[nodiscard]] protocol::NodeShares grant_again(const std::string& host);
+  /// What was granted last.
+  [[nodiscard]] protocol::NodeShares granted(const std::string& host) const;
   /// Whether it has these GPUs.
   [[nodiscard]] bool knows(const std::string& host, const protocol::NodePower& node) const;
   /// A node of which only is known that it was there.
@@ -71,6 +76,7 @@ class PowerShares {
   void count_use();
   void set_targets(std::size_t limit, const std::vector<Node*>& members);
   [[nodiscard]] double slack_w(const Node& node) const;
+  void grant(Node& node, Gpu& gpu);
 
   std::map<std::string, Node> nodes_;  ///< by host
   std::vector<ShareLimit> limits_;

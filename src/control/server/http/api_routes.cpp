@@ -21,6 +21,8 @@ namespace lowgear::server {
 namespace {
 
 constexpr double kLongestWaitS = 60;
+/// Less than what a share is valid for, by enough for the next request.
+constexpr double kLongestShareWaitS = 2;
 constexpr double kMaxFactor = 100;
 constexpr double kMaxWatts = 1e9;
 constexpr int kMaxPage = 1'000;
@@ -352,7 +354,9 @@ void delete_budget(ApiCall& call) {
 void grant_power(ApiCall& call) {
   const std::string& host = name_in_path(call);
   const protocol::NodePower node = protocol::read_node_power(call.body());
-  send(call, to_json(call.control_plane.budgets().grant(host, node, call.control_plane.now_s())));
+  const double now_s = call.control_plane.now_s();
+  const double wait_s = call.control_plane.draining() ? 0 : call.number("wait_s", 0, 0, kLongestShareWaitS);
+  call.control_plane.budgets().answer_node(node, {.host = host, .until_s = now_s + wait_s, .reply = call.reply}, now_s);
 }
 
 void delete_node(ApiCall& call) {
@@ -448,7 +452,7 @@ std::span<const ApiRoute> api_routes() {
       {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
       {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},
       {"POST", "/v1/jobs/{}/decisions", ranks, {}, take_decisions},
-      {"POST", "/v1/nodes/{}/power", ranks, {}, grant_power},
+      {"POST", "/v1/nodes/{}/power", ranks, {"wait_s"}, grant_power},
       {"DELETE", "/v1/nodes/{}", admins, {}, delete_node},
       {"GET", "/v1/exports/{}", readers, {"from_s", "to_s", "after"}, export_file},
   };

@@ -124,6 +124,7 @@ void Job::give_plan_up(const std::string& error, double now_s) {
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
   record_.frontier = plan.frontier;
+  record_.power = plan.power;
   guard_.follow(plan, record_.targets.is_capped(), record_.baseline.result(), record_.targets.guard_limit_pct());
   planning_.backoff.reset();
   change_state(JobState::running, "follows a plan");

@@ -17,6 +17,7 @@
 #include "control/server/parts/profiling.h"
 #include "control/server/parts/rank_registry.h"
 #include "control/server/parts/usage_count.h"
+#include "control/server/planning/planning.h"
 
 namespace lowgear::server {
 
@@ -67,6 +68,7 @@ struct JobRecord {
   UsageCount usage;
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
+  PlannedPower power;                               ///< by the plan that was made last, by this process
 
   [[nodiscard]] JobState state() const { return status.state; }
   [[nodiscard]] bool is_over() const { return status.state == JobState::finished; }

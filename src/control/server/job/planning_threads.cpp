@@ -12,7 +12,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -74,9 +73,17 @@ constexpr std::size_t kLanes = 4;
 struct Piece {
   PlanningTask task;
   PlanningService::Done done;
+  /// What it solves, if it does (`fingerprint`): of several such tasks the others wait for the first one.
+  std::optional<std::size_t> pipeline = {};
 };
 
-/// Tasks that wait, one of each job. Jobs that are being planned for are passed over.
+/// Plans within power caps are made of more than the pipeline, and profiles are judged by other ones.
+std::optional<std::size_t> solved_pipeline(const PlanningTask& task) {
+  if (task.kind != PlanningTask::Kind::plan || task.conditions.power) return std::nullopt;
+  return fingerprint(*task.model);
+}
+
+/// Tasks that wait, one of each job.
 class Waiting {
  public:
   /// In place of an older task of the job; nothing when a newer one waits.
@@ -92,9 +99,12 @@ class Waiting {
   }
   void clear() { pieces_.clear(); }
   [[nodiscard]] std::size_t size() const { return pieces_.size(); }
-  /// The one that has waited longest, of jobs that are not busy.
-  [[nodiscard]] std::optional<Piece> take(const std::set<std::string>& busy) {
-    const auto next = std::ranges::find_if(pieces_, [&](const Piece& piece) { return !busy.contains(piece.task.job); });
+  [[nodiscard]] bool has(std::size_t pipeline) const {
+    return std::ranges::any_of(pieces_, [&](const Piece& piece) { return piece.pipeline == pipeline; });
+  }
+  /// The one that has waited longest, of those that may begin.
+  [[nodiscard]] std::optional<Piece> take(const std::function<bool(const Piece&)>& may_begin) {
+    const auto next = std::ranges::find_if(pieces_, may_begin);
     if (next == pieces_.end()) return std::nullopt;
     std::optional<Piece> piece(std::move(*next));
     pieces_.erase(next);
@@ -113,7 +123,7 @@ constexpr std::size_t kBriefActions = 20'000;
 
 bool is_large(const PlanningTask& task) { return action_count(task.model->schedule) > kBriefActions; }
 
-/// The planners of jobs, with what they have solved. The job that was planned longest ago goes first.
+/// The planners of jobs, and what was solved for them. The job that was planned longest ago goes first.
 class Planners {
  public:
   /// Null when there is none for the task's model yet.
@@ -128,7 +138,7 @@ class Planners {
   /// Made when there is none; `limit` is then what bounds it for good.
   [[nodiscard]] std::shared_ptr<JobPlanner> get(const PlanningTask& task, const std::shared_ptr<PlanningLimit>& limit) {
     if (auto known = find(task)) return known;
-    auto planner = std::make_shared<JobPlanner>(task.model, limit);
+    auto planner = std::make_shared<JobPlanner>(task.model, limit, solved_);
     const std::lock_guard lock(mutex_);
     drop(planners_.find(task.job));
     const std::size_t actions = action_count(task.model->schedule);
@@ -159,7 +169,8 @@ class Planners {
     planners_.erase(entry);
   }
 
-  std::mutex mutex_;
+  std::shared_ptr<SolvedPipelines> solved_ = std::make_shared<SolvedPipelines>();
+  std::mutex mutex_;  ///< of what follows
   std::map<std::string, Kept> planners_;
   std::size_t actions_ = 0;  ///< of all
   std::uint64_t uses_ = 0;
@@ -206,6 +217,7 @@ class PlanningThreads::Impl {
   void forget(const std::string& job) {
     const std::lock_guard lock(mutex_);
     for (Waiting& waiting : waiting_) waiting.drop(job, std::numeric_limits<std::uint64_t>::max());
+    wake_.notify_all();  // others may have waited for what it would have solved
     planners_.forget(job);
     const auto limit = limits_.find(job);
     if (limit == limits_.end()) return;
@@ -253,17 +265,25 @@ class PlanningThreads::Impl {
 
   /// Empty when the threads are to end.
   [[nodiscard]] std::optional<UnderWay> take(const std::stop_token& stop, Lane lane) {
-    static const std::set<std::string> none;
     std::unique_lock lock(mutex_);
     std::optional<Piece> piece;
     const bool found = wake_.wait(lock, stop, [&] {
-      piece = waiting(lane).take(lane == Lane::quick ? none : busy_);
+      piece = waiting(lane).take([&](const Piece& next) { return lane == Lane::quick || may_begin(next, lane); });
       return piece.has_value();
     });
     if (!found || stop.stop_requested()) return std::nullopt;
-    if (lane != Lane::quick) busy_.insert(piece->task.job);
+    if (lane != Lane::quick) busy_[piece->task.job] = piece->pipeline;
     std::shared_ptr<PlanningLimit> limit = limits_.at(piece->task.job);
     return UnderWay{std::move(*piece), std::move(limit)};
+  }
+
+  /// `mutex_` is held. Whether neither the job is planned for, nor what the task solves is being solved for another one
+  /// or waits for that where there is more time.
+  [[nodiscard]] bool may_begin(const Piece& piece, Lane lane) {
+    if (busy_.contains(piece.task.job)) return false;
+    if (!piece.pipeline) return true;
+    if (lane == Lane::brief && waiting(Lane::long_).has(*piece.pipeline)) return false;
+    return std::ranges::none_of(busy_, [&](const auto& entry) { return entry.second == piece.pipeline; });
   }
 
   void give(const Done& done, PlanningAnswer answer) const {
@@ -297,6 +317,7 @@ class PlanningThreads::Impl {
   void drop_older(const PlanningTask& task) {
     const std::lock_guard lock(mutex_);
     for (const Lane lane : {Lane::brief, Lane::long_, Lane::large}) waiting(lane).drop(task.job, task.serial);
+    wake_.notify_all();  // others may have waited for what it would have solved
   }
 
   void plan_until(const std::stop_token& stop, Lane lane) {
@@ -354,7 +375,8 @@ class PlanningThreads::Impl {
   mutable std::mutex mutex_;  ///< of what follows
   std::condition_variable_any wake_;
   std::array<Waiting, kLanes> waiting_;                           ///< by lane
-  std::set<std::string> busy_;                                    ///< jobs with a task in another than the quick lane
+  std::map<std::string, std::optional<std::size_t>> busy_;        ///< jobs with a task in another than the quick
+                                                                  ///< lane, and what that solves
   std::map<std::string, std::shared_ptr<PlanningLimit>> limits_;  ///< of jobs that are not over
   std::vector<std::jthread> threads_;                             ///< last: they use everything above
 };
@@ -364,7 +386,10 @@ PlanningThreads::PlanningThreads(int threads, std::function<void(std::function<v
 
 PlanningThreads::~PlanningThreads() = default;
 
-void PlanningThreads::submit(PlanningTask task, Done done) { impl_->submit({std::move(task), std::move(done)}); }
+void PlanningThreads::submit(PlanningTask task, Done done) {
+  const std::optional<std::size_t> pipeline = solved_pipeline(task);
+  impl_->submit({std::move(task), std::move(done), pipeline});
+}
 
 void PlanningThreads::forget(const std::string& job) { impl_->forget(job); }
 

@@ -10,15 +10,12 @@
 
 namespace lowgear::server {
 
-/// Actions of the schedules whose solved pipelines are kept: some 1 GiB, as one takes up to 10 kB with its stragglers.
-/// That is 100 jobs of 8 stages and 64 microbatches, or 800 of 4 and 16.
-inline constexpr std::size_t kKeptActions = 100'000;
-
 /// Plans on threads of its own. Tasks that take long run on as many threads again as the others, and those of large
 /// jobs on as many more, so that each kind holds up only its own; what takes milliseconds is answered by one
 /// more thread, which never waits for the others. Jobs take turns: each has one task that waits, and keeps its place
-/// when a newer one takes that task's place. One job's tasks are done one after the other. What was solved is kept for
-/// the jobs that were planned last, as many of them as their pipelines' size allows (`kKeptActions`).
+/// when a newer one takes that task's place. One job's tasks are done one after the other, and so are those of jobs
+/// whose pipelines are the same: the first one solves them for all. What was solved is kept for the jobs that were
+/// planned last, as many of them as their pipelines' size allows (`kKeptActions`).
 class PlanningThreads final : public PlanningService {
  public:
   /// `post` runs a function on the server's thread; it is called from any thread.

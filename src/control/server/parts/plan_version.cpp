@@ -13,10 +13,19 @@ constexpr const char* kFormat = "lowgear.plan_version/1";
 
 /// The plan as one rank of it sees it: as its first.
 plan::Plan plan_of_rank(const plan::Plan& plan, int pp_rank) {
-  plan::Plan own = plan;
-  own.ranks = {plan.ranks.at(static_cast<std::size_t>(pp_rank))};
-  own.switches = count_switches(own.ranks);
-  return own;
+  std::vector<std::vector<lowgear::plan::PlannedOp>> own;
+  own.push_back(plan.ranks.at(static_cast<std::size_t>(pp_rank)));
+  return {.policy = plan.policy,
+          .schedule = plan.schedule,
+          .gpu_name = plan.gpu_name,
+          .microbatches = plan.microbatches,
+          .deadline_s = plan.deadline_s,
+          .time_s = plan.time_s,
+          .energy_j = plan.energy_j,
+          .lower_bound_j = plan.lower_bound_j,
+          .clock_lead_s = plan.clock_lead_s,
+          .switches = lowgear::plan::count_switches(own),
+          .ranks = std::move(own)};
 }
 
 }  // namespace

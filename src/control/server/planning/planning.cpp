@@ -4,17 +4,18 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <deque>
+#include <cstdint>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <span>
 
 #include "base/core/error.h"
+#include "control/server/planning/fingerprint.h"
 #include "planning/adapt/adaptive_profile.h"
+#include "planning/adapt/plan_power.h"
 #include "planning/adapt/power_cap.h"
-#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/adapt/power_trace.h"
+#include "planning/planner/frontier/frontier.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/monotone_times.h"
@@ -26,8 +27,6 @@ namespace lowgear::server {
 namespace {
 
 constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"});
-/// Pipelines with other slow ranks that are kept solved: stragglers come and go.
-constexpr std::size_t kKeptPlanners = 4;
 
 /// The cells, with times that fall with the clock where only noise says otherwise; the measured power stays.
 profile::StageProfile measured_rows(const MeasuredProfile& measured, int stages) {
@@ -110,46 +109,36 @@ std::string describe(const std::optional<PowerLimit>& limit) {
   return text;
 }
 
+std::size_t fingerprint(const PipelineModel& model) {
+  Fingerprint fingerprint;
+  fingerprint.add(static_cast<std::uint64_t>(server::fingerprint(model.schedule)));
+  for (const protocol::ProfileCell& cell : model.measured.cells) {
+    fingerprint.add(static_cast<std::uint64_t>(cell.stage) << 8U | static_cast<std::uint64_t>(cell.kind));
+    fingerprint.add(static_cast<std::uint64_t>(cell.clock_mhz));
+    fingerprint.add(cell.time_s);
+    fingerprint.add(cell.energy_j);
+  }
+  for (const protocol::BlockingCell& cell : model.measured.blocking) fingerprint.add(cell.power_w);
+  for (const int clock_mhz : model.clocks_mhz) fingerprint.add(static_cast<std::uint64_t>(clock_mhz));
+  return fingerprint.value();
+}
+
 struct JobPlanner::Impl {
+  using Solved = SolvedPipelines::Solved;
+
   std::shared_ptr<const PipelineModel> model;
   std::shared_ptr<Progress> progress;
+  std::shared_ptr<SolvedPipelines> solved;
   schedule::PipelineDag dag;
   profile::StageProfile profile;
   std::vector<double> blocking_w;
   adapt::Replan unslowed;  ///< no rank is slow
 
-  /// A pipeline with these slow stages.
-  class Solved {
-   public:
-    Solved(const Impl& of, const adapt::ReplicaGroup& group)
-        : slowdowns_(group.slowdowns),
-          planner_(of.model->schedule, group.profile, of.blocking_w, {}, {}, of.progress.get()) {}
-
-    [[nodiscard]] const std::vector<simulator::StageSlowdown>& slowdowns() const { return slowdowns_; }
-    [[nodiscard]] const planner::Frontier& frontier() const { return planner_.frontier(); }
-    /// Whether another plan takes milliseconds: the first one prepares those for all deadlines.
-    [[nodiscard]] bool is_prepared() const { return is_prepared_; }
-    [[nodiscard]] plan::Plan plan(double deadline_s) {
-      const std::lock_guard lock(mutex_);
-      plan::Plan plan = planner_.plan(std::max(deadline_s, planner_.fastest_s()));
-      is_prepared_ = true;
-      return plan;
-    }
-
-   private:
-    std::vector<simulator::StageSlowdown> slowdowns_;
-    std::mutex mutex_;  ///< of the planner
-    planner::PipelinePlanner planner_;
-    std::atomic<bool> is_prepared_ = false;
-  };
-
-  std::mutex mutex;  ///< of what follows
-  /// Newest last; the first is that without slow ranks, once it has been needed.
-  std::deque<std::shared_ptr<Solved>> solved;
-
-  Impl(std::shared_ptr<const PipelineModel> of, std::shared_ptr<Progress> given)
+  Impl(std::shared_ptr<const PipelineModel> of, std::shared_ptr<Progress> given,
+       std::shared_ptr<SolvedPipelines> shared)
       : model(std::move(of)),
         progress(std::move(given)),
+        solved(std::move(shared)),
         dag(build_dag(model->schedule)),
         profile(filled_profile(model->measured, model->schedule.stages, model->clocks_mhz)),
         blocking_w(blocking_by_rank(model->measured, model->schedule)),
@@ -159,32 +148,26 @@ struct JobPlanner::Impl {
     return lowgear::adapt::replan(dag, profile, model->parallel.dp, slow, slowdown_pct);
   }
 
-  [[nodiscard]] std::shared_ptr<Solved> find(const std::vector<simulator::StageSlowdown>& slowdowns) {
-    const auto same = [](const simulator::StageSlowdown& a, const simulator::StageSlowdown& b) {
-      return a.stage == b.stage && a.factor == b.factor;
-    };
-    const std::lock_guard lock(mutex);
-    const auto found = std::ranges::find_if(
-        solved, [&](const auto& entry) { return std::ranges::equal(entry->slowdowns(), slowdowns, same); });
-    return found == solved.end() ? nullptr : *found;
+  /// That of a group, with its slow ranks.
+  [[nodiscard]] PipelineProblem problem(const adapt::ReplicaGroup& group) const {
+    return {.schedule = std::shared_ptr<const schedule::Schedule>(model, &model->schedule),
+            .profile = group.profile,
+            .blocking_power_w = blocking_w};
   }
 
-  [[nodiscard]] std::shared_ptr<Solved> find_prepared(const std::vector<simulator::StageSlowdown>& slowdowns) {
-    std::shared_ptr<Solved> known = find(slowdowns);
+  /// Takes long, unless it is known.
+  [[nodiscard]] Solved solve(const adapt::ReplicaGroup& group) const {
+    return solved->solve(problem(group), progress.get());
+  }
+  /// Null: its plans would take long.
+  [[nodiscard]] Solved find_prepared(const adapt::ReplicaGroup& group) const {
+    Solved known = solved->find(problem(group));
     return known && known->is_prepared() ? known : nullptr;
   }
-
-  [[nodiscard]] std::shared_ptr<Solved> solve(const adapt::ReplicaGroup& group) {
-    if (auto known = find(group.slowdowns)) return known;
-    auto fresh = std::make_shared<Solved>(*this, group);  // takes long: not under the lock
-    const std::lock_guard lock(mutex);
-    if (group.slowdowns.empty()) {
-      solved.push_front(fresh);
-      return fresh;
-    }
-    if (solved.size() >= kKeptPlanners) solved.erase(solved.begin() + (solved.front()->slowdowns().empty() ? 1 : 0));
-    solved.push_back(fresh);
-    return fresh;
+  /// Whose frontier is shown: that of the pipelines as they are, where all are alike; else of those that no slow rank
+  /// is in.
+  [[nodiscard]] const adapt::ReplicaGroup& shown_group(const adapt::Replan& replan) const {
+    return replan.groups.size() == 1 ? replan.groups.front() : unslowed.groups.front();
   }
 
   [[nodiscard]] plan::Plan full_clocks(const adapt::ReplicaGroup& group) const {
@@ -205,7 +188,32 @@ struct JobPlanner::Impl {
     return times_s;
   }
 
-  [[nodiscard]] JobPlan assembled(const adapt::Replan& replan, std::vector<plan::Plan> plans) {
+  [[nodiscard]] PlannedPower planned_power(const adapt::Replan& replan, std::span<const plan::Plan> plans,
+                                           double time_s) const {
+    std::vector<adapt::PowerTrace> traces;
+    std::vector<double> gpus;
+    for (std::size_t group = 0; group < replan.groups.size(); ++group) {
+      const adapt::ReplicaGroup& replicas = replan.groups[group];
+      for (adapt::PowerTrace& trace : adapt::rank_power(plans[group], replicas.profile, blocking_w, time_s)) {
+        traces.push_back(std::move(trace));
+        gpus.push_back(static_cast<double>(replicas.replicas.size()) * model->parallel.tp);
+      }
+    }
+    std::vector<adapt::PowerShare> shares;
+    for (std::size_t i = 0; i < traces.size(); ++i) shares.push_back({&traces[i], gpus[i]});
+    const adapt::PowerTrace all = adapt::sum(shares);
+    PlannedPower power{.cycle = {.time_s = all.end_s}};
+    for (std::size_t part = 0; part < budget::kCycleParts; ++part) {
+      const auto at_s = [&](std::size_t parts) { return all.end_s * static_cast<double>(parts) / budget::kCycleParts; };
+      power.cycle.power_w[part] = adapt::mean_w(all, at_s(part), at_s(part + 1));
+    }
+    power.waiting_w =
+        std::accumulate(blocking_w.begin(), blocking_w.end(), 0.0) * model->parallel.dp * model->parallel.tp;
+    return power;
+  }
+
+  [[nodiscard]] JobPlan assembled(const adapt::Replan& replan, std::vector<plan::Plan> plans,
+                                  const planner::Frontier& shown) const {
     JobPlan job;
     const double blocking_of_pipeline_w = std::accumulate(blocking_w.begin(), blocking_w.end(), 0.0);
     const simulator::PipelineFigures figures = job_figures(replan, plans, blocking_of_pipeline_w);
@@ -219,26 +227,22 @@ struct JobPlanner::Impl {
         job.plan_of_replica.at(static_cast<std::size_t>(replica)) = static_cast<int>(group);
       }
     }
+    job.power = planned_power(replan, plans, job.time_s);
     for (plan::Plan& plan : plans) {
       plan.gpu_name = model->gpu;
       plan.clock_lead_s = model->switch_latency_s;
       job.expected_compute_s.push_back(expected_compute(plan));
     }
     job.plans = std::move(plans);
-    // Of the pipelines as they are, where all are alike; else of those that no slow rank is in.
-    const bool all_alike = replan.groups.size() == 1;
-    if (const auto shown =
-            find(all_alike ? replan.groups.front().slowdowns : std::vector<simulator::StageSlowdown>())) {
-      for (const simulator::PipelineFigures& point : workflow::frontier_points(shown->frontier())) {
-        job.frontier.emplace_back(point.time_s, point.energy_j);
-      }
+    for (const simulator::PipelineFigures& point : workflow::frontier_points(shown)) {
+      job.frontier.emplace_back(point.time_s, point.energy_j);
     }
     return job;
   }
 
   /// One group's plan under its share of the job's limit: as many GPUs as it has of the job's.
   [[nodiscard]] adapt::CappedPlan capped(const adapt::ReplicaGroup& group, const PlanningConditions& conditions,
-                                         double deadline_s) {
+                                         double deadline_s) const {
     adapt::CappedJob job{.schedule = model->schedule,
                          .profile = group.profile,
                          .blocking_power_w = blocking_w,
@@ -257,7 +261,7 @@ struct JobPlanner::Impl {
     return plan_within_cap(job, power_cap(*conditions.power, share));
   }
 
-  [[nodiscard]] JobPlan within_cap(const PlanningConditions& conditions) {
+  [[nodiscard]] JobPlan within_cap(const PlanningConditions& conditions) const {
     const adapt::Replan split = replan(conditions.slow, conditions.slowdown_pct);
     std::vector<plan::Plan> plans;
     std::string note;
@@ -276,45 +280,50 @@ struct JobPlanner::Impl {
       if (split.groups.size() == 1 || slowest_s <= deadline_s) break;
       deadline_s = slowest_s;
     }
-    (void)solve(unslowed.groups.front());  // for the frontier
-    JobPlan job = assembled(split, std::move(plans));
+    JobPlan job = assembled(split, std::move(plans), solve(shown_group(split))->frontier());
     job.note = std::move(note);
     return job;
   }
 };
 
-JobPlanner::JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress)
-    : impl_(std::make_unique<Impl>(std::move(model), std::move(progress))) {}
+JobPlanner::JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress,
+                       std::shared_ptr<SolvedPipelines> solved)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(progress), std::move(solved))) {}
 JobPlanner::~JobPlanner() = default;
 
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
   if (conditions.power) return impl_->within_cap(conditions);
   const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
-  (void)impl_->solve(impl_->unslowed.groups.front());
+  // Also where every pipeline has a slow rank: they recover, and other jobs have none.
+  const Impl::Solved unslowed = impl_->solve(impl_->unslowed.groups.front());
   std::vector<plan::Plan> plans;
+  Impl::Solved last;
   for (const adapt::ReplicaGroup& group : split.groups) {
-    plans.push_back(impl_->solve(group)->plan(split.deadline_s));
+    last = impl_->solve(group);
+    plans.push_back(last->plan(split.deadline_s, impl_->progress.get()));
   }
-  return impl_->assembled(split, std::move(plans));
+  return impl_->assembled(split, std::move(plans), (split.groups.size() == 1 ? last : unslowed)->frontier());
 }
 
 std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {
-  if (conditions.power || !impl_->find_prepared({})) return std::nullopt;
+  if (conditions.power) return std::nullopt;
+  const Impl::Solved unslowed = impl_->find_prepared(impl_->unslowed.groups.front());
+  if (!unslowed) return std::nullopt;
   const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
   QuickPlan quick{.plan = {}, .is_best = true};
-  bool is_useful = false;
+  Impl::Solved useful;  // full clocks for all save nothing
   std::vector<plan::Plan> plans;
   for (const adapt::ReplicaGroup& group : split.groups) {
-    if (const auto known = impl_->find_prepared(group.slowdowns)) {
-      is_useful = true;
-      plans.push_back(known->plan(split.deadline_s));
+    if (Impl::Solved known = impl_->find_prepared(group)) {
+      plans.push_back(known->plan(split.deadline_s, impl_->progress.get()));
+      useful = std::move(known);
     } else {
       quick.is_best = false;
       plans.push_back(impl_->full_clocks(group));
     }
   }
-  if (!is_useful) return std::nullopt;  // full clocks for all save nothing
-  quick.plan = impl_->assembled(split, std::move(plans));
+  if (!useful) return std::nullopt;
+  quick.plan = impl_->assembled(split, std::move(plans), (split.groups.size() == 1 ? useful : unslowed)->frontier());
   return quick;
 }
 

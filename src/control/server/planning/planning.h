@@ -11,7 +11,9 @@
 #include "base/core/progress.h"
 #include "control/server/planning/job_schedule.h"
 #include "control/server/planning/measured_profile.h"
+#include "control/server/planning/solved_pipelines.h"
 #include "planning/adapt/replan.h"
+#include "planning/budget/stagger.h"
 #include "planning/plan/plan.h"
 #include "planning/schedule/schedule.h"
 
@@ -53,6 +55,15 @@ struct PipelineModel {
   bool simulated = false;
 };
 
+/// Of models whose pipelines are the same it is equal, whatever their replicas.
+[[nodiscard]] std::size_t fingerprint(const PipelineModel& model);
+
+/// The power of all GPUs of a job, tp included: *planned*.
+struct PlannedPower {
+  budget::JobCycle cycle;  ///< of an iteration, until its slowest pipeline is done. Of time 0: not known
+  double waiting_w = 0;    ///< after it
+};
+
 /// Clocks for all of a job's ranks.
 struct JobPlan {
   std::vector<plan::Plan> plans;
@@ -60,7 +71,8 @@ struct JobPlan {
   std::vector<std::vector<double>> expected_compute_s;  ///< by plan and pp rank, at profiled speed
   double time_s = 0;                                    ///< of an iteration
   double energy_j = 0;                                  ///< of all GPUs, tp included
-  double fastest_time_s = 0;                            ///< of an iteration under the same conditions
+  PlannedPower power;
+  double fastest_time_s = 0;  ///< of an iteration under the same conditions
   /// How many times as long an iteration at full clocks takes as it would if no rank were slow.
   double full_clock_scale = 1;
   std::vector<std::pair<double, double>> frontier;  ///< (time_s, energy_j) of one pipeline: with its slow ranks where
@@ -81,13 +93,14 @@ struct QuickPlan {
   bool is_best = false;  ///< `JobPlanner::plan` knows none better
 };
 
-/// Plans for one job; keeps what it has solved. Pure but for that. `quick_plan` may be called while another thread is
-/// in `plan` or `judge_profile`.
+/// Plans for one job, with what has been solved for any job whose pipelines are the same. Pure but for that.
+/// `quick_plan` may be called while another thread is in `plan` or `judge_profile`.
 class JobPlanner {
  public:
   /// `progress` (may be null) receives how far work has come, on the threads that call; an exception of it ends that
-  /// work. Throws InputError when the profile does not have what the schedule needs.
-  explicit JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr);
+  /// work. `solved` is what jobs share. Throws InputError when the profile does not have what the schedule needs.
+  explicit JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr,
+                      std::shared_ptr<SolvedPipelines> solved = std::make_shared<SolvedPipelines>());
   ~JobPlanner();
   JobPlanner(const JobPlanner&) = delete;
   JobPlanner& operator=(const JobPlanner&) = delete;

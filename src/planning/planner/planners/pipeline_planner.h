@@ -30,6 +30,7 @@ struct PlannerOptions {
   double epsilon = 1e-3;  ///< of the sandwich: largest relative distance between energy and bound
   PlanGranularity granularity = PlanGranularity::per_op;
   double switch_latency_s = 0;  ///< how late a clock change takes effect (`costs_with_switch_latency`)
+  friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;
 };
 
 /// Lowgear's planner for one profiled pipeline: solves the frontier once, then makes certified plans for deadlines.

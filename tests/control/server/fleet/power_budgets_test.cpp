@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -205,6 +206,31 @@ TEST_F(PowerBudgetsTest, AreHeldByAgents) {
   EXPECT_TRUE(shown()["held"].is_null());
 }
 
+TEST_F(PowerBudgetsTest, StateHowAlikeJobsWouldBeStaggered) {
+  add_training("a", 4);
+  add_training("b", 4);
+  put("cluster", R"({"watts": 100000, "stagger_pct": 60})");
+  put("row", R"({"watts": 100000})");
+  settle();
+  const Json stagger = shown()["stagger"];
+  ASSERT_EQ(stagger["jobs"].size(), 2U);
+  EXPECT_FALSE(stagger["applied"].get<bool>());
+  EXPECT_GT(stagger["together"]["swing_w"].get<double>(), 0);
+  EXPECT_LT(stagger["staggered"]["swing_w"].get<double>(), stagger["together"]["swing_w"].get<double>());
+  EXPECT_LE(stagger["staggered"]["peak_w"].get<double>(), stagger["together"]["peak_w"].get<double>());
+  const double mean_w = shown()["planned_w"].get<double>();
+  EXPECT_GE(stagger["staggered"]["peak_w"].get<double>(), 0.97 * mean_w);
+  EXPECT_LE(stagger["staggered"]["least_w"].get<double>(), 1.03 * mean_w);
+  double longest_s = 0;
+  for (const Json& job : stagger["jobs"]) longest_s = std::max(longest_s, job["delay_s"].get<double>());
+  EXPECT_GT(longest_s, 0);
+  EXPECT_LE(longest_s, 0.6 * jobs.front()->time_s() * 1.01);
+  EXPECT_TRUE(shown(1)["stagger"].is_null());
+  put("cluster", R"({"watts": 100000, "stagger_pct": 0})");
+  (void)follow();
+  EXPECT_TRUE(shown()["stagger"].is_null());
+}
+
 TEST_F(PowerBudgetsTest, FollowATimetable) {
   put("cluster", R"({"points": [[100, 3000], [200, 2000]]})");
   for (const auto& [now_s, watts] :
@@ -244,6 +270,7 @@ TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
   EXPECT_THAT(refusal(R"({"watts": 5, "hosts": []})"), HasSubstr("names"));
   EXPECT_THAT(refusal(R"({"watts": 5, "host": "a"})"), HasSubstr("host"));
   EXPECT_THAT(refusal(R"({"watts": 5, "peak_pct": 101})"), HasSubstr("peak_pct"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "stagger_pct": 100})"), HasSubstr("stagger_pct"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"weight": 1}]})"), HasSubstr("run"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a", "weight": 0}]})"), HasSubstr("weight"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a"}, {"run": "a"}]})"), HasSubstr("is there twice"));

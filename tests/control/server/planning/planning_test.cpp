@@ -186,6 +186,31 @@ TEST(JobPlanner, PlansAsWellAfterItWasStopped) {
   }
 }
 
+TEST(JobPlanner, TakesWhatWasSolvedForAnAlikeJob) {
+  const auto solved = std::make_shared<SolvedPipelines>();
+  const auto first = std::make_shared<StopAt>(-1);
+  const JobPlan wanted = JobPlanner(model(4, 1, 6), first, solved).plan({});
+  const auto second = std::make_shared<StopAt>(-1);
+  JobPlanner alike(model(4, 3, 6), second, solved);
+  const JobPlan plan = alike.plan({});
+  EXPECT_LT(second->reports(), first->reports() / 10);
+  EXPECT_EQ(plan.frontier, wanted.frontier);
+  EXPECT_EQ(plan.time_s, wanted.time_s);
+  EXPECT_DOUBLE_EQ(plan.energy_j, 3 * wanted.energy_j);
+  PlanningConditions slower;
+  slower.slowdown_pct = 10;
+  EXPECT_TRUE(alike.quick_plan(slower)->is_best);
+}
+
+TEST(PipelineFingerprint, IsThatOfThePipeline) {
+  EXPECT_EQ(fingerprint(*model(2, 1, 6)), fingerprint(*model(2, 3, 6)));
+  EXPECT_NE(fingerprint(*model(2, 1, 6)), fingerprint(*model(2, 1, 7)));
+  EXPECT_NE(fingerprint(*model(2, 1, 6)), fingerprint(*model(2, 1, 6, 1e-4, 7)));
+  PipelineModel other = *model(2, 1, 6);
+  other.measured.blocking.back().power_w += 1;
+  EXPECT_NE(fingerprint(*model(2, 1, 6)), fingerprint(other));
+}
+
 TEST(DescribePowerLimit, SaysItInWords) {
   EXPECT_EQ(describe(std::nullopt), "no power limit");
   EXPECT_EQ(describe(PowerLimit{.scope = CapScope::node, .watts = 300, .swing_w = 20}),
@@ -266,7 +291,7 @@ TEST(PlanningThreads, KeepWhatWasSolvedForManyJobsUntilTheyAreOver) {
   }
   ASSERT_TRUE(loop.run_until([&] { return planned == kJobs; }));
   EXPECT_TRUE(has_quick_plan(loop, threads, "0", 1.3, of));
-  EXPECT_TRUE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.3, of));
+  EXPECT_TRUE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.35, of));
   threads.forget(std::to_string(kJobs - 1));
   EXPECT_FALSE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.4, of));
 }
@@ -326,6 +351,36 @@ TEST(PlanningThreads, GiveATaskThatOutlastsItsSliceMoreTime) {
     ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == serial; }));
   }
   EXPECT_THAT(answered.errors(), testing::Each(""));
+}
+
+TEST(PlanningThreads, SolveOnceWhatManyJobsHave) {
+  TestLoop loop;
+  // Each begins with too little time for it.
+  PlanningThreads threads(2, loop.post(), {.slice_s = 1e-6});
+  constexpr int kJobs = 8;
+  std::vector<PlanningAnswer> answers;
+  for (int job = 0; job < kJobs; ++job) {
+    threads.submit(task(std::to_string(job), 1, model(4, 1 + job, 6)),
+                   [&](const PlanningAnswer& answer) { answers.push_back(answer); });
+  }
+  ASSERT_TRUE(loop.run_until([&] { return answers.size() == kJobs; }));
+  for (const PlanningAnswer& answer : answers) {
+    ASSERT_EQ(answer.error, "");
+    EXPECT_EQ(answer.plan->frontier, answers.front().plan->frontier);
+  }
+}
+
+TEST(PlanningThreads, SolveForTheNextJobWhereTheFirstOneIsOver) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post());
+  threads.submit(task("first", 1, slow_model()), answered.note("first"));
+  threads.submit(task("second", 1, slow_model()), answered.note("second"));
+  threads.forget("first");
+  threads.forget("second");
+  threads.submit(task("third", 1, model(2, 1, 6)), answered.note("third"));
+  ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == 1; }));
+  EXPECT_THAT(answered.jobs(), testing::ElementsAre("third 1"));
 }
 
 TEST(PlanningThreads, StopWhatIsPlannedForAJobThatIsOver) {

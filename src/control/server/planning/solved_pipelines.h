@@ -1,0 +1,104 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "planning/plan/plan.h"
+#include "planning/planner/frontier/frontier.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear::server {
+
+/// Actions of the schedules whose solved pipelines are kept: some 1 GiB, as one takes 2 kB. That is 500 pipelines of 8
+/// stages and 64 microbatches, or 4,000 of 4 and 16, each once for all jobs that have it.
+inline constexpr std::size_t kKeptActions = 500'000;
+
+/// What the plans of a pipeline depend on, and nothing else.
+struct PipelineProblem {
+  std::shared_ptr<const schedule::Schedule> schedule;
+  profile::StageProfile profile;         ///< slow ranks included
+  std::vector<double> blocking_power_w;  ///< by rank
+  planner::PlannerOptions options = {};
+};
+
+[[nodiscard]] bool is_same(const PipelineProblem& a, const PipelineProblem& b);
+/// Of problems that are the same it is equal.
+[[nodiscard]] std::size_t fingerprint(const PipelineProblem& problem);
+[[nodiscard]] std::size_t fingerprint(const schedule::Schedule& schedule);
+
+/// A pipeline's frontier, and its plans, for all jobs that have it. What it returns depends on its problem alone.
+/// Thread-safe.
+class SolvedPipeline {
+ public:
+  /// Solves the frontier. `progress` may be null; an exception of it ends this. Throws InputError when the profile
+  /// lacks what the schedule needs.
+  SolvedPipeline(const PipelineProblem& problem, Progress* progress);
+
+  [[nodiscard]] const planner::Frontier& frontier() const { return planner_.frontier(); }
+  /// Whether another plan takes milliseconds: the first one prepares those for all deadlines.
+  [[nodiscard]] bool is_prepared() const { return is_prepared_; }
+  /// For the deadline, or for T_min where that is later. What an exception of `progress` interrupts is done anew by the
+  /// next call.
+  [[nodiscard]] plan::Plan plan(double deadline_s, Progress* progress) const;
+
+ private:
+  /// Of the job that plans at present: jobs have limits of their own.
+  class CallersProgress final : public Progress {
+   public:
+    void update(std::string_view activity, double fraction) override {
+      if (caller != nullptr) caller->update(activity, fraction);
+    }
+    Progress* caller = nullptr;
+  };
+
+  mutable CallersProgress progress_;
+  mutable std::mutex mutex_;                                 ///< of what follows
+  mutable std::deque<std::pair<double, plan::Plan>> plans_;  ///< by deadline, made last first
+  mutable planner::PipelinePlanner planner_;
+  mutable std::atomic<bool> is_prepared_ = false;
+};
+
+/// The solved pipelines of all jobs: jobs whose pipelines are the same share one. Those that were needed longest ago go
+/// first; what a job still holds of them stays good. Thread-safe.
+class SolvedPipelines {
+ public:
+  using Solved = std::shared_ptr<const SolvedPipeline>;
+
+  /// Keeps as many as have so many actions together, and one in any case.
+  explicit SolvedPipelines(std::size_t kept_actions = kKeptActions) : kept_actions_(kept_actions) {}
+
+  /// Null when it is not kept, or not solved yet.
+  [[nodiscard]] Solved find(const PipelineProblem& problem);
+  /// Solved now, on the calling thread, unless it is kept or another thread is solving it, for which it waits. Where
+  /// that fails, one of those that wait begins anew; an exception is kept for nobody else. `progress` as in
+  /// `SolvedPipeline`; it is also called while this waits.
+  [[nodiscard]] Solved solve(const PipelineProblem& problem, Progress* progress);
+
+ private:
+  struct Entry {
+    PipelineProblem problem;
+    std::size_t fingerprint = 0;
+    Solved solved;  ///< null while a thread is solving it
+  };
+  using Entries = std::list<Entry>;
+
+  [[nodiscard]] Entries::iterator find(const PipelineProblem& problem, std::size_t fingerprint);
+  void drop_old();
+
+  std::size_t kept_actions_;
+  std::mutex mutex_;
+  std::condition_variable changed_;  ///< an entry was solved, or given up
+  Entries entries_;                  ///< needed last first
+};
+
+}  // namespace lowgear::server
