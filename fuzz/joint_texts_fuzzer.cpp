@@ -1,5 +1,6 @@
 /// Reads any bytes as one of the texts that only a run with a free order has. The first byte says which: f(rontier),
-/// l(imit of memory) or r(un.json). What is read is written and read again.
+/// l(imit of memory), r(un.json) or b(ound of all orders). What is read is written and read again, but for the bound,
+/// which is derived.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -7,6 +8,7 @@
 #include "base/core/error.h"
 #include "checks.h"
 #include "planning/joint/orders/memory_limit.h"
+#include "planning/planner/verifier/order_free_proof.h"
 #include "planning/workflow/joint_run.h"
 #include "planning/workflow/run_file.h"
 
@@ -31,6 +33,18 @@ void read_run(std::string_view text) {
   require(write_run(lowgear::workflow::read_run(written, "run.json")) == written);
 }
 
+void derive_bound(std::string_view text) {
+  lowgear::profile::StageProfile profile(2);
+  for (int stage = 0; stage < 2; ++stage) {
+    for (const auto kind : {lowgear::OpKind::forward, lowgear::OpKind::backward}) {
+      profile.add(stage, kind, {1000, 0.1, 30});
+      profile.add(stage, kind, {800, 0.12, 25});
+    }
+  }
+  const lowgear::planner::verifier::OrderFreeProof proof({&profile, {80, 80}, 4, {2, 1}}, text, "joint_bound.json");
+  require(proof.lower_bound_j_at(1) <= 2 * 8 * 30 + 160);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -43,6 +57,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
       case 'l':
         read_limit(text);
+        break;
+      case 'b':
+        derive_bound(text);
         break;
       case 'r':
         read_run(text);

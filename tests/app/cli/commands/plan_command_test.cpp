@@ -231,6 +231,50 @@ TEST_F(PlanCommand, AJointFrontierAboveAnOrderIsFound) {
   EXPECT_THAT(verified.err, HasSubstr("needs only"));
 }
 
+TEST_F(PlanCommand, AFreeOrdersPlansAreCloseToTheBoundOfAllOrders) {
+  const ProgramResult result = plan(free_order({"--plans", "5", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "stdout");
+  for (const Json& figures : json["plans"]) {
+    EXPECT_GE(figures["joint_gap_pct"].get<double>(), -1e-6) << figures;
+    EXPECT_LE(figures["joint_gap_pct"].get<double>(), 30) << figures;
+    EXPECT_LE(figures["joint_bound_j"].get<double>(), figures["lower_bound_j"].get<double>() * (1 + 1e-9)) << figures;
+  }
+  EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("no order within memory uses less"));
+}
+
+TEST_F(PlanCommand, ABoundOfAllOrdersThatIsNotProvenIsFound) {
+  ASSERT_EQ(plan(free_order({"--plans", "2"})).exit_code, 0);
+  const std::string table = text("plans.csv");
+  const std::string prices = text("joint_bound.json");
+  const auto verify_with = [&](const std::string& name, const std::string& changed) {
+    write_text(folder_ / "out" / "plans.csv", table);
+    write_text(folder_ / "out" / "joint_bound.json", prices);
+    write_text(folder_ / "out" / name, changed);
+    const ProgramResult verified = run_lowgear({"verify", out()});
+    EXPECT_NE(verified.exit_code, 0) << name;
+    return verified.err;
+  };
+  std::string higher = table;
+  higher.replace(higher.rfind(','), std::string::npos, ",1e9\n");
+  EXPECT_THAT(verify_with("plans.csv", higher), HasSubstr("states that no order uses less than 1000000000 J"));
+
+  Json changed = parse_json(prices, "joint_bound.json");
+  for (Json& layout : changed["layouts"]) {
+    for (Json& line : layout["lines"]) line["prices"] = Json::array();
+  }
+  EXPECT_THAT(verify_with("joint_bound.json", changed.dump()), HasSubstr("is proven"));
+  changed["layouts"].erase(0);
+  EXPECT_THAT(verify_with("joint_bound.json", changed.dump()), HasSubstr("backwards on ranks"));
+  changed = parse_json(prices, "joint_bound.json");
+  Json& path = changed["layouts"][0]["lines"][0]["prices"][0];
+  path["end"] = "never";
+  EXPECT_THAT(verify_with("joint_bound.json", changed.dump()), HasSubstr("there is no such path"));
+  path["end"] = "last_backward";
+  path["price_w"] = -1;
+  EXPECT_THAT(verify_with("joint_bound.json", changed.dump()), HasSubstr("out of range"));
+}
+
 TEST_F(PlanCommand, WithoutSplitBackwardsAFreeOrderSaysWhatIsLeftOut) {
   const ProgramResult result = plan({"--schedule", "auto", "--plans", "2"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
