@@ -45,7 +45,7 @@ class TlsTest(AgentTest):
         self.addCleanup(os.environ.pop, name)
 
 
-class Metrics(TlsTest):
+class MetricsTest(TlsTest):
     client_ca = False
 
     def write_config(self, extra=""):
@@ -66,6 +66,8 @@ class Metrics(TlsTest):
         finally:
             connection.close()
 
+
+class Metrics(MetricsTest):
     def test_are_read_by_those_who_trust_its_authority(self):
         self.start_agent()
         status, text = self.get("/metrics")
@@ -102,21 +104,16 @@ class Metrics(TlsTest):
         self.assertIn("node.key: others may read it", agent.stderr.read())
 
 
-class MetricsForSome(Metrics):
+class MetricsForSome(MetricsTest):
     client_ca = True
 
-    def get(self, path, context=None):
-        if context is None:
-            self.authority.issue("prometheus")
-            context = self.context(client="prometheus")
-        return super().get(path, context)
-
-    def test_a_certificate_is_replaced_without_a_restart(self):
-        """For TLS 1.3 the handshake of a client without one succeeds on its side."""
-
-    def test_others_are_refused(self):
+    def test_are_read_by_those_who_show_a_certificate(self):
         self.start_agent()
-        with self.assertRaises((ssl.SSLError, ConnectionError)):
+        self.authority.issue("prometheus")
+        status, text = self.get("/metrics", self.context(client="prometheus"))
+        self.assertEqual(status, 200)
+        self.assertIn("lowgear_gpu_healthy", text)
+        with self.assertRaises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
             self.get("/metrics", self.context())
 
 

@@ -26,10 +26,7 @@ INSERT INTO "decisions" VALUES('j-c314d8fcf169',3,1.7954522095417764187e+09,'{"i
 INSERT INTO "decisions" VALUES('j-c314d8fcf169',4,1.79545221530566906928e+09,'{"id":4,"time_s":1795452215.305669,"kind":"plan","plan_version":2,"reason":"planned from a profile that was known; from iteration 31"}');
 INSERT INTO "decisions" VALUES('j-c314d8fcf169',5,1.79545221578195381161e+09,'{"id":5,"time_s":1795452215.7819538,"kind":"straggler","plan_version":2,"reason":"rank 1 was reported to be 1.3 times slower"}');
 INSERT INTO "decisions" VALUES('j-c314d8fcf169',6,1.79545335665340971944e+09,'{"id":6,"time_s":1795453356.6534097,"kind":"plan","plan_version":2,"reason":"the server was restarted; the present plan is the best for it"}');
-INSERT INTO "decisions" VALUES('j-c314d8fcf169',7,1.79546165420515847202e+09,'{"id":7,"time_s":1795461654.2051585,"kind":"plan","plan_version":2,"reason":"the server was restarted; the present plan is the best for it"}');
-INSERT INTO "decisions" VALUES('j-c314d8fcf169',8,1.79546165420824027064e+09,'{"id":8,"time_s":1795461654.2082403,"kind":"drift","plan_version":2,"reason":"all ranks take 1.51 times as long as profiled"}');
-INSERT INTO "decisions" VALUES('j-c314d8fcf169',9,1.79546165420824027064e+09,'{"id":9,"time_s":1795461654.2082403,"kind":"profile","plan_version":2,"reason":"profiled again, as all ranks have taken 1.51 times as long as profiled for 1 iterations"}');
-INSERT INTO "decisions" VALUES('j-c314d8fcf169',10,1.79546165420824027064e+09,'{"id":10,"time_s":1795461654.2082403,"kind":"plan","plan_version":3,"reason":"full clocks, for comparison; from iteration 37"}');
+INSERT INTO "decisions" VALUES('j-c314d8fcf169',7,1.7954627036906013489e+09,'{"id":7,"time_s":1795462703.6906013,"kind":"plan","plan_version":2,"reason":"the server was restarted; the present plan is the best for it"}');
 CREATE TABLE documents (key TEXT PRIMARY KEY NOT NULL, document TEXT NOT NULL);
 INSERT INTO "documents" VALUES('profile/{"pp":2,"tp":1,"chunks":1,"model":"llama 24x2048","partition":"uniform","gpu":"Simulated GPU","microbatch_size":1,"simulated":true}','{"format":"lowgear.measured_profile/1","simulated":true,"cells":[{"stage":0,"instruction":"forward","clock_mhz":1410,"units":24,"time_s":0.02,"time_error_s":1e-05,"energy_j":7.0,"energy_error_j":0.01},{"stage":0,"instruction":"forward","clock_mhz":1245,"units":24,"time_s":0.02223168051547619,"time_error_s":1e-05,"energy_j":6.3675377817781325,"energy_error_j":0.01},{"stage":0,"instruction":"forward","clock_mhz":1080,"units":24,"time_s":0.025087422810833288,"time_error_s":1e-05,"energy_j":5.895292379714387,"energy_error_j":0.01},{"stage":0,"instruction":"forward","clock_mhz":915,"units":24,"time_s":0.028884064854682617,"time_error_s":1e-05,"energy_j":5.624385240178925,"energy_error_j":0.01},{"stage":0,"instruction":"backward","clock_mhz":1410,"units":24,"time_s":0.04,"time_error_s":1e-05,"energy_j":14.0,"energy_error_j":0.01},{"stage":0,"instruction":"backward","clock_mhz":1245,"units":24,"time_s":0.04446336103095238,"time_error_s":1e-05,"energy_j":12.735075563556265,"energy_error_j":0.01},{"stage":0,"instruction":"backward","clock_mhz":1080,"units":24,"time_s":0.050174845621666575,"time_error_s":1e-05,"energy_j":11.790584759428773,"energy_error_j":0.01},{"stage":0,"instruction":"backward","clock_mhz":915,"units":24,"time_s":0.057768129709365235,"time_error_s":1e-05,"energy_j":11.24877048035785,"energy_error_j":0.01},{"stage":1,"instruction":"forward","clock_mhz":1410,"units":24,"time_s":0.02,"time_error_s":1e-05,"energy_j":7.0,"energy_error_j":0.01},{"stage":1,"instruction":"forward","clock_mhz":1245,"units":24,"time_s":0.02223168051547619,"time_error_s":1e-05,"energy_j":6.3675377817781325,"energy_error_j":0.01},{"stage":1,"instruction":"forward","clock_mhz":1080,"units":24,"time_s":0.025087422810833288,"time_error_s":1e-05,"energy_j":5.895292379714387,"energy_error_j":0.01},{"stage":1,"instruction":"forward","clock_mhz":915,"units":24,"time_s":0.028884064854682617,"time_error_s":1e-05,"energy_j":5.624385240178925,"energy_error_j":0.01},{"stage":1,"instruction":"backward","clock_mhz":1410,"units":24,"time_s":0.04,"time_error_s":1e-05,"energy_j":14.0,"energy_error_j":0.01},{"stage":1,"instruction":"backward","clock_mhz":1245,"units":24,"time_s":0.04446336103095238,"time_error_s":1e-05,"energy_j":12.735075563556265,"energy_error_j":0.01},{"stage":1,"instruction":"backward","clock_mhz":1080,"units":24,"time_s":0.050174845621666575,"time_error_s":1e-05,"energy_j":11.790584759428773,"energy_error_j":0.01},{"stage":1,"instruction":"backward","clock_mhz":915,"units":24,"time_s":0.057768129709365235,"time_error_s":1e-05,"energy_j":11.24877048035785,"energy_error_j":0.01}],"blocking":[{"stage":0,"power_w":80.0,"error_w":0.15},{"stage":1,"power_w":80.0,"error_w":0.15}]}');
 INSERT INTO "documents" VALUES('budget/cluster','{"watts":60000}');
@@ -38,7 +35,7 @@ CREATE TABLE "jobs" (
   created_s REAL NOT NULL, finished_s REAL
 ) WITHOUT ROWID;
 INSERT INTO "jobs" VALUES('j-5fc63d303118','finished-run','{"run":"finished-run","name":"made-up","framework":"test","model":"llama 24x2048","partition":"uniform","gpu":"Simulated GPU","parallel":{"pp":2,"dp":1,"tp":1,"chunks":1},"schedule":"1f1b","microbatches":2,"microbatch_size":1,"slowdown_pct":0.0,"guard_pct":5.0,"switch_latency_ms":0.0,"profile":{"clocks":4,"iterations":3,"settle_iterations":1,"min_mhz":900,"max_mhz":null}}','{"state":"finished","reason":"all ranks have ended","plan_failed":false,"decisions":7,"slowdown_pct":0.0,"guard_pct":5.0,"reported_slow":[],"detected_slow":[],"set_by":{"power_limit":0,"settings":0,"stragglers":[]},"power_limit":null,"baseline_version":1,"baseline":{"time_s":0.3003,"time_error_s":0.00017320508071130397,"time_spread_s":0.0002999999999210466,"energy_j":112.848,"energy_error_j":0.027712812929876058,"iterations":3},"training_version":5,"first_training_version":5,"is_capped":false,"waiting_clocks_mhz":[],"sweep_first_version":1,"sweep_version":4}',1.7954521855323750972e+09,1.79545220837102198607e+09);
-INSERT INTO "jobs" VALUES('j-c314d8fcf169','open-run','{"run":"open-run","name":"made-up","framework":"test","model":"llama 24x2048","partition":"uniform","gpu":"Simulated GPU","parallel":{"pp":2,"dp":1,"tp":1,"chunks":1},"schedule":"1f1b","microbatches":2,"microbatch_size":1,"slowdown_pct":0.0,"guard_pct":5.0,"switch_latency_ms":0.0,"profile":{"clocks":4,"iterations":3,"settle_iterations":1,"min_mhz":900,"max_mhz":null,"allowance_pct":2.0,"allowance_iterations":500}}','{"state":"baseline","reason":"measures iterations at full clocks, for comparison","plan_failed":false,"decisions":10,"slowdown_pct":0.0,"guard_pct":5.0,"reported_slow":[{"rank":1,"factor":1.3,"cause":"reported"}],"detected_slow":[],"set_by":{"power_limit":0,"settings":0,"stragglers":[{"rank":1,"decision":5}]},"power_limit":null,"reserved_version":35,"baseline_version":3,"baseline":null,"training_version":2,"first_training_version":2,"is_capped":false,"wanted_clocks_mhz":[],"sweep_first_version":3,"sweep_version":0,"sweep_end_iteration":0,"trials_cost_s":0.0,"profiled_s":1795461654.2082403,"retry_s":null}',1.79545220844799757005e+09,NULL);
+INSERT INTO "jobs" VALUES('j-c314d8fcf169','open-run','{"run":"open-run","name":"made-up","framework":"test","model":"llama 24x2048","partition":"uniform","gpu":"Simulated GPU","parallel":{"pp":2,"dp":1,"tp":1,"chunks":1},"schedule":"1f1b","microbatches":2,"microbatch_size":1,"slowdown_pct":0.0,"guard_pct":5.0,"switch_latency_ms":0.0,"profile":{"clocks":4,"iterations":3,"settle_iterations":1,"min_mhz":900,"max_mhz":null,"allowance_pct":2.0,"allowance_iterations":500}}','{"state":"running","reason":"follows a plan","plan_failed":false,"decisions":7,"slowdown_pct":0.0,"guard_pct":5.0,"reported_slow":[{"rank":1,"factor":1.3,"cause":"reported"}],"detected_slow":[],"set_by":{"power_limit":0,"settings":0,"stragglers":[{"rank":1,"decision":5}]},"power_limit":null,"reserved_version":0,"baseline_version":1,"baseline":{"time_s":0.30036,"time_error_s":0.00011224972157367659,"time_spread_s":0.0002509980078941655,"energy_j":112.85759999999998,"energy_error_j":0.017959955480431587,"iterations":5},"training_version":2,"first_training_version":2,"is_capped":false,"wanted_clocks_mhz":[],"sweep_first_version":1,"sweep_version":0,"sweep_end_iteration":0,"trials_cost_s":0.0,"profiled_s":null,"retry_s":null}',1.79545220844799757005e+09,NULL);
 CREATE TABLE plans (
   job TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, version)
 );
@@ -92,32 +89,6 @@ INSERT INTO "plans" VALUES('j-c314d8fcf169',2,'{"version":2,"purpose":"train","f
       {"op":"backward","microbatch":0,"mhz":1410,"start_s":0.04,"duration_s":0.04},
       {"op":"forward","microbatch":1,"mhz":1410,"start_s":0.08,"duration_s":0.02},
       {"op":"backward","microbatch":1,"mhz":1410,"start_s":0.1,"duration_s":0.04}
-    ]}
-  ]
-}
-]}');
-INSERT INTO "plans" VALUES('j-c314d8fcf169',3,'{"version":3,"purpose":"baseline","from_iteration":37,"iterations":5,"settle_iterations":1,"trials":[],"settle_s":0.0,"sweep":null,"reason":"full clocks, for comparison","time_s":null,"energy_j":null,"format":"lowgear.plan_version/1","expected_compute_s":[],"plan_of_replica":[0],"plans":[{
-  "format": "lowgear.plan/1",
-  "policy": "baseline",
-  "schedule": "1f1b",
-  "gpu": "Simulated GPU",
-  "microbatches": 2,
-  "deadline_s": 0,
-  "time_s": 0,
-  "energy_j": 0,
-  "switches": 0,
-  "stages": [
-    {"stage": 0, "ops": [
-      {"op":"forward","microbatch":0,"mhz":1410,"start_s":0,"duration_s":0},
-      {"op":"forward","microbatch":1,"mhz":1410,"start_s":0,"duration_s":0},
-      {"op":"backward","microbatch":0,"mhz":1410,"start_s":0,"duration_s":0},
-      {"op":"backward","microbatch":1,"mhz":1410,"start_s":0,"duration_s":0}
-    ]},
-    {"stage": 1, "ops": [
-      {"op":"forward","microbatch":0,"mhz":1410,"start_s":0,"duration_s":0},
-      {"op":"backward","microbatch":0,"mhz":1410,"start_s":0,"duration_s":0},
-      {"op":"forward","microbatch":1,"mhz":1410,"start_s":0,"duration_s":0},
-      {"op":"backward","microbatch":1,"mhz":1410,"start_s":0,"duration_s":0}
     ]}
   ]
 }
@@ -201,18 +172,13 @@ INSERT INTO "reports" VALUES('j-c314d8fcf169',33,0,33,'{"rank":0,"reports":[{"it
 INSERT INTO "reports" VALUES('j-c314d8fcf169',33,1,33,'{"rank":1,"reports":[{"iteration":33,"plan_version":2,"time_s":0.18000000000000002,"compute_s":0.12,"energy_j":46.800000000000004,"energy_error_j":0.5,"throttled_power":0.0,"throttled_thermal":0.0}],"gpu":{"power_w":260.0,"sm_clock_mhz":1300.0,"temperature_c":60.0}}');
 INSERT INTO "reports" VALUES('j-c314d8fcf169',34,0,34,'{"rank":0,"reports":[{"iteration":34,"plan_version":2,"time_s":0.3,"compute_s":0.2,"energy_j":60.0,"energy_error_j":0.5,"throttled_power":0.0,"throttled_thermal":0.0}],"gpu":{"power_w":200.0,"sm_clock_mhz":1300.0,"sm_clock_min_mhz":1005.0,"sm_clock_max_mhz":1410.0,"temperature_c":60.0}}');
 INSERT INTO "reports" VALUES('j-c314d8fcf169',34,1,34,'{"rank":1,"reports":[{"iteration":34,"plan_version":2,"time_s":0.3,"compute_s":0.2,"energy_j":60.0,"energy_error_j":0.5,"throttled_power":0.0,"throttled_thermal":0.0}],"gpu":{"power_w":200.0,"sm_clock_mhz":1300.0,"sm_clock_min_mhz":1005.0,"sm_clock_max_mhz":1410.0,"temperature_c":60.0}}');
-INSERT INTO "reports" VALUES('j-c314d8fcf169',35,0,35,'{"rank":0,"reports":[{"iteration":35,"plan_version":2,"time_s":0.3,"compute_s":0.2,"energy_j":60.0,"energy_error_j":0.5,"throttled_power":0.0,"throttled_thermal":0.0}],"gpu":{"power_w":200.0,"sm_clock_mhz":1300.0,"sm_clock_min_mhz":1005.0,"sm_clock_max_mhz":1410.0,"temperature_c":60.0}}');
-INSERT INTO "reports" VALUES('j-c314d8fcf169',35,1,35,'{"rank":1,"reports":[{"iteration":35,"plan_version":2,"time_s":0.3,"compute_s":0.2,"energy_j":60.0,"energy_error_j":0.5,"throttled_power":0.0,"throttled_thermal":0.0}],"gpu":{"power_w":200.0,"sm_clock_mhz":1300.0,"sm_clock_min_mhz":1005.0,"sm_clock_max_mhz":1410.0,"temperature_c":60.0}}');
-INSERT INTO "reports" VALUES('j-c314d8fcf169',36,0,36,'{"rank":0,"reports":[{"iteration":36,"plan_version":2,"time_s":0.3,"compute_s":0.2,"energy_j":60.0,"energy_error_j":0.5,"throttled_power":0.0,"throttled_thermal":0.0}],"gpu":{"power_w":200.0,"sm_clock_mhz":1300.0,"sm_clock_min_mhz":1005.0,"sm_clock_max_mhz":1410.0,"temperature_c":60.0}}');
-INSERT INTO "reports" VALUES('j-c314d8fcf169',36,1,36,'{"rank":1,"reports":[{"iteration":36,"plan_version":2,"time_s":0.3,"compute_s":0.2,"energy_j":60.0,"energy_error_j":0.5,"throttled_power":0.0,"throttled_thermal":0.0}],"gpu":{"power_w":200.0,"sm_clock_mhz":1300.0,"sm_clock_min_mhz":1005.0,"sm_clock_max_mhz":1410.0,"temperature_c":60.0}}');
 CREATE TABLE usage (
   id INTEGER PRIMARY KEY, job TEXT NOT NULL, hour_s INTEGER NOT NULL, baseline_j REAL NOT NULL,
   baseline_error_j REAL NOT NULL, baseline_time_s REAL NOT NULL, last_iteration INTEGER NOT NULL,
   iterations INTEGER NOT NULL, measured INTEGER NOT NULL, time_s REAL NOT NULL, energy_j REAL NOT NULL,
   energy_variance REAL NOT NULL, UNIQUE (job, hour_s, baseline_j)
 );
-INSERT INTO "usage" VALUES(1,'j-c314d8fcf169',1795460400,1.12857599999999976599e+02,1.79599554804315865441e-02,0.30036,35,2,2,0.6,240.0,2.0);
-INSERT INTO "usage" VALUES(2,'j-c314d8fcf169',1795460400,0.0,0.0,0.0,36,1,1,0.3,120.0,1.0);
+INSERT INTO "usage" VALUES(1,'j-c314d8fcf169',1795460400,1.12857599999999976599e+02,1.79599554804315865441e-02,0.30036,34,1,1,0.3,120.0,1.0);
 CREATE TABLE used_jobs (
   job TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL, gpu TEXT NOT NULL,
   simulated INTEGER NOT NULL
