@@ -349,6 +349,8 @@ class Webhooks(ExportTest):
         self.assertEqual(set(bodies), {"budget_exceeded", "agent_silent", "budget_kept", "agent_heard"})
         self.assertEqual((bodies["budget_kept"]["budget"], bodies["agent_silent"]["node"]), ("row-1", "node-9"))
         self.assertIn("add up to", bodies["budget_exceeded"]["reason"])
+        for body in receiver.bodies:
+            self.openapi.require({name: value for name, value in body.items() if name != "text"}, "FleetEvent")
         self.assertTrue(bodies["agent_heard"]["text"].startswith("Lowgear, node node-9: its agent is heard of again: "))
 
     def test_an_unknown_event_is_refused(self):

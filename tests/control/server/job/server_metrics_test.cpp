@@ -132,6 +132,29 @@ TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
                               "outcome=\"applied\"} 1\n"));
 }
 
+TEST(ServerMetrics, BudgetsShowWhatIsMeasuredAndHeldWhereThatIsKnown) {
+  Snapshot snapshot;
+  snapshot.budgets.resize(2);
+  snapshot.budgets[0].name = "row-1";
+  snapshot.budgets[1].name = "row-2";
+  snapshot.budgets[1].measured_w = 400.5;
+  snapshot.budgets[1].measured_gpus = 2;
+  snapshot.budgets[1].held = BudgetSnapshot::Held{.watts = 1'000, .nodes = 5, .silent_nodes = 2};
+  snapshot.heard_nodes = 3;
+  snapshot.silent_nodes = 2;
+  const std::string text = server_metrics(snapshot).text();
+  EXPECT_THAT(text, Not(HasSubstr("measured_watts{budget=\"row-1\"}")));
+  EXPECT_THAT(text, Not(HasSubstr("held_watts{budget=\"row-1\"}")));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_measured_watts{budget=\"row-2\"} 400.5\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_measured_gpus{budget=\"row-2\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_held_watts{budget=\"row-2\"} 1000\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_nodes{budget=\"row-2\",state=\"heard\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_nodes{state=\"silent\"} 2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("certificate")));
+  snapshot.certificate_expires_s = 2e9;
+  EXPECT_THAT(server_metrics(snapshot).text(), HasSubstr("lowgear_server_certificate_expiry_seconds 2000000000\n"));
+}
+
 TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
   Activity activity;
   activity.request("GET", "/", 200, 0.1);
