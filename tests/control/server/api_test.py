@@ -11,7 +11,7 @@ from training_ranks import TrainingRanks
 
 API_PAGE = OPENAPI.parents[4] / "docs" / "server-api.md"
 EVENT_SCHEMAS = {"job": "Summary", "iteration": "IterationEvent", "decision": "DecisionEvent", "gpu": "GpuEvent",
-                 "job_registered": "JobEvent", "job_ended": "JobEvent"}
+                 **dict.fromkeys(("job_registered", "plans_refused", "job_ended"), "JobEvent")}
 
 
 class Ranks(TrainingRanks):

@@ -76,7 +76,7 @@ class Job {
   void set_budget(double slowdown_pct, std::string_view why, double now_s);
   /// Over for good, as its ranks or a request say.
   void finish(std::string_view why, double now_s) { end(ServerEvent::job_ended, why, now_s); }
-  /// Over, as its ranks are gone without a word.
+  /// Over, as its ranks are gone and have not ended it.
   void lose(std::string_view why, double now_s) { end(ServerEvent::job_lost, why, now_s); }
 
   /// A profile of this job's key has been measured by another one.

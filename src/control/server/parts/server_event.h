@@ -11,7 +11,7 @@ enum class ServerEvent : unsigned char {
   decision,         ///< about a job; its kind says more
   job_registered,   ///< its first rank has come
   job_ended,        ///< by its ranks or by request
-  job_lost,         ///< its ranks are gone without an end
+  job_lost,         ///< its ranks are gone and have not ended it
   plans_refused,    ///< a rank follows no plans from now on
   plans_followed,   ///< it follows them again
   budget_exceeded,  ///< no split keeps it
