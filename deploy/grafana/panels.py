@@ -130,14 +130,22 @@ FLEET = Dashboard(
                   ("sum by (budget) (lowgear_power_budget_planned_watts)", "{{budget}} planned"),
                   ("sum by (budget) (lowgear_power_budget_assumed_watts)", "{{budget}} assumed"),
                   minimum=0, without_series=NONE),
-            lines("Use of power budgets", "percentunit", "Planned power as a share of the limit.",
-                  ("sum by (budget) (lowgear_power_budget_planned_watts) / "
-                   "sum by (budget) (lowgear_power_budget_watts)",
-                   "{{budget}}"), minimum=0, without_series=NONE),
+            lines("Use of power budgets", "percentunit", "Planned power, and the power limits that agents hold, as "
+                  "shares of the limit. Held above it for long: alert LowgearBudgetHeldAboveLimit.",
+                  ("budget:lowgear_power_budget_planned:ratio", "{{budget}} planned"),
+                  ("budget:lowgear_power_budget_held:ratio", "{{budget}} held"), minimum=0, without_series=NONE),
             lines("Worth of one more kW", "short", "Training that one more kW would bring, in GPUs. 0: the budget "
                   "does not limit any job.",
                   ("1000 * sum by (budget) (lowgear_power_budget_gpus_per_watt)", "{{budget}}"), minimum=0,
-                  without_series=NONE))),
+                  without_series=NONE),
+            lines("Measured and held power", "watt", "What GPUs drew in the last iterations of jobs that report "
+                  "energy, and the sum of the power limits that agents hold; silent nodes count at full power.",
+                  ("sum by (budget) (lowgear_power_budget_measured_watts)", "{{budget}} measured"),
+                  ("sum by (budget) (lowgear_power_budget_held_watts)", "{{budget}} held"),
+                  minimum=0, without_series=NONE),
+            lines("Nodes with a share of power", "short", "Nodes whose agents ask for shares of power budgets. Silent "
+                  "ones for long: alert LowgearNodeSilent.",
+                  ("sum by (state) (lowgear_server_nodes)", "{{state}}"), stacked=True, minimum=0))),
         Row("Savings", 8, (
             lines("Energy saved", "percentunit", "Share of the measured baseline's energy that the last iterations of "
                   "a job saved. Below zero for long: alert LowgearJobCostsEnergy.",
@@ -178,7 +186,20 @@ FLEET = Dashboard(
             lines("Store", "short", "Changes that the database wrote per second, and those that it refused. Refused "
                   "ones: alerts LowgearServerDiskFull, LowgearStoreRefuses.",
                   ("sum(rate(lowgear_server_store_changes_total[$__rate_interval]))", "written"),
-                  ("sum(rate(lowgear_server_store_refused_changes_total[$__rate_interval]))", "refused"), minimum=0)))))
+                  ("sum(rate(lowgear_server_store_refused_changes_total[$__rate_interval]))", "refused"), minimum=0),
+            lines("Requests refused for their token", "reqps", "Without a valid token (401), or with one that does not "
+                  "allow them (403). Many: alert LowgearTokensRefused.",
+                  ("sum by (code) (code:lowgear_server_refused_requests:rate5m)", "{{code}}"), minimum=0,
+                  without_series=NONE),
+            lines("Webhooks", "short", "Events that each webhook has posted or dropped, and attempts that failed, since "
+                  "the server's start. Failures: alerts LowgearWebhookFails, LowgearWebhookDrops.",
+                  ("sum by (webhook, outcome) (lowgear_server_webhook_events_total)", "{{webhook}} {{outcome}}"),
+                  ("sum by (webhook) (lowgear_server_webhook_failures_total)", "{{webhook}} failures"),
+                  minimum=0, without_series=NONE),
+            lines("Exports by OTLP", "short", "Exports to an OpenTelemetry collector by what became of them, and attempts "
+                  "that failed, since the start of each program. Failures: alert LowgearOtlpFails.",
+                  ("sum by (outcome) (lowgear_otlp_exports_total)", "{{outcome}}"),
+                  ("sum(lowgear_otlp_failures_total)", "failures"), minimum=0, without_series=NONE)))))
 
 JOB_DASHBOARD = Dashboard(
     "lowgear-job", "Lowgear: job", "One or several jobs: plan, iterations, energy, savings and stragglers.", (JOBS,), (

@@ -17,11 +17,12 @@ from pathlib import Path
 from drawn_dashboard import page, size_px
 from grafana_queries import answer, escaped, values_of
 from monitored_fleet import ControlPlane, ReportingJob, SimulatedNode
-from prometheus_process import PATIENCE_S, Prometheus, wait_until
+from prometheus_process import PATIENCE_S, Prometheus, get, wait_until
 
 DEPLOY, PROMETHEUS, FIXTURE = (sys.argv.pop() for _ in range(3))
 # Panels without series while all is well; the test makes the event.
-NEED_AN_EVENT = {"Stragglers", "Firing alerts", "Power budgets", "Use of power budgets", "Worth of one more kW"}
+NEED_AN_EVENT = {"Stragglers", "Firing alerts", "Power budgets", "Use of power budgets", "Worth of one more kW",
+                 "Measured and held power", "Requests refused for their token"}
 EMPTY_BEFORE = NEED_AN_EVENT - {"Firing alerts"}  # a busy machine may well have one
 # Panels of counters that a machine may lack (RAPL): of the node whose agent has stand-ins for them.
 OF_THE_OTHER_NODE = {"CPU power by node"}
@@ -104,11 +105,16 @@ class Panels(unittest.TestCase):
                     chosen[name] = variable["allValue"]
 
     def make_events(self):
-        """A slow rank, a rank that refuses plans, a cap on the job's power, a budget, a GPU whose power is limited."""
+        """A slow rank, a rank that refuses plans, a cap on the job's power, a budget, an agent that holds it, a request
+        with a wrong token, a GPU whose power is limited."""
         self.job.post("straggler", {"rank": 2, "factor": 1.2})
         self.job.refuse(1, "the model was rebuilt")
         self.job.post("power_cap", {"scope": "gpu", "watts": 300})
         self.job.ranks.call("PUT", "/v1/budgets/cluster", {"watts": BUDGET_W})
+        self.job.ranks.call("POST", "/v1/nodes/node-9/power", {"safe_w": 200, "gpus": [
+            {"uuid": "GPU-9", "limit_w": 200, "least_w": 100, "most_w": 400}]})
+        self.assertEqual(get(int(self.server.address.rpartition(":")[2]), "/v1/jobs/none/decisions?x=1",
+                             headers={"Authorization": "Bearer none"})[0], 401)
         self.node.set_power_limit(1, LIMIT_W)
 
     def check_events(self):

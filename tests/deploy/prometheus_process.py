@@ -15,10 +15,10 @@ INTERVAL = "500ms"  # of scrapes and rules
 STARTS = 5
 
 
-def get(port, path, parameters=None, host="127.0.0.1"):
+def get(port, path, parameters=None, host="127.0.0.1", headers=()):
     connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     try:
-        connection.request("GET", path + ("?" + urlencode(parameters) if parameters else ""))
+        connection.request("GET", path + ("?" + urlencode(parameters) if parameters else ""), headers=dict(headers))
         response = connection.getresponse()
         return response.status, response.getheader("Content-Type"), response.read()
     finally:

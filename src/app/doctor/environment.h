@@ -3,11 +3,11 @@
 #include <string>
 #include <string_view>
 
-#include "control/client/rank/rank_environment.h"
+#include "base/core/environment.h"
 
 namespace lowgear::doctor {
 
 /// A variable of this process's environment; empty where it is not set.
-inline std::string environment(std::string_view name) { return client::process_environment()(name).value_or(""); }
+inline std::string environment(std::string_view name) { return process_environment()(name).value_or(""); }
 
 }  // namespace lowgear::doctor

@@ -88,7 +88,7 @@ PythonFacts examine_python(const PythonQuestion& question) {
   PythonFacts facts{.program = question.program,
                     .report = {},
                     .problem = {},
-                    .attaching_is_off = client::process_environment()("LOWGEAR_ATTACH") == "0"};
+                    .attaching_is_off = process_environment()("LOWGEAR_ATTACH") == "0"};
   const std::optional<std::filesystem::path> package = python_package(question.program_folder);
   if (!package) {
     facts.problem = "was not asked: Lowgear's Python package is not there; install python3-lowgear, or the wheel";

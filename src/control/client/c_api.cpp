@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/http/tls/tls_environment.h"
 #include "control/client/client.h"
 #include "control/client/job_search.h"
 #include "control/client/lowgear.h"
-#include "control/client/rank/tls_environment.h"
 #include "planning/profile/recording.h"
 
 // The C interface of lowgear.h: turns structures into values and exceptions into codes.
@@ -114,7 +114,7 @@ int give(const Struct& value, Struct* target) {
 }
 
 /// A text of the caller; what the environment or else `fallback` says when it is null.
-std::string text_or(const char* text, const lowgear::client::Environment& environment, const char* variable,
+std::string text_or(const char* text, const lowgear::Environment& environment, const char* variable,
                     const std::string& fallback) {
   if (text != nullptr) return text;
   return environment(variable).value_or(fallback);
@@ -122,7 +122,7 @@ std::string text_or(const char* text, const lowgear::client::Environment& enviro
 
 std::string text_or_empty(const char* text) { return text != nullptr ? text : ""; }
 
-lowgear::client::RankInfo rank_of(const lowgear_options& options, const lowgear::client::Environment& environment) {
+lowgear::client::RankInfo rank_of(const lowgear_options& options, const lowgear::Environment& environment) {
   lowgear::client::RankInfo rank = lowgear::client::rank_from_environment(environment);
   if (options.rank >= 0) {
     rank.rank = options.rank;
@@ -139,12 +139,11 @@ lowgear::client::RankInfo rank_of(const lowgear_options& options, const lowgear:
   return rank;
 }
 
-lowgear::client::ServerOptions server_options(const lowgear_options& options,
-                                              const lowgear::client::Environment& environment) {
+lowgear::client::ServerOptions server_options(const lowgear_options& options, const lowgear::Environment& environment) {
   lowgear::client::ServerOptions result;
   result.address = text_or(options.server, environment, "LOWGEAR_SERVER", "");
   if (result.address.empty()) return result;
-  result.tls = lowgear::client::tls_files_from_environment(environment);
+  result.tls = lowgear::http::tls_files_from_environment(environment);
   result.token_file = text_or(options.token_file, environment, "LOWGEAR_SERVER_TOKEN_FILE", "");
   result.job_json = text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", "");
   if (result.job_json.empty()) {
@@ -153,8 +152,7 @@ lowgear::client::ServerOptions server_options(const lowgear_options& options,
   return result;
 }
 
-lowgear::client::JobPlaceFacts place_facts(const lowgear_options& options,
-                                           const lowgear::client::Environment& environment) {
+lowgear::client::JobPlaceFacts place_facts(const lowgear_options& options, const lowgear::Environment& environment) {
   const auto rank_or = [&](std::int32_t rank, const char* variable) {
     return rank >= 0 ? std::optional<int>(rank) : lowgear::client::number_from_environment(environment, variable);
   };
@@ -168,7 +166,7 @@ lowgear::client::JobPlaceFacts place_facts(const lowgear_options& options,
   return facts;
 }
 
-Options client_options(const lowgear_options& options, const lowgear::client::Environment& environment) {
+Options client_options(const lowgear_options& options, const lowgear::Environment& environment) {
   Options result;
   result.rank = rank_of(options, environment);
   result.agent_socket = text_or(options.agent_socket, environment, "LOWGEAR_AGENT_SOCKET", "/run/lowgear/lease.sock");
@@ -285,7 +283,7 @@ void begin_search(lowgear_client& client, const lowgear::client::SearchRequest& 
   if (client.rank.rank == 0) {
     if (!client.iterations) client.iterations = std::make_unique<lowgear::client::IterationLog>();
     client.search = std::make_unique<lowgear::client::JobSearch>(
-        request, client.searching, lowgear::client::process_environment(), *client.iterations, std::move(say));
+        request, client.searching, lowgear::process_environment(), *client.iterations, std::move(say));
     client.client->watch_iterations(*client.iterations);
   }
   client.searches_elsewhere = client.rank.rank != 0;
@@ -293,7 +291,7 @@ void begin_search(lowgear_client& client, const lowgear::client::SearchRequest& 
 }
 
 /// A search that `lowgear run --search` asks for is no call of the program: what becomes of it is said here.
-void begin_search_asked_for(lowgear_client& client, const lowgear::client::Environment& environment) {
+void begin_search_asked_for(lowgear_client& client, const lowgear::Environment& environment) {
   const auto say = [](std::string_view text) {
     std::fprintf(stderr, "lowgear: %.*s\n", static_cast<int>(text.size()), text.data());
   };
@@ -335,7 +333,7 @@ int lowgear_open(const lowgear_options* options, lowgear_client** client) {
     if (client == nullptr) throw InputError("the pointer for the client is null");
     *client = nullptr;
     watch_forks();
-    const lowgear::client::Environment environment = lowgear::client::process_environment();
+    const lowgear::Environment environment = lowgear::process_environment();
     auto opened = std::make_unique<lowgear_client>();
     Options resolved = client_options(complete(options), environment);
     opened->fork_generation = fork_generation().load(std::memory_order_relaxed);

@@ -1,16 +1,15 @@
 #include "control/client/client.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/host_name.h"
 #include "base/core/monotonic_clock.h"
 #include "control/client/marks/cuda_stream_driver.h"
 #include "control/client/rank/gpu_choice.h"
@@ -53,12 +52,6 @@ Options with_rank(Options options) {
 std::optional<int> known_stage(const JobPlaceFacts& place) {
   const bool one_stage = !place.sizes || place.sizes->stage_is_pp_rank;
   return one_stage ? pipeline_rank(place).rank : std::nullopt;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
-  return name.data();
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ void parse_retention(TomlTable table, StoreRetention& retention) {
   retention.plans = table.integer_in("plans", 10, 1'000'000).value_or(retention.plans);
   retention.finished_days = table.number_in("finished_days", 0, 36'500).value_or(retention.finished_days);
   retention.usage_days = table.number_in("usage_days", 1, 36'500).value_or(retention.usage_days);
+  retention.budget_days = table.number_in("budget_days", 0, 36'500).value_or(retention.budget_days);
   table.finish();
 }
 
@@ -111,6 +112,13 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   table.finish();
 }
 
+ServerEvent parse_event(const TomlTable& table, const std::string& text) {
+  if (const NamedEvent* event = find_server_event(text)) return event->event;
+  std::vector<std::string_view> names;
+  for (const NamedEvent& row : server_events()) names.push_back(row.name);
+  table.fail_at("events", fmt::format("there is no event {}; there are {}", quote(text), fmt::join(names, ", ")));
+}
+
 WebhookConfig parse_webhook(TomlTable table) {
   WebhookConfig webhook;
   webhook.name = table.text("name").value_or("");
@@ -118,6 +126,9 @@ WebhookConfig parse_webhook(TomlTable table) {
   const auto file = absolute_path(table, "url_file");
   if (!file) table.fail("a [[webhook]] needs url_file: a file that holds its address");
   webhook.url_file = *file;
+  const std::vector<std::string> events = table.texts("events");
+  if (!events.empty()) webhook.events.clear();
+  for (const std::string& event : events) webhook.events.insert(parse_event(table, event));
   for (std::string& kind : table.texts("kinds")) webhook.kinds.insert(std::move(kind));
   table.finish();
   return webhook;
@@ -223,6 +234,7 @@ Config parse_server_config(std::string_view text, const std::string& source, con
     if (std::ranges::count_if(config.webhooks, has_its_name) > 1) webhook.fail("another [[webhook]] has the same name");
     if (config.webhooks.size() > kMaxWebhooks) webhook.fail(fmt::format("more than {} webhooks", kMaxWebhooks));
   }
+  config.otlp = metrics::parse_otlp(root.table("otlp"));
   for (const TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;

@@ -17,6 +17,7 @@
 #include "control/server/http/authentication.h"
 #include "control/server/planning/planning_times.h"
 #include "control/server/store/store_tables.h"
+#include "report/metrics/otlp/otlp_options.h"
 
 namespace lowgear::server {
 
@@ -79,6 +80,7 @@ struct Config {
   PerseusConfig perseus;
   AuditConfig audit;
   std::vector<WebhookConfig> webhooks;
+  std::optional<metrics::OtlpOptions> otlp;  ///< empty: no metrics are pushed
 };
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/core/files/user_database.h"
+#include "base/core/host_name.h"
 #include "base/core/monotonic_clock.h"
 #include "base/core/stop_switch.h"
 #include "base/http/message/host.h"
@@ -35,6 +36,7 @@
 #include "control/server/planning/work_thread.h"
 #include "control/server/store/secret.h"
 #include "control/server/store/sqlite_store.h"
+#include "report/metrics/otlp/otlp_exporter.h"
 
 namespace lowgear::server {
 namespace {
@@ -189,7 +191,7 @@ class Server {
               .events = &events_,
               .activity = &activity_,
               .audit = audit_.get(),
-              .metrics = [this] { return server_metrics(snapshot()) + webhook_text(); }}),
+              .metrics = [this] { return gather_metrics().text(); }}),
         site_(api_),
         http_(io, site_, http_options(options.config)),
         timer_(io) {
@@ -198,6 +200,7 @@ class Server {
       perseus_ = std::make_unique<PerseusFront>(io, *options.perseus, store_, contents, http_options(options.config));
     }
     start_webhooks(options.config);
+    start_otlp(options.config);
     control_plane_.restore(std::move(contents));
     listen(options);
     audit("started", fmt::format("process {}", ::getpid()));
@@ -246,10 +249,21 @@ class Server {
     }
   }
 
-  [[nodiscard]] std::string webhook_text() const {
+  void start_otlp(const Config& config) {
+    if (!config.otlp) return;
+    otlp_ = std::make_unique<metrics::OtlpExporter>(
+        *config.otlp, metrics::OtlpResource{"lowgear-server", LOWGEAR_VERSION, host_name()},
+        [this](const std::string& text) { asio::post(io_, [warn = messages_.warn, text] { warn(text); }); });
+  }
+
+  /// What `/metrics` shows, and what is exported.
+  [[nodiscard]] metrics::Exposition gather_metrics() const {
+    metrics::Exposition exposition = server_metrics(snapshot());
     std::vector<WebhookStatistics> statistics;
     for (const auto& webhook : webhooks_) statistics.push_back(webhook->statistics());
-    return webhook_metrics(statistics);
+    add_webhook_metrics(statistics, exposition);
+    if (otlp_) metrics::add_otlp_metrics(otlp_->statistics(), exposition);
+    return exposition;
   }
 
   void listen(const ProcessOptions& options) {
@@ -301,6 +315,7 @@ class Server {
     control_plane_.tick();
     if (ticks_++ % kTicksPerFileCheck == 0) check_files();
     if (perseus_) perseus_->service().remove_idle_jobs();
+    if (otlp_ && otlp_->is_due()) otlp_->push(gather_metrics());
     ipc::notify_service_manager("WATCHDOG=1");
     timer_.expires_after(kTick);
     timer_.async_wait([this](const boost::system::error_code& error) {
@@ -329,6 +344,7 @@ class Server {
       const AuditLog::Statistics log = audit_->statistics();
       snapshot.audit = Snapshot::Audit{.lines = log.written_lines, .lost = log.lost_lines, .failing = log.failing};
     }
+    if (tls_) snapshot.certificate_expires_s = tls_->side()->expires_s();
     snapshot.stale_tokens = tokens_ && tokens_->stale();
     return snapshot;
   }
@@ -350,6 +366,7 @@ class Server {
   asio::steady_timer timer_;
   std::unique_ptr<PerseusFront> perseus_;
   std::vector<std::shared_ptr<Webhook>> webhooks_;
+  std::unique_ptr<metrics::OtlpExporter> otlp_;  ///< null: nothing is exported
   Addresses addresses_;
   bool draining_ = false;
   unsigned ticks_ = 0;

@@ -101,12 +101,12 @@ MetricFamily& Exposition::histogram(std::string_view name, std::string_view help
 std::string Exposition::text() const {
   std::string text;
   for (const MetricFamily& family : families_) {
-    if (family.samples_.empty()) continue;
-    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", family.name_, escaped(family.help_, "\\"),
-                        name_of(family.kind_));
-    for (const MetricFamily::Sample& sample : family.samples_) {
-      text += sample.histogram ? histogram_text(family.name_, sample.labels, *sample.histogram)
-                               : fmt::format("{}{} {}\n", family.name_, label_text(sample.labels), sample.value);
+    if (family.samples().empty()) continue;
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", family.name(), escaped(family.help(), "\\"),
+                        name_of(family.kind()));
+    for (const MetricSample& sample : family.samples()) {
+      text += sample.histogram ? histogram_text(family.name(), sample.labels, *sample.histogram)
+                               : fmt::format("{}{} {}\n", family.name(), label_text(sample.labels), sample.value);
     }
   }
   return text;

@@ -22,6 +22,12 @@ using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
 enum class MetricKind : unsigned char { gauge, counter, histogram };
 
+struct MetricSample {
+  MetricLabels labels;
+  double value = 0;                    ///< finite; of a gauge or counter
+  std::optional<Histogram> histogram;  ///< of a histogram
+};
+
 /// One metric with its samples.
 class MetricFamily {
  public:
@@ -37,18 +43,17 @@ class MetricFamily {
   }
   void add(MetricLabels labels, const Histogram& histogram);
 
- private:
-  friend class Exposition;
-  struct Sample {
-    MetricLabels labels;
-    double value = 0;
-    std::optional<Histogram> histogram;
-  };
+  /// With prefix and, of a counter, `_total`.
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const std::string& help() const { return help_; }
+  [[nodiscard]] MetricKind kind() const { return kind_; }
+  [[nodiscard]] const std::vector<MetricSample>& samples() const { return samples_; }
 
+ private:
   std::string name_;
   std::string help_;
   MetricKind kind_;
-  std::vector<Sample> samples_;
+  std::vector<MetricSample> samples_;
 };
 
 /// Metrics of one program while they are gathered. All names get the prefix `lowgear_`.
@@ -60,6 +65,8 @@ class Exposition {
   MetricFamily& counter(std::string_view name, std::string_view help);
   MetricFamily& histogram(std::string_view name, std::string_view help);
 
+  /// In the order in which they were made.
+  [[nodiscard]] const std::deque<MetricFamily>& families() const { return families_; }
   /// Prometheus' text format 0.0.4, in the order in which families were made. Families without samples are left out.
   [[nodiscard]] std::string text() const;
 

@@ -438,10 +438,12 @@ void read_server_profile(const YamlView& map, TrainServerConfig& server) {
 }
 
 void read_server(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only({"address", "token_file", "name", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
+  map.require_only(
+      {"address", "token_file", "ca_file", "name", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
   TrainServerConfig server;
   server.address = map.at("address").text();
   read_optional(map, "token_file", folder, server.token_file);
+  read_optional(map, "ca_file", folder, server.ca_file);
   if (map.has("name")) server.name = map.at("name").text();
   read_optional(map, "slowdown_pct", 0, 1000, server.slowdown_pct);
   read_optional(map, "guard_pct", 0, 1000, server.guard_pct);

@@ -49,8 +49,9 @@ struct ProfileConfig {
 struct TrainServerConfig {
   std::string address;  ///< `http://host:port`, `https://host:port` or `unix:/path`
   std::optional<std::filesystem::path> token_file;
-  std::string name;                ///< of the job, for people; empty: the model's
-  double slowdown_pct = 0;         ///< how much longer than the fastest plan an iteration may be planned
+  std::optional<std::filesystem::path> ca_file;  ///< authorities of a server of `https`; before LOWGEAR_SERVER_CA_FILE
+  std::string name;                              ///< of the job, for people; empty: the model's
+  double slowdown_pct = 0;                       ///< how much longer than the fastest plan an iteration may be planned
   double guard_pct = 2;            ///< how much longer, in addition, the job may take before plans are withdrawn
   double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect
   int profile_clocks = 6;          ///< tried out to begin with; 0: none, but another job's profile is waited for

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/http/tls/tls_environment.h"
 #include "control/client/client.h"
 #include "control/client/rank/rank_environment.h"
-#include "control/client/rank/tls_environment.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/server_job.h"
 #include "training/launcher/training_schedule.h"
@@ -71,17 +71,17 @@ Arguments parse_arguments(int count, char** words) {
   return arguments;
 }
 
-client::ServerOptions server_options(const launcher::TrainConfig& config, const client::Environment& environment) {
+client::ServerOptions server_options(const launcher::TrainConfig& config, const Environment& environment) {
   client::ServerOptions options;
   options.address = config.server->address;
-  options.tls = client::tls_files_from_environment(environment);
+  options.tls = http::tls_files_from_environment(environment, config.server->ca_file.value_or(""));
   if (config.server->token_file) options.token_file = *config.server->token_file;
   options.job_json = server_job_json(config);
   return options;
 }
 
 client::Options client_options(const launcher::TrainConfig& config, const client::RankInfo& rank,
-                               const client::Environment& environment) {
+                               const Environment& environment) {
   client::Options options;
   options.agent_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("/run/lowgear/lease.sock");
   options.job = environment("LOWGEAR_JOB").value_or(rank.job);
@@ -101,7 +101,7 @@ client::Options client_options(const launcher::TrainConfig& config, const client
 }
 
 std::unique_ptr<SimulatedDevice> simulated_gpu_for(const launcher::TrainConfig& config, client::Client& client,
-                                                   const client::Environment& environment) {
+                                                   const Environment& environment) {
   if (!config.simulated_gpu) return nullptr;
   const client::Status status = client.status();
   if (status.gpu_uuid.empty()) throw InputError("simulated_gpu: " + status.problem);
@@ -146,7 +146,7 @@ void warn_of_what_is_not_saved(const launcher::TrainConfig& config) {
 
 /// Returns the exit status.
 int train(const Arguments& arguments) {
-  const client::Environment environment = client::process_environment();
+  const Environment environment = process_environment();
   const launcher::TrainConfig config = launcher::read_train_config(arguments.config, arguments.settings);
   if (arguments.only_checks_device) {
     require_device(config.cuda);

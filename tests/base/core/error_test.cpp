@@ -1,5 +1,6 @@
 #include "base/core/error.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -48,7 +49,7 @@ TEST(Printable, CutsAfterSoManyCharactersNotBytes) {
 
 TEST(Quote, PutsShortTextInQuotes) {
   EXPECT_EQ(quote("foward"), "\"foward\"");
-  EXPECT_EQ(quote(std::string(1000000, 'x')), '"' + std::string(60, 'x') + "...\"");
+  EXPECT_EQ(quote(std::string(1000000, 'x')), fmt::format("\"{:x<60}...\"", ""));
 }
 
 TEST(Locate, CountsLinesAndCharacters) {

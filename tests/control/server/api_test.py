@@ -10,7 +10,8 @@ from served import OPENAPI, Events, ServerTest, wait_until
 from training_ranks import TrainingRanks
 
 API_PAGE = OPENAPI.parents[4] / "docs" / "server-api.md"
-EVENT_SCHEMAS = {"job": "Summary", "iteration": "IterationEvent", "decision": "DecisionEvent", "gpu": "GpuEvent"}
+EVENT_SCHEMAS = {"job": "Summary", "iteration": "IterationEvent", "decision": "DecisionEvent", "gpu": "GpuEvent",
+                 **dict.fromkeys(("job_registered", "plans_refused", "job_ended"), "JobEvent")}
 
 
 class Ranks(TrainingRanks):

@@ -153,9 +153,23 @@ class Exports(ExportTest):
     def test_budgets(self):
         self.start()
         self.ok("PUT", "/v1/budgets/row-1", {"watts": 60000, "hosts": ["node-1", "node-2"], "other_w": 12})
-        [row] = self.rows("budgets.csv")
-        self.assertEqual((row["budget"], float(row["watts_now"]), row["kept"], row["hosts"], float(row["other_w"])),
-                         ("row-1", 60000, "true", "node-1 node-2", 12))
+        wait_until(lambda: len(self.rows("budgets.csv")) == 1, "the budget's first row")
+        ranks = Reporting(self).start_all()  # at node-1
+        ranks.train(1)
+        self.ok("PUT", "/v1/budgets/row-1", {"watts": 50000, "hosts": ["node-1", "node-2"]})
+        wait_until(lambda: len(self.rows("budgets.csv")) >= 2, "a row of the other limit")
+        first, second = self.rows("budgets.csv")[:2]
+        self.assertEqual((first["budget"], float(first["limit_w"]), first["kept"], first["measured_w"], first["held_w"]),
+                         ("row-1", 60000, "true", "", ""))
+        self.assertGreaterEqual(float(first["planned_w"]), 12)
+        self.assertEqual((float(second["limit_w"]), int(second["measured_gpus"])), (50000, ranks.pp))
+        [watts] = [energy_j / ranks.time_s[iteration] for iteration, energy_j in ranks.energy_j.items()]
+        self.assertAlmostEqual(float(second["measured_w"]), watts, delta=1e-3 * watts)
+        self.assertGreaterEqual(int(second["time_s"]), int(first["time_s"]))
+        self.assertEqual(self.rows("budgets.csv", f"?from_s={int(second['time_s']) + 3600}"), [])
+        self.end()
+        self.start()
+        self.assertEqual(self.rows("budgets.csv")[:2], [first, second])
 
     def test_what_cannot_be_exported_is_refused(self):
         self.start()
@@ -292,8 +306,58 @@ class Webhooks(ExportTest):
         [end] = some.bodies
         self.assertEqual(end["text"], f"Lowgear, job {ranks.job}: finish: finished by request")
         self.assertEqual((some.path, some.media), ("/services/SECRET-PART", "application/json"))
-        wait_until(lambda: self.metric("decisions_total")['webhook="some",outcome="sent"'] == 1, "the count")
+        wait_until(lambda: self.metric("events_total")['webhook="some",outcome="sent"'] == 1, "the count")
         self.assertNotIn("SECRET-PART", self.request("GET", "/metrics", role="read").text)
+
+    def events(self, receiver):
+        return [body["event"] for body in receiver.bodies]
+
+    def test_events_of_jobs_are_posted(self):
+        receiver = Receiver(self)
+        self.hook("w", receiver.address, 'events = ["job_registered", "job_ended", "job_lost", "plans_refused", '
+                                         '"plans_followed"]')
+        self.start()
+        ranks = Reporting(self, run="run-a", user="ada").start_all()
+        for refusal in ("the model was rebuilt", ""):
+            ranks.call("POST", f"/v1/jobs/{ranks.job}/reports",
+                       {"rank": 1, "reports": [], **({"refusal": refusal} if refusal else {})}, ranks.keys[1])
+        self.ok("DELETE", f"/v1/jobs/{ranks.job}")
+        wait_until(lambda: len(receiver.bodies) == 4, "four events")
+        self.assertEqual(self.events(receiver), ["job_registered", "plans_refused", "plans_followed", "job_ended"])
+        self.assertEqual({(body["job"], body["run"], body["user"]) for body in receiver.bodies},
+                         {(ranks.job, "run-a", "ada")})
+        self.assertEqual(receiver.bodies[1]["text"], f"Lowgear, job {ranks.job}: plans are refused: rank 1 follows no "
+                         "plans: the model was rebuilt")
+        self.assertEqual(receiver.bodies[3]["reason"], "finished by request")
+
+    def test_events_of_budgets_and_agents_are_posted(self):
+        receiver = Receiver(self)
+        self.hook("w", receiver.address, 'events = ["budget_exceeded", "budget_kept", "agent_silent", "agent_heard"]')
+        self.start()
+        share = {"safe_w": 200, "gpus": [{"uuid": "GPU-9", "limit_w": 200, "least_w": 100, "most_w": 400}]}
+        self.ok("POST", "/v1/nodes/node-9/power", share)
+        self.ok("PUT", "/v1/budgets/row-1", {"watts": 100, "other_w": 300})
+        wait_until(lambda: len(receiver.bodies) >= 2, "the budget cannot be kept, and the agent does not ask again", 60)
+        self.assertEqual(set(self.events(receiver)), {"budget_exceeded", "agent_silent"})
+        self.ok("PUT", "/v1/budgets/row-1", {"watts": 1000, "other_w": 300})
+
+        def is_heard():
+            self.ok("POST", "/v1/nodes/node-9/power", share)
+            return len(receiver.bodies) >= 4
+        wait_until(is_heard, "both are well again", 60)
+        bodies = {body["event"]: body for body in receiver.bodies}
+        self.assertEqual(set(bodies), {"budget_exceeded", "agent_silent", "budget_kept", "agent_heard"})
+        self.assertEqual((bodies["budget_kept"]["budget"], bodies["agent_silent"]["node"]), ("row-1", "node-9"))
+        self.assertIn("add up to", bodies["budget_exceeded"]["reason"])
+        for body in receiver.bodies:
+            self.openapi.require({name: value for name, value in body.items() if name != "text"}, "FleetEvent")
+        self.assertTrue(bodies["agent_heard"]["text"].startswith("Lowgear, node node-9: its agent is heard of again: "))
+
+    def test_an_unknown_event_is_refused(self):
+        self.hook("w", "http://127.0.0.1:9/", 'events = ["job_gone"]')
+        started = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
+        self.assertEqual(started.returncode, 2)
+        self.assertIn("there is no event \"job_gone\"; there are decision, job_registered", started.stderr)
 
     def test_a_receiver_that_fails_gets_them_later(self):
         receiver = Receiver(self, answer=lambda number: (500, 503, 200)[min(number, 2)])
@@ -305,8 +369,8 @@ class Webhooks(ExportTest):
         wait_until(lambda: self.posted(receiver) == self.decisions(ranks), "all decisions")
         self.assertEqual(self.metric("failures_total"), {'webhook="w"': 2})
         log = (self.folder / "log").read_text()
-        self.assertIn("decisions cannot be posted: status 500", log)
-        wait_until(lambda: "decisions are posted again" in (self.folder / "log").read_text(), "the log says so")
+        self.assertIn("events cannot be posted: status 500", log)
+        wait_until(lambda: "events are posted again" in (self.folder / "log").read_text(), "the log says so")
         self.assertNotIn("SECRET-PART", log)
 
     @unittest.skipUnless(shutil.which("openssl"), "there is no command openssl, which makes the certificates")
@@ -337,7 +401,7 @@ class Webhooks(ExportTest):
         self.start()
         Reporting(self).start_all().train(1)
         wait_until(lambda: receiver.requests, "a post")
-        wait_until(lambda: self.metric("decisions_total")['webhook="w",outcome="dropped"'] == receiver.requests,
+        wait_until(lambda: self.metric("events_total")['webhook="w",outcome="dropped"'] == receiver.requests,
                    "the decisions are given up")
         self.assertEqual(self.metric("failures_total"), {'webhook="w"': receiver.requests})
 
@@ -351,7 +415,7 @@ class Webhooks(ExportTest):
         ranks = Reporting(self).start_all()
         ranks.train_to_state("running")
         wait_until(lambda: self.posted(well) == self.decisions(ranks), "all decisions at the receiver that is well")
-        wait_until(lambda: self.metric("decisions_total")['webhook="refusing",outcome="dropped"'] ==
+        wait_until(lambda: self.metric("events_total")['webhook="refusing",outcome="dropped"'] ==
                    len(self.decisions(ranks)), "what is refused is not posted again")
         self.assertEqual(refusing.requests, len(self.decisions(ranks)))
         wait_until(lambda: self.metric("failures_total")['webhook="gone"'] > 0, "nothing listens there")

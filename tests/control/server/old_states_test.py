@@ -2,7 +2,8 @@
 
 old_states/version-N.sql is what the server of schema version N kept of a job that is over and one that trains, with two
 ranks each, dumped by SQLite. Versions 1 and 2 were written by these servers themselves; version 3 is that of 2 after
-version 3's own step, as its server has it once it has opened the other; version 4 is what its server kept of that."""
+version 3's own step, as its server has it once it has opened the other; versions 4
+and 5 are what their servers kept of that."""
 
 import json
 import sqlite3

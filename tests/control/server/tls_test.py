@@ -3,6 +3,7 @@
 
 import http.client
 import json
+import os
 import ssl
 import subprocess
 import threading
@@ -56,6 +57,29 @@ class Tls(TlsServerTest):
         for _ in range(20):
             connection.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {TOKENS['read']}"})
             self.assertEqual(len(json.loads(connection.getresponse().read())["jobs"]), 0)
+
+    def test_the_report_trusts_whom_the_environment_names(self):
+        self.start()
+        token = self.folder / "read-token"
+        token.touch(0o600)
+        token.write_text(TOKENS["read"])
+        command = [LOWGEAR, "report", "--month", "2001-01", "--server", f"https://{ADDRESS}:{self.port}",
+                   "--token-file", str(token)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LOWGEAR_SERVER")}
+        for ca, code, words in (("ca.pem", 0, "no job has completed an iteration"), ("", 1, "TLS failed")):
+            more = {"LOWGEAR_SERVER_CA_FILE": str(self.folder / ca)} if ca else {}
+            result = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, timeout=60)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn(words, result.stdout + result.stderr)
+
+    def test_the_certificate_says_in_metrics_when_it_expires(self):
+        self.start()
+        connection = http.client.HTTPSConnection(ADDRESS, self.port, timeout=30, context=self.context())
+        self.addCleanup(connection.close)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKENS['read']}"})
+        [line] = [line for line in connection.getresponse().read().decode().splitlines()
+                  if line.startswith("lowgear_server_certificate_expiry_seconds ")]
+        self.assertAlmostEqual(float(line.split()[1]), time.time() + 2 * 86_400, delta=3_600)
 
     def test_a_stream_of_events_arrives(self):
         self.start()

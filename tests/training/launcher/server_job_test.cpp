@@ -32,6 +32,8 @@ Json job(const TrainConfig& config) { return parse_json(server_job_json(config),
 TEST(ServerJob, SaysWhatTheServerPlansBy) {
   const TrainConfig config = parse_with({"server.profile.clocks=4", "server.profile.max_mhz=1500"});
   EXPECT_EQ(config.server->token_file, "/jobs/token");
+  EXPECT_FALSE(config.server->ca_file);
+  EXPECT_EQ(parse_with({"server.ca_file=ca.pem"}).server->ca_file, "/jobs/ca.pem");
   const Json said = job(config);
   EXPECT_EQ(said["parallel"], (Json{{"pp", 2}, {"dp", 3}, {"tp", 1}, {"chunks", 1}}));
   EXPECT_EQ(said["schedule"], "1f1b");

@@ -13,7 +13,7 @@ Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind) {
   std::mutex mutex;
   Outcome outcome;
   run_thread_ranks(config.parallel, [&](int rank, Communicators ranks) {
-    const client::Environment nothing = [](std::string_view) { return std::nullopt; };
+    const Environment nothing = [](std::string_view) { return std::nullopt; };
     client::Client client({}, nothing);
     TrainingRun run(config, {.device = at::kCPU, .ranks = std::move(ranks)}, client, nullptr);
     std::int64_t done = run.first_step();

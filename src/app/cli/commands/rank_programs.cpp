@@ -139,7 +139,7 @@ void become_program(std::string_view name, std::vector<std::string> words) {
   throw Error(fmt::format("{}: cannot be started: {}", program, problem));
 }
 
-bool is_one_rank_of_many(const client::Environment& environment) {
+bool is_one_rank_of_many(const Environment& environment) {
   const client::RankInfo rank = client::job_rank_from_environment(environment);
   return rank.world_size > 1 && (rank.launcher != "Slurm" || environment("SLURM_STEP_ID"));
 }

@@ -37,7 +37,7 @@ namespace lowgear::cli {
 
 /// Whether torchrun, srun or mpirun started this process as one rank of several. A batch script of Slurm has a rank
 /// too, but is in no step. Throws InputError as job_rank_from_environment.
-[[nodiscard]] bool is_one_rank_of_many(const client::Environment& environment);
+[[nodiscard]] bool is_one_rank_of_many(const Environment& environment);
 
 /// A file in which ranks find each other, in a folder that no other user may write to; both are removed with this.
 class RendezvousFolder {

@@ -46,7 +46,7 @@ struct RunArguments {
 };
 
 /// A variable of this process; empty where it is not set.
-std::string environment_text(std::string_view name) { return client::process_environment()(name).value_or(""); }
+std::string environment_text(std::string_view name) { return process_environment()(name).value_or(""); }
 
 /// The Python package that comes with this program.
 fs::path package_folder() {
@@ -130,7 +130,7 @@ std::map<std::string, std::string> share_variables(const RunArguments& arguments
   require_one_rank(arguments.command);
   const GpuShare share = parse_gpu_share(arguments.share);
   if (arguments.dry_run) return {};
-  const client::RankInfo rank = client::rank_from_environment(client::process_environment());
+  const client::RankInfo rank = client::rank_from_environment(process_environment());
   GpuShareClient client{
       .name = fmt::format("{}-{}", fs::path(arguments.command.front()).filename().string(), ::getpid()),
       .job = job_of(rank),

@@ -86,7 +86,7 @@ void change_perseus(const ServeArguments& arguments, server::PerseusConfig& conf
 }
 
 /// The user's own folder for state (XDG Base Directory Specification); without a home the system's.
-std::filesystem::path own_state(const client::Environment& environment) {
+std::filesystem::path own_state(const Environment& environment) {
   const auto value = [&](std::string_view name) { return std::filesystem::path(environment(name).value_or("")); };
   if (value("XDG_STATE_HOME").is_absolute()) return value("XDG_STATE_HOME") / "lowgear-server";
   if (value("HOME").is_absolute()) return value("HOME") / ".local" / "state" / "lowgear-server";
@@ -97,8 +97,7 @@ std::filesystem::path own_state(const client::Environment& environment) {
 /// are in a folder of the user's.
 server::Config config_without_file(const ServeArguments& arguments) {
   server::Config config;
-  config.state =
-      arguments.state.empty() ? own_state(client::process_environment()) : std::filesystem::path(arguments.state);
+  config.state = arguments.state.empty() ? own_state(process_environment()) : std::filesystem::path(arguments.state);
   config.state = std::filesystem::absolute(config.state);
   config.unix_socket = config.state / "server.sock";
   if (arguments.state.empty() && !arguments.check) {
@@ -181,7 +180,7 @@ std::filesystem::path state_of(const ServeArguments& arguments) {
   if (std::filesystem::exists(server::kDefaultServerConfig)) {
     return server::load_server_config(server::kDefaultServerConfig).state;
   }
-  return own_state(client::process_environment());
+  return own_state(process_environment());
 }
 
 ExitCode run_backup_or_restore(const ServeArguments& arguments, Console& console) {
@@ -205,6 +204,9 @@ ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, Console
   if (arguments.check) {
     if (options.config.token_file) (void)server::load_tokens(*options.config.token_file);
     if (!options.config.tls.empty()) (void)http::TlsServerSide(options.config.tls_files);
+    if (const auto& otlp = options.config.otlp; otlp && !otlp->headers_file.empty()) {
+      (void)metrics::read_otlp_headers(otlp->headers_file);
+    }
     if (arguments.json) {
       console.print_json({{"state", options.config.state.string()}, {"unix", options.config.unix_socket.string()}});
     } else {

@@ -127,7 +127,7 @@ ExitCode run_train(const TrainArguments& arguments, Console& console) {
     throw InputError("--require-server: no server is named; add --server ADDRESS");
   }
   const schedule::Schedule schedule = training_schedule(config);
-  if (!arguments.dry_run && is_one_rank_of_many(client::process_environment())) {
+  if (!arguments.dry_run && is_one_rank_of_many(process_environment())) {
     // It looks at what it reads by itself, and what other ranks write may be on other machines.
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }

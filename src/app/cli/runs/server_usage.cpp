@@ -8,10 +8,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/http/client/client.h"
 #include "base/http/client/token_file.h"
 #include "base/http/message/error.h"
+#include "base/http/tls/tls_environment.h"
 
 namespace lowgear::cli {
 namespace {
@@ -37,7 +39,9 @@ std::string next_of(const http::Headers& headers) {
 }  // namespace
 
 std::vector<usage::UsageRow> ask_usage(const ServerAccess& server, const usage::Month& month) {
-  http::Client client(http::Endpoint::parse(server.address));
+  http::ClientOptions options;
+  options.tls = http::tls_files_from_environment(process_environment());
+  http::Client client(http::Endpoint::parse(server.address), std::move(options));
   http::Client::HeaderList headers;
   if (!server.token_file.empty()) {
     headers.emplace_back("Authorization", "Bearer " + http::read_token_file(server.token_file));

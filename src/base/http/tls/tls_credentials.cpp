@@ -105,16 +105,17 @@ void require_secret(const std::filesystem::path& key) {
   }
 }
 
-/// When it expires. Throws InputError when it has.
-std::string expiry_of(SSL_CTX* context, const std::filesystem::path& file) {
+std::string text_of(const std::tm& time) { return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", time); }
+
+/// When it expires, in UTC. Throws InputError when it has.
+std::tm expiry_of(SSL_CTX* context, const std::filesystem::path& file) {
   const X509* const certificate = SSL_CTX_get0_certificate(context);
   std::tm end{};
   if (certificate == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) {
     refuse(file, "does not say when it expires");
   }
-  const std::string text = fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", end);
-  if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) refuse(file, "has expired on " + text);
-  return text;
+  if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) refuse(file, "has expired on " + text_of(end));
+  return end;
 }
 
 bool is_address(const std::string& host) {
@@ -134,7 +135,7 @@ void TlsServerSide::reload() {
   std::unique_ptr<ssl_ctx_st, Free> context(new_context(TLS_server_method()));
   require_secret(files_.key);
   use_certificate(context.get(), files_.certificate, files_.key);
-  std::string expires = expiry_of(context.get(), files_.certificate);
+  std::tm expires = expiry_of(context.get(), files_.certificate);
   if (!files_.client_ca.empty()) {
     use_authorities(context.get(), files_.client_ca);
     // Names of the authorities, by which clients choose a certificate.
@@ -144,7 +145,8 @@ void TlsServerSide::reload() {
     (void)SSL_CTX_set_session_id_context(context.get(), kSessions.data(), kSessions.size());
   }
   context_ = std::move(context);
-  expires_ = std::move(expires);
+  expires_ = text_of(expires);
+  expires_s_ = static_cast<double>(::timegm(&expires));
 }
 
 TlsStream TlsServerSide::stream(int socket) const {

@@ -29,6 +29,8 @@ class TlsServerSide {
   [[nodiscard]] const TlsServerFiles& files() const { return files_; }
   /// When the certificate expires: `2027-01-31 12:00:00 UTC`.
   [[nodiscard]] const std::string& expires() const { return expires_; }
+  /// The same in seconds since 1970.
+  [[nodiscard]] double expires_s() const { return expires_s_; }
 
   /// Over a socket that was accepted.
   [[nodiscard]] TlsStream stream(int socket) const;
@@ -40,6 +42,7 @@ class TlsServerSide {
   TlsServerFiles files_;
   std::unique_ptr<ssl_ctx_st, Free> context_;
   std::string expires_;
+  double expires_s_ = 0;
 };
 
 /// Files in PEM; each may be empty.

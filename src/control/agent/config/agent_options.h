@@ -14,6 +14,7 @@
 #include "control/agent/http/http_routes.h"
 #include "control/agent/lease/lease_server.h"
 #include "control/agent/mps/mps_options.h"
+#include "report/metrics/otlp/otlp_options.h"
 
 namespace lowgear::agent {
 
@@ -38,6 +39,7 @@ struct MetricsAddress {
 struct PowerShareOptions {
   http::Endpoint server;
   std::filesystem::path token_file;  ///< empty: none is sent
+  std::filesystem::path ca_file;     ///< authorities of a server of `https`; before LOWGEAR_SERVER_CA_FILE
   double safe_w = 0;                 ///< the power limit of each GPU without a share
   std::string host;                  ///< as budgets and ranks name it
 };
@@ -52,6 +54,7 @@ struct ProcessOptions {
   ZeusdEvents zeusd_events = ZeusdEvents::device;
   MpsOptions mps;
   std::optional<PowerShareOptions> power_share;  ///< empty: power limits are as users set them
+  std::optional<metrics::OtlpOptions> otlp;      ///< empty: no metrics are pushed
 };
 
 }  // namespace lowgear::agent

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/trusted_path.h"
 #include "base/core/formats/toml.h"
+#include "base/core/host_name.h"
 #include "base/core/units.h"
 
 namespace lowgear::agent {
@@ -115,20 +115,17 @@ void parse_mps(TomlTable& section, MpsOptions& options, const NameLookup& lookup
   section.finish();
 }
 
-std::string own_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 std::optional<PowerShareOptions> parse_power_share(TomlTable& section) {
   const std::optional<std::string> server = section.text("server");
   PowerShareOptions options;
   if (const auto file = section.text("token_file")) options.token_file = *file;
+  if (const auto file = section.text("ca_file")) options.ca_file = *file;
   const std::optional<double> safe_w = section.number_in("safe_w", 1, kMaxPowerW);
-  options.host = section.text("host").value_or(own_host());
+  options.host = section.text("host").value_or(host_name());
   if (server && !safe_w)
     section.fail("[power_share] needs safe_w: the power limit of each GPU while the server is away");
-  if (!server && (safe_w || !options.token_file.empty())) section.fail("[power_share] needs a server");
+  if (!server && (safe_w || !options.token_file.empty() || !options.ca_file.empty()))
+    section.fail("[power_share] needs a server");
   const bool is_name = !options.host.empty() &&
                        options.host.find_first_not_of(
                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == std::string::npos;
@@ -192,6 +189,7 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
   parse_mps(mps, config.process.mps, lookup);
   TomlTable power_share = root.table("power_share");
   config.process.power_share = parse_power_share(power_share);
+  config.process.otlp = metrics::parse_otlp(root.table("otlp"));
   config.process.agent.shares_power = config.process.power_share.has_value();
   if (const auto journal = root.text("journal")) config.journal = *journal;
   if (const auto rate_hz = root.number_in("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;

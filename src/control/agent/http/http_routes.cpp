@@ -224,7 +224,7 @@ RouteAnswer get_health(const RouteCall& call) {
 RouteAnswer get_metrics(const RouteCall& call) {
   return http::Response::with_body(
       200, metrics::kMetricsContentType,
-      call.context.metrics.text(call.context.service, call.context.cpu_power.energy(), call.context.mps));
+      call.context.metrics.gather(call.context.service, call.context.cpu_power.energy(), call.context.mps).text());
 }
 
 const std::vector<Route>& own_routes() {

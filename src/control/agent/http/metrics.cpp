@@ -195,7 +195,7 @@ void Metrics::observe(const std::vector<GpuStatus>& gpus) {
   }
 }
 
-std::string Metrics::text(Service& service, const std::vector<CpuEnergy>& cpus, const MpsSharing* mps) const {
+metrics::Exposition Metrics::gather(Service& service, const std::vector<CpuEnergy>& cpus, const MpsSharing* mps) const {
   const std::vector<GpuStatus> gpus = service.gpus();
   metrics::Exposition exposition;
   add_agent(service, exposition);
@@ -205,7 +205,8 @@ std::string Metrics::text(Service& service, const std::vector<CpuEnergy>& cpus, 
   add_throttling(gpus, throttled_, exposition);
   add_cpus(cpus, exposition);
   if (mps != nullptr) add_shares(*mps, exposition);
-  return exposition.text();
+  if (more_) more_(exposition);
+  return exposition;
 }
 
 }  // namespace lowgear::agent

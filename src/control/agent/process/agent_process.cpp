@@ -11,10 +11,12 @@
 #include <optional>
 #include <utility>
 
+#include "base/core/host_name.h"
 #include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
 #include "control/agent/http/http_api.h"
 #include "control/agent/process/power_share_keeper.h"
+#include "report/metrics/otlp/otlp_exporter.h"
 
 namespace lowgear::agent {
 namespace {
@@ -24,9 +26,9 @@ namespace asio = boost::asio;
 /// Looks after the agent's health at regular times, and tells the service manager that its main thread lives.
 class Heartbeat {
  public:
-  /// `check_files` is called about once a second.
-  Heartbeat(asio::io_context& io, Agent& agent, std::function<void()> check_files)
-      : agent_(agent), check_files_(std::move(check_files)), timer_(io) {
+  /// `each_second` is called about once a second.
+  Heartbeat(asio::io_context& io, Agent& agent, std::function<void()> each_second)
+      : agent_(agent), each_second_(std::move(each_second)), timer_(io) {
     if (const auto wanted = ipc::service_watchdog_period())
       period_ = std::min<std::chrono::microseconds>(period_, *wanted / 2);
     beat();
@@ -35,7 +37,7 @@ class Heartbeat {
  private:
   void beat() {
     agent_.check_health();
-    check_files_();
+    each_second_();
     ipc::notify_service_manager("WATCHDOG=1");
     timer_.expires_after(period_);
     timer_.async_wait([this](const boost::system::error_code& error) {
@@ -44,7 +46,7 @@ class Heartbeat {
   }
 
   Agent& agent_;
-  std::function<void()> check_files_;
+  std::function<void()> each_second_;
   asio::steady_timer timer_;
   std::chrono::microseconds period_ = std::chrono::seconds(1);
 };
@@ -67,6 +69,17 @@ std::unique_ptr<MpsSharing> start_mps(asio::io_context& io, const ProcessOptions
                                                      .messages = {environment.note, environment.warn}});
 }
 
+/// Null where no metrics are pushed.
+std::unique_ptr<metrics::OtlpExporter> start_otlp(const ProcessOptions& options,
+                                                  const std::function<void(std::string_view)>& warn) {
+  if (!options.otlp) return nullptr;
+  return std::make_unique<metrics::OtlpExporter>(*options.otlp,
+                                                 metrics::OtlpResource{"lowgear-agent", LOWGEAR_VERSION, host_name()},
+                                                 [warn](const std::string& text) {
+                                                   if (warn) warn(text);
+                                                 });
+}
+
 }  // namespace
 
 std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment, CpuMeter* cpu_meter,
@@ -80,6 +93,10 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   const std::function<void(std::string_view)> warn = environment.warn;
   HttpApiOptions http_api_options = http_options(options, environment);
   http_api_options.mps = mps.get();
+  const std::unique_ptr<metrics::OtlpExporter> otlp = start_otlp(options, warn);
+  http_api_options.more_metrics = [&otlp](metrics::Exposition& exposition) {
+    if (otlp) metrics::add_otlp_metrics(otlp->statistics(), exposition);
+  };
   Agent agent(io, options.agent, std::move(environment));
   HttpApi http(io, agent, cpu_meter, http_api_options);
   http.listen_unix(options.http_socket, options.http_mode, options.http_group);
@@ -90,7 +107,8 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
     (void)http.listen_metrics(options.metrics->address, options.metrics->port, tls ? tls->side() : nullptr);
   }
   agent.listen();
-  const Heartbeat heartbeat(io, agent, [&tls, warn = http_api_options.server.warn] {
+  const Heartbeat heartbeat(io, agent, [&http, &tls, &otlp, warn] {
+    if (otlp && otlp->is_due()) otlp->push(http.gather_metrics());
     const auto change = tls ? tls->check() : std::nullopt;
     if (change && !change->accepted && warn) warn(change->message);
   });

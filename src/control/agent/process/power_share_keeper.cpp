@@ -11,9 +11,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/http/client/client.h"
 #include "base/http/client/token_file.h"
+#include "base/http/tls/tls_environment.h"
 
 namespace lowgear::agent {
 namespace {
@@ -30,6 +32,13 @@ constexpr std::chrono::milliseconds kPatience{2'000};
 /// Drivers round limits by less.
 constexpr double kLimitToleranceW = 1;
 
+/// Throws InputError when a file cannot be used.
+http::ClientOptions client_options(const PowerShareOptions& options) {
+  http::ClientOptions client;
+  client.tls = http::tls_files_from_environment(process_environment(), options.ca_file);
+  return client;
+}
+
 double clamped(double watts, const gpu::PowerLimits& limits) { return std::clamp(watts, limits.min_w, limits.max_w); }
 
 }  // namespace
@@ -43,7 +52,7 @@ class PowerShareRequests {
       : gate_(std::make_shared<LoopGate>(io)),
         token_file_(options.token_file),
         target_(fmt::format("/v1/nodes/{}/power?wait_s=", options.host)),
-        client_(options.server),
+        client_(options.server, client_options(options)),
         thread_([this] { run(); }) {}
   ~PowerShareRequests() {
     gate_->close();

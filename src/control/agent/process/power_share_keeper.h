@@ -23,7 +23,8 @@ class PowerShareRequests;
 /// reason, each GPU gets the safe limit of the configuration. On the thread of the io_context.
 class PowerShareKeeper {
  public:
-  /// Sets the safe limits. `warn` receives what goes wrong, once for each change.
+  /// Sets the safe limits. `warn` receives what goes wrong, once for each change. Throws InputError when a file for TLS
+  /// cannot be used.
   PowerShareKeeper(boost::asio::io_context& io, Agent& agent, PowerShareOptions options,
                    std::function<void(std::string_view)> warn);
   ~PowerShareKeeper();

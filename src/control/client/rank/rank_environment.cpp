@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
 
 #include "base/core/error.h"
 #include "base/core/number.h"
@@ -65,14 +64,6 @@ std::string user_from_environment(const Environment& environment) {
 }
 
 }  // namespace
-
-Environment process_environment() {
-  return [](std::string_view name) -> std::optional<std::string> {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here sets the environment
-    const char* value = std::getenv(std::string(name).c_str());
-    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-  };
-}
 
 std::optional<int> number_from_environment(const Environment& environment, const char* name) {
   const std::optional<std::string> text = environment(name);

@@ -1,17 +1,11 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
+
+#include "base/core/environment.h"
 
 namespace lowgear::client {
-
-/// Looks up a variable of the environment; empty when it is not set.
-using Environment = std::function<std::optional<std::string>(std::string_view name)>;
-
-/// The variables of this process.
-[[nodiscard]] Environment process_environment();
 
 /// The position of a process in its job, from its launcher.
 struct RankInfo {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/core/formats/csv.h"
+#include "base/core/formats/json.h"
 #include "base/core/number.h"
 
 namespace lowgear::server {
@@ -15,12 +16,14 @@ constexpr auto kFiles = std::to_array<std::pair<std::string_view, ExportTable>>(
     {"usage.csv", ExportTable::usage},
     {"jobs.csv", ExportTable::jobs},
     {"decisions.csv", ExportTable::decisions},
+    {"budgets.csv", ExportTable::budgets},
 });
 
 constexpr std::string_view kJobsHeader =
     "job,run,name,user,gpu,simulated,created_s,finished_s,iterations,measured_iterations,time_s,energy_j\n";
 constexpr std::string_view kDecisionsHeader = "job,id,time_s,kind,plan_version,reason\n";
-constexpr std::string_view kBudgetsHeader = "budget,watts_now,planned_w,assumed_w,kept,gpus_per_kw,other_w,hosts\n";
+constexpr std::string_view kBudgetsHeader =
+    "time_s,budget,limit_w,planned_w,assumed_w,measured_w,measured_gpus,held_w,kept\n";
 
 std::string job_line(const UsedJob& job) {
   return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_cell(job.job), csv_cell(job.run), csv_cell(job.name),
@@ -44,6 +47,14 @@ std::string decision_line(const StoredDecision& decision) {
                      cell(document, "kind"), cell(document, "plan_version"), cell(document, "reason"));
 }
 
+std::string optional_cell(const std::optional<double>& value) { return value ? fmt::to_string(*value) : ""; }
+
+std::string budget_line(const StoredBudgetUse& use) {
+  return fmt::format("{},{},{},{},{},{},{},{},{}\n", use.time_s, csv_cell(use.budget), use.limit_w, use.planned_w,
+                     use.assumed_w, optional_cell(use.measured_w), use.measured_gpus, optional_cell(use.held_w),
+                     use.kept);
+}
+
 std::string_view header_of(ExportTable table) {
   switch (table) {
     case ExportTable::usage:
@@ -52,6 +63,8 @@ std::string_view header_of(ExportTable table) {
       return kJobsHeader;
     case ExportTable::decisions:
       return kDecisionsHeader;
+    case ExportTable::budgets:
+      return kBudgetsHeader;
   }
   return {};
 }
@@ -80,20 +93,7 @@ std::string export_csv(ExportTable table, const ExportPage& page, CsvHeader head
   for (const usage::UsageRow& row : page.hours) text += usage::usage_line(row);
   for (const UsedJob& job : page.jobs) text += job_line(job);
   for (const StoredDecision& decision : page.decisions) text += decision_line(decision);
-  return text;
-}
-
-std::string budgets_csv(const Json& budgets) {
-  std::string text(kBudgetsHeader);
-  for (const Json& budget : budgets.at("budgets")) {
-    std::string hosts;
-    for (const Json& host : budget.value("hosts", Json::array())) {
-      hosts += (hosts.empty() ? "" : " ") + host.get<std::string>();
-    }
-    text += fmt::format("{},{},{},{},{},{},{},{}\n", cell(budget, "name"), cell(budget, "watts_now"),
-                        cell(budget, "planned_w"), cell(budget, "assumed_w"), cell(budget, "kept"),
-                        cell(budget, "gpus_per_kw"), budget.value("other_w", 0.0), csv_cell(hosts));
-  }
+  for (const StoredBudgetUse& use : page.budgets) text += budget_line(use);
   return text;
 }
 

@@ -1,7 +1,6 @@
 #include "control/server/exports/webhook.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <optional>
@@ -9,15 +8,14 @@
 
 #include "base/core/backoff.h"
 #include "base/core/error.h"
-#include "base/core/files/file.h"
-#include "base/core/files/trusted_path.h"
-#include "report/metrics/exposition.h"
+#include "base/core/files/secret_file.h"
 
 namespace lowgear::server {
 namespace {
 
 constexpr std::size_t kMaxAddressBytes = 4'096;
-constexpr std::string_view kDecision = "event: decision\ndata: ";
+constexpr std::string_view kEvent = "event: ";
+constexpr std::string_view kData = "data: ";
 
 /// Of a receiver's response nothing is needed but its status.
 http::ClientOptions client_options() {
@@ -52,19 +50,38 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
+/// The next line of a text of events that begins so, without that; the text is then what follows. Empty: there is none.
+std::string_view field(std::string_view& text, std::string_view begin) {
+  if (!text.starts_with(begin)) {
+    const std::size_t found = text.find(std::string("\n").append(begin));
+    if (found == std::string_view::npos) return {};
+    text.remove_prefix(found + 1);
+  }
+  text.remove_prefix(begin.size());
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end);
+  return line;
+}
+
+/// `job j-1`
+std::string subject_of(const Json& data) {
+  for (const char* subject : {"job", "budget", "node"}) {
+    if (const std::string name = text_of(data, subject); !name.empty()) {
+      return fmt::format("{} {}", std::string_view(subject) == "budget" ? "power budget" : subject, escaped(name));
+    }
+  }
+  return "server";
+}
+
 /// A status after which the same post is worth another attempt.
 bool is_worth_repeating(int status) { return status >= 500 || status == 408 || status == 429; }
 
 }  // namespace
 
 WebhookAddress read_webhook_address(const std::filesystem::path& file) {
-  const std::filesystem::path absolute = require_trusted(file);
+  std::string text = read_secret_file(file, kMaxAddressBytes);
   const std::string name = printable(file.string());
-  struct stat status {};
-  if (::stat(absolute.c_str(), &status) != 0 || (status.st_mode & 077U) != 0) {
-    throw InputError(fmt::format("{}: others may read it, and it holds a secret; chmod 600 {}", name, name));
-  }
-  std::string text = read_file(absolute, kMaxAddressBytes);
   while (!text.empty() && text.back() <= ' ') text.pop_back();
   const std::size_t scheme = text.find("://");
   const bool is_http = text.starts_with("http://") || text.starts_with("https://");
@@ -82,16 +99,18 @@ WebhookAddress read_webhook_address(const std::filesystem::path& file) {
   return address;
 }
 
-std::string webhook_body(const Json& decision) {
-  Json body = decision;
-  body["text"] = fmt::format("Lowgear, job {}: {}: {}", escaped(text_of(decision, "job")),
-                             escaped(text_of(decision, "kind")), escaped(text_of(decision, "reason")));
+std::string webhook_body(const NamedEvent& event, const Json& data) {
+  Json body = data;
+  body["event"] = event.name;
+  const std::string words = event.words.empty() ? text_of(data, "kind") : std::string(event.words);
+  body["text"] = fmt::format("Lowgear, {}: {}: {}", subject_of(data), escaped(words), escaped(text_of(data, "reason")));
   return body.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 Webhook::Webhook(const WebhookConfig& config, WebhookAddress address, std::function<void(const std::string&)> warn,
                  WebhookOptions options)
-    : kinds_(config.kinds),
+    : events_(config.events),
+      kinds_(config.kinds),
       address_(std::move(address)),
       options_(options),
       warn_(std::move(warn)),
@@ -111,21 +130,27 @@ Webhook::~Webhook() {
 }
 
 void Webhook::push(std::shared_ptr<const std::string> events) {
-  const std::string_view text = *events;
-  for (std::size_t begin = text.find(kDecision); begin != std::string_view::npos;) {
-    begin += kDecision.size();
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const Json decision = Json::parse(text.substr(begin, end - begin), nullptr, false);
-    begin = text.find(kDecision, end);
-    if (!decision.is_object() || (!kinds_.empty() && !kinds_.contains(text_of(decision, "kind")))) continue;
-    const std::scoped_lock lock(mutex_);
-    if (queue_.size() >= options_.most_waiting) {
-      ++statistics_.dropped;
-      continue;
-    }
-    queue_.push_back(webhook_body(decision));
-    changed_.notify_all();
+  std::string_view text = *events;
+  while (true) {
+    const std::string_view name = field(text, kEvent);
+    const std::string_view data = field(text, kData);
+    if (name.empty() || data.empty()) return;
+    const NamedEvent* event = find_server_event(name);
+    if (event != nullptr && events_.contains(event->event)) add(*event, data);
   }
+}
+
+void Webhook::add(const NamedEvent& event, std::string_view document) {
+  const Json data = Json::parse(document, nullptr, false);
+  if (!data.is_object()) return;
+  if (event.event == ServerEvent::decision && !kinds_.empty() && !kinds_.contains(text_of(data, "kind"))) return;
+  const std::scoped_lock lock(mutex_);
+  if (queue_.size() >= options_.most_waiting) {
+    ++statistics_.dropped;
+    return;
+  }
+  queue_.push_back(webhook_body(event, data));
+  changed_.notify_all();
 }
 
 WebhookStatistics Webhook::statistics() const {
@@ -197,24 +222,22 @@ void Webhook::note(const std::string& problem) {
     name = statistics_.name;
   }
   if (std::exchange(is_failing_, is_failing) == is_failing) return;
-  warn_(is_failing ? fmt::format("webhook {}: decisions cannot be posted: {}", quote(name), problem)
-                   : fmt::format("webhook {}: decisions are posted again", quote(name)));
+  warn_(is_failing ? fmt::format("webhook {}: events cannot be posted: {}", quote(name), problem)
+                   : fmt::format("webhook {}: events are posted again", quote(name)));
 }
 
-std::string webhook_metrics(std::span<const WebhookStatistics> webhooks) {
-  metrics::Exposition exposition;
-  metrics::MetricFamily& decisions =
-      exposition.counter("server_webhook_decisions", "Decisions that a webhook was to post, by what became of them.");
+void add_webhook_metrics(std::span<const WebhookStatistics> webhooks, metrics::Exposition& exposition) {
+  metrics::MetricFamily& events =
+      exposition.counter("server_webhook_events", "Events that a webhook was to post, by what became of them.");
   metrics::MetricFamily& failures = exposition.counter("server_webhook_failures", "Attempts to post one that failed.");
-  metrics::MetricFamily& waiting = exposition.gauge("server_webhook_waiting", "Decisions that wait to be posted.");
+  metrics::MetricFamily& waiting = exposition.gauge("server_webhook_waiting", "Events that wait to be posted.");
   for (const WebhookStatistics& webhook : webhooks) {
     const metrics::MetricLabels labels{{"webhook", webhook.name}};
-    decisions.add(metrics::with(labels, "outcome", "sent"), static_cast<double>(webhook.sent));
-    decisions.add(metrics::with(labels, "outcome", "dropped"), static_cast<double>(webhook.dropped));
+    events.add(metrics::with(labels, "outcome", "sent"), static_cast<double>(webhook.sent));
+    events.add(metrics::with(labels, "outcome", "dropped"), static_cast<double>(webhook.dropped));
     failures.add(labels, static_cast<double>(webhook.failed));
     waiting.add(labels, static_cast<double>(webhook.waiting));
   }
-  return exposition.text();
 }
 
 }  // namespace lowgear::server

@@ -18,14 +18,17 @@
 #include "base/core/formats/json.h"
 #include "base/http/client/client.h"
 #include "base/http/server/reply.h"
+#include "control/server/parts/server_event.h"
+#include "report/metrics/exposition.h"
 
 namespace lowgear::server {
 
-/// Where decisions are posted to.
+/// Where events are posted to.
 struct WebhookConfig {
   std::string name;                ///< for the log and metrics
   std::filesystem::path url_file;  ///< holds the address, which is a secret
-  std::set<std::string> kinds;     ///< of decisions; empty: all
+  std::set<ServerEvent> events = {ServerEvent::decision};
+  std::set<std::string> kinds = {};  ///< of decisions; empty: all
 };
 
 /// The address of a webhook, in parts: only the target is secret.
@@ -36,28 +39,28 @@ struct WebhookAddress {
 /// Reads a file that only its owner may read. Throws InputError, which does not show the address.
 [[nodiscard]] WebhookAddress read_webhook_address(const std::filesystem::path& file);
 
-/// What is posted of a decision: `text`, which Slack shows, and the decision's own members.
-[[nodiscard]] std::string webhook_body(const Json& decision);
+/// What is posted of an event: its own members, `event`, and `text`, which Slack shows.
+[[nodiscard]] std::string webhook_body(const NamedEvent& event, const Json& data);
 
 /// What became of posts since the server started.
 struct WebhookStatistics {
   std::string name;
   std::uint64_t sent = 0;
   std::uint64_t failed = 0;   ///< attempts
-  std::uint64_t dropped = 0;  ///< decisions that were given up, or found the queue full
+  std::uint64_t dropped = 0;  ///< events that were given up, or found the queue full
   std::size_t waiting = 0;
 };
 
 struct WebhookOptions {
-  std::size_t most_waiting = 1'000;  ///< decisions; one more is dropped
-  int attempts = 8;                  ///< for one decision
+  std::size_t most_waiting = 1'000;  ///< events; one more is dropped
+  int attempts = 8;                  ///< for one event
   std::chrono::milliseconds first_pause{1'000};
   std::chrono::milliseconds longest_pause{60'000};
   std::chrono::milliseconds timeout{10'000};  ///< of one attempt
 };
 
-/// Posts decisions, one after the other, from a thread of its own: no receiver can hold the server up. It is a listener
-/// to the server's events as their streams are (fleet/event_hub.h). A decision is posted again when it is not certain
+/// Posts events, one after the other, from a thread of its own: no receiver can hold the server up. It is a listener
+/// to the server's events as their streams are (fleet/event_hub.h). An event is posted again when it is not certain
 /// that it was received, so that it may come twice.
 class Webhook final : public http::EventStream {
  public:
@@ -69,21 +72,23 @@ class Webhook final : public http::EventStream {
   Webhook(const Webhook&) = delete;
   Webhook& operator=(const Webhook&) = delete;
 
-  /// Takes the decisions out of a text of events; never waits.
+  /// Takes what is to be posted out of a text of events; never waits.
   void push(std::shared_ptr<const std::string> events) override;
   [[nodiscard]] bool closed() const override { return false; }
   [[nodiscard]] WebhookStatistics statistics() const;
 
  private:
-  /// Of one attempt; a decision that is refused is not posted again.
+  /// Of one attempt; an event that is refused is not posted again.
   enum class Outcome : unsigned char { received, refused, failed };
 
+  void add(const NamedEvent& event, std::string_view document);
   void run();
   [[nodiscard]] bool deliver(const std::string& body);
   [[nodiscard]] Outcome post(const std::string& body);
   [[nodiscard]] bool pause(std::chrono::milliseconds time);
   void note(const std::string& problem);
 
+  const std::set<ServerEvent> events_;
   const std::set<std::string> kinds_;
   const WebhookAddress address_;
   const WebhookOptions options_;
@@ -98,7 +103,7 @@ class Webhook final : public http::EventStream {
   std::thread thread_;  ///< last: it uses all the others
 };
 
-/// Of all webhooks, in Prometheus' text format.
-[[nodiscard]] std::string webhook_metrics(std::span<const WebhookStatistics> webhooks);
+/// Adds `lowgear_server_webhook_...` of all webhooks.
+void add_webhook_metrics(std::span<const WebhookStatistics> webhooks, metrics::Exposition& exposition);
 
 }  // namespace lowgear::server

@@ -158,7 +158,7 @@ ControlPlane::Registered ControlPlane::find_job(const protocol::JobSpec& spec) {
   if (known == job_of_run_.end()) return {};
   if (is_left(known->second)) {
     if (const auto left = entries_.find(known->second); left != entries_.end()) {
-      change(left->second->job->record(), [&](Job& job) { job.finish(kStartedAgain, now_s()); });
+      change(left->second->job->record(), [&](Job& job) { job.lose(kStartedAgain, now_s()); });
     }
     return {};
   }
@@ -182,6 +182,8 @@ ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& s
   const JobRecord& job = entry->job->record();
   job_of_run_[spec.run] = job.id;
   entries_[job.id] = std::move(entry);
+  send_event(job, {ServerEvent::job_registered, fmt::format("{} ranks are expected", job.spec.parallel.world_size()),
+                   now_s()});
   return {&job, nullptr, true};
 }
 
@@ -355,8 +357,16 @@ void ControlPlane::publish(Entry& entry, const JobChanges& changes) {
   }
   for (Json decision : changes.decisions) {
     decision["job"] = job.id;
-    events.send("decision", job.id, decision);
+    events.send(name(ServerEvent::decision), job.id, decision);
   }
+  for (const JobEvent& event : changes.events) send_event(job, event);
+}
+
+void ControlPlane::send_event(const JobRecord& job, const JobEvent& event) {
+  const Json data = {{"event", name(event.event)}, {"time_s", event.time_s}, {"job", job.id},
+                     {"run", job.spec.run},        {"name", job.spec.name},  {"user", or_null(job.spec.user)},
+                     {"reason", event.reason}};
+  environment_.events->send(name(event.event), job.id, data);
 }
 
 bool ControlPlane::answer(Entry& entry, const PlanWait& wait) const {
@@ -400,6 +410,11 @@ void ControlPlane::follow_budgets() {
   for (const PowerBudgets::Order& order : budgets_.follow(jobs, now_s())) {
     change(*order.job, [&](Job& job) { job.set_budget(order.slowdown_pct, order.why, now_s()); });
   }
+  for (const PowerBudgets::Event& event : budgets_.take_events()) {
+    const Json data = {
+        {"event", name(event.event)}, {"time_s", now_s()}, {event.subject, event.name}, {"reason", event.reason}};
+    environment_.events->send(name(event.event), "", data);
+  }
 }
 
 void ControlPlane::tick() {
@@ -442,6 +457,8 @@ Snapshot ControlPlane::snapshot() const {
   }
   for (const auto& [id, job] : finished_.all()) ++snapshot.jobs[job.state];
   snapshot.budgets = budgets_.uses();
+  snapshot.heard_nodes = budgets_.nodes().heard;
+  snapshot.silent_nodes = budgets_.nodes().silent;
   snapshot.draining = draining_;
   snapshot.activity = environment_.activity;
   return snapshot;

@@ -151,6 +151,7 @@ class ControlPlane {
   [[nodiscard]] bool answer(Entry& entry, const PlanWait& wait) const;
   void publish(Entry& entry, const JobChanges& changes);
   void send_events(Entry& entry, double now_s);
+  void send_event(const JobRecord& job, const JobEvent& event);
   void submit(PlanningTask task);
   void share_profile(const JobRecord& job);
   void follow_signals();

@@ -32,7 +32,8 @@ JobWrites::Given JobWrites::give(const StoreChange& change) {
               .documents = change.documents,
               .removed_documents = {},
               .archives = {},
-              .usage = change.usage};
+              .usage = change.usage,
+              .budgets = {}};
   for (const StoredReports& reports : change.reports) {
     given.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
   }

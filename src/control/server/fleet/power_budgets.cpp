@@ -31,6 +31,10 @@ constexpr std::string_view kNodePrefix = "node/";
 constexpr double kLeastGainPct = 0.2;
 /// What a GPU is taken to draw at most whose power limit is not known.
 constexpr double kUnknownLimitW = 1200;
+/// What a job measured is of the present for so long after it was heard of.
+constexpr double kMeasuredS = 60;
+/// A budget that is not kept for so long is reported.
+constexpr double kExcessLastsS = 10;
 /// Slowdowns that differ by less are the same.
 constexpr double kSlowdownTolerancePct = 0.01;
 /// Slowdowns are rounded up to multiples of this: jobs that are alike then have the same plans, and draw no more.
@@ -154,11 +158,24 @@ BudgetedRun terms_of(const JobRecord& job, const std::map<std::string, PowerBudg
   return terms;
 }
 
+/// What its GPUs drew in its last iteration; empty: it does not train at present, or reports no energy.
+std::optional<double> measured_power_w(const JobRecord& job, double now_s) {
+  if (job.history.kept().empty() || now_s - job.status.heard_s > kMeasuredS) return std::nullopt;
+  const JobIteration& last = job.history.kept().back();
+  if (!last.energy_j || !(last.time_s > 0)) return std::nullopt;
+  return *last.energy_j / last.time_s;
+}
+
 /// All jobs, as budgets see them.
 struct Fleet {
   std::vector<budget::PowerLimit> limits;  ///< by budget
   std::vector<budget::BudgetJob> jobs;
   std::vector<Mover> movers;  ///< by job
+  struct Measured {
+    std::optional<double> power_w;
+    double gpus = 0;
+  };
+  std::vector<Measured> measured;  ///< by budget, of all jobs
 };
 
 std::vector<budget::PowerLimit> limits_of(const std::map<std::string, PowerBudget>& budgets, double now_s) {
@@ -168,15 +185,23 @@ std::vector<budget::PowerLimit> limits_of(const std::map<std::string, PowerBudge
 }
 
 Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::string, PowerBudget>& budgets,
-               const std::vector<budget::PowerLimit>& limits) {
+               const std::vector<budget::PowerLimit>& limits, double now_s) {
   Fleet fleet;
   fleet.limits = limits;
+  fleet.measured.resize(limits.size());
   const BudgetsOfHosts budgets_of_hosts(budgets);
   const bool has_terms = std::ranges::any_of(budgets, [](const auto& entry) { return !entry.second.runs.empty(); });
   for (const JobRecord* job : jobs) {
     std::vector<budget::LimitShare> shares = budgets_of_hosts.shares_of(*job);
     const BudgetedRun terms = has_terms ? terms_of(*job, budgets) : BudgetedRun{};
     const double now_w = present_power_w(*job);
+    if (const auto measured_w = measured_power_w(*job, now_s)) {
+      for (const budget::LimitShare& part : shares) {
+        Fleet::Measured& there = fleet.measured[part.limit];
+        there.power_w = there.power_w.value_or(0) + part.share * *measured_w;
+        there.gpus += part.share * job->ranks.size();
+      }
+    }
     if (auto curve = curve_of(*job, terms.floor_w)) {
       fleet.movers.push_back({.job = job, .fastest_s = job->frontier.front().first, .now_w = now_w});
       fleet.jobs.push_back({.curve = std::move(*curve),
@@ -235,16 +260,17 @@ std::string binding_budget(const budget::BudgetJob& job, const budget::PowerSpli
   return "";
 }
 
-std::vector<BudgetSnapshot> snapshots_of(const std::vector<budget::PowerLimit>& limits,
-                                         const std::vector<budget::PowerLimit>& planned,
+std::vector<BudgetSnapshot> snapshots_of(const std::vector<budget::PowerLimit>& limits, const Fleet& fleet,
                                          const budget::PowerSplit& split, std::span<const PowerShares::Use> uses) {
   std::vector<BudgetSnapshot> snapshots;
   for (std::size_t i = 0; i < limits.size(); ++i) {
     snapshots.push_back({.name = limits[i].name,
                          .watts = limits[i].watts,
                          .planned_w = split.limits[i].power_w,
-                         .assumed_w = planned[i].other_w,
+                         .assumed_w = fleet.limits[i].other_w,
                          .price_per_w = split.limits[i].price_per_w,
+                         .measured_w = fleet.measured[i].power_w,
+                         .measured_gpus = fleet.measured[i].gpus,
                          .held = {}});
     if (i >= uses.size() || uses[i].nodes == 0) continue;
     snapshots.back().held = BudgetSnapshot::Held{
@@ -393,7 +419,7 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   followed_s_ = now_s;
   const std::vector<budget::PowerLimit> limits = limits_of(budgets_.values(), now_s);
   divide_shares(jobs, limits, now_s);
-  Fleet fleet = fleet_of(jobs, budgets_.values(), limits);
+  Fleet fleet = fleet_of(jobs, budgets_.values(), limits, now_s);
   leave_room(fleet.limits, budgets_.values(), shares_.uses());
   const budget::PowerSplit split = budget::split_power(fleet.jobs, fleet.limits);
   planned_w_.clear();
@@ -401,7 +427,9 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   divide_shares(jobs, limits, now_s);
   waits_.answer(shares_, now_s);
   follow_staggers(jobs);
-  uses_ = snapshots_of(limits, fleet.limits, split, shares_.uses());
+  uses_ = snapshots_of(limits, fleet, split, shares_.uses());
+  note_events(now_s);
+  write_history(now_s);
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
     Mover& mover = fleet.movers[i];
     const bool is_free = split.jobs[i].time_s <= fleet.jobs[i].curve.fastest_s();
@@ -424,6 +452,29 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   return orders;
 }
 
+void PowerBudgets::note_events(double now_s) {
+  std::erase_if(exceeded_, [&](const auto& entry) { return !budgets_.values().contains(entry.first); });
+  for (const BudgetSnapshot& use : uses_) {
+    const auto is_exceeded = exceeded_[use.name].observe(!use.kept(), now_s, kExcessLastsS);
+    if (!is_exceeded) continue;
+    const std::string reason = fmt::format("plans and assumptions add up to {:.6g} W of {:.6g} W, {:.6g} W are assumed",
+                                           use.planned_w, use.watts, use.assumed_w);
+    events_.push_back(
+        {*is_exceeded ? ServerEvent::budget_exceeded : ServerEvent::budget_kept, "budget", use.name, reason});
+  }
+  for (const PowerShares::NodeChange& change : shares_.take_changes(now_s)) {
+    events_.push_back({change.is_silent ? ServerEvent::agent_silent : ServerEvent::agent_heard, "node", change.host,
+                       change.is_silent ? "it does not ask for its share of power, and counts at full power"
+                                        : "it asks for its share of power again"});
+  }
+}
+
+void PowerBudgets::write_history(double now_s) {
+  StoreChange change;
+  change.budgets = history_.due(uses_, now_s);
+  if (!change.empty()) store_->write(std::move(change), [](StoreOutcome) {});
+}
+
 Json PowerBudgets::to_json() const {
   Json list = Json::array();
   for (const auto& [name, budget] : budgets_.values()) {
@@ -434,7 +485,9 @@ Json PowerBudgets::to_json() const {
     entry["watts_now"] = use.watts;
     entry["planned_w"] = use.planned_w;
     entry["assumed_w"] = use.assumed_w;
-    entry["kept"] = use.planned_w <= use.watts * (1 + kPowerTolerance);
+    entry["kept"] = use.kept();
+    entry["measured_w"] = or_null(use.measured_w);
+    entry["measured_gpus"] = std::llround(use.measured_gpus);
     entry["gpus_per_kw"] = use.price_per_w * 1000;
     const auto stagger = staggers_.find(name);
     entry["stagger"] = stagger == staggers_.end() ? Json() : stagger->second.to_json();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -10,12 +11,15 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
+#include "control/server/fleet/budget_history.h"
 #include "control/server/fleet/budget_stagger.h"
+#include "control/server/fleet/lasting_state.h"
 #include "control/server/fleet/named_documents.h"
 #include "control/server/fleet/power_shares.h"
 #include "control/server/fleet/share_waits.h"
 #include "control/server/job/job_record.h"
 #include "control/server/job/server_metrics.h"
+#include "control/server/parts/server_event.h"
 #include "planning/budget/power_split.h"
 
 namespace lowgear::server {
@@ -96,11 +100,24 @@ class PowerBudgets {
   [[nodiscard]] Json to_json() const;
   /// As they were split last.
   [[nodiscard]] const std::vector<BudgetSnapshot>& uses() const { return uses_; }
+  [[nodiscard]] PowerShares::NodeCount nodes() const { return shares_.nodes(); }
+
+  /// What operators should hear of a budget or a node.
+  struct Event {
+    ServerEvent event = ServerEvent::budget_exceeded;
+    std::string subject;  ///< `budget` or `node`
+    std::string name;
+    std::string reason;
+  };
+  /// Since the last call.
+  [[nodiscard]] std::vector<Event> take_events() { return std::exchange(events_, {}); }
 
  private:
   void divide_shares(std::span<const JobRecord* const> jobs, const std::vector<budget::PowerLimit>& limits,
                      double now_s);
   void follow_staggers(std::span<const JobRecord* const> jobs);
+  void note_events(double now_s);
+  void write_history(double now_s);
 
   WatchedStore* store_;
   NamedDocuments<PowerBudget> budgets_;
@@ -110,6 +127,9 @@ class PowerBudgets {
   std::vector<BudgetSnapshot> uses_;
   std::map<std::string, BudgetStagger> staggers_;  ///< by budget that wants one
   double followed_s_ = 0;
+  std::map<std::string, LastingState, std::less<>> exceeded_;  ///< by name
+  std::vector<Event> events_;
+  BudgetHistory history_;
 };
 
 }  // namespace lowgear::server

@@ -12,6 +12,8 @@ namespace {
 constexpr double kMostShare = 1'000;
 constexpr int kBisections = 40;
 constexpr double kRoundingW = 1e-6;
+/// After this time a node that is silent is reported as such: most are heard of again when the server has started anew.
+constexpr double kSilenceLastsS = 10;
 
 double clamped(double watts, const protocol::GpuPowerLimit& gpu) { return std::clamp(watts, gpu.least_w, gpu.most_w); }
 
@@ -27,7 +29,7 @@ bool PowerShares::knows(const std::string& host, const protocol::NodePower& node
 
 void PowerShares::restore(const std::string& host, const protocol::NodePower& node) {
   Node& known = nodes_[host];
-  known = {.safe_w = node.safe_w, .heard_s = 0, .is_silent = true, .gpus = {}, .limits = {}};
+  known = {.safe_w = node.safe_w, .heard_s = 0, .is_silent = true, .gpus = {}, .limits = {}, .silence = known.silence};
   for (const protocol::GpuPowerLimit& gpu : node.gpus) {
     known.gpus.push_back({.power = gpu,
                           .held_w = gpu.most_w,
@@ -164,6 +166,22 @@ void PowerShares::divide(std::vector<ShareLimit> limits, const std::unordered_ma
   }
   for (std::size_t limit = 0; limit < limits_.size(); ++limit) set_targets(limit, members[limit]);
   count_use();
+}
+
+PowerShares::NodeCount PowerShares::nodes() const {
+  NodeCount count;
+  for (const auto& [host, node] : nodes_) ++(node.is_silent ? count.silent : count.heard);
+  return count;
+}
+
+std::vector<PowerShares::NodeChange> PowerShares::take_changes(double now_s) {
+  std::vector<NodeChange> changes;
+  for (auto& [host, node] : nodes_) {
+    if (const auto is_silent = node.silence.observe(node.is_silent, now_s, kSilenceLastsS)) {
+      changes.push_back({host, *is_silent});
+    }
+  }
+  return changes;
 }
 
 }  // namespace lowgear::server

@@ -10,6 +10,7 @@
 
 #include "base/core/formats/json.h"
 #include "control/protocol/node_power.h"
+#include "control/server/fleet/lasting_state.h"
 
 namespace lowgear::server {
 
@@ -55,6 +56,19 @@ class PowerShares {
   };
   [[nodiscard]] const std::vector<Use>& uses() const { return uses_; }
 
+  struct NodeCount {
+    std::size_t heard = 0;
+    std::size_t silent = 0;
+  };
+  [[nodiscard]] NodeCount nodes() const;
+  /// A node that has been silent for a while, or is heard of again.
+  struct NodeChange {
+    std::string host;
+    bool is_silent = false;
+  };
+  /// Since the last call; to be called about once a second, after `divide`.
+  [[nodiscard]] std::vector<NodeChange> take_changes(double now_s);
+
  private:
   struct Gpu {
     protocol::GpuPowerLimit power;
@@ -70,6 +84,7 @@ class PowerShares {
     bool is_silent = true;
     std::vector<Gpu> gpus;
     std::vector<std::size_t> limits;
+    LastingState silence;
   };
 
   void find_limits();

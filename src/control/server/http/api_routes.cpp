@@ -229,9 +229,6 @@ void export_file(ApiCall& call) {
   const std::string& file = call.captures.at(0);
   const double from_s = call.number("from_s", 0, 0, kLastExportS);
   const double to_s = call.number("to_s", kLastExportS, 0, kLastExportS);
-  if (file == "budgets.csv") {
-    return call.reply->send(http::Response::with_body(200, kCsv, budgets_csv(call.control_plane.budgets().to_json())));
-  }
   const std::optional<ExportTable> table = export_table(file);
   if (!table) {
     throw http::HttpError(

@@ -27,7 +27,7 @@ RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string 
   // The process that was this rank is gone: ranks of the next start may be among those of this one.
   if (registration.outcome == RankRegistration::Outcome::taken &&
       now_s - record_.ranks.find(rank.rank)->heard_s >= kLeftS) {
-    finish(kStartedAgain, now_s);
+    lose(kStartedAgain, now_s);
   }
   if (registration.outcome != RankRegistration::Outcome::created) return registration;
   store_rank(*record_.ranks.find(rank.rank));
@@ -106,12 +106,15 @@ void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double 
   store_rank(rank);
   outbox_.changes.summary_changed = true;
   if (refusal.empty()) {
-    decide("refusal", fmt::format("rank {} follows plans again", rank.spec.rank), now_s);
+    const std::string reason = fmt::format("rank {} follows plans again", rank.spec.rank);
+    decide("refusal", reason, now_s);
+    outbox_.changes.events.push_back({ServerEvent::plans_followed, reason, now_s});
     if (record_.status.state == JobState::observing && record_.status.retry_s) record_.status.retry_s = now_s;
     return;
   }
   const std::string reason = fmt::format("rank {} follows no plans: {}", rank.spec.rank, refusal);
   decide("refusal", reason, now_s);
+  outbox_.changes.events.push_back({ServerEvent::plans_refused, reason, now_s});
   if (record_.status.state == JobState::registering) return;
   if (record_.ranks.followers() > 0) return end_trials(now_s);
   ++planning_.serial;  // what is being planned would be followed by no rank
@@ -183,8 +186,9 @@ void Job::finish_rank(int rank, double now_s) {
   end_trials(now_s);
 }
 
-void Job::finish(std::string_view why, double now_s) {
+void Job::end(ServerEvent event, std::string_view why, double now_s) {
   if (record_.is_over()) return;
+  outbox_.changes.events.push_back({event, std::string(why), now_s});
   record_.status.finished_s = now_s;
   decide("finish", std::string(why), now_s);
   change_state(JobState::finished, std::string(why));
@@ -192,7 +196,7 @@ void Job::finish(std::string_view why, double now_s) {
 
 void finish_if_silent(Job& job, double now_s, double silence_s) {
   if (now_s - job.record().status.heard_s < silence_s) return;
-  job.finish(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
+  job.lose(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
 }
 
 std::int64_t Job::decide(std::string_view kind, const std::string& reason, double now_s) {

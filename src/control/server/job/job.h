@@ -16,6 +16,7 @@
 #include "control/server/job/job_record.h"
 #include "control/server/job/planning_task.h"
 #include "control/server/parts/plan_guard.h"
+#include "control/server/parts/server_event.h"
 #include "control/server/planning/job_schedule.h"
 #include "control/server/planning/measured_profile.h"
 #include "control/server/store/store.h"
@@ -28,6 +29,7 @@ struct JobChanges {
   std::vector<StoredReports> repeated;   ///< had before: to be written only where the store has refused them
   std::vector<JobIteration> iterations;  ///< completed; without reports
   std::vector<Json> decisions;
+  std::vector<JobEvent> events;
   std::vector<int> gpus_heard;  ///< ranks that have reported what their GPU does
   bool summary_changed = false;
   std::optional<PlanningTask> planning;
@@ -72,7 +74,10 @@ class Job {
   void set_signal(double slowdown_pct, std::string_view why, double now_s);
   /// How much slower than the fastest its plans have to be for power budgets at present.
   void set_budget(double slowdown_pct, std::string_view why, double now_s);
-  void finish(std::string_view why, double now_s);
+  /// Over for good, as its ranks or a request say.
+  void finish(std::string_view why, double now_s) { end(ServerEvent::job_ended, why, now_s); }
+  /// Over, as its ranks are gone and have not ended it.
+  void lose(std::string_view why, double now_s) { end(ServerEvent::job_lost, why, now_s); }
 
   /// A profile of this job's key has been measured by another one.
   void profile_found(const std::shared_ptr<const MeasuredProfile>& profile, double now_s);
@@ -109,6 +114,7 @@ class Job {
   [[nodiscard]] TrialSweep& sweep() { return record_.profiling.sweep(); }
   [[nodiscard]] const TrialSweep& sweep() const { return record_.profiling.sweep(); }
   void begin(const Profiles& profiles, double now_s);
+  void end(ServerEvent event, std::string_view why, double now_s);
   void take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s);
   void begin_baseline(double now_s);
   void begin_profile(double now_s);

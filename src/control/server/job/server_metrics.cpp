@@ -1,9 +1,6 @@
 #include "control/server/job/server_metrics.h"
 
 #include <utility>
-
-#include "report/metrics/exposition.h"
-
 namespace lowgear::server {
 namespace {
 
@@ -32,6 +29,9 @@ void add_server(const Snapshot& snapshot, metrics::Exposition& exposition) {
       exposition.gauge("server_planned_jobs", "Jobs whose plan is being computed, and jobs that wait for that.");
   planned.add({{"state", "running"}}, static_cast<double>(snapshot.planned_for));
   planned.add({{"state", "waiting"}}, static_cast<double>(snapshot.waiting_planning));
+  metrics::MetricFamily& nodes = exposition.gauge("server_nodes", "Nodes whose agents hold shares of power budgets.");
+  nodes.add({{"state", "heard"}}, static_cast<double>(snapshot.heard_nodes));
+  nodes.add({{"state", "silent"}}, static_cast<double>(snapshot.silent_nodes));
   exposition.gauge("server_perseus_jobs", "Jobs of clients of the Perseus protocol.")
       .add({}, static_cast<double>(snapshot.perseus_jobs));
   exposition.gauge("server_perseus_waiting_ranks", "Ranks of these jobs that wait for a schedule.")
@@ -53,6 +53,8 @@ void add_store(const Snapshot::Store& store, metrics::Exposition& exposition) {
 void add_access(const Snapshot& snapshot, metrics::Exposition& exposition) {
   exposition.gauge("server_tokens_stale", "1 while the changed token file is refused: the tokens of before are valid.")
       .add({}, snapshot.stale_tokens ? 1.0 : 0.0);
+  exposition.gauge("server_certificate_expiry_seconds", "When the certificate expires, in seconds since 1970.")
+      .add({}, snapshot.certificate_expires_s);
   if (!snapshot.audit) return;
   exposition.counter("server_audit_lines", "Lines of the audit log that are on disk.")
       .add({}, static_cast<double>(snapshot.audit->lines));
@@ -183,12 +185,26 @@ void add_budgets(const std::vector<BudgetSnapshot>& budgets, metrics::Exposition
                                                     "Of this, GPUs that cannot be planned for, at their power limits.");
   metrics::MetricFamily& price =
       exposition.gauge("power_budget_gpus_per_watt", "Training that one more watt would bring, in GPUs.");
+  metrics::MetricFamily& measured = exposition.gauge(
+      "power_budget_measured_watts", "Power that GPUs drew in the last iterations of jobs that report energy.");
+  metrics::MetricFamily& gpus =
+      exposition.gauge("power_budget_measured_gpus", "GPUs of the jobs whose power is measured.");
+  metrics::MetricFamily& held = exposition.gauge(
+      "power_budget_held_watts", "Sum of the power limits that agents hold, silent ones at full power.");
+  metrics::MetricFamily& nodes = exposition.gauge("power_budget_nodes", "Nodes whose agents hold the budget.");
   for (const BudgetSnapshot& budget : budgets) {
     const metrics::MetricLabels labels{{"budget", budget.name}};
     watts.add(labels, budget.watts);
     planned.add(labels, budget.planned_w);
     assumed.add(labels, budget.assumed_w);
     price.add(labels, budget.price_per_w);
+    measured.add(labels, budget.measured_w);
+    gpus.add(labels, budget.measured_gpus);
+    if (!budget.held) continue;
+    held.add(labels, budget.held->watts);
+    nodes.add(metrics::with(labels, "state", "silent"), static_cast<double>(budget.held->silent_nodes));
+    nodes.add(metrics::with(labels, "state", "heard"),
+              static_cast<double>(budget.held->nodes - budget.held->silent_nodes));
   }
 }
 
@@ -220,7 +236,7 @@ void JobActivity::iteration(std::string_view phase, double time_s, std::optional
   if (energy_j) histogram_of(step_joules_, phase, metrics::geometric_bounds(1, 4, 12)).observe(*energy_j);
 }
 
-std::string server_metrics(const Snapshot& snapshot) {
+metrics::Exposition server_metrics(const Snapshot& snapshot) {
   metrics::Exposition exposition;
   add_server(snapshot, exposition);
   add_store(snapshot.store, exposition);
@@ -231,7 +247,7 @@ std::string server_metrics(const Snapshot& snapshot) {
   add_iterations(snapshot.running, exposition);
   add_savings(snapshot.running, exposition);
   add_budgets(snapshot.budgets, exposition);
-  return exposition.text();
+  return exposition;
 }
 
 }  // namespace lowgear::server

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "control/protocol/rank_decisions.h"
+#include "report/metrics/exposition.h"
 #include "report/metrics/histogram.h"
 
 namespace lowgear::server {
@@ -96,10 +97,12 @@ struct JobSnapshot {
 /// A power budget, as it was split last.
 struct BudgetSnapshot {
   std::string name;
-  double watts = 0;        ///< the limit at present
-  double planned_w = 0;    ///< of all jobs there, and what is assumed
-  double assumed_w = 0;    ///< of this, what cannot be planned
-  double price_per_w = 0;  ///< GPUs of training that one more watt would bring
+  double watts = 0;                       ///< the limit at present
+  double planned_w = 0;                   ///< of all jobs there, and what is assumed
+  double assumed_w = 0;                   ///< of this, what cannot be planned
+  double price_per_w = 0;                 ///< GPUs of training that one more watt would bring
+  std::optional<double> measured_w = {};  ///< in the last iterations of jobs that report energy; empty: of none
+  double measured_gpus = 0;               ///< of these jobs
   /// What agents hold by power limits; empty: no agent there has asked for a share.
   struct Held {
     double watts = 0;  ///< that limits add up to, where a node is silent at full power
@@ -107,6 +110,9 @@ struct BudgetSnapshot {
     std::size_t silent_nodes = 0;  ///< of them, not heard of
   };
   std::optional<Held> held = {};
+
+  /// But for rounding of sums.
+  [[nodiscard]] bool kept() const { return planned_w <= watts * (1 + 1e-6); }
 };
 
 /// The values of the server's `/metrics`.
@@ -114,6 +120,9 @@ struct Snapshot {
   std::map<std::string, int> jobs;  ///< by state
   std::vector<JobSnapshot> running;
   std::vector<BudgetSnapshot> budgets;
+  std::size_t heard_nodes = 0;                  ///< whose agents ask for shares of power
+  std::size_t silent_nodes = 0;                 ///< whose agents have asked for them, and are not heard of
+  std::optional<double> certificate_expires_s;  ///< seconds since 1970; empty: no TLS is spoken
   std::size_t connections = 0;
   std::size_t streams = 0;  ///< of server-sent events
   std::size_t waiting_for_plans = 0;
@@ -140,8 +149,8 @@ struct Snapshot {
   const Activity* activity = nullptr;  ///< null: nothing is counted
 };
 
-/// Prometheus' text format. A job's id is the label `job_id`: `job` is what Prometheus calls its own targets. Times are
+/// All of it. A job's id is the label `job_id`: `job` is what Prometheus calls its own targets. Times are
 /// of the server's clock, energies what ranks report.
-[[nodiscard]] std::string server_metrics(const Snapshot& snapshot);
+[[nodiscard]] metrics::Exposition server_metrics(const Snapshot& snapshot);
 
 }  // namespace lowgear::server

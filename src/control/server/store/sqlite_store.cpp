@@ -56,7 +56,7 @@ std::size_t bytes_of(const StoreChange& change) {
              archive.timeline.size() + archive.iterations.size();
   }
   for (const std::string& key : change.removed_documents) bytes += kRowBytes + key.size();
-  bytes += 2 * kRowBytes * change.usage.size();
+  bytes += 2 * kRowBytes * (change.usage.size() + change.budgets.size());
   return bytes;
 }
 

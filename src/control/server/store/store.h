@@ -95,6 +95,19 @@ struct StoredUsage {
   std::int64_t last_iteration = 0;  ///< of those that are counted
 };
 
+/// How a power budget was used at a time.
+struct StoredBudgetUse {
+  std::int64_t time_s = 0;  ///< since 1970
+  std::string budget;
+  double limit_w = 0;
+  double planned_w = 0;
+  double assumed_w = 0;
+  std::optional<double> measured_w;  ///< of `measured_gpus`; empty: of none
+  std::int64_t measured_gpus = 0;
+  std::optional<double> held_w;  ///< by agents; empty: there is none
+  bool kept = true;
+};
+
 /// A job, as exports show it: one that has completed iterations.
 struct UsedJob {
   std::string job;
@@ -112,7 +125,7 @@ struct UsedJob {
 };
 
 /// Rows that can be exported.
-enum class ExportTable : unsigned char { usage, jobs, decisions };
+enum class ExportTable : unsigned char { usage, jobs, decisions, budgets };
 
 /// A page of a table: the rows after a place in it.
 struct ExportQuery {
@@ -126,6 +139,7 @@ struct ExportPage {
   std::vector<usage::UsageRow> hours;
   std::vector<UsedJob> jobs;
   std::vector<StoredDecision> decisions;
+  std::vector<StoredBudgetUse> budgets;
   std::string next;  ///< where the next page begins, in printable ASCII without blanks; empty: there is none
 };
 
@@ -141,10 +155,11 @@ struct StoreChange {
   std::vector<std::string> removed_documents;  ///< their keys
   std::vector<StoredArchive> archives;  ///< of jobs whose other rows but decisions and usage are then removed in time
   std::vector<StoredUsage> usage;
+  std::vector<StoredBudgetUse> budgets;
 
   [[nodiscard]] bool empty() const {
     return jobs.empty() && ranks.empty() && reports.empty() && plans.empty() && cells.empty() && decisions.empty() &&
-           documents.empty() && removed_documents.empty() && archives.empty() && usage.empty();
+           documents.empty() && removed_documents.empty() && archives.empty() && usage.empty() && budgets.empty();
   }
 };
 

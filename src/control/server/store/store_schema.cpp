@@ -14,7 +14,7 @@ constexpr std::int64_t kApplicationId = 0x4C774772;
 
 // Reports of one iteration lie next to each other: all ranks of a job report the same iteration at about the same time,
 // which then touches few pages, and the oldest are removed by range.
-constexpr std::array<const char*, 5> kSteps = {
+constexpr std::array<const char*, 6> kSteps = {
     R"(
 CREATE TABLE jobs (
   id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
@@ -79,6 +79,14 @@ CREATE TABLE usage (
   energy_variance REAL NOT NULL, UNIQUE (job, hour_s, baseline_j)
 );
 CREATE INDEX usage_by_hour ON usage (hour_s);
+)",
+    // How power budgets were used.
+    R"(
+CREATE TABLE budget_uses (
+  id INTEGER PRIMARY KEY, time_s INTEGER NOT NULL, budget TEXT NOT NULL, limit_w REAL NOT NULL, planned_w REAL NOT NULL,
+  assumed_w REAL NOT NULL, measured_w REAL, measured_gpus INTEGER NOT NULL, held_w REAL, kept INTEGER NOT NULL
+);
+CREATE INDEX budget_uses_by_time ON budget_uses (time_s);
 )"};
 
 }  // namespace

@@ -17,6 +17,24 @@ constexpr double kDayS = 86'400;
 /// Of a time that a request may name: seconds of a sensible range.
 std::int64_t whole_seconds(double time_s) { return static_cast<std::int64_t>(std::clamp(time_s, -1e15, 1e15)); }
 
+/// A place in a table by time: `TIME.ID`.
+struct TimePlace {
+  std::int64_t time_s = 0;
+  std::int64_t id = -1;
+};
+
+/// Where a page begins; empty: `after` is no place.
+std::optional<TimePlace> place_of(const ExportQuery& query) {
+  const std::int64_t from_s = whole_seconds(query.from_s);
+  if (query.after.empty()) return TimePlace{.time_s = from_s};
+  const std::size_t dot = query.after.find('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const auto time_s = parse_integer(std::string_view(query.after).substr(0, dot));
+  const auto id = parse_integer(std::string_view(query.after).substr(dot + 1));
+  if (!time_s || !id) return std::nullopt;
+  return TimePlace{.time_s = std::max<std::int64_t>(from_s, *time_s), .id = *id};
+}
+
 }  // namespace
 
 StoreTables::Writes::Writes(Database& database)
@@ -44,7 +62,10 @@ StoreTables::Writes::Writes(Database& database)
             "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
             "ON CONFLICT (job, hour_s, baseline_j) DO UPDATE SET last_iteration = max(last_iteration, ?6), "
             "iterations = iterations + ?7, measured = measured + ?8, time_s = time_s + ?9, "
-            "energy_j = energy_j + ?10, energy_variance = energy_variance + ?11") {}
+            "energy_j = energy_j + ?10, energy_variance = energy_variance + ?11"),
+      budget_use(database,
+                 "INSERT INTO budget_uses (time_s, budget, limit_w, planned_w, assumed_w, measured_w, measured_gpus, "
+                 "held_w, kept) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)") {}
 
 StoreTables::Drops::Drops(Database& database)
     : reports(database, "DELETE FROM reports WHERE job = ?1 AND first_iteration <= ?2 AND last_iteration <= ?2"),
@@ -92,7 +113,11 @@ StoreTables::Reads::Reads(Database& database)
                 "LEFT JOIN usage ON usage.job = used_jobs.job GROUP BY used_jobs.job ORDER BY used_jobs.job"),
       all_decisions(database,
                     "SELECT job, id, time_s, document FROM decisions WHERE (job, id) > (?1, ?2) "
-                    "ORDER BY job, id LIMIT ?3") {}
+                    "ORDER BY job, id LIMIT ?3"),
+      budget_uses(database,
+                  "SELECT id, time_s, budget, limit_w, planned_w, assumed_w, measured_w, measured_gpus, held_w, kept "
+                  "FROM budget_uses WHERE time_s >= ?1 AND (time_s, id) > (?1, ?2) AND time_s < ?3 "
+                  "ORDER BY time_s, id LIMIT ?4") {}
 
 StoreTables::Expiry::Expiry(Database& database)
     : next_job(database,
@@ -112,7 +137,10 @@ StoreTables::Expiry::Expiry(Database& database)
       usage(database,
             "DELETE FROM usage WHERE id IN (SELECT id FROM usage WHERE hour_s < ?1 ORDER BY hour_s LIMIT ?2)"),
       used_jobs(database,
-                "DELETE FROM used_jobs WHERE NOT EXISTS (SELECT 1 FROM usage WHERE usage.job = used_jobs.job)") {}
+                "DELETE FROM used_jobs WHERE NOT EXISTS (SELECT 1 FROM usage WHERE usage.job = used_jobs.job)"),
+      budget_uses(database,
+                  "DELETE FROM budget_uses WHERE id IN "
+                  "(SELECT id FROM budget_uses WHERE time_s < ?1 ORDER BY time_s LIMIT ?2)") {}
 
 StoreTables::StoreTables(Database& database, const StoreRetention& retention)
     : retention_(retention), write_(database), drop_(database), select_(database), expire_(database) {}
@@ -154,6 +182,11 @@ void StoreTables::put(const StoredUsage& usage) {
                        row.energy_error_j * row.energy_error_j);
 }
 
+void StoreTables::put(const StoredBudgetUse& use) {
+  write_.budget_use.execute(use.time_s, use.budget, use.limit_w, use.planned_w, use.assumed_w, use.measured_w,
+                            use.measured_gpus, use.held_w, use.kept ? 1 : 0);
+}
+
 void StoreTables::put(const StoreChange& change) {
   for (const StoredJob& job : change.jobs) put(job);
   for (const StoredRank& rank : change.ranks) write_.rank.execute(rank.job, rank.rank, rank.document);
@@ -165,6 +198,7 @@ void StoreTables::put(const StoreChange& change) {
   for (const std::string& key : change.removed_documents) write_.remove_document.execute(key);
   for (const StoredArchive& archive : change.archives) put(archive);
   for (const StoredUsage& usage : change.usage) put(usage);
+  for (const StoredBudgetUse& use : change.budgets) put(use);
 }
 
 void StoreTables::load_jobs(StoreContents& contents) {
@@ -246,25 +280,18 @@ std::optional<ExportPage> StoreTables::page(const ExportQuery& query) {
       return jobs_page(query);
     case ExportTable::decisions:
       return decisions_page(query);
+    case ExportTable::budgets:
+      return budgets_page(query);
   }
   return std::nullopt;
 }
 
-/// Places are `HOUR.ID`.
 std::optional<ExportPage> StoreTables::usage_page(const ExportQuery& query) {
-  std::int64_t hour_s = whole_seconds(query.from_s);
-  std::int64_t id = -1;
-  if (!query.after.empty()) {
-    const std::size_t dot = query.after.find('.');
-    if (dot == std::string::npos) return std::nullopt;
-    const auto hour = parse_integer(std::string_view(query.after).substr(0, dot));
-    const auto row = parse_integer(std::string_view(query.after).substr(dot + 1));
-    if (!hour || !row) return std::nullopt;
-    hour_s = std::max<std::int64_t>(hour_s, *hour);
-    id = *row;
-  }
+  const std::optional<TimePlace> place = place_of(query);
+  if (!place) return std::nullopt;
   ExportPage page;
-  for (auto rows = select_.usage.query(hour_s, id, whole_seconds(query.to_s), query.limit); rows.next();) {
+  for (auto rows = select_.usage.query(place->time_s, place->id, whole_seconds(query.to_s), query.limit);
+       rows.next();) {
     page.hours.push_back({.hour_s = rows.integer(1),
                           .job = rows.text(2),
                           .run = rows.text(3),
@@ -332,8 +359,32 @@ std::optional<ExportPage> StoreTables::decisions_page(const ExportQuery& query) 
   return page;
 }
 
-/// Some rows of hours that are too old to be kept; returns whether there may be more.
+std::optional<ExportPage> StoreTables::budgets_page(const ExportQuery& query) {
+  const std::optional<TimePlace> place = place_of(query);
+  if (!place) return std::nullopt;
+  ExportPage page;
+  const std::int64_t to_s = whole_seconds(query.to_s);
+  for (auto rows = select_.budget_uses.query(place->time_s, place->id, to_s, query.limit); rows.next();) {
+    page.budgets.push_back({.time_s = rows.integer(1),
+                            .budget = rows.text(2),
+                            .limit_w = rows.number(3),
+                            .planned_w = rows.number(4),
+                            .assumed_w = rows.number(5),
+                            .measured_w = rows.optional_number(6),
+                            .measured_gpus = rows.integer(7),
+                            .held_w = rows.optional_number(8),
+                            .kept = rows.integer(9) != 0});
+    page.next = fmt::format("{}.{}", rows.integer(1), rows.integer(0));
+  }
+  if (page.budgets.size() < static_cast<std::size_t>(query.limit)) page.next.clear();
+  return page;
+}
+
+/// Some rows of times that are too old to be kept; returns whether there may be more.
 bool StoreTables::expire_usage(double now_s) {
+  const std::int64_t uses =
+      expire_.budget_uses.execute(whole_seconds(now_s - retention_.budget_days * kDayS), kExpiredRows);
+  if (uses == kExpiredRows) return true;
   const std::int64_t removed =
       expire_.usage.execute(whole_seconds(now_s - retention_.usage_days * kDayS), kExpiredRows);
   if (removed > 0 && removed < kExpiredRows) expire_.used_jobs.execute();

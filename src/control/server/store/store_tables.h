@@ -18,6 +18,7 @@ struct StoreRetention {
   std::int64_t decisions = 10'000;        ///< of a job: the newest
   double finished_days = 30;              ///< what is shown of a job that has finished, but its summary
   double usage_days = 800;                ///< what jobs have used, by the hour
+  double budget_days = 60;                ///< how power budgets were used
   std::int64_t loaded_reports = 200'000;  ///< of a job
   int loaded_plans = 8;                   ///< of a job
   int loaded_decisions = 200;             ///< of a job
@@ -49,9 +50,11 @@ class StoreTables {
   void put(const StoredDecision& decision);
   void put(const StoredArchive& archive);
   void put(const StoredUsage& usage);
+  void put(const StoredBudgetUse& use);
   [[nodiscard]] std::optional<ExportPage> usage_page(const ExportQuery& query);
   [[nodiscard]] std::optional<ExportPage> decisions_page(const ExportQuery& query);
   [[nodiscard]] ExportPage jobs_page(const ExportQuery& query);
+  [[nodiscard]] std::optional<ExportPage> budgets_page(const ExportQuery& query);
   [[nodiscard]] bool expire_usage(double now_s);
   void load_jobs(StoreContents& contents);
   void load_finished(StoreContents& contents);
@@ -72,6 +75,7 @@ class StoreTables {
     Statement remove_document;
     Statement used_job;
     Statement usage;
+    Statement budget_use;
   };
   /// Remove what is too old to be kept of a job that runs.
   struct Drops {
@@ -97,6 +101,7 @@ class StoreTables {
     Statement usage;
     Statement used_jobs;
     Statement all_decisions;
+    Statement budget_uses;
   };
   /// Find a job that finished too long ago, or that an archive stands for, and remove its rows.
   struct Expiry {
@@ -109,6 +114,7 @@ class StoreTables {
     Statement ranks;
     Statement usage;
     Statement used_jobs;
+    Statement budget_uses;
   };
 
   StoreRetention retention_;

@@ -100,7 +100,7 @@ void AdaptingLoop::load(int point, const schedule::Schedule& schedule) {
 /// Under the lease that this process has at the agent already, with which it ends.
 void AdaptingLoop::set_power_limit(double limit_w) {
   if (!settings_) {
-    settings_.emplace(client::agent_http_socket(client_->agent_socket(), client::process_environment()));
+    settings_.emplace(client::agent_http_socket(client_->agent_socket(), process_environment()));
   }
   (void)settings_->set_power_limit(client_->status().gpu_uuid, limit_w);
 }

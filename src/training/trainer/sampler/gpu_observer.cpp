@@ -28,7 +28,7 @@ double run_all(const RepeatedWork& work, long runs) {
 
 }  // namespace
 
-GpuObserver::GpuObserver(int local_rank, const client::Environment& environment)
+GpuObserver::GpuObserver(int local_rank, const Environment& environment)
     : own_system_(gpu::open_nvml()),
       system_(own_system_.get()),
       gpu_(&client::choose_gpu(*system_, local_rank, environment)),

@@ -25,7 +25,7 @@ class GpuObserver {
  public:
   /// The GPU that CUDA gives this process as device `local_rank`. Throws GpuError or InputError where NVML does not
   /// show it.
-  GpuObserver(int local_rank, const client::Environment& environment);
+  GpuObserver(int local_rank, const Environment& environment);
   /// A GPU of `system`, which lives longer than this.
   GpuObserver(const gpu::GpuSystem& system, gpu::Gpu& gpu);
 

@@ -44,7 +44,7 @@ class ProgressLines {
 
 /// Nothing where the GPU does not show itself: times alone are worth having.
 std::unique_ptr<GpuObserver> observe_gpu(const sampling::SamplingOptions& options, const client::RankInfo& rank,
-                                         const client::Environment& environment) {
+                                         const Environment& environment) {
   if (!options.gpu) return nullptr;
   try {
     return std::make_unique<GpuObserver>(rank.local_rank, environment);
@@ -55,7 +55,7 @@ std::unique_ptr<GpuObserver> observe_gpu(const sampling::SamplingOptions& option
 }
 
 void run_sampler(const sampling::SamplingOptions& options) {
-  const client::Environment environment = client::process_environment();
+  const Environment environment = process_environment();
   const client::RankInfo rank = client::job_rank_from_environment(environment);
   if (options.subject == sampling::SamplingSubject::operators && rank.world_size > 1) {
     throw InputError(

@@ -5,7 +5,7 @@
 
 namespace lowgear::trainer {
 
-Rendezvous rendezvous_from(const client::Environment& environment) {
+Rendezvous rendezvous_from(const Environment& environment) {
   Rendezvous rendezvous;
   rendezvous.file = environment("LOWGEAR_RENDEZVOUS").value_or("");
   if (!rendezvous.file.empty()) return rendezvous;

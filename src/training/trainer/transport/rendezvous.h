@@ -18,6 +18,6 @@ struct Rendezvous {
 
 /// What a launcher says: LOWGEAR_RENDEZVOUS (a file), or MASTER_ADDR and MASTER_PORT as torchrun sets them. Throws
 /// InputError where there is neither.
-[[nodiscard]] Rendezvous rendezvous_from(const client::Environment& environment);
+[[nodiscard]] Rendezvous rendezvous_from(const Environment& environment);
 
 }  // namespace lowgear::trainer

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <ctime>
 #include <filesystem>
 #include <string>
 
@@ -36,7 +37,12 @@ class TlsCredentialsTest : public testing::Test {
 };
 
 TEST_F(TlsCredentialsTest, SayWhenTheyExpire) {
-  EXPECT_THAT(TlsServerSide(files).expires(), testing::MatchesRegex("20..-..-.. ..:..:.. UTC"));
+  const TlsServerSide side(files);
+  EXPECT_THAT(side.expires(), testing::MatchesRegex("20..-..-.. ..:..:.. UTC"));
+  EXPECT_GT(side.expires_s(), static_cast<double>(std::time(nullptr)));
+  std::tm utc{};
+  ASSERT_NE(::strptime(side.expires().c_str(), "%Y-%m-%d %H:%M:%S UTC", &utc), nullptr);
+  EXPECT_EQ(side.expires_s(), static_cast<double>(::timegm(&utc)));
 }
 
 TEST_F(TlsCredentialsTest, AreRefusedWithTheFileAndTheReason) {

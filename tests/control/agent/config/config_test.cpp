@@ -93,10 +93,21 @@ host = "node-1"
   EXPECT_EQ(config.process.power_share->host, "node-1");
   EXPECT_TRUE(config.process.agent.shares_power);
   EXPECT_FALSE(parse("[power_share]\nserver = \"unix:/s\"\nsafe_w = 5").process.power_share->host.empty());
+  EXPECT_EQ(parse("[power_share]\nserver = \"https://s\"\nsafe_w = 5\nca_file = \"/ca\"").process.power_share->ca_file,
+            "/ca");
+  expect_refused("[power_share]\nca_file = \"/ca\"", "needs a server");
   expect_refused("[power_share]\nserver = \"unix:/s\"", "needs safe_w");
   expect_refused("[power_share]\nsafe_w = 250", "needs a server");
   expect_refused("[power_share]\nserver = \"10.0.0.1\"\nsafe_w = 250", "agent.toml:2:10");
   expect_refused("[power_share]\nserver = \"unix:/s\"\nsafe_w = 250\nhost = \"a/b\"", "is not a host's name");
+}
+
+TEST(AgentConfig, PushesMetricsWhereItNamesACollector) {
+  EXPECT_FALSE(parse("").process.otlp);
+  const auto config = parse("[otlp]\nurl = \"https://collector:4318\"\ninterval_s = 10");
+  ASSERT_TRUE(config.process.otlp);
+  EXPECT_TRUE(config.process.otlp->collector.tls);
+  expect_refused("[otlp]\nurl = \"collector\"", "agent.toml:2:");
 }
 
 TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {

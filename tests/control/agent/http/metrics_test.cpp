@@ -25,7 +25,7 @@ TEST(Metrics, GpusAreReportedInBaseUnits) {
   service.gpu_list[0].clock_write_errors = 3;
   service.gpu_list[0].late_units = 4;
   service.gpu_list[0].requested_max_mhz = 1200;
-  const std::string text = Metrics().text(service, {});
+  const std::string text = Metrics().gather(service, {}).text();
   for (const std::string& line : {
            "lowgear_gpu_energy_joules_total{" + labels(0) + "} 123.456",
            "lowgear_gpu_power_watts{" + labels(1) + "} 100",
@@ -51,7 +51,7 @@ TEST(Metrics, WhatIsNotReportedIsLeftOut) {
   service.gpu_list[0].reading.energy_j.reset();
   service.gpu_list[0].reading.power_w = std::numeric_limits<double>::quiet_NaN();
   service.gpu_list[1].healthy = false;
-  const std::string text = Metrics().text(service, {});
+  const std::string text = Metrics().gather(service, {}).text();
   EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_energy_joules_total")));
   EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_power_watts")));
   EXPECT_THAT(text, Not(HasSubstr("Nan")));
@@ -61,12 +61,12 @@ TEST(Metrics, WhatIsNotReportedIsLeftOut) {
 
 TEST(Metrics, PowerFeaturesAreThoseThatTheGpuHas) {
   FakeAgentService service;
-  EXPECT_THAT(Metrics().text(service, {}), Not(HasSubstr("lowgear_gpu_power_smoothing{")));
+  EXPECT_THAT(Metrics().gather(service, {}).text(), Not(HasSubstr("lowgear_gpu_power_smoothing{")));
   service.gpu_list[0].workload_power_profiles = {.supported = 0b1000'0010, .requested = 0b10, .enforced = 0};
   gpu::PowerSmoothing& smoothing = service.gpu_list[0].power_smoothing.emplace();
   smoothing.enabled = true;
   smoothing.lifetime_left_percent = 97;
-  const std::string text = Metrics().text(service, {});
+  const std::string text = Metrics().gather(service, {}).text();
   const auto profile = [](const char* name, const char* state) {
     return fmt::format("lowgear_gpu_workload_power_profile{{{},profile=\"{}\",state=\"{}\"}} ", labels(0), name, state);
   };
@@ -83,14 +83,14 @@ TEST(Metrics, PowerFeaturesAreThoseThatTheGpuHas) {
 
 TEST(Metrics, GpusThatNobodyLooksAfterAreCounted) {
   FakeAgentService service;
-  EXPECT_THAT(Metrics().text(service, {}), HasSubstr("lowgear_gpus_unattended 0\n"));
+  EXPECT_THAT(Metrics().gather(service, {}).text(), HasSubstr("lowgear_gpus_unattended 0\n"));
   service.unattended_list.resize(2);
-  EXPECT_THAT(Metrics().text(service, {}), HasSubstr("lowgear_gpus_unattended 2\n"));
+  EXPECT_THAT(Metrics().gather(service, {}).text(), HasSubstr("lowgear_gpus_unattended 2\n"));
 }
 
 TEST(Metrics, NothingClaimsToBeSaved) {
   FakeAgentService service;
-  EXPECT_THAT(Metrics().text(service, {}), Not(HasSubstr("saved")));
+  EXPECT_THAT(Metrics().gather(service, {}).text(), Not(HasSubstr("saved")));
 }
 
 TEST(Metrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
@@ -98,7 +98,7 @@ TEST(Metrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
   service.gpu_list[0].identity.name = "a \"quoted\"\\ name\nof two lines";
   Metrics metrics;
   metrics.observe(service.gpus());
-  EXPECT_GT(metrics::expect_samples_in_families(metrics.text(service, FakeCpuMeter().read())), 40U);
+  EXPECT_GT(metrics::expect_samples_in_families(metrics.gather(service, FakeCpuMeter().read()).text()), 40U);
 }
 
 TEST(Metrics, ThrottlingIsCountedBetweenReadings) {
@@ -117,7 +117,7 @@ TEST(Metrics, ThrottlingIsCountedBetweenReadings) {
   observe(0.5, 0);     // none
   observe(100, 0x4);   // a gap: at most a second
   observe(-50, 0x4);   // the clock was set back
-  const std::string text = metrics.text(service, {});
+  const std::string text = metrics.gather(service, {}).text();
   EXPECT_THAT(text, HasSubstr("throttle_seconds_total{" + labels(0) + ",reason=\"power_cap\"} 1.25\n"));
   EXPECT_THAT(text, HasSubstr("throttle_seconds_total{" + labels(0) + ",reason=\"thermal\"} 0.5\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_gpu_throttled{" + labels(0) + ",reason=\"power_cap\"} 1\n"));
@@ -125,7 +125,7 @@ TEST(Metrics, ThrottlingIsCountedBetweenReadings) {
 
 TEST(Metrics, CpuEnergyIsByZone) {
   FakeAgentService service;
-  const std::string text = Metrics().text(service, FakeCpuMeter().read());
+  const std::string text = Metrics().gather(service, FakeCpuMeter().read()).text();
   EXPECT_THAT(text, HasSubstr("lowgear_cpu_energy_joules_total{zone=\"package-1\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_cpu_energy_joules_total{zone=\"dram-0\"} 0.5\n"));
 }

@@ -14,7 +14,7 @@ namespace {
 TEST(CsvExport, KnowsItsFiles) {
   EXPECT_EQ(export_table("usage.csv"), ExportTable::usage);
   EXPECT_EQ(export_table("decisions.csv"), ExportTable::decisions);
-  EXPECT_FALSE(export_table("budgets.csv"));
+  EXPECT_EQ(export_table("budgets.csv"), ExportTable::budgets);
   EXPECT_FALSE(export_table("../server.db"));
 }
 
@@ -27,7 +27,9 @@ TEST(CsvExport, AcceptsPlacesThatPagesName) {
                                                                {ExportTable::usage, ".", false},
                                                                {ExportTable::jobs, "j-1", true},
                                                                {ExportTable::decisions, "j-1.4", true},
-                                                               {ExportTable::decisions, "j-1", false}}) {
+                                                               {ExportTable::decisions, "j-1", false},
+                                                               {ExportTable::budgets, "3601.17", true},
+                                                               {ExportTable::budgets, "j-1.17", false}}) {
     const std::string refusal = error_of([&] { require_place(table, place); });
     EXPECT_EQ(refusal == "no error", is_place) << place;
   }
@@ -60,11 +62,25 @@ TEST(CsvExport, WritesJobsAndBudgets) {
                        .time_s = 6.5,
                        .energy_j = 70});
   EXPECT_EQ(export_csv(ExportTable::jobs, page, CsvHeader::without), "j-1,r,n,ada,H100,true,1,,3,2,6.5,70\n");
-  const Json budgets = Json::parse(R"({"budgets":[{"name":"row 1","watts":60000,"hosts":["a","b"],"watts_now":60000,
-    "planned_w":50000.5,"assumed_w":0,"kept":true,"gpus_per_kw":0.25}]})");
-  EXPECT_EQ(budgets_csv(budgets),
-            "budget,watts_now,planned_w,assumed_w,kept,gpus_per_kw,other_w,hosts\n"
-            "row 1,60000,50000.5,0,true,0.25,0,a b\n");
+  ExportPage uses;
+  uses.budgets.push_back({.time_s = 1000,
+                          .budget = "row, 1",
+                          .limit_w = 60000,
+                          .planned_w = 50000.5,
+                          .assumed_w = 0,
+                          .measured_w = std::nullopt,
+                          .measured_gpus = 0,
+                          .held_w = std::nullopt,
+                          .kept = true});
+  uses.budgets.push_back(uses.budgets.back());
+  uses.budgets[1].measured_w = 40000.25;
+  uses.budgets[1].measured_gpus = 64;
+  uses.budgets[1].held_w = 61000;
+  uses.budgets[1].kept = false;
+  EXPECT_EQ(export_csv(ExportTable::budgets, uses, CsvHeader::with),
+            "time_s,budget,limit_w,planned_w,assumed_w,measured_w,measured_gpus,held_w,kept\n"
+            "1000,\"row, 1\",60000,50000.5,0,,0,,true\n"
+            "1000,\"row, 1\",60000,50000.5,0,40000.25,64,61000,false\n");
 }
 
 }  // namespace

@@ -53,12 +53,23 @@ TEST_F(WebhookAddressTest, ShowsNoAddressInErrors) {
 
 TEST(WebhookBody, IsWhatSlackShowsAndTheDecision) {
   const Json decision = Json::parse(R"({"id":4,"kind":"guard","job":"j-1","reason":"a <b> & c","plan_version":null})");
-  const Json body = Json::parse(webhook_body(decision));
+  const Json body = Json::parse(webhook_body(*find_server_event("decision"), decision));
   EXPECT_EQ(body["text"], "Lowgear, job j-1: guard: a &lt;b&gt; &amp; c");
+  EXPECT_EQ(body["event"], "decision");
   EXPECT_EQ(body["kind"], "guard");
   EXPECT_EQ(body["reason"], "a <b> & c");
   EXPECT_EQ(body["id"], 4);
   EXPECT_TRUE(body["plan_version"].is_null());
+}
+
+TEST(WebhookBody, NamesWhatTheEventIsAbout) {
+  const auto text = [](const char* event, const Json& data) {
+    return Json::parse(webhook_body(*find_server_event(event), data))["text"].get<std::string>();
+  };
+  EXPECT_EQ(text("job_lost", {{"job", "j-1"}, {"reason", "r"}}), "Lowgear, job j-1: lost: r");
+  EXPECT_EQ(text("budget_kept", {{"budget", "row-<1>"}, {"reason", "r"}}),
+            "Lowgear, power budget row-&lt;1&gt;: kept again: r");
+  EXPECT_EQ(text("agent_silent", {{"node", "n-1"}, {"reason", "r"}}), "Lowgear, node n-1: its agent is silent: r");
 }
 
 std::shared_ptr<const std::string> decision(const std::string& kind) {
@@ -90,6 +101,25 @@ TEST(Webhook, HoldsNothingUpWhenItsReceiverIsGone) {
   EXPECT_THAT(log[0], HasSubstr("webhook \"w\""));
 }
 
+TEST(Webhook, TakesTheEventsThatItIsFor) {
+  WebhookOptions options;
+  options.first_pause = options.longest_pause = std::chrono::hours(1);
+  const std::string text =
+      "event: job\ndata: {\"reason\":\"event: job_lost\"}\n\nevent: job_lost\ndata: {\"job\":\"j\"}\n\n"
+      "event: budget_kept\ndata: {\"budget\":\"b\"}\n\nevent: decision\ndata: {\"kind\":\"plan\"}\n\nevent: "
+      "job_lost\ndata: 7"
+      "\n\nevent: job_lost\ndata: {\"job\":\"k\"}\n\n";
+  const auto taken = [&](std::set<ServerEvent> events) {
+    Webhook webhook(
+        {.name = "w", .url_file = {}, .events = std::move(events)}, nowhere(), [](const std::string&) {}, options);
+    webhook.push(std::make_shared<const std::string>(text));
+    return webhook.statistics().waiting;
+  };
+  EXPECT_EQ(taken({ServerEvent::job_lost}), 2U);
+  EXPECT_EQ(taken({ServerEvent::job_lost, ServerEvent::budget_kept, ServerEvent::decision}), 4U);
+  EXPECT_EQ(taken({ServerEvent::job_ended}), 0U);
+}
+
 TEST(Webhook, GivesADecisionUpAfterSomeAttempts) {
   WebhookOptions options;
   options.attempts = 3;
@@ -104,12 +134,13 @@ TEST(Webhook, GivesADecisionUpAfterSomeAttempts) {
 
 TEST(WebhookMetrics, CountsByOutcome) {
   const std::vector<WebhookStatistics> webhooks = {{.name = "w", .sent = 4, .failed = 3, .dropped = 2, .waiting = 1}};
-  const std::string text = webhook_metrics(webhooks);
-  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_decisions_total{webhook=\"w\",outcome=\"sent\"} 4\n"));
-  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_decisions_total{webhook=\"w\",outcome=\"dropped\"} 2\n"));
+  metrics::Exposition exposition;
+  add_webhook_metrics(webhooks, exposition);
+  const std::string text = exposition.text();
+  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_events_total{webhook=\"w\",outcome=\"sent\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_events_total{webhook=\"w\",outcome=\"dropped\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_failures_total{webhook=\"w\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_server_webhook_waiting{webhook=\"w\"} 1\n"));
-  EXPECT_EQ(webhook_metrics({}), "");
 }
 
 }  // namespace

@@ -231,6 +231,75 @@ TEST_F(PowerBudgetsTest, StateHowAlikeJobsWouldBeStaggered) {
   EXPECT_TRUE(shown()["stagger"].is_null());
 }
 
+TEST_F(PowerBudgetsTest, ShowWhatJobsMeasured) {
+  put("cluster", R"({"watts": 100000})");
+  (void)follow();
+  EXPECT_TRUE(shown()["measured_w"].is_null());
+  add_training("a", 2);
+  const double training_w = measured_w();
+  add("b", 2);  // has no iteration yet
+  (void)follow();
+  EXPECT_NEAR(shown()["measured_w"].get<double>(), training_w, 1e-3 * training_w);
+  EXPECT_EQ(shown()["measured_gpus"], 2);
+  (void)follow(jobs[0]->now_s() + 100);  // nothing was heard of the job meanwhile
+  EXPECT_TRUE(shown()["measured_w"].is_null());
+  EXPECT_EQ(shown()["measured_gpus"], 0);
+}
+
+TEST_F(PowerBudgetsTest, AreKeptInTheHistory) {
+  put("cluster", R"({"watts": 3000})");
+  (void)follow(1'000);
+  ASSERT_THAT(store.changes.back().budgets, SizeIs(1));
+  EXPECT_EQ(store.changes.back().budgets[0].limit_w, 3'000);
+  const std::size_t changes = store.changes.size();
+  (void)follow(1'001);
+  EXPECT_EQ(store.changes.size(), changes);
+}
+
+std::vector<std::string> names_of(const std::vector<PowerBudgets::Event>& events) {
+  std::vector<std::string> names;
+  for (const PowerBudgets::Event& each : events) {
+    names.push_back(std::string(name(each.event)) + " " + each.subject + " " + each.name);
+  }
+  return names;
+}
+
+TEST_F(PowerBudgetsTest, ReportWhatLasts) {
+  put("cluster", R"({"watts": 100, "other_w": 200})");
+  (void)follow(0);
+  (void)follow(9);
+  EXPECT_THAT(budgets.take_events(), IsEmpty());
+  (void)follow(10);
+  EXPECT_THAT(names_of(budgets.take_events()), testing::ElementsAre("budget_exceeded budget cluster"));
+  (void)follow(30);
+  EXPECT_THAT(budgets.take_events(), IsEmpty());
+  put("cluster", R"({"watts": 300, "other_w": 200})");
+  (void)follow(31);
+  (void)follow(41);
+  EXPECT_THAT(names_of(budgets.take_events()), testing::ElementsAre("budget_kept budget cluster"));
+}
+
+TEST_F(PowerBudgetsTest, ReportAgentsThatAreSilent) {
+  const protocol::NodePower node{.safe_w = 10, .gpus = {{"GPU-1", 10, 5, 1'000}}};
+  ASSERT_TRUE(budgets.restore({"node/n", to_json(node).dump()}));
+  (void)follow(0);  // the server has just started
+  (void)budgets.grant("n", node, 9);
+  (void)follow(9);
+  (void)follow(14);
+  EXPECT_EQ(budgets.nodes().heard, 1U);
+  (void)follow(15);
+  (void)follow(24);
+  EXPECT_THAT(budgets.take_events(), IsEmpty());
+  EXPECT_EQ(budgets.nodes().silent, 1U);
+  (void)follow(25);
+  EXPECT_THAT(names_of(budgets.take_events()), testing::ElementsAre("agent_silent node n"));
+  for (int now_s = 26; now_s < 40; ++now_s) {
+    (void)budgets.grant("n", node, now_s);
+    (void)follow(now_s);
+  }
+  EXPECT_THAT(names_of(budgets.take_events()), testing::ElementsAre("agent_heard node n"));
+}
+
 TEST_F(PowerBudgetsTest, FollowATimetable) {
   put("cluster", R"({"points": [[100, 3000], [200, 2000]]})");
   for (const auto& [now_s, watts] :

@@ -30,7 +30,7 @@ TEST(ServerMetrics, TellsOfJobsByState) {
   Snapshot snapshot;
   snapshot.jobs = {{"running", 2}, {"failed", 0}};
   snapshot.running = {running_job()};
-  const std::string text = server_metrics(snapshot);
+  const std::string text = server_metrics(snapshot).text();
   EXPECT_THAT(text, HasSubstr("lowgear_server_jobs{state=\"running\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_server_jobs{state=\"failed\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_train_ranks{job_id=\"j-1\",model=\"llama\",state=\"registered\"} 3\n"));
@@ -46,7 +46,7 @@ TEST(ServerMetrics, IterationsAreCountedByPhase) {
   Snapshot snapshot;
   snapshot.running = {running_job()};
   snapshot.running[0].activity = &activity;
-  const std::string text = server_metrics(snapshot);
+  const std::string text = server_metrics(snapshot).text();
   EXPECT_THAT(text, HasSubstr("lowgear_train_steps_total{job_id=\"j-1\",model=\"llama\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_train_step_seconds_sum{job_id=\"j-1\",model=\"llama\"} 7\n"));
   EXPECT_THAT(text,
@@ -58,7 +58,7 @@ TEST(ServerMetrics, IterationsAreCountedByPhase) {
 TEST(ServerMetrics, PowerBudgetsAreThoseOfTheLastSplit) {
   Snapshot snapshot;
   snapshot.budgets = {{.name = "row", .watts = 5000, .planned_w = 4900, .assumed_w = 700, .price_per_w = 0.002}};
-  const std::string text = server_metrics(snapshot);
+  const std::string text = server_metrics(snapshot).text();
   EXPECT_THAT(text, HasSubstr("lowgear_power_budget_watts{budget=\"row\"} 5000\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_power_budget_planned_watts{budget=\"row\"} 4900\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_power_budget_assumed_watts{budget=\"row\"} 700\n"));
@@ -71,12 +71,12 @@ TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
   JobSnapshot& job = snapshot.running[0];
   job.saved_ratio = 0.15;
   job.saved_error_ratio = 0.01;
-  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("saved")));
+  EXPECT_THAT(server_metrics(snapshot).text(), Not(HasSubstr("saved")));
   job.baseline = JobSnapshot::Baseline{2.0, 100};
   job.saved_error_ratio.reset();
-  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("saved")));
+  EXPECT_THAT(server_metrics(snapshot).text(), Not(HasSubstr("saved")));
   job.saved_error_ratio = 0.01;
-  const std::string text = server_metrics(snapshot);
+  const std::string text = server_metrics(snapshot).text();
   EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_ratio{job_id=\"j-1\",model=\"llama\","
                               "method=\"measured_baseline\"} 0.15\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_error_ratio{"));
@@ -87,10 +87,10 @@ TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
 TEST(ServerMetrics, TellsWhatJobsWorkOnWhereThatIsKnown) {
   Snapshot snapshot;
   snapshot.running = {running_job()};
-  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("job_id=\"j-1\",model=\"llama\",precision")));
-  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("lowgear_train_layers{")));
+  EXPECT_THAT(server_metrics(snapshot).text(), Not(HasSubstr("job_id=\"j-1\",model=\"llama\",precision")));
+  EXPECT_THAT(server_metrics(snapshot).text(), Not(HasSubstr("lowgear_train_layers{")));
   snapshot.running[0].work = protocol::JobWork{.layers = 24, .frozen_layers = 6, .precision = "bf16"};
-  const std::string text = server_metrics(snapshot);
+  const std::string text = server_metrics(snapshot).text();
   EXPECT_THAT(text, HasSubstr("lowgear_train_layers{job_id=\"j-1\",model=\"llama\"} 24\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_train_frozen_layers{job_id=\"j-1\",model=\"llama\"} 6\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_train_precision_info{job_id=\"j-1\",model=\"llama\",precision=\"bf16\"} 1\n"));
@@ -106,7 +106,7 @@ TEST(ServerMetrics, DecisionsOfProgramsHaveBoundedLabels) {
   EXPECT_EQ(activity.decisions().size(), Activity::kMaxReported + 1);
   Snapshot snapshot;
   snapshot.activity = &activity;
-  const std::string text = server_metrics(snapshot);
+  const std::string text = server_metrics(snapshot).text();
   EXPECT_THAT(text, HasSubstr("lowgear_control_decisions_total{actuator=\"freezing\",action=\"adopt\","
                               "outcome=\"reported\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_control_decisions_total{actuator=\"other\",action=\"other\","
@@ -122,7 +122,7 @@ TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
   activity.decision("straggler", "applied");
   Snapshot snapshot;
   snapshot.activity = &activity;
-  const std::string text = server_metrics(snapshot);
+  const std::string text = server_metrics(snapshot).text();
   EXPECT_THAT(text,
               HasSubstr("lowgear_server_requests_total{method=\"GET\",route=\"/v1/jobs/{job}\",code=\"200\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_server_request_seconds_count{route=\"/v1/jobs/{job}\"} 2\n"));
@@ -130,6 +130,29 @@ TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
   EXPECT_THAT(text, HasSubstr("lowgear_server_plan_seconds_count{kind=\"quick\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_control_decisions_total{actuator=\"clock\",action=\"straggler\","
                               "outcome=\"applied\"} 1\n"));
+}
+
+TEST(ServerMetrics, BudgetsShowWhatIsMeasuredAndHeldWhereThatIsKnown) {
+  Snapshot snapshot;
+  snapshot.budgets.resize(2);
+  snapshot.budgets[0].name = "row-1";
+  snapshot.budgets[1].name = "row-2";
+  snapshot.budgets[1].measured_w = 400.5;
+  snapshot.budgets[1].measured_gpus = 2;
+  snapshot.budgets[1].held = BudgetSnapshot::Held{.watts = 1'000, .nodes = 5, .silent_nodes = 2};
+  snapshot.heard_nodes = 3;
+  snapshot.silent_nodes = 2;
+  const std::string text = server_metrics(snapshot).text();
+  EXPECT_THAT(text, Not(HasSubstr("measured_watts{budget=\"row-1\"}")));
+  EXPECT_THAT(text, Not(HasSubstr("held_watts{budget=\"row-1\"}")));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_measured_watts{budget=\"row-2\"} 400.5\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_measured_gpus{budget=\"row-2\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_held_watts{budget=\"row-2\"} 1000\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_power_budget_nodes{budget=\"row-2\",state=\"heard\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_nodes{state=\"silent\"} 2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("certificate")));
+  snapshot.certificate_expires_s = 2e9;
+  EXPECT_THAT(server_metrics(snapshot).text(), HasSubstr("lowgear_server_certificate_expiry_seconds 2000000000\n"));
 }
 
 TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
@@ -146,7 +169,7 @@ TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
     job.activity = &iterations;
     job.work = protocol::JobWork{.layers = 24, .frozen_layers = 6, .precision = "bf16"};
   }
-  EXPECT_GT(metrics::expect_samples_in_families(server_metrics(snapshot)), 60U);
+  EXPECT_GT(metrics::expect_samples_in_families(server_metrics(snapshot).text()), 60U);
 }
 
 }  // namespace

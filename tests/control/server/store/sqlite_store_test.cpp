@@ -588,6 +588,56 @@ TEST_F(SqliteStoreTest, RefusesPlacesThatAreNone) {
   }
 }
 
+StoredBudgetUse use_of(const std::string& budget, std::int64_t time_s) {
+  return {.time_s = time_s,
+          .budget = budget,
+          .limit_w = 100,
+          .planned_w = 90.5,
+          .assumed_w = 3,
+          .measured_w = 80.25,
+          .measured_gpus = 4,
+          .held_w = std::nullopt,
+          .kept = true};
+}
+
+TEST_F(SqliteStoreTest, KeepsHowBudgetsWereUsed) {
+  options_.retention.budget_days = 1;
+  options_.now_s = [] { return 100'000.0; };
+  open();
+  StoreChange change;
+  for (std::int64_t time_s = 1; time_s <= 6; ++time_s) {
+    change.budgets.push_back(use_of("a", 50'000 + time_s / 2));
+    change.budgets.push_back(use_of("b", 50'000 + time_s / 2));
+  }
+  change.budgets.push_back(use_of("a", 10'000));
+  change.budgets.back().measured_w.reset();
+  change.budgets.back().held_w = 7;
+  change.budgets.back().kept = false;
+  EXPECT_EQ(write(change), StoreOutcome::committed);
+  ExportQuery query{.table = ExportTable::budgets, .from_s = 0, .to_s = 20'000, .after = {}, .limit = 5};
+  ExportPage page = read(query);
+  ASSERT_THAT(page.budgets, SizeIs(1));
+  EXPECT_EQ(page.next, "");
+  EXPECT_EQ(page.budgets[0].measured_w, std::nullopt);
+  EXPECT_EQ(page.budgets[0].held_w, 7);
+  EXPECT_FALSE(page.budgets[0].kept);
+  query = {.table = ExportTable::budgets, .from_s = 50'001, .to_s = 50'003, .after = {}, .limit = 3};
+  std::vector<std::int64_t> times;
+  do {
+    page = read(query);
+    for (const StoredBudgetUse& use : page.budgets) times.push_back(use.time_s);
+    query.after = page.next;
+  } while (!query.after.empty());
+  EXPECT_THAT(times, ElementsAre(50'001, 50'001, 50'001, 50'001, 50'002, 50'002, 50'002, 50'002));
+  EXPECT_EQ(page.budgets.back().measured_w, 80.25);
+  EXPECT_EQ(page.budgets.back().measured_gpus, 4);
+  open();  // looks for what is too old at once
+  EXPECT_TRUE(loop_.run_until([&] {
+    return read({.table = ExportTable::budgets, .from_s = 0, .to_s = 1e9, .after = {}, .limit = 50}).budgets.size() ==
+           12;
+  }));
+}
+
 TEST_F(SqliteStoreTest, RemovesUsageThatIsTooOld) {
   constexpr double kNowS = 1e9;
   options_.retention.usage_days = 1;

@@ -91,7 +91,7 @@ ExitCode run_sample(const SampleArguments& arguments, Console& console) {
   const sampling::SamplingOptions options = sampling::parse_sampling_options(words);
   const bool alone = options.subject == sampling::SamplingSubject::operators;
   if (alone && arguments.ranks) throw InputError("--ranks: can only be used with collectives");
-  if (is_one_rank_of_many(client::process_environment())) become_program(kSampler, words);
+  if (is_one_rank_of_many(process_environment())) become_program(kSampler, words);
   constexpr int kFewestRanks = 2;
   run_ranks_of(arguments, alone ? 1 : arguments.ranks.value_or(kFewestRanks), console);
   if (!arguments.json) {

@@ -1,4 +1,4 @@
-#include "control/client/rank/tls_environment.h"
+#include "base/http/tls/tls_environment.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,15 @@
 
 #include "base/core/error.h"
 
-namespace lowgear::client {
+namespace lowgear::http {
 namespace {
 
-http::TlsClientFiles files_of(const std::map<std::string, std::string, std::less<>>& variables) {
-  return tls_files_from_environment([&](std::string_view name) {
+TlsClientFiles files_of(const std::map<std::string, std::string, std::less<>>& variables, const char* ca = "") {
+  const auto environment = [&](std::string_view name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
-  });
+  };
+  return tls_files_from_environment(environment, ca);
 }
 
 TEST(TlsEnvironment, NamesFiles) {
@@ -27,10 +28,15 @@ TEST(TlsEnvironment, NamesFiles) {
   EXPECT_EQ(files.key, "/k");
 }
 
+TEST(TlsEnvironment, ATextOfAConfigurationCountsFirst) {
+  EXPECT_EQ(files_of({{"LOWGEAR_SERVER_CA_FILE", "/ca"}}, "/other").ca, "/other");
+  EXPECT_EQ(files_of({}, "/other").ca, "/other");
+}
+
 TEST(TlsEnvironment, NeedsBothFilesOfAClient) {
   EXPECT_THROW((void)files_of({{"LOWGEAR_SERVER_KEY_FILE", "/k"}}), InputError);
   EXPECT_THROW((void)files_of({{"LOWGEAR_SERVER_CERTIFICATE_FILE", "/c"}}), InputError);
 }
 
 }  // namespace
-}  // namespace lowgear::client
+}  // namespace lowgear::http

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lowgear::server {
+
+/// What operators want to hear of without asking: webhooks post it, and streams of events have it.
+enum class ServerEvent : unsigned char {
+  decision,         ///< about a job; its kind says more
+  job_registered,   ///< its first rank has come
+  job_ended,        ///< by its ranks or by request
+  job_lost,         ///< its ranks are gone and have not ended it
+  plans_refused,    ///< a rank follows no plans from now on
+  plans_followed,   ///< it follows them again
+  budget_exceeded,  ///< no split keeps it
+  budget_kept,      ///< again
+  agent_silent,     ///< an agent with a share of power is not heard of
+  agent_heard,      ///< again
+};
+
+/// A row of the table of events.
+struct NamedEvent {
+  ServerEvent event = ServerEvent::decision;
+  std::string_view name;   ///< in configurations and streams: `job_lost`
+  std::string_view words;  ///< for people: `lost`; a decision's are its kind
+};
+
+[[nodiscard]] std::span<const NamedEvent> server_events();
+[[nodiscard]] std::string_view name(ServerEvent event);
+/// Null: there is no such event.
+[[nodiscard]] const NamedEvent* find_server_event(std::string_view name);
+
+/// An event of the job that it belongs to.
+struct JobEvent {
+  ServerEvent event = ServerEvent::job_ended;
+  std::string reason;
+  double time_s = 0;  ///< since 1970
+};
+
+}  // namespace lowgear::server
