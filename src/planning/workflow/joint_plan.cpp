@@ -208,11 +208,32 @@ class JointPlanning {
     for (const PlanFigures& plan : result_.plans) times_s.push_back(plan.time_s);
     const joint::JointBound bound = joint_bound(*problem_, times_s);
     for (PlanFigures& plan : result_.plans) plan.joint_bound_j = bound.lower_bound_j_at(plan.time_s);
-    for (const JointPoint& point : result_.frontier) {
-      if (!result_.lower_bound.empty() && result_.lower_bound.back().time_s >= point.time_s) continue;
-      result_.lower_bound.push_back({point.time_s, bound.lower_bound_j_at(point.time_s)});
-    }
+    draw_bound(bound);
     result_.bound_prices = write_joint_bound(bound);
+  }
+
+  /// From the least time that any order can reach, which may be before the frontier begins.
+  void draw_bound(const joint::JointBound& bound) {
+    constexpr int kPointsBefore = 32;  // so close to each other that lines between them are the curve
+    const double least_s = s_from_ps(bound.least_time_ps());
+    const double first_s = result_.frontier.front().time_s;
+    const double last_s = result_.frontier.back().time_s;
+    std::vector<double> times_s;
+    for (int i = 0; i < kPointsBefore && least_s < first_s; ++i) {
+      times_s.push_back(least_s + (first_s - least_s) * i / kPointsBefore);
+    }
+    for (const JointPoint& point : result_.frontier) times_s.push_back(point.time_s);
+    for (const joint::LayoutBound& layout : bound.layouts()) {  // where it falls, as one more layout is fast enough
+      const double fall_s = s_from_ps(layout.least_time_ps);
+      if (fall_s <= least_s || fall_s >= last_s) continue;
+      times_s.push_back(s_from_ps(layout.least_time_ps - 1));
+      times_s.push_back(fall_s);
+    }
+    std::ranges::sort(times_s);
+    for (const double time_s : times_s) {
+      if (!result_.lower_bound.empty() && result_.lower_bound.back().time_s >= time_s) continue;
+      result_.lower_bound.push_back({time_s, bound.lower_bound_j_at(time_s)});
+    }
   }
 
   /// That fit on every rank; EnvPipe's order takes one number.

@@ -26,7 +26,7 @@ struct JointPlanResult {
   JointRun run;
   std::vector<PlannedOrder> orders;  ///< by number
   std::vector<JointPoint> frontier;  ///< lower envelope of theirs
-  /// What no order that fits into memory can be below, at the frontier's times.
+  /// What no order that fits into memory can be below, from the least time of all of them and at the frontier's times.
   std::vector<simulator::PipelineFigures> lower_bound;
   std::string bound_prices;        ///< that prove it: `joint_bound.json`
   std::vector<PlanFigures> plans;  ///< numbered from 0, fastest first; each names its order. Bounds are of that order
