@@ -22,7 +22,7 @@ struct StaggeredJob {
 };
 
 /// How the power of a budget's jobs would swing if they began their iterations together, and with the best delays that
-/// were found. *Planned*, and no more: nobody delays the ranks.
+/// were found. *Planned* only: no rank is delayed.
 class BudgetStagger {
  public:
   /// `most_pct`: the longest delay, in per cent of an iteration. Computes only where anything has changed.

@@ -80,7 +80,7 @@ class SolvedPipelines {
   /// Null when it is not kept, or not solved yet.
   [[nodiscard]] Solved find(const PipelineProblem& problem);
   /// Solved now, on the calling thread, unless it is kept or another thread is solving it, for which it waits. Where
-  /// that fails, one of those that wait begins anew; an exception is kept for nobody else. `progress` as in
+  /// that fails, one of those that wait begins anew; an exception is not kept. `progress` as in
   /// `SolvedPipeline`; it is also called while this waits.
   [[nodiscard]] Solved solve(const PipelineProblem& problem, Progress* progress);
 

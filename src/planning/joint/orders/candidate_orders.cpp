@@ -48,8 +48,8 @@ std::vector<int> ahead_of(const schedule::StageLayout& layout, double share) {
   const auto ranks = static_cast<int>(layout.size());
   std::vector<int> most;
   for (int rank = 0; rank < ranks; ++rank) {
-    const int behind = ranks - rank;
-    most.push_back(behind + static_cast<int>(std::lround(share * (behind - 1))));
+    const int later = ranks - rank;
+    most.push_back(later + static_cast<int>(std::lround(share * (later - 1))));
   }
   return most;
 }

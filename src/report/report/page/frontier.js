@@ -11,7 +11,7 @@ const frontierPlot = (() => {
 
   const polyline = d3.svg.line().x((point) => point.x).y((point) => point.y);
 
-  // Orders are told apart by colour and by dashes; after six they repeat.
+  // Orders differ by colour and by dashes; after six they repeat.
   const orderClass = (order) => `order-${order % 6}`;
 
   const curvePoints = ({time_s, energy_j}) => time_s.map((time, i) => ({time_s: time, energy_j: energy_j[i]}));
