@@ -117,7 +117,7 @@ TEST_F(BrowserTest, ShowsWhichOrderHoldsWhere) {
   EXPECT_THAT(seen["text"].get<std::string>(),
               AllOf(HasSubstr("Orders of the frontier"), HasSubstr("frontier in the order zb-h1"), HasSubstr("list-v"),
                     HasSubstr("0 to 2"), HasSubstr("as 1F1B")));
-  EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Joint frontier"));
+  EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Bound of all orders"));
 }
 
 TEST_F(BrowserTest, SaysWhatWasNotVerified) {

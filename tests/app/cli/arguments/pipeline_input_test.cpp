@@ -32,7 +32,7 @@ TEST(FitProfile, TakesOneWithAllVirtualStagesAsItIs) {
   EXPECT_EQ(write_stage_profile(profile), write_stage_profile(profile_of(6)));
 }
 
-TEST(FitProfile, DoesNotGuessWhichStageRunsWhere) {
+TEST(FitProfile, CutsStagesAsTheScheduleDistributesThem) {
   // A "V": rank 0 runs the virtual stages 0 and 3.
   schedule::Schedule schedule{"v", 4, 1, {}};
   const auto op = [](OpKind kind, int stage) {
@@ -40,8 +40,14 @@ TEST(FitProfile, DoesNotGuessWhichStageRunsWhere) {
   };
   schedule.ranks = {{op(OpKind::forward, 0), op(OpKind::forward, 3), op(OpKind::backward, 3), op(OpKind::backward, 0)},
                     {op(OpKind::forward, 1), op(OpKind::forward, 2), op(OpKind::backward, 2), op(OpKind::backward, 1)}};
-  EXPECT_THAT(error_of([&] { (void)fit_profile(profile_of(2), schedule, std::nullopt); }),
-              HasSubstr("2 stages and the schedule v has 4 virtual ones on 2 ranks"));
+  const profile::StageProfile cut = fit_profile(profile_of(2), schedule, std::nullopt);
+  ASSERT_EQ(cut.stages(), 4);
+  for (const int stage : {0, 1, 2, 3}) {
+    const int rank = stage == 0 || stage == 3 ? 0 : 1;
+    EXPECT_DOUBLE_EQ(cut.at_max_clock(stage, OpKind::forward).time_s,
+                     profile_of(2).at_max_clock(rank, OpKind::forward).time_s / 2);
+  }
+  EXPECT_THAT(error_of([&] { (void)fit_profile(profile_of(3), schedule, std::nullopt); }), HasSubstr("3 stages"));
   EXPECT_EQ(fit_profile(profile_of(4), schedule, std::nullopt).stages(), 4);
 }
 
