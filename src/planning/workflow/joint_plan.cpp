@@ -107,8 +107,19 @@ class JointPlanning {
       const double deadline_s = std::max(deadlines[i * deadlines.size() / anchors], search.fastest_s());
       search.improve_at(deadline_s, joint::solves_for(*problem_) / anchors);
     }
+    require_possible(search.fastest_s());
     result_.orders_tried = search.orders().size();
     for (const std::size_t i : search.few_for(deadlines, kOrderTolerance)) add_order(search.orders()[i].order);
+  }
+
+  /// With late clocks each order says itself what it can keep.
+  void require_possible(double fastest_s) const {
+    constexpr double kTimeRounding = 1e-9;
+    const std::optional<double> deadline_s = options_->deadlines.deadline_s;
+    if (!deadline_s || *deadline_s >= fastest_s * (1 - kTimeRounding)) return;
+    throw InputError(
+        fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s",
+                    *deadline_s, fastest_s));
   }
 
   void add_order(schedule::Schedule order) {

@@ -25,25 +25,36 @@ void require_free_order(const ScheduleArguments& arguments) {
   if (!arguments.microbatches) throw InputError("--schedule auto needs --microbatches");
 }
 
+void require_trained_stages(const profile::StageProfile& profile) {
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    if (profile.has(stage, OpKind::backward) || profile.has(stage, OpKind::weight_gradient)) continue;
+    throw InputError(
+        fmt::format("stage {} has no backward: orders are searched for pipelines that train every stage; name a "
+                    "schedule instead of auto",
+                    stage));
+  }
+}
+
 }  // namespace
 
-void add_memory_limit_option(CLI::App& app, std::string& memory_limit) {
+void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_limit) {
   app.add_option("--memory-limit", memory_limit,
                  "With --schedule auto: activations that fit into the memory of each rank, as 1f1b (what 1F1B holds on "
                  "it, the default), or as a number of microbatches, the same on every rank or one for each (8,8,6,4)")
       ->type_name("1f1b|N|N,N,...");
 }
 
-JointInput load_joint_input(const PipelineArguments& arguments, const std::string& memory_limit) {
+JointInput load_joint_input(const PipelineArguments& arguments, const std::optional<std::string>& memory_limit) {
   require_free_order(arguments.schedule);
   PipelineInput read;
   read.profile_name = arguments.profile;
   JointInput input;
   input.profile_name = arguments.profile;
   joint::JointProblem& problem = input.problem;
-  problem.memory = joint::parse_memory_limit(memory_limit.empty() ? "1f1b" : memory_limit);
+  problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"));
   problem.profile = read_profile(read);
   input.switch_latency_s = read.switch_latency_s;
+  require_trained_stages(problem.profile);
   if (arguments.backward_split) problem.profile = with_split_backward(problem.profile, *arguments.backward_split);
   problem.microbatches = *arguments.schedule.microbatches;
   const int ranks = problem.ranks();

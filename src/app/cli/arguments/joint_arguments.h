@@ -10,7 +10,7 @@
 namespace lowgear::cli {
 
 /// `--memory-limit`; empty when not given.
-void add_memory_limit_option(CLI::App& app, std::string& memory_limit);
+void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_limit);
 
 /// A pipeline whose order is free, and what its files say in addition.
 struct JointInput {
@@ -21,6 +21,7 @@ struct JointInput {
 };
 
 /// Reads all files. Throws InputError when arguments contradict a free order, and as `load_pipeline` does.
-[[nodiscard]] JointInput load_joint_input(const PipelineArguments& arguments, const std::string& memory_limit);
+[[nodiscard]] JointInput load_joint_input(const PipelineArguments& arguments,
+                                          const std::optional<std::string>& memory_limit);
 
 }  // namespace lowgear::cli

@@ -168,7 +168,9 @@ std::string joint_gap_text(const workflow::JointPlanResult& result) {
     sum_pct += gap;
   }
   return fmt::format(
-      "bound     proven for every order that fits: the plans use at most {:.3g} % more, {:.3g} % on average\n",
+      "bound     proven for every order of 1 or 2 stages per rank that fits: the plans use at most {:.3g} % more, "
+      "{:.3g} % on "
+      "average\n",
       largest_pct, sum_pct / static_cast<double>(result.plans.size()));
 }
 
@@ -269,7 +271,7 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
 ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.quiet) console.mute_notes();
   if (arguments.plan.pipeline.schedule.schedule == kFreeOrder) return run_joint_plan(arguments, console);
-  if (!arguments.plan.memory_limit.empty()) {
+  if (arguments.plan.memory_limit) {
     throw InputError("--memory-limit: only the search of orders has one: give --schedule auto");
   }
   PipelineInput input = load_pipeline(arguments.plan.pipeline);

@@ -30,11 +30,12 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
 std::string report_text(const VerifyArguments& arguments, const planner::VerifyReport& report) {
   if (!report.ok()) return fmt::format("{}: NOT verified\n", arguments.folder);
   constexpr double kPercent = 100;
-  const std::string all_orders =
-      report.max_joint_gap_pct
-          ? fmt::format("  orders    no order within memory uses less than the plans' bounds: largest gap {:.3g} %\n",
-                        *report.max_joint_gap_pct)
-          : "";
+  const std::string all_orders = report.max_joint_gap_pct
+                                     ? fmt::format(
+                                           "  orders    no order of 1 or 2 stages per rank within memory uses less "
+                                           "than the plans' bounds: largest gap {:.3g} %\n",
+                                           *report.max_joint_gap_pct)
+                                     : "";
   return fmt::format(
       "{}: verified\n"
       "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"

@@ -24,7 +24,7 @@ struct PlanArguments {
   double perseus_unit_s = planner::kPerseusUnitS;
   std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
   std::string command;                                 ///< the command line, for the report
-  std::string memory_limit;                            ///< with a free order; empty: not given
+  std::optional<std::string> memory_limit;             ///< with a free order; empty: not given
 };
 
 /// How to plan, as the arguments have it. Throws InputError when they contradict each other.

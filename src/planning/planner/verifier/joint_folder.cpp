@@ -178,6 +178,7 @@ double check_bound(const JointFolder& folder, const OrderFreeProof& proof, Findi
     findings.add(fmt::format("{}: row {} states that no order uses less than {} J at {} s, but only {} J is proven",
                              name, row + 1, stated_j, time_s, proven_j));
   };
+  (void)read_points(folder.lower_bound, std::nullopt);  // that there are some, in order
   const CsvTable curve(folder.lower_bound.text, folder.lower_bound.name);
   for (std::size_t row = 0; row < curve.rows(); ++row) {
     check(folder.lower_bound.name, row, curve.number(row, curve.column("time_s")),
@@ -187,6 +188,8 @@ double check_bound(const JointFolder& folder, const OrderFreeProof& proof, Findi
   double largest_pct = 0;
   for (std::size_t row = 0; row < plans.rows(); ++row) {
     const double stated_j = plans.number(row, plans.column("joint_bound_j"));
+    if (stated_j <= 0)
+      throw_input_error(plans.where(row, plans.column("joint_bound_j")), "is not above 0", "plan again");
     check(folder.plans_table.name, row, plans.number(row, plans.column("time_s")), stated_j);
     constexpr double kPercent = 100;
     largest_pct = std::max(largest_pct, (plans.number(row, plans.column("energy_j")) / stated_j - 1) * kPercent);

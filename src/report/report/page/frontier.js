@@ -337,7 +337,7 @@ const frontierPlot = (() => {
       ],
       boundName: isFree ? 'Bound of all orders' : 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
       regionLabel: !verified ? 'below the lower bound (not verified)'
-        : isFree ? 'no plan of any order within memory can be here' : 'no plan of this order can be here',
+        : isFree ? 'no plan of an order within memory can be here' : 'no plan of this order can be here',
       summary: `Time and energy of one iteration: frontier, ${report.plans.length} plans, ` +
         `${report.policies.length} policies and the baseline. Arrow keys move between the points, ` +
         'plus and minus zoom, 0 shows all. The tables below have the same numbers.',

@@ -127,7 +127,8 @@
         '. Gap: how far a plan with one clock per op is above it.'],
       ...(report.orders.length ? [['Orders', 'Searched among those that fit the memory limit and can run. The frontier ' +
         'is the least energy over the orders that were kept. The bound of all orders holds for every order of one or two ' +
-        'stages on each GPU within the memory limit, also for those that were not tried.']] : []),
+        'stages on each GPU within the memory limit, with backwards all whole or all split, also for those that were not ' +
+        'tried.']] : []),
       ['Certificate', `${certificate.verified ? 'Verified. ' : 'Not verified. '}${certificate.statement}`,
         certificate.command],
     ];

@@ -1,7 +1,7 @@
 // Tables, cards and the explanations around the plots.
 const tables = (() => {
   // Columns that plans and policies share, in units that suit all rows and the baseline.
-  const figureColumns = (rows, baseline) => {
+  const figureColumns = (rows, baseline, hasOrders) => {
     const compare = relative(baseline);
     const timeUnit = units.timeUnit(Math.max(baseline.time_s, ...rows.map((row) => row.time_s)));
     const energyUnit = units.energyUnit(Math.max(baseline.energy_j, ...rows.map((row) => row.energy_j)));
@@ -16,7 +16,7 @@ const tables = (() => {
       energy: {head: ['Energy', energyUnit.name], text: (row) => energy(row.energy_j)},
       saving: {head: ['Saving', '% of baseline'], text: (row) => units.fixed(compare.saving(row.energy_j), 3)},
       bound: {head: ['Lower bound', energyUnit.name], text: (row) => energy(row.lower_bound_j)},
-      gap: {head: ['Gap', '% of bound'], text: (row) => units.fixed(compare.gap(row), 3)},
+      gap: {head: hasOrders ? ['Gap', '% of its order\'s bound'] : ['Gap', '% of bound'], text: (row) => units.fixed(compare.gap(row), 3)},
       jointGap: {head: ['Gap to all orders', '% of their bound'],
         text: (row) => units.fixed(compare.gap({energy_j: row.energy_j, lower_bound_j: row.joint_bound_j}), 3)},
       switches: {head: ['Switches', 'per iteration'],
@@ -29,11 +29,11 @@ const tables = (() => {
   const policies = (report) => {
     const rows = [{...report.baseline, name: 'baseline', isBaseline: true, note: report.baseline.description},
       ...report.policies];
-    const columns = figureColumns(rows, report.baseline);
+    const columns = figureColumns(rows, report.baseline, report.orders.length > 0);
     return dataTable([
       {head: ['Policy'], css: 'named', node: (row) => [...marked(row.name, row.isBaseline ? 'planned' : ''),
         ...(row.note ? [element('span', {class: 'note', text: row.note})] : [])]},
-      {head: ['Order'], text: (row) => (row.own_order ? 'own' : 'given')},
+      {head: ['Order'], text: (row) => (row.own_order ? 'own' : report.orders.length ? 'reference' : 'given')},
       columns.time, columns.slowdown, columns.energy, columns.saving, columns.gap, columns.switches,
       {head: ['Activations', 'most on a GPU'],
         text: (row) => (units.isNumber(row.peak_activations) ? String(row.peak_activations) : units.fixed(null))},
@@ -43,7 +43,7 @@ const tables = (() => {
 
   const plans = (report) => {
     const isChosen = (row) => row.number === report.chosen_plan;
-    const columns = figureColumns(report.plans, report.baseline);
+    const columns = figureColumns(report.plans, report.baseline, report.orders.length > 0);
     return dataTable([
       {head: ['Plan'], node: (row) => marked(String(row.number), isChosen(row) ? 'chosen' : '')},
       ...(report.orders.length ? [{head: ['Order'], text: (row) => report.orders[row.order].name}] : []),

@@ -240,7 +240,7 @@ TEST_F(PlanCommand, AFreeOrdersPlansAreCloseToTheBoundOfAllOrders) {
     EXPECT_LE(figures["joint_gap_pct"].get<double>(), 30) << figures;
     EXPECT_LE(figures["joint_bound_j"].get<double>(), figures["lower_bound_j"].get<double>() * (1 + 1e-9)) << figures;
   }
-  EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("no order within memory uses less"));
+  EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("per rank within memory uses less than the plans' bounds"));
 }
 
 TEST_F(PlanCommand, ABoundOfAllOrdersThatIsNotProvenIsFound) {
@@ -259,6 +259,12 @@ TEST_F(PlanCommand, ABoundOfAllOrdersThatIsNotProvenIsFound) {
   higher.replace(higher.rfind(','), std::string::npos, ",1e9\n");
   EXPECT_THAT(verify_with("plans.csv", higher), HasSubstr("states that no order uses less than 1000000000 J"));
 
+  std::string none = table;
+  none.replace(none.rfind(','), std::string::npos, ",0\n");
+  EXPECT_THAT(verify_with("plans.csv", none), HasSubstr("is not above 0"));
+  EXPECT_THAT(verify_with("lower_bound.csv", "time_s,energy_j\n"), HasSubstr("has no rows"));
+  ASSERT_EQ(plan(free_order({"--plans", "2"})).exit_code, 0);
+
   Json changed = parse_json(prices, "joint_bound.json");
   for (Json& layout : changed["layouts"]) {
     for (Json& line : layout["lines"]) line["prices"] = Json::array();
@@ -273,6 +279,33 @@ TEST_F(PlanCommand, ABoundOfAllOrdersThatIsNotProvenIsFound) {
   path["end"] = "last_backward";
   path["price_w"] = -1;
   EXPECT_THAT(verify_with("joint_bound.json", changed.dump()), HasSubstr("out of range"));
+}
+
+TEST_F(PlanCommand, AFreeOrderSaysHowFastItCanBe) {
+  const ProgramResult fastest = plan(free_order({"--plans", "2", "--json"}));
+  ASSERT_EQ(fastest.exit_code, 0) << fastest.err;
+  const Json json = parse_json(fastest.out, "stdout");
+  const double fastest_s = json["frontier"]["fastest_s"].get<double>();
+  const ProgramResult result = plan(free_order({"--deadline", fmt::format("{}", 0.99 * fastest_s)}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("the orders that were found, is " + fmt::format("{}", fastest_s).substr(0, 6)));
+}
+
+TEST_F(PlanCommand, AFreeOrderTakesNoEmptyLimit) {
+  const ProgramResult limit = plan(free_order({"--memory-limit", ""}));
+  EXPECT_EQ(limit.exit_code, 2);
+  EXPECT_THAT(limit.err, HasSubstr("--memory-limit"));
+}
+
+TEST_F(PlanCommand, AFreeOrderNeedsEveryStageTrained) {
+  write_text(folder_ / "frozen.csv",
+             "stage,instruction,frequency,time,energy\n0,forward,1410,0.1,30\n1,forward,1410,0.1,30\n"
+             "1,backward,1410,0.2,60\n");
+  const ProgramResult result = run_lowgear({"plan", "--profile", (folder_ / "frozen.csv").string(), "--microbatches",
+                                            "4", "--blocking-power", "80", "--schedule", "auto", "--out", out()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("stage 0 has no backward: orders are searched for pipelines that train every stage"));
 }
 
 TEST_F(PlanCommand, WithoutSplitBackwardsAFreeOrderSaysWhatIsLeftOut) {
