@@ -19,6 +19,8 @@
 #include "planning/planner/verifier/order_free_proof.h"
 #include "planning/planner/verifier/run_settings.h"
 #include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 
 namespace lowgear::planner {
@@ -130,6 +132,63 @@ void check_order_run(const PlanFolder& order, const RunSettings& run, Findings& 
                     own.blocking_power_w == run.blocking_power_w && own.per_stage_kind == run.per_stage_kind &&
                     own.switch_latency_s == run.switch_latency_s;
   if (!same) findings.add(fmt::format("{}: its settings are not those of the whole run", order.run.name));
+}
+
+/// 1F1B; where the profile has no whole backwards, with each input gradient followed by its weight gradient.
+schedule::Schedule reference_order(const profile::StageProfile& profile, int microbatches) {
+  schedule::Schedule order = schedule::one_f_one_b_schedule(profile.stages(), microbatches);
+  bool has_whole = true;
+  for (int rank = 0; rank < profile.stages(); ++rank) has_whole = has_whole && profile.has(rank, OpKind::backward);
+  if (has_whole) return order;
+  for (auto& actions : order.ranks) {
+    std::vector<schedule::Action> split;
+    for (const schedule::Action& action : actions) {
+      split.push_back(action);
+      if (action.op != OpKind::backward) continue;
+      split.back().op = OpKind::input_gradient;
+      split.push_back(split.back());
+      split.back().op = OpKind::weight_gradient;
+    }
+    actions = std::move(split);
+  }
+  return order;
+}
+
+/// What savings are stated against: every op at its highest clock, in the reference order. With late clocks, changes
+/// between kinds with different highest clocks would take time, which is not derived here.
+void check_baseline(const JsonView& joint, const profile::StageProfile& profile, const RunSettings& run,
+                    Findings& findings) {
+  if (run.switch_latency_s > 0) return;
+  const schedule::PipelineDag dag = build_dag(reference_order(profile, run.microbatches));
+  std::vector<double> start_s(dag.ops.size(), 0);
+  std::vector<std::vector<int>> after(dag.ops.size());
+  for (const schedule::DagEdge& edge : dag.edges) after[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  double time_s = 0;
+  double energy_j = 0;
+  double blocking_w = 0;
+  for (const double power_w : run.blocking_power_w) blocking_w += power_w;
+  for (const int number : dag.topological_order) {
+    const auto i = static_cast<std::size_t>(number);
+    const profile::Measurement& row = profile.at_max_clock(dag.ops[i].stage, dag.ops[i].kind);
+    const double end_s = start_s[i] + row.time_s;
+    time_s = std::max(time_s, end_s);
+    energy_j += row.energy_j - row.time_s * run.blocking_power_w[static_cast<std::size_t>(dag.ops[i].rank)];
+    for (const int next : after[i]) {
+      double& next_s = start_s[static_cast<std::size_t>(next)];
+      next_s = std::max(next_s, end_s);
+    }
+  }
+  energy_j += blocking_w * time_s;
+  const double stated_s = joint.at("baseline").at("time_s").number();
+  const double stated_j = joint.at("baseline").at("energy_j").number();
+  if (std::abs(stated_s - time_s) <= kTextRounding * time_s &&
+      std::abs(stated_j - energy_j) <= kTextRounding * energy_j) {
+    return;
+  }
+  findings.add(
+      fmt::format("run.json: states a baseline of {} s and {} J; 1F1B with every op at its highest clock takes {} "
+                  "s and {} J",
+                  stated_s, stated_j, time_s, energy_j));
 }
 
 void check_frontier(const JointFolder& folder, Findings& findings) {
@@ -248,6 +307,7 @@ VerifyReport verify(const JointFolder& folder) {
     check_memory(order.schedule, schedule::read_torch_csv(order.schedule.text, order.schedule.name), limits, findings);
   }
   check_frontier(folder, findings);
+  check_baseline(JsonView(json, folder.run.name).at("joint"), profile, run, findings);
   const OrderFreeProof proof({&profile, run.blocking_power_w, run.microbatches, limits}, folder.bound_prices.text,
                              folder.bound_prices.name);
   report.max_joint_gap_pct = check_bound(folder, proof, findings);

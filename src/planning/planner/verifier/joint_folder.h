@@ -26,9 +26,9 @@ struct JointFolder {
 
 /// Checks a joint run with code that shares nothing with the search: every order as `verify` does, with its plans; that
 /// all orders run the same work, that of the run's profile, and fit into the memory that the run states; that the joint
-/// frontier is nowhere above the frontier of any order, and each of its points on that of its order; and that the bound
-/// over all orders is nowhere above what its prices prove. Throws InputError when a file cannot
-/// be read at all.
+/// frontier is nowhere above the frontier of any order, and each of its points on that of its order; that the bound
+/// over all orders is nowhere above what its prices prove; and that the baseline is that of 1F1B at the highest clocks.
+/// Throws InputError when a file cannot be read at all.
 [[nodiscard]] VerifyReport verify(const JointFolder& folder);
 
 }  // namespace lowgear::planner

@@ -281,6 +281,17 @@ TEST_F(PlanCommand, ABoundOfAllOrdersThatIsNotProvenIsFound) {
   EXPECT_THAT(verify_with("joint_bound.json", changed.dump()), HasSubstr("out of range"));
 }
 
+TEST_F(PlanCommand, ABaselineOfAFreeOrderThatIsNotIsFound) {
+  for (const std::vector<std::string>& options : {free_order(), std::vector<std::string>{"--schedule", "auto"}}) {
+    ASSERT_EQ(plan(options).exit_code, 0);
+    EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+    Json run = parse_json(text("run.json"), "run.json");
+    run["joint"]["baseline"]["energy_j"] = 1.01 * run["joint"]["baseline"]["energy_j"].get<double>();
+    write_text(folder_ / "out" / "run.json", run.dump());
+    EXPECT_THAT(run_lowgear({"verify", out()}).err, HasSubstr("1F1B with every op at its highest clock takes"));
+  }
+}
+
 TEST_F(PlanCommand, AFreeOrderSaysHowFastItCanBe) {
   const ProgramResult fastest = plan(free_order({"--plans", "2", "--json"}));
   ASSERT_EQ(fastest.exit_code, 0) << fastest.err;
