@@ -213,6 +213,13 @@ class WithoutAgent(unittest.TestCase):
                 with self.assertRaisesRegex(lowgear.Refused, "fwd_chunk_id"):
                     client.load_plan(plan.name)
 
+    @staticmethod
+    def wait_until_the_server_failed(client):
+        """A thread of the client's calls the server; only after its first failure does close() warn."""
+        end = time.monotonic() + 300
+        while not client.status().server_problem and time.monotonic() < end:
+            time.sleep(0.01)
+
     def test_reports_decisions_and_work(self):
         made = {"from_iteration": 12, "configuration": "6 of 24 blocks frozen", "reason": "it saves 3 %"}
         with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +232,8 @@ class WithoutAgent(unittest.TestCase):
                 client.report_decision("Not a word", "adopt", **made)
             with self.assertRaisesRegex(lowgear.InvalidUse, "25 of 24 layers"):
                 client.report_work(24, 25)
-            with self.assertWarns(RuntimeWarning):
+            self.wait_until_the_server_failed(client)
+            with self.assertWarnsRegex(RuntimeWarning, "no server: .*no.sock"):
                 client.close()
 
     def test_marks_are_the_hosts_without_a_driver(self):
@@ -307,9 +315,7 @@ class WithoutAgent(unittest.TestCase):
             probe.bind(("127.0.0.1", 0))
             address = f"http://127.0.0.1:{probe.getsockname()[1]}"  # bound and not listening: nothing is behind it
             client = lowgear.Client(agent_socket="", server=address, job_spec={"run": "r"})
-            end = time.monotonic() + 30
-            while not client.status().server_problem and time.monotonic() < end:
-                time.sleep(0.01)
+            self.wait_until_the_server_failed(client)
             with self.assertWarnsRegex(RuntimeWarning, f"no server: {address}: cannot be reached"):
                 client.close()
 
