@@ -1,12 +1,19 @@
 #include "planning/joint/bound/price_search.h"
 
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace lowgear::joint {
 namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
 
 constexpr double kFirstTemperature = 0.1;  // of an op's range of energies
 constexpr double kLastTemperature = 1e-4;
@@ -16,38 +23,6 @@ constexpr double kLevelDone = 1e-3;  ///< Newton decrement, relative to the temp
 constexpr double kToTheWall = 0.9;   ///< share of the way to a price of zero that a step may go
 constexpr double kLeastStep = 1e-6;
 constexpr double kSufficient = 1e-4;  ///< Armijo's share of the promised gain
-
-/// A symmetric matrix, row by row.
-class Matrix {
- public:
-  explicit Matrix(std::size_t size) : size_(size), values_(size * size, 0) {}
-  [[nodiscard]] double& at(std::size_t row, std::size_t column) { return values_[(row * size_) + column]; }
-
-  /// Solves in place for a positive definite matrix, by Cholesky; false where it is not one. The matrix is used up.
-  [[nodiscard]] bool solve(std::span<double> right) {
-    for (std::size_t j = 0; j < size_; ++j) {
-      for (std::size_t i = j; i < size_; ++i) {
-        double sum = at(i, j);
-        for (std::size_t k = 0; k < j; ++k) sum -= at(i, k) * at(j, k);
-        if (i == j && !(sum > 0)) return false;
-        at(i, j) = i == j ? std::sqrt(sum) : sum / at(j, j);
-      }
-    }
-    for (std::size_t i = 0; i < size_; ++i) {
-      for (std::size_t k = 0; k < i; ++k) right[i] -= at(i, k) * right[k];
-      right[i] /= at(i, i);
-    }
-    for (std::size_t i = size_; i-- > 0;) {
-      for (std::size_t k = i + 1; k < size_; ++k) right[i] -= at(k, i) * right[k];
-      right[i] /= at(i, i);
-    }
-    return true;
-  }
-
- private:
-  std::size_t size_;
-  std::vector<double> values_;
-};
 
 /// An op's smoothed least cost at a price: ways are taken with weights exp(-cost / temperature).
 struct SmoothedCost {
@@ -78,13 +53,50 @@ double energy_range(const PricedOp& op) {
   return most - least;
 }
 
+/// How often each op is charged each price: rows of charges, of which ops that are charged alike share one.
+class ChargeTable {
+ public:
+  ChargeTable(std::span<const PricedOp> ops, std::size_t price_count) {
+    std::map<std::vector<Charge>, Index> known;
+    for (const PricedOp& op : ops) {
+      row_of_op_.push_back(known.try_emplace(op.charges, static_cast<Index>(known.size())).first->second);
+    }
+    times_ = MatrixXd::Zero(static_cast<Index>(known.size()), static_cast<Index>(price_count));
+    for (const auto& [charges, row] : known) {
+      for (const Charge& charge : charges) times_(row, static_cast<Index>(charge.price)) += charge.times;
+    }
+  }
+
+  [[nodiscard]] Index rows() const { return times_.rows(); }
+  [[nodiscard]] Index row(std::size_t op) const { return row_of_op_[op]; }
+  /// What ops pay a unit of time, by row.
+  [[nodiscard]] VectorXd paid(const VectorXd& prices) const { return times_ * prices; }
+  /// By price, what rows weigh.
+  [[nodiscard]] VectorXd by_price(const VectorXd& of_rows) const { return times_.transpose() * of_rows; }
+  /// By price and price (the lower triangle), what rows weigh; none less than nothing.
+  [[nodiscard]] MatrixXd by_prices(const VectorXd& of_rows) const {
+    MatrixXd weighted(times_.cols(), times_.rows());
+    Index used = 0;
+    for (Index row = 0; row < times_.rows(); ++row) {
+      if (of_rows[row] > 0) weighted.col(used++) = std::sqrt(of_rows[row]) * times_.row(row).transpose();
+    }
+    MatrixXd result = MatrixXd::Zero(times_.cols(), times_.cols());
+    result.selfadjointView<Eigen::Lower>().rankUpdate(weighted.leftCols(used));
+    return result;
+  }
+
+ private:
+  std::vector<Index> row_of_op_;
+  MatrixXd times_;
+};
+
 class PriceSearch {
  public:
-  PriceSearch(std::span<const PricedOp> ops, std::size_t price_count)
-      : ops_(ops), prices_(price_count, 1.0 / static_cast<double>(price_count)) {
+  PriceSearch(std::span<const PricedOp> ops, std::size_t price_count) : ops_(ops), charges_(ops, price_count) {
     const auto add = [](double sum, const PricedOp& op) { return sum + (op.count * energy_range(op)); };
     scale_ = std::max(1e-12, std::accumulate(ops.begin(), ops.end(), 0.0, add));
-    for (double& price : prices_) price *= scale_;
+    const auto size = static_cast<Index>(price_count);
+    prices_ = VectorXd::Constant(size, scale_ / static_cast<double>(size));
   }
 
   std::vector<double> run() {
@@ -94,7 +106,7 @@ class PriceSearch {
         if (!improve()) break;
       }
     }
-    return prices_;
+    return {prices_.begin(), prices_.end()};
   }
 
  private:
@@ -103,55 +115,46 @@ class PriceSearch {
   [[nodiscard]] double temperature_of(const PricedOp& op) const {
     return std::max(temperature_ * energy_range(op), 1e-300);
   }
-  [[nodiscard]] static double price_of(const PricedOp& op, std::span<const double> prices) {
-    double sum = 0;
-    for (const Charge& charge : op.charges) sum += charge.times * prices[charge.price];
-    return sum;
-  }
 
-  [[nodiscard]] double value(std::span<const double> prices) const {
-    double sum = 0;
-    for (const PricedOp& op : ops_) sum += op.count * smoothed(op, price_of(op, prices), temperature_of(op)).cost;
-    for (const double price : prices) sum += (barrier() * std::log(price)) - price;
+  [[nodiscard]] double value(const VectorXd& prices) const {
+    const VectorXd paid = charges_.paid(prices);
+    double sum = (barrier() * prices.array().log()).sum() - prices.sum();
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      sum += ops_[i].count * smoothed(ops_[i], paid[charges_.row(i)], temperature_of(ops_[i])).cost;
+    }
     return sum;
   }
 
   /// One step of Newton's method; false when the level is done, or no step helps.
   bool improve() {
-    const std::size_t size = prices_.size();
-    std::vector<double> gradient(size);
-    Matrix curvature(size);
-    for (std::size_t i = 0; i < size; ++i) {
-      gradient[i] = (barrier() / prices_[i]) - 1;
-      curvature.at(i, i) = barrier() / (prices_[i] * prices_[i]);
+    const VectorXd paid = charges_.paid(prices_);
+    VectorXd time = VectorXd::Zero(charges_.rows());
+    VectorXd bend = VectorXd::Zero(charges_.rows());
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const double temperature = temperature_of(ops_[i]);
+      const SmoothedCost cost = smoothed(ops_[i], paid[charges_.row(i)], temperature);
+      time[charges_.row(i)] += ops_[i].count * cost.time;
+      bend[charges_.row(i)] += ops_[i].count * cost.variance / temperature;
     }
-    for (const PricedOp& op : ops_) {
-      const double temperature = temperature_of(op);
-      const SmoothedCost cost = smoothed(op, price_of(op, prices_), temperature);
-      for (const Charge& a : op.charges) {
-        gradient[a.price] += op.count * a.times * cost.time;
-        const double bend = op.count * a.times * cost.variance / temperature;
-        for (const Charge& b : op.charges) {
-          if (b.price <= a.price) curvature.at(a.price, b.price) += bend * b.times;
-        }
-      }
-    }
-    std::vector<double> step = gradient;
-    if (!curvature.solve(step)) return false;
-    const double promised = std::inner_product(step.begin(), step.end(), gradient.begin(), 0.0);
+    const VectorXd gradient = charges_.by_price(time).array() + (barrier() / prices_.array()) - 1;
+    MatrixXd curvature = charges_.by_prices(bend);
+    curvature.diagonal().array() += barrier() / prices_.array().square();
+    const Eigen::LLT<Eigen::Ref<MatrixXd>> solver(curvature);
+    if (solver.info() != Eigen::Success) return false;
+    const VectorXd step = solver.solve(gradient);
+    const double promised = step.dot(gradient);
     if (!(promised > kLevelDone * temperature_ * scale_)) return false;
     return walk(step, promised);
   }
 
-  bool walk(std::span<const double> step, double promised) {
+  bool walk(const VectorXd& step, double promised) {
     double length = 1;
-    for (std::size_t i = 0; i < step.size(); ++i) {
+    for (Index i = 0; i < step.size(); ++i) {
       if (step[i] < 0) length = std::min(length, -kToTheWall * prices_[i] / step[i]);
     }
     const double before = value(prices_);
-    std::vector<double> next(prices_.size());
     for (; length >= kLeastStep; length /= 2) {
-      for (std::size_t i = 0; i < next.size(); ++i) next[i] = prices_[i] + (length * step[i]);
+      const VectorXd next = prices_ + (length * step);
       if (value(next) >= before + (kSufficient * length * promised)) {
         prices_ = next;
         return true;
@@ -161,7 +164,8 @@ class PriceSearch {
   }
 
   std::span<const PricedOp> ops_;
-  std::vector<double> prices_;
+  ChargeTable charges_;
+  VectorXd prices_;
   double scale_ = 0;  ///< energy that all ops can save
   double temperature_ = kFirstTemperature;
 };

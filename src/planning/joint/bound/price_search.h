@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -10,6 +11,8 @@ namespace lowgear::joint {
 struct Charge {
   std::size_t price = 0;
   double times = 1;
+
+  friend auto operator<=>(const Charge&, const Charge&) = default;
 };
 
 /// An op that may be run in several ways, as often as `count` alike ones occur. Of dimension 1 throughout.
