@@ -229,6 +229,21 @@ Schedule interleaved_schedule(int ranks, int microbatches, int chunks) {
   return schedule;
 }
 
+Schedule with_split_backwards(Schedule order) {
+  for (std::vector<Action>& actions : order.ranks) {
+    std::vector<Action> split;
+    for (const Action& action : actions) {
+      split.push_back(action);
+      if (action.kind != ActionKind::compute || action.op != OpKind::backward) continue;
+      split.back().op = OpKind::input_gradient;
+      split.push_back(action);
+      split.back().op = OpKind::weight_gradient;
+    }
+    actions = std::move(split);
+  }
+  return order;
+}
+
 Schedule zb_h1_schedule(int ranks, int microbatches) {
   check_size("zb-h1", ranks, microbatches, 1, 3);
   Schedule schedule{"zb-h1", ranks, microbatches, {}};

@@ -27,6 +27,9 @@ namespace lowgear::schedule {
 /// schedule: (S - r - 1) * 2 + (chunks - 1) * S forwards before the first pair. One chunk is 1F1B.
 [[nodiscard]] Schedule interleaved_schedule(int ranks, int microbatches, int chunks);
 
+/// The order with each whole backward as its input gradient, followed by its weight gradient.
+[[nodiscard]] Schedule with_split_backwards(Schedule order);
+
 /// ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism"): 1F1B with the backward split; weight gradients are put
 /// off until the memory of 1F1B's first rank is full, and fill the bubble at the end. Every rank holds at most
 /// min(S, M) activations.

@@ -29,21 +29,9 @@ constexpr double kOrderTolerance = 2e-4;
 
 /// 1F1B; where the profile has no whole backwards, with each input gradient followed by its weight gradient.
 schedule::Schedule reference_order(const joint::JointProblem& problem) {
+  require_trained(problem);
   schedule::Schedule order = schedule::one_f_one_b_schedule(problem.ranks(), problem.microbatches);
-  if (problem.may_join()) return order;
-  for (auto& actions : order.ranks) {
-    std::vector<schedule::Action> split;
-    for (schedule::Action action : actions) {
-      if (action.op == OpKind::backward) {
-        action.op = OpKind::input_gradient;
-        split.push_back(action);
-        action.op = OpKind::weight_gradient;
-      }
-      split.push_back(action);
-    }
-    actions = std::move(split);
-  }
-  return order;
+  return problem.may_join() ? order : with_split_backwards(std::move(order));
 }
 
 ProfiledPipeline pipeline_in(const joint::JointProblem& problem, schedule::Schedule order) {
@@ -262,15 +250,8 @@ class JointPlanning {
     if (!is_quick_to_compare(reference_) || !problem_->may_join()) return;
     planner::PipelinePlanner planner(reference_.schedule, reference_.profile, reference_.blocking_power_w,
                                      options_->planner, {}, progress_);
-    ComparisonOptions comparison{.policies = other_policies(),
-                                 .baseline = "max",
-                                 .planner = options_->planner,
-                                 .policy = options_->policy_settings,
-                                 .now_s = options_->now_s,
-                                 .frontier_time_s = 0,
-                                 .late_s = {}};
+    ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
     comparison.policy.extra_activations = activations_beyond_1f1b();
-    if (planner.method() != planner::FrontierMethod::exact) std::erase(comparison.policies, "perseus");
     result_.policies = compare_policies(reference_, planner, comparison, progress_).rows;
   }
 
@@ -306,17 +287,7 @@ RunFile run_file_of(const JointPlanResult& result, const PlanOptions& options) {
 }
 
 RunFile run_file_of(const PlannedOrder& order, const PlanOptions& options) {
-  RunFile run;
-  run.policy = options.policy;
-  run.stages = order.pipeline.dag.ranks;
-  run.microbatches = order.pipeline.dag.microbatches;
-  run.schedule = order.name;
-  run.blocking_power_w = order.pipeline.blocking_power_w;
-  run.method = order.frontier.method;
-  run.epsilon = options.planner.epsilon;
-  run.granularity = options.planner.granularity;
-  run.switch_latency_s = options.planner.switch_latency_s;
-  return run;
+  return run_file_of(order.pipeline, order.frontier.method, options);
 }
 
 }  // namespace lowgear::workflow

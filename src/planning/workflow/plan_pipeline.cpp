@@ -162,16 +162,8 @@ class Planning {
 
   /// Those of the other policies that answer at once.
   void compare_with_others(planner::PipelinePlanner& planner) {
-    ComparisonOptions comparison{.policies = other_policies(),
-                                 .baseline = "max",
-                                 .planner = options_->planner,
-                                 .policy = options_->policy_settings,
-                                 .now_s = options_->now_s,
-                                 .frontier_time_s = 0,
-                                 .late_s = {}};
+    const ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
     if (planner.method() != planner::FrontierMethod::exact) {
-      // Perseus' frontier has as many vertices as ours would have.
-      std::erase(comparison.policies, "perseus");
       warn(
           "the report leaves out the policy perseus, which takes long when stages differ this much; lowgear compare "
           "includes it");
@@ -197,17 +189,35 @@ PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const Pla
   return Planning(std::move(pipeline), options, receive, progress).make();
 }
 
-RunFile run_file_of(const PlanResult& result, const PlanOptions& options) {
+ComparisonOptions comparison_with_others(const PlanOptions& options, planner::FrontierMethod method) {
+  ComparisonOptions comparison{.policies = other_policies(),
+                               .baseline = "max",
+                               .planner = options.planner,
+                               .policy = options.policy_settings,
+                               .now_s = options.now_s,
+                               .frontier_time_s = 0,
+                               .late_s = {}};
+  // Perseus' frontier has as many vertices as ours would have.
+  if (method != planner::FrontierMethod::exact) std::erase(comparison.policies, "perseus");
+  return comparison;
+}
+
+RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod method, const PlanOptions& options) {
   RunFile run;
   run.policy = options.policy;
-  run.stages = result.pipeline.dag.ranks;
-  run.microbatches = result.pipeline.dag.microbatches;
-  run.schedule = result.pipeline.schedule.name;
-  run.blocking_power_w = result.pipeline.blocking_power_w;
-  run.method = result.frontier.method;
+  run.stages = pipeline.dag.ranks;
+  run.microbatches = pipeline.dag.microbatches;
+  run.schedule = pipeline.schedule.name;
+  run.blocking_power_w = pipeline.blocking_power_w;
+  run.method = method;
   run.epsilon = options.planner.epsilon;
   run.granularity = options.planner.granularity;
   run.switch_latency_s = options.planner.switch_latency_s;
+  return run;
+}
+
+RunFile run_file_of(const PlanResult& result, const PlanOptions& options) {
+  RunFile run = run_file_of(result.pipeline, result.frontier.method, options);
   run.policies = result.policies;
   run.warnings = result.warnings;
   return run;

@@ -77,6 +77,13 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 /// `run.json` of a result, but for what only the caller knows: version, command and the profile's name.
 [[nodiscard]] RunFile run_file_of(const PlanResult& result, const PlanOptions& options);
 
+/// The same for a pipeline and how its frontier was solved: what all plans of a pipeline have in common.
+[[nodiscard]] RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod method,
+                                  const PlanOptions& options);
+
+/// How a report compares with the other policies: without Perseus' where it would take long.
+[[nodiscard]] ComparisonOptions comparison_with_others(const PlanOptions& options, planner::FrontierMethod method);
+
 /// Whether it takes about a second to work out what the other policies do: at once, for the report.
 [[nodiscard]] bool is_quick_to_compare(const ProfiledPipeline& pipeline);
 

@@ -189,6 +189,17 @@ TEST(Interleaved, NamesOnlyCountsThatWork) {
   }
 }
 
+TEST(WithSplitBackwards, PutsEachWeightGradientAfterItsInputGradient) {
+  const Schedule split = with_split_backwards(one_f_one_b_schedule(2, 2));
+  expect_legal(split);
+  EXPECT_EQ(row(split, 0), "0F0 0F1 0I0 0W0 0I1 0W1");
+  EXPECT_EQ(row(split, 1), "1F0 1I0 1W0 1F1 1I1 1W1");
+}
+
+TEST(WithSplitBackwards, LeavesWhatIsSplit) {
+  EXPECT_EQ(with_split_backwards(zb_h1_schedule(3, 4)).ranks, zb_h1_schedule(3, 4).ranks);
+}
+
 TEST(ZbH1, IsLegalAndHoldsNoMoreThanOneFOneB) {
   for_each_size([](int ranks, int microbatches) {
     const Schedule schedule = zb_h1_schedule(ranks, microbatches);

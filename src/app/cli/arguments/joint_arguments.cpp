@@ -25,16 +25,6 @@ void require_free_order(const ScheduleArguments& arguments) {
   if (!arguments.microbatches) throw InputError("--schedule auto needs --microbatches");
 }
 
-void require_trained_stages(const profile::StageProfile& profile) {
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    if (profile.has(stage, OpKind::backward) || profile.has(stage, OpKind::weight_gradient)) continue;
-    throw InputError(
-        fmt::format("stage {} has no backward: orders are searched for pipelines that train every stage; name a "
-                    "schedule instead of auto",
-                    stage));
-  }
-}
-
 }  // namespace
 
 void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_limit) {
@@ -54,7 +44,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"));
   problem.profile = read_profile(read);
   input.switch_latency_s = read.switch_latency_s;
-  require_trained_stages(problem.profile);
+  require_trained(problem);
   if (arguments.backward_split) problem.profile = with_split_backward(problem.profile, *arguments.backward_split);
   problem.microbatches = *arguments.schedule.microbatches;
   const int ranks = problem.ranks();

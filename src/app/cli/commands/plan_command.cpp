@@ -169,8 +169,7 @@ std::string joint_gap_text(const workflow::JointPlanResult& result) {
   }
   return fmt::format(
       "bound     proven for every order of 1 or 2 stages per rank that fits: the plans use at most {:.3g} % more, "
-      "{:.3g} % on "
-      "average\n",
+      "{:.3g} % on average\n",
       largest_pct, sum_pct / static_cast<double>(result.plans.size()));
 }
 
@@ -191,8 +190,7 @@ std::string joint_summary_text(const PlanArguments& arguments, const workflow::J
   }
   text += fmt::format(
       "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "
-      "{:.6g} "
-      "J): {:+.2f} % energy, {:+.2f} % time\n",
+      "{:.6g} J): {:+.2f} % energy, {:+.2f} % time\n",
       shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
       baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
   text += joint_gap_text(result);

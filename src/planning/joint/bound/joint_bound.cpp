@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/core/error.h"
 #include "planning/joint/orders/candidate_orders.h"
 #include "planning/schedule/list_schedule.h"
 
@@ -95,10 +94,10 @@ double JointBound::lower_bound_j_at(double time_s) const {
 }
 
 JointBound joint_bound(const JointProblem& problem, std::span<const double> deadlines_s) {
+  require_trained(problem);
   std::vector<bool> splits;
   if (problem.may_join()) splits.push_back(false);
   if (problem.may_split()) splits.push_back(true);
-  if (splits.empty()) throw InputError("a stage of the profile has neither whole nor split backwards");
   std::vector<LayoutBound> bounds;
   PowerNw blocking_power_nw = 0;
   for (const schedule::StageLayout& layout : layouts(problem.ranks())) {

@@ -1,5 +1,7 @@
 #include "planning/joint/orders/joint_problem.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 
@@ -29,6 +31,21 @@ bool JointProblem::fits(const schedule::Schedule& order) const {
   const std::vector<int> held = peak_in_flight_activations(order);
   const std::vector<int> most = most_activations(memory, ranks(), microbatches, chunks_of(order));
   return std::ranges::equal(held, most, [](int h, int m) { return h <= m; });
+}
+
+void require_trained(const JointProblem& problem) {
+  for (int stage = 0; stage < problem.ranks(); ++stage) {
+    const profile::StageProfile& profile = problem.profile;
+    if (profile.has(stage, OpKind::backward) || profile.has(stage, OpKind::weight_gradient)) continue;
+    throw InputError(
+        fmt::format("stage {} has no backward: orders are searched for pipelines that train every stage; name a "
+                    "schedule instead of auto",
+                    stage));
+  }
+  if (problem.may_join() || problem.may_split()) return;
+  throw InputError(
+      "some stages of the profile have only whole backwards, and others only input and weight gradients; "
+      "measure all stages alike");
 }
 
 int chunks_of(const schedule::Schedule& order) {

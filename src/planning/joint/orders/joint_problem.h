@@ -26,6 +26,10 @@ struct JointProblem {
   [[nodiscard]] bool fits(const schedule::Schedule& order) const;
 };
 
+/// Orders are searched, and bounded, for pipelines that train every stage. Throws InputError when a stage has no
+/// backward at all, or some have whole backwards only and others split ones only.
+void require_trained(const JointProblem& problem);
+
 /// Stages of each rank of an order, the same for all of them. Throws InputError when they are not.
 [[nodiscard]] int chunks_of(const schedule::Schedule& order);
 

@@ -132,11 +132,7 @@ bool touches(const OrderMove& a, const OrderMove& b) {
 
 OrderSearch::OrderSearch(JointProblem problem, double from_s, Progress* progress)
     : problem_(std::move(problem)), from_s_(from_s), progress_(progress), rater_(problem_) {
-  if (!problem_.may_join() && !problem_.may_split()) {
-    throw InputError(
-        "the profile has stages without backward, and orders are searched for pipelines that train every stage; name a "
-        "schedule");
-  }
+  require_trained(problem_);
   std::vector<schedule::Schedule> first = first_orders(problem_);
   for (std::size_t i = 0; i < first.size(); ++i) {
     tell("rating orders", static_cast<double>(i) / static_cast<double>(first.size()));

@@ -104,7 +104,7 @@ std::vector<int> stated_limits(const JsonView& joint, const RunSettings& run) {
 }
 
 /// Counts what a rank keeps: from a forward to the op that ends its backward.
-void check_memory(const PlanFolder::File& file, const schedule::Schedule& schedule, const std::vector<int>& limits,
+void check_memory(const std::string& name, const schedule::Schedule& schedule, const std::vector<int>& limits,
                   Findings& findings) {
   for (std::size_t rank = 0; rank < schedule.ranks.size() && rank < limits.size(); ++rank) {
     std::vector<int> stages;
@@ -121,7 +121,7 @@ void check_memory(const PlanFolder::File& file, const schedule::Schedule& schedu
     findings.add(
         fmt::format("{}: rank {} holds up to {} stage-microbatches, but {} fit into the memory that the run "
                     "states",
-                    file.name, rank, most, allowed));
+                    name, rank, most, allowed));
   }
 }
 
@@ -139,19 +139,7 @@ schedule::Schedule reference_order(const profile::StageProfile& profile, int mic
   schedule::Schedule order = schedule::one_f_one_b_schedule(profile.stages(), microbatches);
   bool has_whole = true;
   for (int rank = 0; rank < profile.stages(); ++rank) has_whole = has_whole && profile.has(rank, OpKind::backward);
-  if (has_whole) return order;
-  for (auto& actions : order.ranks) {
-    std::vector<schedule::Action> split;
-    for (const schedule::Action& action : actions) {
-      split.push_back(action);
-      if (action.op != OpKind::backward) continue;
-      split.back().op = OpKind::input_gradient;
-      split.push_back(split.back());
-      split.back().op = OpKind::weight_gradient;
-    }
-    actions = std::move(split);
-  }
-  return order;
+  return has_whole ? order : with_split_backwards(std::move(order));
 }
 
 /// What savings are stated against: every op at its highest clock, in the reference order. With late clocks, changes
@@ -212,9 +200,9 @@ void check_frontier(const JointFolder& folder, Findings& findings) {
 }
 
 /// An order's stages are equal parts of the run's ranks.
-void check_profile(const PlanFolder& order, const profile::StageProfile& of_ranks, Findings& findings) {
+void check_profile(const PlanFolder& order, const schedule::Schedule& schedule, const profile::StageProfile& of_ranks,
+                   Findings& findings) {
   const profile::StageProfile own = profile::read_stage_profile(order.profile.text, order.profile.name);
-  const schedule::Schedule schedule = schedule::read_torch_csv(order.schedule.text, order.schedule.name);
   const std::vector<int> rank_of = rank_of_stage(schedule);
   const double parts = static_cast<double>(rank_of.size()) / of_ranks.stages();
   for (const auto& [stage, kind, rows] : own.ops()) {
@@ -237,11 +225,9 @@ double check_bound(const JointFolder& folder, const OrderFreeProof& proof, Findi
     findings.add(fmt::format("{}: row {} states that no order uses less than {} J at {} s, but only {} J is proven",
                              name, row + 1, stated_j, time_s, proven_j));
   };
-  (void)read_points(folder.lower_bound, std::nullopt);  // that there are some, in order
-  const CsvTable curve(folder.lower_bound.text, folder.lower_bound.name);
-  for (std::size_t row = 0; row < curve.rows(); ++row) {
-    check(folder.lower_bound.name, row, curve.number(row, curve.column("time_s")),
-          curve.number(row, curve.column("energy_j")));
+  const std::vector<FrontierPoint> curve = read_points(folder.lower_bound, std::nullopt);
+  for (std::size_t row = 0; row < curve.size(); ++row) {
+    check(folder.lower_bound.name, row, curve[row].time_s, curve[row].energy_j);
   }
   const CsvTable plans(folder.plans_table.text, folder.plans_table.name);
   double largest_pct = 0;
@@ -286,7 +272,9 @@ PlanFolder order_folder(const JointFolder& folder, std::size_t order) {
 VerifyReport verify(const JointFolder& folder) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const Json json = parse_json(folder.run.text, folder.run.name);
-  const std::vector<int> limits = stated_limits(JsonView(json, folder.run.name).at("joint"), run);
+  const JsonView run_view(json, folder.run.name);
+  const JsonView joint = run_view.at("joint");
+  const std::vector<int> limits = stated_limits(joint, run);
   const profile::StageProfile profile = profile::read_stage_profile(folder.profile.text, folder.profile.name);
   if (profile.stages() != run.ranks) {
     throw_input_error({folder.profile.name, 0, 0},
@@ -303,11 +291,12 @@ VerifyReport verify(const JointFolder& folder) {
     report.epsilon = std::max(report.epsilon, of_order.epsilon);
     report.max_gap_pct = std::max(report.max_gap_pct, of_order.max_gap_pct);
     check_order_run(order, run, findings);
-    check_profile(order, profile, findings);
-    check_memory(order.schedule, schedule::read_torch_csv(order.schedule.text, order.schedule.name), limits, findings);
+    const schedule::Schedule schedule = schedule::read_torch_csv(order.schedule.text, order.schedule.name);
+    check_profile(order, schedule, profile, findings);
+    check_memory(order.schedule.name, schedule, limits, findings);
   }
   check_frontier(folder, findings);
-  check_baseline(JsonView(json, folder.run.name).at("joint"), profile, run, findings);
+  check_baseline(joint, profile, run, findings);
   const OrderFreeProof proof({&profile, run.blocking_power_w, run.microbatches, limits}, folder.bound_prices.text,
                              folder.bound_prices.name);
   report.max_joint_gap_pct = check_bound(folder, proof, findings);

@@ -43,6 +43,17 @@ class Fp8Linear : public testing::Test {
     weight_->fp8_blocks = &blocks_;
   }
 
+  /// From zero: nothing is added to it before its queued computation runs.
+  void compute_the_weight_gradient_later() {
+    weight_->weight_gradient.zero_();
+    WeightGradientQueue::Deferred deferred;
+    {
+      const WeightGradientQueue::Guard guard(queue_, &deferred);
+      backward(linear(input_, weight_));
+    }
+    EXPECT_EQ(weight_->weight_gradient.abs().max().item<float>(), 0);
+    for (const auto& compute : deferred) compute();
+  }
   at::Tensor backward(const at::Tensor& output) {
     torch::autograd::backward({output}, {output_gradient_});
     return input_.grad();
@@ -86,14 +97,7 @@ TEST_F(Fp8Linear, KeepsTheWeightsGradientUnroundedIfAsked) {
   EXPECT_TRUE(near(weight_->weight_gradient, expected, 1e-6));
   EXPECT_TRUE(near(weight_->bias_gradient, output_gradient_.view({16, 48}).sum(0), 1e-6));
 
-  weight_->weight_gradient.zero_();
-  WeightGradientQueue::Deferred deferred;
-  {
-    const WeightGradientQueue::Guard guard(queue_, &deferred);
-    backward(linear(input_, weight_));
-  }
-  EXPECT_EQ(weight_->weight_gradient.abs().max().item<float>(), 0);
-  for (const auto& compute : deferred) compute();
+  compute_the_weight_gradient_later();
   EXPECT_TRUE(near(weight_->weight_gradient, expected, 1e-6));
 }
 
@@ -116,14 +120,7 @@ TEST_F(Fp8Linear, AddsTheBiasAndItsGradientUnrounded) {
 TEST_F(Fp8Linear, GivesTheSameGradientLater) {
   backward(linear(input_, weight_));
   const at::Tensor now = weight_->weight_gradient.clone();
-  weight_->weight_gradient.zero_();
-  WeightGradientQueue::Deferred deferred;
-  {
-    const WeightGradientQueue::Guard guard(queue_, &deferred);
-    backward(linear(input_, weight_));
-  }
-  EXPECT_EQ(weight_->weight_gradient.abs().max().item<float>(), 0);
-  for (const auto& compute : deferred) compute();
+  compute_the_weight_gradient_later();
   EXPECT_TRUE(at::equal(weight_->weight_gradient, now));
 }
 
