@@ -184,7 +184,8 @@ class JointPlanning {
         progress_->update("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
       }
       const std::size_t order = order_for(deadlines[i]);
-      keep_plan(order, solved_[order]->planner->plan(deadlines[i]));
+      planner::PipelinePlanner& planner = *solved_[order]->planner;
+      keep_plan(order, deadlines.size() == 1 ? planner.plan_only(deadlines[i]) : planner.plan(deadlines[i]));
     }
   }
 

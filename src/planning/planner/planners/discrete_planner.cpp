@@ -31,6 +31,9 @@ constexpr std::size_t kMaxOpsToTrade = 2'000;
 /// apart, further ones hardly.
 constexpr TimePs kRefinements = 2;
 
+/// Deadlines on either side of a single one for which plans are refined.
+constexpr TimePs kNeighbours = 8;
+
 /// Visits of one rounding with its reclaim, per op.
 constexpr std::size_t kVisitsPerRounding = 6;
 /// Visits of one splice, per op: some 12 makespans and a reclaim.
@@ -54,26 +57,44 @@ DiscretePlanner::DiscretePlanner(const PlanningModel& model, ContinuousSolver& s
       rounder_(model, work),
       library_(model.instance.blocking_power_nw) {}
 
-void DiscretePlanner::prepare(const Frontier& frontier) {
+DiscretePlanner::Grid DiscretePlanner::grid_over(const Frontier& frontier) const {
   const auto ops = static_cast<std::size_t>(model_->instance.op_count());
   const std::size_t visits_per_plan = ops * std::size(kRoundings) * kVisitsPerRounding;
   const auto count = static_cast<TimePs>(std::clamp<std::size_t>(kLibraryVisits / visits_per_plan, 16, 192));
   const TimePs step_ps = (frontier.slowest_ps() - frontier.fastest_ps()) / (count - 1);
-  if (step_ps == 0) return;
+  return {frontier.fastest_ps(), frontier.slowest_ps(), step_ps, count, 0, count};
+}
+
+void DiscretePlanner::prepare(const Frontier& frontier) { fill(grid_over(frontier)); }
+
+void DiscretePlanner::prepare_for(const Frontier& frontier, TimePs deadline_ps) {
+  Grid grid = grid_over(frontier);
+  if (grid.step_ps == 0) return;
+  const TimePs place = (deadline_ps - grid.first_ps) / grid.step_ps;
+  grid.begin = std::max(grid.begin, place - kNeighbours);
+  grid.end = std::min(grid.end, place + kNeighbours + 1);
+  fill(grid);
+}
+
+void DiscretePlanner::fill(const Grid& grid) {
+  if (grid.step_ps == 0) return;
+  const auto ops = static_cast<std::size_t>(model_->instance.op_count());
   const TimePs rounds = ops <= kMaxOpsToTrade ? kRefinements : 0;
+  const TimePs steps = grid.count + rounds * (grid.end - grid.begin);
   TimePs done = 0;
   const auto report = [&] {
-    const double fraction = static_cast<double>(++done) / static_cast<double>(count * (1 + rounds));
+    const double fraction = static_cast<double>(++done) / static_cast<double>(steps);
     if (work_ != nullptr) work_->begin("preparing plans", fraction);
   };
-  for (TimePs k = 0; k < count; ++k, report()) {
-    library_.add(best_rounding(solver_->solve(frontier.fastest_ps() + step_ps * k)));
+  // All of them also for one deadline: the two plans that suit it best may be far apart.
+  for (TimePs k = 0; k < grid.count; ++k, report()) {
+    library_.add(best_rounding(solver_->solve(grid.first_ps + grid.step_ps * k)));
   }
   // Mixtures of mixtures: each round plans with the library of the one before, every other round between its deadlines.
   for (TimePs round = 0; round < rounds; ++round) {
-    const TimePs offset_ps = step_ps / 2 * (round % 2);
-    for (TimePs k = 0; k < count; ++k, report()) {
-      library_.add(plan(std::min(frontier.fastest_ps() + step_ps * k + offset_ps, frontier.slowest_ps())));
+    const TimePs offset_ps = grid.step_ps / 2 * (round % 2);
+    for (TimePs k = grid.begin; k < grid.end; ++k, report()) {
+      library_.add(plan(std::min(grid.first_ps + grid.step_ps * k + offset_ps, grid.last_ps)));
     }
   }
 }

@@ -21,12 +21,25 @@ class DiscretePlanner {
   /// Fills the library with plans for deadlines evenly over the frontier: more of them, the smaller the pipeline. Plans
   /// for single deadlines get better for it.
   void prepare(const Frontier& frontier);
+  /// The same for a caller that plans for this deadline alone: plans are refined only near it, in a third of the time.
+  void prepare_for(const Frontier& frontier, TimePs deadline_ps);
 
   /// A plan of at most this makespan, and of no more energy than any prepared one that is as fast. `deadline_ps` must
   /// be within [T_min, T*].
   [[nodiscard]] DiscretePlan plan(TimePs deadline_ps);
 
  private:
+  /// Evenly spaced deadlines over the frontier, of which those numbered [begin, end) are refined.
+  struct Grid {
+    TimePs first_ps = 0;
+    TimePs last_ps = 0;
+    TimePs step_ps = 0;
+    TimePs count = 0;
+    TimePs begin = 0;
+    TimePs end = 0;
+  };
+  [[nodiscard]] Grid grid_over(const Frontier& frontier) const;
+  void fill(const Grid& grid);
   [[nodiscard]] DiscretePlan best_rounding(const ContinuousPlan& continuous);
 
   const PlanningModel* model_;

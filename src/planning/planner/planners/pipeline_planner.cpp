@@ -151,18 +151,22 @@ struct PipelinePlanner::Impl {
 
   TimePs slowest_ps() const { return std::max(solved->frontier().slowest_ps(), fastest_ps()); }
 
-  /// The discrete planner, with its library. Made when first needed: a frontier alone does not need it.
-  DiscretePlanner& per_op() {
-    if (!discrete) {
-      discrete.emplace(model, solved->solver(), &work);
-      try {
-        discrete->prepare(solved->frontier());
-      } catch (...) {
-        discrete.reset();  // stopped: half a library would plan worse for good
-        throw;
-      }
-      work.begin(kPlanning, -1);
+  /// Makes the discrete planner with its library where there is none: for all deadlines, or near one.
+  void prepare(std::optional<TimePs> only_ps) {
+    if (discrete) return;
+    discrete.emplace(model, solved->solver(), &work);
+    try {
+      only_ps ? discrete->prepare_for(solved->frontier(), *only_ps) : discrete->prepare(solved->frontier());
+    } catch (...) {
+      discrete.reset();  // stopped: half a library would plan worse for good
+      throw;
     }
+    work.begin(kPlanning, -1);
+  }
+
+  /// The discrete planner. Made when first needed: a frontier alone does not need it.
+  DiscretePlanner& per_op() {
+    prepare(std::nullopt);
     return *discrete;
   }
 
@@ -246,6 +250,33 @@ struct PipelinePlanner::Impl {
     return text;
   }
 
+  /// Within T_min and T*. Throws InputError for a deadline that cannot be kept.
+  TimePs deadline_ps(double deadline_s) const {
+    if (!(deadline_s <= kMaxTimeS)) {
+      throw InputError(fmt::format("deadline {} s is not a time below 10^6 s", deadline_s));
+    }
+    TimePs asked_ps = deadline_s < 0 ? 0 : ps_from_s(deadline_s);
+    // T_min is made of times rounded up; the unrounded ones may take some picoseconds less.
+    if (asked_ps < fastest_ps() && deadline_s >= fastest_replayed_s()) asked_ps = fastest_ps();
+    if (asked_ps < fastest_ps()) throw InputError(refusal(deadline_s));
+    return std::min(asked_ps, slowest_ps());
+  }
+
+  plan::Plan plan(double deadline_s, TimePs deadline_ps) {
+    const ReplayedChoices found = best_choices(deadline_ps);
+    plan::Plan plan;
+    plan.policy = "lowgear";
+    plan.schedule = schedule_name;
+    plan.microbatches = dag.microbatches;
+    plan.deadline_s = deadline_s;
+    plan.time_s = found.timeline.time_s;
+    plan.energy_j = found.timeline.energy_j_total;
+    plan.lower_bound_j = solved->frontier().lower_bound_j_at(ps_from_s(plan.time_s));
+    plan.ranks = planned_ops(dag, found.timeline, found.choices);
+    plan.switches = count_switches(plan.ranks);
+    return plan;
+  }
+
   std::string schedule_name;
   PlannerOptions options;
   WorkReport work;
@@ -274,25 +305,16 @@ FrontierMethod PipelinePlanner::method() const { return impl_->method; }
 double PipelinePlanner::fastest_s() const { return s_from_ps(impl_->fastest_ps()); }
 double PipelinePlanner::slowest_s() const { return s_from_ps(impl_->slowest_ps()); }
 
-plan::Plan PipelinePlanner::plan(double deadline_s) {
-  if (!(deadline_s <= kMaxTimeS)) throw InputError(fmt::format("deadline {} s is not a time below 10^6 s", deadline_s));
-  TimePs asked_ps = deadline_s < 0 ? 0 : ps_from_s(deadline_s);
-  const TimePs fastest_ps = impl_->fastest_ps();
-  // T_min is made of times rounded up; the unrounded ones may take some picoseconds less.
-  if (asked_ps < fastest_ps && deadline_s >= impl_->fastest_replayed_s()) asked_ps = fastest_ps;
-  if (asked_ps < fastest_ps) throw InputError(impl_->refusal(deadline_s));
-  const ReplayedChoices found = impl_->best_choices(std::min(asked_ps, impl_->slowest_ps()));
-  plan::Plan plan;
-  plan.policy = "lowgear";
-  plan.schedule = impl_->schedule_name;
-  plan.microbatches = impl_->dag.microbatches;
-  plan.deadline_s = deadline_s;
-  plan.time_s = found.timeline.time_s;
-  plan.energy_j = found.timeline.energy_j_total;
-  plan.lower_bound_j = frontier().lower_bound_j_at(ps_from_s(plan.time_s));
-  plan.ranks = planned_ops(impl_->dag, found.timeline, found.choices);
-  plan.switches = count_switches(plan.ranks);
-  return plan;
+plan::Plan PipelinePlanner::plan(double deadline_s) { return impl_->plan(deadline_s, impl_->deadline_ps(deadline_s)); }
+
+plan::Plan PipelinePlanner::plan_only(double deadline_s) {
+  const TimePs deadline_ps = impl_->deadline_ps(deadline_s);
+  const bool prepares = !impl_->discrete && !impl_->fastest_late;
+  if (!prepares || impl_->options.granularity != PlanGranularity::per_op) return impl_->plan(deadline_s, deadline_ps);
+  impl_->prepare(deadline_ps);
+  plan::Plan made = impl_->plan(deadline_s, deadline_ps);
+  impl_->discrete.reset();  // other deadlines need all of the library
+  return made;
 }
 
 }  // namespace lowgear::planner

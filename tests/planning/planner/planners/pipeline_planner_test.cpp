@@ -89,6 +89,23 @@ TEST(PipelinePlanner, MakesSoundPlansOfRandomPipelines) {
   }
 }
 
+TEST(PipelinePlanner, PlansOneDeadlineByItselfNearlyAsWellAsAmongAll) {
+  std::mt19937_64 random(47);
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE(fmt::format("pipeline {}", i));
+    const SamplePipeline pipeline = random_pipeline(random, {.max_ranks = 4, .max_microbatches = 8, .max_clocks = 12});
+    PipelinePlanner alone(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
+    PipelinePlanner among_all(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
+    const double deadline_s = deadline_at(alone, 0.1 + (0.02 * i));
+    const plan::Plan plan = alone.plan_only(deadline_s);
+    expect_sound(plan, pipeline);
+    const plan::Plan compared = among_all.plan(deadline_s);
+    EXPECT_LE(plan.energy_j, compared.energy_j * 1.005);
+    EXPECT_EQ(alone.plan(deadline_s).energy_j, compared.energy_j) << "a later plan has the whole library";
+    EXPECT_EQ(alone.plan_only(deadline_s).energy_j, compared.energy_j) << "and one for itself uses it, too";
+  }
+}
+
 TEST(PipelinePlanner, AgreesWithItselfOnBothFrontiers) {
   const SampleProblem sample = four_stages(8);
   PlannerOptions options;
