@@ -19,7 +19,7 @@ class BudgetCard {
     this.value = element('p', {class: 'value'});
     this.used = element('span');
     this.bar = element('div', {class: 'budget-bar', role: 'img'}, [this.used]);
-    this.details = Array.from({length: 3}, () => element('p', {class: 'detail'}));
+    this.details = Array.from({length: 4}, () => element('p', {class: 'detail'}));
     this.node = element('div', {class: 'card'}, [this.name, this.value, this.bar, ...this.details]);
   }
 
@@ -32,9 +32,12 @@ class BudgetCard {
     this.used.style.width = `${Math.min(100, used_pct)}%`;
     setClass(this.used, budget.kept ? '' : 'over');
     this.bar.setAttribute('aria-label', use);
-    const [plans, price, held] = this.details;
+    const [plans, reported, price, held] = this.details;
     setText(plans, use + (budget.assumed_w > 0 ? `; ${units.power(budget.assumed_w)} of it assumed` : '') +
       (budget.kept ? '' : ': the limit cannot be kept by plans'));
+    setText(reported, units.isNumber(budget.measured_w)
+      ? `${units.power(budget.measured_w)} reported in the last iterations, by ${counted(budget.measured_gpus, 'GPU')}`
+      : 'No power reported');
     setText(price, budget.gpus_per_kw > 0
       ? `Binds: one more kW would bring the training of ${units.significant(budget.gpus_per_kw, 2)} GPUs`
       : 'Does not bind: one more watt would bring nothing');

@@ -17,6 +17,7 @@ const fillName = (cell, job) => {
   link.setAttribute('href', `#/jobs/${encodeURIComponent(job.job)}`);
   setText(link, job.name || job.job);
   setText(run, job.run);
+  run.title = job.run;
 };
 
 const fillState = (cell, job) => {
@@ -44,7 +45,10 @@ const two = (cell, first, second) => {
 const kColumns = [
   {head: 'Job', css: 'text', fill: fillName, sort: (job) => job.name},
   {head: 'State', css: 'text', fill: fillState, sort: (job) => job.state},
-  {head: 'Model', css: 'text', fill: (cell, job) => two(cell, job.model || '', job.gpu || ''),
+  {head: 'Model', css: 'text model', fill: (cell, job) => {
+    two(cell, job.model || '', job.gpu || '');
+    cell.firstChild.title = job.model || '';
+  },
     sort: (job) => job.model},
   {head: 'Ranks', text: (job) => (job.registered < job.ranks ? `${job.registered} of ${job.ranks}` : String(job.ranks)),
     sort: (job) => job.ranks},

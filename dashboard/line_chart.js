@@ -7,6 +7,7 @@ const {element, interaction, readout, units} = shared;
 const kSpans = [[50, '50'], [200, '200'], [1000, '1,000'], [Infinity, 'All']];
 const kMargin = {left: 66, right: 78, top: 12, bottom: 40};
 const kLabelPx = 14;
+const kMarkPx = 26;
 
 const svgNode = (name) => document.createElementNS('http://www.w3.org/2000/svg', name);
 
@@ -151,11 +152,13 @@ export class LineChart {
     this.svg.append('clipPath').attr('id', this.clipId).append('rect')
       .attr({x: left - 3, y: top - 4, width: right - left + 6, height: bottom - top + 8});
     const plot = this.svg.append('g').attr('clip-path', `url(#${this.clipId})`);
-    for (const {x, text} of this.data.marks || []) {
-      if (x < this.x.domain()[0] || x > this.x.domain()[1]) continue;
+    const marks = (this.data.marks || []).filter(({x}) => x >= this.x.domain()[0] && x <= this.x.domain()[1]);
+    marks.forEach(({x, text}, i) => {
       plot.append('line').attr({class: 'switch', x1: this.x(x), x2: this.x(x), y1: top, y2: bottom});
-      plot.append('text').attr({class: 'switch-label', x: this.x(x) + 4, y: top + 9}).text(text);
-    }
+      // Of marks that are close to each other the last one is named.
+      const isHidden = i + 1 < marks.length && this.x(marks[i + 1].x) - this.x(x) < kMarkPx;
+      if (!isHidden) plot.append('text').attr({class: 'switch-label', x: this.x(x) + 4, y: top + 9}).text(text);
+    });
     for (const {y, css} of this.data.levels) {
       plot.append('line').attr({class: `level ${css}`, x1: left, x2: right, y1: this.toY(y), y2: this.toY(y)});
     }

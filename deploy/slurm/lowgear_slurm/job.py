@@ -2,13 +2,14 @@
 
 import time
 
-from . import agent, records
+from . import agent, processes, records
 from .account import account, counters
 from .allocation import allocation, minor_numbers
 from .log import never_fails, say
 
 NOTICE_S = 2  # in which the agent notices by itself that a process has ended
 RETURN_S = 5  # in which processes take their leases again from an agent that was started again
+LATE_RETURN_S = 20  # the same of processes that are there, on a machine so busy that they ask the agent late
 RESTORE_PATIENCE_S = 30  # also for an agent that is started again
 PAUSE_S = 0.05
 
@@ -67,7 +68,7 @@ def _restored(job, environment):
             own = allocation(environment, gpus, minor_numbers())
             changed = [gpu for gpu in gpus if gpu["uuid"] in own.uuids and
                        (gpu["lease"] is not None or gpu["clocks"]["state"] in ("leased", "failed"))]
-            if not changed and (not own.uuids or agent.age_s() > RETURN_S):
+            if not changed and (not own.uuids or _is_final(job)):
                 return gpus, ""
             problem = "; ".join(f"{gpu['uuid']} is left changed: {gpu['problem'] or gpu['clocks']['state']}" for gpu in changed)
             if time.monotonic() > begin_s + NOTICE_S:
@@ -78,6 +79,12 @@ def _restored(job, environment):
                 return [], ""
         time.sleep(PAUSE_S)
     return gpus, problem
+
+
+def _is_final(job):
+    """Whether no process of the job takes a lease again that it had before the agent was started."""
+    age_s = agent.age_s()
+    return age_s > LATE_RETURN_S or (age_s > RETURN_S and not processes.outlive(job))
 
 
 def _end_leases(job, gpus):

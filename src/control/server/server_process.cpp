@@ -207,7 +207,10 @@ class Server {
     tick();
   }
 
-  ~Server() { audit("stopped", fmt::format("process {}", ::getpid())); }
+  ~Server() {
+    if (otlp_) otlp_->end(gather_metrics());
+    audit("stopped", fmt::format("process {}", ::getpid()));
+  }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 

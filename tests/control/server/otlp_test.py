@@ -20,8 +20,8 @@ CHANGING = ("lowgear_server_requests", "lowgear_server_request_seconds", "lowgea
 
 
 class Otlp(ServerTest):
-    def otlp(self, url, more=""):
-        self.config += f'[otlp]\nurl = "{url}"\ninterval_s = 1\n{more}'
+    def otlp(self, url, more="", interval_s=1):
+        self.config += f'[otlp]\nurl = "{url}"\ninterval_s = {interval_s}\n{more}'
 
     def headers_file(self, text):
         path = self.folder / "otlp-headers"
@@ -110,6 +110,17 @@ class Otlp(ServerTest):
         self.assertEqual(len(starts), 1)
         self.assertEqual(times, sorted(set(times)))
         self.assertEqual(counts, sorted(counts))
+
+    def test_the_last_export_has_the_values_of_the_end(self):
+        collector = Collector(self, address=ADDRESS)
+        self.otlp(collector.url, interval_s=300)
+        self.start()
+        self.start_counting(collector)
+        self.ok("PUT", "/v1/budgets/row-1", {"watts": 60000})
+        self.end()
+        (_, first), (_, last) = collector.exports()
+        self.assertNotIn("row-1", json.dumps(str(first)))
+        self.assertIn("row-1", json.dumps(str(last)))
 
     def test_what_can_be_repeated_is_repeated(self):
         answers = [(503, {"Retry-After": 1}, ""), (429, {}, ""), (200, {}, "{}")]

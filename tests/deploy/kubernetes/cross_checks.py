@@ -227,19 +227,46 @@ def lets_in(cluster, service, pod):
     policies = [p for p in cluster.of_kind("NetworkPolicy")
                 if p["metadata"].get("namespace") == service["metadata"].get("namespace")
                 and p["spec"]["podSelector"].get("matchLabels", {}).items() <= service["spec"]["selector"].items()]
-    sources = [source for p in policies for rule in p["spec"].get("ingress", []) for source in rule.get("from", [])]
-    return not policies or any(source.get("namespaceSelector", {}).get("matchLabels", {}).items() <= labels.items()
-                               for source in sources)
+    policies = [p for p in policies if "Ingress" in p["spec"]["policyTypes"]]
+    return not policies or any(admits(source, policy["metadata"].get("namespace"), pod, labels) for policy in policies
+                               for rule in policy["spec"].get("ingress", []) for source in rule.get("from", []))
+
+
+def admits(source, own_namespace, pod, labels):
+    """Whether a source of a policy is the pod, whose namespace has these labels."""
+    wanted = source.get("podSelector", {}).get("matchLabels", {})
+    if "namespaceSelector" not in source:
+        return pod.namespace == own_namespace and wanted.items() <= pod.labels.items()
+    return source["namespaceSelector"].get("matchLabels", {}).items() <= labels.items() and wanted.items() <= pod.labels.items()
 
 
 def policies(cluster, _):
     found = []
     for policy in cluster.of_kind("NetworkPolicy"):
-        pods = cluster.pods_selected(policy["metadata"].get("namespace"), policy["spec"]["podSelector"])
+        namespace = policy["metadata"].get("namespace")
+        pods = cluster.pods_selected(namespace, policy["spec"]["podSelector"])
         name = f"NetworkPolicy {policy['metadata']['name']}"
         found += [] if pods else [f"{name}: selects no pod"]
         wanted = [port["port"] for rule in policy["spec"].get("ingress", []) for port in rule.get("ports", [])]
         found += [f"{name}: {pod.name} has no port {port}" for pod in pods for port in wanted if port not in port_names(pod)]
+        found += unknown_peers(cluster, policy, name, namespace)
+    return found
+
+
+def unknown_peers(cluster, policy, name, namespace):
+    """Pods of the policy's own namespace that it lets in, or lets its pods call: they are there, with the ports that are
+    called by name."""
+    found = []
+    for way, rules in (("from", policy["spec"].get("ingress", [])), ("to", policy["spec"].get("egress", []))):
+        for rule in rules:
+            for peer in rule.get(way, []):
+                if "podSelector" not in peer or "namespaceSelector" in peer:
+                    continue
+                pods = cluster.pods_selected(namespace, peer["podSelector"])
+                found += [] if pods else [f"{name}: there is no pod {way} which it allows connections"]
+                called = [port["port"] for port in rule.get("ports", []) if way == "to" and isinstance(port["port"], str)]
+                found += [f"{name}: {pod.name} has no port {port} to be called at"
+                          for pod in pods for port in called if port not in port_names(pod)]
     return found
 
 

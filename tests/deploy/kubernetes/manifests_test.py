@@ -82,7 +82,7 @@ class Rendered(unittest.TestCase):
         return list(documents.values())
 
     def everything(self):
-        return [self.together("overlays/cluster", "overlays/mps-pool", f"examples/{job}")
+        return [self.together("overlays/cluster", "overlays/mps-pool", "overlays/outgoing", f"examples/{job}")
                 for job in ("jobset", "pytorchjob", "mps")] + [
                     self.together("overlays/simulated", "examples/simulated"),
                     self.together("overlays/without-operator", "examples/jobset")]
@@ -235,6 +235,12 @@ FAULTS = {
                        '"jobLabel": "app.kubernetes.io/part-of"'), "rules know the jobs"),
     "a policy for a port that is not there": (
         lambda d: edit(one(d, "NetworkPolicy", "lowgear-server"), '"port": "http"', '"port": "https"'), "has no port https"),
+    "a policy for calls of pods that are not there": (
+        lambda d: edit(one(d, "NetworkPolicy", "lowgear-power-share-out"), "lowgear-server", "lowgear-sever"), "there is no pod to"),
+    "a policy for calls from pods that are not there": (
+        lambda d: edit(one(d, "NetworkPolicy", "lowgear-power-share-in"), "lowgear-agent", "lowgear-agents"), "there is no pod from"),
+    "a policy for calls of a port that is not there": (
+        lambda d: edit(one(d, "NetworkPolicy", "lowgear-power-share-out"), '"port": "http"', '"port": "https"'), "no port https to be called"),
     "a policy that keeps training out": (
         lambda d: one(d, "Namespace", "training")["metadata"]["labels"].pop("lowgear-client"), "keeps training from"),
     "a secret that nothing provides": (
@@ -311,7 +317,7 @@ class Faults(Rendered):
     def test_each_is_refused(self):
         for what, (plant, refusal) in FAULTS.items():
             with self.subTest(what):
-                documents = self.together("overlays/cluster", "overlays/mps-pool", "examples/jobset")
+                documents = self.together("overlays/cluster", "overlays/mps-pool", "overlays/outgoing", "examples/jobset")
                 plant(documents)
                 found = self.problems(documents)
                 self.assertTrue(any(refusal in problem for problem in found), (refusal, found))

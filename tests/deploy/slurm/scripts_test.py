@@ -4,14 +4,16 @@ that several nodes write at once."""
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "deploy/slurm"))
-from lowgear_slurm import account, comment, job, options, plans, records  # noqa: E402
+from lowgear_slurm import account, comment, job, options, plans, processes, records  # noqa: E402
 from lowgear_slurm.agent import AgentError  # noqa: E402
 from lowgear_slurm.allocation import Allocation, allocation, minor_numbers, visible_uuids  # noqa: E402
 
@@ -150,6 +152,30 @@ class Records(unittest.TestCase):
                 mock.patch.multiple(job.agent, gpus=lambda: next(looks), end_lease=ended.append, age_s=lambda: next(ages_s)):
             self.assertEqual(job.epilog({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1", "SLURMD_NODENAME": "node1"}), 0)
         self.assertEqual(set(ended), {4})
+
+    def test_processes_that_are_there_may_come_back_late(self):
+        looks = iter([[gpu(1)], [gpu(1)], [gpu(1, lease=4)], [gpu(1, lease=4)], [gpu(1, state="restored")]])
+        ages_s, ended = iter([6, 9, 21]), []
+        self.begin()
+        with mock.patch.multiple(job, NOTICE_S=0, PAUSE_S=0.01, say=lambda *_: None), \
+                mock.patch.object(job.processes, "outlive", lambda name: name == "7"), \
+                mock.patch.multiple(job.agent, gpus=lambda: next(looks), end_lease=ended.append, age_s=lambda: next(ages_s)):
+            self.assertEqual(job.epilog({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1", "SLURMD_NODENAME": "node1"}), 0)
+        self.assertEqual(set(ended), {4})
+
+    def test_a_process_is_of_a_job_by_its_environment(self):
+        child = subprocess.Popen(["sleep", "600"], env={"SLURM_JOB_ID": "471147"})
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        end = time.monotonic() + 60  # until the child has its own environment
+        while not processes.outlive("471147") and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertTrue(processes.outlive("471147"))
+        self.assertFalse(processes.outlive("47114"))
+        asks = "import sys; sys.path.insert(0, sys.argv[1]); from lowgear_slurm import processes; print(processes.outlive('471148'))"
+        own = subprocess.run([sys.executable, "-c", asks, str(Path(job.__file__).resolve().parents[1])], text=True, check=True,
+                             env={**os.environ, "SLURM_JOB_ID": "471148"}, capture_output=True)
+        self.assertEqual(own.stdout.strip(), "False")  # what asks is none of them
 
     def test_no_agent_at_the_begin_is_no_failure_at_the_end(self):
         def refuse():

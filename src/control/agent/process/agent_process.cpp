@@ -119,9 +119,12 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   ipc::notify_service_manager("STOPPING=1");
   http.stop();
   power_share.reset();
+  metrics::Exposition last = otlp ? http.gather_metrics() : metrics::Exposition();
   std::vector<std::string> failures = agent.stop();
-  if (!mps) return failures;
-  for (std::string& left : mps->stop()) failures.push_back(std::move(left));
+  if (mps) {
+    for (std::string& left : mps->stop()) failures.push_back(std::move(left));
+  }
+  if (otlp) otlp->end(std::move(last));  // after GPUs are as they were: a collector may keep it waiting
   return failures;
 }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
 #include "base/http/client/token_file.h"
+#include "base/http/message/retry_after.h"
 #include "control/client/server/server_messages.h"
 #include "control/protocol/answers.h"
 #include "control/protocol/rank_finish.h"
@@ -43,14 +43,6 @@ class ServerRefusal : public Error {
   milliseconds retry_after_;
   std::size_t address_;
 };
-
-milliseconds retry_after(const http::ReplyText& reply) {
-  const auto found = reply.headers.find("retry-after");
-  if (found == reply.headers.end()) return milliseconds(0);
-  const std::optional<long long> seconds = parse_integer(found->second);
-  if (!seconds || *seconds < 0) return milliseconds(0);
-  return std::min<milliseconds>(kMaxRetryAfter, std::chrono::seconds(std::min(*seconds, 3600LL)));
-}
 
 /// What the server named, as part of a path or of a header.
 const std::string& require_name(const std::string& text, std::string_view what) {
@@ -216,7 +208,7 @@ http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view met
   auto [reply, address] = request(channel, method, target, body, headers, timeout);
   if (reply.status >= 300) {
     throw ServerRefusal(
-        reply.status, retry_after(reply), address,
+        reply.status, http::retry_after(reply.headers, kMaxRetryAfter), address,
         fmt::format("{}: {}", options_.addresses[address].text(), refusal_of(reply.status, reply.body)));
   }
   const std::lock_guard lock(mutex_);

@@ -9,6 +9,7 @@
 #include "base/core/backoff.h"
 #include "base/core/error.h"
 #include "base/core/files/secret_file.h"
+#include "base/http/message/retry_after.h"
 
 namespace lowgear::server {
 namespace {
@@ -180,30 +181,29 @@ void Webhook::run() {
 bool Webhook::deliver(const std::string& body) {
   Backoff<std::chrono::milliseconds> backoff(options_.first_pause, options_.longest_pause);
   for (int attempt = 1; attempt <= options_.attempts; ++attempt) {
-    const Outcome outcome = post(body);
-    if (outcome != Outcome::failed) return outcome == Outcome::received;
-    if (attempt == options_.attempts || !pause(backoff.next())) return false;
+    const Answer answer = post(body);
+    note(answer.problem);
+    if (answer.outcome != Outcome::failed) return answer.outcome == Outcome::received;
+    if (attempt == options_.attempts || !pause(std::max(backoff.next(), answer.wish))) return false;
   }
   return false;
 }
 
-Webhook::Outcome Webhook::post(const std::string& body) {
-  Outcome outcome = Outcome::failed;
-  std::string problem;
+Webhook::Answer Webhook::post(const std::string& body) {
   try {
     const http::ReplyText reply =
         client_.request("POST", address_.target, body, {{"Content-Type", "application/json"}}, options_.timeout);
-    if (reply.status >= 300) problem = fmt::format("status {}", reply.status);
-    if (!is_worth_repeating(reply.status)) outcome = reply.status < 300 ? Outcome::received : Outcome::refused;
+    if (reply.status < 300) return {.outcome = Outcome::received};
+    return {.outcome = is_worth_repeating(reply.status) ? Outcome::failed : Outcome::refused,
+            .wish = http::retry_after(reply.headers, options_.longest_wish),
+            .problem = fmt::format("status {}", reply.status)};
   } catch (const http::ClientError& error) {
-    const bool is_unreadable = error.kind() == http::ClientError::Kind::malformed;
-    problem = is_unreadable ? "its response is invalid, too large or chunked" : error.what();
-    if (is_unreadable) outcome = Outcome::refused;  // most likely it was received: do not fill a channel with copies
+    if (error.kind() != http::ClientError::Kind::malformed) return {.problem = error.what()};
+    // Most likely it was received: do not fill a channel with copies.
+    return {.outcome = Outcome::refused, .problem = "its response is invalid, too large or chunked"};
   } catch (const Error& error) {
-    problem = error.what();
+    return {.problem = error.what()};
   }
-  note(problem);
-  return outcome;
 }
 
 /// False: it is time to end.

@@ -56,7 +56,8 @@ struct WebhookOptions {
   int attempts = 8;                  ///< for one event
   std::chrono::milliseconds first_pause{1'000};
   std::chrono::milliseconds longest_pause{60'000};
-  std::chrono::milliseconds timeout{10'000};  ///< of one attempt
+  std::chrono::milliseconds longest_wish{600'000};  ///< of a receiver that says when to come back
+  std::chrono::milliseconds timeout{10'000};        ///< of one attempt
 };
 
 /// Posts events, one after the other, from a thread of its own: no receiver can hold the server up. It is a listener
@@ -80,11 +81,16 @@ class Webhook final : public http::EventStream {
  private:
   /// Of one attempt; an event that is refused is not posted again.
   enum class Outcome : unsigned char { received, refused, failed };
+  struct Answer {
+    Outcome outcome = Outcome::failed;
+    std::chrono::milliseconds wish{0};  ///< of the receiver: not before
+    std::string problem = {};
+  };
 
   void add(const NamedEvent& event, std::string_view document);
   void run();
   [[nodiscard]] bool deliver(const std::string& body);
-  [[nodiscard]] Outcome post(const std::string& body);
+  [[nodiscard]] Answer post(const std::string& body);
   [[nodiscard]] bool pause(std::chrono::milliseconds time);
   void note(const std::string& problem);
 

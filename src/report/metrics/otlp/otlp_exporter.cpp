@@ -11,6 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/core/number.h"
+#include "base/http/message/retry_after.h"
 
 namespace lowgear::metrics {
 namespace {
@@ -31,14 +32,6 @@ std::int64_t system_ns() {
 
 /// By OTLP's specification; the same request may be sent again after these alone.
 bool is_worth_repeating(int status) { return status == 429 || status == 502 || status == 503 || status == 504; }
-
-/// Seconds of Retry-After; its other form, a date, is not read.
-std::chrono::milliseconds wish_of(const http::Headers& headers, std::chrono::milliseconds longest) {
-  const auto header = headers.find("retry-after");
-  const auto seconds = header == headers.end() ? std::nullopt : parse_integer(header->second);
-  if (!seconds || *seconds <= 0) return std::chrono::milliseconds(0);
-  return std::min(longest, std::chrono::milliseconds(1'000 * std::min<long long>(*seconds, 1'000'000)));
-}
 
 /// What a collector has not taken of a request that it took.
 struct Rejected {
@@ -89,6 +82,12 @@ OtlpExporter::~OtlpExporter() {
   thread_.join();
 }
 
+void OtlpExporter::end(Exposition last) {
+  push(std::move(last));
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, limits_.last_patience, [&] { return queue_.empty() && !is_posting_; });
+}
+
 void OtlpExporter::push(Exposition exposition) {
   due_ = std::chrono::steady_clock::now() + options_.interval;
   const std::scoped_lock lock(mutex_);
@@ -116,6 +115,7 @@ void OtlpExporter::run() {
       if (is_ending_) return;
       next = std::move(queue_.front());
       queue_.pop_front();
+      is_posting_ = true;
     }
     const OtlpTimes times{.start_ns = start_ns_, .time_ns = next.time_ns};
     bool is_delivered = true;
@@ -124,6 +124,8 @@ void OtlpExporter::run() {
     }
     const std::scoped_lock lock(mutex_);
     ++(is_delivered ? statistics_.sent : statistics_.dropped);
+    is_posting_ = false;
+    changed_.notify_all();
   }
 }
 
@@ -160,7 +162,8 @@ OtlpExporter::Answer OtlpExporter::post(const std::string& body) {
 
 OtlpExporter::Answer OtlpExporter::answer_to(const http::ReplyText& reply) {
   if (is_worth_repeating(reply.status)) {
-    return {.wish = wish_of(reply.headers, limits_.longest_wish), .problem = fmt::format("status {}", reply.status)};
+    return {.wish = http::retry_after(reply.headers, limits_.longest_wish),
+            .problem = fmt::format("status {}", reply.status)};
   }
   if (reply.status < 200 || reply.status >= 300) {
     return {.outcome = Outcome::refused, .problem = fmt::format("status {}", reply.status)};

@@ -24,6 +24,7 @@ struct OtlpLimits {
   std::chrono::milliseconds longest_pause{60'000};
   std::chrono::milliseconds longest_wish{600'000};  ///< of a collector that says when to come back
   std::chrono::milliseconds timeout{10'000};        ///< of one attempt
+  std::chrono::milliseconds last_patience{2'000};   ///< for what waits when the program ends
 };
 
 /// What became of exports since the program started.
@@ -53,6 +54,8 @@ class OtlpExporter {
   [[nodiscard]] bool is_due() const { return std::chrono::steady_clock::now() >= due_; }
   /// Takes the values of this time; never waits. By the thread that asks `is_due`.
   void push(Exposition exposition);
+  /// Takes the values of the program's end, and waits a moment until they and what is before them are posted.
+  void end(Exposition last);
   [[nodiscard]] OtlpStatistics statistics() const;
 
  private:
@@ -89,6 +92,7 @@ class OtlpExporter {
   std::condition_variable changed_;
   std::deque<Export> queue_;   // under mutex_
   OtlpStatistics statistics_;  // under mutex_
+  bool is_posting_ = false;    // under mutex_
   bool is_ending_ = false;     // under mutex_
   std::thread thread_;         ///< last: it uses all the others
 };

@@ -13,6 +13,8 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "base/http/looped_server.h"
+#include "base/http/server/server.h"
 
 namespace lowgear::server {
 namespace {
@@ -130,6 +132,35 @@ TEST(Webhook, GivesADecisionUpAfterSomeAttempts) {
   while (webhook.statistics().dropped == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(webhook.statistics().failed, 3U);
   EXPECT_EQ(webhook.statistics().waiting, 0U);
+}
+
+/// Says always when to come back.
+class BusyReceiver : public http::Handler {
+ public:
+  void handle(http::Request, std::shared_ptr<http::Reply> reply) override {
+    http::Response response = http::Response::with_body(429, "text/plain", "");
+    response.headers.emplace_back("Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT");
+    reply->send(std::move(response));
+  }
+};
+
+class BusyWebhookTest : public http::LoopedServer<http::Server> {};
+
+TEST_F(BusyWebhookTest, ComesBackAtTheDateThatTheReceiverSays) {
+  BusyReceiver receiver;
+  server = std::make_unique<http::Server>(io, receiver, http::ServerOptions{});
+  port = server->listen_tcp("127.0.0.1", 0);
+  run();
+  WebhookOptions options;
+  options.first_pause = options.longest_pause = std::chrono::milliseconds(1);
+  Webhook webhook(
+      {.name = "w", .url_file = {}, .kinds = {}},
+      {http::Endpoint{.host = "127.0.0.1", .port = port, .unix_path = {}}, "/"}, [](const std::string&) {}, options);
+  webhook.push(decision("guard"));
+  while (webhook.statistics().failed == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a hundred times the longest pause
+  EXPECT_EQ(webhook.statistics().failed, 1U);
+  EXPECT_EQ(webhook.statistics().waiting, 1U);
 }
 
 TEST(WebhookMetrics, CountsByOutcome) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/core/eventually.h"
@@ -129,6 +130,43 @@ TEST_F(OtlpExporterTest, KeepsTheNewestOfWhatWaits) {
   EXPECT_EQ(exporter->statistics().dropped, 2U);
   exporter.reset();  // does not wait for the pause
   EXPECT_EQ(log.size(), 1U);
+}
+
+TEST_F(OtlpExporterTest, PostsTheLastValuesBeforeItEnds) {
+  limits.last_patience = std::chrono::minutes(1);
+  begin();
+  push(1);
+  Exposition last;
+  last.gauge("jobs", "Jobs.").add({}, 2);
+  exporter->end(std::move(last));
+  EXPECT_EQ(exporter->statistics().sent, 2U);
+  exporter.reset();
+  const http::Request request = on_loop([&] { return collector.requests.back(); });
+  const Json metric = Json::parse(request.body)["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+  EXPECT_EQ(metric["gauge"]["dataPoints"][0]["asDouble"], 2.0);
+}
+
+TEST_F(OtlpExporterTest, EndsWithoutACollectorThatDoesNotTakeThem) {
+  limits.last_patience = std::chrono::milliseconds(1);
+  limits.first_pause = limits.longest_pause = std::chrono::hours(1);
+  collector.answers = {Collector::json(503, "")};
+  begin();
+  push();
+  ASSERT_TRUE(eventually([&] { return exporter->statistics().failed == 1; }));
+  exporter->end({});
+  EXPECT_EQ(exporter->statistics().sent, 0U);
+  EXPECT_EQ(exporter->statistics().waiting, 1U);
+}
+
+TEST_F(OtlpExporterTest, ComesBackAtTheDateThatTheCollectorSays) {
+  limits.longest_wish = std::chrono::hours(1);
+  collector.answers = {Collector::json(429, ""), Collector::json(200, "{}")};
+  collector.answers[0].headers.emplace_back("Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT");
+  begin();
+  push();
+  ASSERT_TRUE(eventually([&] { return exporter->statistics().failed == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a hundred times the longest pause
+  EXPECT_EQ(exporter->statistics().sent, 0U);
 }
 
 TEST(OtlpMetrics, CountByOutcome) {

@@ -1,0 +1,69 @@
+#include "base/http/message/retry_after.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+namespace lowgear::http {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::sys_days;
+using std::chrono::sys_seconds;
+
+/// Of RFC 9110's examples.
+constexpr sys_seconds kExample = sys_days(std::chrono::year(1994) / 11 / 6) + 8h + 49min + 37s;
+constexpr sys_seconds kNow = sys_days(std::chrono::year(2026) / 3 / 1) + 12h;
+constexpr milliseconds kLongest = 600s;
+
+milliseconds wait_of(const std::string& value, const std::string& date = {}) {
+  Headers headers{{"retry-after", value}};
+  if (!date.empty()) headers["date"] = date;
+  return retry_after(headers, kLongest, kNow);
+}
+
+TEST(ParseDate, ReadsTheThreeForms) {
+  EXPECT_EQ(parse_date("Sun, 06 Nov 1994 08:49:37 GMT", kNow), kExample);
+  EXPECT_EQ(parse_date("Sunday, 06-Nov-94 08:49:37 GMT", kNow), kExample);
+  EXPECT_EQ(parse_date("Sun Nov  6 08:49:37 1994", kNow), kExample);
+  EXPECT_EQ(parse_date("Sat, 29 Feb 2028 00:00:00 GMT", kNow), sys_days(std::chrono::year(2028) / 2 / 29));
+}
+
+TEST(ParseDate, TakesAYearOfTwoDigitsForTheNextOne) {
+  EXPECT_EQ(parse_date("Friday, 01-Jan-27 00:00:00 GMT", kNow), sys_days(std::chrono::year(2027) / 1 / 1));
+  EXPECT_EQ(parse_date("Friday, 01-Jan-76 00:00:00 GMT", kNow), sys_days(std::chrono::year(2076) / 1 / 1));
+  EXPECT_EQ(parse_date("Saturday, 01-Jan-77 00:00:00 GMT", kNow), sys_days(std::chrono::year(1977) / 1 / 1));
+}
+
+TEST(ParseDate, RefusesAnythingElse) {
+  for (const char* text :
+       {"", "tomorrow", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 31 Feb 2026 08:49:37 GMT",
+        "Sun, 06 Noc 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:00:00 GMT", "Sun, 06 Nov 1994 8:49:37 GMT",
+        "Sun, 06 Nov 19945 08:49:37 GMT", "Sun, x6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 GMT GMT",
+        "Sun, 06 Nov 1994 :::::::: GMT"}) {
+    EXPECT_EQ(parse_date(text, kNow), std::nullopt) << text;
+  }
+}
+
+TEST(RetryAfter, IsSecondsOrADate) {
+  EXPECT_EQ(wait_of("3"), 3s);
+  EXPECT_EQ(wait_of("Sun, 01 Mar 2026 12:00:20 GMT"), 20s);
+  EXPECT_EQ(retry_after({}, kLongest, kNow), 0s);
+}
+
+TEST(RetryAfter, CountsADateFromTheResponsesOwn) {
+  EXPECT_EQ(wait_of("Sun, 01 Mar 2026 13:00:20 GMT", "Sun, 01 Mar 2026 13:00:00 GMT"), 20s);
+  EXPECT_EQ(wait_of("Sun, 01 Mar 2026 12:00:20 GMT", "no date"), 20s);
+}
+
+TEST(RetryAfter, IsBounded) {
+  EXPECT_EQ(wait_of("999999999"), kLongest);
+  EXPECT_EQ(wait_of("Fri, 31 Dec 9999 23:59:59 GMT"), kLongest);
+  EXPECT_EQ(wait_of("Sun, 01 Mar 2026 11:59:59 GMT"), 0s);
+  for (const char* text : {"-5", "soon", "1e3", "99999999999999999999", ""}) EXPECT_EQ(wait_of(text), 0s) << text;
+}
+
+}  // namespace
+}  // namespace lowgear::http
