@@ -9,7 +9,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/progress_bar.h"
-#include "app/cli/text/evaluation_text.h"
+#include "app/cli/text/evaluation/evaluation_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "report/evaluation/evaluation.h"

@@ -1,4 +1,4 @@
-#include "app/cli/text/evaluation_text.h"
+#include "app/cli/text/evaluation/evaluation_text.h"
 
 #include <fmt/format.h>
 
