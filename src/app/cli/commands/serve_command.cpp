@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "app/cli/commands/serve_state.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/interrupt.h"
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/http/tls/tls_credentials.h"
 #include "control/client/rank/rank_environment.h"
@@ -70,8 +72,29 @@ struct ServeArguments {
   bool json = false;
 };
 
-void change_perseus(const ServeArguments& arguments, server::PerseusConfig& config) {
-  if (!arguments.perseus_listen.empty()) config.listen = server::parse_tcp_address(arguments.perseus_listen);
+/// What a variable of Perseus' server has to be for "no", in any case.
+constexpr auto kNo = std::to_array<std::string_view>({"0", "false", "f", "no", "n", "off"});
+
+/// Options that are not given have the values of the variables that configure Perseus' server.
+ServeArguments with_perseus_variables(ServeArguments arguments, const Environment& environment) {
+  const auto fill = [&environment](std::string& option, std::string_view variable) {
+    if (option.empty()) option = environment(variable).value_or("");
+  };
+  const bool own_scheduler = arguments.perseus_scheduler.empty();
+  fill(arguments.perseus_scheduler, "PERSEUS_SCHEDULER");
+  if (own_scheduler && !arguments.perseus_args) arguments.perseus_args = environment("PERSEUS_SCHEDULER_ARGS");
+  fill(arguments.perseus_mode, "PERSEUS_MODE");
+  if (!arguments.perseus_dump_dir.empty()) return arguments;
+  fill(arguments.perseus_dump_dir, "PERSEUS_DUMP_DIR");
+  const std::string dump = lower_case(environment("PERSEUS_DUMP_DATA").value_or("true"));
+  if (std::ranges::find(kNo, dump) != kNo.end()) arguments.perseus_no_dump = true;
+  return arguments;
+}
+
+void change_perseus(const ServeArguments& given, server::PerseusConfig& config) {
+  if (!given.perseus_listen.empty()) config.listen = server::parse_tcp_address(given.perseus_listen);
+  if (!config.listen) return;
+  const ServeArguments arguments = with_perseus_variables(given, process_environment());
   if (!arguments.perseus_scheduler.empty() && arguments.perseus_scheduler != config.scheduler) {
     config.scheduler = arguments.perseus_scheduler;
     config.scheduler_args.clear();  // those of the file are another scheduler's

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -68,6 +69,21 @@ TEST_F(ServeCommand, MovesAState) {
   const ProgramResult again = run_lowgear({"serve", "--state", path("state")});
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("have moved"));
+}
+
+TEST_F(ServeCommand, TakesTheVariablesOfPerseusServerWherePerseusPortIsServed) {
+  const auto check = [&](std::vector<std::string> others) {
+    others.insert(others.begin(), {"serve", "--state", path("state"), "--unix", path("socket"), "--check"});
+    return run_lowgear(others, [] {
+      ::setenv("PERSEUS_SCHEDULER", "NoScheduler", 1);
+      ::setenv("PERSEUS_DUMP_DATA", "False", 1);
+    });
+  };
+  const ProgramResult refused = check({"--perseus-listen", "127.0.0.1:0"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("NoScheduler"));
+  EXPECT_EQ(check({}).exit_code, 0) << "nothing is taken from them where there is no such port";
+  EXPECT_EQ(check({"--perseus-listen", "127.0.0.1:0", "--perseus-scheduler", "AllMaxFrequency"}).exit_code, 0);
 }
 
 TEST_F(ServeCommand, SaysWhatDoesNotGoWithABackup) {

@@ -1,0 +1,244 @@
+#include "report/evaluation/artifact.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
+#include "base/core/formats/json.h"
+#include "base/core/number.h"
+
+namespace lowgear::evaluation {
+namespace {
+
+constexpr std::size_t kWarmUpIterations = 2;
+constexpr int kWarmUpWindows = 2;
+/// Published energies of EnvPipe's emulation are real ones of eight GPUs a rank; times are real ones.
+constexpr double kTimeScale = 10;
+constexpr double kEnergyScale = 80;
+
+constexpr std::string_view kProfileEnd = ".prof.json";
+constexpr std::string_view kTableEnd = ".csv";
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+bool has_part(std::span<const std::string_view> parts, std::string_view part) {
+  return std::ranges::find(parts, part) != parts.end();
+}
+
+/// The GPU of measured workloads: a folder of its name, or a word in the name of the run's folder.
+std::optional<std::string> gpu_of(std::span<const std::string_view> folders) {
+  for (const std::string_view folder : folders | std::views::reverse) {
+    for (const std::string_view word : split(folder, '_')) {
+      if (word == "A100" || word == "A40") return std::string(word);
+    }
+  }
+  return std::nullopt;
+}
+
+/// `merak+MODEL+...` with or without a date before it, or `MODEL_GPU_...`.
+std::string model_of_run(std::string_view folder) {
+  const std::vector<std::string_view> fields = split(folder, '+');
+  const auto framework = std::ranges::find(fields, "merak");
+  if (framework != fields.end() && framework + 1 != fields.end()) return std::string(framework[1]);
+  for (const std::string_view mark : {"_A100", "_A40"}) {
+    if (const std::size_t end = folder.find(mark); end != std::string_view::npos) {
+      return std::string(folder.substr(0, end));
+    }
+  }
+  return std::string(folder);
+}
+
+/// What a path says of a file.
+struct ArtifactPath {
+  enum class Kind : unsigned char { none, profile, frontier, envpipe_table, zeus_global, zeus_local, run };
+  Kind kind = Kind::none;
+  std::string model = {};
+  std::string device = {};  ///< of the emulation, or kind of GPU
+  int number = 0;      ///< microbatches, or number of the plan
+  Method method = Method::perseus;
+};
+
+std::optional<int> whole_number(std::string_view text) {
+  if (text.empty() || text.size() > 6 || !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) {
+    return std::nullopt;
+  }
+  int number = 0;
+  for (const char digit : text) number = 10 * number + (digit - '0');
+  return number;
+}
+
+ArtifactPath run_path(std::span<const std::string_view> folders, std::string_view file) {
+  const auto number = whole_number(file.substr(0, file.size() - kProfileEnd.size()));
+  if (!number || folders.empty() || has_part(folders, "zeus_local") || has_part(folders, "zeus_global")) return {};
+  const auto gpu = gpu_of(folders);
+  if (!gpu) return {};
+  return {.kind = ArtifactPath::Kind::run,
+          .model = model_of_run(folders.back()),
+          .device = *gpu,
+          .number = *number,
+          .method = has_part(folders, "envpipe") ? Method::envpipe : Method::perseus};
+}
+
+ArtifactPath table_path(std::span<const std::string_view> folders, std::string_view stem) {
+  using Kind = ArtifactPath::Kind;
+  if (stem == "envpipe_result") return {.kind = Kind::envpipe_table};
+  if (stem == "zeus_global" || stem == "zeus_local") {
+    const auto gpu = gpu_of(folders);
+    if (!gpu) return {};
+    return {.kind = stem == "zeus_global" ? Kind::zeus_global : Kind::zeus_local, .device = *gpu};
+  }
+  const std::size_t precision = stem.rfind("_bf16");
+  if (precision == std::string_view::npos) return {};
+  const std::string_view before = stem.substr(0, precision);
+  const std::string_view after = stem.substr(precision + std::string_view("_bf16").size());
+  if (const std::size_t plus = before.find('+'); plus != std::string_view::npos && after.empty()) {
+    return {.kind = Kind::profile,
+            .model = std::string(before.substr(0, plus)),
+            .device = std::string(before.substr(plus + 1))};
+  }
+  if (!after.starts_with("_mb") || folders.empty()) return {};
+  const auto microbatches = whole_number(after.substr(std::string_view("_mb").size()));
+  if (!microbatches) return {};
+  return {.kind = Kind::frontier,
+          .model = std::string(before),
+          .device = std::string(folders.back()),
+          .number = *microbatches};
+}
+
+ArtifactPath parse_path(std::string_view path) {
+  std::vector<std::string_view> parts = split(path, '/');
+  const std::string_view file = parts.back();
+  parts.pop_back();
+  if (file.ends_with(kProfileEnd)) return run_path(parts, file);
+  if (file.ends_with(kTableEnd)) return table_path(parts, file.substr(0, file.size() - kTableEnd.size()));
+  return {};
+}
+
+std::vector<PipelineFigures> read_frontier(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  const std::size_t time = table.column("time");
+  const std::size_t energy = table.column("energy");
+  std::vector<PipelineFigures> rows;
+  rows.reserve(table.rows());
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    rows.push_back({table.number(row, time), table.number(row, energy)});
+  }
+  if (rows.empty()) throw InputError(fmt::format("{}: a frontier without rows", source));
+  return rows;
+}
+
+void add_envpipe_table(Artifact& artifact, std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const EmulatedRun run{{table.text(row, table.column("model")), table.text(row, table.column("device"))},
+                          static_cast<int>(table.integer(row, table.column("num_microbatches")))};
+    artifact.envpipe[run] = {table.number(row, table.column("iteration_time")) / kTimeScale,
+                             table.number(row, table.column("energy")) / kEnergyScale};
+  }
+}
+
+void add_zeus_table(Artifact& artifact, const ArtifactPath& path, std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    ZeusRows& workload = artifact.zeus[{path.device, table.text(row, table.column("model_name"))}];
+    workload.gpus = 1;
+    for (const std::string_view degree : {"dp", "tp", "pp"}) {
+      workload.gpus *= static_cast<int>(table.integer(row, table.column(degree)));
+    }
+    auto& rows = path.kind == ArtifactPath::Kind::zeus_global ? workload.global : workload.per_stage;
+    rows.push_back({table.number(row, table.column("time")), table.number(row, table.column("energy"))});
+  }
+}
+
+/// The mean over iterations of what `combine` makes of all ranks.
+template <typename Combine>
+double mean_of_iterations(const JsonView& ranks, std::string_view member, const Combine& combine) {
+  const std::size_t iterations = ranks.at(std::size_t{0}).at(member).size();
+  if (iterations <= kWarmUpIterations) {
+    ranks.at(std::size_t{0})
+        .at(member)
+        .fail(fmt::format("{} iterations, of which the first {} are warm-up", iterations, kWarmUpIterations));
+  }
+  double sum = 0;
+  for (std::size_t iteration = kWarmUpIterations; iteration < iterations; ++iteration) {
+    double value = 0;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      value = combine(value, ranks.at(rank).at(member).at(iteration).number());
+    }
+    sum += value;
+  }
+  return sum / static_cast<double>(iterations - kWarmUpIterations);
+}
+
+PipelineFigures read_run(std::string_view text, const std::string& source) {
+  const Json document = parse_json(text, source);
+  const JsonView ranks(document, source);
+  return {mean_of_iterations(ranks, "iter_time", [](double a, double b) { return std::max(a, b); }),
+          mean_of_iterations(ranks, "iter_energy", [](double a, double b) { return a + b; })};
+}
+
+template <typename Map>
+void add_once(Map& map, typename Map::key_type key, typename Map::mapped_type value, const std::string& source) {
+  if (!map.emplace(std::move(key), std::move(value)).second) {
+    throw InputError(fmt::format("{}: there is another file for the same pipeline; give one of them", source));
+  }
+}
+
+void add_plan(Artifact& artifact, const ArtifactPath& path, std::string_view text, const std::string& source) {
+  if (path.number < kWarmUpWindows) return;
+  std::vector<MeasuredPlan>& plans = artifact.runs[{{path.device, path.model}, path.method}];
+  const auto place = std::ranges::lower_bound(plans, path.number, {}, &MeasuredPlan::number);
+  if (place != plans.end() && place->number == path.number) {
+    throw InputError(
+        fmt::format("{}: there is another plan {} for the same workload; give one of them", source, path.number));
+  }
+  plans.insert(place, {path.number, read_run(text, source)});
+}
+
+}  // namespace
+
+std::string_view name(Method method) { return method == Method::perseus ? "Perseus" : "EnvPipe"; }
+
+bool is_artifact_file(std::string_view path) { return parse_path(path).kind != ArtifactPath::Kind::none; }
+
+void add_file(Artifact& artifact, const std::string& path, std::string_view text) {
+  const ArtifactPath parsed = parse_path(path);
+  switch (parsed.kind) {
+    case ArtifactPath::Kind::none:
+      throw InputError(fmt::format("{}: no file of an artifact", path));
+    case ArtifactPath::Kind::profile:
+      add_once(artifact.profiles, {parsed.model, parsed.device}, profile::read_stage_profile(text, path), path);
+      break;
+    case ArtifactPath::Kind::frontier:
+      add_once(artifact.frontiers, {{parsed.model, parsed.device}, parsed.number}, read_frontier(text, path), path);
+      break;
+    case ArtifactPath::Kind::envpipe_table:
+      add_envpipe_table(artifact, text, path);
+      break;
+    case ArtifactPath::Kind::zeus_global:
+    case ArtifactPath::Kind::zeus_local:
+      add_zeus_table(artifact, parsed, text, path);
+      break;
+    case ArtifactPath::Kind::run:
+      add_plan(artifact, parsed, text, path);
+      break;
+  }
+  ++artifact.files;
+}
+
+}  // namespace lowgear::evaluation

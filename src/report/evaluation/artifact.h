@@ -1,0 +1,78 @@
+#pragma once
+
+#include <compare>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planning/profile/stage_profile.h"
+#include "planning/simulator/cluster.h"
+
+/// The results that the authors of Perseus published, and folders of the same shape.
+namespace lowgear::evaluation {
+
+using simulator::PipelineFigures;
+
+enum class Method : unsigned char { perseus, envpipe };
+
+/// `Perseus`, `EnvPipe`.
+[[nodiscard]] std::string_view name(Method method);
+
+/// A pipeline of the emulation.
+struct EmulatedPipeline {
+  std::string model;   ///< `gpt3-175b`
+  std::string device;  ///< `a100_sxm`
+  friend auto operator<=>(const EmulatedPipeline&, const EmulatedPipeline&) = default;
+};
+
+struct EmulatedRun {
+  EmulatedPipeline pipeline;
+  int microbatches = 0;
+  friend auto operator<=>(const EmulatedRun&, const EmulatedRun&) = default;
+};
+
+/// A workload that was measured on a cluster.
+struct Workload {
+  std::string gpu;    ///< `A100`
+  std::string model;  ///< `gpt3-xl`
+  friend auto operator<=>(const Workload&, const Workload&) = default;
+};
+
+/// The measured iterations of one plan, the first two left out: the mean of the slowest rank's time, the mean of all
+/// ranks' energy.
+struct MeasuredPlan {
+  int number = 0;  ///< N of `N.prof.json`
+  PipelineFigures figures;
+};
+
+/// Iterations with power limits, by row of Zeus' tables.
+struct ZeusRows {
+  int gpus = 0;                         ///< of the workload
+  std::vector<PipelineFigures> global;  ///< one limit for all; the first is that of the highest limit, the baseline
+  std::vector<PipelineFigures> per_stage;
+};
+
+/// What the folders hold. Figures of the emulation are on the scale of its files, one GPU a rank: a tenth of real
+/// times, an eightieth of real energies.
+struct Artifact {
+  std::map<EmulatedPipeline, profile::StageProfile> profiles;
+  std::map<EmulatedRun, std::vector<PipelineFigures>> frontiers;
+  std::map<EmulatedRun, PipelineFigures> envpipe;  ///< on the same scale
+  std::map<Workload, ZeusRows> zeus;
+  std::map<std::pair<Workload, Method>, std::vector<MeasuredPlan>> runs;  ///< by number; warm-ups left out
+  int files = 0;                                                          ///< that were read
+};
+
+/// Whether a file at this path, below the folder given and with its name before it, is read. By its name: stage
+/// profiles `MODEL+DEVICE_PRECISION.csv`, frontiers `DEVICE/MODEL_PRECISION_mbN.csv`, `envpipe_result.csv`,
+/// `GPU/zeus_global.csv`, `GPU/zeus_local.csv`, and `N.prof.json` of a run of plans, in folders of the names that
+/// Perseus' server gives or `MODEL_GPU_...`. Runs below a folder `envpipe` are EnvPipe's; those of power limits (below
+/// `zeus_local`, `zeus_global`) are not read, as Zeus' tables have their results.
+[[nodiscard]] bool is_artifact_file(std::string_view path);
+
+/// Adds a file for which is_artifact_file holds. Throws InputError with file and place where it cannot be read, has a
+/// shape of its own or is there twice.
+void add_file(Artifact& artifact, const std::string& path, std::string_view text);
+
+}  // namespace lowgear::evaluation

@@ -1,0 +1,80 @@
+#include "report/evaluation/emulated_savings.h"
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/envpipe_offline.h"
+#include "planning/planner/policies/perseus.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/generators.h"
+
+namespace lowgear::evaluation {
+namespace {
+
+std::vector<double> blocking_power_w(const EmulationCase& emulation) {
+  return std::vector<double>(static_cast<std::size_t>(emulation.profile->stages()), emulation.device.blocking_power_w);
+}
+
+/// A planning problem with what it refers to. Stays where it is.
+struct Problem {
+  explicit Problem(const EmulationCase& emulation)
+      : schedule(schedule::one_f_one_b_schedule(emulation.profile->stages(), emulation.microbatches)),
+        dag(build_dag(schedule)),
+        power_w(blocking_power_w(emulation)),
+        problem{&schedule, &dag, emulation.profile, power_w} {}
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+  ~Problem() = default;
+
+  schedule::Schedule schedule;
+  schedule::PipelineDag dag;
+  std::vector<double> power_w;
+  planner::PlanningProblem problem;
+};
+
+}  // namespace
+
+EmulatedPlans plans_of_perseus(const EmulationCase& emulation) {
+  const Problem problem(emulation);
+  const planner::PerseusModel model(problem.problem, emulation.device.unit_s);
+  const auto fastest = model.solve(model.fastest_s());
+  const auto waiting = model.solve(kFigure7Factor * model.fastest_s());
+  return {{fastest.time_s, fastest.energy_j}, {waiting.time_s, waiting.energy_j}};
+}
+
+EmulatedPlans plans_of_lowgear(const EmulationCase& emulation) {
+  const Problem problem(emulation);
+  planner::PipelinePlanner planner(problem.schedule, *emulation.profile, problem.power_w, {});
+  const double fastest_s = planner.fastest_s();
+  const plan::Plan fastest = planner.plan(fastest_s);
+  const plan::Plan waiting = planner.plan(kFigure7Factor * fastest_s);
+  return {{fastest.time_s, fastest.energy_j}, {waiting.time_s, waiting.energy_j}};
+}
+
+simulator::PipelineFigures plan_of_envpipe(const EmulationCase& emulation) {
+  const Problem problem(emulation);
+  const planner::PolicyPlan plan =
+      planner::EnvPipeOfflinePolicy(emulation.device.unit_s).plan(problem.problem, std::nullopt);
+  const simulator::Timeline replayed = replay_clocks(problem.problem, plan.clocks_mhz);
+  return {replayed.time_s, replayed.energy_j_total};
+}
+
+double intrinsic_saving_pct(const EmulationCase& emulation, double time_s, double energy_j) {
+  return simulator::saving_pct(
+      simulator::max_clock_energy_j(*emulation.profile, emulation.microbatches, time_s, blocking_power_w(emulation)),
+      energy_j);
+}
+
+simulator::StragglerScenario figure7_cluster(const EmulationCase& emulation, double time_s) {
+  const double baseline_j =
+      simulator::max_clock_energy_j(*emulation.profile, emulation.microbatches, time_s, blocking_power_w(emulation));
+  return {.pipelines = kGlobalMicrobatches / emulation.microbatches,
+          .factor = kFigure7Factor,
+          .blocking_power_w = emulation.device.blocking_power_w * emulation.profile->stages(),
+          .baseline = {time_s, baseline_j}};
+}
+
+}  // namespace lowgear::evaluation

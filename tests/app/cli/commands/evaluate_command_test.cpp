@@ -1,0 +1,40 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::cli {
+namespace {
+
+TEST(EvaluateCommand, ShowsPublishedCellsBesideComputedOnes) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "zeus/A100");
+  std::filesystem::create_directories(folder / "runs/gpt3-xl_A100");
+  write_text(folder / "zeus/A100/zeus_global.csv", "model_name,dp,tp,pp,time,energy\ngpt3-xl,1,1,4,100,1000\n");
+  write_text(folder / "runs/gpt3-xl_A100/2.prof.json",
+             R"([{"rank":0,"iter_time":[1,1,100.1],"iter_energy":[1,1,868]}])");
+  const ProgramResult json_run = run_lowgear({"evaluate", folder.path().string(), "--json"});
+  ASSERT_EQ(json_run.exit_code, 0) << json_run.err;
+  const Json json = parse_json(json_run.out, "stdout");
+  EXPECT_EQ(json["tables"][0]["table"], "table 3");
+  EXPECT_EQ(json["tables"][0]["reproduced"], 2);  // 13.2 % and 0.1 %
+  EXPECT_EQ(json["cells"].size(), 184U);
+  const ProgramResult text = run_lowgear({"evaluate", folder.path().string()});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("table 3: 2 of 40 cells reproduced"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("not in the folders: stage_profile/bloom+a40_bf16.csv"), std::string::npos);
+}
+
+TEST(EvaluateCommand, RefusesFoldersWithoutSuchFiles) {
+  const TemporaryFolder folder;
+  const ProgramResult empty = run_lowgear({"evaluate", folder.path().string()});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_NE(empty.err.find("no file of the shape"), std::string::npos) << empty.err;
+  EXPECT_EQ(run_lowgear({"evaluate", (folder / "absent").string()}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace lowgear::cli
