@@ -152,5 +152,29 @@ TEST(EstimateByThePublishedFormula, SaysWhichSamplesAreMissing) {
   EXPECT_THAT(run_lowgear({"estimate", "--peer-formula", "--job", job}).err, HasSubstr("o/G.csv"));
 }
 
+TEST(EstimateExamples, AreListedShownAndEstimated) {
+  EXPECT_THAT(run_lowgear({"estimate", "--examples"}).out, HasSubstr("llemma_7b_4_2_2_V"));
+  const ProgramResult shown = run_lowgear({"estimate", "--show-example", "llemma-7b-vista"});
+  EXPECT_THAT(shown.out, HasSubstr("training_config: [4, 2, 2, 4, 32, 4096, 4096, 8, 1]"));
+  const ProgramResult estimated = run_lowgear({"estimate", "--example", "llemma-7b-vista", "--json"});
+  ASSERT_EQ(estimated.exit_code, 0) << estimated.err;
+  const double time_s = parse_json(estimated.out, "out")["time_s"];
+  EXPECT_NEAR(time_s / 4.7599400279, 1, 0.015);
+  // What is shown can be changed and read again, by the published formula and by Lowgear's own.
+  const TemporaryFolder folder;
+  const std::string job = write_text(folder / "job.yml", shown.out);
+  const ProgramResult again = run_lowgear({"estimate", "--peer-formula", "--job", job, "--json"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(parse_json(again.out, "out")["time_s"], time_s);
+  EXPECT_EQ(run_lowgear({"estimate", "--job", job}).exit_code, 0);
+}
+
+TEST(EstimateExamples, RefuseOptionsThatChangeThem) {
+  EXPECT_THAT(run_lowgear({"estimate", "--example", "llemma-7b-vista", "--tp", "4"}).err,
+              HasSubstr("leave --tp 4 out"));
+  EXPECT_THAT(run_lowgear({"estimate", "--example", "llama"}).err, HasSubstr("there are llemma-7b-perlmutter"));
+  EXPECT_EQ(run_lowgear({"estimate", "--example", "llemma-7b-vista", "--plan"}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace lowgear::cli
