@@ -176,5 +176,24 @@ TEST(EstimateExamples, RefuseOptionsThatChangeThem) {
   EXPECT_EQ(run_lowgear({"estimate", "--example", "llemma-7b-vista", "--plan"}).exit_code, 2);
 }
 
+TEST(SampleByAPublishedFile, OptionsOverrideItAndItsSubjectMustMatch) {
+  const TemporaryFolder folder;
+  const std::string file = write_text(
+      folder / "linear1.yml",
+      "{'kernel_name': 'linear1', 'columns_name': ['mp', 'b', 'l', 'dim', 'F_dur(us)', 'B_dur(us)'], 'shapes': [1, 16, "
+      "2048, 1024], 'run': 'get_one',}\n");
+  const std::string out = (folder / "samples").string();
+  const ProgramResult subject = run_lowgear({"sample", "collectives", "--config", file, "--out", out});
+  EXPECT_EQ(subject.exit_code, 2);
+  EXPECT_THAT(subject.err, HasSubstr("call lowgear sample operators"));
+  // What the file says was read, without its tp, which is given, when the last option is refused.
+  const ProgramResult options = run_lowgear({"sample", "operators", "--config", file, "--out", out, "--tp", "none"});
+  EXPECT_EQ(options.exit_code, 2);
+  EXPECT_THAT(options.err, HasSubstr("--tp"));
+  EXPECT_THAT(options.err, testing::Not(HasSubstr("given twice")));
+  const std::string moe = write_text(folder / "moe.yml", "{'kernel_name': 'moe', 'columns_name': ['mp']}\n");
+  EXPECT_THAT(run_lowgear({"sample", "operators", "--config", moe, "--out", out}).err, HasSubstr("moe.yml:1:17"));
+}
+
 }  // namespace
 }  // namespace lowgear::cli

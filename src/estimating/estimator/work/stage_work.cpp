@@ -286,16 +286,19 @@ RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
 /// otherwise all logits are gathered.
 void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t vocabulary = padded_vocabulary(job);
-  const bool split = job.split_loss;
-  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy,
-            {shape.batch, shape.sequence, split ? vocabulary / job.parallel.tp : vocabulary, 1});
   const auto tokens = static_cast<double>(shape.tokens);
-  if (!split) {
+  if (!job.split_loss) {
+    const std::array<std::int64_t, 4> logits{shape.batch, shape.sequence, vocabulary, 1};
+    // The gathered parts are copied next to each other.
+    if (job.parallel.tp > 1) block.forward(WorkPart::cross_entropy, OperatorKind::permute, logits);
+    block.add(WorkPart::cross_entropy, OperatorKind::gathered_loss, logits);
     const double bytes = tokens * static_cast<double>(vocabulary) * bytes_of(type_of(job, OperatorKind::cross_entropy));
     block.communicate(&BlockWork::forward,
                       {CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::tensor_parallel});
     return;
   }
+  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy,
+            {shape.batch, shape.sequence, vocabulary / job.parallel.tp, 1});
   const CollectiveUse scalars{CollectiveKind::all_reduce, 4 * tokens, tensor_group(job), WorkPart::tensor_parallel};
   for (int sum = 0; sum < 3; ++sum) block.communicate(&BlockWork::forward, scalars);
 }

@@ -237,7 +237,8 @@ TEST(HeadWork, GathersLogitsWhereTheLossIsWhole) {
   job.parallel.tp = 4;
   const auto loss_elements = [&job] {
     for (const OperatorUse& use : head_work(job).forward.operators) {
-      if (use.op.kind == OperatorKind::cross_entropy) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
+      const bool loss = use.op.kind == (job.split_loss ? OperatorKind::cross_entropy : OperatorKind::gathered_loss);
+      if (loss) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
     }
     return std::int64_t{0};
   };
