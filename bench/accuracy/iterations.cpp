@@ -219,8 +219,8 @@ std::vector<RunSet> vtrain_sets() {
          "The same, ground_truth_single.csv: hidden 1024 and 2048, sequences of 1024, 2 to 8 GPUs. Most rows "
          "wait for the host, whose costs were measured on other machines (HostCosts). Nothing is fitted.",
          estimator::vtrain_node_runs(*text, node), 15, 0, false,
-         "Rows of tp 8 with one sequence are 20 to 30 % low: with two heads per rank, Megatron's fused softmax does "
-         "not apply (it accepts multiples of four), and three kernels do its work. Rows of tp 4 with hidden "
+         "Rows of tp 8 with one sequence are about 20 % low: with two heads per rank, Megatron's fused softmax does "
+         "not apply (it accepts multiples of four), and PyTorch's kernels do its work. Rows of tp 4 with hidden "
          "2048 are high: their hosts issued a layer faster than those of hidden 1024 did, in the same data."});
   }
   return sets;

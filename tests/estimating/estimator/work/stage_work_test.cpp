@@ -116,6 +116,25 @@ TEST(LayerWork, SelectiveRecomputationRunsScoresAgain) {
   EXPECT_TRUE(layer_work(job).recomputed.operators.empty());
 }
 
+TEST(LayerWork, NeedsSeveralKernelsForASoftmaxThatIsNotFused) {
+  TrainingJob job = job_of(gpt());
+  const auto softmaxes = [&job] {
+    std::vector<OperatorKind> kinds;
+    for (const OperatorUse& use : layer_work(job).forward.operators) {
+      const bool softmax = use.op.kind == OperatorKind::fused_softmax || use.op.kind == OperatorKind::softmax;
+      if (softmax) kinds.push_back(use.op.kind);
+    }
+    return kinds;
+  };
+  EXPECT_EQ(softmaxes(), std::vector<OperatorKind>{OperatorKind::fused_softmax});
+  job.batch.micro = 1;
+  job.parallel.tp = static_cast<int>(job.model.heads) / 2;  // two rows of scores on each rank
+  EXPECT_EQ(softmaxes(), std::vector<OperatorKind>{OperatorKind::softmax});
+  job.parallel.tp = 1;
+  job.batch.sequence_length = 8192;
+  EXPECT_EQ(softmaxes(), std::vector<OperatorKind>{OperatorKind::softmax});
+}
+
 double link_bytes(const PassWork& work) {
   double sum = 0;
   for (const CollectiveUse& use : work.collectives) {
