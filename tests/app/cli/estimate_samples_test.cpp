@@ -152,5 +152,48 @@ TEST(EstimateByThePublishedFormula, SaysWhichSamplesAreMissing) {
   EXPECT_THAT(run_lowgear({"estimate", "--peer-formula", "--job", job}).err, HasSubstr("o/G.csv"));
 }
 
+TEST(EstimateExamples, AreListedShownAndEstimated) {
+  EXPECT_THAT(run_lowgear({"estimate", "--examples"}).out, HasSubstr("llemma_7b_4_2_2_V"));
+  const ProgramResult shown = run_lowgear({"estimate", "--show-example", "llemma-7b-vista"});
+  EXPECT_THAT(shown.out, HasSubstr("training_config: [4, 2, 2, 4, 32, 4096, 4096, 8, 1]"));
+  const ProgramResult estimated = run_lowgear({"estimate", "--example", "llemma-7b-vista", "--json"});
+  ASSERT_EQ(estimated.exit_code, 0) << estimated.err;
+  const double time_s = parse_json(estimated.out, "out")["time_s"];
+  EXPECT_NEAR(time_s / 4.7599400279, 1, 0.015);
+  // What is shown can be changed and read again, by the published formula and by Lowgear's own.
+  const TemporaryFolder folder;
+  const std::string job = write_text(folder / "job.yml", shown.out);
+  const ProgramResult again = run_lowgear({"estimate", "--peer-formula", "--job", job, "--json"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(parse_json(again.out, "out")["time_s"], time_s);
+  EXPECT_EQ(run_lowgear({"estimate", "--job", job}).exit_code, 0);
+}
+
+TEST(EstimateExamples, RefuseOptionsThatChangeThem) {
+  EXPECT_THAT(run_lowgear({"estimate", "--example", "llemma-7b-vista", "--tp", "4"}).err,
+              HasSubstr("leave --tp 4 out"));
+  EXPECT_THAT(run_lowgear({"estimate", "--example", "llama"}).err, HasSubstr("there are llemma-7b-perlmutter"));
+  EXPECT_EQ(run_lowgear({"estimate", "--example", "llemma-7b-vista", "--plan"}).exit_code, 2);
+}
+
+TEST(SampleByAPublishedFile, OptionsOverrideItAndItsSubjectMustMatch) {
+  const TemporaryFolder folder;
+  const std::string file = write_text(
+      folder / "linear1.yml",
+      "{'kernel_name': 'linear1', 'columns_name': ['mp', 'b', 'l', 'dim', 'F_dur(us)', 'B_dur(us)'], 'shapes': [1, 16, "
+      "2048, 1024], 'run': 'get_one',}\n");
+  const std::string out = (folder / "samples").string();
+  const ProgramResult subject = run_lowgear({"sample", "collectives", "--config", file, "--out", out});
+  EXPECT_EQ(subject.exit_code, 2);
+  EXPECT_THAT(subject.err, HasSubstr("call lowgear sample operators"));
+  // What the file says was read, without its tp, which is given, when the last option is refused.
+  const ProgramResult options = run_lowgear({"sample", "operators", "--config", file, "--out", out, "--tp", "none"});
+  EXPECT_EQ(options.exit_code, 2);
+  EXPECT_THAT(options.err, HasSubstr("--tp"));
+  EXPECT_THAT(options.err, testing::Not(HasSubstr("given twice")));
+  const std::string moe = write_text(folder / "moe.yml", "{'kernel_name': 'moe', 'columns_name': ['mp']}\n");
+  EXPECT_THAT(run_lowgear({"sample", "operators", "--config", moe, "--out", out}).err, HasSubstr("moe.yml:1:17"));
+}
+
 }  // namespace
 }  // namespace lowgear::cli

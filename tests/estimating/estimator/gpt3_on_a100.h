@@ -18,8 +18,10 @@
 /// (artifact of Perseus, SOSP'24). Nothing in the project is fitted on that profile.
 ///
 /// What the profile does not say is taken as: 2048 tokens, one sequence a microbatch, kernels of unfused attention, no
-/// recomputation (backwards take 1.85 times the forwards). Its GPUs draw 475 W at full clocks, so they are of the kind
-/// with a limit of 500 W that NVIDIA's data sheet names beside the 400 W of others.
+/// recomputation (backwards take 1.85 times the forwards), and the loss on gathered logits: Merak, the framework of the
+/// artifact, divides the output matrix by columns and gathers what they give (merak_trainer.py, `parallel_vocab`). Its
+/// GPUs draw 475 W at full clocks, so they are of the kind with a limit of 500 W that NVIDIA's data sheet names beside
+/// the 400 W of others.
 namespace lowgear::estimator {
 
 inline constexpr double kA100BlockingW = 83.64;
@@ -35,6 +37,8 @@ inline TrainingJob gpt3_on_a100(int microbatches) {
   job.batch = {microbatches, 1, 2048};
   job.attention = AttentionKind::unfused;
   job.zero = 0;
+  job.split_loss = false;
+  job.overlap.pipeline = true;  // messages are instructions of their own there, and not in the profile
   return job;
 }
 

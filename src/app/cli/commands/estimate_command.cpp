@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "app/cli/arguments/command_line.h"
@@ -12,6 +13,7 @@
 #include "app/cli/runs/sample_folder.h"
 #include "app/cli/terminal/memory.h"
 #include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/table.h"
 #include "app/cli/text/estimate_page.h"
 #include "app/cli/text/estimate_text.h"
 #include "app/cli/text/peer_estimate_text.h"
@@ -21,6 +23,7 @@
 #include "estimating/estimator/iteration/emitted_profile.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_estimate.h"
+#include "estimating/estimator/peer/published_examples.h"
 
 namespace lowgear::cli {
 namespace {
@@ -29,6 +32,9 @@ struct EstimateArguments {
   JobArguments job;
   std::string samples;  ///< a folder
   bool peer_formula = false;
+  bool list_examples = false;
+  std::string shown_example;  ///< its name, or empty
+  std::string example;        ///< the same, to estimate
   bool plan = false;
   EstimatePlanArguments planning;
   std::string profile;  ///< to write, or empty
@@ -37,19 +43,67 @@ struct EstimateArguments {
   bool json = false;
 };
 
+void print_peer_estimate(const EstimateArguments& arguments, const estimator::PeerEstimate& estimate,
+                         const std::string& next, Console& console) {
+  if (arguments.json) {
+    console.print_json(peer_estimate_json(estimate));
+  } else {
+    console.print(peer_estimate_text(estimate) + "\nNext: " + next + "\n");
+  }
+}
+
+ExitCode list_examples(const EstimateArguments& arguments, Console& console) {
+  Table table(
+      {{"example", Table::Align::left}, {"in estimate-train-time", Table::Align::left}, {"", Table::Align::left}});
+  Json json{{"format", "lowgear.published_examples/1"}, {"examples", Json::array()}};
+  for (const estimator::PublishedExample& example : estimator::published_examples()) {
+    table.add_row({std::string(example.name), std::string(example.published_name), std::string(example.summary)});
+    json["examples"].push_back(
+        {{"name", example.name}, {"published_name", example.published_name}, {"summary", example.summary}});
+  }
+  if (arguments.json) {
+    console.print_json(json);
+  } else {
+    console.print(table.text() + "\nNext: lowgear estimate --example " +
+                  std::string(estimator::published_examples().front().name) + "\n");
+  }
+  return ExitCode::ok;
+}
+
+ExitCode show_example(const EstimateArguments& arguments, Console& console) {
+  const std::string_view job = example_job(estimator::published_example(arguments.shown_example));
+  if (arguments.json) {
+    console.print_json({{"format", "lowgear.published_example/1"}, {"job", job}});
+  } else {
+    console.print(std::string(job));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_example_estimate(const EstimateArguments& arguments, Console& console) {
+  if (!arguments.job.settings.empty()) {
+    throw InputError(
+        "--example is estimated as it is; write it to a file with --show-example, change it there, and "
+        "leave " +
+        arguments.job.settings.front().origin + " out");
+  }
+  const estimator::PublishedExample& example = estimator::published_example(arguments.example);
+  const estimator::SampledJob job = estimator::parse_sampled_job(example_job(example), std::string(example.name));
+  print_peer_estimate(arguments, estimate_as_published(job, {}, arguments.samples),
+                      fmt::format("change it: lowgear estimate --show-example {} > job.yml", example.name), console);
+  return ExitCode::ok;
+}
+
 ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console) {
   if (!arguments.job.settings.empty()) {
     throw InputError("--peer-formula uses the job in the file of --job unchanged; leave " +
                      arguments.job.settings.front().origin + " out");
   }
   const estimator::PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
-  if (arguments.json) {
-    console.print_json(peer_estimate_json(estimate));
-  } else {
-    console.print(peer_estimate_text(estimate) +
-                  fmt::format("\nNext: estimate it with Lowgear's own model: lowgear estimate --job {}\n",
-                              shell_word(arguments.job.file)));
-  }
+  print_peer_estimate(
+      arguments, estimate,
+      fmt::format("estimate it with Lowgear's own model: lowgear estimate --job {}", shell_word(arguments.job.file)),
+      console);
   return ExitCode::ok;
 }
 
@@ -85,6 +139,9 @@ std::string next_text(const EstimateArguments& arguments, const estimator::JobEs
 
 /// That a job does not fit is a result, not a failure: it is printed first, and the exit code is 0.
 ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
+  if (arguments.list_examples) return list_examples(arguments, console);
+  if (!arguments.shown_example.empty()) return show_example(arguments, console);
+  if (!arguments.example.empty()) return run_example_estimate(arguments, console);
   if (arguments.peer_formula) return run_peer_estimate(arguments, console);
   estimator::TrainingJob job = load_job(arguments.job);
   const estimator::JobEstimate result = estimate_job(std::move(job), load_samples(arguments.samples));
@@ -118,6 +175,18 @@ VerbAction declare_estimate(CLI::App& app) {
   CLI::Option* peer = app.add_flag("--peer-formula", arguments->peer_formula,
                                    "Estimate as the published estimator (estimate-train-time) does, with its formula "
                                    "and regressors; --job names a file of its format");
+  CLI::Option* list = app.add_flag("--examples", arguments->list_examples, "List the published estimator's examples");
+  CLI::Option* show = app.add_option("--show-example", arguments->shown_example,
+                                     "Print an example's job, to be changed and read with --peer-formula --job")
+                          ->type_name("NAME")
+                          ->excludes(list);
+  CLI::Option* example = app.add_option("--example", arguments->example,
+                                        "Estimate an example with the published formula, from fits to its samples "
+                                        "that Lowgear has, or from --operators")
+                             ->type_name("NAME")
+                             ->excludes(list)
+                             ->excludes(show)
+                             ->excludes("--job");
   CLI::Option* plan =
       app.add_flag("--plan", arguments->plan,
                    "Also plan clocks: time and energy of the job at the highest clocks and on its frontier");
@@ -125,12 +194,15 @@ VerbAction declare_estimate(CLI::App& app) {
   app.add_option("--emit-profile", arguments->profile,
                  "Write an estimated stage profile of all clocks of the GPU to this file, for lowgear plan")
       ->type_name("FILE")
-      ->excludes(peer);
+      ->excludes(peer)
+      ->excludes(example);
   app.add_option("--report", arguments->report,
                  "Write an HTML page to this file: what takes time, energy and memory, and the frontier of a plan")
       ->type_name("FILE")
-      ->excludes(peer);
+      ->excludes(peer)
+      ->excludes(example);
   plan->excludes(peer);
+  plan->excludes(example);
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);

@@ -10,6 +10,7 @@
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "estimating/estimator/peer/published_examples.h"
 
 namespace lowgear::cli {
 namespace {
@@ -60,12 +61,16 @@ estimator::PeerEstimate estimate_as_published(const std::string& job_file, const
     throw_input_error({job_file, 0, 0}, "is not a job of the published estimator: it has no training_config",
                       "leave --peer-formula out");
   }
-  const estimator::SampledJob job = estimator::parse_sampled_job(text, job_file);
-  const std::filesystem::path from = std::filesystem::path(job_file).parent_path();
-  const bool given = !folder.empty();
-  const std::filesystem::path given_folder(folder);
-  return peer_estimate(job, read_peer_samples(job, given ? given_folder / "operator" : from / job.operator_data_folder,
-                                              given ? given_folder / "nccl" : from / job.nccl_data_folder));
+  return estimate_as_published(estimator::parse_sampled_job(text, job_file),
+                               std::filesystem::path(job_file).parent_path(), folder);
+}
+
+estimator::PeerEstimate estimate_as_published(const estimator::SampledJob& job, const std::filesystem::path& from,
+                                              const std::string& folder) {
+  const std::filesystem::path given(folder);
+  if (!folder.empty()) return peer_estimate(job, read_peer_samples(job, given / "operator", given / "nccl"));
+  if (const auto packaged = estimator::packaged_times(job.operator_data_folder)) return peer_estimate(job, *packaged);
+  return peer_estimate(job, read_peer_samples(job, from / job.operator_data_folder, from / job.nccl_data_folder));
 }
 
 }  // namespace lowgear::cli

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "base/core/formats/json.h"
 #include "estimating/estimator/peer/peer_formula.h"
+#include "estimating/estimator/peer/sampled_job.h"
 
 namespace lowgear::cli {
 
@@ -17,5 +19,11 @@ namespace lowgear::cli {
 /// and `nccl` in it) or, where that is empty, from the folders that the file names, seen from its own. Throws
 /// InputError.
 [[nodiscard]] estimator::PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder);
+
+/// The same of a job that was read. Folders that the job names are seen from `from`; those that begin with `packaged:`
+/// are tables of Lowgear (published_examples.h). Throws InputError.
+[[nodiscard]] estimator::PeerEstimate estimate_as_published(const estimator::SampledJob& job,
+                                                            const std::filesystem::path& from,
+                                                            const std::string& folder);
 
 }  // namespace lowgear::cli

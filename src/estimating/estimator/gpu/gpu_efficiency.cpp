@@ -69,6 +69,7 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   set(OperatorKind::fused_softmax, shares.fused_softmax);
   set(OperatorKind::attention_mask, shares.mask);
   set(OperatorKind::cross_entropy, shares.cross_entropy);
+  set(OperatorKind::gathered_loss, shares.cross_entropy);
   set(OperatorKind::embedding, shares.embedding);
   set(OperatorKind::optimizer, shares.optimizer);
   return table;

@@ -27,8 +27,9 @@ enum class OperatorKind : unsigned char {
   permute,           ///< {batch, sequence, width}: rows to and from the experts that they go to; also plain copies
   bias_gradient,     ///< {batch, sequence, width}: sum over tokens
   gradient_sum,      ///< {parameters}: adds the gradients of one microbatch to those of the iteration, in fp32
+  gathered_loss,     ///< {batch, sequence, vocabulary}: PyTorch's cross entropy on all logits, in fp32
 };
-inline constexpr int kOperatorKindCount = 20;
+inline constexpr int kOperatorKindCount = 21;
 
 [[nodiscard]] std::string_view name(OperatorKind kind);
 

@@ -394,7 +394,7 @@ IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& 
   estimate.bubble_share = bubble_share(times, estimate.pipeline_s);
   add_tail(job, sources, times, estimate);
   estimate.time_s = estimate.pipeline_s + estimate.gradients_s + estimate.optimizer_s;
-  estimate.error_s = estimate.time_s * relative_error(estimate.stages);
+  estimate.error_s = kUnmodelledError * estimate.time_s * relative_error(estimate.stages);
   for (std::string& note : notes_on(job, estimate.stages)) estimate.notes.push_back(std::move(note));
   const double flops = training_flops_per_token(job.model, job.batch.sequence_length) *
                        static_cast<double>(job.batch.global * job.batch.sequence_length);

@@ -11,6 +11,11 @@
 
 namespace lowgear::estimator {
 
+/// By how much intervals are wider than the errors of operators, collectives and host explain, for work that is not
+/// modelled: nine in ten published iterations are within this many times their sum, whichever set of runs is left out
+/// (bench/accuracy has the sets).
+inline constexpr double kUnmodelledError = 1.6;
+
 /// One line of where the time goes.
 struct CostItem {
   std::string_view name;  ///< `linear`, `attention`, `tensor parallel`, ... (stage_work.h) for reports

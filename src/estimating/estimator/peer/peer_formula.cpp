@@ -3,137 +3,71 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
-#include <numeric>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
-#include "estimating/estimator/peer/tuned_regressors.h"
+#include "estimating/estimator/peer/regressed_times.h"
 
 namespace lowgear::estimator {
 namespace {
 
-constexpr DataType kType = DataType::fp16;
-
-/// What its regressors see of an operator.
-std::vector<float> peer_features(const SampledFunction& function, const SampledShape& shape, const Operator& op) {
-  std::vector<std::int64_t> values(std::begin(op.dims), std::end(op.dims));
-  if (function.kind == OperatorKind::optimizer) values = {shape.ranks, shape.hidden, shape.layers};
-  if (function.kind == OperatorKind::attention_mask) values[3] = shape.hidden;
-  if (function.kind == OperatorKind::fused_softmax) values = {op.dims[0] * op.dims[1], op.dims[2], op.dims[3]};
-  return {values.begin(), values.end()};
-}
-
-/// Predicts by fitting the tuned regressor to the sampling file, each once.
+/// Asks for each time once, and remembers which.
 class PeerPredictor {
  public:
-  PeerPredictor(const SampledJob& job, const PeerSamples& samples)
-      : job_(job),
-        samples_(samples),
-        operators_(samples.operator_settings, samples.operator_settings_source),
-        collectives_(samples.collective_settings, samples.collective_settings_source) {}
+  PeerPredictor(const SampledJob& job, const PeerTimes& times) : job_(job), times_(times) {}
 
-  [[nodiscard]] double forward_s(const std::string& function) { return operator_s(function, Pass::forward, "fwd", 0); }
-  [[nodiscard]] double backward_s(const std::string& function) {
-    return operator_s(function, Pass::backward, "bwd", 0);
-  }
+  [[nodiscard]] double forward_s(const std::string& function) { return operator_s(function, Pass::forward, 0); }
+  [[nodiscard]] double backward_s(const std::string& function) { return operator_s(function, Pass::backward, 0); }
   [[nodiscard]] double optimizer_s(const std::string& function, std::int64_t layers) {
-    return operator_s(function, Pass::forward, "dur", layers);
+    return operator_s(function, Pass::forward, layers);
   }
 
   /// Of `elements` among `nodes` x `per_node` GPUs.
-  [[nodiscard]] double collective_s(std::string_view function, std::int64_t elements, int nodes, int per_node);
+  [[nodiscard]] double collective_s(std::string_view function, std::int64_t elements, int nodes, int per_node) {
+    return once(fmt::format("{} of {} elements, {} x {} GPUs", function, elements, nodes, per_node),
+                [&] { return times_.collective_s(function, elements, nodes, per_node); });
+  }
 
   [[nodiscard]] std::vector<PeerPrediction> take_predictions() { return std::move(predictions_); }
 
  private:
-  [[nodiscard]] double operator_s(const std::string& function, Pass pass, std::string_view propagation,
-                                  std::int64_t layers);
-  [[nodiscard]] const SampleFile* find(std::string_view function, const std::optional<RankGroup>& group) const {
-    const auto at = std::ranges::find_if(samples_.files, [&](const SampleFile& file) {
-      return file.name == SampleFileName{job_.gpu_name, std::string(function), kType, group};
-    });
-    return at == samples_.files.end() ? nullptr : &*at;
+  template <typename Time>
+  [[nodiscard]] double once(const std::string& name, const Time& time) {
+    if (const auto at = known_.find(name); at != known_.end()) return at->second;
+    const double time_s = time();
+    predictions_.push_back({name, time_s});
+    return known_[name] = time_s;
   }
-  [[noreturn]] void fail_without(std::string_view function, std::string_view group) const {
-    throw InputError(fmt::format("there is no sampling file {}_{}_fp16{}.csv; sample it, or change the job",
-                                 printable(job_.gpu_name), printable(function), group));
-  }
+  [[nodiscard]] double operator_s(const std::string& function, Pass pass, std::int64_t layers);
 
   const SampledJob& job_;
-  const PeerSamples& samples_;
-  TunedRegressors operators_;
-  TunedRegressors collectives_;
+  const PeerTimes& times_;
   std::map<std::string, double> known_;
   std::vector<PeerPrediction> predictions_;
 };
 
-double PeerPredictor::operator_s(const std::string& function, Pass pass, std::string_view propagation,
-                                 std::int64_t layers) {
-  const std::string name = layers > 0 ? fmt::format("{} of {} layers", function, layers)
-                                      : fmt::format("{} {}", function, pass == Pass::forward ? "forward" : "backward");
-  if (const auto at = known_.find(name); at != known_.end()) return at->second;
+double PeerPredictor::operator_s(const std::string& function, Pass pass, std::int64_t layers) {
   const SampledFunction* const sampled = find_sampled_function(function);
   if (sampled == nullptr || sampled->one_pass != (layers > 0)) {
     throw InputError(fmt::format("{} is not a sampled operator; those of a layer are linear1, flash_atten and the like",
                                  quote(function)));
   }
-  const SampleFile* const file = find(function, std::nullopt);
-  if (file == nullptr) fail_without(function, "");
   const SampledShape shape{job_.mp, job_.micro_batch, job_.heads, job_.sequence_length, job_.hidden, layers};
-  const std::optional<Operator> op = operator_of(*sampled, shape, pass, kType);
-  if (!op) {
+  if (!operator_of(*sampled, shape, pass, kPeerType)) {
     throw InputError(
         fmt::format("{}: mp {} and {} heads do not divide hidden size {}", function, job_.mp, job_.heads, job_.hidden));
   }
-  const OperatorSamples samples = parse_operator_samples(file->text, file->source, *sampled, kType);
-  const std::vector<float> point = peer_features(*sampled, shape, *op);
-  FeatureTable table(point.size());
-  std::vector<double> times_us;
-  for (const OperatorSample& row : samples.rows) {
-    table.add(peer_features(*sampled, row.shape, *operator_of(*sampled, row.shape, pass, kType)));
-    times_us.push_back(1e6 * (pass == Pass::forward ? row.forward_s : row.backward_s));
-  }
-  const double time_s = 1e-6 * predict(operators_.find(function, kType, propagation), table, times_us, point);
-  predictions_.push_back({name, time_s});
-  return known_[name] = time_s;
-}
-
-double PeerPredictor::collective_s(std::string_view function, std::int64_t elements, int nodes, int per_node) {
-  const std::string name = fmt::format("{} of {} elements, {} x {} GPUs", function, elements, nodes, per_node);
-  if (const auto at = known_.find(name); at != known_.end()) return at->second;
-  const SampleFile* file = find(function, RankGroup{nodes * per_node, per_node});
-  const bool pooled = file == nullptr;
-  if (pooled) file = find(function, std::nullopt);
-  if (pooled && file == nullptr) fail_without(function, fmt::format("_{}_{}", nodes, per_node));
-  const auto features = [pooled](double shape, int of_nodes, int of_node) {
-    std::vector<float> values{static_cast<float>(shape)};
-    if (pooled) values.insert(values.end(), {static_cast<float>(of_nodes), static_cast<float>(of_node)});
-    return values;
-  };
-  const CollectiveSamples samples =
-      parse_collective_samples(file->text, file->source, *sampled_collective(function), kType);
-  const std::vector<float> point = features(static_cast<double>(elements), nodes, per_node);
-  FeatureTable table(point.size());
-  std::vector<double> times_us;
-  for (const CollectiveSample& row : samples.rows) {
-    table.add(features(row.elements, row.group.ranks / row.group.ranks_per_node, row.group.ranks_per_node));
-    times_us.push_back(1e6 * row.time_s);
-  }
-  const TunedRegressor& regressor =
-      pooled ? collectives_.find(function, kType, 0, 0) : collectives_.find(function, kType, nodes, per_node);
-  const double time_s = 1e-6 * predict(regressor, table, times_us, point);
-  predictions_.push_back({name, time_s});
-  return known_[name] = time_s;
+  return once(layers > 0 ? fmt::format("{} of {} layers", function, layers)
+                         : fmt::format("{} {}", function, pass == Pass::forward ? "forward" : "backward"),
+              [&] { return times_.operator_s(*sampled, shape, pass); });
 }
 
 /// The composition.
 class PeerComposition {
  public:
-  PeerComposition(const SampledJob& job, const PeerSamples& samples) : job_(job), predictor_(job, samples) {}
+  PeerComposition(const SampledJob& job, const PeerTimes& times) : job_(job), predictor_(job, times) {}
 
   [[nodiscard]] PeerEstimate estimate() {
     split_layers();
@@ -241,8 +175,12 @@ class PeerComposition {
 
 }  // namespace
 
+PeerEstimate peer_estimate(const SampledJob& job, const PeerTimes& times) {
+  return PeerComposition(job, times).estimate();
+}
+
 PeerEstimate peer_estimate(const SampledJob& job, const PeerSamples& samples) {
-  return PeerComposition(job, samples).estimate();
+  return peer_estimate(job, RegressedTimes(job.gpu_name, samples));
 }
 
 }  // namespace lowgear::estimator

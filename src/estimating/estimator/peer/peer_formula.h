@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "estimating/estimator/costs/sample_files.h"
+#include "estimating/estimator/peer/peer_times.h"
 #include "estimating/estimator/peer/sampled_job.h"
 
 namespace lowgear::estimator {
@@ -42,12 +43,15 @@ struct PeerEstimate {
   std::vector<PeerPrediction> predictions;
 };
 
-/// Estimates as DebarghaG/estimate-train-time does (arXiv 2509.22832), with its regressors on raw times: per-stage sums
-/// of operators with full recomputation, (microbatches + stages - 1) times the slowest forward and backward, then the
+/// Composes an iteration as DebarghaG/estimate-train-time does (arXiv 2509.22832): per-stage sums of
+/// operators with full recomputation, (microbatches + stages - 1) times the slowest forward and backward, then the
 /// first stage's gradients and the slowest update. Its flaws are kept: the split of layers counts five extra ones and
-/// need not add up, trees clamp shapes outside of the samples, and without replicas there is no update. Samples are not
-/// cleaned. Random draws are not those of its libraries, so times differ by what their draws are worth. Throws
-/// InputError where a sampling file or a regressor is missing, and where the split leaves a stage without layers.
+/// need not add up, trees clamp shapes outside of the samples, and without replicas there is no update. Throws
+/// InputError where a time is not known, and where the split leaves a stage without layers.
+[[nodiscard]] PeerEstimate peer_estimate(const SampledJob& job, const PeerTimes& times);
+
+/// The same with its regressors on raw times (RegressedTimes). Samples are not cleaned. Random draws are not those of
+/// its libraries, so times differ by what their draws are worth.
 [[nodiscard]] PeerEstimate peer_estimate(const SampledJob& job, const PeerSamples& samples);
 
 }  // namespace lowgear::estimator

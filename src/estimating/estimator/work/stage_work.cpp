@@ -128,13 +128,29 @@ void add_residual(BlockBuilder& block, const TrainingJob& job, const RankShape& 
   if (job.dropout > 0) block.backward(WorkPart::elementwise, OperatorKind::dropout, dims);
 }
 
+/// Megatron's kernel that scales, masks and normalises in one is for multiples of four rows of scores, and up to 4096
+/// keys (fused_softmax.py); otherwise kernels of PyTorch convert to fp32 and scale, mask, normalise, and convert back.
+void add_softmax(BlockBuilder& block, const std::array<std::int64_t, 4>& scores) {
+  constexpr std::int64_t kRows = 4;
+  constexpr std::int64_t kMostKeys = 4096;
+  const auto add = [&](OperatorKind kind) { block.add(WorkPart::attention, kind, scores); };
+  if (scores[0] * scores[1] % kRows == 0 && scores[3] <= kMostKeys) {
+    add(OperatorKind::fused_softmax);
+    return;
+  }
+  add(OperatorKind::permute);
+  add(OperatorKind::attention_mask);
+  add(OperatorKind::softmax);
+  add(OperatorKind::permute);
+}
+
 /// Scores, softmax, dropout and values as kernels of their own; returns what selective recomputation runs again.
 void add_unfused_attention(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t keys = job.batch.sequence_length;
   const std::int64_t pairs = shape.batch * shape.heads;
   const std::array<std::int64_t, 4> scores{shape.batch, shape.heads, shape.sequence, keys};
   block.add(WorkPart::attention, OperatorKind::attention_scores, {pairs, shape.sequence, shape.head_dim, keys});
-  block.add(WorkPart::attention, OperatorKind::fused_softmax, scores);
+  add_softmax(block, scores);
   if (job.dropout > 0) block.add(WorkPart::attention, OperatorKind::dropout, scores);
   block.add(WorkPart::attention, OperatorKind::attention_values, {pairs, shape.sequence, keys, shape.head_dim});
 }
@@ -286,16 +302,19 @@ RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
 /// otherwise all logits are gathered.
 void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t vocabulary = padded_vocabulary(job);
-  const bool split = job.split_loss;
-  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy,
-            {shape.batch, shape.sequence, split ? vocabulary / job.parallel.tp : vocabulary, 1});
   const auto tokens = static_cast<double>(shape.tokens);
-  if (!split) {
+  if (!job.split_loss) {
+    const std::array<std::int64_t, 4> logits{shape.batch, shape.sequence, vocabulary, 1};
+    // The gathered parts are copied next to each other.
+    if (job.parallel.tp > 1) block.forward(WorkPart::cross_entropy, OperatorKind::permute, logits);
+    block.add(WorkPart::cross_entropy, OperatorKind::gathered_loss, logits);
     const double bytes = tokens * static_cast<double>(vocabulary) * bytes_of(type_of(job, OperatorKind::cross_entropy));
     block.communicate(&BlockWork::forward,
                       {CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::tensor_parallel});
     return;
   }
+  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy,
+            {shape.batch, shape.sequence, vocabulary / job.parallel.tp, 1});
   const CollectiveUse scalars{CollectiveKind::all_reduce, 4 * tokens, tensor_group(job), WorkPart::tensor_parallel};
   for (int sum = 0; sum < 3; ++sum) block.communicate(&BlockWork::forward, scalars);
 }

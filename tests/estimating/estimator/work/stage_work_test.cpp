@@ -116,6 +116,25 @@ TEST(LayerWork, SelectiveRecomputationRunsScoresAgain) {
   EXPECT_TRUE(layer_work(job).recomputed.operators.empty());
 }
 
+TEST(LayerWork, NeedsSeveralKernelsForASoftmaxThatIsNotFused) {
+  TrainingJob job = job_of(gpt());
+  const auto softmaxes = [&job] {
+    std::vector<OperatorKind> kinds;
+    for (const OperatorUse& use : layer_work(job).forward.operators) {
+      const bool softmax = use.op.kind == OperatorKind::fused_softmax || use.op.kind == OperatorKind::softmax;
+      if (softmax) kinds.push_back(use.op.kind);
+    }
+    return kinds;
+  };
+  EXPECT_EQ(softmaxes(), std::vector<OperatorKind>{OperatorKind::fused_softmax});
+  job.batch.micro = 1;
+  job.parallel.tp = static_cast<int>(job.model.heads) / 2;  // two rows of scores on each rank
+  EXPECT_EQ(softmaxes(), std::vector<OperatorKind>{OperatorKind::softmax});
+  job.parallel.tp = 1;
+  job.batch.sequence_length = 8192;
+  EXPECT_EQ(softmaxes(), std::vector<OperatorKind>{OperatorKind::softmax});
+}
+
 double link_bytes(const PassWork& work) {
   double sum = 0;
   for (const CollectiveUse& use : work.collectives) {
@@ -237,7 +256,8 @@ TEST(HeadWork, GathersLogitsWhereTheLossIsWhole) {
   job.parallel.tp = 4;
   const auto loss_elements = [&job] {
     for (const OperatorUse& use : head_work(job).forward.operators) {
-      if (use.op.kind == OperatorKind::cross_entropy) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
+      const bool loss = use.op.kind == (job.split_loss ? OperatorKind::cross_entropy : OperatorKind::gathered_loss);
+      if (loss) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
     }
     return std::int64_t{0};
   };

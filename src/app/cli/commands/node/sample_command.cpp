@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +15,10 @@
 #include "app/cli/terminal/interrupt.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/yaml.h"
 #include "base/core/number.h"
+#include "estimating/estimator/peer/published_sampling.h"
 #include "estimating/sampling/sampling_options.h"
 
 namespace lowgear::cli {
@@ -24,6 +29,7 @@ constexpr std::string_view kSampler = "lowgear-sampler";
 struct SampleArguments {
   std::string subject;
   std::vector<std::string> words;  ///< options of lowgear-sampler, as they were given
+  std::string config;              ///< file of the published sampler with further options, or empty
   std::optional<int> ranks;
   std::string gpus;
   bool json = false;
@@ -31,8 +37,25 @@ struct SampleArguments {
   [[nodiscard]] std::vector<std::string> sampler_words() const {
     std::vector<std::string> all = {subject};
     all.insert(all.end(), words.begin(), words.end());
+    add_words_of_config(all);
     if (json) all.emplace_back("--json");
     return all;
+  }
+
+ private:
+  /// Options override the file.
+  void add_words_of_config(std::vector<std::string>& all) const {
+    if (config.empty()) return;
+    const estimator::PublishedSampling file =
+        estimator::parse_published_sampling(read_file(config, kMaxYamlBytes), config);
+    if (file.subject != subject) {
+      throw InputError(
+          fmt::format("--config: {} is of {}; call lowgear sample {}", config, file.subject, file.subject));
+    }
+    for (std::size_t i = 0; i + 1 < file.words.size(); i += 2) {
+      if (std::ranges::find(words, file.words[i]) != words.end()) continue;
+      all.insert(all.end(), {file.words[i], file.words[i + 1]});
+    }
   }
 };
 
@@ -122,6 +145,9 @@ VerbAction declare_sample(CLI::App& app) {
       app.add_option_function<std::string>(name, give, std::string(option.help))->type_name(std::string(option.value));
     }
   }
+  app.add_option("--config", arguments->config,
+                 "Take what to sample from a YAML file of estimate-train-time's sampler; options override it")
+      ->type_name("FILE");
   add_whole_number(app, "--ranks", {.low = 2, .high = 1024}, into(arguments->ranks),
                    "collectives: ranks on this machine (default 2)");
   app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1 or UUIDs")->type_name("LIST");

@@ -1,0 +1,83 @@
+#include "estimating/estimator/peer/published_sampling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "estimating/sampling/sampling_options.h"
+
+namespace lowgear::estimator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Of the form of the published files: JSON with comments, single quotes and trailing commas.
+std::string published(const std::string& kernel, const std::string& columns, const std::string& grid,
+                      const std::string& run) {
+  return "{\n  \"module_name\": \"target_functions\",\n  \"kernel_name\": \"" + kernel + "\",\n  \"columns_name\": [" +
+         columns + ", 'F_dur(us)', 'B_dur(us)'],\n  # sizes\n  " + grid + ",\n  \"wait\": 4, \"run\": \"" + run +
+         "\",\n}";
+}
+
+const std::string kLinear =
+    "\"starts\":[1, 2, 1024, 2048], \"steps\":[2, 2, 512, 512], \"ends\":[16, 8, 2048, 3072], "
+    "\"operators\":['mul', 'mul', 'add', 'add'], \"shapes\":[1, 16, 2048, 1024]";
+
+sampling::SamplingOptions options_of(const std::string& yaml) {
+  PublishedSampling read = parse_published_sampling(yaml, "linear1.yml");
+  read.words.insert(read.words.begin(), read.subject);
+  read.words.insert(read.words.end(), {"--out", "samples"});
+  return sampling::parse_sampling_options(read.words);
+}
+
+TEST(PublishedSampling, TakesTheGridOfCollect) {
+  const auto options = options_of(published("linear1", "'mp', 'b', 'l', 'dim'", kLinear, "get_all"));
+  EXPECT_THAT(options.operators, ElementsAre(sampling::SampledOperator::linear_qkv));
+  EXPECT_THAT(options.grid.tp, ElementsAre(1, 2, 4, 8, 16));
+  EXPECT_THAT(options.grid.microbatch, ElementsAre(2, 4, 8));
+  EXPECT_THAT(options.grid.sequence, ElementsAre(1024, 1536, 2048));
+  EXPECT_THAT(options.grid.hidden, ElementsAre(2048, 2560, 3072));
+}
+
+TEST(PublishedSampling, TakesTheOneShapeOfTestAndProfilers) {
+  for (const char* const run : {"get_one", "get_profiler"}) {
+    const auto options = options_of(published("linear1", "'mp', 'b', 'l', 'dim'", kLinear, run));
+    EXPECT_THAT(options.grid.microbatch, ElementsAre(16)) << run;
+    EXPECT_THAT(options.grid.hidden, ElementsAre(1024)) << run;
+  }
+}
+
+TEST(PublishedSampling, KeepsTheHeadsOfOneShape) {
+  const auto options = options_of(
+      published("flash_atten", "'mp', 'b', 'h', 'l', 'dim'", "\"shapes\":[1, 4, 16, 1024, 2048]", "get_one"));
+  EXPECT_THAT(options.grid.head_dim, ElementsAre(128));
+  EXPECT_THAT(options.grid.hidden, ElementsAre(2048));
+}
+
+TEST(PublishedSampling, ReadsCollectives) {
+  const auto options = options_of(
+      "{'module_name': 'nccl_functions', 'kernel_name': 'allgather_large', 'starts': [134217728], 'steps': [600000], "
+      "'ends': [1200000000], 'operators': ['add'],}");
+  EXPECT_THAT(options.collectives, ElementsAre(sampling::SampledCollective::all_gather));
+  EXPECT_EQ(options.sizes.smallest, 268435456);
+  EXPECT_EQ(options.sizes.largest, 2400000000);
+}
+
+TEST(PublishedSampling, RefusesWhatIsNotSampledAndBadGrids) {
+  const auto error = [](const std::string& yaml) {
+    return error_of([&] { (void)parse_published_sampling(yaml, "f.yml"); });
+  };
+  EXPECT_THAT(error(published("moe", "'mp'", kLinear, "get_all")), HasSubstr("does not have \"moe\""));
+  EXPECT_THAT(error(published("linear1", "'mp', 'l', 'b', 'dim'", kLinear, "get_all")), HasSubstr("expected b"));
+  EXPECT_THAT(error("{}"), HasSubstr("kernel_name"));
+  const std::string endless = "\"starts\":[1], \"steps\":[1], \"ends\":[1000000], \"operators\":['add']";
+  EXPECT_THAT(error(published("linear1", "'mp', 'b', 'l', 'dim'", endless, "get_all")),
+              HasSubstr("more than 32 values"));
+}
+
+}  // namespace
+}  // namespace lowgear::estimator
