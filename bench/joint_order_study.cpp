@@ -103,7 +103,7 @@ void study_envpipe() {
   for (const GivenProfile* given : kGivenProfiles) {
     for (const int microbatches : {12, 24, 48, 96}) {
       study_envpipe_case(*given, microbatches, planner::EnvPipeOfflinePolicy(given->perseus_unit_s));
-      study_envpipe_case(*given, microbatches, planner::EnvPipePolicy());
+      study_envpipe_case(*given, microbatches, planner::EnvPipePolicy({.extra_activations = {microbatches}}));
     }
   }
 }

@@ -236,14 +236,13 @@ class JointPlanning {
     }
   }
 
-  /// That fit on every rank; EnvPipe's order takes one number.
-  [[nodiscard]] int activations_beyond_1f1b() const {
+  /// That fit, by rank.
+  [[nodiscard]] std::vector<int> activations_beyond_1f1b() const {
     const int ranks = problem_->ranks();
-    const std::vector<int> fit = most_activations(problem_->memory, ranks, problem_->microbatches, 1);
+    std::vector<int> fit = most_activations(problem_->memory, ranks, problem_->microbatches, 1);
     const std::vector<int> held = joint::most_activations({}, ranks, problem_->microbatches, 1);
-    int least = problem_->microbatches;
-    for (std::size_t rank = 0; rank < fit.size(); ++rank) least = std::min(least, fit[rank] - held[rank]);
-    return std::max(least, 0);
+    for (std::size_t rank = 0; rank < fit.size(); ++rank) fit[rank] = std::max(fit[rank] - held[rank], 0);
+    return fit;
   }
 
   /// Other policies run the reference order, or one of their own under the same limit of memory.
@@ -252,7 +251,7 @@ class JointPlanning {
     planner::PipelinePlanner planner(reference_.schedule, reference_.profile, reference_.blocking_power_w,
                                      options_->planner, {}, progress_);
     ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
-    comparison.policy.extra_activations = activations_beyond_1f1b();
+    comparison.policy.envpipe.extra_activations = activations_beyond_1f1b();
     result_.policies = compare_policies(reference_, planner, comparison, progress_).rows;
   }
 

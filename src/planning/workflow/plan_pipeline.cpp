@@ -197,6 +197,7 @@ ComparisonOptions comparison_with_others(const PlanOptions& options, planner::Fr
                                .now_s = options.now_s,
                                .frontier_time_s = 0,
                                .late_s = {}};
+  comparison.policy.envpipe.print_step = {};  // of the plan alone
   // Perseus' frontier has as many vertices as ours would have.
   if (method != planner::FrontierMethod::exact) std::erase(comparison.policies, "perseus");
   return comparison;

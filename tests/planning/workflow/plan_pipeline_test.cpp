@@ -78,7 +78,8 @@ TEST(PlanPipeline, OfAnotherPolicyIsOnePlanWithItsOwnFrontierWhereItHasOne) {
 
 TEST(PlanPipeline, IsForTheOrderThatThePolicyRuns) {
   const ProfiledPipeline given = sample_pipeline();
-  const PlanResult result = plan(given, {.policy = "envpipe"});
+  const planner::PolicySettings more_memory{.envpipe = {.extra_activations = {100}}};
+  const PlanResult result = plan(given, {.policy = "envpipe", .policy_settings = more_memory});
   EXPECT_NE(result.pipeline.schedule.ranks, given.schedule.ranks);
   EXPECT_NO_THROW((void)clocks_for(result.shown, result.pipeline.dag));
   EXPECT_THAT(result.warnings, Contains(HasSubstr("envpipe runs its own order")));

@@ -29,7 +29,8 @@ void require_free_order(const ScheduleArguments& arguments) {
 
 void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_limit) {
   app.add_option("--memory-limit", memory_limit,
-                 "With --schedule auto: activations that fit into the memory of each rank, as 1f1b (what 1F1B holds on "
+                 "With --schedule auto or the policy envpipe: activations that fit into the memory of each rank, as "
+                 "1f1b (what 1F1B holds on "
                  "it, the default), or as a number of microbatches, the same on every rank or one for each (8,8,6,4)")
       ->type_name("1f1b|N|N,N,...");
 }

@@ -151,7 +151,7 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
                    "or one per rank, which is then divided into equal parts");
   add_whole_number(app, "--extra-activations", {0, kMaxMicrobatches}, into(arguments.extra_activations),
                    "envpipe: microbatches whose activations fit into a GPU's memory in addition to those of 1F1B "
-                   "(default: no limit)");
+                   "(default: no limit for --schedule envpipe, none for --policy envpipe)");
   add_choice(
       app, "--p2p", kGroupings,
       [&arguments](std::size_t place) {

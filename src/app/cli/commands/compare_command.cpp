@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "app/cli/arguments/envpipe_arguments.h"
+#include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
@@ -32,6 +34,8 @@ struct CompareArguments {
   std::vector<std::string> policies;
   std::string baseline = "max";
   double perseus_unit_s = planner::kPerseusUnitS;
+  EnvPipeArguments envpipe;
+  std::optional<std::string> memory_limit;
   std::string html;
   bool json = false;
 };
@@ -40,7 +44,7 @@ workflow::ComparisonOptions comparison_options(const CompareArguments& arguments
   workflow::ComparisonOptions options;
   options.policies = arguments.policies.empty() ? workflow::comparable_policies() : arguments.policies;
   options.baseline = arguments.baseline;
-  options.policy = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations};
+  options.policy.perseus_unit_s = arguments.perseus_unit_s;
   for (const std::string& name : options.policies) {
     if (name != planner::kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
   }
@@ -91,6 +95,9 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   workflow::ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
+  options.policy.envpipe = envpipe_options(arguments.envpipe, arguments.memory_limit,
+                                           arguments.pipeline.schedule.extra_activations, pipeline);
+  require_valid(options.policy.envpipe);
   if (pipeline.unit_warning) console.warn(*pipeline.unit_warning);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
   latency.complete_from(input.switch_latency_s);
@@ -140,6 +147,8 @@ VerbAction declare_compare(CLI::App& app) {
                                         "Policy that savings and slowdowns are relative to (default max)")
                              ->type_name("POLICY"));
   add_perseus_unit_option(app, arguments->perseus_unit_s);
+  add_envpipe_options(app, arguments->envpipe);
+  add_memory_limit_option(app, arguments->memory_limit);
   add_planner_options(app, arguments->planner);
   app.add_option("--html", arguments->html, "Also write the comparison to this file, as an HTML page")
       ->type_name("FILE");

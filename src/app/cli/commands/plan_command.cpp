@@ -269,8 +269,10 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
 ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.quiet) console.mute_notes();
   if (arguments.plan.pipeline.schedule.schedule == kFreeOrder) return run_joint_plan(arguments, console);
-  if (arguments.plan.memory_limit) {
-    throw InputError("--memory-limit: only the search of orders has one: give --schedule auto");
+  if (arguments.plan.memory_limit && arguments.plan.policy != "envpipe") {
+    throw InputError(
+        "--memory-limit: only the search of orders and the policy envpipe have one: give --schedule auto or --policy "
+        "envpipe");
   }
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
   const std::optional<std::string> unit_warning = input.pipeline.unit_warning;
@@ -329,6 +331,10 @@ VerbAction declare_plan(CLI::App& app) {
   add_memory_limit_option(app, plan.memory_limit);
   add_ask_ahead_option(app, plan.planner.switch_latency);
   add_perseus_unit_option(app, plan.perseus_unit_s);
+  add_envpipe_options(app, plan.envpipe);
+  app.add_option("--envpipe-steps", plan.envpipe_steps,
+                 "envpipe: also write each step of its reconfiguration to this file, as EnvPipe prints it")
+      ->type_name("FILE");
   add_perseus_format_option(app, plan.perseus_format);
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print errors only");

@@ -100,27 +100,38 @@ workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile 
 }  // namespace
 
 workflow::PlanOptions plan_options(const PlanArguments& arguments) {
-  workflow::PlanOptions options{
-      .policy = arguments.policy,
-      .policy_settings = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations},
-      .planner = planner_options(arguments.planner),
-      .deadlines = arguments.deadlines,
-      .gpu_name = arguments.pipeline.gpu_name,
-      .clock_lead_s = arguments.planner.switch_latency.lead_s,
-      .late_s = arguments.planner.switch_latency.late_s(),
-      .now_s = wall_clock()};
+  workflow::PlanOptions options{.policy = arguments.policy,
+                                .policy_settings = {.perseus_unit_s = arguments.perseus_unit_s},
+                                .planner = planner_options(arguments.planner),
+                                .deadlines = arguments.deadlines,
+                                .gpu_name = arguments.pipeline.gpu_name,
+                                .clock_lead_s = arguments.planner.switch_latency.lead_s,
+                                .late_s = arguments.planner.switch_latency.late_s(),
+                                .now_s = wall_clock()};
   require_plannable(arguments, options);
   return options;
 }
 
 PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
                        Progress& progress) {
-  const workflow::PlanOptions options = plan_options(arguments);
+  workflow::PlanOptions options = plan_options(arguments);
+  planner::EnvPipeOptions& envpipe = options.policy_settings.envpipe;
+  envpipe = envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations,
+                            input.pipeline);
+  require_valid(envpipe);
+  std::string steps;
+  if (!arguments.envpipe_steps.empty()) {
+    if (options.policy != "envpipe") throw InputError("--envpipe-steps: give --policy envpipe, whose steps they are");
+    envpipe.print_step = [&steps, number = 0](std::string_view text) mutable {
+      steps += fmt::format("step {}\n{}", number++, text);
+    };
+  }
   PlanFiles files(arguments, folder);
   const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline& pipeline, int number,
                                                   const plan::Plan& made) { files.add_plan(pipeline, number, made); };
   PlanSummary summary;
   summary.result = workflow::plan(std::move(input.pipeline), options, receive, &progress);
+  if (!arguments.envpipe_steps.empty()) write_file_atomically(arguments.envpipe_steps, steps);
   workflow::RunFile run = run_file_of(summary.result, options);
   run.version = version();
   run.command = arguments.command;

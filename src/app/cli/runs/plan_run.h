@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "app/cli/arguments/envpipe_arguments.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/runs/plan_output.h"
@@ -22,9 +23,11 @@ struct PlanArguments {
   std::string policy{planner::kLowgearPolicy};
   std::string out;
   double perseus_unit_s = planner::kPerseusUnitS;
+  EnvPipeArguments envpipe;
+  std::string envpipe_steps;                           ///< file for the steps of its reconfiguration; empty: none
   std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
   std::string command;                                 ///< the command line, for the report
-  std::optional<std::string> memory_limit;             ///< with a free order; empty: not given
+  std::optional<std::string> memory_limit;             ///< of a free order or of `envpipe`; empty: not given
 };
 
 /// How to plan, as the arguments have it. Throws InputError when they contradict each other.

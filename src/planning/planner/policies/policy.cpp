@@ -57,9 +57,7 @@ std::unique_ptr<Policy> make_in_units(const PolicySettings& settings) {
 }
 
 std::unique_ptr<Policy> make_envpipe(const PolicySettings& settings) {
-  EnvPipeOptions options;
-  options.extra_activations = settings.extra_activations;
-  return std::make_unique<EnvPipePolicy>(options);
+  return std::make_unique<EnvPipePolicy>(settings.envpipe);
 }
 
 struct Entry {

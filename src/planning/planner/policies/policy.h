@@ -9,6 +9,7 @@
 
 #include "base/core/progress.h"
 #include "planning/plan/plan.h"
+#include "planning/planner/policies/envpipe_options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
@@ -33,8 +34,8 @@ inline constexpr double kPerseusUnitS = 1e-3;
 
 /// What a user may set of the policies that have settings.
 struct PolicySettings {
-  double perseus_unit_s = kPerseusUnitS;                ///< `perseus`, `envpipe-offline`: their step of time
-  std::optional<int> extra_activations = std::nullopt;  ///< `envpipe`: beyond those of 1F1B; empty: no limit
+  double perseus_unit_s = kPerseusUnitS;  ///< `perseus`, `envpipe-offline`: their step of time
+  EnvPipeOptions envpipe = {};
 };
 
 /// A policy's result. Its time and energy are computed by replaying the clocks, in the same way for all policies.

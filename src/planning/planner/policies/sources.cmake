@@ -5,6 +5,7 @@ set(LOWGEAR_POLICY_SOURCES
     policies/envelope.cpp
     policies/envpipe.cpp
     policies/envpipe_offline.cpp
+    policies/envpipe_reconfiguration.cpp
     policies/exponential_fit.cpp
     policies/lowgear.cpp
     policies/max_clock.cpp

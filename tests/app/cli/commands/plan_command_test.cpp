@@ -155,6 +155,11 @@ TEST_F(PlanCommand, WhatIsPlannedVerifies) {
            {"--switch-latency", "5"},
            {"--policy", "perseus"},
            {"--policy", "envpipe"},
+           {"--policy", "envpipe", "--memory-limit", "5"},
+           {"--policy", "envpipe", "--envpipe-type", "baseline"},
+           {"--policy", "envpipe", "--envpipe-type", "uniform", "--envpipe-reconfig", "default"},
+           {"--policy", "envpipe", "--envpipe-scheduling", "1f1b", "--envpipe-reconfig", "greedy",
+            "--envpipe-threshold-scale", "10", "--envpipe-transfer", "0.5"},
            {"--policy", "max"},
        }) {
     SCOPED_TRACE(::testing::PrintToString(options));
@@ -367,6 +372,15 @@ TEST_F(PlanCommand, PerseusFilesAreWrittenForEitherReader) {
   const ProgramResult other = plan({"--perseus-format", "lowtime"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("artifact or zeus"));
+}
+
+TEST_F(PlanCommand, WritesTheStepsOfEnvPipesReconfiguration) {
+  const std::filesystem::path steps = folder_ / "steps.txt";
+  ASSERT_EQ(plan({"--policy", "envpipe", "--envpipe-steps", steps.string()}).exit_code, 0);
+  const std::string written = read_file(steps);
+  EXPECT_THAT(written, testing::StartsWith("step 0\nStage 0 |"));
+  EXPECT_THAT(written, HasSubstr("\nstep 10\n"));
+  EXPECT_EQ(written.find("step 0\n"), written.rfind("step 0\n")) << "the comparison of policies repeats them";
 }
 
 TEST_F(PlanCommand, PerseusFrontierIsPerseusOwn) {

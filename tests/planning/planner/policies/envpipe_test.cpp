@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
@@ -149,12 +151,42 @@ TEST(EnvPipe, ItsOwnOrderCannotHang) {
 
 TEST(EnvPipe, MemoryBoundsItsOwnOrder) {
   const SampleProblem sample = four_stages(16);
-  const std::vector<int> unbounded = peak_in_flight_activations(*plan_with(sample, {}).schedule);
-  EXPECT_GT(unbounded[0], 5);
-  const std::vector<int> bounded = peak_in_flight_activations(*plan_with(sample, {.extra_activations = 1}).schedule);
-  EXPECT_THAT(bounded, testing::ElementsAre(5, 4, 3, 1));
-  const std::vector<int> none = peak_in_flight_activations(*plan_with(sample, {.extra_activations = 0}).schedule);
-  EXPECT_THAT(none, testing::ElementsAre(4, 3, 2, 1));
+  const auto peaks = [&](const std::vector<int>& extra) {
+    return peak_in_flight_activations(*plan_with(sample, {.extra_activations = extra}).schedule);
+  };
+  EXPECT_GT(peaks({100})[0], 5);
+  EXPECT_THAT(peaks({1}), testing::ElementsAre(5, 4, 3, 1));
+  EXPECT_THAT(peaks({2, 2, 1, 0}), testing::ElementsAre(6, 5, 3, 1));
+  EXPECT_THAT(peaks({}), testing::ElementsAre(4, 3, 2, 1)) << "never unlimited by itself";
+  EXPECT_THAT(plan_with(sample, {}).note, HasSubstr("memory admits 0 0 0 0 early forwards"));
+  EXPECT_THROW((void)peaks({1, 1}), InputError);
+}
+
+TEST(EnvPipe, TheBaselineRunsTheGivenOrderAtTheStartClock) {
+  const SampleProblem sample = four_stages(4);
+  const PolicyPlan plan = plan_with(sample, {.type = Type::baseline, .start_clock_mhz = 1350});
+  EXPECT_FALSE(plan.schedule);
+  EXPECT_THAT(plan.clocks_mhz, Each(1350));
+  EXPECT_EQ(reconfiguring_steps(plan), 0);
+}
+
+TEST(EnvPipe, StaysWithinItsClocks) {
+  const SampleProblem sample = four_stages(8);
+  for (const Type type : {Type::uniform, Type::envelope}) {
+    const PolicyPlan plan = plan_with(sample, {.type = type, .start_clock_mhz = 1350, .lowest_clock_mhz = 990});
+    EXPECT_THAT(plan.clocks_mhz, Each(testing::AllOf(testing::Ge(990), testing::Le(1350))));
+  }
+  EXPECT_THROW((void)plan_with(sample, {.start_clock_mhz = 840, .lowest_clock_mhz = 800}), InputError);
+}
+
+TEST(EnvPipe, PrintsAGridForEachStep) {
+  std::vector<std::string> grids;
+  const SampleProblem sample = four_stages(2);
+  const PolicyPlan plan = plan_with(sample, {.print_step = [&](std::string_view text) { grids.emplace_back(text); }});
+  ASSERT_EQ(grids.size(), static_cast<std::size_t>(reconfiguring_steps(plan)));
+  EXPECT_EQ(std::ranges::count(grids.front(), '\n'), 4);
+  EXPECT_THAT(grids.front(), testing::StartsWith("Stage 0 | [F0 1410 0.0]"));
+  EXPECT_THAT(grids.front(), HasSubstr("\nStage 3 |"));
 }
 
 TEST(EnvPipe, RefusesItsOwnOrderWhereARankRunsSeveralStages) {
@@ -171,7 +203,9 @@ TEST(EnvPipe, RefusesSettingsThatMakeNoSense) {
   EXPECT_THROW(EnvPipePolicy({.raise_step_mhz = 2'000'000'000}), InputError);
   EXPECT_THROW(EnvPipePolicy({.profile_step_mhz = -90}), InputError);
   EXPECT_THROW(EnvPipePolicy({.threshold_scale = std::nan("")}), InputError);
-  EXPECT_THROW(EnvPipePolicy({.extra_activations = -1}), InputError);
+  EXPECT_THROW(EnvPipePolicy({.extra_activations = {-1}}), InputError);
+  EXPECT_THROW(EnvPipePolicy({.start_clock_mhz = 0}), InputError);
+  EXPECT_THROW(EnvPipePolicy({.start_clock_mhz = 900, .lowest_clock_mhz = 990}), InputError);
   EXPECT_THROW(EnvPipePolicy({.transfer_s = -1e-3}), InputError);
 }
 

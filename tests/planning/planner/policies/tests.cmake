@@ -2,6 +2,7 @@
 set(LOWGEAR_POLICY_TESTS
     policies/critical_path_test.cpp
     policies/envpipe_offline_test.cpp
+    policies/envpipe_reconfiguration_test.cpp
     policies/envpipe_test.cpp
     policies/exponential_fit_test.cpp
     policies/lowgear_test.cpp

@@ -1,0 +1,152 @@
+#include "app/cli/arguments/envpipe_arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "app/cli/arguments/options.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/json.h"
+#include "base/core/units.h"
+#include "planning/joint/orders/memory_limit.h"
+
+namespace lowgear::cli {
+namespace {
+
+using planner::EnvPipeOptions;
+
+constexpr auto kTypeWords = std::to_array<std::string_view>({"baseline", "uniform", "envelope"});
+constexpr auto kTypes =
+    std::to_array({EnvPipeOptions::Type::baseline, EnvPipeOptions::Type::uniform, EnvPipeOptions::Type::envelope});
+constexpr auto kOrderWords = std::to_array<std::string_view>({"1f1b", "ours"});
+constexpr auto kOrders = std::to_array({EnvPipeOptions::Order::given, EnvPipeOptions::Order::own});
+constexpr auto kReconfigWords = std::to_array<std::string_view>({"default", "greedy", "balanced"});
+constexpr auto kReconfigurations =
+    std::to_array({EnvPipeOptions::Reconfiguration::off, EnvPipeOptions::Reconfiguration::greedy,
+                   EnvPipeOptions::Reconfiguration::balanced});
+
+/// The ends of EnvPipe's list of clocks: the multiples of 90 MHz between its constants for the GPU.
+struct ListedClocks {
+  std::string_view gpu;
+  int start_mhz;
+  int lowest_mhz;
+};
+constexpr auto kListedClocks = std::to_array<ListedClocks>(
+    {{"v100", 1530, 810}, {"rtx3090", 1980, 1170}, {"a100", 1350, 810}, {"a6000", 1890, 1710}});
+
+/// The place of the text of a member among some words.
+std::size_t place_of(const JsonView& member, std::span<const std::string_view> words) {
+  const auto found = std::ranges::find(words, lower_case(member.text()));
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  std::string known;
+  for (const std::string_view word : words) known.append(known.empty() ? "" : ", ").append(word);
+  member.fail(fmt::format("{} is not known to EnvPipe", quote(member.text())), fmt::format("write one of {}", known));
+}
+
+/// EnvPipe writes the scale as a text, and reads a number, too.
+double scale_of(const JsonView& member) {
+  if (!member.json().is_string()) return member.number();
+  const std::string text = member.text();
+  double scale = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+  if (error == std::errc() && end == text.data() + text.size()) return scale;
+  member.fail("expected a number", "write how many shortest receives count as waiting, 4 for one node");
+}
+
+/// An option that goes to `member` of the settings when it was given.
+template <typename Value, typename Member>
+auto given(EnvPipeArguments& arguments, Member member) {
+  return [&arguments, member](Value value) {
+    arguments.given.emplace_back([member, value](EnvPipeOptions& options) { options.*member = value; });
+  };
+}
+
+template <typename Value, std::size_t kCount>
+void add_word(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
+              const std::array<Value, kCount>& values, Value EnvPipeOptions::*member, EnvPipeArguments& arguments,
+              const std::string& help) {
+  add_choice(
+      app, name, words, [set = given<Value>(arguments, member), &values](std::size_t place) { set(values.at(place)); },
+      help);
+}
+
+}  // namespace
+
+void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
+  app.add_option("--envpipe-config", arguments.config,
+                 "envpipe: read its settings from the member envpipe of this DeepSpeed configuration, as EnvPipe does; "
+                 "options given here hold rather than the file")
+      ->type_name("FILE");
+  add_word(app, "--envpipe-type", kTypeWords, kTypes, &EnvPipeOptions::type, arguments,
+           "envpipe: all at the highest clock (baseline), each stage at its clock of least energy (uniform), or that "
+           "within an outer envelope at the highest clock (envelope, the default)");
+  add_word(app, "--envpipe-scheduling", kOrderWords, kOrders, &EnvPipeOptions::order, arguments,
+           "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as memory "
+           "admits them (ours, the default)");
+  add_word(app, "--envpipe-reconfig", kReconfigWords, kReconfigurations, &EnvPipeOptions::reconfiguration, arguments,
+           "envpipe: how clocks rise on the path of waiting: not at all (default), one unit a step (greedy), or all of "
+           "the lowest clock (balanced, the default)");
+  add_number(app, "--envpipe-threshold-scale", {0, 1e9}, given<double>(arguments, &EnvPipeOptions::threshold_scale),
+             "envpipe: a unit waits when receiving takes this many times the shortest receive (default 4)");
+  add_whole_number(app, "--envpipe-start-clock", {1, kMaxClockMhz},
+                   given<int>(arguments, &EnvPipeOptions::start_clock_mhz),
+                   "envpipe: highest clock that it uses, in MHz (default: the profile's; its list for an A100 begins "
+                   "with 1350)");
+  add_whole_number(app, "--envpipe-lowest-clock", {1, kMaxClockMhz},
+                   given<int>(arguments, &EnvPipeOptions::lowest_clock_mhz),
+                   "envpipe: lowest clock that it uses, in MHz (default: the profile's)");
+  add_number(
+      app, "--envpipe-transfer", {0, 1e6},
+      [set = given<double>(arguments, &EnvPipeOptions::transfer_s)](double time_ms) { set(time_ms * 1e-3); },
+      "envpipe: time of a transfer between stages once both are ready, in ms (default 1)");
+}
+
+EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source) {
+  const Json document = parse_json(text, source);
+  const JsonView settings = JsonView(document, source).at("envpipe");
+  EnvPipeOptions options;
+  options.type = kTypes.at(place_of(settings.at("type"), kTypeWords));
+  options.order = kOrders.at(place_of(settings.at("scheduling"), kOrderWords));
+  options.reconfiguration = kReconfigurations.at(place_of(settings.at("reconfig"), kReconfigWords));
+  if (settings.has("reconfigure_threshold_scale")) {
+    options.threshold_scale = scale_of(settings.at("reconfigure_threshold_scale"));
+  }
+  if (settings.has("gpu")) {
+    std::array<std::string_view, kListedClocks.size()> gpus{};
+    std::ranges::transform(kListedClocks, gpus.begin(), &ListedClocks::gpu);
+    const ListedClocks& clocks = kListedClocks.at(place_of(settings.at("gpu"), gpus));
+    options.start_clock_mhz = clocks.start_mhz;
+    options.lowest_clock_mhz = clocks.lowest_mhz;
+  }
+  return options;
+}
+
+EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::optional<std::string>& memory_limit,
+                               const std::optional<int>& extra_activations,
+                               const workflow::ProfiledPipeline& pipeline) {
+  EnvPipeOptions options;
+  if (!arguments.config.empty()) options = read_envpipe_config(read_file(arguments.config), arguments.config);
+  for (const auto& set : arguments.given) set(options);
+  if (extra_activations) options.extra_activations = {*extra_activations};
+  if (!memory_limit) return options;
+  if (extra_activations) throw InputError("--extra-activations: give it or --memory-limit");
+  const int ranks = pipeline.schedule.rank_count();
+  const int microbatches = pipeline.schedule.microbatches;
+  const std::vector<int> fit = most_activations(joint::parse_memory_limit(*memory_limit), ranks, microbatches, 1);
+  const std::vector<int> held = joint::most_activations({}, ranks, microbatches, 1);
+  for (std::size_t rank = 0; rank < fit.size(); ++rank) {
+    if (fit[rank] < held[rank]) {
+      throw InputError(fmt::format("--memory-limit {}: rank {} holds {} activations under 1F1B; give at least that",
+                                   *memory_limit, rank, held[rank]));
+    }
+    options.extra_activations.push_back(fit[rank] - held[rank]);
+  }
+  return options;
+}
+
+}  // namespace lowgear::cli

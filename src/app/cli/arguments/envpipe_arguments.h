@@ -1,0 +1,37 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments/pipeline_input.h"
+#include "planning/planner/policies/envpipe_options.h"
+
+namespace lowgear::cli {
+
+/// The settings of the policy `envpipe` on the command line.
+struct EnvPipeArguments {
+  std::string config;  ///< EnvPipe's own file; empty: none
+  /// What options were given, which hold rather than the file.
+  std::vector<std::function<void(planner::EnvPipeOptions& options)>> given;
+};
+
+/// `--envpipe-type`, `-scheduling`, `-reconfig`, `-threshold-scale`, `-start-clock`, `-lowest-clock`, `-transfer`,
+/// `-config`. The arguments must outlive `app`.
+void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments);
+
+/// The settings that the member `envpipe` of a DeepSpeed configuration states, as EnvPipe and KISTI's EnvPipe read it:
+/// type, scheduling, reconfig, gpu (v100, rtx3090, a100, a6000: the first and last clock of its list) and
+/// reconfigure_threshold_scale. Throws InputError naming the member.
+[[nodiscard]] planner::EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source);
+
+/// The settings for a pipeline, its memory as `--memory-limit` or `--extra-activations` has it. Throws InputError when
+/// both are given, when the limit is below what 1F1B holds, and when the file is none of EnvPipe's.
+[[nodiscard]] planner::EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments,
+                                                      const std::optional<std::string>& memory_limit,
+                                                      const std::optional<int>& extra_activations,
+                                                      const workflow::ProfiledPipeline& pipeline);
+
+}  // namespace lowgear::cli

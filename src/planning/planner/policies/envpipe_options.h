@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace lowgear::planner {
+
+/// EnvPipe's settings, by its own names where it has some.
+struct EnvPipeOptions {
+  /// `baseline`: every op at the highest clock, in the given order. `uniform`: every op at the clock at which its stage
+  /// used least energy. `envelope`: the outer envelope and all of the last stage at the highest clock, the others as
+  /// `uniform`.
+  enum class Type { baseline, uniform, envelope };
+  /// `given`: the order of the problem's schedule. `own`: EnvPipe's, with more forwards before the first backward.
+  enum class Order { given, own };
+  /// `off`: EnvPipe's `default`.
+  enum class Reconfiguration { off, greedy, balanced };
+
+  Type type = Type::envelope;
+  Order order = Order::own;
+  Reconfiguration reconfiguration = Reconfiguration::balanced;
+  /// The highest and the lowest clock that it uses; none: those of the profile. On an A100 its own are 1350 and 810
+  /// MHz.
+  std::optional<int> start_clock_mhz = std::nullopt;
+  std::optional<int> lowest_clock_mhz = std::nullopt;
+  int profile_step_mhz = 90;  ///< distance of the clocks it profiles; EnvPipe's is the same on every GPU
+  int raise_step_mhz = 30;    ///< least rise of a clock in one reconfiguration
+  /// A unit waits for its input, rather than for its GPU, when receiving takes this many times the shortest receive.
+  double threshold_scale = 4;
+  /// Activations that fit into memory beyond those of 1F1B, by stage, or one number for all; empty: none. Bounds `own`.
+  std::vector<int> extra_activations = {};
+  /// Time that a transfer takes once both sides are ready; part of every simulated receive. Decides how much waiting
+  /// goes unnoticed. 1 ms is 25 MB at 25 GB/s.
+  double transfer_s = 1e-3;
+  /// Receives each step of the reconfiguration as EnvPipe prints it (envpipe_step_text); may be empty.
+  std::function<void(std::string_view text)> print_step = {};
+};
+
+/// Throws InputError unless steps and clocks are within 1 and 10^6 MHz, the start clock is not below the lowest one,
+/// the scale and the transfer are finite and not negative, and so are the extra activations.
+void require_valid(const EnvPipeOptions& options);
+
+}  // namespace lowgear::planner
