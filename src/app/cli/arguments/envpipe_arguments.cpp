@@ -88,9 +88,10 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
   add_word(app, "--envpipe-scheduling", kOrderWords, kOrders, &EnvPipeOptions::order, arguments,
            "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as memory "
            "admits them (ours, the default)");
-  add_word(app, "--envpipe-reconfig", kReconfigWords, kReconfigurations, &EnvPipeOptions::reconfiguration, arguments,
-           "envpipe: how clocks rise on the path of waiting: not at all (default), one unit a step (greedy), or all of "
-           "the lowest clock (balanced, the default)");
+  add_word(
+      app, "--envpipe-reconfig", kReconfigWords, kReconfigurations, &EnvPipeOptions::reconfiguration, arguments,
+      "envpipe: how clocks rise on the path of waiting: not at all (its word is default), one unit a step (greedy), or "
+      "all of the lowest clock (balanced, when this is left out)");
   add_number(app, "--envpipe-threshold-scale", {0, 1e9}, given<double>(arguments, &EnvPipeOptions::threshold_scale),
              "envpipe: a unit waits when receiving takes this many times the shortest receive (default 4)");
   add_whole_number(app, "--envpipe-start-clock", {1, kMaxClockMhz},
