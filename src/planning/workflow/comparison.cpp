@@ -64,6 +64,14 @@ bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kRounding
 
 int largest(const std::vector<int>& values) { return *std::ranges::max_element(values); }
 
+/// What an order holds in memory, against the given one.
+std::string activations_text(const schedule::Schedule& order, const schedule::Schedule& given) {
+  const int held = largest(peak_in_flight_activations(order));
+  const int of_given = largest(peak_in_flight_activations(given));
+  if (held == of_given) return fmt::format("{} activations, as the given one does", held);
+  return fmt::format("{} activations instead of {}", held, of_given);
+}
+
 /// Makes the rows of a comparison.
 class Comparer {
  public:
@@ -89,9 +97,8 @@ class Comparer {
       return row;
     }
     row.own_order = true;
-    row.note += fmt::format("{}runs its own order, which holds up to {} activations instead of {}",
-                            row.note.empty() ? "" : "; ", largest(peak_in_flight_activations(*answer.schedule)),
-                            largest(peak_in_flight_activations(pipeline_->schedule)));
+    row.note += fmt::format("{}runs its own order, which holds up to {}", row.note.empty() ? "" : "; ",
+                            activations_text(*answer.schedule, pipeline_->schedule));
     auto& own = own_orders_[name];
     own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *pipeline_, *options_, progress_);
     set_replayed(row, own->pipeline, answer.choices());

@@ -229,6 +229,7 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
   plan.note = fmt::format("settles after {} training steps ({} profiling, {} reconfiguring){}{}",
                           profiling_steps + reconfiguration_steps, profiling_steps, reconfiguration_steps, memory_note,
                           deadline_s ? "; knows no deadline" : "");
+  if (plan.schedule && plan.schedule->ranks == problem.schedule->ranks) plan.schedule.reset();  // it is the given one
   return plan;
 }
 

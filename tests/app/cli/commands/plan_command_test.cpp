@@ -559,7 +559,7 @@ TEST_F(PlanCommand, IterationsOfHoursVerify) {
 }
 
 TEST_F(PlanCommand, TheReportMarksOrdersOfTheirOwnAndHasLowgearsPlanInThem) {
-  ASSERT_EQ(plan().exit_code, 0);
+  ASSERT_EQ(plan({"--extra-activations", "4"}).exit_code, 0);
   const Json run = parse_json(text("run.json"), "run.json");
   const auto& rows = run["policies"];
   const auto envpipe =
