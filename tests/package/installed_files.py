@@ -53,7 +53,7 @@ def expected_files():
     lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("kubernetes", "slurm")
                 for path in (SOURCE / "deploy" / part).rglob("*") if is_installed(path)]
     lowgear += [share / "lowgear" / path for path in data]
-    lowgear += [share / "doc/lowgear" / path.name for path in (SOURCE / "docs").glob("*.md")]
+    lowgear += [share / "doc/lowgear" / path.relative_to(SOURCE / "docs") for path in (SOURCE / "docs").rglob("*.md")]
     python = [path.relative_to(SOURCE / "python") for path in (SOURCE / "python/lowgear").rglob("*")
               if path.is_file() and "__pycache__" not in path.parts]
     files = {
