@@ -81,6 +81,7 @@ class ChargeTable {
       if (of_rows[row] > 0) weighted.col(used++) = std::sqrt(of_rows[row]) * times_.row(row).transpose();
     }
     MatrixXd result = MatrixXd::Zero(times_.cols(), times_.cols());
+    if (used == 0) return result;  // Eigen divides by the number of columns
     result.selfadjointView<Eigen::Lower>().rankUpdate(weighted.leftCols(used));
     return result;
   }

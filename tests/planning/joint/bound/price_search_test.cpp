@@ -27,5 +27,15 @@ TEST(PriceSearch, KeepsFiniteWhereNothingCanBeChosen) {
   for (const double price : search_prices({&op, 1}, 1)) EXPECT_TRUE(price >= 0 && price < 1e9) << price;
 }
 
+/// Prices that are never short move no op, so that nothing bends but the barrier.
+TEST(PriceSearch, TakesManyPricesThatMoveNoOp) {
+  constexpr std::size_t kPrices = 64;
+  std::vector<PricedOp> ops;
+  for (std::size_t price = 0; price < kPrices; ++price) {
+    ops.push_back({.time = {1e-9, 0.1}, .energy = {1, 0}, .charges = {{price, 1}}, .count = 1});
+  }
+  for (const double price : search_prices(ops, kPrices)) EXPECT_TRUE(price >= 0 && price < 1e-3) << price;
+}
+
 }  // namespace
 }  // namespace lowgear::joint
