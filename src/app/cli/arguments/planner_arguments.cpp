@@ -86,6 +86,22 @@ void add_perseus_unit_option(CLI::App& app, double& unit_s) {
              "Time step of the policies perseus and envpipe-offline, in s (default 0.001)");
 }
 
+CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
+                                      std::optional<workflow::PlanSampling>& sampling, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [&sampling](const std::string& text) {
+            try {
+              sampling = workflow::read_plan_sampling(text);
+            } catch (const InputError& error) {
+              throw CLI::ValidationError(error.what());
+            }
+          },
+          help)
+      ->type_name("SAMPLE");
+}
+
 planner::PlannerOptions planner_options(const PlannerArguments& arguments) {
   return {.method = arguments.method,
           .epsilon = arguments.epsilon,

@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "planning/planner/planners/pipeline_planner.h"
+#include "planning/workflow/plan_sampling.h"
 
 namespace lowgear::cli {
 
@@ -46,6 +48,9 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument);
 /// `--perseus-unit`, in seconds.
 void add_perseus_unit_option(CLI::App& app, double& unit_s);
+/// An option that takes `all`, a number of plans or `every:N`.
+CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
+                                      std::optional<workflow::PlanSampling>& sampling, const std::string& help);
 
 [[nodiscard]] planner::PlannerOptions planner_options(const PlannerArguments& arguments);
 

@@ -336,6 +336,9 @@ VerbAction declare_plan(CLI::App& app) {
                  "envpipe: also write each step of its reconfiguration to this file, as EnvPipe prints it")
       ->type_name("FILE");
   add_perseus_format_option(app, plan.perseus_format);
+  add_plan_sampling_option(app, "--perseus-plans", plan.perseus_plans,
+                           "perseus: write freqs_pipeline_NNNNN.py for points of its own frontier, one for each "
+                           "--perseus-unit of time, slowest first: all, so many (20), or every 50th (every:50)");
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print errors only");
   return [arguments, &app](Console& console) {

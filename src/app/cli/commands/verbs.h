@@ -33,6 +33,7 @@ struct Verb {
 
 // One file per verb: plan_command.cpp, ...
 [[nodiscard]] VerbAction declare_plan(CLI::App& app);
+[[nodiscard]] VerbAction declare_thin(CLI::App& app);
 [[nodiscard]] VerbAction declare_verify(CLI::App& app);
 [[nodiscard]] VerbAction declare_simulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_compare(CLI::App& app);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,15 @@ class PerseusModel {
     std::vector<int> op_units;  ///< by op
   };
 
+  /// A row of the frontier with its clocks: what the artifact's planner writes into a plan file.
+  struct RowPlan {
+    std::size_t row = 0;  ///< of frontier()
+    Row figures;
+    double cost_change_j = 0;       ///< by the last unit of time that was saved
+    double effective_energy_j = 0;  ///< without blocking
+    std::vector<int> clocks_mhz;    ///< by op
+  };
+
   /// `unit_s` is the time unit, rounded to a picosecond: 1 ms by the artifact's default; its A40 results have 0.1 ms.
   /// The problem's `progress` must outlive this. Throws InputError when the unit is not within 1 ps and 10^6 s, the
   /// profile lacks an op, or an op does not suit the unit (perseus_curve).
@@ -42,6 +53,10 @@ class PerseusModel {
   /// below the time of all ops at their slowest. Throws InputError beyond 10 million rows.
   [[nodiscard]] std::vector<Row> frontier() const;
 
+  /// Hands the plans of these rows of frontier(), given in rising order, to `visit`: slowest first. Where several
+  /// assignments are optimal, it may be another one than the artifact's planner finds, of the same energy.
+  void visit_plans(std::span<const std::size_t> rows, const std::function<void(const RowPlan& plan)>& visit) const;
+
   /// The least energy in at most `deadline_s`: the frontier's point at the last unit before the deadline, or at the
   /// time of its least energy when that comes sooner. Throws InputError when the deadline is below fastest_s().
   [[nodiscard]] Solution solve(double deadline_s) const;
@@ -54,6 +69,7 @@ class PerseusModel {
 
  private:
   [[nodiscard]] const PerseusCurve& curve(std::size_t op) const;
+  [[nodiscard]] std::vector<int> op_units(const FrontierSolver& solver) const;
   /// One stretch of the walk; false where it ends.
   [[nodiscard]] bool saturate(FrontierSolver& solver, PowerNw limit_nw, WorkReport& work) const;
 
