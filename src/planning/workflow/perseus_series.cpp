@@ -46,7 +46,7 @@ void write_perseus_series(std::span<const PerseusCandidate> fastest_first, plan:
 std::size_t write_perseus_frontier(const ProfiledPipeline& pipeline, const PerseusFrontierOptions& options,
                                    const std::function<void(int number, const std::string& text)>& write,
                                    Progress* progress) {
-  const planner::PerseusModel model(pipeline.problem(progress), options.unit_s);
+  const planner::PerseusModel model(pipeline.problem(progress), options.model);
   const std::vector<std::size_t> rows = sampled_places(model.frontier().size(), options.sampling);
   model.visit_plans(rows, [&](const planner::PerseusModel::RowPlan& row) {
     const plan::PerseusPlanFigures figures{.iteration = static_cast<int>(row.row),

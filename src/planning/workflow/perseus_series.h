@@ -28,7 +28,7 @@ void write_perseus_series(std::span<const PerseusCandidate> fastest_first, plan:
 
 /// How a frontier of Perseus' own is written.
 struct PerseusFrontierOptions {
-  double unit_s = planner::kPerseusUnitS;
+  planner::PerseusOptions model;
   PlanSampling sampling;
   plan::PerseusDialect dialect = plan::PerseusDialect::artifact;
 };

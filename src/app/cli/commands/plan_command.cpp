@@ -330,7 +330,7 @@ VerbAction declare_plan(CLI::App& app) {
   add_planner_options(app, plan.planner);
   add_memory_limit_option(app, plan.memory_limit);
   add_ask_ahead_option(app, plan.planner.switch_latency);
-  add_perseus_unit_option(app, plan.perseus_unit_s);
+  add_perseus_options(app, plan.perseus);
   add_envpipe_options(app, plan.envpipe);
   app.add_option("--envpipe-steps", plan.envpipe_steps,
                  "envpipe: also write each step of its reconfiguration to this file, as EnvPipe prints it")

@@ -69,7 +69,8 @@ class PlanFiles {
     };
     const plan::PerseusDialect dialect = arguments_->perseus_format.value_or(plan::PerseusDialect::artifact);
     if (arguments_->perseus_plans) {
-      const workflow::PerseusFrontierOptions frontier{arguments_->perseus_unit_s, *arguments_->perseus_plans, dialect};
+      const workflow::PerseusFrontierOptions frontier{perseus_options(arguments_->perseus), *arguments_->perseus_plans,
+                                                      dialect};
       (void)write_perseus_frontier(result.pipeline, frontier, write_plan_file, progress_);
     } else if (arguments_->perseus_format) {
       write_perseus_series(perseus_plans_, dialect, write_plan_file);
@@ -115,7 +116,7 @@ workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile 
 
 workflow::PlanOptions plan_options(const PlanArguments& arguments) {
   workflow::PlanOptions options{.policy = arguments.policy,
-                                .policy_settings = {.perseus_unit_s = arguments.perseus_unit_s},
+                                .policy_settings = {.perseus = perseus_options(arguments.perseus)},
                                 .planner = planner_options(arguments.planner),
                                 .deadlines = arguments.deadlines,
                                 .gpu_name = arguments.pipeline.gpu_name,

@@ -23,7 +23,7 @@ struct PlanArguments {
   workflow::Deadlines deadlines;
   std::string policy{planner::kLowgearPolicy};
   std::string out;
-  double perseus_unit_s = planner::kPerseusUnitS;
+  PerseusArguments perseus;
   EnvPipeArguments envpipe;
   std::string envpipe_steps;                            ///< file for the steps of its reconfiguration; empty: none
   std::optional<plan::PerseusDialect> perseus_format;   ///< none: no files for Perseus or Zeus

@@ -17,9 +17,24 @@ namespace {
 constexpr std::int64_t kMaxRows = 10'000'000;
 constexpr std::string_view kActivity = "planning as Perseus";
 
+/// How the curve of an op is made. Throws InputError where the guess has none for it.
+CurveOptions curve_options(const PerseusOptions& options, const schedule::ComputeOp& op) {
+  CurveOptions curve{.noise = options.noise, .start = {}};
+  if (options.initial_guess.empty()) return curve;
+  const auto start = options.initial_guess.find({op.stage, op.kind});
+  if (start == options.initial_guess.end()) {
+    throw InputError(
+        fmt::format("perseus: the initial guess has no entry for the {} of stage {}", name(op.kind), op.stage));
+  }
+  curve.start = start->second;
+  return curve;
+}
+
 }  // namespace
 
-PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) : progress_(problem.progress) {
+PerseusModel::PerseusModel(const PlanningProblem& problem, const PerseusOptions& options)
+    : progress_(problem.progress) {
+  const double unit_s = options.unit_s;
   if (!(unit_s >= 1 / kPsPerSecond && unit_s <= kMaxTimeS)) {
     throw InputError(fmt::format("perseus: a time unit of {} s; it must be within 1e-12 and 1e6 s", unit_s));
   }
@@ -36,7 +51,8 @@ PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) : prog
     if (added) {
       (void)problem.profile->at_max_clock(op.stage, op.kind);  // names what is missing
       curves_.push_back(perseus_curve(problem.profile->measurements(op.stage, op.kind), unit_s_,
-                                      problem.blocking_power_w[static_cast<std::size_t>(op.rank)]));
+                                      problem.blocking_power_w[static_cast<std::size_t>(op.rank)],
+                                      curve_options(options, op)));
       instance_.costs.push_back(convex_cost(curves_.back(), unit_s_));
     }
     instance_.cost_of_op.push_back(cell->second);
@@ -151,7 +167,7 @@ std::vector<int> PerseusModel::clocks_mhz(const Solution& solution) const {
 }
 
 PolicyPlan PerseusPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
-  const PerseusModel model(problem, unit_s_);
+  const PerseusModel model(problem, options_);
   const PerseusModel::Solution solution = model.solve(deadline_s.value_or(model.fastest_s()));
   PolicyPlan plan;
   plan.clocks_mhz = model.clocks_mhz(solution);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "planning/planner/frontier/frontier_solver.h"
@@ -40,10 +41,12 @@ class PerseusModel {
     std::vector<int> clocks_mhz;    ///< by op
   };
 
-  /// `unit_s` is the time unit, rounded to a picosecond: 1 ms by the artifact's default; its A40 results have 0.1 ms.
-  /// The problem's `progress` must outlive this. Throws InputError when the unit is not within 1 ps and 10^6 s, the
-  /// profile lacks an op, or an op does not suit the unit (perseus_curve).
-  PerseusModel(const PlanningProblem& problem, double unit_s);
+  /// The time unit is rounded to a picosecond: 1 ms by the artifact's default; its A40 results have 0.1 ms. The
+  /// problem's `progress` must outlive this. Throws InputError when the unit is not within 1 ps and 10^6 s, the profile
+  /// lacks an op, an op does not suit the unit (perseus_curve), or the initial guess lacks one or does not fit.
+  PerseusModel(const PlanningProblem& problem, const PerseusOptions& options);
+  PerseusModel(const PlanningProblem& problem, double unit_s)
+      : PerseusModel(problem, PerseusOptions{.unit_s = unit_s, .noise = {}, .initial_guess = {}}) {}
 
   [[nodiscard]] double unit_s() const { return unit_s_; }
   /// Iteration time with every op at its fastest.
@@ -86,13 +89,14 @@ class PerseusModel {
 /// energy).
 class PerseusPolicy final : public Policy {
  public:
-  explicit PerseusPolicy(double unit_s = kPerseusUnitS) : unit_s_(unit_s) {}
+  explicit PerseusPolicy(PerseusOptions options = {}) : options_(std::move(options)) {}
+  explicit PerseusPolicy(double unit_s) : options_{.unit_s = unit_s, .noise = {}, .initial_guess = {}} {}
 
   [[nodiscard]] std::string_view name() const override { return "perseus"; }
   [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
 
  private:
-  double unit_s_;
+  PerseusOptions options_;
 };
 
 /// The intrinsic saving of Perseus' evaluation (SOSP'24, table 6) in per cent: `energy_j` against every op at its

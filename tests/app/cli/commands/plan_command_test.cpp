@@ -417,6 +417,22 @@ TEST_F(PlanCommand, WritesAPlanForEveryPointOfPerseusFrontier) {
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
 }
 
+TEST_F(PlanCommand, TakesTheOptionsOfLowtime) {
+  const Json tolerant =
+      planned({"--policy", "perseus", "--perseus-noise-factor", "0.9", "--perseus-always-use-noise-factor"});
+  EXPECT_GT(tolerant["plans"][0]["time_s"], 0);
+  const std::string guess = write_text(folder_ / "guess.py", "{'Forward': [(1, -0.1)]}");
+  const ProgramResult broken = plan({"--policy", "perseus", "--perseus-initial-guess", guess});
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("guess.py:1:"));
+  write_text(folder_ / "guess.py", "{'Forward': [(1, -0.1, 1)] * 3}");
+  EXPECT_EQ(plan({"--policy", "perseus", "--perseus-initial-guess", guess}).exit_code, 2) << "not evaluated";
+  write_text(folder_ / "guess.py", "{'Forward': [(1, -0.1, 1)]}");
+  const ProgramResult lacking = plan({"--policy", "perseus", "--perseus-initial-guess", guess});
+  EXPECT_EQ(lacking.exit_code, 2);
+  EXPECT_EQ(plan({"--policy", "perseus", "--perseus-noise-factor", "1.5"}).exit_code, 2);
+}
+
 TEST_F(PlanCommand, RefusesPlansOfPerseusFrontierForOtherPolicies) {
   const ProgramResult own = plan({"--perseus-plans", "all"});
   EXPECT_EQ(own.exit_code, 2);

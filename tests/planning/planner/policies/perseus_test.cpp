@@ -152,6 +152,24 @@ TEST(PerseusModel, ItsSolutionAddsUp) {
   EXPECT_NEAR(energy_j, solution.energy_j, 1e-6);
 }
 
+TEST(PerseusModel, StartsItsFitsFromTheInitialGuess) {
+  const SampleProblem sample = tiny_problem();
+  PerseusOptions options{.unit_s = kMillisecondS, .noise = {}, .initial_guess = {}};
+  for (int stage = 0; stage < 2; ++stage) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      options.initial_guess[{stage, kind}] = {100, -0.4, 1};
+    }
+  }
+  const PerseusModel searched(sample.problem(), kMillisecondS);
+  const PerseusModel guessed(sample.problem(), options);
+  ASSERT_EQ(guessed.frontier().size(), searched.frontier().size());
+  for (std::size_t row = 0; row < searched.frontier().size(); ++row) {
+    EXPECT_NEAR(guessed.frontier()[row].energy_j, searched.frontier()[row].energy_j, 1e-4);
+  }
+  options.initial_guess.erase({1, OpKind::backward});
+  EXPECT_THROW(PerseusModel(sample.problem(), options), InputError);
+}
+
 TEST(PerseusModel, RefusesWhatItCannotDo) {
   const SampleProblem sample = four_stages(4);
   const PerseusModel model(sample.problem(), kMillisecondS);
