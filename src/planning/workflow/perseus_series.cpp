@@ -47,7 +47,7 @@ std::size_t write_perseus_frontier(const ProfiledPipeline& pipeline, const Perse
                                    const std::function<void(int number, const std::string& text)>& write,
                                    Progress* progress) {
   const planner::PerseusModel model(pipeline.problem(progress), options.model);
-  const std::vector<std::size_t> rows = sampled_places(model.frontier().size(), options.sampling);
+  const std::vector<std::size_t> rows = plan::sampled_places(model.frontier().size(), options.sampling);
   model.visit_plans(rows, [&](const planner::PerseusModel::RowPlan& row) {
     const plan::PerseusPlanFigures figures{.iteration = static_cast<int>(row.row),
                                            .cost_change_j = row.cost_change_j,

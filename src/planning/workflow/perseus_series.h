@@ -6,7 +6,7 @@
 
 #include "planning/plan/perseus_plan.h"
 #include "planning/plan/plan.h"
-#include "planning/workflow/plan_sampling.h"
+#include "planning/plan/plan_sampling.h"
 #include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::workflow {
@@ -29,7 +29,7 @@ void write_perseus_series(std::span<const PerseusCandidate> fastest_first, plan:
 /// How a frontier of Perseus' own is written.
 struct PerseusFrontierOptions {
   planner::PerseusOptions model;
-  PlanSampling sampling;
+  plan::PlanSampling sampling;
   plan::PerseusDialect dialect = plan::PerseusDialect::artifact;
 };
 

@@ -107,13 +107,13 @@ planner::PerseusOptions perseus_options(const PerseusArguments& arguments) {
 }
 
 CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
-                                      std::optional<workflow::PlanSampling>& sampling, const std::string& help) {
+                                      std::optional<plan::PlanSampling>& sampling, const std::string& help) {
   return app
       .add_option_function<std::string>(
           name,
           [&sampling](const std::string& text) {
             try {
-              sampling = workflow::read_plan_sampling(text);
+              sampling = plan::read_plan_sampling(text);
             } catch (const InputError& error) {
               throw CLI::ValidationError(error.what());
             }

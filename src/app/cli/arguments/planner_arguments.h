@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "planning/plan/plan_sampling.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/perseus_options.h"
-#include "planning/workflow/plan_sampling.h"
 
 namespace lowgear::cli {
 
@@ -60,7 +60,7 @@ void add_perseus_options(CLI::App& app, PerseusArguments& arguments);
 [[nodiscard]] planner::PerseusOptions perseus_options(const PerseusArguments& arguments);
 /// An option that takes `all`, a number of plans or `every:N`.
 CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
-                                      std::optional<workflow::PlanSampling>& sampling, const std::string& help);
+                                      std::optional<plan::PlanSampling>& sampling, const std::string& help);
 
 [[nodiscard]] planner::PlannerOptions planner_options(const PlannerArguments& arguments);
 

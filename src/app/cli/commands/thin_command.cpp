@@ -24,7 +24,7 @@ constexpr const char* kRecord = "thinned.json";
 struct ThinArguments {
   std::string folder;
   std::string out;
-  std::optional<workflow::PlanSampling> keep;
+  std::optional<plan::PlanSampling> keep;
   bool json = false;
 };
 
@@ -47,7 +47,7 @@ std::vector<std::filesystem::path> plan_files(const std::filesystem::path& folde
 
 ExitCode run_thin(const ThinArguments& arguments, Console& console) {
   const std::vector<std::filesystem::path> files = plan_files(arguments.folder);
-  const std::vector<std::size_t> kept = workflow::sampled_places(files.size(), *arguments.keep);
+  const std::vector<std::size_t> kept = plan::sampled_places(files.size(), *arguments.keep);
   const Json result = {{"folder", arguments.folder}, {"plans", files.size()}, {"kept", kept.size()}};
   StagedDirectory folder(arguments.out, kRecord);
   {

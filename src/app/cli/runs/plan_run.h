@@ -10,9 +10,9 @@
 #include "base/core/files/file.h"
 #include "base/core/progress.h"
 #include "planning/plan/perseus_plan.h"
+#include "planning/plan/plan_sampling.h"
 #include "planning/workflow/deadlines.h"
 #include "planning/workflow/plan_pipeline.h"
-#include "planning/workflow/plan_sampling.h"
 
 namespace lowgear::cli {
 
@@ -25,11 +25,11 @@ struct PlanArguments {
   std::string out;
   PerseusArguments perseus;
   EnvPipeArguments envpipe;
-  std::string envpipe_steps;                            ///< file for the steps of its reconfiguration; empty: none
-  std::optional<plan::PerseusDialect> perseus_format;   ///< none: no files for Perseus or Zeus
-  std::optional<workflow::PlanSampling> perseus_plans;  ///< files of the frontier of `perseus`; none: of `plans`
-  std::string command;                                  ///< the command line, for the report
-  std::optional<std::string> memory_limit;              ///< of a free order or of `envpipe`; empty: not given
+  std::string envpipe_steps;                           ///< file for the steps of its reconfiguration; empty: none
+  std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
+  std::optional<plan::PlanSampling> perseus_plans;     ///< files of the frontier of `perseus`; none: of `plans`
+  std::string command;                                 ///< the command line, for the report
+  std::optional<std::string> memory_limit;             ///< of a free order or of `envpipe`; empty: not given
 };
 
 /// How to plan, as the arguments have it. Throws InputError when they contradict each other.

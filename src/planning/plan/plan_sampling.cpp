@@ -1,4 +1,4 @@
-#include "planning/workflow/plan_sampling.h"
+#include "planning/plan/plan_sampling.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 
-namespace lowgear::workflow {
+namespace lowgear::plan {
 namespace {
 
 constexpr std::string_view kEvery = "every:";
@@ -43,4 +43,4 @@ std::vector<std::size_t> sampled_places(std::size_t total, const PlanSampling& s
   return places;
 }
 
-}  // namespace lowgear::workflow
+}  // namespace lowgear::plan

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear::workflow {
+namespace lowgear::plan {
 
 /// Which of many plans in a row to keep: so many of them, or every n-th.
 struct PlanSampling {
@@ -20,4 +20,4 @@ struct PlanSampling {
 /// of 1, which keeps the last: of plans in the order of lowtime's numbers, the fastest.
 [[nodiscard]] std::vector<std::size_t> sampled_places(std::size_t total, const PlanSampling& sampling);
 
-}  // namespace lowgear::workflow
+}  // namespace lowgear::plan

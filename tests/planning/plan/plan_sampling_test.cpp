@@ -1,4 +1,4 @@
-#include "planning/workflow/plan_sampling.h"
+#include "planning/plan/plan_sampling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear::workflow {
+namespace lowgear::plan {
 namespace {
 
 using testing::ElementsAre;
@@ -47,4 +47,4 @@ TEST(PlanSampling, PlacesRiseAndEndWithTheLast) {
 }
 
 }  // namespace
-}  // namespace lowgear::workflow
+}  // namespace lowgear::plan
