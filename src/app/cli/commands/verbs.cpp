@@ -45,6 +45,12 @@ constexpr auto kVerbs = std::to_array<Verb>({
     {"evaluate",
      "Show the published tables of Perseus (SOSP'24) beside what its artifact's data and Lowgear give, cell by cell",
      "lowgear evaluate sosp24_data", declare_evaluate},
+    {"emulate",
+     "Energy of a cluster of thousands of GPUs from one profile, by degree of a straggler: planned, emulated",
+     "lowgear emulate --profile profile.csv --blocking-power 83.64 --microbatches 12,24,48,96 --global-microbatches "
+     "1536 "
+     "--tensor-parallel 8",
+     declare_emulate},
     {"example", "Write an example profile for trying out Lowgear: modelled, not measured",
      "lowgear example --out example", declare_example},
     {"profile",

@@ -45,6 +45,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_report(CLI::App& app);
 [[nodiscard]] VerbAction declare_experiment(CLI::App& app);
 [[nodiscard]] VerbAction declare_evaluate(CLI::App& app);
+[[nodiscard]] VerbAction declare_emulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_example(CLI::App& app);
 [[nodiscard]] VerbAction declare_profile(CLI::App& app);
 [[nodiscard]] VerbAction declare_doctor(CLI::App& app);
