@@ -267,6 +267,8 @@ class TestRefusals(InAFolder):
         self.refused("deadline 0.001 s", "T_min", plans=None, deadline_s=0.001)
         self.refused("deadline_s", "slowdown_pct", plans=None, deadline_s=1, slowdown_pct=3)
         self.refused("policy", policy="sloth")
+        self.refused("perseus_noise_factor", policy="perseus", plans=None, perseus_noise_factor=2)
+        self.refused("guess.py", policy="perseus", plans=None, perseus_initial_guess="guess.py")
 
     def test_unknown_plans(self):
         with self.assertRaisesRegex(lowgear.InvalidUse, "there is no plan 7; there are 0 to 2"):

@@ -68,6 +68,9 @@ def plan(
     switch_latency_s: Optional[float] = None,
     ask_ahead: bool = False,
     perseus_unit_s: Optional[float] = None,
+    perseus_noise_factor: Optional[float] = None,
+    perseus_always_use_noise_factor: bool = False,
+    perseus_initial_guess: Optional[PathLike] = None,
     out: Optional[PathLike] = None,
 ) -> PlanResult:
     """Plans clocks: the time-energy frontier of a pipeline and plans on it, each with a proven bound.
@@ -90,7 +93,8 @@ def plan(
         granularity: `op`, or `stage` for one clock a stage and direction.
         switch_latency_s: how late clock changes take effect, in s. ask_ahead: plan as if they took effect at once; the
             agent then asks for each clock by that latency before its unit. perseus_unit_s: time step of Perseus' policy,
-            in s.
+            in s. perseus_noise_factor, perseus_always_use_noise_factor, perseus_initial_guess: what lowtime's options of
+            these names are; the last is the path of a file.
         out: folder to write as well, as `lowgear plan --out` does; one with other files is refused.
 
     Raises InvalidUse with the command's message for what cannot be planned, LowgearError for what failed.
@@ -123,6 +127,9 @@ def plan(
                 "switch_latency": _milliseconds(switch_latency_s),
                 "ask_ahead": ask_ahead,
                 "perseus_unit": perseus_unit_s,
+                "perseus_noise_factor": perseus_noise_factor,
+                "perseus_always_use_noise_factor": perseus_always_use_noise_factor,
+                "perseus_initial_guess": os.path.abspath(perseus_initial_guess) if perseus_initial_guess else None,
                 "out": target if out is not None else "plan",
             }
         )

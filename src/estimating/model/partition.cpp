@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -13,12 +14,27 @@
 #include "base/core/error.h"
 #include "base/core/even_division.h"
 #include "base/core/number.h"
+#include "estimating/model/merak_partition.h"
 #include "estimating/model/parameters.h"
 
 namespace lowgear::model {
 namespace {
 
-constexpr std::string_view kRulesFix = "give uniform, cost, or custom:0,8,14,21,27";
+constexpr std::string_view kRulesFix =
+    "give uniform, cost, custom:0,8,14,21,27, or a rule of Merak's: uniform_transformer, uniform_floor, parameters";
+
+struct NamedRule {
+  std::string_view name;
+  PartitionRule::Kind kind;
+};
+
+constexpr auto kNamedRules = std::to_array<NamedRule>({
+    {"uniform", PartitionRule::Kind::uniform},
+    {"cost", PartitionRule::Kind::cost},
+    {"uniform_transformer", PartitionRule::Kind::merak_transformer},
+    {"uniform_floor", PartitionRule::Kind::merak_floor},
+    {"parameters", PartitionRule::Kind::merak_parameters},
+});
 
 void require_enough_layers(std::int64_t layers, int stages) {
   if (stages < 1) throw InputError(fmt::format("a pipeline of {} stages; give at least 1", stages));
@@ -84,6 +100,35 @@ std::vector<LayerRange> partition_at(std::span<const std::int64_t> boundaries, s
   return ranges;
 }
 
+/// Embedding, final norm and output matrix.
+constexpr std::int64_t kPiecesBesideLayers = 3;
+
+/// Parameters of the pieces that Merak's tracer makes: embedding, layers, final norm, output matrix. A tied output
+/// matrix counts there, too: Merak's pieces own their parameters.
+std::vector<std::int64_t> parameters_of_pieces(const ModelConfig& config) {
+  std::vector<std::int64_t> pieces(static_cast<std::size_t>(config.layers + kPiecesBesideLayers));
+  const std::size_t norm = pieces.size() - 2;
+  for (const ParameterSpec& spec : parameters(config)) {
+    const std::int64_t count = element_count(spec.shape);
+    if (spec.part == Part::embedding) pieces.front() += count;
+    if (spec.part == Part::layer) pieces[static_cast<std::size_t>(spec.layer) + 1] += count;
+    if (spec.part == Part::head && spec.shape.size() == 1) pieces[norm] += count;
+  }
+  pieces.back() = config.vocabulary * config.hidden;
+  return pieces;
+}
+
+/// Refuses what Merak would train with a stage that does nothing.
+std::vector<LayerRange> partition_as_merak(const std::vector<std::int64_t>& boundaries, const ModelConfig& config,
+                                           int stages) {
+  if (std::ranges::adjacent_find(boundaries, std::greater_equal<>()) != boundaries.end()) {
+    throw InputError(
+        fmt::format("partition: Merak's rule leaves a stage without a piece (custom:{}); give uniform, or fewer stages",
+                    fmt::join(boundaries, ",")));
+  }
+  return partition_at(boundaries, config.layers, stages);
+}
+
 void require_usable(const LayerCosts& costs) {
   if (costs.layers.size() > static_cast<std::size_t>(kMaxModelLayers)) {
     throw InputError(fmt::format("costs of {} layers; at most {} are read", costs.layers.size(), kMaxModelLayers));
@@ -117,9 +162,8 @@ std::vector<std::int64_t> parse_boundaries(std::string_view text) {
 PartitionRule parse_partition_rule(std::string_view text) {
   constexpr std::string_view kCustom = "custom:";
   PartitionRule rule;
-  if (text == "uniform" || text == "uniform_transformer") return rule;
-  if (text == "cost") {
-    rule.kind = PartitionRule::Kind::cost;
+  if (const auto* named = std::ranges::find(kNamedRules, text, &NamedRule::name); named != kNamedRules.end()) {
+    rule.kind = named->kind;
     return rule;
   }
   if (!text.starts_with(kCustom)) {
@@ -148,6 +192,13 @@ std::vector<LayerRange> partition_layers(const ModelConfig& config, int stages, 
     }
     case PartitionRule::Kind::custom:
       return partition_at(rule.boundaries, config.layers, stages);
+    case PartitionRule::Kind::merak_transformer:
+      return partition_as_merak(merak_even_boundaries(config.layers, stages, MerakRounding::up), config, stages);
+    case PartitionRule::Kind::merak_floor:
+      return partition_as_merak(merak_even_boundaries(config.layers + kPiecesBesideLayers, stages, MerakRounding::down),
+                                config, stages);
+    case PartitionRule::Kind::merak_parameters:
+      return partition_as_merak(merak_balanced_boundaries(parameters_of_pieces(config), stages), config, stages);
   }
   return partition_evenly(config.layers, stages);
 }

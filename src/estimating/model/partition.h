@@ -23,9 +23,12 @@ struct LayerRange {
 /// the output matrix.
 struct PartitionRule {
   enum class Kind : unsigned char {
-    uniform,  ///< equally many layers, the first stages one more when they do not divide
-    cost,     ///< such that the costliest stage costs least, embedding and head counted
-    custom,   ///< at the given boundaries
+    uniform,            ///< equally many layers, the first stages one more when they do not divide
+    cost,               ///< such that the costliest stage costs least, embedding and head counted
+    custom,             ///< at the given boundaries
+    merak_transformer,  ///< Merak's `uniform_transformer`: the layers alone, rounded up, the last stage has the rest
+    merak_floor,        ///< Merak's `uniform_floor`: embedding, layers, norm and output matrix, rounded down
+    merak_parameters,   ///< Merak's `parameters`: these pieces balanced by their parameters
   };
   Kind kind = Kind::uniform;
   /// Custom: the first boundary is 0, the last the number of all entries, stage s has the entries
@@ -38,16 +41,17 @@ struct PartitionRule {
   std::int64_t sequence_length = 0;
 };
 
-/// Reads `uniform` (or `uniform_transformer`, as Perseus' workloads name it), `cost`, or `custom:0,8,14,21,27`. Throws
-/// InputError on anything else, and on boundaries that are fewer than two, do not begin with 0 or do not rise.
+/// Reads `uniform`, `cost`, `custom:0,8,14,21,27`, or a rule of Merak's: `uniform_transformer`, `uniform_floor`,
+/// `parameters`. Throws InputError on anything else, and on boundaries that are fewer than two, do not begin with 0 or
+/// do not rise.
 [[nodiscard]] PartitionRule parse_partition_rule(std::string_view text);
 
 /// As `parse_partition_rule` reads it, layers alone counted: `custom:0,8,14,21,24`. There is a stage.
 [[nodiscard]] std::string partition_text(std::span<const LayerRange> partition);
 
 /// The layers of each of `stages` stages (virtual stages when the schedule interleaves). Throws InputError when there
-/// are fewer layers than stages, or the boundaries of a custom rule do not fit the model or the number of stages or
-/// leave a stage without a layer.
+/// are fewer layers than stages, or the boundaries of a custom rule do not fit the model or the number of stages, or
+/// those of a custom rule or of Merak's leave a stage without a layer.
 [[nodiscard]] std::vector<LayerRange> partition_layers(const ModelConfig& config, int stages,
                                                        const PartitionRule& rule);
 

@@ -4,6 +4,8 @@
 #include <ranges>
 #include <vector>
 
+#include "planning/planner/policies/perseus.h"
+
 namespace lowgear::workflow {
 namespace {
 
@@ -39,6 +41,22 @@ void write_perseus_series(std::span<const PerseusCandidate> fastest_first, plan:
     slower_effective_j = candidate.effective_energy_j;
     ++number;
   }
+}
+
+std::size_t write_perseus_frontier(const ProfiledPipeline& pipeline, const PerseusFrontierOptions& options,
+                                   const std::function<void(int number, const std::string& text)>& write,
+                                   Progress* progress) {
+  const planner::PerseusModel model(pipeline.problem(progress), options.model);
+  const std::vector<std::size_t> rows = plan::sampled_places(model.frontier().size(), options.sampling);
+  model.visit_plans(rows, [&](const planner::PerseusModel::RowPlan& row) {
+    const plan::PerseusPlanFigures figures{.iteration = static_cast<int>(row.row),
+                                           .cost_change_j = row.cost_change_j,
+                                           .total_cost_j = row.effective_energy_j,
+                                           .refined_cost_j = row.figures.energy_j};
+    write(figures.iteration,
+          write_perseus_plan(plan::perseus_plan(pipeline.dag, row.clocks_mhz), figures, options.dialect));
+  });
+  return rows.size();
 }
 
 }  // namespace lowgear::workflow

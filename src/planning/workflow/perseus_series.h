@@ -6,6 +6,7 @@
 
 #include "planning/plan/perseus_plan.h"
 #include "planning/plan/plan.h"
+#include "planning/plan/plan_sampling.h"
 #include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::workflow {
@@ -24,5 +25,19 @@ struct PerseusCandidate {
 /// runs a folder in the order of names, and its users look for faster plans at higher numbers.
 void write_perseus_series(std::span<const PerseusCandidate> fastest_first, plan::PerseusDialect dialect,
                           const std::function<void(int number, const std::string& text)>& write);
+
+/// How a frontier of Perseus' own is written.
+struct PerseusFrontierOptions {
+  planner::PerseusOptions model;
+  plan::PlanSampling sampling;
+  plan::PerseusDialect dialect = plan::PerseusDialect::artifact;
+};
+
+/// Hands the text of each sampled plan of the frontier of Perseus' model to `write`, slowest first, with its number:
+/// the iteration of lowtime's loop that it is of. All figures in the text are the model's, as lowtime's are. Returns
+/// how many were written. Throws what PerseusModel throws.
+std::size_t write_perseus_frontier(const ProfiledPipeline& pipeline, const PerseusFrontierOptions& options,
+                                   const std::function<void(int number, const std::string& text)>& write,
+                                   Progress* progress = nullptr);
 
 }  // namespace lowgear::workflow

@@ -81,7 +81,7 @@ class Planning {
     result_.frontier.epsilon = planner.method() == planner::FrontierMethod::exact ? 0 : planner.frontier().epsilon();
     if (options_->policy != "perseus") return;
     // Perseus has a frontier of its own, on its model: that is what was asked for. Ours proves the bounds.
-    const planner::PerseusModel model(result_.pipeline.problem(progress_), options_->policy_settings.perseus_unit_s);
+    const planner::PerseusModel model(result_.pipeline.problem(progress_), options_->policy_settings.perseus);
     for (const auto& row : model.frontier()) result_.policy_frontier.push_back({row.time_s, row.energy_j});
     std::ranges::reverse(result_.policy_frontier);
   }

@@ -1,5 +1,6 @@
 #include "report/evaluation/emulated_savings.h"
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -46,12 +47,34 @@ EmulatedPlans plans_of_perseus(const EmulationCase& emulation) {
 }
 
 EmulatedPlans plans_of_lowgear(const EmulationCase& emulation) {
+  const std::array<double, 1> factors{kFigure7Factor};
+  const auto plans = plans_of_lowgear(emulation, factors);
+  return {plans.front(), plans.back()};
+}
+
+std::vector<simulator::PipelineFigures> plans_of_lowgear(const EmulationCase& emulation,
+                                                         std::span<const double> factors) {
   const Problem problem(emulation);
   planner::PipelinePlanner planner(problem.schedule, *emulation.profile, problem.power_w, {});
   const double fastest_s = planner.fastest_s();
   const plan::Plan fastest = planner.plan(fastest_s);
-  const plan::Plan waiting = planner.plan(kFigure7Factor * fastest_s);
-  return {{fastest.time_s, fastest.energy_j}, {waiting.time_s, waiting.energy_j}};
+  std::vector<simulator::PipelineFigures> plans{{fastest.time_s, fastest.energy_j}};
+  for (const double factor : factors) {
+    const plan::Plan waiting = planner.plan(factor * fastest_s);
+    plans.push_back({waiting.time_s, waiting.energy_j});
+  }
+  return plans;
+}
+
+std::vector<simulator::PipelineFigures> frontier_of_perseus(const EmulationCase& emulation) {
+  const Problem problem(emulation);
+  std::vector<simulator::PipelineFigures> plans;
+  for (const auto& row : planner::PerseusModel(problem.problem, emulation.device.unit_s).frontier()) {
+    plans.push_back({row.time_s, row.energy_j});
+  }
+  // Where no op has two options there is one plan, and no row below it.
+  if (plans.empty()) plans.push_back(plans_of_perseus(emulation).fastest);
+  return plans;
 }
 
 simulator::PipelineFigures plan_of_envpipe(const EmulationCase& emulation) {
@@ -69,10 +92,16 @@ double intrinsic_saving_pct(const EmulationCase& emulation, double time_s, doubl
 }
 
 simulator::StragglerScenario figure7_cluster(const EmulationCase& emulation, double time_s) {
+  simulator::StragglerScenario scenario = straggler_scenario(emulation, time_s, kFigure7Factor);
+  scenario.pipelines = kGlobalMicrobatches / emulation.microbatches;
+  return scenario;
+}
+
+simulator::StragglerScenario straggler_scenario(const EmulationCase& emulation, double time_s, double factor) {
   const double baseline_j =
       simulator::max_clock_energy_j(*emulation.profile, emulation.microbatches, time_s, blocking_power_w(emulation));
-  return {.pipelines = kGlobalMicrobatches / emulation.microbatches,
-          .factor = kFigure7Factor,
+  return {.pipelines = 1,
+          .factor = factor,
           .blocking_power_w = emulation.device.blocking_power_w * emulation.profile->stages(),
           .baseline = {time_s, baseline_j}};
 }

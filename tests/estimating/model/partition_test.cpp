@@ -66,6 +66,20 @@ TEST(Partition, CustomCountsLayersAloneOrEmbeddingAndHeadToo) {
   EXPECT_THAT(split(3, 1, "custom:0,3"), ElementsAre(3));
 }
 
+TEST(Partition, TakesMeraksRules) {
+  EXPECT_THAT(split(22, 4, "uniform_transformer"), ElementsAre(6, 6, 6, 4));
+  // 27 pieces in chunks of 6; the first is the embedding, the last two are norm and output matrix.
+  EXPECT_THAT(split(24, 4, "uniform_floor"), ElementsAre(5, 6, 6, 7));
+  // Stages are filled from the front, each with what stays below the least bottleneck; the vocabulary is small here.
+  EXPECT_THAT(split(8, 2, "parameters"), ElementsAre(4, 4));
+  ModelConfig large_vocabulary = with_layers(8);
+  large_vocabulary.vocabulary *= 100;
+  EXPECT_THAT(sizes(partition_layers(with_layers(8), 2, parse_partition_rule("parameters"))), ElementsAre(4, 4));
+  EXPECT_THAT(error_of([&] { (void)partition_layers(large_vocabulary, 8, parse_partition_rule("parameters")); }),
+              HasSubstr("stage"));
+  EXPECT_THAT(error_of([] { split(5, 4, "uniform_transformer"); }), HasSubstr("leaves a stage without a piece"));
+}
+
 TEST(Partition, IsReadAsItWasWritten) {
   const std::vector<LayerRange> partition = {{0, 1}, {1, 5}, {5, 6}};
   EXPECT_EQ(partition_text(partition), "custom:0,1,5,6");
@@ -90,8 +104,8 @@ TEST(Partition, RefusesBoundariesThatDoNotFit) {
 
 TEST(Partition, RefusesRulesThatItDoesNotKnow) {
   for (const auto& [text, what] : std::vector<std::pair<std::string, std::string>>{
-           {"", "\"\" is not known; give uniform, cost, or custom:"},
-           {"parameters", "\"parameters\" is not known"},
+           {"", "\"\" is not known; give uniform, cost, custom:"},
+           {"balanced", "\"balanced\" is not known"},
            {"custom:", "\"\" is not a layer"},
            {"custom:0", "there is no stage"},
            {"custom:0,3,", "\"\" is not a layer"},

@@ -6,8 +6,10 @@
 
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
+#include "base/core/files/file.h"
 #include "base/core/units.h"
 #include "planning/plan/plan.h"
+#include "planning/planner/policies/perseus_guess.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/workflow/replayed_plan.h"
 
@@ -22,6 +24,7 @@ constexpr auto kGranularities =
     std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
 
 constexpr double kSmallestEpsilon = 1e-9;
+constexpr double kSmallestNoiseFactor = 0.01;
 constexpr double kLargestEpsilon = 0.5;
 constexpr double kMaxLatencyMs = profile::kMaxSwitchLatencyS * 1e3;
 
@@ -81,9 +84,42 @@ void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument) {
       "unit is expected to begin");
 }
 
-void add_perseus_unit_option(CLI::App& app, double& unit_s) {
-  add_number(app, "--perseus-unit", {1e-9, 1e3}, into(unit_s),
+void add_perseus_options(CLI::App& app, PerseusArguments& arguments) {
+  add_number(app, "--perseus-unit", {1e-9, 1e3}, into(arguments.unit_s),
              "Time step of the policies perseus and envpipe-offline, in s (default 0.001)");
+  add_number(app, "--perseus-noise-factor", {kSmallestNoiseFactor, 1}, into(arguments.noise.factor),
+             "perseus: an option is dropped where another is below this factor times its time and energy, if "
+             "otherwise three options or fewer are left (default 0.95)");
+  app.add_flag("--perseus-always-use-noise-factor", arguments.noise.always,
+               "perseus: use that factor also where more options are left");
+  app.add_option("--perseus-initial-guess", arguments.initial_guess,
+                 "perseus: where the fits start, in place of a search: {'Forward': [(scale, rate, offset), ...], "
+                 "'Backward': [...]} by stage, in J and per time step")
+      ->type_name("FILE");
+}
+
+planner::PerseusOptions perseus_options(const PerseusArguments& arguments) {
+  planner::PerseusOptions options{.unit_s = arguments.unit_s, .noise = arguments.noise, .initial_guess = {}};
+  if (!arguments.initial_guess.empty()) {
+    options.initial_guess = planner::read_initial_guess(read_file(arguments.initial_guess), arguments.initial_guess);
+  }
+  return options;
+}
+
+CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
+                                      std::optional<plan::PlanSampling>& sampling, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [&sampling](const std::string& text) {
+            try {
+              sampling = plan::read_plan_sampling(text);
+            } catch (const InputError& error) {
+              throw CLI::ValidationError(error.what());
+            }
+          },
+          help)
+      ->type_name("SAMPLE");
 }
 
 planner::PlannerOptions planner_options(const PlannerArguments& arguments) {

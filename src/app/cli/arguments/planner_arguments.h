@@ -3,9 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "planning/plan/plan_sampling.h"
 #include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/perseus_options.h"
 
 namespace lowgear::cli {
 
@@ -44,8 +47,20 @@ void add_planner_options(CLI::App& app, PlannerArguments& arguments);
 void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
 /// `--ask-ahead`.
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument);
-/// `--perseus-unit`, in seconds.
-void add_perseus_unit_option(CLI::App& app, double& unit_s);
+/// Settings of the policy `perseus` on the command line.
+struct PerseusArguments {
+  double unit_s = planner::kPerseusUnitS;
+  planner::NoiseTolerance noise;
+  std::string initial_guess;  ///< file; empty: none
+};
+
+/// `--perseus-unit`, in seconds, and the other options of lowtime's perseus.py, with that prefix.
+void add_perseus_options(CLI::App& app, PerseusArguments& arguments);
+/// Reads the file of the initial guess. Throws InputError where that cannot be read.
+[[nodiscard]] planner::PerseusOptions perseus_options(const PerseusArguments& arguments);
+/// An option that takes `all`, a number of plans or `every:N`.
+CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
+                                      std::optional<plan::PlanSampling>& sampling, const std::string& help);
 
 [[nodiscard]] planner::PlannerOptions planner_options(const PlannerArguments& arguments);
 

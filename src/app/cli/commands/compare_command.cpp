@@ -33,7 +33,7 @@ struct CompareArguments {
   PlannerArguments planner;
   std::vector<std::string> policies;
   std::string baseline = "max";
-  double perseus_unit_s = planner::kPerseusUnitS;
+  PerseusArguments perseus;
   EnvPipeArguments envpipe;
   std::optional<std::string> memory_limit;
   std::string html;
@@ -44,7 +44,7 @@ workflow::ComparisonOptions comparison_options(const CompareArguments& arguments
   workflow::ComparisonOptions options;
   options.policies = arguments.policies.empty() ? workflow::comparable_policies() : arguments.policies;
   options.baseline = arguments.baseline;
-  options.policy.perseus_unit_s = arguments.perseus_unit_s;
+  options.policy.perseus = perseus_options(arguments.perseus);
   for (const std::string& name : options.policies) {
     if (name != planner::kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
   }
@@ -146,7 +146,7 @@ VerbAction declare_compare(CLI::App& app) {
   take_names_of_any_case(app.add_option("--baseline", arguments->baseline,
                                         "Policy that savings and slowdowns are relative to (default max)")
                              ->type_name("POLICY"));
-  add_perseus_unit_option(app, arguments->perseus_unit_s);
+  add_perseus_options(app, arguments->perseus);
   add_envpipe_options(app, arguments->envpipe);
   add_memory_limit_option(app, arguments->memory_limit);
   add_planner_options(app, arguments->planner);

@@ -46,9 +46,9 @@ std::vector<FoundFile> artifact_files(const std::string& given) {
 
 ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
   std::vector<evaluation::Cell> cells;
+  evaluation::Artifact artifact;
   {
     ProgressBar progress;
-    evaluation::Artifact artifact;
     for (const std::string& folder : arguments.folders) {
       for (const FoundFile& file : artifact_files(folder)) {
         progress.update("reading", -1);
@@ -62,7 +62,9 @@ ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
     cells = evaluate(artifact, &progress);
   }
   if (arguments.json) {
-    console.print_json(evaluation_json(cells));
+    Json json = evaluation_json(cells);
+    json["figure9"] = measured_points_json(artifact);
+    console.print_json(json);
   } else {
     console.print(evaluation_text(cells));
   }

@@ -330,12 +330,15 @@ VerbAction declare_plan(CLI::App& app) {
   add_planner_options(app, plan.planner);
   add_memory_limit_option(app, plan.memory_limit);
   add_ask_ahead_option(app, plan.planner.switch_latency);
-  add_perseus_unit_option(app, plan.perseus_unit_s);
+  add_perseus_options(app, plan.perseus);
   add_envpipe_options(app, plan.envpipe);
   app.add_option("--envpipe-steps", plan.envpipe_steps,
                  "envpipe: also write each step of its reconfiguration to this file, as EnvPipe prints it")
       ->type_name("FILE");
   add_perseus_format_option(app, plan.perseus_format);
+  add_plan_sampling_option(app, "--perseus-plans", plan.perseus_plans,
+                           "perseus: write freqs_pipeline_NNNNN.py for points of its own frontier, one for each "
+                           "--perseus-unit of time, slowest first: all, so many (20), or every 50th (every:50)");
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print errors only");
   return [arguments, &app](Console& console) {

@@ -12,6 +12,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "  lowgear plan --profile profile.csv --microbatches 96 --schedule auto --memory-limit 8 --backward-split 0.5 "
      "--blocking-power 83.64 --out out",
      declare_plan},
+    {"thin", "Keep some of a folder's plans for Perseus or Zeus: so many, or every n-th",
+     "lowgear thin results --keep every:50 --out sampled", declare_thin},
     {"verify", "Check a folder that plan has written, with code that shares nothing with the planner",
      "lowgear verify out", declare_verify},
     {"simulate", "Replay a plan on a profile, also with slow stages or in a cluster with a slow pipeline",
@@ -43,6 +45,12 @@ constexpr auto kVerbs = std::to_array<Verb>({
     {"evaluate",
      "Show the published tables of Perseus (SOSP'24) beside what its artifact's data and Lowgear give, cell by cell",
      "lowgear evaluate sosp24_data", declare_evaluate},
+    {"emulate",
+     "Energy of a cluster of thousands of GPUs from one profile, by degree of a straggler: planned, emulated",
+     "lowgear emulate --profile profile.csv --blocking-power 83.64 --microbatches 12,24,48,96 --global-microbatches "
+     "1536 "
+     "--tensor-parallel 8",
+     declare_emulate},
     {"example", "Write an example profile for trying out Lowgear: modelled, not measured",
      "lowgear example --out example", declare_example},
     {"profile",

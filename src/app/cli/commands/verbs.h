@@ -33,6 +33,7 @@ struct Verb {
 
 // One file per verb: plan_command.cpp, ...
 [[nodiscard]] VerbAction declare_plan(CLI::App& app);
+[[nodiscard]] VerbAction declare_thin(CLI::App& app);
 [[nodiscard]] VerbAction declare_verify(CLI::App& app);
 [[nodiscard]] VerbAction declare_simulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_compare(CLI::App& app);
@@ -44,6 +45,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_report(CLI::App& app);
 [[nodiscard]] VerbAction declare_experiment(CLI::App& app);
 [[nodiscard]] VerbAction declare_evaluate(CLI::App& app);
+[[nodiscard]] VerbAction declare_emulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_example(CLI::App& app);
 [[nodiscard]] VerbAction declare_profile(CLI::App& app);
 [[nodiscard]] VerbAction declare_doctor(CLI::App& app);

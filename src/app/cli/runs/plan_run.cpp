@@ -24,22 +24,29 @@ void require_plannable(const PlanArguments& arguments, const workflow::PlanOptio
     throw InputError(
         fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", plan::kMaxGpuNameBytes));
   }
+  if (arguments.perseus_plans && options.policy != "perseus") {
+    throw InputError("--perseus-plans: give --policy perseus, whose frontier they are of, or --plans for Lowgear's");
+  }
   if (options.policy == planner::kLowgearPolicy) return;
   (void)make_policy(options.policy, options.policy_settings);  // names those that exist
   if (arguments.deadlines.plans) {
-    throw InputError("--plans: only the policy lowgear makes several plans; give --deadline for one at a time");
+    throw InputError(
+        "--plans: only the policy lowgear makes several plans; give --deadline for one at a time, or "
+        "--perseus-plans for files of the frontier of perseus");
   }
 }
 
 /// The files of one run of `lowgear plan`.
 class PlanFiles {
  public:
-  PlanFiles(const PlanArguments& arguments, StagedDirectory& folder) : arguments_(&arguments), folder_(&folder) {}
+  PlanFiles(const PlanArguments& arguments, StagedDirectory& folder, Progress& progress)
+      : arguments_(&arguments), folder_(&folder), progress_(&progress) {}
 
   /// Plans are written as they come, and kept as long as it is quick to verify them all.
   void add_plan(const workflow::ProfiledPipeline& pipeline, int number, const plan::Plan& plan) {
     write(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
-    if (arguments_->perseus_format) perseus_plans_.push_back(perseus_candidate(pipeline, plan));
+    if (arguments_->perseus_format && !arguments_->perseus_plans)
+      perseus_plans_.push_back(perseus_candidate(pipeline, plan));
     if (!is_quick_to_verify(pipeline, files_.plans.size())) files_.plans.back().text.clear();
   }
 
@@ -57,10 +64,17 @@ class PlanFiles {
     write(files_.certificate, output_file::kCertificate, result.frontier.certificate);
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
     write(files_.run, output_file::kRun, write_run(run));
-    if (!arguments_->perseus_format) return;
-    write_perseus_series(perseus_plans_, *arguments_->perseus_format, [this](int number, const std::string& text) {
+    const auto write_plan_file = [this](int number, const std::string& text) {
       folder_->write(output_file::perseus_plan(number), text);
-    });
+    };
+    const plan::PerseusDialect dialect = arguments_->perseus_format.value_or(plan::PerseusDialect::artifact);
+    if (arguments_->perseus_plans) {
+      const workflow::PerseusFrontierOptions frontier{perseus_options(arguments_->perseus), *arguments_->perseus_plans,
+                                                      dialect};
+      (void)write_perseus_frontier(result.pipeline, frontier, write_plan_file, progress_);
+    } else if (arguments_->perseus_format) {
+      write_perseus_series(perseus_plans_, dialect, write_plan_file);
+    }
   }
 
   [[nodiscard]] const planner::PlanFolder& texts() const { return files_; }
@@ -73,6 +87,7 @@ class PlanFiles {
 
   const PlanArguments* arguments_;
   StagedDirectory* folder_;
+  Progress* progress_;
   planner::PlanFolder files_;
   std::vector<workflow::PerseusCandidate> perseus_plans_;  ///< fastest first; empty when they are not asked for
 };
@@ -101,7 +116,7 @@ workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile 
 
 workflow::PlanOptions plan_options(const PlanArguments& arguments) {
   workflow::PlanOptions options{.policy = arguments.policy,
-                                .policy_settings = {.perseus_unit_s = arguments.perseus_unit_s},
+                                .policy_settings = {.perseus = perseus_options(arguments.perseus)},
                                 .planner = planner_options(arguments.planner),
                                 .deadlines = arguments.deadlines,
                                 .gpu_name = arguments.pipeline.gpu_name,
@@ -126,7 +141,7 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
       steps += fmt::format("step {}\n{}", number++, text);
     };
   }
-  PlanFiles files(arguments, folder);
+  PlanFiles files(arguments, folder, progress);
   const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline& pipeline, int number,
                                                   const plan::Plan& made) { files.add_plan(pipeline, number, made); };
   PlanSummary summary;

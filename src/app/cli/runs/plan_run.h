@@ -10,6 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/progress.h"
 #include "planning/plan/perseus_plan.h"
+#include "planning/plan/plan_sampling.h"
 #include "planning/workflow/deadlines.h"
 #include "planning/workflow/plan_pipeline.h"
 
@@ -22,10 +23,11 @@ struct PlanArguments {
   workflow::Deadlines deadlines;
   std::string policy{planner::kLowgearPolicy};
   std::string out;
-  double perseus_unit_s = planner::kPerseusUnitS;
+  PerseusArguments perseus;
   EnvPipeArguments envpipe;
   std::string envpipe_steps;                           ///< file for the steps of its reconfiguration; empty: none
   std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
+  std::optional<plan::PlanSampling> perseus_plans;     ///< files of the frontier of `perseus`; none: of `plans`
   std::string command;                                 ///< the command line, for the report
   std::optional<std::string> memory_limit;             ///< of a free order or of `envpipe`; empty: not given
 };

@@ -32,6 +32,18 @@ struct ExponentialResiduals {
   }
 };
 
+constexpr std::size_t kParameters = 3;
+
+ExponentialResiduals residuals_of(std::span<const CurvePoint> points) {
+  const auto count = static_cast<Eigen::Index>(points.size());
+  ExponentialResiduals residuals{Eigen::ArrayXd(count), Eigen::ArrayXd(count)};
+  for (Eigen::Index i = 0; i < count; ++i) {
+    residuals.units[i] = points[static_cast<std::size_t>(i)].units;
+    residuals.energy_j[i] = points[static_cast<std::size_t>(i)].energy_j;
+  }
+  return residuals;
+}
+
 struct Fit {
   ExponentialCurve curve;
   double squared_error = 0;
@@ -78,15 +90,8 @@ std::optional<ExponentialCurve> fit_exponential(std::span<const CurvePoint> poin
   constexpr std::array<double, 3> kMagnitudesJ = {10, 100, 1000};
   constexpr std::array<double, 6> kDecaysPerMs = {0.01, 0.02, 0.03, 0.04, 0.05, 0.1};
   constexpr double kMillisecond = 1e-3;
-  constexpr std::size_t kParameters = 3;
   if (points.size() <= kParameters) return std::nullopt;
-
-  const auto count = static_cast<Eigen::Index>(points.size());
-  ExponentialResiduals residuals{Eigen::ArrayXd(count), Eigen::ArrayXd(count)};
-  for (Eigen::Index i = 0; i < count; ++i) {
-    residuals.units[i] = points[static_cast<std::size_t>(i)].units;
-    residuals.energy_j[i] = points[static_cast<std::size_t>(i)].energy_j;
-  }
+  ExponentialResiduals residuals = residuals_of(points);
 
   std::optional<Fit> best;
   for (const double scale_j : kMagnitudesJ) {
@@ -99,6 +104,15 @@ std::optional<ExponentialCurve> fit_exponential(std::span<const CurvePoint> poin
   }
   if (!best) return std::nullopt;
   return best->curve;
+}
+
+std::optional<ExponentialCurve> fit_exponential_from(std::span<const CurvePoint> points,
+                                                     const ExponentialCurve& start) {
+  if (points.size() <= kParameters) return std::nullopt;
+  ExponentialResiduals residuals = residuals_of(points);
+  const auto fit = fit_from(residuals, start);
+  if (!fit) return std::nullopt;
+  return fit->curve;
 }
 
 }  // namespace lowgear::planner

@@ -25,4 +25,8 @@ struct CurvePoint {
 /// Empty when the covariance is not defined (fewer than four points) or no start ends in such a result.
 [[nodiscard]] std::optional<ExponentialCurve> fit_exponential(std::span<const CurvePoint> points, double unit_s);
 
+/// The same from one starting point.
+[[nodiscard]] std::optional<ExponentialCurve> fit_exponential_from(std::span<const CurvePoint> points,
+                                                                   const ExponentialCurve& start);
+
 }  // namespace lowgear::planner

@@ -17,9 +17,24 @@ namespace {
 constexpr std::int64_t kMaxRows = 10'000'000;
 constexpr std::string_view kActivity = "planning as Perseus";
 
+/// How the curve of an op is made. Throws InputError where the guess has none for it.
+CurveOptions curve_options(const PerseusOptions& options, const schedule::ComputeOp& op) {
+  CurveOptions curve{.noise = options.noise, .start = {}};
+  if (options.initial_guess.empty()) return curve;
+  const auto start = options.initial_guess.find({op.stage, op.kind});
+  if (start == options.initial_guess.end()) {
+    throw InputError(
+        fmt::format("perseus: the initial guess has no entry for the {} of stage {}", name(op.kind), op.stage));
+  }
+  curve.start = start->second;
+  return curve;
+}
+
 }  // namespace
 
-PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) : progress_(problem.progress) {
+PerseusModel::PerseusModel(const PlanningProblem& problem, const PerseusOptions& options)
+    : progress_(problem.progress) {
+  const double unit_s = options.unit_s;
   if (!(unit_s >= 1 / kPsPerSecond && unit_s <= kMaxTimeS)) {
     throw InputError(fmt::format("perseus: a time unit of {} s; it must be within 1e-12 and 1e6 s", unit_s));
   }
@@ -36,7 +51,8 @@ PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) : prog
     if (added) {
       (void)problem.profile->at_max_clock(op.stage, op.kind);  // names what is missing
       curves_.push_back(perseus_curve(problem.profile->measurements(op.stage, op.kind), unit_s_,
-                                      problem.blocking_power_w[static_cast<std::size_t>(op.rank)]));
+                                      problem.blocking_power_w[static_cast<std::size_t>(op.rank)],
+                                      curve_options(options, op)));
       instance_.costs.push_back(convex_cost(curves_.back(), unit_s_));
     }
     instance_.cost_of_op.push_back(cell->second);
@@ -81,6 +97,38 @@ std::vector<PerseusModel::Row> PerseusModel::frontier() const {
   return rows;
 }
 
+std::vector<int> PerseusModel::op_units(const FrontierSolver& solver) const {
+  // All breakpoints are whole units, and so are the optimal times at every vertex and at a deadline of whole units.
+  std::vector<TimePs> time_ps(instance_.cost_of_op.size());
+  solver.op_times(time_ps);
+  std::vector<int> units;
+  units.reserve(time_ps.size());
+  for (const TimePs op_time_ps : time_ps) units.push_back(static_cast<int>(op_time_ps / unit_ps_));
+  return units;
+}
+
+void PerseusModel::visit_plans(std::span<const std::size_t> rows,
+                               const std::function<void(const RowPlan& plan)>& visit) const {
+  WorkReport work(progress_);
+  work.begin(kActivity, -1);
+  FrontierSolver solver(instance_);
+  const TimePs slowest_ps = solver.time_ps();
+  for (const std::size_t row : rows) {
+    const TimePs time_ps = slowest_ps - static_cast<TimePs>(row + 1) * unit_ps_;
+    while (solver.time_ps() > time_ps && saturate(solver, FrontierSolver::kUnlimitedFlow, work)) {
+      solver.shorten(time_ps);
+    }
+    if (solver.time_ps() > time_ps) throw InputError(fmt::format("perseus: the frontier has no row {}", row));
+    const double time_s = s_from_ps(time_ps);
+    const double effective_j = j_from_zj(solver.effective_energy_zj());
+    visit({.row = row,
+           .figures = {time_s, effective_j + w_from_nw(instance_.blocking_power_nw) * time_s},
+           .cost_change_j = w_from_nw(solver.flow_value_nw()) * unit_s_,
+           .effective_energy_j = effective_j,
+           .clocks_mhz = clocks_mhz({.op_units = op_units(solver)})});
+  }
+}
+
 PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
   const TimePs deadline_ps = ps_from_s(std::min(deadline_s, kMaxTimeS)) / unit_ps_ * unit_ps_;
   if (!(deadline_s > 0) || deadline_ps < fastest_ps_) {
@@ -97,11 +145,8 @@ PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
   const PowerNw blocking_power_nw = instance_.blocking_power_nw;
   while (solver.flow_value_nw() <= blocking_power_nw && saturate(solver, blocking_power_nw, work)) solver.shorten();
 
-  // All breakpoints are whole units, and so are the optimal times at every vertex and at a deadline of whole units.
-  std::vector<TimePs> time_ps(instance_.cost_of_op.size());
-  solver.op_times(time_ps);
   Solution solution;
-  for (const TimePs op_time_ps : time_ps) solution.op_units.push_back(static_cast<int>(op_time_ps / unit_ps_));
+  solution.op_units = op_units(solver);
   solution.time_s = s_from_ps(solver.time_ps());
   solution.energy_j =
       j_from_zj(solver.effective_energy_zj()) + w_from_nw(instance_.blocking_power_nw) * solution.time_s;
@@ -122,7 +167,7 @@ std::vector<int> PerseusModel::clocks_mhz(const Solution& solution) const {
 }
 
 PolicyPlan PerseusPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
-  const PerseusModel model(problem, unit_s_);
+  const PerseusModel model(problem, options_);
   const PerseusModel::Solution solution = model.solve(deadline_s.value_or(model.fastest_s()));
   PolicyPlan plan;
   plan.clocks_mhz = model.clocks_mhz(solution);

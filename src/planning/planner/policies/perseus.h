@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "planning/planner/frontier/frontier_solver.h"
@@ -29,10 +32,21 @@ class PerseusModel {
     std::vector<int> op_units;  ///< by op
   };
 
-  /// `unit_s` is the time unit, rounded to a picosecond: 1 ms by the artifact's default; its A40 results have 0.1 ms.
-  /// The problem's `progress` must outlive this. Throws InputError when the unit is not within 1 ps and 10^6 s, the
-  /// profile lacks an op, or an op does not suit the unit (perseus_curve).
-  PerseusModel(const PlanningProblem& problem, double unit_s);
+  /// A row of the frontier with its clocks: what the artifact's planner writes into a plan file.
+  struct RowPlan {
+    std::size_t row = 0;  ///< of frontier()
+    Row figures;
+    double cost_change_j = 0;       ///< by the last unit of time that was saved
+    double effective_energy_j = 0;  ///< without blocking
+    std::vector<int> clocks_mhz;    ///< by op
+  };
+
+  /// The time unit is rounded to a picosecond: 1 ms by the artifact's default; its A40 results have 0.1 ms. The
+  /// problem's `progress` must outlive this. Throws InputError when the unit is not within 1 ps and 10^6 s, the profile
+  /// lacks an op, an op does not suit the unit (perseus_curve), or the initial guess lacks one or does not fit.
+  PerseusModel(const PlanningProblem& problem, const PerseusOptions& options);
+  PerseusModel(const PlanningProblem& problem, double unit_s)
+      : PerseusModel(problem, PerseusOptions{.unit_s = unit_s, .noise = {}, .initial_guess = {}}) {}
 
   [[nodiscard]] double unit_s() const { return unit_s_; }
   /// Iteration time with every op at its fastest.
@@ -41,6 +55,10 @@ class PerseusModel {
   /// The whole frontier, slowest first, as the artifact writes it: one row per unit of iteration time, from one unit
   /// below the time of all ops at their slowest. Throws InputError beyond 10 million rows.
   [[nodiscard]] std::vector<Row> frontier() const;
+
+  /// Hands the plans of these rows of frontier(), given in rising order, to `visit`: slowest first. Where several
+  /// assignments are optimal, it may be another one than the artifact's planner finds, of the same energy.
+  void visit_plans(std::span<const std::size_t> rows, const std::function<void(const RowPlan& plan)>& visit) const;
 
   /// The least energy in at most `deadline_s`: the frontier's point at the last unit before the deadline, or at the
   /// time of its least energy when that comes sooner. Throws InputError when the deadline is below fastest_s().
@@ -54,6 +72,7 @@ class PerseusModel {
 
  private:
   [[nodiscard]] const PerseusCurve& curve(std::size_t op) const;
+  [[nodiscard]] std::vector<int> op_units(const FrontierSolver& solver) const;
   /// One stretch of the walk; false where it ends.
   [[nodiscard]] bool saturate(FrontierSolver& solver, PowerNw limit_nw, WorkReport& work) const;
 
@@ -70,13 +89,14 @@ class PerseusModel {
 /// energy).
 class PerseusPolicy final : public Policy {
  public:
-  explicit PerseusPolicy(double unit_s = kPerseusUnitS) : unit_s_(unit_s) {}
+  explicit PerseusPolicy(PerseusOptions options = {}) : options_(std::move(options)) {}
+  explicit PerseusPolicy(double unit_s) : options_{.unit_s = unit_s, .noise = {}, .initial_guess = {}} {}
 
   [[nodiscard]] std::string_view name() const override { return "perseus"; }
   [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
 
  private:
-  double unit_s_;
+  PerseusOptions options_;
 };
 
 /// The intrinsic saving of Perseus' evaluation (SOSP'24, table 6) in per cent: `energy_j` against every op at its

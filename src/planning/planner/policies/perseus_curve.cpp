@@ -8,7 +8,6 @@
 #include <map>
 
 #include "base/core/error.h"
-#include "planning/planner/policies/exponential_fit.h"
 #include "planning/profile/options.h"
 
 namespace lowgear::planner {
@@ -17,7 +16,6 @@ namespace {
 constexpr int kMaxUnits = 1 << 30;
 constexpr int kMaxCurveUnits = 100'000;
 constexpr std::size_t kFitNeedsMoreThan = 3;  ///< options: as many as the exponential has parameters
-constexpr double kNoiseFactor = 0.95;
 
 bool beaten(const profile::Measurement& option, std::span<const profile::Measurement> others, double factor) {
   return std::ranges::any_of(others, [&](const profile::Measurement& other) {
@@ -96,15 +94,18 @@ int whole_units(double time_s, double unit_s) {
   return static_cast<int>(units);
 }
 
-std::vector<QuantisedOption> quantised_options(std::span<const profile::Measurement> measurements, double unit_s) {
+std::vector<QuantisedOption> quantised_options(std::span<const profile::Measurement> measurements, double unit_s,
+                                               const NoiseTolerance& noise) {
+  if (noise.always) return quantise(measurements, unit_s, noise.factor);
   std::vector<QuantisedOption> options = quantise(measurements, unit_s, 1);
-  if (options.size() <= kFitNeedsMoreThan) options = quantise(measurements, unit_s, kNoiseFactor);
+  if (options.size() <= kFitNeedsMoreThan) options = quantise(measurements, unit_s, noise.factor);
   return options;
 }
 
-PerseusCurve perseus_curve(std::span<const profile::Measurement> measurements, double unit_s, double blocking_power_w) {
+PerseusCurve perseus_curve(std::span<const profile::Measurement> measurements, double unit_s, double blocking_power_w,
+                           const CurveOptions& options) {
   PerseusCurve curve;
-  curve.options = quantised_options(measurements, unit_s);
+  curve.options = quantised_options(measurements, unit_s, options.noise);
   const int fastest = curve.options.front().units;
   const int slowest = curve.options.back().units;
   if (slowest - fastest > kMaxCurveUnits) {
@@ -117,7 +118,10 @@ PerseusCurve perseus_curve(std::span<const profile::Measurement> measurements, d
   for (const QuantisedOption& option : curve.options) {
     points.push_back({static_cast<double>(option.units), option.energy_j - blocking_power_w * option.units * unit_s});
   }
-  const auto fit = fit_exponential(points, unit_s);
+  const auto fit = options.start ? fit_exponential_from(points, *options.start) : fit_exponential(points, unit_s);
+  if (options.start && !fit) {
+    throw InputError("perseus: the fit from the initial guess fails; give another one, or none");
+  }
   curve.fitted = fit.has_value();
   curve.effective_energy_j = fit ? fitted_energies(*fit, fastest, slowest) : hull_energies(points);
   cut_where_it_stops_falling(curve.effective_energy_j);

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "planning/planner/frontier/instance.h"
+#include "planning/planner/policies/perseus_options.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::planner {
@@ -20,10 +22,16 @@ struct QuantisedOption {
 
 /// The options that Perseus keeps, fastest first, each number of units once: those that no other one beats in time
 /// *and in measured energy* (not in effective energy), of equal units the one of highest energy. When at most three are
-/// left, as its planner does, another one must be 5 % better to drop one.
+/// left, or always, another one must be better by the tolerance (5 % as in its planner) to drop one.
 /// `measurements` must not be empty. Throws InputError when an op is shorter than a unit or longer than 2^30 units.
 [[nodiscard]] std::vector<QuantisedOption> quantised_options(std::span<const profile::Measurement> measurements,
-                                                             double unit_s);
+                                                             double unit_s, const NoiseTolerance& noise = {});
+
+/// How a curve is made of measurements.
+struct CurveOptions {
+  NoiseTolerance noise = {};
+  std::optional<ExponentialCurve> start = {};  ///< of the fit; none: its search
+};
 
 /// Effective energy of an op against its time as Perseus sees it: an exponential through the quantised options, taken
 /// at every whole number of units.
@@ -40,9 +48,10 @@ struct PerseusCurve {
 
 /// The curve of one (stage, kind). Where Perseus' planner stops with an error, because three options or fewer are left
 /// or no fit is found, the lower convex hull of the options takes the fit's place. The curve ends where it stops
-/// falling. Throws InputError as quantised_options, and when the options span more than 100,000 units.
+/// falling. Throws InputError as quantised_options, when the options span more than 100,000 units, and when a fit from
+/// a given start does not end in a falling convex curve.
 [[nodiscard]] PerseusCurve perseus_curve(std::span<const profile::Measurement> measurements, double unit_s,
-                                         double blocking_power_w);
+                                         double blocking_power_w, const CurveOptions& options = {});
 
 /// The curve with a breakpoint at every whole unit.
 [[nodiscard]] ConvexCost convex_cost(const PerseusCurve& curve, double unit_s);

@@ -50,10 +50,12 @@ std::unique_ptr<Policy> make(const PolicySettings& /*settings*/) {
   return std::make_unique<P>();
 }
 
-/// A policy that works on Perseus' step of time.
-template <typename P>
-std::unique_ptr<Policy> make_in_units(const PolicySettings& settings) {
-  return std::make_unique<P>(settings.perseus_unit_s);
+std::unique_ptr<Policy> make_perseus(const PolicySettings& settings) {
+  return std::make_unique<PerseusPolicy>(settings.perseus);
+}
+
+std::unique_ptr<Policy> make_envpipe_offline(const PolicySettings& settings) {
+  return std::make_unique<EnvPipeOfflinePolicy>(settings.perseus.unit_s);
 }
 
 std::unique_ptr<Policy> make_envpipe(const PolicySettings& settings) {
@@ -70,8 +72,8 @@ constexpr auto kPolicies = std::to_array<Entry>({
     {"zeus-global", make<ZeusGlobalPolicy>},
     {"zeus-per-stage", make<ZeusPerStagePolicy>},
     {"envpipe", make_envpipe},
-    {"envpipe-offline", make_in_units<EnvPipeOfflinePolicy>},
-    {"perseus", make_in_units<PerseusPolicy>},
+    {"envpipe-offline", make_envpipe_offline},
+    {"perseus", make_perseus},
     {kLowgearPolicy, make<LowgearPolicy>},
 });
 

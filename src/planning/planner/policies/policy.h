@@ -10,6 +10,7 @@
 #include "base/core/progress.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/policies/envpipe_options.h"
+#include "planning/planner/policies/perseus_options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
@@ -29,12 +30,9 @@ struct PlanningProblem {
 /// The name of Lowgear's own planner among the policies.
 inline constexpr std::string_view kLowgearPolicy = "lowgear";
 
-/// The time unit of Perseus' artifact, in seconds.
-inline constexpr double kPerseusUnitS = 1e-3;
-
 /// What a user may set of the policies that have settings.
 struct PolicySettings {
-  double perseus_unit_s = kPerseusUnitS;  ///< `perseus`, `envpipe-offline`: their step of time
+  PerseusOptions perseus = {};  ///< `perseus`; `envpipe-offline` takes its unit of time
   EnvPipeOptions envpipe = {};
 };
 

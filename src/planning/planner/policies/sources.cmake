@@ -11,6 +11,7 @@ set(LOWGEAR_POLICY_SOURCES
     policies/max_clock.cpp
     policies/perseus.cpp
     policies/perseus_curve.cpp
+    policies/perseus_guess.cpp
     policies/policy.cpp
     policies/zeus.cpp)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE GLOBAL)

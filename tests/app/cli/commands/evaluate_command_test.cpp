@@ -22,6 +22,13 @@ TEST(EvaluateCommand, ShowsPublishedCellsBesideComputedOnes) {
   EXPECT_EQ(json["tables"][0]["table"], "table 3");
   EXPECT_EQ(json["tables"][0]["reproduced"], 2);  // 13.2 % and 0.1 %
   EXPECT_EQ(json["cells"].size(), 184U);
+  ASSERT_EQ(json["figure9"].size(), 2U);
+  EXPECT_EQ(json["figure9"][0]["method"], "Perseus");
+  EXPECT_EQ(json["figure9"][0]["number"], 2);
+  EXPECT_EQ(json["figure9"][0]["time_s"], 100.1);
+  EXPECT_EQ(json["figure9"][0]["energy_j"], 868);
+  EXPECT_EQ(json["figure9"][1]["method"], "Zeus, one limit");
+  EXPECT_EQ(json["figure9"][1]["energy_j"], 1000);
   const ProgramResult text = run_lowgear({"evaluate", folder.path().string()});
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("table 3: 2 of 40 cells reproduced"), std::string::npos) << text.out;

@@ -393,6 +393,55 @@ TEST_F(PlanCommand, PerseusFrontierIsPerseusOwn) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / "exact_frontier.csv"));
 }
 
+TEST_F(PlanCommand, WritesAPlanForEveryPointOfPerseusFrontier) {
+  ASSERT_EQ(plan({"--policy", "perseus", "--perseus-plans", "all"}).exit_code, 0);
+  const CsvTable table(text("frontier.csv"), "frontier.csv");
+  const auto name = [](std::size_t number) { return fmt::format("freqs_pipeline_{:05}.py", number); };
+  for (std::size_t number = 0; number < table.rows(); ++number) {
+    const std::string file = text(name(number));
+    const std::string key = fmt::format("# Iteration {}: refined cost ", number);
+    ASSERT_THAT(file, HasSubstr(key));
+    const std::size_t row = table.rows() - 1 - number;  // frontier.csv has the fastest first
+    EXPECT_NEAR(std::stod(file.substr(file.find(key) + key.size())), table.number(row, 1), 1e-6);
+    EXPECT_EQ(plan::read_perseus_plan(file, name(number)).stages.size(), 3U);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / name(table.rows())));
+
+  const std::string every_third = text(name(3));
+  ASSERT_EQ(plan({"--policy", "perseus", "--perseus-plans", "every:3"}).exit_code, 0);
+  EXPECT_EQ(text(name(3)), every_third);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / name(2)));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / name(table.rows() - 1)));
+  ASSERT_EQ(plan({"--policy", "perseus", "--perseus-plans", "2", "--perseus-format", "zeus"}).exit_code, 0);
+  EXPECT_THAT(text(name(0)), HasSubstr("[('forward', "));
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
+TEST_F(PlanCommand, TakesTheOptionsOfLowtime) {
+  const Json tolerant =
+      planned({"--policy", "perseus", "--perseus-noise-factor", "0.9", "--perseus-always-use-noise-factor"});
+  EXPECT_GT(tolerant["plans"][0]["time_s"], 0);
+  const std::string guess = write_text(folder_ / "guess.py", "{'Forward': [(1, -0.1)]}");
+  const ProgramResult broken = plan({"--policy", "perseus", "--perseus-initial-guess", guess});
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("guess.py:1:"));
+  write_text(folder_ / "guess.py", "{'Forward': [(1, -0.1, 1)] * 3}");
+  EXPECT_EQ(plan({"--policy", "perseus", "--perseus-initial-guess", guess}).exit_code, 2) << "not evaluated";
+  write_text(folder_ / "guess.py", "{'Forward': [(1, -0.1, 1)]}");
+  const ProgramResult lacking = plan({"--policy", "perseus", "--perseus-initial-guess", guess});
+  EXPECT_EQ(lacking.exit_code, 2);
+  EXPECT_EQ(plan({"--policy", "perseus", "--perseus-noise-factor", "1.5"}).exit_code, 2);
+}
+
+TEST_F(PlanCommand, RefusesPlansOfPerseusFrontierForOtherPolicies) {
+  const ProgramResult own = plan({"--perseus-plans", "all"});
+  EXPECT_EQ(own.exit_code, 2);
+  EXPECT_THAT(own.err, HasSubstr("--policy perseus"));
+  const ProgramResult number = plan({"--policy", "perseus", "--perseus-plans", "none"});
+  EXPECT_EQ(number.exit_code, 2);
+  EXPECT_THAT(number.err, HasSubstr("every:50"));
+}
+
 TEST_F(PlanCommand, ReplacesAnEarlierRunWholly) {
   ASSERT_EQ(plan({"--plans", "3", "--perseus-format"}).exit_code, 0);
   ASSERT_EQ(plan({"--plans", "1"}).exit_code, 0);

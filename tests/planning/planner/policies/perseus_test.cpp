@@ -101,6 +101,32 @@ TEST(PerseusModel, SolvesForADeadlineWhatItsFrontierSays) {
   }
 }
 
+TEST(PerseusModel, VisitsThePlansOfItsFrontier) {
+  const SampleProblem sample = four_stages(6);
+  const PerseusModel model(sample.problem(), kMillisecondS);
+  const auto frontier = model.frontier();
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < frontier.size(); row += row % 3 + 1) rows.push_back(row);
+  rows.push_back(frontier.size() - 1);
+  std::size_t visited = 0;
+  model.visit_plans(rows, [&](const PerseusModel::RowPlan& plan) {
+    ASSERT_EQ(plan.row, rows[visited++]);
+    EXPECT_DOUBLE_EQ(plan.figures.time_s, frontier[plan.row].time_s);
+    EXPECT_NEAR(plan.figures.energy_j, frontier[plan.row].energy_j, 1e-8);
+    EXPECT_NEAR(plan.effective_energy_j + 4 * kBlockingPowerW * plan.figures.time_s, plan.figures.energy_j, 1e-8);
+    if (plan.row > 0) {
+      const double saved_blocking_j = 4 * kBlockingPowerW * kMillisecondS;
+      EXPECT_NEAR(plan.cost_change_j, plan.figures.energy_j - frontier[plan.row - 1].energy_j + saved_blocking_j, 1e-8);
+    }
+    // The clocks keep the time of the row, but for what the model's rounding leaves out: up to a unit an op.
+    const simulator::Timeline replayed = replay_clocks(sample.problem(), plan.clocks_mhz);
+    EXPECT_LE(replayed.time_s, plan.figures.time_s + 2 * (6 + 3) * kMillisecondS);
+  });
+  EXPECT_EQ(visited, rows.size());
+  const std::vector<std::size_t> beyond{frontier.size()};
+  EXPECT_THROW(model.visit_plans(beyond, [](const PerseusModel::RowPlan&) {}), InputError);
+}
+
 TEST(PerseusModel, ItsSolutionAddsUp) {
   const SampleProblem sample = four_stages(8);
   const PerseusModel model(sample.problem(), kMillisecondS);
@@ -124,6 +150,24 @@ TEST(PerseusModel, ItsSolutionAddsUp) {
   std::vector<double> start(times.size());
   EXPECT_NEAR(simulator::TimingGraph(dag).start_times(times, start), solution.time_s, 1e-9);
   EXPECT_NEAR(energy_j, solution.energy_j, 1e-6);
+}
+
+TEST(PerseusModel, StartsItsFitsFromTheInitialGuess) {
+  const SampleProblem sample = tiny_problem();
+  PerseusOptions options{.unit_s = kMillisecondS, .noise = {}, .initial_guess = {}};
+  for (int stage = 0; stage < 2; ++stage) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      options.initial_guess[{stage, kind}] = {100, -0.4, 1};
+    }
+  }
+  const PerseusModel searched(sample.problem(), kMillisecondS);
+  const PerseusModel guessed(sample.problem(), options);
+  ASSERT_EQ(guessed.frontier().size(), searched.frontier().size());
+  for (std::size_t row = 0; row < searched.frontier().size(); ++row) {
+    EXPECT_NEAR(guessed.frontier()[row].energy_j, searched.frontier()[row].energy_j, 1e-4);
+  }
+  options.initial_guess.erase({1, OpKind::backward});
+  EXPECT_THROW(PerseusModel(sample.problem(), options), InputError);
 }
 
 TEST(PerseusModel, RefusesWhatItCannotDo) {

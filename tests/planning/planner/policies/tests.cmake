@@ -7,6 +7,7 @@ set(LOWGEAR_POLICY_TESTS
     policies/exponential_fit_test.cpp
     policies/lowgear_test.cpp
     policies/perseus_curve_test.cpp
+    policies/perseus_guess_test.cpp
     policies/perseus_test.cpp
     policies/policy_test.cpp
     policies/published_tables_test.cpp

@@ -108,4 +108,29 @@ Json evaluation_json(std::span<const Cell> cells) {
   return {{"tables", counts}, {"cells", rows}};
 }
 
+Json measured_points_json(const evaluation::Artifact& artifact) {
+  Json points = Json::array();
+  const auto add = [&points](const evaluation::Workload& workload, std::string_view method, int number,
+                             const evaluation::PipelineFigures& figures) {
+    points.push_back({{"gpu", workload.gpu},
+                      {"model", workload.model},
+                      {"method", method},
+                      {"number", number},
+                      {"time_s", figures.time_s},
+                      {"energy_j", figures.energy_j}});
+  };
+  for (const auto& [run, plans] : artifact.runs) {
+    for (const evaluation::MeasuredPlan& plan : plans) add(run.first, name(run.second), plan.number, plan.figures);
+  }
+  for (const auto& [workload, rows] : artifact.zeus) {
+    for (std::size_t i = 0; i < rows.global.size(); ++i) {
+      add(workload, "Zeus, one limit", static_cast<int>(i), rows.global[i]);
+    }
+    for (std::size_t i = 0; i < rows.per_stage.size(); ++i) {
+      add(workload, "Zeus, limits by stage", static_cast<int>(i), rows.per_stage[i]);
+    }
+  }
+  return points;
+}
+
 }  // namespace lowgear::cli
