@@ -14,6 +14,7 @@
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/text/composed_text.h"
+#include "app/cli/text/profile/profile_page.h"
 #include "app/cli/text/profile_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -44,6 +45,7 @@ constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {kRecordings, "--own-clock"},
     {kRecordings, "--errors-out"},
     {kRecordings, "--blocking-power-out"},
+    {kRecordings, "--html"},
 });
 
 struct ProfileArguments {
@@ -58,6 +60,8 @@ struct ProfileArguments {
   std::string out;
   std::string errors_out;
   std::string blocking_power_out;
+  std::string html;     ///< page to write, or empty
+  std::string command;  ///< the command line, for the page
   std::optional<int> max_options;
   bool json = false;
 
@@ -82,7 +86,8 @@ void check(const ProfileArguments& arguments) {
   if (needs_clocks && arguments.clocks.empty()) {
     throw InputError("--supported-clocks is missing: the GPU's clocks, as 1410,1395,... or 1410-855/15");
   }
-  for (const std::string& output : {arguments.out, arguments.errors_out, arguments.blocking_power_out}) {
+  for (const std::string& output :
+       {arguments.out, arguments.errors_out, arguments.blocking_power_out, arguments.html}) {
     if (!output.empty()) refuse_to_overwrite(output, arguments.inputs());
   }
 }
@@ -106,6 +111,11 @@ void write_results(const ProfileArguments& arguments, const profile::StageProfil
                    std::optional<double> switch_latency_s, const std::string& errors) {
   write_file_atomically(arguments.out, profile::with_switch_latency(write_stage_profile(profile), switch_latency_s));
   write_file_atomically(errors_path(arguments), errors);
+}
+
+void write_page(const ProfileArguments& arguments, const profile::StageProfile& profile, const std::string& basis) {
+  if (arguments.html.empty()) return;
+  write_file_atomically(arguments.html, render_estimate_report(profile_page(profile, basis, arguments.command)));
 }
 
 std::string next_text(const ProfileArguments& arguments) {
@@ -132,6 +142,7 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   const profile::StageProfile given = profile::read_stage_profile(text, arguments.fill);
   const profile::FewClockFit fit = fill(given, arguments, console);
   write_results(arguments, fit.profile(), profile::read_switch_latency(text, arguments.fill), error_csv(fit, nullptr));
+  write_page(arguments, fit.profile(), "given and predicted");
   if (arguments.json) {
     Json json = filled_json(fit);
     json["out"] = arguments.out;
@@ -165,13 +176,16 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   // Checked as a reader would: every stage with what a plan needs.
   const profile::StageProfile profile =
       profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
+  const std::string basis = recorded.simulated ? "simulated" : "measured";
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
     const profile::FewClockFit fit = fill(profile, arguments, console);
     json["filled"] = filled_json(fit);
     write_results(arguments, fit.profile(), latency_s, error_csv(fit, &recorded));
+    write_page(arguments, fit.profile(), basis + " and predicted");
   } else {
     write_results(arguments, profile, latency_s, error_csv(recorded));
+    write_page(arguments, profile, basis);
   }
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
   json["out"] = arguments.out;
@@ -275,8 +289,16 @@ VerbAction declare_profile(CLI::App& app) {
   app.add_option("--blocking-power-out", arguments->blocking_power_out,
                  "File to write the power of waiting GPUs to, by stage, in W")
       ->type_name("FILE");
+  app.add_option(
+         "--html", arguments->html,
+         "Also draw the energy of every stage over the clock (EnvPipe's valley curves), as an HTML page in this "
+         "file")
+      ->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments, &app](Console& console) { return run_profile(*arguments, app, console); };
+  return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
+    return run_profile(*arguments, app, console);
+  };
 }
 
 }  // namespace lowgear::cli
