@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/cli/arguments/command_line.h"
@@ -19,6 +20,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
+#include "planning/profile/clock_events.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
 #include "planning/profile/profile_latency.h"
@@ -45,6 +47,7 @@ constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {kRecordings, "--own-clock"},
     {kRecordings, "--errors-out"},
     {kRecordings, "--blocking-power-out"},
+    {kRecordings, "--freqevents"},
     {kRecordings, "--html"},
 });
 
@@ -60,8 +63,9 @@ struct ProfileArguments {
   std::string out;
   std::string errors_out;
   std::string blocking_power_out;
-  std::string html;     ///< page to write, or empty
-  std::string command;  ///< the command line, for the page
+  std::string freqevents;  ///< folder for logs of clock changes, or empty
+  std::string html;        ///< page to write, or empty
+  std::string command;     ///< the command line, for the page
   std::optional<int> max_options;
   bool json = false;
 
@@ -86,8 +90,11 @@ void check(const ProfileArguments& arguments) {
   if (needs_clocks && arguments.clocks.empty()) {
     throw InputError("--supported-clocks is missing: the GPU's clocks, as 1410,1395,... or 1410-855/15");
   }
+  if (!arguments.freqevents.empty() && arguments.recordings.empty()) {
+    throw InputError("--freqevents is for recordings: give their folders");
+  }
   for (const std::string& output :
-       {arguments.out, arguments.errors_out, arguments.blocking_power_out, arguments.html}) {
+       {arguments.out, arguments.errors_out, arguments.blocking_power_out, arguments.freqevents, arguments.html}) {
     if (!output.empty()) refuse_to_overwrite(output, arguments.inputs());
   }
 }
@@ -162,6 +169,20 @@ std::vector<profile::Recording> load(const ProfileArguments& arguments) {
   return load_merak(arguments.merak, run);
 }
 
+/// A log of clock changes of every rank, as Perseus names them.
+void write_freqevents(const ProfileArguments& arguments, const std::vector<profile::Recording>& recordings) {
+  if (arguments.freqevents.empty()) return;
+  const std::filesystem::path folder(arguments.freqevents);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be made: {}", error.message()));
+  for (const profile::Recording& recording : recordings) {
+    const std::string part = recording.part == 0 ? "" : fmt::format("part-{:05}.", recording.part);
+    write_file_atomically(folder / fmt::format("{}{}.freqevents.csv", part, recording.rank),
+                          profile::freqevents_csv(recording));
+  }
+}
+
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   const std::vector<profile::Recording> recordings = load(arguments);
   const profile::RecordedProfile recorded = profile_recordings(recordings, arguments.profiling);
@@ -187,6 +208,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
     write_results(arguments, profile, latency_s, error_csv(recorded));
     write_page(arguments, profile, basis);
   }
+  write_freqevents(arguments, recordings);
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
   json["out"] = arguments.out;
   json["errors_out"] = errors_path(arguments);
@@ -289,6 +311,11 @@ VerbAction declare_profile(CLI::App& app) {
   app.add_option("--blocking-power-out", arguments->blocking_power_out,
                  "File to write the power of waiting GPUs to, by stage, in W")
       ->type_name("FILE");
+  app.add_option(
+         "--freqevents", arguments->freqevents,
+         "Also write a log of clock changes of every rank into this folder: N.freqevents.csv with freq,start,end "
+         "in MHz and ns, as Perseus' client does")
+      ->type_name("DIR");
   app.add_option(
          "--html", arguments->html,
          "Also draw the energy of every stage over the clock (EnvPipe's valley curves), as an HTML page in this "
