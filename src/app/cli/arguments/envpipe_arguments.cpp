@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -88,7 +89,8 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
   add_number(
       app, "--envpipe-transfer", {0, 1e6},
       [set = given<double>(arguments, &EnvPipeOptions::transfer_s)](double time_ms) { set(time_ms * 1e-3); },
-      "envpipe: time of a transfer between stages once both are ready, in ms (default 1)");
+      "envpipe: time of a transfer between stages once both are ready, in ms (default: the profile's column transfer, "
+      "else 1)");
 }
 
 EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source) {
@@ -112,17 +114,22 @@ EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& sou
 }
 
 EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::optional<std::string>& memory_limit,
-                               const std::optional<int>& extra_activations,
-                               const workflow::ProfiledPipeline& pipeline) {
+                               const std::optional<int>& extra_activations, const PipelineInput& input) {
+  const workflow::ProfiledPipeline& pipeline = input.pipeline;
   EnvPipeOptions options;
   if (!arguments.config.empty()) options = read_envpipe_config(read_file(arguments.config), arguments.config);
+  options.transfer_s = input.columns.transfer_s.value_or(options.transfer_s);
   for (const auto& set : arguments.given) set(options);
   if (extra_activations) options.extra_activations = {*extra_activations};
   if (!memory_limit) return options;
   if (extra_activations) throw InputError("--extra-activations: give it or --memory-limit");
   const int ranks = pipeline.schedule.rank_count();
   const int microbatches = pipeline.schedule.microbatches;
-  const std::vector<int> fit = most_activations(joint::parse_memory_limit(*memory_limit), ranks, microbatches, 1);
+  // Of virtual stages it is not known what a rank holds.
+  const bool by_rank = input.columns.activation_bytes.size() == static_cast<std::size_t>(ranks);
+  const joint::MemoryLimit limit = joint::parse_memory_limit(
+      *memory_limit, by_rank ? std::span<const double>(input.columns.activation_bytes) : std::span<const double>());
+  const std::vector<int> fit = most_activations(limit, ranks, microbatches, 1);
   const std::vector<int> held = joint::most_activations({}, ranks, microbatches, 1);
   for (std::size_t rank = 0; rank < fit.size(); ++rank) {
     if (fit[rank] < held[rank]) {

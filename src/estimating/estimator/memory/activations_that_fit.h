@@ -13,4 +13,8 @@ namespace lowgear::estimator {
 /// stage a rank, and where the job does not fit.
 [[nodiscard]] std::vector<int> activations_that_fit(const TrainingJob& job, const MemoryEstimate& memory);
 
+/// Bytes of one microbatch's activations on each pipeline rank, with their share of fragmentation. The schedule is 1f1b
+/// with one stage a rank.
+[[nodiscard]] std::vector<double> activation_bytes_of_ranks(const TrainingJob& job, const MemoryEstimate& memory);
+
 }  // namespace lowgear::estimator
