@@ -5,6 +5,7 @@
 
 #include "base/core/error.h"
 #include "report/experiment/experiment_record.h"
+#include "report/experiment/policy_experiment_file.h"
 
 namespace {
 
@@ -23,6 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     if (text.starts_with('{')) {
       check_record(text);
+    } else if (text.find("policy:") != std::string_view::npos) {
+      (void)experiment::parse_policy_experiment(text, "experiment.yaml");
     } else {
       const experiment::ExperimentFile file = experiment::parse_experiment(text, "experiment.yaml");
       if (file.arms.size() * file.seeds.size() < 100 && file.blocks_per_seed + file.dropped_blocks < 20) {

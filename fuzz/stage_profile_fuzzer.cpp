@@ -1,11 +1,13 @@
 /// Stage profiles: what is accepted is written and read back the same, and the options of every op keep their promises.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
 #include "checks.h"
+#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/profile/summary.h"
@@ -52,16 +54,30 @@ void check_derived(const StageProfile& profile) {
   (void)lowgear::profile::with_virtual_stages(lowgear::profile::with_split_backward(profile, 0.5), 2);
 }
 
+/// What the columns state is what is read of them again.
+void check_columns(std::string_view text, const StageProfile& profile) {
+  const lowgear::profile::StageColumns columns = lowgear::profile::read_stage_columns(text, "fuzz.csv");
+  const std::size_t stages = columns.activation_bytes.size();
+  if (stages != 0 && stages != static_cast<std::size_t>(profile.stages())) return;
+  const std::string written = with_stage_columns(write_stage_profile(profile), columns);
+  require(lowgear::profile::read_stage_columns(written, "written.csv") == columns);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
   StageProfile profile;
   try {
-    profile = lowgear::profile::read_stage_profile({reinterpret_cast<const char*>(data), size}, "fuzz.csv");
+    profile = lowgear::profile::read_stage_profile(text, "fuzz.csv");
   } catch (const lowgear::InputError&) {
     return 0;
   }
   check_written(profile);
+  try {
+    check_columns(text, profile);
+  } catch (const lowgear::InputError&) {
+  }
   try {
     check_derived(profile);
   } catch (const lowgear::InputError&) {  // halves that are too short, or stages that became too many

@@ -15,8 +15,9 @@ enum class MatrixType : unsigned char {
 /// NVIDIA's tables) of the GPU that NVML and CUDA call `gpu_name`, at its boost clock: what MFU is a part of. Empty for
 /// GPUs that are not in the table, for MIG instances, and for bf16 where tensor cores have none (V100).
 ///
-/// Sources, all NVIDIA's: the data sheets of V100, A10, A30, A40, A100, L4, L40, L40S and H200; "NVIDIA H100 Tensor
-/// Core GPU Architecture" for both forms of the H100. H100 NVL and H200 NVL are not in the table.
+/// Sources, all NVIDIA's: the data sheets of V100, A10, A30, A40, RTX A6000, A100, L4, L40, L40S and H200; "Ampere
+/// GA102 GPU Architecture" for the RTX 3090; "NVIDIA H100 Tensor Core GPU Architecture" for both forms of the H100.
+/// H100 NVL and H200 NVL are not in the table.
 [[nodiscard]] std::optional<double> peak_flop_s(std::string_view gpu_name, MatrixType type);
 
 }  // namespace lowgear::gpu

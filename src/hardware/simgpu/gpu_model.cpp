@@ -23,7 +23,10 @@ namespace {
 // [zeus29]  ml-energy/zeus issue 29: NVML calls that set clocks "typically take 10-20 ms".
 // [sc24]    Yang et al., arXiv:2312.02741: on A100 and H100 the power sensor covers 25 % of the time.
 // [nvml]    NVML documentation of nvmlDeviceGetPowerUsage: an average over one second on Ampere and later but GA100.
-// [sheet]   NVIDIA's data sheet of the product.
+// [sheet]   NVIDIA's data sheet of the product; for GA102 the whitepaper "Ampere GA102 GPU Architecture".
+// [smi]     what `nvidia-smi -q` shows in public issues: V100 SXM2 in NVIDIA/nvidia-docker 1076, RTX 3090 in
+//           NVIDIA/nvidia-docker 1547, RTX A6000 in mrirecon/bart 323.
+// [derived] computed from another model's numbers as the comment says; compared with no measurement.
 // [assumed] no source was found; the order of magnitude is that of the neighbouring models.
 
 /// Clock changes: calls as in [zeus29]. Published tables of transition times (arXiv:2502.20075: they depend on the
@@ -219,7 +222,96 @@ constexpr SimulatedGpuModel kA40 = {
     .switching = kAssumedSwitching,
 };
 
-constexpr auto kModels = std::to_array<SimulatedGpuModel>({kA40, kA100, kH100, h200()});
+/// Clocks, limits and thresholds [smi]. Power is [derived] from the A100's, which has the same kind of memory: the
+/// voltage curve stretched to 1530 MHz, compute in proportion to the power limit, memory to the bandwidth (900 of 2039
+/// GB/s). Without work 57 W at 1290 MHz and 32 C [smi]; how they split is [assumed], as are temperatures and sensors,
+/// which are those of the A100. The driver also lists clocks between these, every 7.5 MHz.
+constexpr SimulatedGpuModel v100() {
+  SimulatedGpuModel model = kA100;
+  model.key = "V100";
+  model.name = "Tesla V100-SXM2-16GB";
+  model.pci_device_id = 0x1DB110DE;
+  model.pci_subsystem_id = 0;
+  model.architecture = 5;
+  model.compute_capability_major = 7;
+  model.compute_capability_minor = 0;
+  model.cores = 5120;  // [sheet]
+  model.multiprocessors = 80;
+  model.memory_bytes = 17179869184;  // 16 GiB [sheet]
+  model.memory_bus_bits = 4096;
+  model.pcie_generation = 3;
+  model.sm_clocks = {.min_mhz = 135, .max_mhz = 1530, .step_mhz = 15};
+  model.memory_clocks_mhz = {877};
+  model.idle_memory_clock_mhz = 877;
+  model.power_limit_min_w = 150;
+  model.power_limit_max_w = 300;
+  model.power_limit_default_w = 300;
+  model.power = {.board_w = 36,
+                 .idle_board_w = 36,
+                 .clock_tree_w = 15,
+                 .leakage_w = 15,
+                 .leakage_per_k = 0.02,
+                 .compute_w = 310,
+                 .memory_w = 48.6,
+                 .memory_on_sm_w = 19.9,
+                 .voltage_floor = 0.835,
+                 .voltage_knee_mhz = 1188};
+  model.thermal.slowdown_software_c = 83;
+  model.thermal.slowdown_hardware_c = 87;
+  model.thermal.shutdown_c = 90;
+  model.thermal.memory_max_c = 85;
+  return model;
+}
+
+/// The A40's chip, GA102, up to 2100 MHz [smi]. Power is [derived] from the A40's: its voltage as a function of the
+/// clock, extended in a straight line from 1740 to 2100 MHz (5.7 % more); compute in proportion to multiprocessors,
+/// clock and the square of the voltage, the clock tree without the first, leakage to the third power of the voltage,
+/// memory to the bandwidth. Idle power [smi] of the A6000: 30 W. Temperatures and sensors are the A40's [assumed], but
+/// for the highest operating temperature of 93 C [smi].
+constexpr SimulatedGpuModel rtx_a6000() {
+  SimulatedGpuModel model = kA40;
+  model.key = "A6000";
+  model.name = "NVIDIA RTX A6000";
+  model.pci_device_id = 0x223010DE;
+  model.pci_subsystem_id = 0;
+  model.memory_bytes = 51539607552;  // 48 GiB [sheet]
+  model.sm_clocks.max_mhz = 2100;
+  model.memory_clocks_mhz = {8001, 405};  // those that [smi] shows, of more
+  model.power = {.board_w = 35.1,
+                 .idle_board_w = 17,
+                 .clock_tree_w = 20.2,
+                 .leakage_w = 17.7,
+                 .leakage_per_k = 0.02,
+                 .compute_w = 372,
+                 .memory_w = 77.2,
+                 .memory_on_sm_w = 44.6,
+                 .voltage_floor = 0.861,
+                 .voltage_knee_mhz = 1170};
+  model.thermal.slowdown_software_c = 93;
+  return model;
+}
+
+/// The same chip with 82 multiprocessors and GDDR6X, whose energy per byte is [assumed] to be that of GDDR6. CUDA runs
+/// with a memory clock of 9501 MHz [smi]; the simulation takes the highest one.
+constexpr SimulatedGpuModel rtx_3090() {
+  SimulatedGpuModel model = rtx_a6000();
+  model.key = "RTX3090";
+  model.name = "NVIDIA GeForce RTX 3090";
+  model.pci_device_id = 0x220410DE;
+  model.cores = 10496;  // [sheet]
+  model.multiprocessors = 82;
+  model.memory_bytes = 25769803776;  // 24 GiB [sheet]
+  model.memory_clocks_mhz = {9751, 9501, 405};
+  model.power_limit_max_w = 350;
+  model.power_limit_default_w = 350;
+  model.power.compute_w = 363;
+  model.power.memory_w = 94.1;
+  model.power.memory_on_sm_w = 54.4;
+  return model;
+}
+
+constexpr auto kModels =
+    std::to_array<SimulatedGpuModel>({kA40, kA100, kH100, h200(), v100(), rtx_3090(), rtx_a6000()});
 
 bool equal_ignoring_case(std::string_view left, std::string_view right) {
   const auto same = [](char a, char b) {

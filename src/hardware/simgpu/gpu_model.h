@@ -122,7 +122,7 @@ struct SimulatedGpuModel {
   FixedText<64> name;                  ///< as NVML names it: `NVIDIA H100 80GB HBM3`
   std::uint32_t pci_device_id = 0;     ///< device and vendor, as nvmlPciInfo_t: 0x233010DE
   std::uint32_t pci_subsystem_id = 0;  ///< 0 where not known
-  std::uint32_t architecture = 0;      ///< nvmlDeviceArchitecture_t: 7 Ampere, 9 Hopper
+  std::uint32_t architecture = 0;      ///< nvmlDeviceArchitecture_t: 5 Volta, 7 Ampere, 9 Hopper
   int compute_capability_major = 0;
   int compute_capability_minor = 0;
   int cores = 0;
@@ -153,7 +153,7 @@ struct SimulatedGpuModel {
 };
 static_assert(std::is_trivially_copyable_v<SimulatedGpuModel>);
 
-/// A40, A100, H100, H200.
+/// A40, A100, H100, H200, V100, RTX3090, A6000.
 [[nodiscard]] std::span<const SimulatedGpuModel> gpu_models();
 /// The model with this key, in any case (`h100`). Throws InputError naming those there are.
 [[nodiscard]] const SimulatedGpuModel& find_gpu_model(std::string_view key);

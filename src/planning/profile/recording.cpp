@@ -29,6 +29,8 @@ constexpr double kMaxCounterJ = 1.9e16;
 constexpr double kMaxSampledPowerW = 1e6;
 /// A century.
 constexpr double kMaxUptimeS = 3.2e9;
+/// Seconds since 1970 that a double holds to the microsecond.
+constexpr double kMaxUnixS = 1e10;
 
 /// Cells of a table, with bounds.
 class CellReader {
@@ -235,6 +237,12 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   const JsonView gpu = view.at("gpu");
   recording.gpu_uuid = gpu.at("uuid").text();
   recording.gpu_name = gpu.at("name").text();
+  if (document.contains("start_unix_s")) {
+    recording.start_unix_s = view.at("start_unix_s").number();
+    if (!(*recording.start_unix_s >= 0 && *recording.start_unix_s <= kMaxUnixS)) {
+      view.at("start_unix_s").fail("is not a time since 1970");
+    }
+  }
   if (document.contains("boot_id")) {
     recording.clock = {view.at("boot_id").text(), view.at("start_monotonic_s").number()};
     if (!(recording.clock->start_s >= 0 && recording.clock->start_s <= kMaxUptimeS)) {
@@ -264,9 +272,6 @@ Recording read_recording(const RecordingText& text) {
 // ---- Merak ----
 
 namespace {
-
-/// Seconds since 1970 that a double holds to the microsecond.
-constexpr double kMaxUnixS = 1e10;
 
 std::optional<OpKind> merak_kind(std::string_view instruction) {
   if (instruction == "forward_microstep") return OpKind::forward;

@@ -74,6 +74,7 @@ struct Recording {
   int part = 0;              ///< a job that was resumed recorded several, each a stretch of its own
   CounterSampling sampling = CounterSampling::periodic;
   std::optional<RecordingClock> clock;
+  std::optional<double> start_unix_s;         ///< when it began, in seconds since 1970
   std::vector<RecordedIteration> iterations;  ///< empty when they were not recorded, or not read
   std::vector<RecordedUnit> units;
   std::vector<EnergySample> samples;

@@ -12,7 +12,6 @@ namespace lowgear::experiment {
 namespace {
 
 constexpr std::size_t kMaxSettings = 200;
-constexpr std::size_t kLongestName = 60;
 constexpr std::int64_t kLargestSeed = std::int64_t{1} << 52;
 constexpr double kMostPrice = 1e6;
 constexpr double kLargestLoss = 1e3;
@@ -49,8 +48,8 @@ std::vector<std::string> settings_at(const YamlView& list) {
 ExperimentArm arm_at(const YamlView& map, const std::vector<ExperimentArm>& others) {
   map.require_only({"name", "settings"});
   ExperimentArm arm{.name = map.at("name").text(), .settings = {}};
-  if (arm.name.empty() || arm.name.size() > kLongestName || printable(arm.name) != arm.name) {
-    map.at("name").fail("is no name of an arm", fmt::format("write 1 to {} printable characters", kLongestName));
+  if (arm.name.empty() || arm.name.size() > kLongestArmName || printable(arm.name) != arm.name) {
+    map.at("name").fail("is no name of an arm", fmt::format("write 1 to {} printable characters", kLongestArmName));
   }
   if (std::ranges::find(others, arm.name, &ExperimentArm::name) != others.end()) {
     map.at("name").fail(fmt::format("two arms are named {}", quote(arm.name)));

@@ -14,6 +14,7 @@ namespace lowgear::experiment {
 inline constexpr std::size_t kMaxArms = 32;
 inline constexpr std::size_t kMaxSeeds = 1000;
 inline constexpr int kMaxBlocks = 1000;
+inline constexpr std::size_t kLongestArmName = 60;
 
 /// Settings of `lowgear train` (`PATH=VALUE`) in addition to those of the configuration.
 struct ExperimentArm {

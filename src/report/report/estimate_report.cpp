@@ -172,6 +172,8 @@ std::string render_estimate_report(const EstimateReport& report) {
                          {"plot", plot_json(report.plot)},
                          {"intervals", intervals_json(report.intervals)},
                          {"curves", curves_json(report.curves)},
+                         {"valleys", valleys_json(report.valleys)},
+                         {"valley_basis", report.valley_basis},
                          {"bars", bars_json(report.bars)},
                          {"tables", tables_json(report.tables)},
                          {"reading", entries_json(report.reading)}};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "report/report/report_data.h"
+#include "report/report/valley.h"
 
 namespace lowgear::report {
 
@@ -133,6 +134,8 @@ struct EstimateReport {
   std::vector<Entry> reading;  ///< what the numbers are
   std::vector<Intervals> intervals = {};
   std::vector<Curves> curves = {};
+  std::vector<Valley> valleys = {};
+  std::string valley_basis = {};  ///< `measured`
 };
 
 /// One self-contained HTML page, in the style of the report of a plan. Names may hold any text.

@@ -8,6 +8,7 @@
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/comparison.h"
 #include "planning/workflow/plan_tables.h"
+#include "report/report/valley.h"
 
 namespace lowgear::report {
 
@@ -74,6 +75,7 @@ struct Data {
   std::vector<workflow::ComparisonRow> policies;
 
   Timeline chosen;                    ///< *planned*
+  std::vector<Valley> valleys;        ///< of the profile; may be empty
   Timeline baseline_timeline;         ///< *planned*; no ranks: not shown
   std::vector<std::string> warnings;  ///< about the profile or the plan, one line each
 };

@@ -238,6 +238,7 @@ std::string report_json(const Data& data) {
       {"policies", policy_rows(data.policies)},
       {"chosen", timeline_object(data.chosen)},
       {"baseline_timeline", timeline_object(data.baseline_timeline)},
+      {"valleys", valleys_json(data.valleys)},
       {"warnings", data.warnings},
   };
   return escaped_for_script(document.dump(-1, ' ', false, Json::error_handler_t::replace));

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/envpipe.h"
 #include "planning/schedule/dag.h"
 #include "planning/workflow/replayed_plan.h"
 
@@ -68,6 +70,18 @@ void add_orders(const workflow::RunContents& contents, Data& data) {
   data.orders = order_rows(contents);
 }
 
+/// The clocks that EnvPipe would start from, where a rank has one stage and all stages share clocks.
+void add_envpipe_clocks(const planner::PlanningProblem& problem, std::vector<Valley>& valleys) {
+  if (problem.dag->stages != problem.dag->ranks) return;
+  std::vector<int> clocks_mhz;
+  try {
+    clocks_mhz = planner::envpipe_valley_clocks_mhz(problem, {.type = planner::EnvPipeOptions::Type::uniform});
+  } catch (const InputError&) {
+    return;
+  }
+  for (Valley& valley : valleys) valley.envpipe_clock_mhz = clocks_mhz.at(static_cast<std::size_t>(valley.stage));
+}
+
 }  // namespace
 
 Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, const simulator::Timeline& timeline,
@@ -116,6 +130,8 @@ Data build_report(const workflow::RunContents& contents) {
   data.chosen = report_timeline(fmt::format("{}, plan {}", contents.chosen.policy, contents.chosen_plan), dag,
                                 replay_under(problem, chosen, conditions), chosen);
   data.baseline_timeline = report_timeline("Every op at its highest clock", dag, baseline, fastest);
+  data.valleys = valleys_of(contents.profile);
+  add_envpipe_clocks(problem, data.valleys);
   data.warnings = run.warnings;
   if (run.joint) add_orders(contents, data);
   return data;

@@ -47,5 +47,27 @@ TEST(Calibration, WaitingTakesPerseusBlockingPower) {
   EXPECT_NEAR(waiting_w("A40"), 70.38, 1);
 }
 
+TEST(Calibration, PowerWithoutWorkIsThatOfPublicListings) {
+  // NVIDIA/nvidia-docker 1076: 56.6 and 57.4 W at 1290 MHz and 32 C.
+  EXPECT_NEAR(working_power(find_gpu_model("V100"), 1290, 32, {}).total_w(), 57, 2);
+  // mrirecon/bart 323: 29.9 W idle at 210 MHz.
+  SimulatedGpuModel idle = find_gpu_model("A6000");
+  idle.power.board_w = idle.power.idle_board_w;
+  EXPECT_NEAR(working_power(idle, 210, 35, {}).total_w(), 29.9, 2);
+}
+
+/// What is derived of one chip: at a clock that both have, multiprocessors draw in proportion to their number.
+TEST(Calibration, GpusOfOneChipShareTheirVoltageCurve) {
+  for (const int clock_mhz : {900, 1170, 1455, 1740}) {
+    const auto compute_w = [clock_mhz](std::string_view key) {
+      const SimulatedGpuModel& model = find_gpu_model(key);
+      return working_power(model, clock_mhz, 50, {.compute = 1, .memory = 0}).total_w() -
+             working_power(model, clock_mhz, 50, {}).total_w();
+    };
+    EXPECT_NEAR(compute_w("A6000") / compute_w("A40"), 1, 0.005) << clock_mhz;
+    EXPECT_NEAR(compute_w("RTX3090") / compute_w("A40"), 82.0 / 84, 0.005) << clock_mhz;
+  }
+}
+
 }  // namespace
 }  // namespace lowgear::simgpu

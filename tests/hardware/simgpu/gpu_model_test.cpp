@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(SimulatedGpuModel, EveryModelPassesItsOwnCheck) {
-  ASSERT_EQ(gpu_models().size(), 4U);
+  ASSERT_EQ(gpu_models().size(), 7U);
   for (const SimulatedGpuModel& model : gpu_models()) EXPECT_NO_THROW(check(model)) << model.key.view();
 }
 
@@ -30,6 +30,19 @@ TEST(SimulatedGpuModel, ClocksAreThoseOfTheHardware) {
   EXPECT_EQ(clocks("H100").count(), 110);  // as NVML lists them
   EXPECT_EQ(clocks("H200").min_mhz, 345);
   for (const SimulatedGpuModel& model : gpu_models()) EXPECT_EQ(model.sm_clocks.step_mhz, 15) << model.key.view();
+}
+
+/// EnvPipe locks to multiples of 90 MHz within its constants for each GPU.
+TEST(SimulatedGpuModel, EnvPipesClocksAreAmongThose) {
+  const auto expect_all = [](std::string_view key, int high_mhz, int low_mhz) {
+    for (int clock_mhz = high_mhz; clock_mhz >= low_mhz; clock_mhz -= 90) {
+      EXPECT_TRUE(find_gpu_model(key).sm_clocks.contains(clock_mhz)) << key << ' ' << clock_mhz;
+    }
+  };
+  expect_all("V100", 1530, 810);
+  expect_all("RTX3090", 1980, 1170);
+  expect_all("A6000", 1890, 1710);
+  expect_all("A100", 1350, 810);
 }
 
 TEST(SimulatedGpuModel, IsFoundInAnyCase) {

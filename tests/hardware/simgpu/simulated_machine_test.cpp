@@ -444,8 +444,8 @@ TEST_F(SimulatedEnvironment, ManyProcessesMakeOneMachine) {
 
 TEST_F(SimulatedEnvironment, WrongGpusAreNamed) {
   ::setenv("LOWGEAR_SIMGPU", file().c_str(), 1);
-  ::setenv("LOWGEAR_SIMGPU_GPUS", "3xV100", 1);
-  EXPECT_THAT(error_of([] { (void)SimulatedMachine::from_environment(); }), HasSubstr("\"V100\""));
+  ::setenv("LOWGEAR_SIMGPU_GPUS", "3xP100", 1);
+  EXPECT_THAT(error_of([] { (void)SimulatedMachine::from_environment(); }), HasSubstr("\"P100\""));
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 

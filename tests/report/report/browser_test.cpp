@@ -58,13 +58,19 @@ class BrowserTest : public ::testing::Test {
 };
 
 TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
-  const Data data = sample_report(8, 24);
+  Data data = sample_report(8, 24);
+  data.valleys = {
+      {.stage = 0, .kind = OpKind::forward, .clocks_mhz = {900, 1200, 1410}, .energy_j = {11, 10, 12}},
+      {.stage = 0, .kind = OpKind::backward, .clocks_mhz = {900, 1410}, .energy_j = {20, 21}},
+      {.stage = 1, .kind = OpKind::forward, .clocks_mhz = {900, 1410}, .energy_j = {10, 10}, .envpipe_clock_mhz = 900}};
   const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_EQ(seen["error"], "");
   EXPECT_EQ(seen["ready"], "1");
   EXPECT_EQ(seen["fetched"], 0);
   EXPECT_EQ(seen["counts"]["ops"], std::to_string(8 * 24 * 2));
   EXPECT_EQ(seen["counts"]["baselineOps"], std::to_string(8 * 24 * 2));
+  EXPECT_EQ(seen["counts"]["gridSteps"], std::to_string(24 * 2));
+  EXPECT_EQ(seen["counts"]["valleys"], "2") << "a chart for each stage";
   EXPECT_EQ(seen["atFirst"]["ops"], 2 * 8 * 24 * 2) << "the whole iteration is shown at first";
   EXPECT_EQ(seen["marks"], data.plans.size() + data.policies.size() + 1);
   EXPECT_GT(seen["curve"], 300) << "length of the frontier in pixels";

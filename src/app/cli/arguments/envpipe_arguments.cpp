@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -14,30 +15,12 @@
 #include "base/core/formats/json.h"
 #include "base/core/units.h"
 #include "planning/joint/orders/memory_limit.h"
+#include "planning/planner/policies/envpipe_names.h"
 
 namespace lowgear::cli {
 namespace {
 
 using planner::EnvPipeOptions;
-
-constexpr auto kTypeWords = std::to_array<std::string_view>({"baseline", "uniform", "envelope"});
-constexpr auto kTypes =
-    std::to_array({EnvPipeOptions::Type::baseline, EnvPipeOptions::Type::uniform, EnvPipeOptions::Type::envelope});
-constexpr auto kOrderWords = std::to_array<std::string_view>({"1f1b", "ours"});
-constexpr auto kOrders = std::to_array({EnvPipeOptions::Order::given, EnvPipeOptions::Order::own});
-constexpr auto kReconfigWords = std::to_array<std::string_view>({"default", "greedy", "balanced"});
-constexpr auto kReconfigurations =
-    std::to_array({EnvPipeOptions::Reconfiguration::off, EnvPipeOptions::Reconfiguration::greedy,
-                   EnvPipeOptions::Reconfiguration::balanced});
-
-/// The ends of EnvPipe's list of clocks: the multiples of 90 MHz between its constants for the GPU.
-struct ListedClocks {
-  std::string_view gpu;
-  int start_mhz;
-  int lowest_mhz;
-};
-constexpr auto kListedClocks = std::to_array<ListedClocks>(
-    {{"v100", 1530, 810}, {"rtx3090", 1980, 1170}, {"a100", 1350, 810}, {"a6000", 1890, 1710}});
 
 /// The place of the text of a member among some words.
 std::size_t place_of(const JsonView& member, std::span<const std::string_view> words) {
@@ -82,14 +65,16 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
                  "envpipe: read its settings from the member envpipe of this DeepSpeed configuration, as EnvPipe does; "
                  "options given here hold rather than the file")
       ->type_name("FILE");
-  add_word(app, "--envpipe-type", kTypeWords, kTypes, &EnvPipeOptions::type, arguments,
+  add_word(app, "--envpipe-type", planner::kEnvPipeTypeWords, planner::kEnvPipeTypes, &EnvPipeOptions::type, arguments,
            "envpipe: all at the highest clock (baseline), each stage at its clock of least energy (uniform), or that "
            "within an outer envelope at the highest clock (envelope, the default)");
-  add_word(app, "--envpipe-scheduling", kOrderWords, kOrders, &EnvPipeOptions::order, arguments,
+  add_word(app, "--envpipe-scheduling", planner::kEnvPipeOrderWords, planner::kEnvPipeOrders, &EnvPipeOptions::order,
+           arguments,
            "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as memory "
            "admits them (ours, the default)");
   add_word(
-      app, "--envpipe-reconfig", kReconfigWords, kReconfigurations, &EnvPipeOptions::reconfiguration, arguments,
+      app, "--envpipe-reconfig", planner::kEnvPipeReconfigWords, planner::kEnvPipeReconfigurations,
+      &EnvPipeOptions::reconfiguration, arguments,
       "envpipe: how clocks rise on the path of waiting: not at all (its word is default), one unit a step (greedy), or "
       "all of the lowest clock (balanced, when this is left out)");
   add_number(app, "--envpipe-threshold-scale", {0, 1e9}, given<double>(arguments, &EnvPipeOptions::threshold_scale),
@@ -104,23 +89,24 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
   add_number(
       app, "--envpipe-transfer", {0, 1e6},
       [set = given<double>(arguments, &EnvPipeOptions::transfer_s)](double time_ms) { set(time_ms * 1e-3); },
-      "envpipe: time of a transfer between stages once both are ready, in ms (default 1)");
+      "envpipe: time of a transfer between stages once both are ready, in ms (default: the profile's column transfer, "
+      "else 1)");
 }
 
 EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source) {
   const Json document = parse_json(text, source);
   const JsonView settings = JsonView(document, source).at("envpipe");
   EnvPipeOptions options;
-  options.type = kTypes.at(place_of(settings.at("type"), kTypeWords));
-  options.order = kOrders.at(place_of(settings.at("scheduling"), kOrderWords));
-  options.reconfiguration = kReconfigurations.at(place_of(settings.at("reconfig"), kReconfigWords));
+  options.type = planner::kEnvPipeTypes.at(place_of(settings.at("type"), planner::kEnvPipeTypeWords));
+  options.order = planner::kEnvPipeOrders.at(place_of(settings.at("scheduling"), planner::kEnvPipeOrderWords));
+  options.reconfiguration =
+      planner::kEnvPipeReconfigurations.at(place_of(settings.at("reconfig"), planner::kEnvPipeReconfigWords));
   if (settings.has("reconfigure_threshold_scale")) {
     options.threshold_scale = scale_of(settings.at("reconfigure_threshold_scale"));
   }
   if (settings.has("gpu")) {
-    std::array<std::string_view, kListedClocks.size()> gpus{};
-    std::ranges::transform(kListedClocks, gpus.begin(), &ListedClocks::gpu);
-    const ListedClocks& clocks = kListedClocks.at(place_of(settings.at("gpu"), gpus));
+    const planner::EnvPipeListedClocks& clocks =
+        planner::kEnvPipeListedClocks.at(place_of(settings.at("gpu"), planner::kEnvPipeGpuWords));
     options.start_clock_mhz = clocks.start_mhz;
     options.lowest_clock_mhz = clocks.lowest_mhz;
   }
@@ -128,17 +114,22 @@ EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& sou
 }
 
 EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::optional<std::string>& memory_limit,
-                               const std::optional<int>& extra_activations,
-                               const workflow::ProfiledPipeline& pipeline) {
+                               const std::optional<int>& extra_activations, const PipelineInput& input) {
+  const workflow::ProfiledPipeline& pipeline = input.pipeline;
   EnvPipeOptions options;
   if (!arguments.config.empty()) options = read_envpipe_config(read_file(arguments.config), arguments.config);
+  options.transfer_s = input.columns.transfer_s.value_or(options.transfer_s);
   for (const auto& set : arguments.given) set(options);
   if (extra_activations) options.extra_activations = {*extra_activations};
   if (!memory_limit) return options;
   if (extra_activations) throw InputError("--extra-activations: give it or --memory-limit");
   const int ranks = pipeline.schedule.rank_count();
   const int microbatches = pipeline.schedule.microbatches;
-  const std::vector<int> fit = most_activations(joint::parse_memory_limit(*memory_limit), ranks, microbatches, 1);
+  // Of virtual stages it is not known what a rank holds.
+  const bool by_rank = input.columns.activation_bytes.size() == static_cast<std::size_t>(ranks);
+  const joint::MemoryLimit limit = joint::parse_memory_limit(
+      *memory_limit, by_rank ? std::span<const double>(input.columns.activation_bytes) : std::span<const double>());
+  const std::vector<int> fit = most_activations(limit, ranks, microbatches, 1);
   const std::vector<int> held = joint::most_activations({}, ranks, microbatches, 1);
   for (std::size_t rank = 0; rank < fit.size(); ++rank) {
     if (fit[rank] < held[rank]) {

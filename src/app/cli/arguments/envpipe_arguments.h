@@ -27,11 +27,12 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments);
 /// reconfigure_threshold_scale. Throws InputError naming the member.
 [[nodiscard]] planner::EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source);
 
-/// The settings for a pipeline, its memory as `--memory-limit` or `--extra-activations` has it. Throws InputError when
-/// both are given, when the limit is below what 1F1B holds, and when the file is none of EnvPipe's.
+/// The settings for a pipeline, the time of a transfer as its profile states it, its memory as `--memory-limit` or
+/// `--extra-activations` has it. Throws InputError when both are given, when the limit is below what 1F1B holds, and
+/// when the file is none of EnvPipe's.
 [[nodiscard]] planner::EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments,
                                                       const std::optional<std::string>& memory_limit,
                                                       const std::optional<int>& extra_activations,
-                                                      const workflow::ProfiledPipeline& pipeline);
+                                                      const PipelineInput& input);
 
 }  // namespace lowgear::cli

@@ -28,11 +28,13 @@ void require_free_order(const ScheduleArguments& arguments) {
 }  // namespace
 
 void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_limit) {
-  app.add_option("--memory-limit", memory_limit,
-                 "With --schedule auto or the policy envpipe: activations that fit into the memory of each rank, as "
-                 "1f1b (what 1F1B holds on "
-                 "it, the default), or as a number of microbatches, the same on every rank or one for each (8,8,6,4)")
-      ->type_name("1f1b|N|N,N,...");
+  app.add_option(
+         "--memory-limit", memory_limit,
+         "With --schedule auto or the policy envpipe: activations that fit into the memory of each rank, as "
+         "1f1b (what 1F1B holds on "
+         "it, the default), as a number of microbatches, the same on every rank or one for each (8,8,6,4), or as "
+         "bytes (12GiB) where the profile has the column activation_bytes")
+      ->type_name("1f1b|N|BYTES|N,N,...");
 }
 
 JointInput load_joint_input(const PipelineArguments& arguments, const std::optional<std::string>& memory_limit) {
@@ -42,8 +44,8 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   JointInput input;
   input.profile_name = arguments.profile;
   joint::JointProblem& problem = input.problem;
-  problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"));
   problem.profile = read_profile(read);
+  problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"), read.columns.activation_bytes);
   input.switch_latency_s = read.switch_latency_s;
   require_trained(problem);
   if (arguments.backward_split) problem.profile = with_split_backward(problem.profile, *arguments.backward_split);

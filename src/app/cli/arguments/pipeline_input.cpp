@@ -215,6 +215,7 @@ profile::StageProfile fit_profile(profile::StageProfile profile, const schedule:
 profile::StageProfile read_profile(PipelineInput& input) {
   const std::string text = read_file(input.profile_name);
   input.switch_latency_s = profile::read_switch_latency(text, input.profile_name);
+  input.columns = profile::read_stage_columns(text, input.profile_name);
   return profile::read_stage_profile(text, input.profile_name);
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/schedule.h"
@@ -51,6 +52,7 @@ struct PipelineInput {
   std::string profile_name;  ///< as given
   workflow::ProfiledPipeline pipeline;
   std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
+  profile::StageColumns columns = {};           ///< of the profile
 };
 
 /// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
@@ -64,7 +66,8 @@ struct PipelineInput {
 [[nodiscard]] profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
                                                 std::optional<double> backward_split);
 
-/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency. Throws InputError.
+/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency and columns. Throws
+/// InputError.
 [[nodiscard]] profile::StageProfile read_profile(PipelineInput& input);
 
 /// Reads all files. Throws InputError.

@@ -95,8 +95,8 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   workflow::ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
-  options.policy.envpipe = envpipe_options(arguments.envpipe, arguments.memory_limit,
-                                           arguments.pipeline.schedule.extra_activations, pipeline);
+  options.policy.envpipe =
+      envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
   require_valid(options.policy.envpipe);
   if (pipeline.unit_warning) console.warn(*pipeline.unit_warning);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;

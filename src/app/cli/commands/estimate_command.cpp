@@ -21,6 +21,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/estimator/iteration/emitted_profile.h"
+#include "estimating/estimator/iteration/envpipe_estimate.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_estimate.h"
 #include "estimating/estimator/peer/published_examples.h"
@@ -109,7 +110,8 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
 
 void emit_profile(const EstimateArguments& arguments, const estimator::JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
-  write_file_atomically(arguments.profile, write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration)));
+  const std::string rows = write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration));
+  write_file_atomically(arguments.profile, profile::with_stage_columns(rows, emitted_columns(estimate)));
   console.note(fmt::format("{} contains estimated, not measured figures of one GPU", arguments.profile));
 }
 

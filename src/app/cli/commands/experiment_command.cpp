@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -11,9 +13,12 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/runs/arm_input.h"
 #include "app/cli/runs/experiment_run.h"
+#include "app/cli/runs/policy_experiment_run.h"
 #include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/progress_bar.h"
 #include "app/cli/terminal/table.h"
 #include "app/cli/text/arm_text.h"
+#include "app/cli/text/experiment/policy_experiment_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 
@@ -57,6 +62,50 @@ void print_order(const ExperimentArguments& arguments, const experiment::Experim
   }
 }
 
+/// Jobs and arms, without planning any.
+void print_arms(const ExperimentArguments& arguments, const experiment::PolicyExperiment& file, Console& console) {
+  Table table({{"job", Table::Align::left}, {"arm", Table::Align::left}, {"policy", Table::Align::left}});
+  Json json = Json::array();
+  for (const experiment::PolicyJob& job : file.jobs) {
+    for (const experiment::PolicyArm& arm : file.arms) {
+      table.add_row({job.name, arm.name, arm.policy});
+      json.push_back({{"job", job.name}, {"arm", arm.name}, {"policy", arm.policy}});
+    }
+  }
+  if (arguments.json) {
+    console.print_json({{"out", arguments.folder().string()}, {"replays", std::move(json)}});
+  } else {
+    console.print(table.text() + fmt::format("would write to {}\n", arguments.folder().string()));
+  }
+}
+
+/// Policies on estimated jobs: nothing is run.
+ExitCode run_policies(const ExperimentArguments& arguments, const std::string& command, Console& console) {
+  const PolicyExperimentInput input = read_policy_experiment(arguments.file);
+  if (arguments.dry_run) {
+    print_arms(arguments, input.file, console);
+    return ExitCode::ok;
+  }
+  std::optional<ProgressBar> progress(std::in_place);
+  const std::vector<experiment::ReplayedJob> jobs = run_policy_experiment(input, *progress);
+  progress.reset();
+  const fs::path folder = arguments.folder();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be made: {}", error.message()));
+  const Json json = policy_experiment_json(input.file, jobs);
+  const fs::path page = folder / "report.html";
+  write_file_atomically(folder / "report.json", json.dump(1) + '\n');
+  write_file_atomically(folder / "results.csv", policy_experiment_csv(input.file, jobs));
+  write_file_atomically(page, render_estimate_report(policy_experiment_page(input.file, jobs, command)));
+  if (arguments.json) {
+    console.print_json(json);
+  } else {
+    console.print(policy_experiment_text(input.file, jobs) + fmt::format("\nThe report is {}\n", page.string()));
+  }
+  return ExitCode::ok;
+}
+
 void report(const ExperimentArguments& arguments, const std::string& command, Console& console) {
   const fs::path folder = arguments.folder();
   ArmInput input = load_experiment(folder);
@@ -74,6 +123,9 @@ void report(const ExperimentArguments& arguments, const std::string& command, Co
 }
 
 ExitCode run_experiment_verb(const ExperimentArguments& arguments, const std::string& command, Console& console) {
+  if (experiment::compares_policies(read_file(arguments.file), arguments.file)) {
+    return run_policies(arguments, command, console);
+  }
   const ExperimentInput input = read_experiment(arguments.file);
   if (arguments.dry_run) {
     print_order(arguments, input.record, console);
@@ -93,7 +145,9 @@ ExitCode run_experiment_verb(const ExperimentArguments& arguments, const std::st
 
 VerbAction declare_experiment(CLI::App& app) {
   auto arguments = std::make_shared<ExperimentArguments>();
-  app.add_option("file", arguments->file, "The experiment: its arms and seeds; docs/experiments.md describes it")
+  app.add_option("file", arguments->file,
+                 "The experiment: arms and seeds of a training, or policies and jobs to estimate; docs/experiments.md "
+                 "describes it")
       ->type_name("FILE.yaml")
       ->required();
   app.add_option("--out", arguments->out,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/cli/arguments/command_line.h"
@@ -14,10 +15,12 @@
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/text/composed_text.h"
+#include "app/cli/text/profile/profile_page.h"
 #include "app/cli/text/profile_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
+#include "planning/profile/clock_events.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
 #include "planning/profile/profile_latency.h"
@@ -44,6 +47,8 @@ constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {kRecordings, "--own-clock"},
     {kRecordings, "--errors-out"},
     {kRecordings, "--blocking-power-out"},
+    {kRecordings, "--freqevents"},
+    {kRecordings, "--html"},
 });
 
 struct ProfileArguments {
@@ -58,6 +63,9 @@ struct ProfileArguments {
   std::string out;
   std::string errors_out;
   std::string blocking_power_out;
+  std::string freqevents;  ///< folder for logs of clock changes, or empty
+  std::string html;        ///< page to write, or empty
+  std::string command;     ///< the command line, for the page
   std::optional<int> max_options;
   bool json = false;
 
@@ -82,7 +90,11 @@ void check(const ProfileArguments& arguments) {
   if (needs_clocks && arguments.clocks.empty()) {
     throw InputError("--supported-clocks is missing: the GPU's clocks, as 1410,1395,... or 1410-855/15");
   }
-  for (const std::string& output : {arguments.out, arguments.errors_out, arguments.blocking_power_out}) {
+  if (!arguments.freqevents.empty() && arguments.recordings.empty()) {
+    throw InputError("--freqevents is for recordings: give their folders");
+  }
+  for (const std::string& output :
+       {arguments.out, arguments.errors_out, arguments.blocking_power_out, arguments.freqevents, arguments.html}) {
     if (!output.empty()) refuse_to_overwrite(output, arguments.inputs());
   }
 }
@@ -106,6 +118,11 @@ void write_results(const ProfileArguments& arguments, const profile::StageProfil
                    std::optional<double> switch_latency_s, const std::string& errors) {
   write_file_atomically(arguments.out, profile::with_switch_latency(write_stage_profile(profile), switch_latency_s));
   write_file_atomically(errors_path(arguments), errors);
+}
+
+void write_page(const ProfileArguments& arguments, const profile::StageProfile& profile, const std::string& basis) {
+  if (arguments.html.empty()) return;
+  write_file_atomically(arguments.html, render_estimate_report(profile_page(profile, basis, arguments.command)));
 }
 
 std::string next_text(const ProfileArguments& arguments) {
@@ -132,6 +149,7 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   const profile::StageProfile given = profile::read_stage_profile(text, arguments.fill);
   const profile::FewClockFit fit = fill(given, arguments, console);
   write_results(arguments, fit.profile(), profile::read_switch_latency(text, arguments.fill), error_csv(fit, nullptr));
+  write_page(arguments, fit.profile(), "given and predicted");
   if (arguments.json) {
     Json json = filled_json(fit);
     json["out"] = arguments.out;
@@ -151,6 +169,20 @@ std::vector<profile::Recording> load(const ProfileArguments& arguments) {
   return load_merak(arguments.merak, run);
 }
 
+/// A log of clock changes of every rank, as Perseus names them.
+void write_freqevents(const ProfileArguments& arguments, const std::vector<profile::Recording>& recordings) {
+  if (arguments.freqevents.empty()) return;
+  const std::filesystem::path folder(arguments.freqevents);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be made: {}", error.message()));
+  for (const profile::Recording& recording : recordings) {
+    const std::string part = recording.part == 0 ? "" : fmt::format("part-{:05}.", recording.part);
+    write_file_atomically(folder / fmt::format("{}{}.freqevents.csv", part, recording.rank),
+                          profile::freqevents_csv(recording));
+  }
+}
+
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   const std::vector<profile::Recording> recordings = load(arguments);
   const profile::RecordedProfile recorded = profile_recordings(recordings, arguments.profiling);
@@ -165,14 +197,18 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   // Checked as a reader would: every stage with what a plan needs.
   const profile::StageProfile profile =
       profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
+  const std::string basis = recorded.simulated ? "simulated" : "measured";
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
     const profile::FewClockFit fit = fill(profile, arguments, console);
     json["filled"] = filled_json(fit);
     write_results(arguments, fit.profile(), latency_s, error_csv(fit, &recorded));
+    write_page(arguments, fit.profile(), basis + " and predicted");
   } else {
     write_results(arguments, profile, latency_s, error_csv(recorded));
+    write_page(arguments, profile, basis);
   }
+  write_freqevents(arguments, recordings);
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
   json["out"] = arguments.out;
   json["errors_out"] = errors_path(arguments);
@@ -275,8 +311,21 @@ VerbAction declare_profile(CLI::App& app) {
   app.add_option("--blocking-power-out", arguments->blocking_power_out,
                  "File to write the power of waiting GPUs to, by stage, in W")
       ->type_name("FILE");
+  app.add_option(
+         "--freqevents", arguments->freqevents,
+         "Also write a log of clock changes of every rank into this folder: N.freqevents.csv with freq,start,end "
+         "in MHz and ns, as Perseus' client does")
+      ->type_name("DIR");
+  app.add_option(
+         "--html", arguments->html,
+         "Also draw the energy of every stage over the clock (EnvPipe's valley curves), as an HTML page in this "
+         "file")
+      ->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments, &app](Console& console) { return run_profile(*arguments, app, console); };
+  return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
+    return run_profile(*arguments, app, console);
+  };
 }
 
 }  // namespace lowgear::cli

@@ -40,7 +40,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "  lowgear report --month 2026-11 --usage usage.csv --kwh 0.12\n"
      "  lowgear report out",
      declare_report},
-    {"experiment", "Train with several settings in turns, and report their differences with confidence intervals",
+    {"experiment",
+     "Train with several settings in turns and report their differences, or replay policies on estimated jobs",
      "lowgear experiment examples/adapt/clocks.yaml --dry-run", declare_experiment},
     {"evaluate",
      "Show the published tables of Perseus (SOSP'24) beside what its artifact's data and Lowgear give, cell by cell",

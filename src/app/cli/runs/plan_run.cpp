@@ -131,8 +131,8 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
                        Progress& progress) {
   workflow::PlanOptions options = plan_options(arguments);
   planner::EnvPipeOptions& envpipe = options.policy_settings.envpipe;
-  envpipe = envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations,
-                            input.pipeline);
+  envpipe =
+      envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
   require_valid(envpipe);
   std::string steps;
   if (!arguments.envpipe_steps.empty()) {

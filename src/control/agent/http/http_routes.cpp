@@ -127,7 +127,9 @@ RouteAnswer get_power(const RouteCall& call) {
                                    power_text(call.context.service, call.context.service.gpus()) + "\n");
 }
 
-RouteAnswer post_clocks(const RouteCall& call) {
+/// Locks the clocks that `Lock` is for to the range of the body.
+template <typename Lock>
+RouteAnswer lock_clocks(const RouteCall& call) {
   const Json body = parse_body(call);
   require_members(body_view(body), {"min_mhz", "max_mhz"});
   const int min_mhz = body_view(body).at("min_mhz").integer_in(1, kMaxClockMhz);
@@ -135,10 +137,12 @@ RouteAnswer post_clocks(const RouteCall& call) {
   if (min_mhz > max_mhz) {
     body_view(body).at("min_mhz").fail(fmt::format("{} MHz is above max_mhz, {} MHz", min_mhz, max_mhz));
   }
-  return answer_when_set(call, gpu::LockSmClocks{min_mhz, max_mhz});
+  return answer_when_set(call, Lock{min_mhz, max_mhz});
 }
 
 RouteAnswer delete_clocks(const RouteCall& call) { return answer_when_set(call, gpu::ResetSmClocks{}); }
+
+RouteAnswer delete_memory_clocks(const RouteCall& call) { return answer_when_set(call, gpu::ResetMemoryClocks{}); }
 
 RouteAnswer post_power_limit(const RouteCall& call) {
   const Json body = parse_body(call);
@@ -149,6 +153,17 @@ RouteAnswer post_power_limit(const RouteCall& call) {
     limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus shows the GPU's range");
   }
   return answer_when_set(call, gpu::SetPowerLimit{power_limit_w});
+}
+
+/// The driver has no reset: its default limit is set.
+RouteAnswer delete_power_limit(const RouteCall& call) {
+  const std::string& name = call.captures[0];
+  const std::optional<GpuStatus> gpu = find(call.context.service, name);
+  if (!gpu) throw NotFound(fmt::format("there is no GPU {}; GET /v1/gpus lists them", quote(name)));
+  if (!gpu->power_limits) {
+    throw gpu::GpuError(gpu::GpuErrorCode::not_supported, fmt::format("GPU {} reports no default power limit", name));
+  }
+  return answer_when_set(call, gpu::SetPowerLimit{gpu->power_limits->default_w});
 }
 
 gpu::WorkloadPowerProfileSet parse_profiles(const JsonView& list) {
@@ -231,9 +246,12 @@ const std::vector<Route>& own_routes() {
   static const std::vector<Route> routes = {
       {"GET", "/v1/gpus", Access::readers, {}, get_gpus},
       {"GET", "/v1/gpus/{}", Access::readers, {}, gpu_answer},
-      {"POST", "/v1/gpus/{}/clocks", Access::owners, {}, post_clocks},
+      {"POST", "/v1/gpus/{}/clocks", Access::owners, {}, lock_clocks<gpu::LockSmClocks>},
       {"DELETE", "/v1/gpus/{}/clocks", Access::owners, {}, delete_clocks},
+      {"POST", "/v1/gpus/{}/memory_clocks", Access::owners, {}, lock_clocks<gpu::LockMemoryClocks>},
+      {"DELETE", "/v1/gpus/{}/memory_clocks", Access::owners, {}, delete_memory_clocks},
       {"POST", "/v1/gpus/{}/power_limit", Access::owners, {}, post_power_limit},
+      {"DELETE", "/v1/gpus/{}/power_limit", Access::owners, {}, delete_power_limit},
       {"POST", "/v1/gpus/{}/workload_power_profiles", Access::owners, {}, post_power_profiles},
       {"DELETE", "/v1/gpus/{}/workload_power_profiles", Access::owners, {}, delete_power_profiles},
       {"POST", "/v1/gpus/{}/power_smoothing", Access::owners, {}, post_power_smoothing},

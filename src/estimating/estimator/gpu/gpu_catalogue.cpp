@@ -15,6 +15,11 @@
 /// sheets of HGX B200 and DGX B200, of which a GPU has an eighth. Rates are dense: those of sparse matrices count
 /// twice.
 ///
+/// RTX 3090 and RTX A6000: "Ampere GA102 GPU Architecture" (71 and 154.8 TFLOP/s of fp16 matrices with
+/// fp32 sums, at boost clocks of 1695 and 1800 MHz). Their highest clock is above the boost clock that the whitepaper's
+/// rates are for: 2100 MHz, as `nvidia-smi -q` of both shows (NVIDIA/nvidia-docker#1547, mrirecon/bart#323). The rates
+/// here are at that clock, in proportion; their power limit leaves less.
+///
 /// Memory: what data sheets call GB is 2^30 bytes, as nvidia-smi shows. Clocks: what `nvidia-smi -q -d
 /// SUPPORTED_CLOCKS` lists. L2 of H200 and GH200 is that of the H100's whitepaper; that of B200 is what CUDA reports.
 namespace lowgear::estimator {
@@ -48,6 +53,8 @@ struct Entry {
 constexpr auto kGpus = std::to_array<Entry>({
     {"v100-16gb-sxm", "", 125, false, 0, 0, 15.7, 16, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
     {"v100-sxm", "v100", 125, false, 0, 0, 15.7, 32, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
+    {"rtx-3090", "rtx3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, {210, 2100, 15}, kPcie4BytesPerS, 350},
+    {"rtx-a6000", "a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, {210, 2100, 15}, kPcie4BytesPerS, 300},
     {"a40", "", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, {210, 1740, 15}, kPcie4BytesPerS, 300},
     {"a100-40gb-sxm", "", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
     {"a100-80gb-pcie", "", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, {210, 1410, 15}, kPcie4BytesPerS, 300},

@@ -23,6 +23,11 @@ namespace {
 ///           holds the clock), read the same way: 61 W x time, 7 J of memory, 0.126 s that follow the clock, and a rest
 ///           that is the same from 855 to 1140 MHz and 44 % more at 1440 MHz.
 /// [waiting] the same artifact: a GPU that waits for a peer draws 83.64 W (A100) and 70.38 W (A40).
+/// [ga102]   the A40's, which has the same chip: its voltage curve as a function of the clock, extended in a straight
+/// line
+///           from 1740 to 2100 MHz (17.1 % more voltage), and power in proportion to multiprocessors, clock and the
+///           square of the voltage; memory by its bandwidth. Graphics memory of another kind (GDDR6X on the RTX 3090)
+///           is assumed to use the same energy per byte.
 /// [scaled]  from the H100's: memory by its bandwidth, links by their rate; from the A100's: the voltage curve,
 /// stretched
 ///           to another highest clock.
@@ -49,6 +54,9 @@ constexpr auto kPowers = std::to_array<PowerEntry>({
     {"v100-sxm", 40, 60, 15, 62, 330, 130, 70, 0.79, 1140},
     // static power, compute and voltage [bloom], blocking [waiting], the rest [assumed]
     {"a40", 30, 68, 15, 70.38, 480, 150, 20, 0.72, 1150},
+    // compute, voltage and memory [ga102], blocking power that of the A40, the rest [assumed]
+    {"rtx-3090", 30, 68, 15, 70.38, 775, 202, 20, 0.615, 1150},
+    {"rtx-a6000", 30, 68, 15, 70.38, 794, 166, 20, 0.615, 1150},
     // static power, compute and voltage [limits], blocking [waiting], memory and links [scaled], the rest [assumed]
     {"a100-40gb-sxm", 52, 75, 20, 83.64, 384, 210, 145, 0.79, 1050},
     {"a100-80gb-pcie", 45, 75, 20, 83.64, 384, 260, 20, 0.79, 1050},

@@ -1,5 +1,7 @@
 #include "estimating/estimator/iteration/planned_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -53,6 +55,7 @@ PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate
 PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
                        const planner::PlannerOptions& options, Progress* progress)
     : pipeline_(std::move(pipeline)),
+      options_(options),
       planner_(pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, options, {}, progress),
       baseline_(replay_at_full_clocks(pipeline_, planner_.dag())),
       scale_(job, estimate, baseline_.time_s),
@@ -77,11 +80,30 @@ PolicyFigures PlannedJob::plan_with(const planner::Policy& policy, std::optional
                                          pipeline_.blocking_power_w};
   std::optional<double> deadline_s;
   if (time_s) deadline_s = scale_.pipeline_s(*time_s);
-  const planner::PolicyPlan answer = policy.plan(problem, deadline_s);
+  planner::PolicyPlan answer = policy.plan(problem, deadline_s);
   const schedule::PipelineDag dag = answer.schedule ? build_dag(*answer.schedule) : planner_.dag();
-  const simulator::Timeline timeline = simulator::replay(
-      dag, simulator::costs_at_clocks(dag, pipeline_.profile, answer.clocks_mhz), pipeline_.blocking_power_w);
-  return {scale_.job(timeline.time_s, timeline.energy_j_total), answer.note};
+  return {replayed(dag, answer.choices()), answer.note, std::move(answer.schedule)};
+}
+
+PolicyFigures PlannedJob::replayed_plan(double time_s) { return replayed_plan(time_s, planner_); }
+
+PolicyFigures PlannedJob::replayed_plan(double time_s, const schedule::Schedule& order) const {
+  planner::PipelinePlanner planner(order, pipeline_.profile, pipeline_.blocking_power_w, options_);
+  return replayed_plan(time_s, planner);
+}
+
+PolicyFigures PlannedJob::replayed_plan(double time_s, planner::PipelinePlanner& planner) const {
+  const double deadline_s = std::clamp(scale_.pipeline_s(time_s), planner.fastest_s(), planner.slowest_s());
+  const plan::Plan plan = planner.plan(deadline_s);
+  const plan::OpChoices choices = choices_for(plan, planner.dag());
+  return {replayed(planner.dag(), choices),
+          fmt::format("at most {:.2f} % above the least energy in its order", plan.gap_pct().value_or(0))};
+}
+
+JobFigures PlannedJob::replayed(const schedule::PipelineDag& dag, const plan::OpChoicesView& choices) const {
+  const simulator::Timeline timeline =
+      simulator::replay(dag, simulator::costs_at_clocks(dag, pipeline_.profile, choices), pipeline_.blocking_power_w);
+  return scale_.job(timeline.time_s, timeline.energy_j_total);
 }
 
 double PlannedJob::fastest_s() const { return scale_.job(planner_.fastest_s(), 0).time_s; }

@@ -53,7 +53,8 @@ class JobScale {
 /// What a policy's clocks take when replayed.
 struct PolicyFigures {
   JobFigures figures;
-  std::string note;  ///< of the policy; may be empty
+  std::string note;                              ///< of the policy; may be empty
+  std::optional<schedule::Schedule> order = {};  ///< where it runs another one than the job's
 };
 
 /// How a job is planned unless said otherwise: a frontier within a thousandth of its proven bound, which takes a tiny
@@ -78,6 +79,10 @@ class PlannedJob {
   /// The clocks of another policy, replayed; for an iteration of at most `time_s` where it can aim at one. Throws what
   /// the policy throws.
   [[nodiscard]] PolicyFigures plan_with(const planner::Policy& policy, std::optional<double> time_s) const;
+  /// Lowgear's plan for an iteration of at most `time_s`, within T_min and T*, replayed as those of other policies are.
+  [[nodiscard]] PolicyFigures replayed_plan(double time_s);
+  /// The same in the order of another policy, of the same stages and microbatches.
+  [[nodiscard]] PolicyFigures replayed_plan(double time_s, const schedule::Schedule& order) const;
   /// T_min and T* of the job.
   [[nodiscard]] double fastest_s() const;
   [[nodiscard]] double slowest_s() const;
@@ -85,8 +90,11 @@ class PlannedJob {
  private:
   PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
              const planner::PlannerOptions& options, Progress* progress);
+  [[nodiscard]] JobFigures replayed(const schedule::PipelineDag& dag, const plan::OpChoicesView& choices) const;
+  [[nodiscard]] PolicyFigures replayed_plan(double time_s, planner::PipelinePlanner& planner) const;
 
   EstimatedPipeline pipeline_;
+  planner::PlannerOptions options_;
   planner::PipelinePlanner planner_;
   simulator::Timeline baseline_;  ///< everything at its highest clock
   JobScale scale_;

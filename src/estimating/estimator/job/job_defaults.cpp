@@ -6,7 +6,7 @@
 /// Network adapters, of which each GPU has one at most (one direction, at line rate): DGX-1 (four EDR InfiniBand for
 /// eight V100), DGX A100 (eight HDR), DGX H100, H200 and B200 (eight NDR): NVIDIA's data sheets of each. GH200: the
 /// four of a node of JUPITER and of Alps, each with 200 Gb/s (Juelich Supercomputing Centre, CSCS). PCIe cards have no
-/// reference system: one HDR100 for an A40 or A100, one HDR for an H100 is assumed.
+/// reference system: one HDR100 for an A40, RTX 3090, RTX A6000 or A100, one HDR for an H100 is assumed.
 ///
 /// Latencies are what NCCL assumes for one step of a ring with its protocol Simple (src/graph/tuning.cc, `hwLat`):
 /// 3.4 us over NVLink, 5.7 us over PCIe, 14 us over the network.
@@ -30,6 +30,8 @@ struct Network {
 constexpr auto kNetworks = std::to_array<Network>({
     {"v100-16gb-sxm", 8, 6.25 * kGiga},
     {"v100-sxm", 8, 6.25 * kGiga},
+    {"rtx-3090", 8, 12.5 * kGiga},
+    {"rtx-a6000", 8, 12.5 * kGiga},
     {"a40", 8, 12.5 * kGiga},
     {"a100-40gb-sxm", 8, 25 * kGiga},
     {"a100-80gb-pcie", 8, 12.5 * kGiga},

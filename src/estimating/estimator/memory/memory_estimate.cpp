@@ -18,8 +18,6 @@ constexpr double kUsableShare = 0.99;
 constexpr double kContextBytes = 1024 * kMiB;
 /// Of a NCCL communicator: NCCL_BUFFSIZE, 4 MiB, for 32 channels each way.
 constexpr double kCommunicatorBytes = 256 * kMiB;
-/// Share of what is handed out and given back in turn that lies in holes of the allocator. An assumption.
-constexpr double kFragmentationShare = 0.05;
 /// Layers whose gradients ZeRO 2 holds whole, and ZeRO 3 their weights, too: one in use, the next on its way.
 constexpr double kWholeLayers = 2;
 /// Activations and gradients on their way to and from other stages.

@@ -29,6 +29,9 @@ struct RankMemory {
   [[nodiscard]] double total() const { return states() + activations + buffers + fragmentation; }
 };
 
+/// Share of what is handed out and given back in turn that lies in holes of the allocator. An assumption.
+inline constexpr double kFragmentationShare = 0.05;
+
 struct MemoryEstimate {
   std::vector<RankMemory> ranks;  ///< by pipeline rank
   double capacity = 0;            ///< what the driver leaves of the GPU's memory

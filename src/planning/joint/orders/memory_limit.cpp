@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <system_error>
 
@@ -18,6 +20,60 @@ constexpr int kMostMicrobatches = 1'000'000;
 /// `40GiB`, `512 MB`: a number with a unit of bytes.
 bool is_bytes(std::string_view text) {
   return !text.empty() && (text.front() >= '0' && text.front() <= '9') && (text.back() == 'B' || text.back() == 'b');
+}
+
+struct ByteUnit {
+  std::string_view name;
+  double bytes;
+};
+constexpr auto kByteUnits = std::to_array<ByteUnit>({{"KiB", 1024.0},
+                                                     {"MiB", 1024.0 * 1024},
+                                                     {"GiB", 1024.0 * 1024 * 1024},
+                                                     {"KB", 1e3},
+                                                     {"MB", 1e6},
+                                                     {"GB", 1e9},
+                                                     {"B", 1}});
+
+/// One amount of bytes of the option's text.
+double read_bytes(std::string_view text, std::string_view part) {
+  double amount = 0;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), amount);
+  std::string_view unit = part.substr(static_cast<std::size_t>(end - part.data()));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto* const known = std::ranges::find(kByteUnits, unit, &ByteUnit::name);
+  if (error == std::errc() && known != kByteUnits.end() && amount > 0 && std::isfinite(amount)) {
+    return amount * known->bytes;
+  }
+  throw InputError(fmt::format("--memory-limit {}: expected amounts such as 40GiB or 512MB", quote(std::string(text))));
+}
+
+/// How many microbatches' activations fit into the bytes of each rank.
+MemoryLimit counts_of_bytes(std::string_view text, std::span<const std::string_view> parts,
+                            std::span<const double> activation_bytes) {
+  if (parts.size() > 1 && parts.size() != activation_bytes.size()) {
+    throw InputError(fmt::format("--memory-limit {}: {} amounts for {} ranks; give one, or one for each rank", text,
+                                 parts.size(), activation_bytes.size()));
+  }
+  MemoryLimit limit;
+  for (std::size_t rank = 0; rank < activation_bytes.size(); ++rank) {
+    const double fit = read_bytes(text, parts[parts.size() == 1 ? 0 : rank]) / activation_bytes[rank];
+    if (fit < 1) {
+      throw InputError(fmt::format("--memory-limit {}: the activations of one microbatch take {:.4g} bytes on rank {}",
+                                   text, activation_bytes[rank], rank));
+    }
+    limit.microbatches.push_back(static_cast<int>(std::min<double>(fit, kMostMicrobatches)));
+  }
+  return limit;
+}
+
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
 }
 
 /// One number of the option's text.
@@ -38,20 +94,18 @@ int read_count(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-MemoryLimit parse_memory_limit(std::string_view text) {
+MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> activation_bytes) {
   if (text == "1f1b") return {};
+  const std::vector<std::string_view> parts = parts_of(text);
   if (is_bytes(text)) {
+    if (!activation_bytes.empty()) return counts_of_bytes(text, parts, activation_bytes);
     throw InputError(fmt::format(
-        "--memory-limit {}: the profile does not state how many bytes a microbatch's activations take; give "
-        "1f1b, or the number of microbatches that fit",
+        "--memory-limit {}: the profile does not state how many bytes a microbatch's activations take (column "
+        "activation_bytes, for each rank); give 1f1b, or the number of microbatches that fit",
         text));
   }
   MemoryLimit limit;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    limit.microbatches.push_back(read_count(text, text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string_view part : parts) limit.microbatches.push_back(read_count(text, part));
   return limit;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +16,11 @@ struct MemoryLimit {
   friend bool operator==(const MemoryLimit&, const MemoryLimit&) = default;
 };
 
-/// `1f1b`, a whole number of microbatches, or one for each rank with commas between them. Throws InputError on anything
-/// else; on an amount of bytes it says what is missing to count with it.
-[[nodiscard]] MemoryLimit parse_memory_limit(std::string_view text);
+/// `1f1b`, a whole number of microbatches, or bytes that activations may take (`40GiB`, `512 MB`), or one for each rank
+/// with commas between them. Bytes are divided by `activation_bytes`, those of one microbatch by rank; without these it
+/// says what is missing. Throws InputError on anything else, on bytes for another number of ranks, and where no
+/// microbatch fits.
+[[nodiscard]] MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> activation_bytes = {});
 /// As it is given: `1f1b`, `12`, `8,8,6,4`.
 [[nodiscard]] std::string to_string(const MemoryLimit& limit);
 

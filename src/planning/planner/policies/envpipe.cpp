@@ -233,4 +233,12 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
   return plan;
 }
 
+std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options) {
+  require_valid(options);
+  const profile::StageProfile used = used_profile(*problem.profile, options);
+  PlanningProblem profiled = problem;
+  profiled.profile = &used;
+  return optimal_clocks_mhz(profiled, profiled_clocks_mhz(profiled, options.profile_step_mhz), options.type);
+}
+
 }  // namespace lowgear::planner

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "planning/planner/policies/envpipe_options.h"
 #include "planning/planner/policies/policy.h"
@@ -31,5 +32,9 @@ class EnvPipePolicy final : public Policy {
  private:
   EnvPipeOptions options_;
 };
+
+/// The clocks of least energy that EnvPipe's profiling finds, by rank: step 1 above. Throws InputError as the policy's
+/// plan.
+[[nodiscard]] std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options);
 
 }  // namespace lowgear::planner

@@ -47,6 +47,15 @@
     return plot.points.length;
   };
 
+  const drawValleys = () => {
+    if (!report.valleys.length) return 0;
+    byId('valley-panel').hidden = false;
+    byId('valley-basis').textContent = report.valley_basis;
+    byId('valley-legend').replaceChildren(...valleyPlot.legend(report.valleys));
+    byId('valley-caption').textContent = valleyPlot.caption(report.valleys);
+    return valleyPlot.draw(byId('valleys'), report.valleys);
+  };
+
   const drawTables = () => report.tables.forEach(({title, basis, columns, rows, chosen}) => {
     const isText = (i) => i > 0 && rows.every((row) => /^[a-z]/i.test(row[i]));
     const table = dataTable(columns.map((name, i) => ({head: [name], text: (row) => row.cells[i],
@@ -69,11 +78,12 @@
 
   drawHead();
   const points = drawPlot();
+  const valleys = drawValleys();
   report.intervals.forEach((intervals) => intervalPlot.panel(byId('bars'), intervals));
   report.curves.forEach((curves) => learningCurves.panel(byId('bars'), curves));
   report.bars.forEach((bars) => stackedBars.panel(byId('bars'), bars));
   drawTables();
   drawReading();
-  Object.assign(document.documentElement.dataset, {ready: '1', points, bars: report.bars.length,
+  Object.assign(document.documentElement.dataset, {ready: '1', points, valleys, bars: report.bars.length,
     intervals: report.intervals.length, curves: report.curves.length, tables: report.tables.length});
 })();

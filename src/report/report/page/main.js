@@ -91,6 +91,22 @@
     return timeline;
   };
 
+  // The clocks of the chosen plan step by step, in the colours of the timeline.
+  const drawGrid = (timeline) => {
+    byId('grid-panel').hidden = !timeline;
+    return timeline ? new clockGrid.Grid(byId('grid'), chosen.ranks, timeline.colourOf) : null;
+  };
+
+  const drawValleys = () => {
+    byId('valley-panel').hidden = report.valleys.length === 0;
+    byId('valley-legend').replaceChildren(...valleyPlot.legend(report.valleys));
+    byId('valley-caption').textContent = valleyPlot.caption(report.valleys) +
+      (report.valleys.some((valley) => units.isNumber(valley.envpipe_clock_mhz))
+        ? ' EnvPipe starts from the clock at which a rank uses least energy in an iteration, waiting included, when all ' +
+          'run at one clock: of those 90 MHz apart from the highest down.' : '');
+    return valleyPlot.draw(byId('valleys'), report.valleys);
+  };
+
   // What depends on the colours of the theme.
   const drawColoured = (timeline) => {
     if (!timeline) {
@@ -146,11 +162,14 @@
   drawCards();
   const frontier = drawFrontier();
   const timeline = drawTimeline();
+  const grid = drawGrid(timeline);
+  const valleys = drawValleys();
   drawTables();
   drawColoured(timeline);
   drawReading();
   palette.onChange(() => {
     if (timeline) timeline.onTheme();
+    if (grid) grid.onTheme(timeline.colourOf);
     drawColoured(timeline);
   });
 
@@ -159,6 +178,8 @@
     frontierVertices: frontier.curve.length,
     points: frontier.points.length,
     ops: d3.sum(chosen.ranks, (ops) => ops.length),
+    gridSteps: grid ? grid.steps : 0,
+    valleys,
     baselineOps: d3.sum(baselineTimeline.ranks, (ops) => ops.length),
   });
 })();

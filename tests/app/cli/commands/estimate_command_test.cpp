@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
+#include "planning/profile/stage_profile.h"
 
 namespace lowgear::cli {
 namespace {
@@ -165,12 +167,10 @@ TEST(Estimate, EmitsAProfileUnderThePowerLimit) {
   const std::string limited = (folder.path() / "limited.csv").string();
   EXPECT_EQ(run_estimate({"--tp", "8", "--emit-profile", usual}).exit_code, 0);
   EXPECT_EQ(run_estimate({"--tp", "8", "--power-limit-w", "500", "--emit-profile", limited}).exit_code, 0);
-  // The first row of each is the forward at the highest clock: stage,instruction,frequency,time,energy.
   const auto power_w = [](const std::string& path) {
-    const std::string row = lines_of(read_file(path)).at(1);
-    const std::size_t energy = row.rfind(',');
-    const std::size_t time = row.rfind(',', energy - 1);
-    return std::stod(row.substr(energy + 1)) / std::stod(row.substr(time + 1));
+    const profile::StageProfile profile = profile::read_stage_profile(read_file(path), path);
+    const profile::Measurement& highest = profile.at_max_clock(0, OpKind::forward);
+    return highest.energy_j / highest.time_s;
   };
   EXPECT_GT(power_w(usual), 510);
   EXPECT_NEAR(power_w(limited), 500, 1);
@@ -205,6 +205,30 @@ TEST(Estimate, SaysWhereAJobFileIsWrong) {
   const TemporaryFolder folder;
   const std::string job = write_text(folder.path() / "job.yaml", "model: llama-3-8b\nGPU: a100\n");
   EXPECT_THAT(refusal(run_lowgear({"estimate", "--job", job})), HasSubstr("job.yaml:2:1: \"GPU\" is not a setting"));
+}
+
+TEST(EstimateCommand, EmitsActivationsAndTransfersThatAPlanIsLimitedBy) {
+  const TemporaryFolder folder;
+  const std::string profile = (folder / "p.csv").string();
+  const ProgramResult estimate = run_lowgear({"estimate", "--model", "gpt2-xl", "--gpu", "a100", "--gpus", "4", "--pp",
+                                              "4", "--global-batch", "16", "--seq", "1024", "--emit-profile", profile});
+  ASSERT_EQ(estimate.exit_code, 0) << estimate.err;
+  EXPECT_EQ(lines_of(read_file(profile)).front(), "stage,instruction,frequency,time,energy,activation_bytes,transfer");
+  const auto compare = [&](const std::string& limit) {
+    return run_lowgear({"compare", "--profile", profile, "--stages", "4", "--microbatches", "16", "--blocking-power",
+                        "80", "--policies", "max,envpipe", "--memory-limit", limit, "--json"});
+  };
+  const auto peak = [](const ProgramResult& run) {
+    const Json json = parse_json(run.out, "stdout");
+    int most = 0;
+    for (const Json& row : json["rows"]) most = std::max(most, row.value("peak_activations", 0));
+    return most;
+  };
+  EXPECT_EQ(peak(compare("1f1b")), 4);
+  EXPECT_GT(peak(compare("60GiB")), 4);
+  const ProgramResult little = compare("1MB");
+  EXPECT_EQ(little.exit_code, 2);
+  EXPECT_NE(little.err.find("take"), std::string::npos) << little.err;
 }
 
 }  // namespace

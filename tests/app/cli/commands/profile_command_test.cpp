@@ -98,12 +98,16 @@ TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
 }
 
 TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
-  ASSERT_EQ(run_lowgear({"profile", path("job"), "--out", path("few.csv")}).exit_code, 0);
-  const ProgramResult result = run_lowgear(
-      {"profile", "--fill", path("few.csv"), "--supported-clocks", "1400-800/50", "--out", path("all.csv")});
+  ASSERT_EQ(run_lowgear({"profile", path("job"), "--out", path("few.csv"), "--freqevents", path("events")}).exit_code,
+            0);
+  EXPECT_THAT(read_file(path("events/0.freqevents.csv")), testing::StartsWith("freq,start,end\n"));
+  EXPECT_GT(lines_of(read_file(path("events/0.freqevents.csv"))).size(), 2U);
+  const ProgramResult result = run_lowgear({"profile", "--fill", path("few.csv"), "--supported-clocks", "1400-800/50",
+                                            "--out", path("all.csv"), "--html", path("all.html")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("predicted"));
   EXPECT_EQ(profile::read_stage_profile(read_file(path("all.csv")), "p").measurements(1, OpKind::backward).size(), 13);
+  EXPECT_THAT(read_file(path("all.html")), HasSubstr("given and predicted"));
 }
 
 TEST_F(ProfileCommand, ChoosesClocksToMeasure) {

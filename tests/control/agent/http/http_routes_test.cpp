@@ -160,6 +160,23 @@ TEST_F(HttpRoutes, PowerLimitIsSetInWatts) {
   }
 }
 
+TEST_F(HttpRoutes, APowerLimitIsResetToTheDefault) {
+  service.gpu_list[0].power_limits = gpu::PowerLimits{.min_w = 200, .max_w = 700, .default_w = 650, .current_w = 300};
+  EXPECT_EQ(ask("DELETE", gpu_path("/power_limit")).status, 200);
+  EXPECT_THAT(service.calls, ElementsAre("set the power limit to 650 W of 0 by 1000"));
+  service.gpu_list[0].power_limits.reset();
+  EXPECT_EQ(ask("DELETE", gpu_path("/power_limit")).status, 501);
+  EXPECT_EQ(ask("DELETE", "/v1/gpus/GPU-none/power_limit").status, 404);
+}
+
+TEST_F(HttpRoutes, MemoryClocksAreLockedAndReset) {
+  EXPECT_EQ(ask("POST", gpu_path("/memory_clocks"), R"({"min_mhz": 1593, "max_mhz": 2619})").status, 200);
+  EXPECT_EQ(ask("DELETE", gpu_path("/memory_clocks")).status, 200);
+  EXPECT_THAT(service.calls,
+              ElementsAre("lock memory clocks to 1593-2619 MHz of 0 by 1000", "reset memory clocks of 0 by 1000"));
+  EXPECT_EQ(ask("POST", gpu_path("/memory_clocks"), R"({"min_mhz": 2619, "max_mhz": 1593})").status, 400);
+}
+
 TEST_F(HttpRoutes, WorkloadPowerProfilesAreRequestedByName) {
   const std::string path = gpu_path("/workload_power_profiles");
   EXPECT_EQ(ask("POST", path, R"({"profiles": ["llm_training", "max_q"]})").status, 200);
@@ -236,6 +253,9 @@ TEST_F(HttpRoutes, NothingIsChangedOverTcpWhereNobodyAttestsWhoAsks) {
       {"POST", gpu_path("/clocks"), clocks},
       {"DELETE", gpu_path("/clocks"), ""},
       {"POST", gpu_path("/power_limit"), R"({"power_limit_w": 400})"},
+      {"DELETE", gpu_path("/power_limit"), ""},
+      {"POST", gpu_path("/memory_clocks"), clocks},
+      {"DELETE", gpu_path("/memory_clocks"), ""},
       {"POST", gpu_path("/workload_power_profiles"), R"({"profiles": []})"},
       {"DELETE", gpu_path("/workload_power_profiles"), ""},
       {"POST", gpu_path("/power_smoothing"), R"({"enabled": false})"},

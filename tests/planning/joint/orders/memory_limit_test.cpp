@@ -40,6 +40,17 @@ TEST(MemoryLimit, IsReadAsItIsWritten) {
   EXPECT_EQ(to_string(MemoryLimit{{12}}), "12");
 }
 
+TEST(MemoryLimit, OfBytesHasWhatFits) {
+  const std::vector<double> bytes{3e9, 1e9};
+  const auto fit = [&bytes](std::string_view text) { return parse_memory_limit(text, bytes).microbatches; };
+  EXPECT_THAT(fit("10GB"), ElementsAre(3, 10));
+  EXPECT_THAT(fit("3.1 GB,2000 MB"), ElementsAre(1, 2));
+  EXPECT_THAT(fit("4GiB"), ElementsAre(1, 4));
+  for (const char* text : {"2GB", "3GB,512MB", "-1GB", "GB", "1XB", "9GB,9GB,9GB", "9GB,9", "1e999GB", "nanGB"}) {
+    EXPECT_THAT(error_of([&] { (void)fit(text); }), HasSubstr("--memory-limit")) << text;
+  }
+}
+
 TEST(MemoryLimit, RefusesWhatItCannotCountWithAndSaysWhatItCan) {
   EXPECT_THAT(error_of([] { (void)parse_memory_limit("40GiB"); }), AllOf(HasSubstr("bytes"), HasSubstr("1f1b")));
   EXPECT_THAT(error_of([] { (void)parse_memory_limit("0"); }), HasSubstr("least limit that one fits is 1"));

@@ -66,6 +66,7 @@ TEST(EnvPipe, UniformRunsEveryStageAtItsOwnBestClock) {
     }
   }
   EXPECT_LT(best[0], 1410);
+  EXPECT_EQ(envpipe_valley_clocks_mhz(sample.problem(), {.type = Type::uniform}), best);
   for (std::size_t op = 0; op < plan.clocks_mhz.size(); ++op) {
     EXPECT_EQ(plan.clocks_mhz[op], best[static_cast<std::size_t>(sample.dag().ops[op].stage)]);
   }

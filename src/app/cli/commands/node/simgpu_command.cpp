@@ -351,9 +351,9 @@ VerbAction declare_simgpu(CLI::App& app) {
       ->required();
   app.add_option("--state", arguments->state, "File of the simulated machine (default: LOWGEAR_SIMGPU)")
       ->type_name("FILE");
-  app.add_option(
-         "--gpus", arguments->gpus,
-         "create: the GPUs, of A40, A100, H100, H200: 2xH100,A40; H100+power also has power features of newer GPUs")
+  app.add_option("--gpus", arguments->gpus,
+                 "create: the GPUs, of A40, A100, H100, H200, V100, RTX3090, A6000: 2xH100,A40; H100+power also has "
+                 "power features of newer GPUs")
       ->type_name("LIST")
       ->default_str("H100");
   add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),

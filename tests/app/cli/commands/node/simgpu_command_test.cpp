@@ -127,7 +127,7 @@ TEST_F(SimgpuCommand, RefusesWhatMakesNoSense) {
     EXPECT_EQ(result.out, "");
   };
   refused("show", {}, "cannot be opened");
-  refused("create", {"--gpus", "3xV100"}, "\"V100\"");
+  refused("create", {"--gpus", "3xP100"}, "\"P100\"");
   EXPECT_FALSE(std::filesystem::exists(state()));
   (void)json("create");
   refused("create", {}, "exists already");

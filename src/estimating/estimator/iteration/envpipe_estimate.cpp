@@ -1,0 +1,49 @@
+#include "estimating/estimator/iteration/envpipe_estimate.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "estimating/estimator/memory/activations_that_fit.h"
+#include "estimating/estimator/work/stage_work.h"
+
+namespace lowgear::estimator {
+
+namespace {
+
+/// Between stages; empty where messages run concurrently with computation, or there are none.
+std::optional<double> longest_message_s(const JobEstimate& estimate) {
+  if (estimate.job.overlap.pipeline || estimate.job.parallel.pp == 1) return std::nullopt;
+  double longest_s = 0;
+  for (const StageEstimate& stage : estimate.iteration.stages) {
+    for (const CostItem& item : stage.forward_items) {
+      if (item.name == name(WorkPart::pipeline)) longest_s = std::max(longest_s, item.cost.time_s());
+    }
+  }
+  return longest_s;
+}
+
+}  // namespace
+
+void complete_from(const JobEstimate& estimate, planner::EnvPipeOptions& options) {
+  const TrainingJob& job = estimate.job;
+  const std::vector<int> fit = activations_that_fit(job, estimate.memory);
+  options.extra_activations.clear();
+  for (std::size_t rank = 0; rank < fit.size(); ++rank) {
+    const int held = std::min(job.parallel.pp - static_cast<int>(rank), static_cast<int>(job.microbatches()));
+    options.extra_activations.push_back(fit[rank] - held);
+  }
+  options.transfer_s = longest_message_s(estimate).value_or(options.transfer_s);
+}
+
+profile::StageColumns emitted_columns(const JobEstimate& estimate) {
+  const TrainingJob& job = estimate.job;
+  profile::StageColumns columns{.activation_bytes = {}, .transfer_s = longest_message_s(estimate)};
+  if (job.schedule == "1f1b" && job.parallel.virtual_stages == 1) {
+    columns.activation_bytes = activation_bytes_of_ranks(job, estimate.memory);
+  }
+  return columns;
+}
+
+}  // namespace lowgear::estimator

@@ -1,0 +1,110 @@
+#include "planning/profile/columns/stage_columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear::profile {
+namespace {
+
+constexpr std::string_view kActivations = "activation_bytes";
+constexpr std::string_view kTransfer = "transfer";
+constexpr double kMostBytes = 1e15;
+constexpr double kMostTransferS = 1000;
+
+std::size_t stage_at(const CsvTable& table, std::size_t row, std::size_t column) {
+  const double stage = table.number(row, column);
+  if (stage >= 0 && stage < kMaxStages && std::floor(stage) == stage) return static_cast<std::size_t>(stage);
+  throw_input_error(table.where(row, column), fmt::format("{} is no stage", stage),
+                    fmt::format("write a whole number from 0 to {}", kMaxStages - 1));
+}
+
+std::vector<double> read_activations(const CsvTable& table) {
+  std::vector<double> bytes;
+  if (!table.has_column(kActivations)) return bytes;
+  const std::size_t column = table.column(kActivations);
+  const std::size_t stage_column = table.column("stage");
+  std::size_t stages = 0;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const std::size_t stage = stage_at(table, row, stage_column);
+    stages = std::max(stages, stage + 1);
+    if (table.text(row, column).empty()) continue;
+    const double value = table.number(row, column);
+    if (!(value > 0 && value <= kMostBytes)) {
+      throw_input_error(table.where(row, column), fmt::format("{} is no number of bytes", value),
+                        "write those of one microbatch's activations on a GPU, or leave the cell empty");
+    }
+    bytes.resize(std::max(bytes.size(), stage + 1));
+    bytes[stage] = std::max(bytes[stage], value);
+  }
+  if (bytes.empty()) return bytes;
+  bytes.resize(stages);
+  const auto missing = std::ranges::find(bytes, 0.0);
+  if (missing == bytes.end()) return bytes;
+  throw_input_error({table.source(), 0, 0},
+                    fmt::format("stage {} has no {}, and others do", missing - bytes.begin(), kActivations),
+                    "state it for every stage, or for none");
+}
+
+std::optional<double> read_transfer(const CsvTable& table) {
+  if (!table.has_column(kTransfer)) return std::nullopt;
+  const std::size_t column = table.column(kTransfer);
+  std::optional<double> longest_s;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (table.text(row, column).empty()) continue;
+    const double value_s = table.number(row, column);
+    if (!(value_s >= 0 && value_s <= kMostTransferS)) {
+      throw_input_error(table.where(row, column),
+                        fmt::format("a transfer of {} s is not in 0 to {}", value_s, kMostTransferS),
+                        "measure it again or leave the cell empty");
+    }
+    longest_s = std::max(longest_s.value_or(0), value_s);
+  }
+  return longest_s;
+}
+
+/// The cells of a row that begins with the number of its stage.
+std::string cells_of(std::string_view row, const StageColumns& columns) {
+  std::string cells;
+  if (!columns.activation_bytes.empty()) {
+    std::size_t stage = 0;
+    std::from_chars(row.data(), row.data() + row.size(), stage);
+    cells += fmt::format(",{}", columns.activation_bytes.at(stage));
+  }
+  if (columns.transfer_s) cells += fmt::format(",{}", *columns.transfer_s);
+  return cells;
+}
+
+}  // namespace
+
+StageColumns read_stage_columns(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  return {.activation_bytes = read_activations(table), .transfer_s = read_transfer(table)};
+}
+
+std::string with_stage_columns(const std::string& profile_csv, const StageColumns& columns) {
+  std::string text;
+  for (std::size_t begin = 0; begin < profile_csv.size();) {
+    const std::size_t end = std::min(profile_csv.find('\n', begin), profile_csv.size());
+    const std::string_view row = std::string_view(profile_csv).substr(begin, end - begin);
+    text += row;
+    if (begin > 0) {
+      text += cells_of(row, columns);
+    } else {
+      if (!columns.activation_bytes.empty()) text.append(",").append(kActivations);
+      if (columns.transfer_s) text.append(",").append(kTransfer);
+    }
+    text += '\n';
+    begin = end + 1;
+  }
+  return text;
+}
+
+}  // namespace lowgear::profile

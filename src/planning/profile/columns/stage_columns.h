@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lowgear::profile {
+
+/// What a stage profile's CSV may state of its stages in columns of their own. Rows of a stage may leave the cell
+/// empty; of different values the largest counts.
+struct StageColumns {
+  /// `activation_bytes`: bytes that the activations of one microbatch take on a GPU, by stage; empty: not stated.
+  std::vector<double> activation_bytes = {};
+  /// `transfer` (s): time of a message between stages once both sides are ready; empty: not stated.
+  std::optional<double> transfer_s = {};
+
+  friend bool operator==(const StageColumns&, const StageColumns&) = default;
+};
+
+/// Throws InputError with file, line and column on what is no number of bytes above 0, no time in [0, 1000] s, or no
+/// stage, and when some stages state activations and others do not.
+[[nodiscard]] StageColumns read_stage_columns(std::string_view text, const std::string& source);
+
+/// `profile_csv` as `write_stage_profile` writes it, with the columns that are stated.
+[[nodiscard]] std::string with_stage_columns(const std::string& profile_csv, const StageColumns& columns);
+
+}  // namespace lowgear::profile

@@ -1,0 +1,56 @@
+#include "planning/profile/columns/stage_columns.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error_of.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear::profile {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kRows =
+    "stage,instruction,frequency,time,energy\n0,forward,1410,0.1,30\n0,backward,1410,0.2,60\n"
+    "1,forward,1410,0.1,30\n1,backward,1410,0.2,60\n";
+
+TEST(StageColumns, AreReadAsTheyAreWritten) {
+  for (const StageColumns& columns :
+       {StageColumns{}, StageColumns{.activation_bytes = {1e9, 5e8}}, StageColumns{.transfer_s = 0.001},
+        StageColumns{.activation_bytes = {3, 4}, .transfer_s = 0}}) {
+    const std::string text = with_stage_columns(kRows, columns);
+    EXPECT_EQ(read_stage_columns(text, "p.csv"), columns) << text;
+    EXPECT_EQ(write_stage_profile(read_stage_profile(text, "p.csv")), kRows) << "rows are read alike with them";
+  }
+  EXPECT_EQ(with_stage_columns(kRows, {}), kRows);
+}
+
+TEST(StageColumns, AreTheLargestOfAStage) {
+  const StageColumns columns = read_stage_columns(
+      "stage,instruction,frequency,time,energy,activation_bytes,transfer\n"
+      "1,forward,1410,1,1,7,0.1\n0,forward,1410,1,1,5,\n0,backward,1410,1,1,6,0.2\n1,backward,1410,1,1,,\n",
+      "p.csv");
+  EXPECT_THAT(columns.activation_bytes, ElementsAre(6, 7));
+  EXPECT_EQ(columns.transfer_s, 0.2);
+}
+
+TEST(StageColumns, RefuseWhatIsNoAmountWithItsPlace) {
+  const auto error = [](const std::string& bytes, const std::string& transfer) {
+    return error_of([&] {
+      (void)read_stage_columns(
+          "stage,instruction,frequency,time,energy,activation_bytes,transfer\n0,forward,1410,1,1," + bytes + "," +
+              transfer + "\n1,forward,1410,1,1,,\n",
+          "p.csv");
+    });
+  };
+  EXPECT_THAT(error("0", ""), StartsWith("p.csv:2:20: 0 is no number of bytes"));
+  EXPECT_THAT(error("many", ""), StartsWith("p.csv:2:20:"));
+  EXPECT_THAT(error("", "-1"), HasSubstr("a transfer of -1 s is not in 0 to 1000"));
+  EXPECT_THAT(error("5", ""), HasSubstr("stage 1 has no activation_bytes, and others do"));
+}
+
+}  // namespace
+}  // namespace lowgear::profile
