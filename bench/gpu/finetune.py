@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Fine-tuning with all blocks trained, with a placebo, and with frozen blocks, in turns: time, energy, held-out loss.
 
-    finetune.py BIN --work FOLDER --out FILE.tar.gz [--seconds S] [--seeds N] [--frozen BLOCKS] [--set PATH=VALUE]...
+    finetune.py BIN --work FOLDER --out FILE.tar.gz [--seconds S] [--seeds N] [--frozen BLOCKS] [--job FILE]
+                [--texts FOLDER FOLDER] [--set PATH=VALUE]... [--pretraining PATH=VALUE]... [--tuning PATH=VALUE]...
 
-Trains finetune.yaml's model on one synthetic text, and then fine-tunes it on another one, of other words and other
-transitions between them. A block has one seed and runs each arm once, every second block in reverse order, so that what
-changes slowly falls on all arms alike. Another block begins only if it will end within S seconds of the start. BIN
-holds lowgear-trainer and synthetic_text. FILE is written anew after every run: the metrics of all runs,
-ARM-SEED.jsonl, which `lowgear report` compares by the command that is printed at the end.
+Trains the job's model (finetune.yaml's) on one text, and then fine-tunes it on another one: synthetic texts of different
+words and transitions between them, or those of two folders, each with train.bin and held-out.bin. A block has one seed
+and runs each arm once, every second block in reverse order, so that what changes slowly falls on all arms alike.
+Another block begins only if it will end within S seconds of the start. BIN holds lowgear-trainer and synthetic_text.
+FILE is written anew after every run: the metrics of all runs, ARM-SEED.jsonl, which `lowgear report` compares by the
+command that is printed at the end.
 
 Arms: `plain`; `placebo`, a controller of freezing that measures and may freeze nothing; `frozen`, the first blocks.
 """
@@ -33,6 +35,7 @@ class Experiment:
 
     def __init__(self, asked):
         self.asked = asked
+        self.job = getattr(asked, "job", None) or self.job
         self.start_s = time.monotonic()
         self.work = asked.work.resolve()
         self.runs = self.work / "runs"
@@ -67,8 +70,11 @@ class Experiment:
             archive.add(self.runs, arcname="runs")
         part.replace(self.asked.out)
 
+    def texts(self):
+        return [folder.resolve() for folder in self.asked.texts] if self.asked.texts else ["first", "second"]
+
     def arms(self):
-        held_out = self.work / "second" / "held-out.bin"
+        held_out = self.work / self.texts()[1] / "held-out.bin"
         return {"plain": [],
                 "placebo": [f"adapt.freeze.controller.held_out={held_out}", "adapt.freeze.controller.cap=0"],
                 "frozen": [f"adapt.freeze.blocks={self.asked.frozen}"]}
@@ -76,14 +82,15 @@ class Experiment:
     def block(self, seed):
         arms = list(self.arms().items())
         for name, settings in arms if seed % 2 == 1 else reversed(arms):
-            self.train(f"{name}-{seed}", "second",
-                       [f"model.weights={self.work / 'weights'}", f"seed={seed}", *settings])
+            self.train(f"{name}-{seed}", self.texts()[1],
+                       [f"model.weights={self.work / 'weights'}", f"seed={seed}", *self.asked.tuning, *settings])
 
     def run(self):
         """All blocks that there is time for; returns their number."""
-        self.make_text("first", 1)
-        self.make_text("second", 2)
-        self.train("pretraining", "first", [*PRETRAINING, *self.asked.pretraining, f"export={self.work / 'weights'}"])
+        if not self.asked.texts:
+            self.make_text("first", 1)
+            self.make_text("second", 2)
+        self.train("pretraining", self.texts()[0], [*PRETRAINING, *self.asked.pretraining, f"export={self.work / 'weights'}"])
         longest_s = 0.0
         for seed in range(1, self.asked.seeds + 1):
             began_s = self.elapsed_s()
@@ -110,6 +117,9 @@ def arguments():
     parser.add_argument("--frozen", type=int, default=6, help="blocks")
     parser.add_argument("--tokens", type=int, default=6_000_000, help="of each text")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs")
+    parser.add_argument("--job", type=pathlib.Path, help="the training's configuration (default: finetune.yaml)")
+    parser.add_argument("--texts", type=pathlib.Path, nargs=2, metavar="FOLDER", help="of the first and second training")
+    parser.add_argument("--tuning", action="append", default=[], help="a setting of the fine-tuning's runs")
     parser.add_argument("--pretraining", action="append", default=[], help="a setting of the first training")
     return parser.parse_args()
 

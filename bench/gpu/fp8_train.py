@@ -2,7 +2,7 @@
 """A training job in bf16, in fp8, and in fp8 with bf16's weight gradients: tokens/s, J/token, losses after equal tokens.
 
     fp8_train.py BIN --work FOLDER --out FILE.tar.gz [--seconds S] [--first-seed N] [--seeds N] [--text FOLDER]
-                 [--pretraining STEPS] [--set PATH=VALUE]...
+                 [--pretraining STEPS] [--arms bf16,fp8] [--set PATH=VALUE]...
 
 The job is that of pipeline.yaml on one GPU: Llama of 1.36 billion parameters, on synthetic text, or on the tokens of
 FOLDER/train.bin with those of FOLDER/held-out.bin held out (`lowgear data tokenize` writes such files). With
@@ -33,7 +33,7 @@ class Experiment(finetune.Experiment):
         self.text = asked.text.resolve() if asked.text else "text"
 
     def arms(self):
-        return ARMS
+        return {arm: ARMS[arm] for arm in self.asked.arms.split(",")}
 
     def pretrain(self):
         self.train("pretraining", self.text, [*self.settings, f"steps={self.asked.pretraining}", "seed=1000", "type=bf16",
@@ -41,7 +41,7 @@ class Experiment(finetune.Experiment):
         self.settings.append(f"model.weights={self.work / 'weights'}")
 
     def block(self, seed):
-        arms = list(ARMS.items())
+        arms = list(self.arms().items())
         for arm, settings in arms if seed % 2 == 1 else reversed(arms):
             self.summaries[arm, seed] = self.train(f"{arm}-{seed}", self.text,
                                                    [*self.settings, f"steps={self.asked.steps}", f"seed={seed}", *settings])
@@ -64,12 +64,12 @@ class Experiment(finetune.Experiment):
         return done
 
     def table(self, seeds):
-        """Differences of each seed's runs from bf16; the steps that count are all but the first two."""
+        """Differences of each seed's runs from the first arm; the steps that count are all but the first two."""
         for name in ("tokens_per_s", "step_energy_j", "last_loss", "held_out_loss"):
             print(f"{name}:")
             for seed in seeds:
-                base = self.summaries["bf16", seed].get(name) or math.nan
-                figures = {arm: self.summaries[arm, seed].get(name) or math.nan for arm in ARMS}
+                base = self.summaries[next(iter(self.arms())), seed].get(name) or math.nan
+                figures = {arm: self.summaries[arm, seed].get(name) or math.nan for arm in self.arms()}
                 print("  " + ", ".join(f"{arm} {x:.6g} ({100 * (x / base - 1):+.2f} %)" for arm, x in figures.items()))
 
 
@@ -85,6 +85,7 @@ def arguments():
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--pretraining", type=int, default=0, metavar="STEPS")
     parser.add_argument("--tokens", type=int, default=6_000_000, help="of the text")
+    parser.add_argument("--arms", default=",".join(ARMS), help="some of them, with commas between")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs")
     return parser.parse_args()
 
@@ -93,10 +94,10 @@ def main():
     experiment = Experiment(arguments())
     seeds = experiment.run()
     experiment.table(seeds)
-    named = [f"--arm {arm}=" + ",".join(f"runs/{arm}-{seed}.jsonl" for seed in seeds) for arm in ARMS]
+    named = [f"--arm {arm}=" + ",".join(f"runs/{arm}-{seed}.jsonl" for seed in seeds) for arm in experiment.arms()]
     print(f"{len(seeds)} blocks in {experiment.elapsed_s():.0f} s; to compare them:")
-    print(f"  tar -xzf {experiment.asked.out.name} && lowgear report {' '.join(named)} --baseline bf16 --paired "
-          "--loss-margin 0.5")
+    print(f"  tar -xzf {experiment.asked.out.name} && lowgear report {' '.join(named)} "
+          f"--baseline {next(iter(experiment.arms()))} --paired --loss-margin 0.5")
 
 
 if __name__ == "__main__":

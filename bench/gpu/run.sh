@@ -12,7 +12,8 @@
 #   bench/gpu/run.sh switch GPUS             the job of pipeline.yaml whose first stage gets three layers more, and gives
 #                                 them back, three times: how long the moves take (docs/adapting.md); $OUT/switch.jsonl
 #   bench/gpu/run.sh finetune SECONDS                fine-tuning with all blocks trained, a placebo and frozen blocks
-#                                 (finetune.py), as many seeds as fit; metrics in $OUT/finetune.tar.gz
+#                                 (finetune.py, with the words of FINETUNE_OPTIONS), as many seeds as fit; metrics in
+#                                 $OUT/finetune.tar.gz
 #   bench/gpu/run.sh fp8 SECONDS                     a training step of 1.36 billion parameters in bf16 and in fp8 by
 #                                 PyTorch (fp8_probe.py), one GPU; $OUT/fp8_probe.json
 #   bench/gpu/run.sh fp8-products                    the trainer's casts and products in fp8 against the definition of the
@@ -109,7 +110,9 @@ for line in map(json.loads, open(sys.argv[1])):
 }
 
 finetune() {
-  python3 bench/gpu/finetune.py "$build/bin" --work "$build/finetune" --out "$out/finetune.tar.gz" --seconds "$1"
+  # shellcheck disable=SC2086  # a list of words
+  python3 bench/gpu/finetune.py "$build/bin" --work "$build/finetune" --out "$out/finetune.tar.gz" --seconds "$1" \
+    ${FINETUNE_OPTIONS:-}
 }
 
 fp8_products() {

@@ -232,7 +232,7 @@ void leave_out_invalid(std::vector<Arm>& arms, std::vector<std::string>& warning
     std::erase_if(arm.runs, [&](const ArmRun& run) {
       if (run.record.invalid) {
         warnings.push_back(fmt::format(
-            "{}: left out as invalid: the real computation took longer than the simulated GPUs", run.record.source));
+            "{}: left out as invalid: the machine was too busy for simulated GPUs", run.record.source));
       }
       return run.record.invalid;
     });

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
@@ -60,6 +63,26 @@ void read_step(const JsonView& line, RunRecord& run) {
   run.steps.push_back(step);
 }
 
+/// Whether the machine stood still for a good part of the run. Simulated GPUs notice that only within kernels. No clock
+/// makes a step so much longer.
+bool stood_still(std::span<const RunStep> steps) {
+  constexpr std::size_t kWarmUp = 2;
+  constexpr double kLongStep = 8;  // medians
+  constexpr double kMostLost = 0.02;
+  if (steps.size() <= kWarmUp) return false;
+  std::vector<double> times_s;
+  for (const RunStep& step : steps.subspan(kWarmUp)) times_s.push_back(step.time_s);
+  std::ranges::nth_element(times_s, times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2));
+  const double median_s = times_s[times_s.size() / 2];
+  double lost_s = 0;
+  double sum_s = 0;
+  for (const double time_s : times_s) {
+    sum_s += time_s;
+    if (time_s > kLongStep * median_s) lost_s += time_s - median_s;
+  }
+  return lost_s > kMostLost * sum_s;
+}
+
 }  // namespace
 
 std::string_view name(Basis basis) { return kBasisNames[static_cast<std::size_t>(basis)]; }
@@ -87,6 +110,7 @@ RunRecord read_metrics(std::string_view text, const std::string& source) {
   if (run.steps.empty()) {
     throw_input_error({source, 0, 0}, "holds no step", "name a file that lowgear train --metrics has written");
   }
+  if (run.basis == Basis::simulated && stood_still(run.steps)) run.invalid = true;
   const auto without = std::ranges::count_if(run.steps, [](const RunStep& step) { return !step.energy_j; });
   if (run.basis && without > 0) {
     run.warnings.push_back(

@@ -379,10 +379,11 @@ void require_free_partition(const YamlView& root, const TrainConfig& config) {
 void read_evaluation(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   if (!root.has("evaluation")) return;
   const YamlView map = root.at("evaluation");
-  map.require_only({"held_out", "every"});
+  map.require_only({"held_out", "every", "batches"});
   EvaluationConfig evaluation;
   evaluation.held_out = paths_at(map.at("held_out"), folder);
   read_optional(map, "every", 1, kMaxSteps, evaluation.every);
+  read_optional(map, "batches", 1, 1'000'000, evaluation.batches);
   config.evaluation = std::move(evaluation);
 }
 

@@ -101,6 +101,7 @@ struct FreezeConfig {
 struct EvaluationConfig {
   std::vector<std::filesystem::path> held_out;  ///< token files; `token_type` as those of the training
   std::int64_t every = 0;                       ///< steps; also after the last one; 0: only then
+  std::int64_t batches = 1;                     ///< of as many sequences as a step has
 
   /// Whether it is measured once so many steps are done, of `steps` in all.
   [[nodiscard]] bool is_due(std::int64_t steps_done, std::int64_t steps) const {

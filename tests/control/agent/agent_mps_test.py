@@ -281,7 +281,7 @@ class Refuses(MpsTest):
 
     def test_a_daemon_that_does_not_start_is_tried_again_later(self):
         count = self.folder / "count"
-        self.program = str(self.script(f'#!/bin/sh\n[ "$1" = -f ] && echo x >> {count} && echo no device >&2\nexit 3\n'))
+        self.program = str(self.script(f'#!/bin/sh\n[ "$1" = -f ] && echo x >> {count} && echo starts >&2 && echo no device >&2\nexit 3\n'))
         self.write_mps()
         agent = self.start_agent()
         wait_until(lambda: self.daemon()["restarts"] >= 2, "it was tried again")

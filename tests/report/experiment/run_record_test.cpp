@@ -75,6 +75,22 @@ TEST(ReadMetrics, IsInvalidByItsLastStep) {
   EXPECT_FALSE(read_metrics(line(0, R"("invalid":true)") + line(1, ""), "m.jsonl").invalid);
 }
 
+TEST(ReadMetrics, IsInvalidIfAMachineWithSimulatedGpusStoodStill) {
+  const auto run_with = [](double last_s, const std::string& energy) {
+    std::string text;
+    for (int step = 0; step < 52; ++step) {
+      const double time_s = step == 0 ? 90 : step == 51 ? last_s : 0.5;  // the first ones do not count
+      text += R"({"step":)" + std::to_string(step) + R"(,"time_s":)" + std::to_string(time_s) +
+              R"(,"tokens":100,"energy_j":10,"energy":")" + energy + "\"}\n";
+    }
+    return read_metrics(text, "m.jsonl").invalid;
+  };
+  EXPECT_FALSE(run_with(0.5, "simulated"));
+  EXPECT_FALSE(run_with(3.9, "simulated"));  // as at a low clock
+  EXPECT_TRUE(run_with(4.1, "simulated"));
+  EXPECT_FALSE(run_with(4.1, "measured"));
+}
+
 TEST(ReadMetrics, RefusesWithFileAndLine) {
   expect_refused("", HasSubstr("m.jsonl: holds no step"));
   expect_refused("{\"step\":0", HasSubstr("holds no step"));

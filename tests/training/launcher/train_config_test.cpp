@@ -232,6 +232,9 @@ TEST(TrainConfig, ReadsWhenItIsEvaluated) {
   EXPECT_TRUE(often.is_due(4, 10));
   EXPECT_FALSE(often.is_due(5, 10));
   EXPECT_TRUE(often.is_due(10, 10));
+  EXPECT_EQ(often.batches, 1);
+  EXPECT_EQ(parse(std::string(kSmallest) + "evaluation: {held_out: a.bin, batches: 3}").evaluation->batches, 3);
+  EXPECT_THAT(error_with("evaluation: {held_out: a.bin, batches: 0}"), HasSubstr("evaluation.batches"));
   EXPECT_THAT(error_with("evaluation: {every: 4}"), HasSubstr("\"held_out\" is missing"));
   EXPECT_THAT(error_with("evaluation: {held_out: a.bin, every: 0}"), HasSubstr("evaluation.every"));
 }

@@ -54,6 +54,21 @@ TEST_F(Evaluation, IsTheLossOfTrainingOnThatText) {
   EXPECT_NEAR(loss, train(config).losses.at(0), 1e-6);
 }
 
+TEST_F(Evaluation, OfSeveralBatchesIsTheMeanOverTheStepsOfThatText) {
+  launcher::TrainConfig config = job();
+  config.optimizer.learning_rate = 0;
+  config.steps = 1;
+  config.evaluation->batches = 3;
+  const double loss = train(config).held_out_losses.at(0);
+  config.evaluation.reset();
+  config.synthetic_tokens = 0;
+  config.tokens = {folder_ / "held-out.bin"};
+  config.steps = 3;
+  const std::vector<double> losses = train(config).losses;
+  EXPECT_NE(losses.at(0), losses.at(1));
+  EXPECT_NEAR(loss, (losses.at(0) + losses.at(1) + losses.at(2)) / 3, 1e-6);
+}
+
 TEST_F(Evaluation, IsThatOfOneProcessInEveryLayout) {
   const double expected = train(job()).held_out_losses.at(5);
   for (protocol::JobParallel parallel : {protocol::JobParallel{.pp = 2}, {.pp = 1, .dp = 2}, {.pp = 1, .tp = 2}}) {

@@ -216,7 +216,7 @@ void run_experiment(const ExperimentInput& input, const fs::path& out,
                                                                            static_cast<double>(left.size() - i)))));
     int attempts = 1;
     for (; !runner.attempt(turn) && attempts < kMostAttempts; ++attempts) {
-      note("the real computation took longer than the simulated GPUs; the turn is repeated");
+      note("the machine was too busy for simulated GPUs; the turn is repeated");
     }
     runner.finish(turn, attempts);
   }

@@ -37,13 +37,15 @@ void make_folder(const fs::path& folder, gid_t group) {
   if (::chmod(folder.c_str(), kMode) != 0) fail("opened for the group of [mps]");
 }
 
-/// The end of what a program wrote, in one line.
+/// The last line that a program wrote: the real daemon logs its clients to its output, line by line.
 std::string last_words_of(const ChildProgram& program) {
   constexpr std::size_t kMaxCharacters = 300;
   const std::string& output = program.output();
-  const std::string end = output.substr(output.size() - std::min(output.size(), kMaxCharacters));
-  const std::size_t last = end.find_last_not_of(" \n\r\t");
-  return last == std::string::npos ? "" : printable(end.substr(0, last + 1), kMaxCharacters);
+  const std::size_t last = output.find_last_not_of(" \n\r\t");
+  if (last == std::string::npos) return "";
+  const std::size_t newline = output.rfind('\n', last);
+  const std::size_t first = newline == std::string::npos ? 0 : newline + 1;
+  return printable(output.substr(first, last + 1 - first), kMaxCharacters);
 }
 
 std::string how_it_ended(ChildProgram& program) {

@@ -15,13 +15,14 @@ namespace lowgear::trainer {
 /// The loss of a job's model on text that it is not trained on, on the same sequences each time.
 class HeldOutLoss {
  public:
-  /// `held_out` is a held-out configuration of `config`: its files, and as many sequences as a step of it has. Ranks
-  /// outlive this. Throws InputError as TrainingText.
+  /// `held_out` is a held-out configuration of `config`: its files, and the sequences of one batch, as many as a step
+  /// of it has. `batches` follow each other in the text's random order. Ranks outlive this. Throws InputError as
+  /// TrainingText.
   HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out, const launcher::RankPlace& place,
-              const Communicators& ranks, const at::TensorOptions& activations);
+              const Communicators& ranks, const at::TensorOptions& activations, std::int64_t batches = 1);
 
-  /// Mean over the sequences, in nats, of the model that the ranks' stages are. A meeting of all ranks, between steps:
-  /// forwards alone.
+  /// Mean over the sequences of all batches, in nats, of the model that the ranks' stages are. A meeting of all ranks,
+  /// between steps: forwards alone.
   [[nodiscard]] double measure(std::map<int, Stage*> stages);
 
  private:
@@ -31,6 +32,7 @@ class HeldOutLoss {
   schedule::Schedule schedule_;
   TrainingData data_;
   at::TensorOptions activations_;
+  std::int64_t batches_;
 };
 
 }  // namespace lowgear::trainer

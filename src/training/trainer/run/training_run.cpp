@@ -55,7 +55,7 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
 void TrainingRun::load_state() {
   if (config_.evaluation) {
     evaluation_.emplace(config_, launcher::held_out_config(config_, config_.evaluation->held_out), part_.place(),
-                        ranks_, part_.store().values().options());
+                        ranks_, part_.store().values().options(), config_.evaluation->batches);
   }
   if (config_.adapt.is_on() && !meter_.measures_energy()) {
     throw InputError(
