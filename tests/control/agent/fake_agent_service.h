@@ -79,6 +79,16 @@ class FakeAgentService : public Service {
     }
     throw NotFound(fmt::format("no lease {}", lease_id));
   }
+  void assign(const Peer& peer, std::string_view gpu, GpuAssignment assignment) override {
+    if (peer.uid != 0) throw AccessDenied("only root may assign GPUs to users");
+    find(gpu).assignment = std::move(assignment);
+  }
+  void give_back(const Peer& peer, std::string_view gpu, std::string_view job) override {
+    if (peer.uid != 0) throw AccessDenied("only root may take GPUs back from users");
+    GpuStatus& status = find(gpu);
+    if (!status.assignment || status.assignment->job != job) throw NotFound("it is not that job's");
+    status.assignment.reset();
+  }
   void restore_all(const Peer& peer, WriteDone done) override {
     if (peer.uid != 0) throw AccessDenied("only root may restore every GPU");
     note("restore");
