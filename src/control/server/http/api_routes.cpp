@@ -117,8 +117,12 @@ void take_reports(ApiCall& call) {
   call.require_rank(open, reports.rank);
   call.control_plane.change(open, [&](Job& job) {
     job.report(reports, call.control_plane.now_s());
+    const PowerBudgets& budgets = call.control_plane.budgets();
+    const bool is_first_stage = open.ranks.find(reports.rank)->spec.pp_rank == 0;
     const protocol::ReportsAnswer answer{.last_iteration = open.history.last_iteration(reports.rank),
-                                         .plan_version = open.plan_version()};
+                                         .plan_version = open.plan_version(),
+                                         .wants_begins = is_first_stage && budgets.wants_begins(),
+                                         .delays = is_first_stage ? budgets.delays(open.id) : std::nullopt};
     return call.answer_when_stored(to_json(answer));
   });
 }

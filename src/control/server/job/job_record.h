@@ -10,6 +10,7 @@
 #include "control/protocol/rank_decisions.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/parts/baseline.h"
+#include "control/server/parts/iteration_begins.h"
 #include "control/server/parts/iteration_history.h"
 #include "control/server/parts/job_targets.h"
 #include "control/server/parts/plan_delivery.h"
@@ -59,6 +60,7 @@ struct JobRecord {
   JobStatus status;
   RankRegistry ranks;
   IterationHistory history;
+  IterationBegins begins;
   JobActivity activity;
   PlanDelivery plans;
   BaselineMeasurement baseline;
