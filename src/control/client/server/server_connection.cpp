@@ -215,7 +215,11 @@ http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view met
   if (!options_.token_file.empty()) {
     headers.emplace_back("Authorization", "Bearer " + http::read_token_file(options_.token_file));
   }
-  if (session != nullptr) headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
+  if (session != nullptr) {
+    headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
+  } else {
+    headers.emplace_back("Lowgear-Instance", options_.rank.instance);  // one that was cut off is not another start
+  }
   auto [reply, address] = request(channel, method, target, body, headers, timeout);
   if (reply.status >= 300) {
     throw ServerRefusal(

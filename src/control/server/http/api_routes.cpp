@@ -59,8 +59,8 @@ void register_job(ApiCall& call) {
         .job = job.id, .created = registered.created, .state = std::string(name(job.state()))};
     return call.answer_when_stored(to_json(document), registered.created ? 201 : 200);
   };
-  const ControlPlane::Registered registered =
-      call.control_plane.register_job(protocol::read_job_spec(call.body()), answer);
+  const ControlPlane::Registered registered = call.control_plane.register_job(
+      protocol::read_job_spec(call.body()), answer, call.request.header("lowgear-instance"));
   if (const FinishedJob* over = registered.finished) {
     return send(call, to_json(protocol::JobAnswer{.job = over->id, .created = false, .state = over->state}));
   }
