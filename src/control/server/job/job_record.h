@@ -8,9 +8,9 @@
 
 #include "control/protocol/job_spec.h"
 #include "control/protocol/rank_decisions.h"
+#include "control/server/job/iteration_begins.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/parts/baseline.h"
-#include "control/server/parts/iteration_begins.h"
 #include "control/server/parts/iteration_history.h"
 #include "control/server/parts/job_targets.h"
 #include "control/server/parts/plan_delivery.h"

@@ -1,4 +1,4 @@
-#include "control/server/parts/iteration_begins.h"
+#include "control/server/job/iteration_begins.h"
 
 #include <algorithm>
 #include <vector>
