@@ -13,13 +13,23 @@ const kShownJobs = 50;
 
 const ofLimit_pct = (watts, budget) => 100 * watts / budget.watts_now;
 
+// Of how jobs are staggered, or could be.
+function staggerText(stagger) {
+  if (!stagger) return '';
+  const swing = `${units.power(stagger.staggered.swing_w)} instead of ${units.power(stagger.together.swing_w)}`;
+  const kept = stagger.jobs.filter((job) => job.left_out === null).length;
+  return stagger.applied
+    ? `Staggered: ${kept} of ${counted(stagger.jobs.length, 'job')} kept at phases; planned swing ${swing}`
+    : `Jobs are not staggered; their planned swing would be ${swing}`;
+}
+
 class BudgetCard {
   constructor() {
     this.name = element('h3');
     this.value = element('p', {class: 'value'});
     this.used = element('span');
     this.bar = element('div', {class: 'budget-bar', role: 'img'}, [this.used]);
-    this.details = Array.from({length: 4}, () => element('p', {class: 'detail'}));
+    this.details = Array.from({length: 5}, () => element('p', {class: 'detail'}));
     this.node = element('div', {class: 'card'}, [this.name, this.value, this.bar, ...this.details]);
   }
 
@@ -32,7 +42,7 @@ class BudgetCard {
     this.used.style.width = `${Math.min(100, used_pct)}%`;
     setClass(this.used, budget.kept ? '' : 'over');
     this.bar.setAttribute('aria-label', use);
-    const [plans, reported, price, held] = this.details;
+    const [plans, reported, price, held, stagger] = this.details;
     setText(plans, use + (budget.assumed_w > 0 ? `; ${units.power(budget.assumed_w)} of it assumed` : '') +
       (budget.kept ? '' : ': the limit cannot be kept by plans'));
     setText(reported, units.isNumber(budget.measured_w)
@@ -44,6 +54,8 @@ class BudgetCard {
     setText(held, !budget.held ? 'Not held by agents' : `Agents of ${counted(budget.held.nodes, 'node')} hold ` +
       `${units.power(budget.held.watts)}` + (budget.held.silent_nodes
       ? `; ${budget.held.silent_nodes} not heard of, assumed at full power` : ''));
+    setText(stagger, staggerText(budget.stagger));
+    stagger.hidden = !budget.stagger;
   }
 }
 

@@ -199,6 +199,12 @@ class Client:
         self._own_stage = None
         self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
 
+    def stagger(self):
+        """Waits if the server asks this rank to, so that the power of several jobs swings less; at most a tenth of an
+        iteration. Called by the training thread, right before it begins an iteration.
+        """
+        self._check(self._library.lowgear_stagger(self._handle))
+
     def iteration_begin(self):
         """The next iteration begins: one after the last, or 0."""
         self._library.lowgear_iteration_begin(self._handle)

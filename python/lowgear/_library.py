@@ -170,6 +170,7 @@ def load():
         "lowgear_get_search": [client, ctypes.POINTER(SearchStruct)],
         "lowgear_report_decision": [client, ctypes.POINTER(DecisionStruct)],
         "lowgear_report_work": [client, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p],
+        "lowgear_stagger": [client],
     }
     for name, argtypes in added.items():
         if hasattr(library, name):

@@ -14,13 +14,14 @@ class AgentError(Exception):
     """The agent does not run, does not respond in time, or refuses."""
 
 
-def _ask(method, path, path_of_socket=SOCKET):
+def _ask(method, path, document=None, path_of_socket=SOCKET):
     connection = http.client.HTTPConnection("localhost", timeout=PATIENCE_S)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.settimeout(PATIENCE_S)
     try:
         connection.sock.connect(path_of_socket)
-        connection.request(method, path)
+        connection.request(method, path, None if document is None else json.dumps(document),
+                           {"Content-Type": "application/json"} if document is not None else {})
         response = connection.getresponse()
         body = json.loads(response.read())
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -40,6 +41,16 @@ def gpus():
 def end_lease(lease):
     """Has the agent end a lease and restore its GPU. Raises AgentError, also when the lease has ended by itself."""
     _ask("DELETE", f"/v1/leases/{lease}")
+
+
+def assign(gpu, uid, job):
+    """Lets only this user lease the GPU until the job gives it back. Raises AgentError, also of an older agent."""
+    _ask("PUT", f"/v1/gpus/{gpu}/assignment", {"uid": uid, "job": job})
+
+
+def give_back(gpu, job):
+    """Ends that. Raises AgentError, also when the GPU is not the job's."""
+    _ask("DELETE", f"/v1/gpus/{gpu}/assignment?job={job}")
 
 
 def age_s():

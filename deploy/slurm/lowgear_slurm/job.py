@@ -23,8 +23,8 @@ def prolog(environment):
     try:
         gpus = agent.gpus()
         own = allocation(environment, gpus, minor_numbers())
-        for gpu in gpus:
-            if gpu["uuid"] in own.uuids and gpu["lease"] is not None:
+        for gpu in _assigned(job, int(environment["SLURM_JOB_UID"]), own.uuids):
+            if gpu["lease"] is not None:
                 say(job, f"{gpu['uuid']} is still leased by an earlier job; ending lease {gpu['lease']}")
                 agent.end_lease(gpu["lease"])
         document = {"energy_j": counters(gpus, own.uuids), "problem": own.problem}
@@ -38,12 +38,34 @@ def prolog(environment):
     return 0
 
 
+def _assigned(job, uid, uuids):
+    """The job's GPUs, once no other user can lease them."""
+    try:
+        for uuid in uuids:
+            agent.assign(uuid, uid, job)
+    except agent.AgentError as error:
+        say(job, f"other users can lease its GPUs while it does not: {error}")
+    return [gpu for gpu in agent.gpus() if gpu["uuid"] in uuids]
+
+
+def _give_back(job, gpus):
+    """Of the node's GPUs, those that are assigned to the job."""
+    for gpu in gpus:
+        if (gpu.get("assigned_to") or {}).get("job") != job:
+            continue
+        try:
+            agent.give_back(gpu["uuid"], job)
+        except agent.AgentError as error:
+            say(job, f"{gpu['uuid']} stays assigned to it: {error}")
+
+
 def epilog(environment):
     """The exit status: 1, with which Slurm drains the node, where GPUs of the job are left changed."""
     if not _has_gpus(environment):
         return 0
     job = environment["SLURM_JOB_ID"]
     gpus, problem = _restored(job, environment)
+    _give_back(job, gpus)
     if problem:
         say(job, problem)
     try:

@@ -479,6 +479,14 @@ int lowgear_report_work(lowgear_client* client, uint32_t layers, uint32_t frozen
   });
 }
 
+int lowgear_stagger(lowgear_client* client) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    client->client->stagger();
+    return LOWGEAR_OK;
+  });
+}
+
 int lowgear_use_stream(lowgear_client* client, void* cu_stream) {
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {

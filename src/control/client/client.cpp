@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -221,6 +222,11 @@ measure::EnergyMeter::WindowId Client::window_begin(std::string name) {
 measure::WindowMeasurement Client::window_end(measure::EnergyMeter::WindowId window) {
   if (!meter_) throw Error(gpu_.problem);
   return meter_->end(window);
+}
+
+void Client::stagger(std::uint64_t number) {
+  const double wait_s = served_ ? served_->take_wait_s(number) : 0;
+  if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
 }
 
 void Client::drain() {

@@ -133,6 +133,10 @@ class Client {
     marks_->iteration_begin(label);
   }
   void iteration_end() noexcept { marks_->iteration_end(); }
+  /// Waits before the iteration of this number begins, where the server asks for it so that the power of several jobs
+  /// swings less (docs/serving.md): at most a tenth of an iteration. Called by the training thread, right before.
+  void stagger(std::uint64_t number);
+  void stagger() { stagger(marks_->iteration()); }
   /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began
   /// so last.
   void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {

@@ -44,7 +44,7 @@ extern "C" {
 /* Version of this interface. A library works with every program that was built with the same major version and no later
  * minor one: structures carry their size, functions are only added. */
 #define LOWGEAR_ABI_MAJOR 1u
-#define LOWGEAR_ABI_MINOR 3u
+#define LOWGEAR_ABI_MINOR 4u
 
 #if defined(__GNUC__)
 #define LOWGEAR_API __attribute__((visibility("default")))
@@ -142,6 +142,10 @@ LOWGEAR_API int lowgear_iteration_begin(lowgear_client* client);
  * server again, which knows each iteration once. */
 LOWGEAR_API int lowgear_iteration_begin_at(lowgear_client* client, uint64_t number);
 LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
+/* Since 1.4. To be called by the training thread right before it begins an iteration, by programs that let the server
+ * stagger jobs, so that the power of all of them swings less: waits if the server asks this rank to, at most a tenth of
+ * an iteration, and returns at once otherwise. Programs that do not call it are not staggered. */
+LOWGEAR_API int lowgear_stagger(lowgear_client* client);
 /* One computation begins or ends. `stage` is the virtual stage, both numbers count from 0. Since 1.2 two units may be
  * open at once. One that begins as a third or twice, ends without having begun, or has not ended when the next
  * iteration begins, is counted as mismatched and not recorded. */

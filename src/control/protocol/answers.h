@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/core/formats/json.h"
@@ -29,10 +30,20 @@ struct RankAnswer {
 [[nodiscard]] Json to_json(const RankAnswer& answer);
 [[nodiscard]] RankAnswer read_rank_answer(const JsonView& answer);
 
+/// Waits of a rank before it begins iterations, so that its job keeps a phase against others.
+struct IterationDelays {
+  std::int64_t from_iteration = 0;
+  int iterations = 0;  ///< so many from that one on
+  double delay_s = 0;  ///< before each
+  friend bool operator==(const IterationDelays&, const IterationDelays&) = default;
+};
+
 /// To POST .../reports.
 struct ReportsAnswer {
-  std::int64_t last_iteration = -1;  ///< that the rank has reported; -1: none
-  int plan_version = 0;              ///< the newest; 0: none
+  std::int64_t last_iteration = -1;         ///< that the rank has reported; -1: none
+  int plan_version = 0;                     ///< the newest; 0: none
+  bool wants_begins = false;                ///< reports should say when iterations begin
+  std::optional<IterationDelays> delays{};  ///< empty: none
   friend bool operator==(const ReportsAnswer&, const ReportsAnswer&) = default;
 };
 [[nodiscard]] Json to_json(const ReportsAnswer& answer);

@@ -11,10 +11,11 @@ namespace {
 
 constexpr double kMaxIterationS = 1e6;
 constexpr double kMaxIterationJ = 1e12;
+constexpr double kMaxTimeS = 1e11;  // since 1970
 
 IterationReport read_report(const JsonView& value) {
   require_members(value, {"iteration", "plan_version", "time_s", "compute_s", "energy_j", "energy_error_j",
-                          "throttled_power", "throttled_thermal"});
+                          "throttled_power", "throttled_thermal", "begin_s", "delay_s"});
   IterationReport report;
   report.iteration = value.at("iteration").integer();
   if (report.iteration < 0) value.at("iteration").fail("is below 0");
@@ -29,7 +30,23 @@ IterationReport read_report(const JsonView& value) {
   report.energy_error_j = optional("energy_error_j", kMaxIterationJ);
   report.throttled_power = optional("throttled_power", 1);
   report.throttled_thermal = optional("throttled_thermal", 1);
+  if (has_value(value, "begin_s")) report.begin_s = number_in(value.at("begin_s"), 0, kMaxTimeS);
+  report.delay_s = optional("delay_s", kMaxIterationS);
   return report;
+}
+
+Json to_json(const IterationReport& report) {
+  Json document = {{"iteration", report.iteration},
+                   {"plan_version", report.plan_version},
+                   {"time_s", report.time_s},
+                   {"compute_s", report.compute_s},
+                   {"energy_j", or_null(report.energy_j)},
+                   {"energy_error_j", report.energy_error_j},
+                   {"throttled_power", report.throttled_power},
+                   {"throttled_thermal", report.throttled_thermal}};
+  if (report.begin_s) document["begin_s"] = *report.begin_s;  // servers before 1.4 know no such members
+  if (report.delay_s > 0) document["delay_s"] = report.delay_s;
+  return document;
 }
 
 GpuNow read_gpu(const JsonView& value) {
@@ -73,16 +90,7 @@ RankReports read_rank_reports(const JsonView& body) {
 
 Json to_json(const RankReports& reports) {
   Json list = Json::array();
-  for (const IterationReport& report : reports.reports) {
-    list.push_back({{"iteration", report.iteration},
-                    {"plan_version", report.plan_version},
-                    {"time_s", report.time_s},
-                    {"compute_s", report.compute_s},
-                    {"energy_j", or_null(report.energy_j)},
-                    {"energy_error_j", report.energy_error_j},
-                    {"throttled_power", report.throttled_power},
-                    {"throttled_thermal", report.throttled_thermal}});
-  }
+  for (const IterationReport& report : reports.reports) list.push_back(to_json(report));
   Json document = {{"rank", reports.rank},
                    {"reports", std::move(list)},
                    {"gpu",

@@ -18,8 +18,10 @@ struct IterationReport {
   double compute_s = 0;            ///< of its units, without waiting
   std::optional<double> energy_j;  ///< empty: no GPU, or its counter does not tell
   double energy_error_j = 0;
-  double throttled_power = 0;    ///< share of the time in which the power limit held the clock down
-  double throttled_thermal = 0;  ///< share of the time in which heat did
+  double throttled_power = 0;       ///< share of the time in which the power limit held the clock down
+  double throttled_thermal = 0;     ///< share of the time in which heat did
+  std::optional<double> begin_s{};  ///< since 1970, by the rank's clock; empty: the server has not asked for it
+  double delay_s = 0;               ///< that the rank waited before it began, as the server asked it to
   friend bool operator==(const IterationReport&, const IterationReport&) = default;
 };
 

@@ -49,7 +49,10 @@ class FakeAgentService : public Service {
   bool simulated() const override { return is_simulated; }
   bool dry_run() const override { return is_dry_run; }
   std::string driver_version() const override { return "580.159.04"; }
-  std::vector<GpuStatus> gpus() override { return gpu_list; }
+  std::vector<GpuStatus> gpus() override {
+    if (before_gpus) before_gpus();
+    return gpu_list;
+  }
   std::vector<UnattendedGpu> unattended_gpus() override { return unattended_list; }
   std::vector<LeaseStatus> leases() override { return lease_list; }
 
@@ -76,6 +79,16 @@ class FakeAgentService : public Service {
     }
     throw NotFound(fmt::format("no lease {}", lease_id));
   }
+  void assign(const Peer& peer, std::string_view gpu, GpuAssignment assignment) override {
+    if (peer.uid != 0) throw AccessDenied("only root may assign GPUs to users");
+    find(gpu).assignment = std::move(assignment);
+  }
+  void give_back(const Peer& peer, std::string_view gpu, std::string_view job) override {
+    if (peer.uid != 0) throw AccessDenied("only root may take GPUs back from users");
+    GpuStatus& status = find(gpu);
+    if (!status.assignment || status.assignment->job != job) throw NotFound("it is not that job's");
+    status.assignment.reset();
+  }
   void restore_all(const Peer& peer, WriteDone done) override {
     if (peer.uid != 0) throw AccessDenied("only root may restore every GPU");
     note("restore");
@@ -90,6 +103,7 @@ class FakeAgentService : public Service {
   std::vector<LeaseStatus> lease_list;
   std::vector<std::string> calls;
   std::function<void()> before_call;  ///< throws what the service is to throw
+  std::function<void()> before_gpus;  ///< the same of reading them
   bool holds_writes = false;          ///< writes wait in `held` instead of ending at once
   std::vector<WriteDone> held;
 

@@ -28,6 +28,7 @@ int main(void) {
   options.world_size = 1;
   expect(lowgear_abi_version() >> 16 == LOWGEAR_ABI_MAJOR, "version");
   expect(lowgear_open(&options, &client) == LOWGEAR_OK, "open");
+  expect(lowgear_stagger(client) == LOWGEAR_OK, "without a server nothing is waited for");
   expect(lowgear_iteration_begin(client) == LOWGEAR_OK, "iteration begins");
   expect(lowgear_unit_begin(client, LOWGEAR_FORWARD, 0, 0) == LOWGEAR_OK, "unit begins");
   expect(lowgear_unit_end(client, LOWGEAR_FORWARD, 0, 0) == LOWGEAR_OK, "unit ends");

@@ -129,7 +129,7 @@ class Life(ServerTest):
 
     def hold_a_budget(self):
         """As the agent of a node does that no job is on."""
-        self.ok("PUT", "/v1/budgets/far", {"watts": 300, "hosts": ["node-9"], "peak_pct": 10, "stagger_pct": 50,
+        self.ok("PUT", "/v1/budgets/far", {"watts": 300, "hosts": ["node-9"], "peak_pct": 10, "stagger_pct": 50, "stagger_apply": True,
                                            "runs": [{"run": "a", "weight": 2, "floor_w": 50}, {"run": "b"}]})
         node = {"safe_w": 100, "gpus": [{"uuid": "GPU-9", "limit_w": 100, "least_w": 50, "most_w": 400}]}
 

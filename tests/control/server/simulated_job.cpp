@@ -36,14 +36,14 @@ protocol::JobSpec small_job(int pp, int dp, int microbatches) {
   return spec;
 }
 
-SimulatedJob::SimulatedJob(protocol::JobSpec spec)
+SimulatedJob::SimulatedJob(protocol::JobSpec spec, std::string id)
     : spec_(std::move(spec)),
       schedule_(make_schedule(spec_)),
       dag_(build_dag(schedule_)),
       truth_(modelled_profile(profile::ExampleGpu{}, profile::TransformerModel{.stages = spec_.parallel.pp})),
       factors_(static_cast<std::size_t>(spec_.parallel.world_size()), 1.0),
       has_agent_(factors_.size(), true),
-      job_(std::make_unique<Job>("j-1", spec_, now_s_)),
+      job_(std::make_unique<Job>(std::move(id), spec_, now_s_)),
       followed_(factors_.size()),
       measured_(factors_.size()),
       pending_(factors_.size()) {
@@ -234,7 +234,8 @@ void SimulatedJob::train_once() {
                                .plan_version = followed_[static_cast<std::size_t>(rank)].version,
                                .time_s = time_s_,
                                .compute_s = busy_s,
-                               .energy_j = energy_j});
+                               .energy_j = energy_j,
+                               .begin_s = now_s_ - time_s_});
     job_->report(reports, now_s_);
     settle();
   }

@@ -23,7 +23,7 @@ namespace lowgear::server {
 /// the test says otherwise.
 class SimulatedJob {
  public:
-  explicit SimulatedJob(protocol::JobSpec spec);
+  explicit SimulatedJob(protocol::JobSpec spec, std::string id = "j-1");
 
   void register_all();
   /// Runs iterations: ranks begin plans at their boundaries, report, and post cells when a profile plan is through.

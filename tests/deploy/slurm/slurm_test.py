@@ -157,10 +157,33 @@ class Jobs(SlurmTest):
         _, others = self.start(tasks=2, user="bob")
         refused = self.cluster.submit(f"CUDA_VISIBLE_DEVICES={own[0]} {JOB} 1", "--gres=gpu:1", user="bob")
         self.cluster.wait_for_end(refused)
-        self.assertIn("of user alice holds this GPU", self.cluster.output(refused, "bob"))
+        self.assertIn("of user alice", self.cluster.output(refused, "bob"))
         self.cluster.run(["scancel", first])
         self.cluster.wait_for_end(first)
         self.assertEqual(self.cluster.changed(), others, "the other user's GPUs follow their plan")
+
+    def assigned(self):
+        """Who has the GPUs, by index: uid or None."""
+        return [(gpu["assigned_to"] or {}).get("uid") for gpu in self.cluster.agent("GET", "/v1/gpus")["gpus"]]
+
+    def test_gpus_are_leased_only_by_the_user_to_whom_slurm_gave_them(self):
+        uid = own_root.USERS
+        owner = self.cluster.submit(f"sleep {LONG_S}", "--gres=gpu:2", user="alice")  # has no lease, and needs none
+        wait_until(lambda: self.assigned() == [uid["alice"], uid["alice"], None, None], lambda: f"{self.assigned()}")
+        other, [gpu] = self.start(tasks=1, user="bob")
+        self.assertEqual(self.assigned()[gpu], uid["bob"])
+        thief = self.cluster.submit(f"CUDA_VISIBLE_DEVICES=0 {JOB} 1", "--gres=gpu:1", user="bob")
+        self.cluster.wait_for_end(thief)
+        self.assertIn(f"assigned to job \"{owner}\" of user alice", self.cluster.output(thief, "bob"))
+        self.assertEqual(self.cluster.changed(), [gpu], "nothing of alice's was changed")
+        self.cluster.kill("agent")
+        self.cluster.start_agent()
+        self.assertEqual(self.assigned()[:2], [uid["alice"]] * 2, "an agent that is started again knows")
+        self.cluster.run(["scancel", owner])
+        self.cluster.run(["scancel", other])
+        self.cluster.wait_for_end(owner)
+        self.expect_restored(other)
+        wait_until(lambda: self.assigned() == [None] * GPUS, lambda: f"{self.assigned()}")
 
     def test_a_lease_that_another_user_has_left_is_ended_before_the_job(self):
         job, [gpu] = self.start(tasks=1, seconds=60, escape="--escape")

@@ -73,6 +73,8 @@ Json to_json(const GpuStatus& gpu) {
           {"healthy", gpu.healthy},
           {"problem", gpu.problem.empty() ? Json(nullptr) : Json(gpu.problem)},
           {"lease", or_null(gpu.lease_id)},
+          {"assigned_to",
+           gpu.assignment ? Json{{"uid", gpu.assignment->uid}, {"job", gpu.assignment->job}} : Json(nullptr)},
           {"clocks",
            {{"state", std::string(name(gpu.clock_state))},
             {"requested_min_mhz", or_null(gpu.requested_min_mhz)},

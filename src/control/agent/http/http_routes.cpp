@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -98,6 +99,24 @@ RouteAnswer delete_lease(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["released"] = *id;
   return http::json_response(body);
+}
+
+RouteAnswer put_assignment(const RouteCall& call) {
+  constexpr std::size_t kMostJobBytes = 200;
+  const Json body = parse_body(call);
+  const JsonView view = body_view(body);
+  require_members(view, {"uid", "job"});
+  const long long uid = view.at("uid").integer();
+  if (uid < 0 || uid >= UINT32_MAX) view.at("uid").fail("is no user");
+  const std::string job = view.at("job").text();
+  if (job.empty() || job.size() > kMostJobBytes) view.at("job").fail("needs 1 to 200 bytes");
+  call.context.service.assign(peer(call), call.captures[0], {.uid = static_cast<uid_t>(uid), .job = job});
+  return gpu_response(call.context.service, call.captures[0]);
+}
+
+RouteAnswer delete_assignment(const RouteCall& call) {
+  call.context.service.give_back(peer(call), call.captures[0], call.parameter("job"));
+  return gpu_response(call.context.service, call.captures[0]);
 }
 
 /// The readings of all GPUs, in one line.
@@ -255,6 +274,8 @@ const std::vector<Route>& own_routes() {
       {"POST", "/v1/gpus/{}/workload_power_profiles", Access::owners, {}, post_power_profiles},
       {"DELETE", "/v1/gpus/{}/workload_power_profiles", Access::owners, {}, delete_power_profiles},
       {"POST", "/v1/gpus/{}/power_smoothing", Access::owners, {}, post_power_smoothing},
+      {"PUT", "/v1/gpus/{}/assignment", Access::owners, {}, put_assignment},
+      {"DELETE", "/v1/gpus/{}/assignment", Access::owners, {"job"}, delete_assignment},
       {"GET", "/v1/leases", Access::readers, {}, get_leases},
       {"DELETE", "/v1/leases/{}", Access::owners, {}, delete_lease},
       {"GET", "/v1/power", Access::readers, {"stream"}, get_power},

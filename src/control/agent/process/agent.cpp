@@ -150,6 +150,9 @@ GpuStatus Agent::status_of(std::size_t index) {
   status.problem = silence_of(index);
   status.healthy = status.problem.empty();
   if (const Lease* lease = leases_.of_gpu(index)) status.lease_id = lease->id;
+  if (const GpuAssignment* assigned = environment_.assignments->find(managed.identity.uuid)) {
+    status.assignment = *assigned;
+  }
   status.has_energy_counter = telemetry_->has_energy_counter(index);
   if (!managed.worker) return status;
   const GpuWorkerStatus worker = managed.worker->status();
@@ -237,7 +240,31 @@ void Agent::require_may_know(const Peer& peer, std::string_view gpu) const {
                   peer.uid, quote(gpu)));
 }
 
+void Agent::require_not_of_others(const Peer& peer, std::size_t gpu) const {
+  const GpuAssignment* assigned = environment_.assignments->find(gpus_[gpu].identity.uuid);
+  if (assigned == nullptr || peer.uid == 0 || peer.uid == assigned->uid) return;
+  throw GpuBusy(fmt::format("this GPU is assigned to job {} of user {}, until that ends", quote(assigned->job),
+                            user_name(assigned->uid)));
+}
+
+void Agent::assign(const Peer& peer, std::string_view gpu, GpuAssignment assignment) {
+  if (peer.uid != 0) throw AccessDenied("only root may assign GPUs to users");
+  const std::string& uuid = gpus_[index_of(gpu)].identity.uuid;
+  note(fmt::format("{} is assigned to job {} of user {}", uuid, quote(assignment.job), user_name(assignment.uid)));
+  environment_.assignments->set(uuid, std::move(assignment));
+}
+
+void Agent::give_back(const Peer& peer, std::string_view gpu, std::string_view job) {
+  if (peer.uid != 0) throw AccessDenied("only root may take GPUs back from users");
+  const std::string& uuid = gpus_[index_of(gpu)].identity.uuid;
+  if (!environment_.assignments->remove(uuid, job)) {
+    throw NotFound(fmt::format("{} is not assigned to job {}", uuid, quote(job)));
+  }
+  note(fmt::format("{} is given back by job {}", uuid, quote(job)));
+}
+
 Lease& Agent::add_lease(Lease request) {
+  require_not_of_others(request.owner, request.gpu);
   request.process = identify(*environment_.processes, request.owner.pid);
   request.since = Clock::now();
   Lease& lease = leases_.add(std::move(request));

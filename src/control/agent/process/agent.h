@@ -14,6 +14,7 @@
 #include "control/agent/gpu/guarded_gpus.h"
 #include "control/agent/gpu/pending_writes.h"
 #include "control/agent/gpu/telemetry.h"
+#include "control/agent/lease/gpu_assignments.h"
 #include "control/agent/lease/lease_server.h"
 #include "control/agent/lease/lease_table.h"
 #include "control/agent/lease/process_watch.h"
@@ -29,7 +30,8 @@ struct AgentEnvironment {
   GuardedGpus gpus;
   std::shared_ptr<Policy> policy;
   std::shared_ptr<UnattendedGpus> unattended;  ///< may be null: there are none
-  std::vector<MpsGpu> mps_gpus;                ///< for which daemons of MPS run
+  std::shared_ptr<GpuAssignments> assignments = std::make_shared<GpuAssignments>();
+  std::vector<MpsGpu> mps_gpus;  ///< for which daemons of MPS run
   std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
   std::function<void(std::string_view)> note;  ///< receives what the agent does; may be empty
   std::function<void(std::string_view)> warn;  ///< receives what should not happen; may be empty
@@ -67,6 +69,8 @@ class Agent final : public Service, private LeaseGranter {
   [[nodiscard]] std::vector<LeaseStatus> leases() override;
   void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) override;
   void release(const Peer& peer, std::uint64_t lease_id) override;
+  void assign(const Peer& peer, std::string_view gpu, GpuAssignment assignment) override;
+  void give_back(const Peer& peer, std::string_view gpu, std::string_view job) override;
   void restore_all(const Peer& peer, WriteDone done) override;
   [[nodiscard]] bool may_read(const Peer& peer) const override;
 
@@ -89,6 +93,8 @@ class Agent final : public Service, private LeaseGranter {
   /// Throws AccessDenied for a user who may neither read nor change this GPU, with the same message whether it exists
   /// or not.
   void require_may_know(const Peer& peer, std::string_view gpu) const;
+  /// Throws GpuBusy when the GPU is assigned to a job of another user.
+  void require_not_of_others(const Peer& peer, std::size_t gpu) const;
   Lease& add_lease(Lease request);
   /// The lease on the GPU that this process has or shares; taken when there is none. Throws as `open_lease`.
   Lease& lease_for_request(const Peer& peer, std::size_t gpu);

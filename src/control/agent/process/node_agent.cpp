@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/core/monotonic_clock.h"
 #include "control/agent/cpu/rapl_cpu_meter.h"
 #include "control/agent/gpu/driver_thread.h"
 #include "control/agent/journal/machine_lock.h"
@@ -155,6 +156,10 @@ std::vector<std::string> serve_node(const Config& config, Mode mode, const Messa
   environment.gpus = node->system;
   environment.policy = node->policy;
   environment.unattended = attend_to_the_rest(config, *node->system, node->journal, messages);
+  if (mode != Mode::dry_run) {
+    environment.assignments = std::make_shared<GpuAssignments>(config.journal / "assignments.json", boot_id());
+    if (const std::string& damage = environment.assignments->damage(); !damage.empty()) messages.warn(damage);
+  }
   environment.mps_gpus = std::move(node->mps_gpus);
   environment.note = messages.note;
   environment.warn = messages.warn;

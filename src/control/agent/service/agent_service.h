@@ -51,6 +51,13 @@ struct GpuReading : gpu::GpuValues {
   std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
 
+/// A GPU that a scheduler has given to a job: only its user may lease it.
+struct GpuAssignment {
+  uid_t uid = 0;
+  std::string job;  ///< as the scheduler calls it
+  friend bool operator==(const GpuAssignment&, const GpuAssignment&) = default;
+};
+
 /// One GPU as the agent's API shows it: a field for each member of its JSON (docs/agent-api.md).
 struct GpuStatus {
   gpu::GpuIdentity identity;
@@ -69,6 +76,7 @@ struct GpuStatus {
   std::uint64_t clock_write_errors = 0;
   std::uint64_t late_units = 0;  ///< unit starts that came while a write was under way and were skipped
   std::optional<std::uint64_t> lease_id;
+  std::optional<GpuAssignment> assignment;
   GpuReading reading;                   ///< the newest that it answered
   std::optional<double> reading_age_s;  ///< empty: there is none yet
 };
@@ -121,6 +129,11 @@ class Service {
   virtual void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) = 0;
   /// Ends a lease; allowed for its owner and root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
+  /// Lets only the user of a job lease the GPU, and set it, until it is given back or given to another job. Leases that
+  /// are held stay. Root only: throws AccessDenied; NotFound; Error when it cannot be written down.
+  virtual void assign(const Peer& peer, std::string_view gpu, GpuAssignment assignment) = 0;
+  /// The job's GPU is given back. Throws as `assign`, and NotFound when it is not that job's.
+  virtual void give_back(const Peer& peer, std::string_view gpu, std::string_view job) = 0;
   /// The kill switch: ends every lease and restores every GPU, also unattended ones. Root only: throws
   /// AccessDenied. `done` receives GpuError naming the GPUs that are still changed.
   virtual void restore_all(const Peer& peer, WriteDone done) = 0;

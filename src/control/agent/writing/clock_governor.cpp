@@ -19,6 +19,12 @@ constexpr int kBusyPercent = 50;
 /// A power limit may differ by this much from what was asked for, as drivers round.
 constexpr double kPowerStepW = 1;
 
+/// The driver has said that it does not do it: what was in force is in force.
+bool is_refusal(gpu::GpuErrorCode code) {
+  return code == gpu::GpuErrorCode::not_supported || code == gpu::GpuErrorCode::no_permission ||
+         code == gpu::GpuErrorCode::invalid_value;
+}
+
 }  // namespace
 
 ClockGovernor::ClockGovernor(std::unique_ptr<gpu::GpuControl> control, std::shared_ptr<Journal> journal,
@@ -74,7 +80,8 @@ bool ClockGovernor::follow(int clock_mhz) {
     apply(gpu::LockSmClocks{clock_mhz, clock_mhz});
     retry_at_.reset();
     return true;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    status_.problem = error.what();  // nobody else hears of it
     retry_at_ = options_.now() + options_.retry_after;
     return false;
   }
@@ -82,7 +89,16 @@ bool ClockGovernor::follow(int clock_mhz) {
 
 void ClockGovernor::apply(const gpu::GpuSetting& setting) {
   require_own();
-  write(to_string(setting), [&] { control_->apply(setting); });
+  const ClockState before = status_.clock_state;
+  std::string problem = status_.problem;
+  try {
+    write(to_string(setting), [&] { control_->apply(setting); });
+  } catch (const gpu::GpuError& error) {
+    if (!is_refusal(error.code())) throw;
+    status_.clock_state = before;
+    status_.problem = std::move(problem);
+    throw;
+  }
   remember(setting);
 }
 

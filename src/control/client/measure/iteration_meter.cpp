@@ -57,6 +57,7 @@ std::optional<MeasuredIteration> IterationMeter::add(const UnitRecord& record) {
 MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   MeasuredIteration result;
   result.iteration = end.iteration;
+  result.begin_ns = open_->begin.begin_ns;
   result.time_s = to_s(end.end_ns - open_->begin.begin_ns);
   result.compute_s = to_s(open_->compute.covered_ns());
   if (!gpu_) return result;

@@ -14,6 +14,7 @@ namespace lowgear::client {
 /// Time and energy of an iteration of this rank.
 struct MeasuredIteration {
   std::uint64_t iteration = 0;
+  std::uint64_t begin_ns = 0;  ///< of CLOCK_MONOTONIC
   double time_s = 0;
   double compute_s = 0;            ///< in which a unit ran, without waiting
   std::optional<double> energy_j;  ///< empty: no GPU, or its counter does not tell

@@ -1,5 +1,6 @@
 #include "control/client/server/served_rank.h"
 
+#include <chrono>
 #include <utility>
 
 #include "control/client/server/server_messages.h"
@@ -9,6 +10,12 @@ namespace {
 
 /// Samples that wait for `take_samples`, which comes several times a second.
 constexpr std::size_t kMaxNewSamples = 4'096;
+
+/// Of a time of CLOCK_MONOTONIC. Clocks of hosts are taken to agree: what they differ by is an error of the phase.
+double unix_time_s(std::uint64_t time_ns) {
+  const auto ago = std::chrono::steady_clock::now().time_since_epoch() - std::chrono::nanoseconds(time_ns);
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch() - ago).count();
+}
 
 /// Whether the GPU runs at other clocks than the plan's, as the agent cannot set them now.
 bool clocks_are_not_held(const AgentLease& lease) {
@@ -67,7 +74,13 @@ void ServedRank::report(const MeasuredIteration& measured) {
   gpu_means_.add(measured);
   if (newest_reported_ && measured.iteration <= *newest_reported_) return server_.hear(gpu_means_.now());
   newest_reported_ = measured.iteration;
-  server_.report(report_of(measured, plan_version_.load(std::memory_order_relaxed)), gpu_means_.now());
+  protocol::IterationReport report = report_of(measured, plan_version_.load(std::memory_order_relaxed));
+  waits_.set_iteration_s(measured.time_s);
+  if (waits_.wants_begins()) {
+    report.begin_s = unix_time_s(measured.begin_ns);
+    report.delay_s = waits_.taken_s(measured.iteration);
+  }
+  server_.report(report, gpu_means_.now());
 }
 
 /// Under the lock: a result is either handed over before the server's new job begins, which drops it, or not at all.

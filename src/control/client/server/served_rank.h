@@ -12,6 +12,7 @@
 #include "control/client/measure/gpu_means.h"
 #include "control/client/measure/iteration_meter.h"
 #include "control/client/measure/unit_log.h"
+#include "control/client/server/iteration_waits.h"
 #include "control/client/server/profile_collector.h"
 #include "control/client/server/server_connection.h"
 
@@ -55,11 +56,15 @@ class ServedRank final : private PlanTaker {
   void report(protocol::TrainingDecision decision) { server_.report(std::move(decision)); }
   void set_work(protocol::JobWork work) { server_.set_work(std::move(work)); }
 
+  /// How long the server wants the training thread to wait before this iteration, each once.
+  [[nodiscard]] double take_wait_s(std::uint64_t iteration) { return waits_.take_s(iteration); }
+
   [[nodiscard]] ServedRankStatus status() const;
 
  private:
   [[nodiscard]] AgentLease::OfferAnswer offer(const protocol::RankPlan& plan) override;
   void forget_versions() override;
+  void take(const protocol::ReportsAnswer& answer) override { waits_.set(answer); }
   void follow_profile_plan(int version);
   void report(const MeasuredIteration& measured);
   void post(std::optional<ProfileResult> result);
@@ -68,6 +73,7 @@ class ServedRank final : private PlanTaker {
   IterationMeter iterations_;
   ProfileCollector profile_;
   GpuMeans gpu_means_;
+  IterationWaits waits_;
   std::optional<std::uint64_t> newest_reported_;  ///< iteration
   std::uint64_t lost_ = 0;                        ///< records
   std::atomic<int> plan_version_{0};

@@ -59,6 +59,17 @@ auto read_answer(const http::ReplyText& reply, const std::string& source, Read r
   return read(JsonView(json, source));
 }
 
+/// Whether there were any.
+bool leave_out_begins(protocol::RankReports& body) {
+  bool had = false;
+  for (protocol::IterationReport& report : body.reports) {
+    had = had || report.begin_s || report.delay_s > 0;
+    report.begin_s.reset();
+    report.delay_s = 0;
+  }
+  return had;
+}
+
 std::uint64_t seed() {
   std::random_device device;
   return std::uint64_t{device()} << 32U | device();
@@ -204,7 +215,11 @@ http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view met
   if (!options_.token_file.empty()) {
     headers.emplace_back("Authorization", "Bearer " + http::read_token_file(options_.token_file));
   }
-  if (session != nullptr) headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
+  if (session != nullptr) {
+    headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
+  } else {
+    headers.emplace_back("Lowgear-Instance", options_.rank.instance);  // one that was cut off is not another start
+  }
   auto [reply, address] = request(channel, method, target, body, headers, timeout);
   if (reply.status >= 300) {
     throw ServerRefusal(
@@ -266,21 +281,21 @@ http::ReplyText ServerConnection::ask_as_rank(HttpChannel& channel, const Sessio
   }
 }
 
-/// False when the server will never take it; throws while it may.
-bool ServerConnection::post(HttpChannel& channel, const std::string& what, const std::string& body) {
+/// Empty when the server will never take it; throws while it may.
+std::optional<http::ReplyText> ServerConnection::post(HttpChannel& channel, const std::string& what,
+                                                      const std::string& body) {
   return post_as(session(channel), channel, what, body);
 }
 
-bool ServerConnection::post_as(const Session& as, HttpChannel& channel, const std::string& what,
-                               const std::string& body) {
+std::optional<http::ReplyText> ServerConnection::post_as(const Session& as, HttpChannel& channel,
+                                                         const std::string& what, const std::string& body) {
   try {
-    (void)ask_as_rank(channel, as, "POST", what, body, options_.answer_timeout);
-    return true;
+    return ask_as_rank(channel, as, "POST", what, body, options_.answer_timeout);
   } catch (const ServerRefusal& refusal) {
     if (!refusal.final()) throw;
     const std::lock_guard lock(mutex_);
     health_.problem = refusal.what();
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -384,16 +399,31 @@ void ServerConnection::say_reports(HttpChannel& channel) {
   outbox_.heard(*body, taken);
 }
 
+/// An answer that is not as expected is none: the server has taken the reports.
+bool ServerConnection::post_reports_once(HttpChannel& channel, const protocol::RankReports& body) {
+  const std::optional<http::ReplyText> reply = post(channel, "reports", write_rank_reports(body));
+  protocol::ReportsAnswer answer;
+  try {
+    if (reply) answer = read_answer(*reply, "the server", protocol::read_reports_answer);
+  } catch (const InputError&) {
+    answer = {};
+  }
+  taker_->take(answer);
+  return reply.has_value();
+}
+
 /// What was not said is to be said. An older server takes no refusal, and sees by the plan versions that none is
-/// followed.
+/// followed; nor does it take begins of iterations, which a newer one has asked for.
 bool ServerConnection::post_reports(HttpChannel& channel, protocol::RankReports& body) {
   try {
-    if (post(channel, "reports", write_rank_reports(body))) return true;
-    if (body.refusal.empty()) return false;
+    if (post_reports_once(channel, body)) return true;
+    const bool had_refusal = !body.refusal.empty();
+    const bool had_begins = leave_out_begins(body);
+    if (!had_refusal && !had_begins) return false;
     body.refusal.clear();
-    const bool taken = post(channel, "reports", write_rank_reports(body));
+    const bool taken = post_reports_once(channel, body);
     const std::lock_guard lock(mutex_);
-    if (taken) outbox_.leave_out_refusals();
+    if (taken && had_refusal) outbox_.leave_out_refusals();
     return taken;
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
@@ -423,7 +453,7 @@ void ServerConnection::say_decisions(HttpChannel& channel) {
     body = outbox_.decisions().next(options_.rank.rank, Clock::now());
   }
   if (!body) return;
-  const bool taken = post_as(as, channel, "decisions", write_rank_decisions(*body));
+  const bool taken = post_as(as, channel, "decisions", write_rank_decisions(*body)).has_value();
   const std::lock_guard lock(mutex_);
   outbox_.decisions().sent(*body, taken);
 }

@@ -16,6 +16,7 @@
 #include "control/client/agent/agent_lease.h"
 #include "control/client/server/outbox.h"
 #include "control/client/server/profile_collector.h"
+#include "control/protocol/answers.h"
 #include "control/protocol/rank_plan.h"
 #include "control/protocol/rank_reports.h"
 #include "control/protocol/rank_spec.h"
@@ -44,13 +45,14 @@ struct ServerStatus {
   std::uint64_t decisions_lost = 0;     ///< that it will not get: it is older, or was away for long
 };
 
-/// Receives the server's plans. Called on the connection's thread.
+/// Receives the server's plans, and what it answers to reports. Called on the connection's threads.
 class PlanTaker {
  public:
   virtual ~PlanTaker() = default;
   [[nodiscard]] virtual AgentLease::OfferAnswer offer(const protocol::RankPlan& plan) = 0;
   /// The server knows nothing of earlier versions any more.
   virtual void forget_versions() = 0;
+  virtual void take(const protocol::ReportsAnswer& answer) = 0;
 };
 
 /// A rank's connection to the server (docs/server-api.md): registers, waits for plans, reports. Tries again for ever,
@@ -121,6 +123,7 @@ class ServerConnection {
   void say_all(HttpChannel& channel);
   void say_reports(HttpChannel& channel);
   [[nodiscard]] bool post_reports(HttpChannel& channel, protocol::RankReports& body);
+  [[nodiscard]] bool post_reports_once(HttpChannel& channel, const protocol::RankReports& body);
   void say_profile(HttpChannel& channel);
   void say_decisions(HttpChannel& channel);
   void finish();
@@ -138,8 +141,10 @@ class ServerConnection {
   [[nodiscard]] http::ReplyText ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
                                             const std::string& what, const std::string& body,
                                             std::chrono::milliseconds timeout);
-  [[nodiscard]] bool post(HttpChannel& channel, const std::string& what, const std::string& body);
-  [[nodiscard]] bool post_as(const Session& as, HttpChannel& channel, const std::string& what, const std::string& body);
+  [[nodiscard]] std::optional<http::ReplyText> post(HttpChannel& channel, const std::string& what,
+                                                    const std::string& body);
+  [[nodiscard]] std::optional<http::ReplyText> post_as(const Session& as, HttpChannel& channel, const std::string& what,
+                                                       const std::string& body);
   void failed(HttpChannel& channel, const Error& error);
   void sleep(std::chrono::milliseconds time);
   [[nodiscard]] bool stopping() const;

@@ -5,35 +5,38 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "control/server/job/job_record.h"
+#include "control/server/fleet/phase_keeping.h"
+#include "control/server/fleet/staggered_job.h"
 #include "planning/budget/stagger.h"
 
 namespace lowgear::server {
 
-/// A job's iteration as it is planned and takes at present: after the plan its GPUs wait, while gradients are reduced
-/// and the optimizer steps, for as long as recent iterations took more. Empty: it follows no plan.
-[[nodiscard]] std::optional<budget::JobCycle> present_cycle(const JobRecord& job);
-
-/// A job of a budget, and the part of its power that the budget counts.
-struct StaggeredJob {
-  std::string id;
-  budget::JobCycle cycle;
-  friend bool operator==(const StaggeredJob&, const StaggeredJob&) = default;
+/// How a budget staggers its jobs.
+struct StaggerSettings {
+  double most_pct = 0;   ///< longest delay against the others, in per cent of an iteration; 0: they are not staggered
+  bool applies = false;  ///< jobs are delayed; otherwise it is only planned
+  friend bool operator==(const StaggerSettings&, const StaggerSettings&) = default;
 };
 
 /// How the power of a budget's jobs would swing if they began their iterations together, and with the best delays that
-/// were found. *Planned* only: no rank is delayed.
+/// were found: *planned*. Where the budget says so, jobs are also brought to these delays, and kept there.
 class BudgetStagger {
  public:
-  /// `most_pct`: the longest delay, in per cent of an iteration. Computes only where anything has changed.
-  void follow(std::vector<StaggeredJob> jobs, double most_pct);
+  /// Plans only where anything has changed.
+  void follow(const std::vector<StaggeredJob>& jobs, const StaggerSettings& settings, double now_s);
+  /// What the first rank of a job's pipeline should wait.
+  [[nodiscard]] std::optional<protocol::IterationDelays> delays(const std::string& job) const {
+    return keeping_.delays(job);
+  }
   /// The member `stagger` of a budget (docs/server-api.md).
   [[nodiscard]] Json to_json() const;
 
  private:
-  std::vector<StaggeredJob> jobs_;
-  double most_pct_ = 0;
+  std::vector<std::string> jobs_;
+  std::vector<budget::JobCycle> cycles_;
+  StaggerSettings settings_;
   budget::Stagger stagger_;
+  PhaseKeeping keeping_;
 };
 
 }  // namespace lowgear::server

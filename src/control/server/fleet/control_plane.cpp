@@ -138,25 +138,27 @@ std::vector<Json> ControlPlane::summaries() const {
 }
 
 ControlPlane::Registered ControlPlane::register_job(const protocol::JobSpec& spec,
-                                                    const std::function<Settled(const Registered&)>& reply) {
-  const Registered registered = find_or_create(spec);
+                                                    const std::function<Settled(const Registered&)>& reply,
+                                                    std::string_view instance) {
+  const Registered registered = find_or_create(spec, instance);
   if (registered.job == nullptr) return registered;
   change(*registered.job, [&](Job& /*job*/) { return reply ? reply(registered) : Settled{}; });
   return registered;
 }
 
 /// Whether another start of the run has a job of its own: no process of this one is left to report for it.
-bool ControlPlane::is_left(const std::string& id) const {
+bool ControlPlane::is_left(const std::string& id, std::string_view instance) const {
   if (const FinishedJob* over = finished_.find(id)) return !over->keeps_run;
   const JobRecord& job = entries_.at(id)->job->record();
-  return job.is_over() ? !keeps_run(job) : now_s() - job.status.heard_s >= kLeftS;
+  if (job.is_over()) return !keeps_run(job);
+  return now_s() - job.status.heard_s >= kLeftS && !job.ranks.has_process(instance);
 }
 
 /// The job of the run, as it is known by now; null in both where there is none, or its ranks have left it.
-ControlPlane::Registered ControlPlane::find_job(const protocol::JobSpec& spec) {
+ControlPlane::Registered ControlPlane::find_job(const protocol::JobSpec& spec, std::string_view instance) {
   const auto known = job_of_run_.find(spec.run);
   if (known == job_of_run_.end()) return {};
-  if (is_left(known->second)) {
+  if (is_left(known->second, instance)) {
     if (const auto left = entries_.find(known->second); left != entries_.end()) {
       change(left->second->job->record(), [&](Job& job) { job.lose(kStartedAgain, now_s()); });
     }
@@ -173,8 +175,8 @@ ControlPlane::Registered ControlPlane::find_job(const protocol::JobSpec& spec) {
   return {&job, nullptr, false};
 }
 
-ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& spec) {
-  const Registered known = find_job(spec);
+ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& spec, std::string_view instance) {
+  const Registered known = find_job(spec, instance);
   if (known.job != nullptr || known.finished != nullptr) return known;
   require_room(spec);
   auto entry = std::make_unique<Entry>();

@@ -77,9 +77,11 @@ class ControlPlane {
     bool created = false;
   };
   /// What `reply` makes of a job that is not over is called once the job is on disk, or is not; it may be empty. A run
-  /// whose ranks have all ended, or are gone, begins another job. Throws HttpError 409 when the run is known with
-  /// another specification, 413 when the job is too large, 503 when there is no room, and InputError.
-  Registered register_job(const protocol::JobSpec& spec, const std::function<Settled(const Registered&)>& reply = {});
+  /// whose ranks have all ended, or are gone, begins another job, unless `instance`, the process that asks, is one of
+  /// them: it has been cut off for a while. Throws HttpError 409 when the run is known with another specification, 413
+  /// when the job is too large, 503 when there is no room, and InputError.
+  Registered register_job(const protocol::JobSpec& spec, const std::function<Settled(const Registered&)>& reply = {},
+                          std::string_view instance = {});
   /// Likewise. Throws HttpError 409 when the job is over and the rank is new, and InputError.
   RankRegistration register_rank(const JobRecord& job, const protocol::RankSpec& rank,
                                  const std::function<Settled(const RankRegistration&)>& reply = {});
@@ -139,9 +141,9 @@ class ControlPlane {
   void restore_finished(StoreContents& contents);
   void note_run(const std::string& run, const std::string& id, double created_s);
   [[nodiscard]] double created_s(const std::string& id) const;
-  [[nodiscard]] bool is_left(const std::string& id) const;
-  [[nodiscard]] Registered find_job(const protocol::JobSpec& spec);
-  [[nodiscard]] Registered find_or_create(const protocol::JobSpec& spec);
+  [[nodiscard]] bool is_left(const std::string& id, std::string_view instance) const;
+  [[nodiscard]] Registered find_job(const protocol::JobSpec& spec, std::string_view instance);
+  [[nodiscard]] Registered find_or_create(const protocol::JobSpec& spec, std::string_view instance);
   void require_room(const protocol::JobSpec& spec) const;
   /// Carries out what alterations of the job have brought about.
   void carry_out(Job& job, Settled settled);

@@ -301,7 +301,7 @@ double PowerBudget::watts_at(double now_s) const {
 }
 
 PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body) {
-  require_members(body, {"watts", "points", "hosts", "other_w", "peak_pct", "runs", "stagger_pct"});
+  require_members(body, {"watts", "points", "hosts", "other_w", "peak_pct", "runs", "stagger_pct", "stagger_apply"});
   PowerBudget budget;
   budget.document = body.json().dump();
   if (body.has("watts") == body.has("points")) body.fail("needs watts or points, one of both");
@@ -320,7 +320,10 @@ PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body)
   if (has_value(body, "other_w")) budget.other_w = number_in(body.at("other_w"), 0, kMaxWatts);
   if (has_value(body, "peak_pct")) budget.peak_pct = number_in(body.at("peak_pct"), 0, kMaxPeakPct);
   if (has_value(body, "runs")) budget.runs = read_runs(body.at("runs"));
-  if (has_value(body, "stagger_pct")) budget.stagger_pct = number_in(body.at("stagger_pct"), 0, kMaxStaggerPct);
+  if (has_value(body, "stagger_pct")) budget.stagger.most_pct = number_in(body.at("stagger_pct"), 0, kMaxStaggerPct);
+  if (has_value(body, "stagger_apply")) budget.stagger.applies = body.at("stagger_apply").boolean();
+  if (budget.stagger.applies && budget.stagger.most_pct == 0)
+    body.at("stagger_apply").fail("needs stagger_pct above 0");
   if (has_value(body, "hosts")) {
     const JsonView hosts = body.at("hosts");
     if (hosts.size() == 0 || hosts.size() > kMaxHosts) hosts.fail(fmt::format("needs 1 to {} names", kMaxHosts));
@@ -396,23 +399,35 @@ void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const s
   shares_.divide(std::move(of_hosts), wanted_w, now_s);
 }
 
-void PowerBudgets::follow_staggers(std::span<const JobRecord* const> jobs) {
+/// A job that is in several budgets is delayed by the first of them alone.
+void PowerBudgets::follow_staggers(std::span<const JobRecord* const> jobs, double now_s) {
   std::erase_if(staggers_, [&](const auto& entry) {
     const auto budget = budgets_.values().find(entry.first);
-    return budget == budgets_.values().end() || budget->second.stagger_pct == 0;
+    return budget == budgets_.values().end() || budget->second.stagger.most_pct == 0;
   });
+  std::set<std::string> delayed;
   for (const auto& [name, budget] : budgets_.values()) {
-    if (budget.stagger_pct == 0) continue;
+    if (budget.stagger.most_pct == 0) continue;
     std::vector<StaggeredJob> staggered;
     for (const JobRecord* job : jobs) {
-      std::optional<budget::JobCycle> cycle = present_cycle(*job);
-      const double share = share_of(*job, budget);
-      if (!cycle || share == 0) continue;
-      for (double& power_w : cycle->power_w) power_w *= share;
-      staggered.push_back({job->id, *cycle});
+      std::optional<StaggeredJob> found = staggered_job(*job, share_of(*job, budget));
+      if (!found) continue;
+      if (budget.stagger.applies && !delayed.insert(job->id).second) found->pace.reset();
+      staggered.push_back(*std::move(found));
     }
-    staggers_[name].follow(std::move(staggered), budget.stagger_pct);
+    staggers_[name].follow(staggered, budget.stagger, now_s);
   }
+}
+
+bool PowerBudgets::wants_begins() const {
+  return std::ranges::any_of(budgets_.values(), [](const auto& entry) { return entry.second.stagger.applies; });
+}
+
+std::optional<protocol::IterationDelays> PowerBudgets::delays(const std::string& job) const {
+  for (const auto& [name, stagger] : staggers_) {
+    if (std::optional<protocol::IterationDelays> delays = stagger.delays(job)) return delays;
+  }
+  return std::nullopt;
 }
 
 std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord* const> jobs, double now_s) {
@@ -426,7 +441,7 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) planned_w_[fleet.movers[i].job->id] = split.jobs[i].power_w;
   divide_shares(jobs, limits, now_s);
   waits_.answer(shares_, now_s);
-  follow_staggers(jobs);
+  follow_staggers(jobs, now_s);
   uses_ = snapshots_of(limits, fleet, split, shares_.uses());
   note_events(now_s);
   write_history(now_s);

@@ -44,7 +44,7 @@ struct PowerBudget {
   std::set<std::string> hosts;      ///< empty: all hosts
   double peak_pct = 0;              ///< jobs are planned for so much less, where agents hold the budget
   std::map<std::string, BudgetedRun, std::less<>> runs = {};  ///< by name; others weigh 1
-  double stagger_pct = 0;  ///< longest delay of a job's iterations, in per cent of one; 0: they are not staggered
+  StaggerSettings stagger = {};
 
   [[nodiscard]] double watts_at(double now_s) const;
   [[nodiscard]] bool has(const std::string& host) const { return hosts.empty() || hosts.contains(host); }
@@ -86,6 +86,10 @@ class PowerBudgets {
   /// Answers the agents that need not wait any more. To be called about ten times a second.
   void answer_waiting(double now_s) { waits_.answer(shares_, now_s); }
   void answer_all() { waits_.end_all(shares_); }
+  /// Whether a budget delays jobs, for which reports have to say when iterations begin.
+  [[nodiscard]] bool wants_begins() const;
+  /// What ranks of the first stage of a job should wait before they begin iterations; empty: nothing.
+  [[nodiscard]] std::optional<protocol::IterationDelays> delays(const std::string& job) const;
   /// A node that is no more does not count. Throws HttpError 404 when there is none.
   void forget_node(const std::string& host, Settled settled);
 
@@ -115,7 +119,7 @@ class PowerBudgets {
  private:
   void divide_shares(std::span<const JobRecord* const> jobs, const std::vector<budget::PowerLimit>& limits,
                      double now_s);
-  void follow_staggers(std::span<const JobRecord* const> jobs);
+  void follow_staggers(std::span<const JobRecord* const> jobs, double now_s);
   void note_events(double now_s);
   void write_history(double now_s);
 

@@ -59,8 +59,8 @@ void register_job(ApiCall& call) {
         .job = job.id, .created = registered.created, .state = std::string(name(job.state()))};
     return call.answer_when_stored(to_json(document), registered.created ? 201 : 200);
   };
-  const ControlPlane::Registered registered =
-      call.control_plane.register_job(protocol::read_job_spec(call.body()), answer);
+  const ControlPlane::Registered registered = call.control_plane.register_job(
+      protocol::read_job_spec(call.body()), answer, call.request.header("lowgear-instance"));
   if (const FinishedJob* over = registered.finished) {
     return send(call, to_json(protocol::JobAnswer{.job = over->id, .created = false, .state = over->state}));
   }
@@ -117,8 +117,12 @@ void take_reports(ApiCall& call) {
   call.require_rank(open, reports.rank);
   call.control_plane.change(open, [&](Job& job) {
     job.report(reports, call.control_plane.now_s());
+    const PowerBudgets& budgets = call.control_plane.budgets();
+    const bool is_first_stage = open.ranks.find(reports.rank)->spec.pp_rank == 0;
     const protocol::ReportsAnswer answer{.last_iteration = open.history.last_iteration(reports.rank),
-                                         .plan_version = open.plan_version()};
+                                         .plan_version = open.plan_version(),
+                                         .wants_begins = is_first_stage && budgets.wants_begins(),
+                                         .delays = is_first_stage ? budgets.delays(open.id) : std::nullopt};
     return call.answer_when_stored(to_json(answer));
   });
 }

@@ -8,6 +8,7 @@
 
 #include "control/protocol/job_spec.h"
 #include "control/protocol/rank_decisions.h"
+#include "control/server/job/iteration_begins.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/parts/baseline.h"
 #include "control/server/parts/iteration_history.h"
@@ -59,6 +60,7 @@ struct JobRecord {
   JobStatus status;
   RankRegistry ranks;
   IterationHistory history;
+  IterationBegins begins;
   JobActivity activity;
   PlanDelivery plans;
   BaselineMeasurement baseline;

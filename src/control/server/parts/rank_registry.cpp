@@ -56,6 +56,12 @@ bool RankRegistry::owns(int rank, std::string_view key) const {
   return registered != nullptr && same_secret(key, registered->key);
 }
 
+bool RankRegistry::has_process(std::string_view instance) const {
+  return !instance.empty() && std::ranges::any_of(ranks_, [&](const std::optional<RegisteredRank>& rank) {
+    return rank && !rank->finished && rank->spec.instance == instance;
+  });
+}
+
 bool RankRegistry::finish(int rank) {
   RegisteredRank* registered = find(rank);
   if (registered == nullptr || registered->finished) return false;

@@ -48,6 +48,8 @@ class RankRegistry {
   [[nodiscard]] const RegisteredRank* find(int rank) const;
   /// Whether the key is the rank's, found out in a time that tells nothing about it.
   [[nodiscard]] bool owns(int rank, std::string_view key) const;
+  /// Whether a rank that has not finished is this process; false of an empty text.
+  [[nodiscard]] bool has_process(std::string_view instance) const;
   /// Whether it was running until now.
   bool finish(int rank);
 

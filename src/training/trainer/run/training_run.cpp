@@ -106,6 +106,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   const std::vector<Microbatch> microbatches = data_.microbatches(number, part_.place().dp, part_.device());
   meter_.begin();
   const Adaptation::Change change = adaptation_.prepare(number);
+  client_->stagger(static_cast<std::uint64_t>(number));
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
   const at::Tensor loss = part_.compute_gradients(microbatches, &marks_);

@@ -241,6 +241,25 @@ TEST_F(HttpRoutes, LeasesAreListedAndReleased) {
   }
 }
 
+TEST_F(HttpRoutes, GpusAreAssignedByRootAlone) {
+  const std::string path = gpu_path("/assignment");
+  const std::string body = R"({"uid": 2001, "job": "12"})";
+  const Peer root{.uid = 0, .gid = 0, .pid = 1};
+  EXPECT_EQ(error_code(ask("PUT", path, body)), "access_denied");
+  EXPECT_TRUE(json(ask("GET", gpu_path("")))["gpu"]["assigned_to"].is_null());
+  const Json assigned = json(ask("PUT", path, body, root))["gpu"]["assigned_to"];
+  EXPECT_EQ(assigned, Json::parse(body));
+  for (const char* wrong :
+       {"{}", R"({"uid": 2001})", R"({"uid": -1, "job": "1"})", R"({"uid": 4294967295, "job": "1"})",
+        R"({"uid": 1, "job": ""})", R"({"uid": 1, "job": "1", "x": 1})"}) {
+    EXPECT_EQ(ask("PUT", path, wrong, root).status, 400) << wrong;
+  }
+  EXPECT_EQ(ask("DELETE", path, "", root).status, 400) << "of which job?";
+  EXPECT_EQ(ask("DELETE", path + "?job=11", "", root).status, 404);
+  EXPECT_EQ(ask("DELETE", path + "?job=12", "").status, 403);
+  EXPECT_TRUE(json(ask("DELETE", path + "?job=12", "", root))["gpu"]["assigned_to"].is_null());
+}
+
 TEST_F(HttpRoutes, RestoreIsForRootAlone) {
   EXPECT_EQ(ask("POST", "/v1/restore").status, 403);
   EXPECT_EQ(ask("POST", "/v1/restore", {}, kRoot).status, 200);

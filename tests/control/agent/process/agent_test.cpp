@@ -429,6 +429,31 @@ TEST_F(AgentTest, ALeaseOfAnotherUserOrWithAConnectionIsNotShared) {
       "holds this GPU");
 }
 
+TEST_F(AgentTest, AnAssignedGpuIsLeasedByItsUserAlone) {
+  start();
+  const Peer root{.uid = 0, .gid = 0, .pid = ::getpid()};
+  const Peer owner{.uid = 2001, .gid = 2001, .pid = ::getpid()};
+  const Peer other{.uid = 2002, .gid = 2002, .pid = ::getpid()};
+  const auto lock = [&](const Peer& peer, int gpu) {
+    write([&](Agent& agent, WriteDone done) {
+      agent.apply(peer, uuid(gpu), gpu::LockSmClocks{345, 1005}, std::move(done));
+    });
+  };
+  EXPECT_THROW(on_agent([&](Agent& agent) { agent.assign(owner, uuid(0), {.uid = 2001, .job = "12"}); }), AccessDenied);
+  on_agent([&](Agent& agent) { agent.assign(root, uuid(0), {.uid = 2001, .job = "12"}); });
+  expect_refusal([&] { lock(other, 0); }, "assigned to job \"12\" of user 2001");
+  EXPECT_EQ(log(0).calls(), std::vector<std::string>{});
+  EXPECT_EQ(on_agent([](Agent& agent) { return agent.gpus().at(0).assignment->job; }), "12");
+  lock(other, 1);
+  lock(owner, 0);
+  on_agent([](Agent& agent) { agent.release(agent.leases().at(1).owner, agent.leases().at(1).id); });
+  EXPECT_THROW(on_agent([&](Agent& agent) { agent.give_back(owner, uuid(0), "12"); }), AccessDenied);
+  EXPECT_THROW(on_agent([&](Agent& agent) { agent.give_back(root, uuid(0), "11"); }), NotFound);
+  EXPECT_THROW(on_agent([&](Agent& agent) { agent.give_back(root, "GPU-none", "12"); }), NotFound);
+  on_agent([&](Agent& agent) { agent.give_back(root, uuid(0), "12"); });
+  EXPECT_NO_THROW(lock(other, 0));
+}
+
 TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
   start();
   EXPECT_THROW(write([](Agent& agent, WriteDone done) {

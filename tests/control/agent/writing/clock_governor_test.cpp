@@ -185,6 +185,37 @@ TEST_F(ClockGovernorTest, AsksToRestoreWhatTheJournalStillNames) {
   EXPECT_THAT(journal_->changed(), testing::IsEmpty());
 }
 
+TEST_F(ClockGovernorTest, KnowsWhatIsInForceAfterARefusal) {
+  const auto governor = make();
+  gpu_.fail("set the power limit", gpu::GpuErrorCode::invalid_value);
+  EXPECT_THROW(governor->apply(gpu::SetPowerLimit{300}), gpu::GpuError);
+  EXPECT_EQ(governor->status().clock_state, ClockState::untouched);
+  ASSERT_TRUE(governor->follow(1500));
+  gpu_.fail("set the power limit", gpu::GpuErrorCode::no_permission);
+  EXPECT_THROW(governor->apply(gpu::SetPowerLimit{300}), gpu::GpuError);
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+  EXPECT_TRUE(governor->status().problem.empty()) << "who has asked hears of it";
+  EXPECT_EQ(governor->status().clock_write_errors, 2U);
+  EXPECT_FALSE(governor->follow(1500)) << "it is in force";
+  gpu_.fail("lock SM clocks", gpu::GpuErrorCode::invalid_value);
+  EXPECT_FALSE(governor->follow(1005));
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+  EXPECT_FALSE(governor->status().problem.empty()) << "nobody else hears of it";
+  now_ += 2s;
+  EXPECT_TRUE(governor->follow(1005));
+  EXPECT_TRUE(governor->status().problem.empty());
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{});
+}
+
+TEST_F(ClockGovernorTest, IsNotSureAfterAnyOtherError) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1500));
+  gpu_.fail("set the power limit", gpu::GpuErrorCode::driver_error);
+  EXPECT_THROW(governor->apply(gpu::SetPowerLimit{300}), gpu::GpuError);
+  EXPECT_EQ(governor->status().clock_state, ClockState::failed);
+}
+
 TEST_F(ClockGovernorTest, WaitsAfterAWriteThatFailed) {
   const auto governor = make();
   gpu_.fail("lock SM clocks", gpu::GpuErrorCode::driver_error, -1);

@@ -46,6 +46,14 @@ class FakeTaker final : public PlanTaker {
     const std::lock_guard lock(mutex_);
     ++forgotten_;
   }
+  void take(const protocol::ReportsAnswer& answer) override {
+    const std::lock_guard lock(mutex_);
+    answers_.push_back(answer);
+  }
+  [[nodiscard]] std::vector<protocol::ReportsAnswer> answers() const {
+    const std::lock_guard lock(mutex_);
+    return answers_;
+  }
   void answer(AgentLease::OfferAnswer next) {
     const std::lock_guard lock(mutex_);
     next_ = std::move(next);
@@ -63,6 +71,7 @@ class FakeTaker final : public PlanTaker {
   mutable std::mutex mutex_;
   AgentLease::OfferAnswer next_{.offer = AgentLease::Offer::accepted, .reason = {}};
   std::vector<protocol::RankPlan> plans_;
+  std::vector<protocol::ReportsAnswer> answers_;
   int forgotten_ = 0;
 };
 
@@ -234,6 +243,40 @@ TEST_F(ServerConnectionTest, ReportsToAServerThatKnowsOfNoRefusals) {
   report(1);
   ASSERT_TRUE(eventually([&] { return reported().size() == 2; }));
   EXPECT_FALSE(server_->bodies("/reports").at(3).contains("refusal"));
+  EXPECT_EQ(connection_->status().reports_lost, 0U);
+}
+
+TEST_F(ServerConnectionTest, HandsOnWhatTheServerAnswersToReports) {
+  start_server();
+  server_->answer_next("/reports", json_answer(200, R"({"last_iteration": 0, "wants_begins": true,
+      "delays": {"from_iteration": 7, "iterations": 3, "delay_s": 0.01}})"));
+  connect();
+  report(0);
+  ASSERT_TRUE(eventually([&] { return taker_.answers().size() == 1; }));
+  EXPECT_TRUE(taker_.answers()[0].wants_begins);
+  EXPECT_EQ(taker_.answers()[0].delays,
+            (protocol::IterationDelays{.from_iteration = 7, .iterations = 3, .delay_s = 0.01}));
+  server_->answer_next("/reports", json_answer(200, R"({"delays": 5})"));
+  report(1);
+  ASSERT_TRUE(eventually([&] { return taker_.answers().size() == 2; }));
+  EXPECT_EQ(taker_.answers()[1], protocol::ReportsAnswer{}) << "what cannot be read is no answer";
+  EXPECT_EQ(connection_->status().reports_lost, 0U);
+}
+
+TEST_F(ServerConnectionTest, SaysNoBeginsToAServerThatKnowsOfNone) {
+  start_server();
+  server_->answer_next("/reports", json_answer(400, R"({"error": {"message": "unknown member", "code": "x"}})"));
+  connect();
+  protocol::IterationReport report{.iteration = 0, .time_s = 0.5, .compute_s = 0.25, .energy_j = {}};
+  report.begin_s = 1.7e9;
+  report.delay_s = 0.01;
+  connection_->report(report, {});
+  ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 2; }));
+  EXPECT_EQ(server_->bodies("/reports").at(0)["reports"][0]["begin_s"], 1.7e9);
+  EXPECT_FALSE(server_->bodies("/reports").at(1)["reports"][0].contains("begin_s")) << "once more without it";
+  EXPECT_FALSE(server_->bodies("/reports").at(1)["reports"][0].contains("delay_s"));
+  ASSERT_TRUE(eventually([&] { return taker_.answers().size() == 2; }));
+  EXPECT_EQ(taker_.answers()[0], protocol::ReportsAnswer{}) << "nothing is waited for";
   EXPECT_EQ(connection_->status().reports_lost, 0U);
 }
 

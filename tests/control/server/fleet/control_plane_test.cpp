@@ -616,6 +616,17 @@ TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunThatItsRanksHaveLeft) {
   EXPECT_EQ(plane.register_job(larger).job->id, again.job->id);
 }
 
+TEST_F(ControlPlaneTest, KeepsTheJobOfAProcessThatWasCutOff) {
+  const std::string first = running_job().id;
+  now_s += 300;
+  EXPECT_EQ(plane.register_job(spec(), {}, rank().instance).job->id, first);
+  EXPECT_EQ(plane.register_rank(plane.job(first), rank()).outcome, RankRegistration::Outcome::known);
+  EXPECT_NE(plane.job(first).state(), JobState::finished);
+  now_s += 300;
+  EXPECT_NE(plane.register_job(spec(), {}, "of the next start").job->id, first);
+  EXPECT_EQ(plane.job(first).status.reason, kStartedAgain);
+}
+
 TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunThoughItHadNoRoomAtFirst) {
   const JobRecord& first = *plane.register_job(spec()).job;
   (void)plane.register_job(spec("other"));

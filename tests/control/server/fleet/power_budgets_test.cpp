@@ -27,7 +27,7 @@ class PowerBudgetsTest : public testing::Test {
   SimulatedJob& add(const std::string& run, int pp, int dp = 1) {
     protocol::JobSpec spec = small_job(pp, dp);
     spec.run = run;
-    return *jobs.emplace_back(std::make_unique<SimulatedJob>(spec));
+    return *jobs.emplace_back(std::make_unique<SimulatedJob>(spec, "j-" + run));
   }
 
   void put(const std::string& name, const std::string& body) {
@@ -231,6 +231,35 @@ TEST_F(PowerBudgetsTest, StateHowAlikeJobsWouldBeStaggered) {
   EXPECT_TRUE(shown()["stagger"].is_null());
 }
 
+TEST_F(PowerBudgetsTest, DelayJobsOnlyWhereABudgetSaysSo) {
+  add_training("a", 4);
+  add_training("b", 4);
+  add_training("other", 2);
+  const auto delayed = [&] {
+    return std::ranges::count_if(jobs, [&](const auto& job) { return budgets.delays(job->record().id).has_value(); });
+  };
+  put("cluster", R"({"watts": 100000, "stagger_pct": 60})");
+  settle();
+  EXPECT_EQ(delayed(), 0);
+  EXPECT_FALSE(budgets.wants_begins());
+  put("cluster", R"({"watts": 100000, "stagger_pct": 60, "stagger_apply": true})");
+  settle();
+  EXPECT_TRUE(budgets.wants_begins());
+  EXPECT_EQ(delayed(), 1) << "they begin together: one waits for its turn, the other one for nothing";
+  const Json stagger = shown()["stagger"];
+  EXPECT_TRUE(stagger["applied"].get<bool>()) << stagger.dump();
+  EXPECT_LT(stagger["staggered"]["swing_w"].get<double>(), stagger["together"]["swing_w"].get<double>());
+  for (const Json& entry : stagger["jobs"]) {
+    const bool is_other = entry["job"] == jobs[2]->record().id;
+    EXPECT_EQ(entry["left_out"].is_null(), !is_other) << entry.dump();
+    EXPECT_LE(entry.value("iteration_delay_s", 0.0), kMostDelayShare * jobs[0]->time_s());
+  }
+  put("cluster", R"({"watts": 100000})");
+  (void)follow();
+  EXPECT_EQ(delayed(), 0);
+  EXPECT_FALSE(budgets.wants_begins());
+}
+
 TEST_F(PowerBudgetsTest, ShowWhatJobsMeasured) {
   put("cluster", R"({"watts": 100000})");
   (void)follow();
@@ -340,6 +369,7 @@ TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
   EXPECT_THAT(refusal(R"({"watts": 5, "host": "a"})"), HasSubstr("host"));
   EXPECT_THAT(refusal(R"({"watts": 5, "peak_pct": 101})"), HasSubstr("peak_pct"));
   EXPECT_THAT(refusal(R"({"watts": 5, "stagger_pct": 100})"), HasSubstr("stagger_pct"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "stagger_apply": true})"), HasSubstr("needs stagger_pct"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"weight": 1}]})"), HasSubstr("run"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a", "weight": 0}]})"), HasSubstr("weight"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a"}, {"run": "a"}]})"), HasSubstr("is there twice"));
