@@ -9,7 +9,7 @@
 #include "base/core/files/file.h"
 #include "base/core/units.h"
 #include "planning/plan/plan.h"
-#include "planning/planner/policies/perseus_guess.h"
+#include "planning/planner/exponential/perseus_guess.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/workflow/replayed_plan.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "planning/plan/plan_sampling.h"
+#include "planning/planner/exponential/perseus_options.h"
 #include "planning/planner/planners/pipeline_planner.h"
-#include "planning/planner/policies/perseus_options.h"
 
 namespace lowgear::cli {
 

@@ -13,7 +13,7 @@
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
-#include "planning/planner/policies/perseus_options.h"
+#include "planning/planner/exponential/perseus_options.h"
 #include "report/evaluation/emulation.h"
 
 namespace lowgear::cli {

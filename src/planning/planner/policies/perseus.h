@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "planning/planner/exponential/perseus_curve.h"
 #include "planning/planner/frontier/frontier_solver.h"
 #include "planning/planner/frontier/instance.h"
 #include "planning/planner/frontier/work_report.h"
-#include "planning/planner/policies/perseus_curve.h"
 #include "planning/planner/policies/policy.h"
 
 namespace lowgear::planner {

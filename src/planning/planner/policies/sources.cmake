@@ -1,17 +1,17 @@
 # The published policies; included by the planner module.
 set(LOWGEAR_POLICY_SOURCES
+    exponential/exponential_fit.cpp
+    exponential/perseus_curve.cpp
+    exponential/perseus_guess.cpp
     policies/clock_choice.cpp
     policies/critical_path.cpp
     policies/envelope.cpp
     policies/envpipe.cpp
     policies/envpipe_offline.cpp
     policies/envpipe_reconfiguration.cpp
-    policies/exponential_fit.cpp
     policies/lowgear.cpp
     policies/max_clock.cpp
     policies/perseus.cpp
-    policies/perseus_curve.cpp
-    policies/perseus_guess.cpp
     policies/policy.cpp
     policies/zeus.cpp)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE GLOBAL)

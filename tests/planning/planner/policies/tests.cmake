@@ -1,13 +1,13 @@
 # The tests of the published policies; included by the planner's tests.
 set(LOWGEAR_POLICY_TESTS
+    exponential/exponential_fit_test.cpp
+    exponential/perseus_curve_test.cpp
+    exponential/perseus_guess_test.cpp
     policies/critical_path_test.cpp
     policies/envpipe_offline_test.cpp
     policies/envpipe_reconfiguration_test.cpp
     policies/envpipe_test.cpp
-    policies/exponential_fit_test.cpp
     policies/lowgear_test.cpp
-    policies/perseus_curve_test.cpp
-    policies/perseus_guess_test.cpp
     policies/perseus_test.cpp
     policies/policy_test.cpp
     policies/published_tables_test.cpp

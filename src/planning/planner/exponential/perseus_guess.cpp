@@ -1,4 +1,4 @@
-#include "planning/planner/policies/perseus_guess.h"
+#include "planning/planner/exponential/perseus_guess.h"
 
 #include <algorithm>
 #include <cmath>

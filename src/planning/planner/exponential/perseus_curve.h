@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "planning/planner/exponential/perseus_options.h"
 #include "planning/planner/frontier/instance.h"
-#include "planning/planner/policies/perseus_options.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::planner {

@@ -1,4 +1,4 @@
-#include "planning/planner/policies/perseus_curve.h"
+#include "planning/planner/exponential/perseus_curve.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "planning/planner/policies/perseus_options.h"
+#include "planning/planner/exponential/perseus_options.h"
 
 namespace lowgear::planner {
 

@@ -1,4 +1,4 @@
-#include "planning/planner/policies/exponential_fit.h"
+#include "planning/planner/exponential/exponential_fit.h"
 
 #include <gtest/gtest.h>
 

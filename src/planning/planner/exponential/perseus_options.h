@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/core/op_kind.h"
-#include "planning/planner/policies/exponential_fit.h"
+#include "planning/planner/exponential/exponential_fit.h"
 
 namespace lowgear::planner {
 
