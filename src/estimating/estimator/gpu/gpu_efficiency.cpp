@@ -8,8 +8,9 @@ namespace {
 
 /// Shares of memory bandwidth that large tensors reach, by kind. Ampere: operators sampled by the ICICLE project on
 /// A100-SXM4-80GB (Perlmutter; github.com/DebarghaG/estimate-train-time), median of the largest shapes. Hopper: what
-/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax and cross entropy the same project's samples of
-/// GH200 (Vista). What is in neither is taken to run as what does the same: dropout on Ampere as on Hopper; copies
+/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax the same project's samples of GH200 (Vista). Both:
+/// cross entropy is what bench/gpu/loss_rates.py measured of Megatron's kernels on an H200; that project's samples of it
+/// keep 16 bits throughout, where Megatron converts logits to fp32 (cross_entropy.py). What is in neither is taken to run as what does the same: dropout on Ampere as on Hopper; copies
 /// as additions; RMS norm as layer norm; rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
 struct MemoryShares {
   PassShares norm;
@@ -19,6 +20,7 @@ struct MemoryShares {
   PassShares fused_softmax;
   PassShares mask;
   PassShares cross_entropy;
+  PassShares gathered_loss;
   PassShares embedding;
   PassShares optimizer;
   PassShares dropout;
@@ -32,7 +34,8 @@ constexpr MemoryShares kAmpere{.norm = {0.52, 0.24},
                                .softmax = {0.41, 0.41},
                                .fused_softmax = {0.61, 0.57},
                                .mask = {0.50, 0.13},
-                               .cross_entropy = {0.88, 0.82},
+                               .cross_entropy = {0.64, 0.70},
+                               .gathered_loss = {0.88, 0.82},
                                .embedding = {0.15, 0.20},
                                .optimizer = {0.83, 0.83},
                                .dropout = {0.74, 0.90},
@@ -45,7 +48,8 @@ constexpr MemoryShares kHopper{.norm = {0.55, 0.35},
                                .softmax = {0.30, 0.38},
                                .fused_softmax = {0.56, 0.46},
                                .mask = {0.45, 0.12},
-                               .cross_entropy = {0.92, 0.87},
+                               .cross_entropy = {0.64, 0.70},
+                               .gathered_loss = {0.92, 0.87},
                                .embedding = {0.85, 0.25},
                                .optimizer = {0.80, 0.80},
                                .dropout = {0.74, 0.90},
@@ -69,7 +73,7 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   set(OperatorKind::fused_softmax, shares.fused_softmax);
   set(OperatorKind::attention_mask, shares.mask);
   set(OperatorKind::cross_entropy, shares.cross_entropy);
-  set(OperatorKind::gathered_loss, shares.cross_entropy);
+  set(OperatorKind::gathered_loss, shares.gathered_loss);
   set(OperatorKind::embedding, shares.embedding);
   set(OperatorKind::optimizer, shares.optimizer);
   return table;

@@ -22,7 +22,8 @@ double product(const Operator& op) {
 /// Kinds that do a fixed amount of work per element of their tensor. Reads and writes as the kernels do them: a norm
 /// reads its input and writes its output; its backward reads input and gradient and writes one. The causal softmax
 /// reads the lower half alone. Cross entropy works on fp32 logits in several kernels (Megatron's vocabulary-parallel
-/// loss): convert, maximum, subtract, exponential, sum, divide; backward scales and converts back. The loss on gathered
+/// loss): convert (6 bytes), maximum (4), subtract (8), exponential (8), sum (4), divide (8); backward scales (8) and
+/// converts back (6). The loss on gathered
 /// logits is that of Hugging Face transformers' models: convert to fp32, copy without the last token, logarithm of the
 /// softmax; backward clears a gradient for the targets, then that of the softmax, clears and copies for the last token,
 /// and converts back.
@@ -47,7 +48,7 @@ ElementWork element_work(OperatorKind kind, Pass pass) {
     case OperatorKind::swiglu:
       return forward ? ElementWork{6, 3, 0} : ElementWork{12, 5, 0};
     case OperatorKind::cross_entropy:
-      return forward ? ElementWork{6, 1, 30} : ElementWork{3, 1, 8};
+      return forward ? ElementWork{6, 1, 36} : ElementWork{3, 1, 12};
     case OperatorKind::gathered_loss:
       return forward ? ElementWork{5, 1, 20} : ElementWork{3, 1, 32};
     case OperatorKind::dropout:
