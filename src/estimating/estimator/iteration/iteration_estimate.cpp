@@ -66,7 +66,8 @@ void hide(WorkCost& collective, double& seconds) {
 
 PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources& sources) {
   PassCost pass;
-  pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(work.operators.size()) +
+  const auto launches = std::ranges::count_if(work.operators, is_launched, [](const OperatorUse& use) { return use.op.kind; });
+  pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(launches) +
                 host.collective_s * static_cast<double>(work.collectives.size());
   std::vector<double> operator_s;
   operator_s.reserve(work.operators.size());
