@@ -42,8 +42,7 @@ struct PassCost {
     host_s += times * other.host_s;
   }
   /// The GPU waits where the CPU takes longer; then the pass is as uncertain as the CPU's time.
-  void wait_for_host() {
-    const double waiting_s = host_s - total.time_s();
+  void wait(double waiting_s) {
     if (waiting_s <= 0) return;
     add(WorkPart::host, {.memory_s = waiting_s, .error_s = std::max(0.0, kHostError * host_s - total.error_s)});
   }
@@ -129,21 +128,45 @@ struct JobBlocks {
   BlockCost head;
 };
 
+/// A pass, block by block: the GPU ends a block no sooner than the host has issued it.
+class PassTimer {
+ public:
+  void add(std::int64_t times, const PassCost& block) {
+    const double gpu_s = block.total.time_s();
+    const auto count = static_cast<double>(times);
+    const double last_launch_s = pass_.host_s + count * block.host_s;
+    const double first_launch_s = pass_.host_s + block.host_s + (count - 1) * gpu_s;
+    end_s_ = std::max({end_s_ + count * gpu_s, last_launch_s, first_launch_s});
+    pass_.add(count, block);
+  }
+  /// Of everything that was added, with the time that the GPU waits.
+  [[nodiscard]] PassCost pass() const {
+    PassCost pass = pass_;
+    pass.wait(end_s_ - pass.total.time_s());
+    return pass;
+  }
+
+ private:
+  PassCost pass_;
+  double end_s_ = 0;
+};
+
 StageEstimate stage_of(const JobBlocks& blocks, std::int64_t layers, bool first, bool last) {
-  PassCost forward;
-  PassCost backward;
+  PassTimer forward_timer;
+  PassTimer backward_timer;
   StageEstimate stage;
   stage.layers = layers;
-  const auto add = [&](double times, const BlockCost& block) {
-    forward.add(times, block.forward);
-    backward.add(times, block.backward);
-    stage.weight_gradient += times * block.weight_gradient;
-  };
-  add(static_cast<double>(layers), blocks.layer);
-  if (first) add(1, blocks.embedding);
-  if (last) add(1, blocks.head);
-  forward.wait_for_host();
-  backward.wait_for_host();
+  if (first) forward_timer.add(1, blocks.embedding.forward);
+  forward_timer.add(layers, blocks.layer.forward);
+  if (last) forward_timer.add(1, blocks.head.forward);
+  if (last) backward_timer.add(1, blocks.head.backward);
+  backward_timer.add(layers, blocks.layer.backward);
+  if (first) backward_timer.add(1, blocks.embedding.backward);
+  stage.weight_gradient = static_cast<double>(layers) * blocks.layer.weight_gradient;
+  if (first) stage.weight_gradient += blocks.embedding.weight_gradient;
+  if (last) stage.weight_gradient += blocks.head.weight_gradient;
+  const PassCost forward = forward_timer.pass();
+  const PassCost backward = backward_timer.pass();
   stage.forward = forward.total;
   stage.backward = backward.total;
   stage.forward_items = items_of(forward);
