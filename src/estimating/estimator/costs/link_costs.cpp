@@ -17,8 +17,8 @@ constexpr double kIntraNodeGatherShare = 0.73;
 constexpr double kInterNodeShare = 0.92;
 /// Starting a collective's kernel and synchronising its ranks, before the first byte moves (the same samples).
 constexpr double kStartS = 10e-6;
-/// NCCL's protocols, as its tuning states them (src/graph/tuning.cc): latency of a step as a share of that of Simple, by
-/// NVLink (0.6, 1.9 and 3.4 us) and by network (2.7, 4.0 and 14 us); bytes carried as a share of Simple's: LL, whose
+/// NCCL's protocols, as its tuning states them (src/graph/tuning.cc): latency of a step as a share of that of Simple,
+/// by NVLink (0.6, 1.9 and 3.4 us) and by network (2.7, 4.0 and 14 us); bytes carried as a share of Simple's: LL, whose
 /// every second word is a flag, is limited to 141 of 351 GB/s on Hopper; LL128 has 120 of 128 bytes, of which 0.92.
 struct Protocol {
   double intra_latency;

@@ -8,10 +8,13 @@ namespace {
 
 /// Shares of memory bandwidth that large tensors reach, by kind. Ampere: operators sampled by the ICICLE project on
 /// A100-SXM4-80GB (Perlmutter; github.com/DebarghaG/estimate-train-time), median of the largest shapes. Hopper: what
-/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax the same project's samples of GH200 (Vista). Both:
-/// cross entropy is what bench/gpu/loss_rates.py measured of Megatron's kernels on an H200; that project's samples of it
-/// keep 16 bits throughout, where Megatron converts logits to fp32 (cross_entropy.py). What is in neither is taken to run as what does the same: dropout on Ampere as on Hopper; copies
-/// as additions; RMS norm as layer norm; rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
+/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax the same project's samples of GH200 (Vista).
+/// Both: cross entropy is what bench/gpu/loss_rates.py measured of Megatron's kernels on an H200; that project's
+/// samples of it keep 16 bits throughout, where Megatron converts logits to fp32 (cross_entropy.py). The
+/// other two losses combine what the same run measured of conversion, copy and scaling; their softmax is taken to reach
+/// 0.85. What is in neither
+/// is taken to run as what does the same: dropout on Ampere as on Hopper; copies as additions; RMS norm as layer norm;
+/// rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
 struct MemoryShares {
   PassShares norm;
   PassShares addition;

@@ -65,7 +65,8 @@ void hide(WorkCost& collective, double& seconds) {
 
 PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources& sources) {
   PassCost pass;
-  const auto launches = std::ranges::count_if(work.operators, is_launched, [](const OperatorUse& use) { return use.op.kind; });
+  const auto launches =
+      std::ranges::count_if(work.operators, is_launched, [](const OperatorUse& use) { return use.op.kind; });
   pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(launches) +
                 host.collective_s * static_cast<double>(work.collectives.size());
   std::vector<double> operator_s;
@@ -320,7 +321,7 @@ class Tail {
 
  private:
   /// Time of a collective over all replicas of the rank's parameters that its passes of one microbatch do not hide. The
-  /// last bucket, taken to be a layer's, is never hidden.
+  /// last bucket, taken to be a layer's or the embedding's, is never hidden: backwards end with it.
   [[nodiscard]] double exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank,
                                  WorkCost StageEstimate::*pass) const {
     const auto collective_s = [&](double parameters, const RankGroup& group) {
@@ -335,7 +336,8 @@ class Tail {
       passes_s += (stages_[stage].*pass).time_s();
       layers += stages_[stage].layers;
     }
-    const double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, layers));
+    double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, layers));
+    if (rank == 0) last_bucket_s = std::max(last_bucket_s, collective_s(token_matrix_parameters(job_), replicas_));
     return std::max(last_bucket_s, time_s - kHiddenShare * passes_s);
   }
 

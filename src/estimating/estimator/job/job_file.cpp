@@ -291,8 +291,7 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
   }
   const YamlView root = YamlView::parse_with(yaml, source, others);
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
-                     "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "loss",
-                     "host"});
+                     "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "loss", "host"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_model(root.at("model"), read_config);
   read_gpu(root, YamlView::parse_with("{}", source, of_gpu), job);

@@ -27,7 +27,8 @@ double product(const Operator& op) {
 /// logits is that of Hugging Face transformers' models: convert to fp32, copy without the last token, logarithm of the
 /// softmax; backward clears a gradient for the targets, then that of the softmax, clears and copies for the last token,
 /// and converts back. The plain loss has no copies: convert, logarithm of the softmax; backward clears a gradient for
-/// the targets, then that of the softmax, and converts back. Random bits of dropout within attention never reach memory.
+/// the targets, then that of the softmax, and converts back. Random bits of dropout within attention never reach
+/// memory.
 ElementWork element_work(OperatorKind kind, Pass pass) {
   const bool forward = pass == Pass::forward;
   switch (kind) {

@@ -256,7 +256,8 @@ TEST(HeadWork, GathersLogitsWhereTheLossIsWhole) {
   job.parallel.tp = 4;
   const auto loss_elements = [&job] {
     for (const OperatorUse& use : head_work(job).forward.operators) {
-      const bool loss = use.op.kind == (job.loss == LossKind::split ? OperatorKind::cross_entropy : OperatorKind::gathered_loss);
+      const bool loss =
+          use.op.kind == (job.loss == LossKind::split ? OperatorKind::cross_entropy : OperatorKind::gathered_loss);
       if (loss) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
     }
     return std::int64_t{0};
