@@ -232,6 +232,7 @@ TrainingJob trainer_job() {
   job.gpu = named_gpu("h200-sxm");
   job.cluster = default_cluster(job.gpu);
   job.cluster.gpus_per_node = 4;
+  job.loss = LossKind::plain;
   job.batch = {.global = 64, .micro = 4, .sequence_length = 2048};
   job.zero = 0;
   return job;
@@ -255,6 +256,7 @@ std::vector<PublishedRun> trainer_runs() {
       {"tp 2", changed([](TrainingJob& job) {
          job.parallel.pp = 2;
          job.parallel.tp = 2;
+         job.loss = LossKind::split;
        }),
        kTokens / 172'700},
       {"dp 2", changed([](TrainingJob& job) {

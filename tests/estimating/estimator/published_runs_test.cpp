@@ -23,7 +23,7 @@ TEST(PublishedRuns, MegatronOnA100) { expect_within(sc21_runs(), 10, 6.5, 10); }
 
 TEST(PublishedRuns, MegatronOnA100InManySizes) { expect_within(sc21_scaling_runs(), 6, 2.2, 4.6); }
 
-TEST(PublishedRuns, MegatronCoreOnH100) { expect_within(megatron_core_runs(), 9, 8.7, 28); }
+TEST(PublishedRuns, MegatronCoreOnH100) { expect_within(megatron_core_runs(), 9, 8.7, 29); }
 
 TEST(PublishedRuns, RecomputationAndSequenceParallelism) { expect_within(korthikanti_runs(), 8, 2.2, 6.5); }
 

@@ -22,6 +22,7 @@ struct Tile {
 constexpr std::array kTiles{Tile{256, 128, 1.0}, Tile{128, 128, 0.97}, Tile{128, 64, 0.85}};
 /// What filling and emptying a tile's pipeline costs, as if the inner dimension were longer.
 constexpr double kTileOverhead = 128;
+constexpr double kHzPerMhz = 1e6;
 
 /// [m, k] times [k, n], `batch` times.
 struct Product {
@@ -89,6 +90,16 @@ RooflineCosts::Split RooflineCosts::batched_s(const Operator& op) const {
   return {first.core_s + reads.core_s, first.memory_s + reads.memory_s};
 }
 
+/// Half of the pairs lie above the diagonal.
+double RooflineCosts::fused_dropout_s(const Operator& op) const {
+  const KernelEfficiency& efficiency = gpu_.efficiency;
+  const bool forward = op.pass == Pass::forward;
+  const double pairs = 0.5 * dim(op, 0) * dim(op, 1) * dim(op, 2) * dim(op, 3);
+  const double cycles = pairs * (forward ? efficiency.dropout_cycles_forward : efficiency.dropout_cycles_backward);
+  return cycles / (gpu_.multiprocessors * gpu_.clocks.max_mhz * kHzPerMhz) +
+         (forward ? efficiency.dropout_start_forward_s : efficiency.dropout_start_backward_s);
+}
+
 WorkCost RooflineCosts::cost(const Operator& op) const {
   Split split;
   switch (op.kind) {
@@ -107,12 +118,15 @@ WorkCost RooflineCosts::cost(const Operator& op) const {
                      (forward ? efficiency.attention_start_forward_s : efficiency.attention_start_backward_s);
       break;
     }
+    case OperatorKind::fused_dropout:
+      split.core_s = fused_dropout_s(op);
+      break;
     default:
       split.memory_s = memory_s(op);
   }
   WorkCost cost;
   cost.core_s = split.core_s;
-  cost.memory_s = split.memory_s + gpu_.efficiency.launch_s;
+  cost.memory_s = split.memory_s + (is_launched(op.kind) ? gpu_.efficiency.launch_s : 0);
   cost.flops = is_matrix_product(op.kind) ? flops(op) : 0;
   cost.memory_bytes = lowgear::estimator::memory_bytes(op);
   cost.error_s = kOperatorRelativeError * cost.time_s();

@@ -8,9 +8,13 @@ namespace {
 
 /// Shares of memory bandwidth that large tensors reach, by kind. Ampere: operators sampled by the ICICLE project on
 /// A100-SXM4-80GB (Perlmutter; github.com/DebarghaG/estimate-train-time), median of the largest shapes. Hopper: what
-/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax and cross entropy the same project's samples of
-/// GH200 (Vista). What is in neither is taken to run as what does the same: dropout on Ampere as on Hopper; copies
-/// as additions; RMS norm as layer norm; rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
+/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax the same project's samples of GH200 (Vista).
+/// Both: cross entropy is what bench/gpu/loss_rates.py measured of Megatron's kernels on an H200; that project's
+/// samples of it keep 16 bits throughout, where Megatron converts logits to fp32 (cross_entropy.py). The
+/// other two losses combine what the same run measured of conversion, copy and scaling; their softmax is taken to reach
+/// 0.85. What is in neither
+/// is taken to run as what does the same: dropout on Ampere as on Hopper; copies as additions; RMS norm as layer norm;
+/// rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
 struct MemoryShares {
   PassShares norm;
   PassShares addition;
@@ -19,6 +23,8 @@ struct MemoryShares {
   PassShares fused_softmax;
   PassShares mask;
   PassShares cross_entropy;
+  PassShares gathered_loss;
+  PassShares plain_loss;
   PassShares embedding;
   PassShares optimizer;
   PassShares dropout;
@@ -32,7 +38,9 @@ constexpr MemoryShares kAmpere{.norm = {0.52, 0.24},
                                .softmax = {0.41, 0.41},
                                .fused_softmax = {0.61, 0.57},
                                .mask = {0.50, 0.13},
-                               .cross_entropy = {0.88, 0.82},
+                               .cross_entropy = {0.64, 0.70},
+                               .gathered_loss = {0.69, 0.90},
+                               .plain_loss = {0.62, 0.90},
                                .embedding = {0.15, 0.20},
                                .optimizer = {0.83, 0.83},
                                .dropout = {0.74, 0.90},
@@ -45,7 +53,9 @@ constexpr MemoryShares kHopper{.norm = {0.55, 0.35},
                                .softmax = {0.30, 0.38},
                                .fused_softmax = {0.56, 0.46},
                                .mask = {0.45, 0.12},
-                               .cross_entropy = {0.92, 0.87},
+                               .cross_entropy = {0.64, 0.70},
+                               .gathered_loss = {0.69, 0.90},
+                               .plain_loss = {0.62, 0.90},
                                .embedding = {0.85, 0.25},
                                .optimizer = {0.80, 0.80},
                                .dropout = {0.74, 0.90},
@@ -69,7 +79,8 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   set(OperatorKind::fused_softmax, shares.fused_softmax);
   set(OperatorKind::attention_mask, shares.mask);
   set(OperatorKind::cross_entropy, shares.cross_entropy);
-  set(OperatorKind::gathered_loss, shares.cross_entropy);
+  set(OperatorKind::gathered_loss, shares.gathered_loss);
+  set(OperatorKind::plain_loss, shares.plain_loss);
   set(OperatorKind::embedding, shares.embedding);
   set(OperatorKind::optimizer, shares.optimizer);
   return table;
@@ -101,6 +112,12 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100 (bench/gpu/kernel_rates.py): causal, head width
   // 128, sequences of 4k and 8k.
   efficiency.attention = hopper ? PassShares{0.48, 0.43} : PassShares{0.55, 0.46};
+  // Dropout in fused attention, measured on an H200 (bench/gpu/loss_rates.py) in causal attention of 67 to 537 million
+  // pairs: cuDNN's kernels for Hopper, and FlashAttention 2 for Ampere, which is assumed to take as many cycles there.
+  efficiency.dropout_cycles_forward = hopper ? 0.219 : 0.085;
+  efficiency.dropout_cycles_backward = hopper ? 0.133 : 0.135;
+  efficiency.dropout_start_forward_s = hopper ? 53e-6 : 14e-6;
+  efficiency.dropout_start_backward_s = hopper ? 26e-6 : 35e-6;
   efficiency.memory = by_kind(hopper ? kHopper : kAmpere);
   return efficiency;
 }

@@ -40,6 +40,12 @@ struct KernelEfficiency {
   /// What fused attention takes in addition: tiles that start and end, and before the backward the sums it needs.
   double attention_start_forward_s = 22e-6;
   double attention_start_backward_s = 60e-6;
+  /// What dropout adds to fused attention: clock cycles of one multiprocessor for each pair of tokens that the causal
+  /// mask leaves, and a time for each kernel.
+  double dropout_cycles_forward = 0;
+  double dropout_cycles_backward = 0;
+  double dropout_start_forward_s = 0;
+  double dropout_start_backward_s = 0;
   std::array<PassShares, kOperatorKindCount> memory{};  ///< of memory bandwidth, large tensors, by kind
   double launch_s = 3e-6;                               ///< least time of a kernel
 };

@@ -27,9 +27,11 @@ enum class OperatorKind : unsigned char {
   permute,           ///< {batch, sequence, width}: rows to and from the experts that they go to; also plain copies
   bias_gradient,     ///< {batch, sequence, width}: sum over tokens
   gradient_sum,      ///< {parameters}: adds the gradients of one microbatch to those of the iteration, in fp32
-  gathered_loss,     ///< {batch, sequence, vocabulary}: PyTorch's cross entropy on all logits, in fp32
+  gathered_loss,     ///< {batch, sequence, vocabulary}: that of Hugging Face transformers, on all logits, in fp32
+  plain_loss,        ///< the same: PyTorch's cross entropy in fp32, no copies of logits
+  fused_dropout,     ///< {batch, heads, sequence, sequence}: what dropout adds to a fused attention kernel
 };
-inline constexpr int kOperatorKindCount = 21;
+inline constexpr int kOperatorKindCount = 23;
 
 [[nodiscard]] std::string_view name(OperatorKind kind);
 

@@ -42,8 +42,7 @@ struct PassCost {
     host_s += times * other.host_s;
   }
   /// The GPU waits where the CPU takes longer; then the pass is as uncertain as the CPU's time.
-  void wait_for_host() {
-    const double waiting_s = host_s - total.time_s();
+  void wait(double waiting_s) {
     if (waiting_s <= 0) return;
     add(WorkPart::host, {.memory_s = waiting_s, .error_s = std::max(0.0, kHostError * host_s - total.error_s)});
   }
@@ -66,7 +65,9 @@ void hide(WorkCost& collective, double& seconds) {
 
 PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources& sources) {
   PassCost pass;
-  pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(work.operators.size()) +
+  const auto launches =
+      std::ranges::count_if(work.operators, is_launched, [](const OperatorUse& use) { return use.op.kind; });
+  pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(launches) +
                 host.collective_s * static_cast<double>(work.collectives.size());
   std::vector<double> operator_s;
   operator_s.reserve(work.operators.size());
@@ -128,21 +129,45 @@ struct JobBlocks {
   BlockCost head;
 };
 
+/// A pass, block by block: the GPU ends a block no sooner than the host has issued it.
+class PassTimer {
+ public:
+  void add(std::int64_t times, const PassCost& block) {
+    const double gpu_s = block.total.time_s();
+    const auto count = static_cast<double>(times);
+    const double last_launch_s = pass_.host_s + count * block.host_s;
+    const double first_launch_s = pass_.host_s + block.host_s + (count - 1) * gpu_s;
+    end_s_ = std::max({end_s_ + count * gpu_s, last_launch_s, first_launch_s});
+    pass_.add(count, block);
+  }
+  /// Of everything that was added, with the time that the GPU waits.
+  [[nodiscard]] PassCost pass() const {
+    PassCost pass = pass_;
+    pass.wait(end_s_ - pass.total.time_s());
+    return pass;
+  }
+
+ private:
+  PassCost pass_;
+  double end_s_ = 0;
+};
+
 StageEstimate stage_of(const JobBlocks& blocks, std::int64_t layers, bool first, bool last) {
-  PassCost forward;
-  PassCost backward;
+  PassTimer forward_timer;
+  PassTimer backward_timer;
   StageEstimate stage;
   stage.layers = layers;
-  const auto add = [&](double times, const BlockCost& block) {
-    forward.add(times, block.forward);
-    backward.add(times, block.backward);
-    stage.weight_gradient += times * block.weight_gradient;
-  };
-  add(static_cast<double>(layers), blocks.layer);
-  if (first) add(1, blocks.embedding);
-  if (last) add(1, blocks.head);
-  forward.wait_for_host();
-  backward.wait_for_host();
+  if (first) forward_timer.add(1, blocks.embedding.forward);
+  forward_timer.add(layers, blocks.layer.forward);
+  if (last) forward_timer.add(1, blocks.head.forward);
+  if (last) backward_timer.add(1, blocks.head.backward);
+  backward_timer.add(layers, blocks.layer.backward);
+  if (first) backward_timer.add(1, blocks.embedding.backward);
+  stage.weight_gradient = static_cast<double>(layers) * blocks.layer.weight_gradient;
+  if (first) stage.weight_gradient += blocks.embedding.weight_gradient;
+  if (last) stage.weight_gradient += blocks.head.weight_gradient;
+  const PassCost forward = forward_timer.pass();
+  const PassCost backward = backward_timer.pass();
   stage.forward = forward.total;
   stage.backward = backward.total;
   stage.forward_items = items_of(forward);
@@ -296,7 +321,7 @@ class Tail {
 
  private:
   /// Time of a collective over all replicas of the rank's parameters that its passes of one microbatch do not hide. The
-  /// last bucket, taken to be a layer's, is never hidden.
+  /// last bucket, taken to be a layer's or the embedding's, is never hidden: backwards end with it.
   [[nodiscard]] double exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank,
                                  WorkCost StageEstimate::*pass) const {
     const auto collective_s = [&](double parameters, const RankGroup& group) {
@@ -311,7 +336,8 @@ class Tail {
       passes_s += (stages_[stage].*pass).time_s();
       layers += stages_[stage].layers;
     }
-    const double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, layers));
+    double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, layers));
+    if (rank == 0) last_bucket_s = std::max(last_bucket_s, collective_s(token_matrix_parameters(job_), replicas_));
     return std::max(last_bucket_s, time_s - kHiddenShare * passes_s);
   }
 

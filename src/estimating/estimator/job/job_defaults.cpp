@@ -9,13 +9,16 @@
 /// reference system: one HDR100 for an A40, RTX 3090, RTX A6000 or A100, one HDR for an H100 is assumed.
 ///
 /// Latencies are what NCCL assumes for one step of a ring with its protocol Simple (src/graph/tuning.cc, `hwLat`):
-/// 3.4 us over NVLink, 5.7 us over PCIe, 14 us over the network.
+/// 3.4 us over NVLink, 5.7 us over PCIe, 14 us over the network. On A100 a step takes longer: the time of an all-reduce
+/// without its bytes grows by 7.3 us with each step of the ring among 2, 4 and 8 GPUs (vTrain, trace/a100, of 1 MB to 1
+/// GB, made with nccl-tests; github.com/VIA-Research/vTrain).
 #include "base/core/units.h"
 
 namespace lowgear::estimator {
 namespace {
 
 constexpr double kNvlinkLatencyS = 3.4e-6;
+constexpr double kA100NvlinkLatencyS = 7.3e-6;
 constexpr double kPcieLatencyS = 5.7e-6;
 constexpr double kNetworkLatencyS = 14e-6;
 /// No NVLink is slower, no PCIe faster.
@@ -51,8 +54,10 @@ Cluster default_cluster(const GpuModel& gpu) {
   const auto* const found = std::ranges::find(kNetworks, gpu.name, &Network::gpu);
   const Network& network = found == kNetworks.end() ? kUnknownNetwork : *found;
   const bool nvlink = gpu.link_bytes_per_s >= kSlowestNvlinkBytesPerS;
+  const double nvlink_s = gpu.name.starts_with("a100") ? kA100NvlinkLatencyS : kNvlinkLatencyS;
+  const double latency_s = nvlink ? nvlink_s : kPcieLatencyS;
   return {.gpus_per_node = network.gpus_per_node,
-          .intra_node = {gpu.link_bytes_per_s, nvlink ? kNvlinkLatencyS : kPcieLatencyS},
+          .intra_node = {gpu.link_bytes_per_s, latency_s},
           .inter_node = {network.bytes_per_s, kNetworkLatencyS}};
 }
 

@@ -29,6 +29,7 @@ constexpr int kMaxZero = 3;
 constexpr auto kDataTypes =
     std::to_array({DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8});
 constexpr auto kRecomputes = std::to_array({Recompute::none, Recompute::selective, Recompute::full});
+constexpr auto kLosses = std::to_array({LossKind::split, LossKind::gathered, LossKind::plain});
 constexpr auto kAttentions = std::to_array({AttentionKind::fused, AttentionKind::unfused});
 
 /// A config.json that is written out in the job file.
@@ -218,7 +219,7 @@ void read_execution(const YamlView& root, TrainingJob& job) {
   read_overlap(root, job.overlap);
   read_optional(root, "split_messages", job.split_messages);
   read_optional(root, "fused_gradient_sums", job.fused_gradient_sums);
-  read_optional(root, "split_loss", job.split_loss);
+  if (root.has("loss")) job.loss = choice_of(root.at("loss"), kLosses);
   read_host(root, job.host);
 }
 
@@ -290,8 +291,7 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
   }
   const YamlView root = YamlView::parse_with(yaml, source, others);
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
-                     "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "split_loss",
-                     "host"});
+                     "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "loss", "host"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_model(root.at("model"), read_config);
   read_gpu(root, YamlView::parse_with("{}", source, of_gpu), job);

@@ -57,6 +57,13 @@ enum class AttentionKind : unsigned char {
   unfused,  ///< scores, softmax and dropout as kernels of their own (Megatron before 2023)
 };
 
+/// Who computes the loss, all in fp32.
+enum class LossKind : unsigned char {
+  split,     ///< each tp rank from its part of the vocabulary, as Megatron does
+  gathered,  ///< each tp rank from all logits, as Hugging Face transformers' models do when divided from outside
+  plain,     ///< the same without their copies of logits: PyTorch's cross entropy alone
+};
+
 /// Which communication runs concurrently with computation instead of after it.
 struct Overlap {
   bool gradients = true;  ///< sums of dp concurrently with the last backward
@@ -68,6 +75,7 @@ struct Overlap {
 
 [[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `full`
 [[nodiscard]] std::string_view name(AttentionKind attention);
+[[nodiscard]] std::string_view name(LossKind loss);  ///< `split`, `gathered`, `plain`
 
 /// Time that the framework takes on the CPU to issue work; it counts when the GPU would be done sooner. Defaults are
 /// those of a transformer layer in eager PyTorch 2.11: means of two runs of bench/gpu/host_costs.py on hosts of H100s.
@@ -101,9 +109,7 @@ struct TrainingJob {
   /// Products of weight gradients add to the sum over microbatches themselves (Megatron since 2022); otherwise a kernel
   /// of its own does, for every microbatch.
   bool fused_gradient_sums = true;
-  /// Each tp rank computes the loss from its part of the vocabulary, as Megatron does; otherwise every rank gathers all
-  /// logits and computes it whole, as Hugging Face transformers' models do when they are divided from outside.
-  bool split_loss = true;
+  LossKind loss = LossKind::split;
   HostCosts host;
 
   /// Of one replica and iteration.

@@ -22,10 +22,13 @@ double product(const Operator& op) {
 /// Kinds that do a fixed amount of work per element of their tensor. Reads and writes as the kernels do them: a norm
 /// reads its input and writes its output; its backward reads input and gradient and writes one. The causal softmax
 /// reads the lower half alone. Cross entropy works on fp32 logits in several kernels (Megatron's vocabulary-parallel
-/// loss): convert, maximum, subtract, exponential, sum, divide; backward scales and converts back. The loss on gathered
+/// loss): convert (6 bytes), maximum (4), subtract (8), exponential (8), sum (4), divide (8); backward scales (8) and
+/// converts back (6). The loss on gathered
 /// logits is that of Hugging Face transformers' models: convert to fp32, copy without the last token, logarithm of the
 /// softmax; backward clears a gradient for the targets, then that of the softmax, clears and copies for the last token,
-/// and converts back.
+/// and converts back. The plain loss has no copies: convert, logarithm of the softmax; backward clears a gradient for
+/// the targets, then that of the softmax, and converts back. Random bits of dropout within attention never reach
+/// memory.
 ElementWork element_work(OperatorKind kind, Pass pass) {
   const bool forward = pass == Pass::forward;
   switch (kind) {
@@ -47,9 +50,13 @@ ElementWork element_work(OperatorKind kind, Pass pass) {
     case OperatorKind::swiglu:
       return forward ? ElementWork{6, 3, 0} : ElementWork{12, 5, 0};
     case OperatorKind::cross_entropy:
-      return forward ? ElementWork{6, 1, 30} : ElementWork{3, 1, 8};
+      return forward ? ElementWork{6, 1, 36} : ElementWork{3, 1, 12};
     case OperatorKind::gathered_loss:
       return forward ? ElementWork{5, 1, 20} : ElementWork{3, 1, 32};
+    case OperatorKind::plain_loss:
+      return forward ? ElementWork{5, 1, 12} : ElementWork{3, 1, 20};
+    case OperatorKind::fused_dropout:
+      return ElementWork{1, 0, 0};
     case OperatorKind::dropout:
       return forward ? ElementWork{2, 2, 1} : ElementWork{1, 2, 1};
     case OperatorKind::permute:
@@ -102,7 +109,7 @@ std::string_view name(OperatorKind kind) {
                                        "attention_mask", "softmax",    "fused_softmax",    "fused_attention",
                                        "gelu",           "swiglu",     "cross_entropy",    "optimizer",
                                        "dropout",        "permute",    "bias_gradient",    "gradient_sum",
-                                       "gathered_loss"});
+                                       "gathered_loss",  "plain_loss", "fused_dropout"});
   static_assert(kNames.size() == kOperatorKindCount);
   return kNames[static_cast<std::size_t>(kind)];
 }

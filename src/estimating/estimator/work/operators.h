@@ -23,8 +23,11 @@ struct Operator {
 /// Tensor cores do these: `linear`, `attention_scores`, `attention_values`, `fused_attention`.
 [[nodiscard]] bool is_matrix_product(OperatorKind kind);
 
+/// The host issues nothing for work that another operator's kernel does.
+[[nodiscard]] inline bool is_launched(OperatorKind kind) { return kind != OperatorKind::fused_dropout; }
+
 /// Floating-point operations (a multiply-add is two), and bytes that have to be read from and written to device memory
-/// at least once. Both above 0 for valid dims.
+/// at least once. Both above 0 for valid dims, except that `fused_dropout` moves nothing.
 [[nodiscard]] double flops(const Operator& op);
 [[nodiscard]] double memory_bytes(const Operator& op);
 

@@ -182,6 +182,11 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
   if (job.attention == AttentionKind::fused) {
     block.add(WorkPart::attention, OperatorKind::fused_attention,
               {shape.batch, job.batch.sequence_length, shape.heads, shape.head_dim}, 1.0 / job.parallel.cp);
+    if (job.dropout > 0) {
+      block.add(WorkPart::attention, OperatorKind::fused_dropout,
+                {shape.batch, shape.heads, job.batch.sequence_length, job.batch.sequence_length},
+                1.0 / job.parallel.cp);
+    }
   } else {
     add_unfused_attention(block, job, shape);
   }
@@ -303,11 +308,12 @@ RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
 void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t vocabulary = padded_vocabulary(job);
   const auto tokens = static_cast<double>(shape.tokens);
-  if (!job.split_loss) {
+  if (job.loss != LossKind::split) {
+    const bool gathered = job.loss == LossKind::gathered;
     const std::array<std::int64_t, 4> logits{shape.batch, shape.sequence, vocabulary, 1};
     // The gathered parts are copied next to each other.
     if (job.parallel.tp > 1) block.forward(WorkPart::cross_entropy, OperatorKind::permute, logits);
-    block.add(WorkPart::cross_entropy, OperatorKind::gathered_loss, logits);
+    block.add(WorkPart::cross_entropy, gathered ? OperatorKind::gathered_loss : OperatorKind::plain_loss, logits);
     const double bytes = tokens * static_cast<double>(vocabulary) * bytes_of(type_of(job, OperatorKind::cross_entropy));
     block.communicate(&BlockWork::forward,
                       {CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::tensor_parallel});

@@ -48,7 +48,7 @@ attention: unfused
 dropout: 0.1
 split_messages: false
 fused_gradient_sums: false
-split_loss: false
+loss: gathered
 host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoint_backward_us: 0}
 )";
 
@@ -83,7 +83,7 @@ TEST(ParseTrainingJob, ReadsWhatFrameworksDoDifferently) {
   EXPECT_FALSE(job.overlap.tensor_gradients);
   EXPECT_FALSE(job.split_messages);
   EXPECT_FALSE(job.fused_gradient_sums);
-  EXPECT_FALSE(job.split_loss);
+  EXPECT_EQ(job.loss, LossKind::gathered);
   EXPECT_DOUBLE_EQ(job.host.operator_s, 20e-6);
   EXPECT_DOUBLE_EQ(job.host.collective_s, 30e-6);
   EXPECT_DOUBLE_EQ(job.host.checkpoint_forward_s, 100e-6);
