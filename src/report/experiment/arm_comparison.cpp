@@ -231,8 +231,8 @@ void leave_out_invalid(std::vector<Arm>& arms, std::vector<std::string>& warning
   for (Arm& arm : arms) {
     std::erase_if(arm.runs, [&](const ArmRun& run) {
       if (run.record.invalid) {
-        warnings.push_back(fmt::format(
-            "{}: left out as invalid: the machine was too busy for simulated GPUs", run.record.source));
+        warnings.push_back(
+            fmt::format("{}: left out as invalid: the machine was too busy for simulated GPUs", run.record.source));
       }
       return run.record.invalid;
     });
