@@ -40,7 +40,7 @@ class Service : public agent::Service {
   void assign(const agent::Peer&, std::string_view gpu, agent::GpuAssignment assignment) override {
     check(gpu, !assignment.job.empty());
   }
-  void give_back(const agent::Peer&, std::string_view gpu, std::string_view job) override { check(gpu, !job.empty()); }
+  void give_back(const agent::Peer&, std::string_view gpu, std::string_view) override { check(gpu, true); }
   void restore_all(const agent::Peer&, agent::WriteDone) override { throw agent::AccessDenied("root only"); }
   bool may_read(const agent::Peer& peer) const override { return peer.uid < 1000; }
 
