@@ -304,6 +304,10 @@ TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
   expect_refused({"evaluate", folder, folder + "/."}, {"given twice"});
   expect_refused({"simulate", "--profile", profile_, "--plan", "none.json", "--blocking-power", "70"},
                  {"none.json", "check the path"});
+  expect_refused({"profile", folder + "/none", "--out", out()},
+                 {"none: cannot be read", "name a folder of recordings"});
+  expect_refused({"data", "show", folder + "/none.bin"}, {"none.bin: cannot be read", "check the path"});
+  expect_refused({"serve", "--config", folder + "/none.toml"}, {"none.toml: No such file", "check the path"});
 }
 
 TEST_F(BadInput, OtherVerbsRefuseToo) {
