@@ -14,8 +14,8 @@ Clocks are set by the agent of the node (`lowgear agent`). Without one everythin
 `Client.status()` says what is missing. Needs nothing but liblowgear.so, which is looked for where LOWGEAR_LIBRARY says,
 next to this package, and where the system looks.
 
-It also plans: `plan`, `replan`, `verify`, `simulate`, `estimate` and `search` are the commands of these names as
-functions (lowgear.planning, docs/python.md).
+It also plans: `plan`, `replan`, `verify`, `simulate`, `estimate`, `search`, `emulate`, `evaluate` and `thin` are the
+commands of these names as functions (lowgear.planning, docs/python.md).
 """
 
 from ._client import Client, Measurement, OperatingPoint, Status, Window
@@ -23,7 +23,7 @@ from ._library import AgentUnavailable, InvalidUse, LowgearError, Refused
 
 __version__ = "0.1.0"
 
-_PLANNING = ("estimate", "plan", "replan", "search", "simulate", "verify")
+_PLANNING = ("emulate", "estimate", "evaluate", "plan", "replan", "search", "simulate", "thin", "verify")
 
 __all__ = [
     "AgentUnavailable",

@@ -644,5 +644,46 @@ class TestNames(unittest.TestCase):
             ast.parse(path.read_text(), str(path), feature_version=(3, 8))
 
 
+class TestClusters(unittest.TestCase):
+    def test_a_cluster_is_emulated_by_degree_of_its_straggler(self):
+        rows = lowgear.emulate(COLUMNS, blocking_power_w=POWER_W, microbatches=4, pipelines=8, stragglers=(1.1, 1.4))
+        self.assertEqual(rows["straggler"], [1, 1.1, 1.4])
+        self.assertEqual(rows["gpus"], [16] * 3)
+        self.assertIsNone(rows[0].energy_j)
+        for row in rows[1:]:
+            self.assertAlmostEqual(row.saving_pct, 100 * (1 - row.energy_j / row.baseline_j))
+            self.assertAlmostEqual(row.time_s, row.straggler * rows[0].time_s)
+
+    def test_refusals_name_the_parameter(self):
+        for bad, name in (({"stragglers": float("nan")}, "stragglers"), ({"microbatches": [4, 0]}, "microbatches"),
+                          ({"perseus_unit_s": 0.01}, "perseus_unit_s")):
+            with self.subTest(name), self.assertRaisesRegex(lowgear.InvalidUse, name):
+                lowgear.emulate(COLUMNS, **{"blocking_power_w": POWER_W, "microbatches": 4, **bad})
+
+    def test_published_cells_are_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(lowgear.InvalidUse, "no file of the shape"):
+                lowgear.evaluate(folder)
+            zeus = Path(folder, "A100")
+            zeus.mkdir()
+            (zeus / "zeus_global.csv").write_text("model_name,dp,tp,pp,time,energy\ngpt3-xl,1,1,4,100,1000\n")
+            cells, points = lowgear.evaluate(folder)
+        self.assertEqual(set(cells["state"]), {"no input"})
+        self.assertEqual([(point.method, point.time_s) for point in points], [("Zeus, one limit", 100)])
+        with self.assertRaises(lowgear.InvalidUse):
+            lowgear.evaluate()
+
+    def test_a_folder_of_plans_is_thinned(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plans = Path(folder, "plans")
+            plans.mkdir()
+            for number in range(11):
+                (plans / f"freqs_pipeline_{number:05}.py").write_text("[[1410, 1410]]\n")
+            self.assertEqual(lowgear.thin(plans, keep="every:5", out=Path(folder, "out")), 3)
+            self.assertEqual(len(list(Path(folder, "out").glob("*.py"))), 3)
+            with self.assertRaisesRegex(lowgear.InvalidUse, "keep.*every:50"):
+                lowgear.thin(plans, keep="half", out=Path(folder, "other"))
+
+
 if __name__ == "__main__":
     unittest.main()

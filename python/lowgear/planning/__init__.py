@@ -1,5 +1,5 @@
-"""Planning in Python: the commands `plan`, `replan`, `verify`, `simulate`, `estimate` and `search` of `lowgear` as
-functions.
+"""Planning in Python: the commands `plan`, `replan`, `verify`, `simulate`, `estimate`, `search`, `emulate`, `evaluate` and
+`thin` of `lowgear` as functions.
 
 They take dicts, lists, data frames or paths, and return objects that print themselves in terminals and draw themselves
 in notebooks. All that they compute the command computes (`lowgear`, found as `command.find_command` says): figures are
@@ -7,6 +7,7 @@ its figures, refusals its messages. Nothing but Python's standard library is nee
 data frame.
 """
 
+from .clusters import CellRow, EmulatedRow, PointRow, emulate, evaluate, thin
 from .command import CommandNotFound, LowgearWarning, find_command
 from .estimates import Estimate, PublishedEstimate, SearchResult
 from .jobs import estimate, search
@@ -17,12 +18,15 @@ from .table import Table
 from .work import PlannedWork, ReplanResult
 
 __all__ = [
+    "CellRow",
     "CommandNotFound",
+    "EmulatedRow",
     "Estimate",
     "LowgearWarning",
     "Plan",
     "PlanResult",
     "PlannedWork",
+    "PointRow",
     "PublishedEstimate",
     "ReplanResult",
     "Scale",
@@ -30,11 +34,14 @@ __all__ = [
     "Simulation",
     "Table",
     "Verification",
+    "emulate",
     "estimate",
+    "evaluate",
     "find_command",
     "plan",
     "replan",
     "search",
     "simulate",
+    "thin",
     "verify",
 ]

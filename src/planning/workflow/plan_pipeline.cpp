@@ -89,6 +89,7 @@ class Planning {
   void make_all_plans(planner::PipelinePlanner& planner) {
     warn_of_late_changes(planner);
     const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
+    result_.asked_deadline_s = single;
     if (single && *single > planner.slowest_s()) {
       warn(fmt::format(
           "the deadline of {} s is later than T* = {} s, after which waiting only uses energy: the plan is for T*",
@@ -181,6 +182,13 @@ class Planning {
 
 }  // namespace
 
+bool misses_deadline(const PlanResult& result) {
+  constexpr double kRounding = 1e-9;  // relative, as the verifier has it
+  return result.asked_deadline_s && std::ranges::any_of(result.plans, [&](const PlanFigures& plan) {
+           return plan.time_s > *result.asked_deadline_s * (1 + kRounding);
+         });
+}
+
 PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const PlanReceiver& receive,
                 Progress* progress) {
   if (options.gpu_name.size() > plan::kMaxGpuNameBytes) {
@@ -221,6 +229,7 @@ RunFile run_file_of(const PlanResult& result, const PlanOptions& options) {
   RunFile run = run_file_of(result.pipeline, result.frontier.method, options);
   run.policies = result.policies;
   run.warnings = result.warnings;
+  run.asked_deadline_s = result.asked_deadline_s;
   return run;
 }
 

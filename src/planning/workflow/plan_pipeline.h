@@ -52,15 +52,19 @@ struct PlanResult {
   ProfiledPipeline pipeline;  ///< as it was planned: a policy may run an order of its own
   CertifiedFrontier frontier;
   std::vector<simulator::PipelineFigures>
-      policy_frontier;                  ///< the policy's own where it has one (`perseus`), fastest first
-  simulator::PipelineFigures baseline;  ///< everything at its highest clock, replayed
-  std::vector<PlanFigures> plans;       ///< numbered from 0, fastest first
-  int shown_plan = 0;                   ///< number of `shown`, as `plan_to_show` has it
+      policy_frontier;                     ///< the policy's own where it has one (`perseus`), fastest first
+  simulator::PipelineFigures baseline;     ///< everything at its highest clock, replayed
+  std::optional<double> asked_deadline_s;  ///< where one plan was asked for; that of another policy may miss it
+  std::vector<PlanFigures> plans;          ///< numbered from 0, fastest first
+  int shown_plan = 0;                      ///< number of `shown`, as `plan_to_show` has it
   plan::Plan shown;
   std::optional<LateReplay> late;       ///< of the shown plan
   std::vector<ComparisonRow> policies;  ///< the other policies; empty for pipelines that are too large for that
   std::vector<std::string> warnings;    ///< what a user should know, one line each
 };
+
+/// Whether a plan takes longer than the deadline that was asked for, by more than rounding.
+[[nodiscard]] bool misses_deadline(const PlanResult& result);
 
 /// Receives every plan as soon as it is made, with its number and the pipeline that it is for. Plans of all deadlines
 /// together may be larger than memory.

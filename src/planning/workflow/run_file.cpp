@@ -132,6 +132,7 @@ std::string write_run(const RunFile& run) {
                {"switch_latency_s", run.switch_latency_s},
                {"policies", policies},
                {"warnings", run.warnings}};
+  if (run.asked_deadline_s) json["asked_deadline_s"] = *run.asked_deadline_s;
   if (run.joint) json["joint"] = to_json(*run.joint);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -159,6 +160,9 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.granularity = one_of(document.at("granularity"), kGranularities);
   run.switch_latency_s = number_in(document.at("switch_latency_s"), 0, kMaxTimeS);
+  if (document.has("asked_deadline_s")) {
+    run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
+  }
   run.policies = read_array<ComparisonRow>(document.at("policies"), read_policy);
   run.warnings = read_array<std::string>(document.at("warnings"), [](const JsonView& view) { return view.text(); });
   if (document.has("joint")) run.joint = read_joint(document.at("joint"), run.stages);

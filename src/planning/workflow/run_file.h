@@ -26,7 +26,8 @@ struct RunFile {
   double epsilon = 0;                                               ///< asked of the sandwich
   planner::PlanGranularity granularity = planner::PlanGranularity::per_op;
   double switch_latency_s = 0;
-  std::vector<ComparisonRow> policies;  ///< *replayed*, for the report
+  std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
+  std::vector<ComparisonRow> policies;          ///< *replayed*, for the report
   std::vector<std::string> warnings;
   std::optional<JointRun> joint = {};  ///< where the order was free
 };

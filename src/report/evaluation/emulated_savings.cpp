@@ -60,7 +60,7 @@ std::vector<simulator::PipelineFigures> plans_of_lowgear(const EmulationCase& em
   const plan::Plan fastest = planner.plan(fastest_s);
   std::vector<simulator::PipelineFigures> plans{{fastest.time_s, fastest.energy_j}};
   for (const double factor : factors) {
-    const plan::Plan waiting = planner.plan(factor * fastest_s);
+    const plan::Plan waiting = planner.plan(std::min(factor * fastest_s, planner.slowest_s()));
     plans.push_back({waiting.time_s, waiting.energy_j});
   }
   return plans;

@@ -104,6 +104,31 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
       {"memory limit of a given order", {"--memory-limit", "4"}, {}, {"--memory-limit", "--schedule auto"}},
       {"memory limit that nothing fits", {"--schedule", "auto", "--memory-limit", "0"}, {}, {"least", "1 microbatch"}},
       {"memory limit in bytes", {"--schedule", "auto", "--memory-limit", "40GiB"}, {}, {"40GiB", "bytes"}},
+      {"memory limit in bytes names the other forms",
+       {"--schedule", "auto", "--memory-limit", "40GiB"},
+       {},
+       {"1f1b", "number of microbatches", "12GiB", "activation_bytes"}},
+      {"memory limit is a word", {"--schedule", "auto", "--memory-limit", "much"}, {}, {"1f1b", "8,8,6,4", "12GiB"}},
+      {"memory limit beyond any plan",
+       {"--schedule", "auto", "--memory-limit", "1000001"},
+       {},
+       {"1000000", "1f1b", "12GiB"}},
+      {"noise factor of another policy",
+       {"--perseus-noise-factor", "0.9"},
+       {},
+       {"--perseus-noise-factor", "policy perseus"}},
+      {"initial guess of another policy",
+       {"--perseus-initial-guess", "guess.txt", "--policy", "zeus-global"},
+       {},
+       {"--perseus-initial-guess", "policy perseus"}},
+      {"initial guess that is missing",
+       {"--perseus-initial-guess", "none.txt", "--policy", "perseus"},
+       {},
+       {"none.txt", "check the path"}},
+      {"sample of plans that is a word",
+       {"--perseus-plans", "half", "--policy", "perseus"},
+       {},
+       {"--perseus-plans", "all", "every:50"}},
       {"free order with chunks", {"--schedule", "auto", "--chunks", "2"}, {}, {"--chunks"}},
       {"free order with extra activations", {"--schedule", "auto", "--extra-activations", "2"}, {}, {"--memory-limit"}},
       {"free order of another policy", {"--schedule", "auto", "--policy", "perseus"}, {}, {"perseus"}},
@@ -192,6 +217,26 @@ TEST_F(BadInput, FilesThatCannotBeReadAreRefused) {
   expect_refused(plan({"--profile", folder_.path().string()}), {"folder"});
 }
 
+TEST_F(BadInput, InitialGuessesAreFiniteNumbers) {
+  for (const std::string value : {"inf", "nan", "-inf", "1e999"}) {
+    const std::string guess = write_text(folder_ / "guess.txt", "{'Forward': [(1, " + value + ", 2)]}");
+    expect_refused(plan({"--policy", "perseus", "--perseus-initial-guess", guess}),
+                   {"guess.txt:1:18", "\"" + value + "\"", "finite number"});
+  }
+}
+
+TEST_F(BadInput, AShareOfBackwardsThatAreSplitAlreadyIsRefused) {
+  std::string text = small_profile(3);
+  for (const char* stage : {"0", "1", "2"}) {
+    for (const char* kind : {",input_gradient,", ",weight_gradient,"})
+      text += stage + std::string(kind) + "1400,1,100\n";
+  }
+  write_text(folder_ / "profile.csv", text);
+  for (const char* schedule : {"zb-h1", "auto"}) {
+    expect_refused(plan({"--schedule", schedule, "--backward-split", "0.5"}), {"--backward-split", "input_gradient"});
+  }
+}
+
 TEST_F(BadInput, SchedulesThatCycleOrHangAreRefused) {
   const std::string cycle = write_text(folder_ / "cycle.csv", "0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n");
   expect_refused(plan({"--schedule", cycle, "--microbatches", "2"}, {"--stages"}), {"cycle"});
@@ -223,6 +268,46 @@ TEST_F(BadInput, VerbsHaveToExist) {
   expect_refused({"help", "plot"}, {"\"plot\""});
   expect_refused({"plot\nme"}, {"\\x0a"});
   expect_refused({"--speed"}, {"a command is missing"});
+}
+
+TEST_F(BadInput, EmulatedClustersAreRefusedByTheNameOfTheOption) {
+  const auto emulate = [this](const std::string& option, const std::string& value) {
+    std::vector<std::string> words{"emulate", "--profile", profile_, "--blocking-power", "70"};
+    if (option != "--microbatches") words.insert(words.end(), {"--microbatches", "4"});
+    words.insert(words.end(), {option, value});
+    return words;
+  };
+  for (const char* value : {"nan", "inf", "1.2,nan", "0.5", "2e6", "slow"}) {
+    expect_refused(emulate("--straggler", value), {"--straggler: expected a number from 1 to", "lowgear emulate"});
+  }
+  for (const char* value : {"0", "4,0", "4,1.5", "200000", "some"}) {
+    expect_refused(emulate("--microbatches", value), {"--microbatches: expected a whole number from 1 to"});
+  }
+  expect_refused(emulate("--perseus-unit", "0.01"), {"--perseus-unit", "--policy perseus"});
+}
+
+TEST_F(BadInput, OptionsWithoutUseAreRefused) {
+  const std::vector<std::string> compare{"compare", "--profile",        profile_, "--microbatches",
+                                         "4",       "--blocking-power", "70"};
+  std::vector<std::string> others = compare;
+  others.insert(others.end(), {"--policies", "max,zeus", "--perseus-noise-factor", "0.9"});
+  expect_refused(others, {"--perseus-noise-factor", "policy perseus"});
+  expect_refused({"estimate", "--examples", "--model", "gpt2"}, {"--examples", "leave --model out"});
+  expect_refused({"estimate", "--show-example", "llemma-7b-perlmutter", "--tp", "2"}, {"leave --tp out"});
+}
+
+TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
+  expect_refused({"thin", profile_, "--keep", "2", "--out", out()}, {"profile.csv: it is a file", "folder"});
+  expect_refused({"thin", folder_.path().string(), "--keep", "two", "--out", out()}, {"--keep", "all", "every:50"});
+  expect_refused({"evaluate", profile_}, {"profile.csv: it is a file", "sosp24_data"});
+  const std::string folder = folder_.path().string();
+  expect_refused({"evaluate", folder, folder + "/."}, {"given twice"});
+  expect_refused({"simulate", "--profile", profile_, "--plan", "none.json", "--blocking-power", "70"},
+                 {"none.json", "check the path"});
+  expect_refused({"profile", folder + "/none", "--out", out()},
+                 {"none: cannot be read", "name a folder of recordings"});
+  expect_refused({"data", "show", folder + "/none.bin"}, {"none.bin: cannot be read", "check the path"});
+  expect_refused({"serve", "--config", folder + "/none.toml"}, {"none.toml: No such file", "check the path"});
 }
 
 TEST_F(BadInput, OtherVerbsRefuseToo) {

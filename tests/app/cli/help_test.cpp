@@ -14,6 +14,7 @@ namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(Help, EveryVerbHasAnExample) {
@@ -41,6 +42,15 @@ TEST(Help, FitsATerminal) {
     const std::string options = result.out.substr(result.out.find("Options:"), result.out.find("Example:"));
     for (const std::string& line : lines_of(options.substr(0, options.find("Example:")))) {
       EXPECT_LE(line.size(), kScreen) << line;
+    }
+  }
+}
+
+TEST(Help, ShowsNoChecksOfTheParser) {
+  for (const Verb& verb : verbs()) {
+    const ProgramResult result = run_lowgear({std::string(verb.name), "--help"});
+    for (const char* raw : {"INT in [", "FLOAT in [", ":INT", ":FLOAT", "UINT", "NONNEGATIVE", "POSITIVE"}) {
+      EXPECT_THAT(result.out, Not(HasSubstr(raw))) << verb.name;
     }
   }
 }

@@ -27,6 +27,7 @@ RunFile sample_run() {
   run.epsilon = 0.001;
   run.granularity = planner::PlanGranularity::per_stage_kind;
   run.switch_latency_s = 0.015;
+  run.asked_deadline_s = 1.25;
   run.policies = {{.policy = "max",
                    .time_s = 1.5,
                    .energy_j = 20.25,
@@ -46,6 +47,7 @@ TEST(RunFile, ReadsBackWhatItWrites) {
   EXPECT_EQ(run.method, planner::FrontierMethod::sandwich);
   EXPECT_EQ(run.granularity, planner::PlanGranularity::per_stage_kind);
   EXPECT_EQ(run.blocking_power_w, (std::vector<double>{70.25, 71}));
+  EXPECT_EQ(run.asked_deadline_s, 1.25);
   ASSERT_EQ(run.policies.size(), 2U);
   EXPECT_EQ(run.policies[0].lower_bound_j, 19.5);
   EXPECT_EQ(run.policies[1].lower_bound_j, std::nullopt);

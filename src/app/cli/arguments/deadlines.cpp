@@ -30,7 +30,8 @@ void add_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) {
   add_single_deadline_options(app, deadlines);
   CLI::Option* plans =
       add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
-                       "Number of plans, evenly spaced from T_min to T*, the time of least energy (default 20)");
+                       "Number of plans, evenly spaced from T_min to T*, the time of least energy (default 20); not "
+                       "together with --deadline, --slowdown or --straggler");
   for (const char* single : {"--deadline", "--slowdown", "--straggler"}) app.get_option(single)->excludes(plans);
 }
 

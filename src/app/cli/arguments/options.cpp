@@ -20,6 +20,35 @@ template <typename Number>
       name, fmt::format("expected {} from {} to {}, not {}", what, range.low, range.high, quote(text)));
 }
 
+int whole_number_in(const std::string& name, NumberRange<int> range, const std::string& text) {
+  const auto number = parse_integer(text);
+  if (!number || *number < range.low || *number > range.high) {
+    throw_out_of_range(name, "a whole number", range, text);
+  }
+  return static_cast<int>(*number);
+}
+
+double number_in(const std::string& name, NumberRange<double> range, const std::string& text) {
+  const auto number = parse_number(text);
+  if (!number || !(*number >= range.low) || !(*number <= range.high)) {
+    throw_out_of_range(name, "a number", range, text);
+  }
+  return *number;
+}
+
+/// An option of values separated by commas, each read by `read(name, range, text)`.
+template <typename Number>
+CLI::Option* add_list(CLI::App& app, const std::string& name, NumberRange<Number> range,
+                      Number (*read)(const std::string&, NumberRange<Number>, const std::string&),
+                      std::function<void(std::vector<Number>)> set, const std::string& help) {
+  const auto read_all = [name, range, read, set = std::move(set)](const std::vector<std::string>& texts) {
+    std::vector<Number> numbers;
+    for (const std::string& text : texts) numbers.push_back(read(name, range, text));
+    set(std::move(numbers));
+  };
+  return app.add_option_function<std::vector<std::string>>(name, read_all, help)->delimiter(',');
+}
+
 }  // namespace
 
 std::string lower_case(std::string_view text) {
@@ -37,23 +66,25 @@ CLI::Option* take_names_of_any_case(CLI::Option* option) {
 CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRange<int> range,
                               std::function<void(int)> set, const std::string& help) {
   const auto read = [name, range, set = std::move(set)](const std::string& text) {
-    const auto number = parse_integer(text);
-    if (!number || *number < range.low || *number > range.high) {
-      throw_out_of_range(name, "a whole number", range, text);
-    }
-    set(static_cast<int>(*number));
+    set(whole_number_in(name, range, text));
   };
   return app.add_option_function<std::string>(name, read, help)->type_name("N");
 }
 
 CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
                         std::function<void(double)> set, const std::string& help) {
-  const auto read = [name, range, set = std::move(set)](const std::string& text) {
-    const auto number = parse_number(text);
-    if (!number || *number < range.low || *number > range.high) throw_out_of_range(name, "a number", range, text);
-    set(*number);
-  };
+  const auto read = [name, range, set = std::move(set)](const std::string& text) { set(number_in(name, range, text)); };
   return app.add_option_function<std::string>(name, read, help)->type_name("X");
+}
+
+CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRange<int> range,
+                               std::function<void(std::vector<int>)> set, const std::string& help) {
+  return add_list(app, name, range, whole_number_in, std::move(set), help)->type_name("N,N");
+}
+
+CLI::Option* add_numbers(CLI::App& app, const std::string& name, NumberRange<double> range,
+                         std::function<void(std::vector<double>)> set, const std::string& help) {
+  return add_list(app, name, range, number_in, std::move(set), help)->type_name("X,X");
 }
 
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// Options of the command line whose values are checked where they are read: a wrong one is a CLI::ValidationError that
 /// says what was expected.
@@ -26,6 +27,14 @@ CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRang
 /// A finite number in `range`, handed to `set`.
 CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
                         std::function<void(double)> set, const std::string& help);
+
+/// Whole numbers in `range`, separated by commas, handed to `set` together.
+CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRange<int> range,
+                               std::function<void(std::vector<int>)> set, const std::string& help);
+
+/// The same of finite numbers.
+CLI::Option* add_numbers(CLI::App& app, const std::string& name, NumberRange<double> range,
+                         std::function<void(std::vector<double>)> set, const std::string& help);
 
 /// ASCII letters in lower case.
 [[nodiscard]] std::string lower_case(std::string_view text);

@@ -197,11 +197,21 @@ schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profi
                                           : read_schedule(arguments);
 }
 
+profile::StageProfile split_backward(const profile::StageProfile& profile, double share) {
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    if (!profile.has(stage, OpKind::input_gradient)) continue;
+    throw InputError(fmt::format(
+        "--backward-split: the profile has rows of input_gradient for stage {}, which hold; leave the option out",
+        stage));
+  }
+  return with_split_backward(profile, share);
+}
+
 profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
                                   std::optional<double> backward_split) {
   profile = with_stages_of(std::move(profile), schedule);
   if (!runs(schedule, OpKind::input_gradient)) return profile;
-  if (backward_split) return with_split_backward(profile, *backward_split);
+  if (backward_split) return split_backward(profile, *backward_split);
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (profile.has(stage, OpKind::input_gradient)) continue;
     throw InputError(

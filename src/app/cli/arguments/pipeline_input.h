@@ -66,6 +66,10 @@ struct PipelineInput {
 [[nodiscard]] profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
                                                 std::optional<double> backward_split);
 
+/// `profile` with each backward divided, `share` of it to the input gradient. Throws InputError where a stage is split
+/// already.
+[[nodiscard]] profile::StageProfile split_backward(const profile::StageProfile& profile, double share);
+
 /// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency and columns. Throws
 /// InputError.
 [[nodiscard]] profile::StageProfile read_profile(PipelineInput& input);

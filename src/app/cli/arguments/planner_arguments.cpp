@@ -23,6 +23,10 @@ constexpr auto kGranularityWords = std::to_array<std::string_view>({"op", "stage
 constexpr auto kGranularities =
     std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
 
+/// Not --perseus-unit, which envpipe-offline has, too.
+constexpr auto kOfPerseusAlone = std::to_array<const char*>(
+    {"--perseus-noise-factor", "--perseus-always-use-noise-factor", "--perseus-initial-guess"});
+
 constexpr double kSmallestEpsilon = 1e-9;
 constexpr double kSmallestNoiseFactor = 0.01;
 constexpr double kLargestEpsilon = 0.5;
@@ -106,16 +110,25 @@ planner::PerseusOptions perseus_options(const PerseusArguments& arguments) {
   return options;
 }
 
+void refuse_unused_perseus_options(const CLI::App& app, bool plans_perseus) {
+  if (plans_perseus) return;
+  for (const char* name : kOfPerseusAlone) {
+    if (app.get_option(name)->count() > 0) {
+      throw InputError(fmt::format("{}: only the policy perseus uses it: choose that policy, or leave it out", name));
+    }
+  }
+}
+
 CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
                                       std::optional<plan::PlanSampling>& sampling, const std::string& help) {
   return app
       .add_option_function<std::string>(
           name,
-          [&sampling](const std::string& text) {
+          [name, &sampling](const std::string& text) {
             try {
               sampling = plan::read_plan_sampling(text);
             } catch (const InputError& error) {
-              throw CLI::ValidationError(error.what());
+              throw CLI::ValidationError(name, error.what());
             }
           },
           help)

@@ -56,6 +56,8 @@ struct PerseusArguments {
 
 /// `--perseus-unit`, in seconds, and the other options of lowtime's perseus.py, with that prefix.
 void add_perseus_options(CLI::App& app, PerseusArguments& arguments);
+/// Throws InputError when an option that only the policy perseus uses was given, and that policy does not plan.
+void refuse_unused_perseus_options(const CLI::App& app, bool plans_perseus);
 /// Reads the file of the initial guess. Throws InputError where that cannot be read.
 [[nodiscard]] planner::PerseusOptions perseus_options(const PerseusArguments& arguments);
 /// An option that takes `all`, a number of plans or `every:N`.

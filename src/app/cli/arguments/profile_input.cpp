@@ -23,7 +23,9 @@ std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_vi
   std::map<int, fs::path> found;
   std::error_code error;
   fs::directory_iterator entry(folder, error);
-  if (error) throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be read: {}", error.message()));
+  if (error)
+    throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be read: {}", error.message()),
+                      "name a folder of recordings");
   for (; entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     const std::optional<int> rank = profile::rank_in_name(name, before, after);

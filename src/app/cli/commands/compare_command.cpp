@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -153,7 +154,12 @@ VerbAction declare_compare(CLI::App& app) {
   app.add_option("--html", arguments->html, "Also write the comparison to this file, as an HTML page")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_compare(*arguments, console); };
+  return [arguments, &app](Console& console) {
+    refuse_unused_perseus_options(app,
+                                  arguments->policies.empty() || arguments->baseline == "perseus" ||
+                                      std::ranges::find(arguments->policies, "perseus") != arguments->policies.end());
+    return run_compare(*arguments, console);
+  };
 }
 
 }  // namespace lowgear::cli

@@ -145,11 +145,8 @@ VerbAction declare_emulate(CLI::App& app) {
   add_profile_option(app, arguments->profile)->required();
   add_number(app, "--blocking-power", {0, 1e5}, into(arguments->blocking_power_w), "Power of a GPU that waits, in W")
       ->required();
-  app.add_option("--microbatches", arguments->microbatches,
-                 "Microbatches of a pipeline in an iteration; several for a table of strong scaling")
-      ->type_name("N,N")
-      ->delimiter(',')
-      ->check(CLI::Range(1, kMaxMicrobatches))
+  add_whole_numbers(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments->microbatches),
+                    "Microbatches of a pipeline in an iteration; several for a table of strong scaling")
       ->required();
   CLI::Option* pipelines = add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
                                             "Data-parallel pipelines (default 1)");
@@ -158,11 +155,9 @@ VerbAction declare_emulate(CLI::App& app) {
       ->excludes(pipelines);
   add_whole_number(app, "--tensor-parallel", {1, kMaxTensorParallel}, into(arguments->tensor_parallel),
                    "GPUs of a stage, each as the profile has one (default 1)");
-  app.add_option("--straggler", arguments->stragglers,
-                 "How many times as long one of the pipelines takes (default 1.05,1.1,1.2,1.3,1.4,1.5)")
-      ->type_name("FACTOR,FACTOR")
-      ->delimiter(',')
-      ->check(CLI::Range(1.0, simulator::kMaxSlowdownFactor));
+  add_numbers(app, "--straggler", {1, simulator::kMaxSlowdownFactor}, into(arguments->stragglers),
+              "How many times as long one of the pipelines takes (default 1.05,1.1,1.2,1.3,1.4,1.5)")
+      ->type_name("FACTOR,FACTOR");
   add_choice(
       app, "--policy", kMethodWords,
       [arguments](std::size_t place) { arguments->method = static_cast<evaluation::PlansOf>(place); },
@@ -178,7 +173,12 @@ VerbAction declare_emulate(CLI::App& app) {
       "The others run the slowest plan that the straggler allows (corrected, the default), or the one of least energy, "
       "as in Perseus' evaluation (published)");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_emulate(*arguments, console); };
+  return [arguments, &app](Console& console) {
+    if (arguments->method != evaluation::PlansOf::perseus && app.get_option("--perseus-unit")->count() > 0) {
+      throw InputError("--perseus-unit: give --policy perseus, whose time step it is, or leave it out");
+    }
+    return run_emulate(*arguments, console);
+  };
 }
 
 }  // namespace lowgear::cli

@@ -139,6 +139,17 @@ std::string next_text(const EstimateArguments& arguments, const estimator::JobEs
   return fmt::format("\nNext: plan its clocks: {} --plan\n", arguments.command);
 }
 
+/// `--examples` and `--show-example` print what is built in: any option but `--json` would have no effect.
+void refuse_beside(const CLI::App& app, const std::string& printing) {
+  if (app.get_option(printing)->count() == 0) return;
+  for (const CLI::Option* const option : app.get_options([](const CLI::Option* given) { return given->count() > 0; })) {
+    const std::string name = option->get_name();
+    if (name != printing && name != "--json") {
+      throw InputError(fmt::format("{}: it prints examples as they are; leave {} out", printing, name));
+    }
+  }
+}
+
 /// That a job does not fit is a result, not a failure: it is printed first, and the exit code is 0.
 ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   if (arguments.list_examples) return list_examples(arguments, console);
@@ -208,6 +219,7 @@ VerbAction declare_estimate(CLI::App& app) {
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
+    for (const char* printing : {"--examples", "--show-example"}) refuse_beside(app, printing);
     return run_estimate(*arguments, console);
   };
 }

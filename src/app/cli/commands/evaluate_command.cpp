@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ std::vector<FoundFile> artifact_files(const std::string& given) {
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::canonical(given, failed);
   if (failed || !std::filesystem::is_directory(folder)) {
-    throw InputError(fmt::format("{}: no such folder; give one of the shape of Perseus' sosp24_data", given));
+    throw InputError(fmt::format("{}: {}; give a folder of the shape of Perseus' sosp24_data", given,
+                                 failed ? "no such folder" : "it is a file"));
   }
   std::vector<FoundFile> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -44,9 +46,20 @@ std::vector<FoundFile> artifact_files(const std::string& given) {
   return files;
 }
 
+/// A file of a folder that is read twice would be another file for the same pipeline.
+void refuse_folders_given_twice(const std::vector<std::string>& folders) {
+  std::set<std::filesystem::path> seen;
+  for (const std::string& folder : folders) {
+    if (!seen.insert(std::filesystem::weakly_canonical(folder)).second) {
+      throw InputError(fmt::format("{}: the folder is given twice; give it once", folder));
+    }
+  }
+}
+
 ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
   std::vector<evaluation::Cell> cells;
   evaluation::Artifact artifact;
+  refuse_folders_given_twice(arguments.folders);
   {
     ProgressBar progress;
     for (const std::string& folder : arguments.folders) {

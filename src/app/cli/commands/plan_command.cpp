@@ -96,6 +96,11 @@ std::string summary_text(const PlanArguments& arguments, const workflow::PlanRes
       "{:+.2f} % energy, {:+.2f} % time\n",
       shown.number, shown.time_s, shown.energy_j, result.baseline.time_s, result.baseline.energy_j,
       change_pct(result.baseline.energy_j, shown.energy_j), change_pct(result.baseline.time_s, shown.time_s));
+  if (workflow::misses_deadline(result)) {
+    text += fmt::format("deadline  {:.6g} s was asked for, and the plan MISSES it by {:.3g} s ({:+.2f} %)\n",
+                        *result.asked_deadline_s, shown.time_s - *result.asked_deadline_s,
+                        change_pct(*result.asked_deadline_s, shown.time_s));
+  }
   text += latency_text(arguments.planner.switch_latency, result);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
@@ -118,6 +123,12 @@ Json plan_json(const workflow::PlanFigures& plan) {
   return json;
 }
 
+/// Whether the one plan keeps the deadline that was asked for; null where none was.
+Json kept_json(const workflow::PlanResult& result) {
+  if (!result.asked_deadline_s) return nullptr;
+  return !workflow::misses_deadline(result);
+}
+
 Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
   const workflow::PlanResult& result = summary.result;
   Json plans = Json::array();
@@ -136,6 +147,8 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
             {"time_s", result.baseline.time_s},
             {"energy_j", result.baseline.energy_j}}},
           {"switch_latency", latency_json(arguments.planner.switch_latency, result)},
+          {"asked_deadline_s", or_null(result.asked_deadline_s)},
+          {"asked_deadline_kept", kept_json(result)},
           {"verified", summary.verified.has_value()},
           {"shown_plan", result.shown_plan},
           {"plans", plans},
@@ -343,6 +356,7 @@ VerbAction declare_plan(CLI::App& app) {
   app.add_flag("--quiet", arguments->quiet, "Print errors only");
   return [arguments, &app](Console& console) {
     arguments->plan.command = command_line(app);
+    refuse_unused_perseus_options(app, arguments->plan.policy == "perseus");
     return run_plan(*arguments, console);
   };
 }

@@ -31,7 +31,8 @@ struct ThinArguments {
 /// The folder's plan files in the order of their names, which is that of lowtime's iterations.
 std::vector<std::filesystem::path> plan_files(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) {
-    throw InputError(fmt::format("{}: no such folder; give one with freqs_pipeline_NNNNN.py files", folder.string()));
+    throw InputError(fmt::format("{}: {}; give a folder with freqs_pipeline_NNNNN.py files", folder.string(),
+                                 std::filesystem::exists(folder) ? "it is a file" : "no such folder"));
   }
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -78,8 +79,8 @@ VerbAction declare_thin(CLI::App& app) {
       ->type_name("DIR")
       ->required();
   add_plan_sampling_option(app, "--keep", arguments->keep,
-                           "Plans to keep, in the order of their names: so many (20), evenly, or every 50th and the "
-                           "last (every:50)")
+                           "Plans to keep, in the order of their names: all, so many (20), evenly, or every 50th and "
+                           "the last (every:50)")
       ->required();
   app.add_option("--out", arguments->out,
                  "Folder to write. The output of an earlier run is replaced; a folder with other files is refused")

@@ -23,6 +23,7 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
           {"plans", report.plans},
           {"epsilon", report.epsilon},
           {"max_gap_pct", report.max_gap_pct},
+          {"missed_deadline_s", or_null(report.missed_deadline_s)},
           {"max_joint_gap_pct", or_null(report.max_joint_gap_pct)},
           {"failures", report.failures}};
 }
@@ -36,13 +37,17 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
                                            "than the plans' bounds: largest gap {:.3g} %\n",
                                            *report.max_joint_gap_pct)
                                      : "";
+  const std::string deadlines =
+      report.missed_deadline_s
+          ? fmt::format("the deadline of {:.6g} s that was asked for is MISSED", *report.missed_deadline_s)
+          : "deadlines kept";
   return fmt::format(
       "{}: verified\n"
       "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
-      "  plans     {}: replayed to their figures, deadlines kept, largest proven gap {:.3g} %\n"
+      "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
       "{}next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
-      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct, all_orders,
-      shell_word(arguments.folder));
+      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, deadlines, report.max_gap_pct,
+      all_orders, shell_word(arguments.folder));
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {

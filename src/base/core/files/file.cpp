@@ -27,6 +27,10 @@ std::string reason(int error_number) { return std::generic_category().message(er
   throw_input_error({path.string(), 0, 0}, fmt::format("cannot be read: {}", why), fix);
 }
 
+[[noreturn]] void throw_read_error(const fs::path& path, int error_number) {
+  throw_read_error(path, reason(error_number), error_number == ENOENT ? "check the path" : "");
+}
+
 /// Reasons that lie in what the user asked for. All others (a full disk, a broken one) are the system's.
 bool is_users_mistake(int error_number) {
   switch (error_number) {
@@ -162,7 +166,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   if (path == "-") return read_all(STDIN_FILENO, "<stdin>", max_bytes, 0);
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};
-  if (!file || ::fstat(file.get(), &status) != 0) throw_read_error(path, reason(errno));
+  if (!file || ::fstat(file.get(), &status) != 0) throw_read_error(path, errno);
   if (S_ISDIR(status.st_mode)) throw_read_error(path, "it is a folder", "name a file");
   const auto size = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
   if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));

@@ -27,7 +27,10 @@ std::string system_reason(int error_number) { return std::generic_category().mes
 MappedFile::MappedFile(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer. It means nothing to a regular file.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) fail(path, system_reason(errno));
+  if (file < 0) {
+    const int why = errno;
+    fail(path, system_reason(why), why == ENOENT ? "check the path" : "");
+  }
   struct stat status = {};
   int error_number = ::fstat(file, &status) == 0 ? 0 : errno;
   const bool regular = error_number == 0 && S_ISREG(status.st_mode);

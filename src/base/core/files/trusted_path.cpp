@@ -16,7 +16,7 @@ void require_trusted(const std::filesystem::path& path, mode_t kind, const char*
   const std::string name = printable(path.string());
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
-    throw InputError(fmt::format("{}: {}", name, std::generic_category().message(errno)));
+    throw InputError(fmt::format("{}: {}; check the path", name, std::generic_category().message(errno)));
   }
   if (S_ISLNK(status.st_mode)) {
     throw InputError(

@@ -16,6 +16,8 @@ namespace lowgear::joint {
 namespace {
 
 constexpr int kMostMicrobatches = 1'000'000;
+constexpr std::string_view kForms =
+    "give 1f1b, a number of microbatches (8, or one for each rank: 8,8,6,4), or bytes (12GiB)";
 
 /// `40GiB`, `512 MB`: a number with a unit of bytes.
 bool is_bytes(std::string_view text) {
@@ -44,7 +46,7 @@ double read_bytes(std::string_view text, std::string_view part) {
   if (error == std::errc() && known != kByteUnits.end() && amount > 0 && std::isfinite(amount)) {
     return amount * known->bytes;
   }
-  throw InputError(fmt::format("--memory-limit {}: expected amounts such as 40GiB or 512MB", quote(std::string(text))));
+  throw InputError(fmt::format("--memory-limit {}: not an amount of bytes; {}", quote(std::string(text)), kForms));
 }
 
 /// How many microbatches' activations fit into the bytes of each rank.
@@ -61,7 +63,13 @@ MemoryLimit counts_of_bytes(std::string_view text, std::span<const std::string_v
       throw InputError(fmt::format("--memory-limit {}: the activations of one microbatch take {:.4g} bytes on rank {}",
                                    text, activation_bytes[rank], rank));
     }
-    limit.microbatches.push_back(static_cast<int>(std::min<double>(fit, kMostMicrobatches)));
+    if (fit > kMostMicrobatches) {
+      throw InputError(
+          fmt::format("--memory-limit {}: {:.3g} microbatches fit on rank {}, and a plan has at most {}; give less, or "
+                      "check the profile's column activation_bytes",
+                      text, fit, rank, kMostMicrobatches));
+    }
+    limit.microbatches.push_back(static_cast<int>(fit));
   }
   return limit;
 }
@@ -82,12 +90,12 @@ int read_count(std::string_view text, std::string_view part) {
   const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), count);
   const bool is_number = error == std::errc() && end == part.data() + part.size();
   if (is_number && count < 1) {
-    throw InputError(
-        fmt::format("--memory-limit {}: no order fits; the least limit that one fits is 1 microbatch", text));
+    throw InputError(fmt::format("--memory-limit {}: no order fits; the least limit that one fits is 1 microbatch; {}",
+                                 text, kForms));
   }
   if (!is_number || count > kMostMicrobatches) {
-    throw InputError(fmt::format("--memory-limit {}: expected 1f1b, or numbers of microbatches from 1 to {}",
-                                 quote(std::string(text)), kMostMicrobatches));
+    throw InputError(fmt::format("--memory-limit {}: not a number of microbatches from 1 to {}; {}",
+                                 quote(std::string(text)), kMostMicrobatches, kForms));
   }
   return count;
 }
@@ -101,7 +109,7 @@ MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> ac
     if (!activation_bytes.empty()) return counts_of_bytes(text, parts, activation_bytes);
     throw InputError(fmt::format(
         "--memory-limit {}: the profile does not state how many bytes a microbatch's activations take (column "
-        "activation_bytes, for each rank); give 1f1b, or the number of microbatches that fit",
+        "activation_bytes, for each rank), as bytes (12GiB) need; give 1f1b, or the number of microbatches that fit",
         text));
   }
   MemoryLimit limit;

@@ -1,5 +1,7 @@
 #include "planning/planner/exponential/perseus_guess.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -69,7 +71,11 @@ class GuessParser {
     skip_blank();
     const std::size_t end = std::min(text_.find_first_of(" \t\r\n,)]#", position_), text_.size());
     const auto value = parse_number(text_.substr(position_, end - position_));
-    if (!value || !std::isfinite(*value)) fail();
+    if (!value || !std::isfinite(*value)) {
+      throw_input_error(locate(text_, std::min(position_, text_.size()), source_),
+                        fmt::format("{} is not a finite number", quote(text_.substr(position_, end - position_))),
+                        "write scale, rate and offset of each curve as numbers");
+    }
     position_ = end;
     return *value;
   }

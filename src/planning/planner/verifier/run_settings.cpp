@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/core/units.h"
@@ -50,6 +52,9 @@ RunSettings read_run_settings(std::string_view text, const std::string& source) 
   if (!run.exact) run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.per_stage_kind = is_second(document.at("granularity"), "per_op", "per_stage_kind");
   run.switch_latency_s = number_in(document.at("switch_latency_s"), 0, kMaxTimeS);
+  if (document.has("asked_deadline_s")) {
+    run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
+  }
   return run;
 }
 

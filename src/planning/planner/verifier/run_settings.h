@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@ struct RunSettings {
   double epsilon = 0;                    ///< relative; 0 when exact
   bool per_stage_kind = false;           ///< one clock for all ops of a (stage, kind)
   double switch_latency_s = 0;
+  std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
 };
 
 /// Throws InputError with the JSON path of what is missing, of the wrong kind or out of range.

@@ -118,6 +118,8 @@ void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport&
   for (std::size_t i = 0; i < std::min(rows.size(), folder.plans.size()); ++i) {
     verifier::check_plan(basis, folder.plans[i], rows[i], findings);
     report.max_gap_pct = std::max(report.max_gap_pct, rows[i].gap_pct.value_or(0));
+    const auto asked_s = basis.run.asked_deadline_s;
+    if (asked_s && rows[i].time_s > *asked_s * (1 + kRounding)) report.missed_deadline_s = asked_s;
   }
   report.plans = folder.plans.size();
 }

@@ -28,6 +28,8 @@ struct VerifyReport {
   std::size_t plans = 0;     ///< plans replayed and bounded
   double epsilon = 0;        ///< largest relative distance between the frontier and its proven bound
   double max_gap_pct = 0;    ///< largest proven gap of a plan
+  /// The deadline that was asked for, where a plan takes longer: the policy cannot aim at it. No failure of the proof.
+  std::optional<double> missed_deadline_s = {};
   /// Largest proven gap of a plan to all orders that fit into memory, where the order was free.
   std::optional<double> max_joint_gap_pct = {};
   [[nodiscard]] bool ok() const { return failures.empty(); }

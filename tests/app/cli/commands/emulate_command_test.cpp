@@ -48,6 +48,13 @@ TEST_F(EmulateCommand, ShowsStrongScalingByDegreeOfTheStraggler) {
   EXPECT_THAT(text.out, HasSubstr("emulated: "));
 }
 
+TEST_F(EmulateCommand, AStragglerOfAnyDegreeIsWaitedForAtTheLeastEnergy) {
+  const ProgramResult result = emulate({"--microbatches", "6", "--pipelines", "4", "--straggler", "100,1e6", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json cluster = parse_json(result.out, "stdout")["clusters"][0];
+  EXPECT_GT(cluster["stragglers"][1]["time_s"], cluster["stragglers"][0]["time_s"]);
+}
+
 TEST_F(EmulateCommand, RefusesClustersThatDoNotAddUp) {
   const ProgramResult rest = emulate({"--microbatches", "5", "--global-microbatches", "48"});
   EXPECT_EQ(rest.exit_code, 2);

@@ -338,6 +338,32 @@ TEST_F(PlanCommand, StagePlansSwitchLess) {
   EXPECT_GE(per_stage["plans"][0]["energy_j"], per_op["plans"][0]["energy_j"]);
 }
 
+TEST_F(PlanCommand, ADeadlineThatAPolicyMissesIsStatedAsMissed) {
+  write_text(folder_ / "profile.csv", small_profile(3));
+  const std::string out = (folder_ / "missed").string();
+  const auto made = [&](const std::string& policy, const std::string& deadline) {
+    return run_lowgear({"plan", "--profile", (folder_ / "profile.csv").string(), "--microbatches", "6",
+                        "--blocking-power", "70", "--policy", policy, "--slowdown", deadline, "--perseus-unit", "0.01",
+                        "--out", out, "--json"});
+  };
+  // It rounds times down to its unit, so that the replay of its plan takes longer.
+  const ProgramResult missed = made("perseus", "0");
+  ASSERT_EQ(missed.exit_code, 0) << missed.err;
+  const Json json = parse_json(missed.out, "stdout");
+  EXPECT_EQ(json["asked_deadline_kept"], false);
+  EXPECT_LT(json["asked_deadline_s"], json["plans"][0]["time_s"]);
+  const ProgramResult verified = run_lowgear({"verify", out});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("that was asked for is MISSED"));
+  EXPECT_EQ(parse_json(run_lowgear({"verify", out, "--json"}).out, "stdout")["missed_deadline_s"],
+            json["asked_deadline_s"]);
+
+  const ProgramResult kept = made("lowgear", "5");
+  ASSERT_EQ(kept.exit_code, 0) << kept.err;
+  EXPECT_EQ(parse_json(kept.out, "stdout")["asked_deadline_kept"], true);
+  EXPECT_THAT(run_lowgear({"verify", out}).out, HasSubstr("deadlines kept"));
+}
+
 TEST_F(PlanCommand, PerseusFilesReplayToTheSameFiguresSlowestFirst) {
   const Json json = planned({"--plans", "3", "--perseus-format"});
   for (int number = 0; number < 3; ++number) {

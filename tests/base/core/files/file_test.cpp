@@ -51,7 +51,7 @@ TEST_F(FileTest, ReadsUpToItsBound) {
 TEST_F(FileTest, TellsWhyAFileCannotBeRead) {
   const fs::path missing = folder_ / "missing.csv";
   EXPECT_EQ(error_of([&] { (void)read_file(missing); }),
-            missing.string() + ": cannot be read: No such file or directory");
+            missing.string() + ": cannot be read: No such file or directory; check the path");
   EXPECT_EQ(error_of([&] { (void)read_file(folder_.path()); }),
             folder_.path().string() + ": cannot be read: it is a folder; name a file");
   EXPECT_THAT(error_of([&] { (void)read_file(make_file("f", "x") / "below"); }), HasSubstr("Not a directory"));

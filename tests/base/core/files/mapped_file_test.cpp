@@ -43,7 +43,7 @@ TEST(MappedFile, MayBeEmpty) {
 
 TEST(MappedFile, RefusesWhatIsNoFile) {
   const TemporaryFolder folder;
-  EXPECT_THAT(refusal(folder / "none"), HasSubstr("none: cannot be read: No such file or directory"));
+  EXPECT_THAT(refusal(folder / "none"), HasSubstr("none: cannot be read: No such file or directory; check the path"));
   EXPECT_THAT(refusal(folder.path()), HasSubstr("cannot be read: it is not a regular file; name a file"));
   EXPECT_THAT(refusal("/dev/zero"), HasSubstr("it is not a regular file"));
   // Without waiting for someone to write into it.

@@ -88,7 +88,7 @@ TEST_F(TrustedPathTest, RefusesWhatIsNoneOrNotThere) {
   EXPECT_THAT(folder_refusal(file_), HasSubstr("not a folder"));
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(file_refusal(folder_ / "pipe"), HasSubstr("not a file"));
-  EXPECT_THAT(file_refusal(folder_ / "missing"), HasSubstr("No such file"));
+  EXPECT_THAT(file_refusal(folder_ / "missing"), HasSubstr("No such file or directory; check the path"));
 }
 
 }  // namespace

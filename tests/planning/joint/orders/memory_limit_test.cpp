@@ -46,6 +46,7 @@ TEST(MemoryLimit, OfBytesHasWhatFits) {
   EXPECT_THAT(fit("10GB"), ElementsAre(3, 10));
   EXPECT_THAT(fit("3.1 GB,2000 MB"), ElementsAre(1, 2));
   EXPECT_THAT(fit("4GiB"), ElementsAre(1, 4));
+  EXPECT_THAT(error_of([&] { (void)fit("9000000GiB"); }), AllOf(HasSubstr("1000000"), HasSubstr("activation_bytes")));
   for (const char* text : {"2GB", "3GB,512MB", "-1GB", "GB", "1XB", "9GB,9GB,9GB", "9GB,9", "1e999GB", "nanGB"}) {
     EXPECT_THAT(error_of([&] { (void)fit(text); }), HasSubstr("--memory-limit")) << text;
   }

@@ -1,0 +1,159 @@
+"""The pages docs/coming-from/*.md: their links and options exist, and lines that need no GPU run as they stand there."""
+
+import os
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+from clean_environment import CLEAN
+from program_test_base import ProgramTest
+
+LOWGEAR = os.environ["LOWGEAR_BINARY"]
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = sorted((DOCS / "coming-from").glob("*.md"))
+
+# Words of a page that stand for files and names of the user, or that it leaves out as the sentence gives them.
+PIPELINE = ["--profile", "profile.csv", "--microbatches", "4", "--blocking-power", "75"]
+RUNS = {
+    "estimator.md": {
+        "lowgear --version": [],
+        "lowgear estimate --help": [],
+        "lowgear estimate --examples": [],
+        "lowgear estimate --show-example llemma-7b-perlmutter": [],
+        "lowgear estimate --show-example NAME > my.yml": [],
+        "lowgear estimate --show-example NAME": [],
+        "lowgear estimate --peer-formula --job my.yml": [],
+        "lowgear estimate --peer-formula --job job.yml": [],
+        "lowgear estimate --example NAME": [],
+        "lowgear estimate --job job.yml": [],
+        "lowgear estimate --plan": ["--job", "job.yml", "--gpu-hour", "2", "--kwh", "0.2", "--co2", "300"],
+        "lowgear search": ["--job", "job.yml", "--gpus", "16"],
+    },
+    "perseus.md": {
+        "lowgear serve --perseus-listen 127.0.0.1:7787 --perseus-scheduler PointSolution "
+        """--perseus-args '{"solution_path": "results"}' --perseus-mode frequency""": ["--check"],
+        "lowgear plan --profile FILE": [*PIPELINE[2:], "--out", "again"],
+        "lowgear thin INPUT --keep every:50 --out OUTPUT": [],
+        "lowgear compare --policies envpipe-offline": PIPELINE,
+        "lowgear compare --policies perseus,envpipe-offline": PIPELINE,
+        "lowgear emulate --profile PROFILE --blocking-power 83.64 --microbatches 12,24,48,96 "
+        "--global-microbatches 1536 --tensor-parallel 8": ["--straggler", "1.2"],
+        "lowgear simulate --plan PLAN --pipelines N --slow-pipeline X": [*PIPELINE[:2], *PIPELINE[4:]],
+        "lowgear simulate --trace FILE": [*PIPELINE[:2], *PIPELINE[4:], "--plan", "plan/plans/00000.json"],
+        "lowgear evaluate sosp24_data": [],
+        "lowgear evaluate sosp24_data --json": [],
+    },
+    "envpipe.md": {
+        "lowgear plan --policy envpipe --envpipe-type baseline": [*PIPELINE, "--out", "envpipe"],
+        "lowgear compare --policies max,envpipe,lowgear": PIPELINE,
+    },
+    "zeus.md": {
+        "lowgear compare --policies zeus-global": PIPELINE,
+        "lowgear plan --perseus-format zeus": [*PIPELINE, "--out", "zeus"],
+    },
+}
+NAMES = {"NAME": "llemma-7b-vista", "PROFILE": "profile.csv", "PLAN": "plan/plans/00000.json", "INPUT": "plan",
+         "OUTPUT": "thinned", "N": "4", "X": "1.2"}
+
+
+def words_of(line):
+    """As a shell reads them, apart from `>`."""
+    return [word[1:-1] if word.startswith("'") else word for word in re.findall(r"'[^']*'|\S+", line)]
+
+
+def lines_of(page):
+    return re.findall(r"`(lowgear [^`]*)`", page.read_text(encoding="utf-8"))
+
+
+def anchors_of(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+class ComingFromTest(ProgramTest):
+    def lowgear(self, *words):
+        return subprocess.run([LOWGEAR, *words], env={**CLEAN, "HOME": str(self.folder)}, cwd=self.folder,
+                              capture_output=True, text=True, timeout=self.patience_s)
+
+    def help_of(self, verb):
+        if verb not in self.helps:
+            result = self.lowgear(verb, "--help")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.helps[verb] = set(re.findall(r"--[a-z][a-z0-9-]*", result.stdout))
+        return self.helps[verb]
+
+    def setUp(self):
+        super().setUp()
+        self.helps = {}
+
+    def test_every_link_leads_somewhere(self):
+        for page in PAGES:
+            for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+                if link.startswith("http"):
+                    continue
+                file, _, anchor = link.partition("#")
+                target = (page.parent / file).resolve() if file else page
+                self.assertTrue(target.exists(), f"{page.name}: {link}")
+                if anchor:
+                    self.assertIn(anchor, anchors_of(target), f"{page.name}: {link}")
+
+    def test_every_command_has_the_options_that_the_pages_give_it(self):
+        seen = 0
+        for page in PAGES:
+            for line in lines_of(page):
+                words = words_of(line.split(" -- ")[0])
+                verb = words[1]
+                if verb.startswith("--"):
+                    continue
+                for option in (word for word in words[2:] if word.startswith("--")):
+                    seen += 1
+                    self.assertIn(option, self.help_of(verb), f"{page.name}: {line}")
+        self.assertGreater(seen, 30)
+
+    def test_every_option_in_our_column_is_one_of_a_command(self):
+        listed = self.lowgear("--help").stdout.split("Subcommands:")[1].split("\n\n")[0]
+        verbs = re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE)
+        self.assertIn("evaluate", verbs)
+        known = set().union(*(self.help_of(verb) for verb in verbs))
+        for page in PAGES:
+            for row in re.findall(r"^\|(.*)\|$", page.read_text(encoding="utf-8"), re.MULTILINE):
+                ours = row.split(" | ")[-1]
+                for option in re.findall(r"`(--[a-z][a-z0-9-]*)", ours):
+                    self.assertIn(option, known | {"--version"}, f"{page.name}: {row}")
+
+    def make_inputs(self):
+        self.assertEqual(self.lowgear("example", "--out", ".").returncode, 0)
+        (self.folder / "FILE").write_text((self.folder / "profile.csv").read_text())
+        job = self.lowgear("estimate", "--show-example", "llemma-7b-perlmutter")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        (self.folder / "job.yml").write_text(job.stdout)
+        planned = self.lowgear("plan", *PIPELINE, "--out", "plan", "--perseus-format", "--plans", "4")
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        (self.folder / "results").mkdir()
+        for number in range(4):
+            (self.folder / f"results/freqs_pipeline_{number:05}.py").write_text("[[1410, 1410]]\n")
+        zeus = self.folder / "sosp24_data/zeus/csv/A100"
+        zeus.mkdir(parents=True)
+        (zeus / "zeus_global.csv").write_text("model_name,dp,tp,pp,time,energy\ngpt3-xl,1,1,4,100,1000\n")
+
+    def test_lines_that_need_no_gpu_run_as_they_stand(self):
+        self.make_inputs()
+        for page in PAGES:
+            runs = dict(RUNS.get(page.name, {}))
+            for line in lines_of(page):
+                if line not in runs:
+                    continue
+                command, _, output = line.partition(" > ")
+                words = [NAMES.get(word, word) for word in words_of(command)[1:]] + runs.pop(line)
+                with self.subTest(page=page.name, line=line):
+                    result = self.lowgear(*words)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                if output:
+                    (self.folder / output).write_text(result.stdout)
+            missing = [line for line in runs if line not in lines_of(page)]
+            self.assertEqual(missing, [], f"{page.name} has no such lines any more")
+
+
+if __name__ == "__main__":
+    unittest.main()
