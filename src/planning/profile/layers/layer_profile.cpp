@@ -1,4 +1,4 @@
-#include "planning/adapt/work/layer_profile.h"
+#include "planning/profile/layers/layer_profile.h"
 
 #include <fmt/format.h>
 
@@ -10,11 +10,8 @@
 #include "base/core/error.h"
 #include "base/core/even_division.h"
 
-namespace lowgear::adapt {
+namespace lowgear::profile {
 namespace {
-
-using profile::Measurement;
-using profile::StageProfile;
 
 constexpr std::array kKinds = {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient};
 
@@ -129,11 +126,11 @@ double fastest_s(const StageProfile& profile, int place) {
 int layer_count(const Partition& partition) {
   int layers = 0;
   for (std::size_t stage = 0; stage < partition.size(); ++stage) {
-    if (partition[stage] < 1 || partition[stage] > profile::kMaxStages - layers) {
+    if (partition[stage] < 1 || partition[stage] > kMaxStages - layers) {
       throw InputError(
           fmt::format("stage {} of the partition has {} layers; give every stage at least 1, and all "
                       "together at most {}",
-                      stage, partition[stage], profile::kMaxStages));
+                      stage, partition[stage], kMaxStages));
     }
     layers += partition[stage];
   }
@@ -141,7 +138,7 @@ int layer_count(const Partition& partition) {
 }
 
 Partition uniform_partition(int layers, int stages) {
-  if (stages < 1 || layers < stages || layers > profile::kMaxStages) {
+  if (stages < 1 || layers < stages || layers > kMaxStages) {
     throw InputError(
         fmt::format("{} layers cannot be divided over {} stages; give every stage at least 1", layers, stages));
   }
@@ -232,4 +229,4 @@ Partition balanced_partition(const LayerProfile& profile, int stages) {
   return partition;
 }
 
-}  // namespace lowgear::adapt
+}  // namespace lowgear::profile
