@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 
 #include "base/core/error.h"
@@ -213,6 +214,19 @@ StageProfile stage_profile_of(const LayerProfile& profile, const Partition& part
     begin = end;
   }
   return result;
+}
+
+std::string write_layer_profile(const LayerProfile& profile) {
+  std::string text = "layer,instruction,frequency,time,energy\n";
+  const auto add = [&text](const StageOp& op, std::string_view layer) {
+    for (const Measurement& row : op.measurements) {
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", layer, name(op.kind), row.clock_mhz, row.time_s,
+                     row.energy_j);
+    }
+  };
+  for (const StageOp& op : profile.layers.ops()) add(op, fmt::to_string(op.stage));
+  for (const StageOp& op : profile.ends.ops()) add(op, op.stage == 0 ? "first" : "last");
+  return text;
 }
 
 Partition balanced_partition(const LayerProfile& profile, int stages) {

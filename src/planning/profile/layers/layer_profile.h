@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "planning/profile/stage_profile.h"
@@ -38,6 +39,10 @@ struct LayerProfile {
 /// Stages of frozen layers alone have forwards only. Throws InputError when the partition is of another number of
 /// layers, or the layers of a stage have no clock of a kind in common.
 [[nodiscard]] StageProfile stage_profile_of(const LayerProfile& profile, const Partition& partition);
+
+/// CSV with the columns `layer,instruction,frequency,time,energy`: the layers, 0-based, and as `first` and `last` what
+/// those stages have besides. Numbers have enough digits to be read back unchanged.
+[[nodiscard]] std::string write_layer_profile(const LayerProfile& profile);
 
 /// The partition whose costliest stage takes least time per microbatch at the fastest clocks, forward and backward
 /// together; among those the one whose stages' times have the least sum of squares. Exact (`divide_evenly`). Throws
