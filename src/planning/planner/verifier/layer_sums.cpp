@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/core/formats/csv.h"
@@ -18,26 +20,34 @@ namespace {
 /// Relative difference of sums that were added in another order.
 constexpr double kSumRounding = 1e-9;
 
-struct Cost {
-  double time_s = 0;
-  double energy_j = 0;
-  int parts = 0;  ///< layers and ends in it
-};
-
 struct LayerRow {
-  long long layer = 0;
+  std::string place;    ///< the layer, `first` or `last`
+  long long layer = 0;  ///< what the first stage has besides counts as of the first layer, likewise the last
   std::string instruction;
   long long clock_mhz = 0;
   double time_s = 0;
   double energy_j = 0;
 };
 
-using Key = std::tuple<int, std::string, long long>;  // rank, instruction, clock
-
 struct Layers {
-  std::vector<LayerRow> rows;  ///< what the first stage has besides counts as of the first layer, likewise the last
+  std::vector<LayerRow> rows;
   long long count = 0;
 };
+
+struct Cost {
+  double time_s = 0;
+  double energy_j = 0;
+  std::size_t parts = 0;  ///< layers and ends in it
+};
+
+/// What the layers of each rank sum to.
+struct RankSums {
+  std::map<std::tuple<int, std::string, long long>, Cost> at_clock;  ///< by rank, instruction and clock
+  /// Places that have the instruction at any clock, all of which a sum must have.
+  std::map<std::pair<int, std::string>, std::set<std::string>> parts;
+};
+
+bool is_end(const std::string& place) { return place == "first" || place == "last"; }
 
 long long layer_of(const CsvTable& table, std::size_t row, std::size_t column) {
   const long long number = table.integer(row, column);
@@ -47,65 +57,83 @@ long long layer_of(const CsvTable& table, std::size_t row, std::size_t column) {
   return number;
 }
 
-Layers read_layers(const PlanFolder::File& file) {
-  const CsvTable table(file.text, file.name);
-  const std::size_t layer = table.column("layer");
-  const std::size_t instruction = table.column("instruction");
-  const std::size_t clock = table.column("frequency");
-  const std::size_t time = table.column("time");
-  const std::size_t energy = table.column("energy");
-  Layers read;
-  std::vector<std::size_t> of_last;
-  for (std::size_t row = 0; row < table.rows(); ++row) {
-    const std::string& word = table.text(row, layer);
-    if (word == "last") of_last.push_back(row);
-    const long long number = word == "first" || word == "last" ? 0 : layer_of(table, row, layer);
-    if (word != "first" && word != "last") read.count = std::max(read.count, number + 1);
-    read.rows.push_back({number, table.text(row, instruction), table.integer(row, clock), table.number(row, time),
-                         table.number(row, energy)});
+LayerRow read_row(const CsvTable& table, std::size_t row) {
+  const std::size_t place = table.column("layer");
+  LayerRow read{.place = table.text(row, place),
+                .layer = 0,
+                .instruction = table.text(row, table.column("instruction")),
+                .clock_mhz = table.integer(row, table.column("frequency")),
+                .time_s = table.number(row, table.column("time")),
+                .energy_j = table.number(row, table.column("energy"))};
+  if (!is_end(read.place)) {
+    read.layer = layer_of(table, row, place);
+    read.place = fmt::to_string(read.layer);
   }
-  for (const std::size_t row : of_last) read.rows[row].layer = std::max(read.count - 1, 0LL);
+  if (read.time_s <= 0 || read.energy_j <= 0) {
+    throw_input_error(table.where(row, place), "a time or an energy is not above 0", "plan again");
+  }
   return read;
 }
 
-std::map<Key, Cost> sums_over(const Layers& layers, const std::vector<int>& partition) {
+/// Each layer has a forward, and nothing is there twice.
+Layers read_layers(const PlanFolder::File& file) {
+  const CsvTable table(file.text, file.name);
+  const std::size_t place = table.column("layer");
+  Layers layers;
+  std::set<std::tuple<std::string, std::string, long long>> seen;
+  std::set<long long> with_forward;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const LayerRow& read = layers.rows.emplace_back(read_row(table, row));
+    if (!seen.insert({read.place, read.instruction, read.clock_mhz}).second) {
+      throw_input_error(table.where(row, place), "is there twice", "plan again");
+    }
+    if (is_end(read.place)) continue;
+    layers.count = std::max(layers.count, read.layer + 1);
+    if (read.instruction == name(OpKind::forward)) with_forward.insert(read.layer);
+  }
+  if (std::cmp_not_equal(with_forward.size(), layers.count)) {
+    throw_input_error({file.name, 0, 0},
+                      fmt::format("{} of {} layers have a forward", with_forward.size(), layers.count), "plan again");
+  }
+  for (LayerRow& row : layers.rows) {
+    if (row.place == "last") row.layer = std::max(layers.count - 1, 0LL);
+  }
+  return layers;
+}
+
+RankSums sums_over(const Layers& layers, const std::vector<int>& partition) {
   std::vector<int> rank_of;
   for (std::size_t rank = 0; rank < partition.size(); ++rank) {
     rank_of.insert(rank_of.end(), static_cast<std::size_t>(partition[rank]), static_cast<int>(rank));
   }
-  std::map<Key, Cost> sums;
+  RankSums sums;
   for (const LayerRow& row : layers.rows) {
-    Cost& sum = sums[{rank_of[static_cast<std::size_t>(row.layer)], row.instruction, row.clock_mhz}];
+    const int rank = rank_of.at(static_cast<std::size_t>(row.layer));
+    Cost& sum = sums.at_clock[{rank, row.instruction, row.clock_mhz}];
     sum.time_s += row.time_s;
     sum.energy_j += row.energy_j;
     ++sum.parts;
+    sums.parts[{rank, row.instruction}].insert(row.place);
   }
   return sums;
 }
 
-/// How many parts of a rank have the kind at any clock: a row is a sum of all of them.
-int most_parts(const std::map<Key, Cost>& sums, int rank, const std::string& instruction) {
-  int most = 0;
-  for (const auto& [key, cost] : sums) {
-    if (std::get<0>(key) == rank && std::get<1>(key) == instruction) most = std::max(most, cost.parts);
-  }
-  return most;
-}
-
 void check_sums(const Layers& layers, const std::vector<int>& partition, const NamedProfile& profile,
                 Findings& findings) {
-  const std::map<Key, Cost> sums = sums_over(layers, partition);
+  const RankSums sums = sums_over(layers, partition);
   const auto near = [](double a, double b) { return std::abs(a - b) <= kSumRounding * std::abs(b); };
   for (const auto& [stage, kind, rows] : profile.stages->ops()) {
     const std::string instruction(name(kind));
-    const int parts = most_parts(sums, stage, instruction);
+    const auto parts = sums.parts.find({stage, instruction});
+    const std::size_t all = parts == sums.parts.end() ? 0 : parts->second.size();
     for (const profile::Measurement& row : rows) {
-      const auto found = sums.find({stage, instruction, row.clock_mhz});
-      const Cost sum = found == sums.end() ? Cost{} : found->second;
-      if (sum.parts == parts && parts > 0 && near(sum.time_s, row.time_s) && near(sum.energy_j, row.energy_j)) continue;
-      findings.add(fmt::format("{}: stage {}, {} at {} MHz states {} s and {} J, but its layers sum to {} s and {} J",
-                               profile.name, stage, instruction, row.clock_mhz, row.time_s, row.energy_j, sum.time_s,
-                               sum.energy_j));
+      const auto found = sums.at_clock.find({stage, instruction, row.clock_mhz});
+      const Cost sum = found == sums.at_clock.end() ? Cost{} : found->second;
+      if (sum.parts == all && all > 0 && near(sum.time_s, row.time_s) && near(sum.energy_j, row.energy_j)) continue;
+      findings.add(fmt::format(
+          "{}: stage {}, {} at {} MHz states {} s and {} J, but {} of the {} parts of its layers sum to {} s and {} J",
+          profile.name, stage, instruction, row.clock_mhz, row.time_s, row.energy_j, sum.parts, all, sum.time_s,
+          sum.energy_j));
       return;
     }
   }

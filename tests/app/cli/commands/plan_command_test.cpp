@@ -384,8 +384,11 @@ TEST_F(PlanCommand, LayersThatDoNotSumToTheProfileAreFound) {
   const std::string row = "\n5,forward,1400,";
   ASSERT_NE(costlier.find(row), std::string::npos);
   costlier.insert(costlier.find(row) + row.size(), "1");
-  EXPECT_THAT(verify_with("layers.csv", costlier), HasSubstr("its layers sum to"));
+  EXPECT_THAT(verify_with("layers.csv", costlier), HasSubstr("of its layers sum to"));
   EXPECT_THAT(verify_with("layers.csv", layers + "12,forward,1400,1,1\n"), HasSubstr("13 layers"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "13,forward,1400,1,1\n"), HasSubstr("13 of 14 layers"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "3,forward,1400,1,1\n"), HasSubstr("twice"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "3,forward,900,0,1\n"), HasSubstr("above 0"));
   EXPECT_THAT(verify_with("layers.csv", layers + "-1,forward,1400,1,1\n"), HasSubstr("no layer"));
   EXPECT_THAT(verify_with("layers.csv", "layer,instruction,frequency,time,energy\n"), HasSubstr("0 layers"));
 
@@ -393,7 +396,7 @@ TEST_F(PlanCommand, LayersThatDoNotSumToTheProfileAreFound) {
   Json& chosen = run["joint"]["partition"]["chosen"];
   chosen[0] = chosen[0].get<int>() + 1;
   chosen[1] = chosen[1].get<int>() - 1;
-  EXPECT_THAT(verify_with("run.json", run.dump()), HasSubstr("its layers sum to"));
+  EXPECT_THAT(verify_with("run.json", run.dump()), HasSubstr("of its layers sum to"));
   run["joint"].erase("partition");
   EXPECT_THAT(verify_with("run.json", run.dump()), HasSubstr("partition"));
 }
