@@ -75,7 +75,10 @@ class JointPlanning {
   }
 
   JointPlanResult make() {
-    search_orders();
+    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
+    const std::vector<double> deadlines = improved(search);
+    require_possible(search.fastest_s());
+    keep_orders(search, deadlines);
     make_all_plans();
     bound_all_orders();
     if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
@@ -85,9 +88,10 @@ class JointPlanning {
 
   /// The replayed plan for one deadline, which the options must have, too; none where no order keeps it.
   std::optional<simulator::PipelineFigures> replayed_at(double deadline_s) {
-    const joint::OrderSearch first(*problem_, deadline_s);
-    if (first.fastest_s() > deadline_s) return std::nullopt;
-    search_orders();
+    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
+    const std::vector<double> deadlines = improved(search);
+    if (search.fastest_s() > deadline_s) return std::nullopt;
+    keep_orders(search, deadlines);
     const std::size_t order = order_for(deadline_s);
     const plan::Plan made = solved_[order]->planner->plan_only(deadline_s);
     const ProfiledPipeline& pipeline = result_.orders[order].pipeline;
@@ -100,8 +104,8 @@ class JointPlanning {
     return options_->planner.switch_latency_s > 0 ? 0 : options_->deadlines.deadline_s.value_or(0);
   }
 
-  void search_orders() {
-    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
+  /// Improves orders at some of the deadlines, which it returns.
+  std::vector<double> improved(joint::OrderSearch& search) const {
     const std::vector<double> deadlines = deadlines_between(search.fastest_s(), search.slowest_s());
     // More than a few deadlines have neighbours for which the same orders are good.
     constexpr std::size_t kAnchors = 3;
@@ -110,7 +114,10 @@ class JointPlanning {
       const double deadline_s = std::max(deadlines[i * deadlines.size() / anchors], search.fastest_s());
       search.improve_at(deadline_s, joint::solves_for(*problem_) / anchors);
     }
-    require_possible(search.fastest_s());
+    return deadlines;
+  }
+
+  void keep_orders(const joint::OrderSearch& search, std::span<const double> deadlines) {
     result_.orders_tried = search.orders().size();
     for (const std::size_t i : search.few_for(deadlines, kOrderTolerance)) add_order(search.orders()[i].order);
   }

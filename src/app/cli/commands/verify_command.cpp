@@ -24,6 +24,7 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
           {"epsilon", report.epsilon},
           {"max_gap_pct", report.max_gap_pct},
           {"max_joint_gap_pct", or_null(report.max_joint_gap_pct)},
+          {"layers", or_null(report.layers)},
           {"failures", report.failures}};
 }
 
@@ -36,13 +37,17 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
                                            "than the plans' bounds: largest gap {:.3g} %\n",
                                            *report.max_joint_gap_pct)
                                      : "";
+  const std::string layers =
+      report.layers ? fmt::format("  layers    {}: the profiles of the given and the chosen partition are their sums\n",
+                                  *report.layers)
+                    : "";
   return fmt::format(
       "{}: verified\n"
       "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
       "  plans     {}: replayed to their figures, deadlines kept, largest proven gap {:.3g} %\n"
-      "{}next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
+      "{}{}next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
       arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct, all_orders,
-      shell_word(arguments.folder));
+      layers, shell_word(arguments.folder));
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {

@@ -304,8 +304,9 @@ VerifyReport verify(const JointFolder& folder) {
   if (folder.moved) {
     const profile::StageProfile given =
         profile::read_stage_profile(folder.moved->given_profile.text, folder.moved->given_profile.name);
-    verifier::check_partition(joint.at("partition"), folder.moved->layers, {&given, folder.moved->given_profile.name},
-                              {&profile, folder.profile.name}, findings);
+    report.layers = verifier::check_partition(joint.at("partition"), folder.moved->layers,
+                                              {&given, folder.moved->given_profile.name},
+                                              {&profile, folder.profile.name}, findings);
     check_baseline(joint, given, run, findings);
   } else {
     check_baseline(joint, profile, run, findings);

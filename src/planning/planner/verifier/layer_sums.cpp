@@ -154,12 +154,13 @@ std::vector<int> stated_layers(const JsonView& view, int ranks, long long layers
 
 }  // namespace
 
-void check_partition(const JsonView& partition, const PlanFolder::File& layers, const NamedProfile& given,
-                     const NamedProfile& chosen, Findings& findings) {
+int check_partition(const JsonView& partition, const PlanFolder::File& layers, const NamedProfile& given,
+                    const NamedProfile& chosen, Findings& findings) {
   const Layers read = read_layers(layers);
   const int ranks = chosen.stages->stages();
   check_sums(read, stated_layers(partition.at("given"), ranks, read.count), given, findings);
   check_sums(read, stated_layers(partition.at("chosen"), ranks, read.count), chosen, findings);
+  return static_cast<int>(read.count);
 }
 
 }  // namespace lowgear::planner::verifier

@@ -17,8 +17,8 @@ struct NamedProfile {
 
 /// Checks what a run states of its partition (`given` and `chosen`, layers by rank): both have all layers of the file,
 /// and each profile's rows are the sums over the layers of its ranks, with what the first and the last have besides.
-/// Throws InputError when the file cannot be read.
-void check_partition(const JsonView& partition, const PlanFolder::File& layers, const NamedProfile& given,
-                     const NamedProfile& chosen, Findings& findings);
+/// Returns the number of layers. Throws InputError when the file cannot be read.
+int check_partition(const JsonView& partition, const PlanFolder::File& layers, const NamedProfile& given,
+                    const NamedProfile& chosen, Findings& findings);
 
 }  // namespace lowgear::planner::verifier

@@ -353,6 +353,7 @@ TEST_F(PlanCommand, LayersMoveFromTheRankWithTheHead) {
   EXPECT_THAT(text("report.html"), HasSubstr("not proven best"));
   const ProgramResult verified = run_lowgear({"verify", out()});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("layers    12"));
 }
 
 TEST_F(PlanCommand, ThePlanOfTheGivenPartitionIsWhatItsOwnRunPlans) {
