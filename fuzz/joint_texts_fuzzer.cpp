@@ -1,6 +1,6 @@
 /// Reads any bytes as one of the texts that only a run with a free order has. The first byte says which: f(rontier),
-/// l(imit of memory), r(un.json) or b(ound of all orders). What is read is written and read again, but for the bound,
-/// which is derived.
+/// l(imit of memory), r(un.json), b(ound of all orders) or p(arts of a partition: layers.csv). What is read is written
+/// and read again, but for the bound, which is derived, and the layers, which are summed.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +8,7 @@
 #include "base/core/error.h"
 #include "checks.h"
 #include "planning/joint/orders/memory_limit.h"
+#include "planning/planner/verifier/layer_sums.h"
 #include "planning/planner/verifier/order_free_proof.h"
 #include "planning/workflow/joint_run.h"
 #include "planning/workflow/run_file.h"
@@ -33,7 +34,7 @@ void read_run(std::string_view text) {
   require(write_run(lowgear::workflow::read_run(written, "run.json")) == written);
 }
 
-void derive_bound(std::string_view text) {
+lowgear::profile::StageProfile two_stages() {
   lowgear::profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) {
     for (const auto kind : {lowgear::OpKind::forward, lowgear::OpKind::backward}) {
@@ -41,8 +42,22 @@ void derive_bound(std::string_view text) {
       profile.add(stage, kind, {800, 0.12, 25});
     }
   }
+  return profile;
+}
+
+void derive_bound(std::string_view text) {
+  const lowgear::profile::StageProfile profile = two_stages();
   const lowgear::planner::verifier::OrderFreeProof proof({&profile, {80, 80}, 4, {2, 1}}, text, "joint_bound.json");
   require(proof.lower_bound_j_at(1) <= 2 * 8 * 30 + 160);
+}
+
+void sum_layers(std::string_view text) {
+  const lowgear::profile::StageProfile profile = two_stages();
+  const lowgear::Json stated = {{"given", {1, 2}}, {"chosen", {2, 1}}};
+  lowgear::planner::verifier::Findings findings;
+  check_partition(lowgear::JsonView(stated, "run.json"), {"layers.csv", std::string(text)},
+                  {&profile, "given_profile.csv"}, {&profile, "profile.csv"}, findings);
+  require(findings.list().size() <= 2);  // the first of each profile
 }
 
 }  // namespace
@@ -60,6 +75,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
       case 'b':
         derive_bound(text);
+        break;
+      case 'p':
+        sum_layers(text);
         break;
       case 'r':
         read_run(text);

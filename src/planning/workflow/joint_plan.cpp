@@ -49,20 +49,36 @@ struct SolvedOrder {
   std::unique_ptr<planner::PipelinePlanner> planner;
 };
 
+ReplayConditions conditions_of(const PlanOptions& options) { return {options.planner.switch_latency_s, {}}; }
+
+/// Everything at its highest clock in the reference order.
+simulator::PipelineFigures full_clocks(const joint::JointProblem& problem, const ReplayConditions& conditions) {
+  const ProfiledPipeline reference = pipeline_in(problem, reference_order(problem));
+  const planner::PlanningProblem planning = reference.problem();
+  return figures_of(replay_under(planning, max_clocks_mhz(planning), conditions));
+}
+
 /// One call of `plan_jointly`.
 class JointPlanning {
  public:
   JointPlanning(const joint::JointProblem& problem, const PlanOptions& options, const PlanReceiver& receive,
-                Progress* progress)
+                Progress* progress, const simulator::PipelineFigures& baseline)
       : problem_(&problem),
         options_(&options),
         receive_(&receive),
         progress_(progress),
-        reference_(pipeline_in(problem, reference_order(problem))) {}
+        reference_(pipeline_in(problem, reference_order(problem))) {
+    result_.profile = problem.profile;
+    result_.run.memory_limit = to_string(problem_->memory);
+    result_.run.reference = reference_.schedule.name;
+    result_.run.baseline = baseline;
+  }
 
   JointPlanResult make() {
-    describe_reference();
-    search_orders();
+    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
+    const std::vector<double> deadlines = improved(search);
+    require_possible(search.fastest_s());
+    keep_orders(search, deadlines);
     make_all_plans();
     bound_all_orders();
     if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
@@ -70,23 +86,26 @@ class JointPlanning {
     return std::move(result_);
   }
 
- private:
-  [[nodiscard]] ReplayConditions conditions() const { return {options_->planner.switch_latency_s, {}}; }
-
-  void describe_reference() {
-    const planner::PlanningProblem problem = reference_.problem();
-    result_.run.memory_limit = to_string(problem_->memory);
-    result_.run.reference = reference_.schedule.name;
-    result_.run.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
+  /// The replayed plan for one deadline, which the options must have, too; none where no order keeps it.
+  std::optional<simulator::PipelineFigures> replayed_at(double deadline_s) {
+    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
+    const std::vector<double> deadlines = improved(search);
+    if (search.fastest_s() > deadline_s) return std::nullopt;
+    keep_orders(search, deadlines);
+    const std::size_t order = order_for(deadline_s);
+    const plan::Plan made = solved_[order]->planner->plan_only(deadline_s);
+    const ProfiledPipeline& pipeline = result_.orders[order].pipeline;
+    return figures_of(replay_under(pipeline.problem(), choices_for(made, pipeline.dag), conditions_of(*options_)));
   }
 
+ private:
   /// Curves from a single deadline on are enough for it; with late clocks even an earlier part may be needed.
   [[nodiscard]] double rated_from_s() const {
     return options_->planner.switch_latency_s > 0 ? 0 : options_->deadlines.deadline_s.value_or(0);
   }
 
-  void search_orders() {
-    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
+  /// Improves orders at some of the deadlines, which it returns.
+  std::vector<double> improved(joint::OrderSearch& search) const {
     const std::vector<double> deadlines = deadlines_between(search.fastest_s(), search.slowest_s());
     // More than a few deadlines have neighbours for which the same orders are good.
     constexpr std::size_t kAnchors = 3;
@@ -95,7 +114,10 @@ class JointPlanning {
       const double deadline_s = std::max(deadlines[i * deadlines.size() / anchors], search.fastest_s());
       search.improve_at(deadline_s, joint::solves_for(*problem_) / anchors);
     }
-    require_possible(search.fastest_s());
+    return deadlines;
+  }
+
+  void keep_orders(const joint::OrderSearch& search, std::span<const double> deadlines) {
     result_.orders_tried = search.orders().size();
     for (const std::size_t i : search.few_for(deadlines, kOrderTolerance)) add_order(search.orders()[i].order);
   }
@@ -264,14 +286,43 @@ class JointPlanning {
   JointPlanResult result_;
 };
 
+void require_own_policy(const PlanOptions& options) {
+  if (options.policy == planner::kLowgearPolicy) return;
+  throw InputError(fmt::format("the policy {} plans clocks for a given order: name a schedule", options.policy));
+}
+
+/// What the given partition would use in the time of the shown plan.
+std::optional<simulator::PipelineFigures> given_plan(const joint::JointProblem& given, PlanOptions options,
+                                                     const JointPlanResult& chosen, Progress* progress) {
+  const double deadline_s = chosen.plans.at(static_cast<std::size_t>(chosen.shown_plan)).deadline_s;
+  options.deadlines = {.deadline_s = deadline_s};
+  const PlanReceiver none;
+  JointPlanning planning(given, options, none, progress, chosen.run.baseline);
+  return planning.replayed_at(deadline_s);
+}
+
 }  // namespace
 
 JointPlanResult plan_jointly(const joint::JointProblem& problem, const PlanOptions& options,
                              const PlanReceiver& receive, Progress* progress) {
-  if (options.policy != planner::kLowgearPolicy) {
-    throw InputError(fmt::format("the policy {} plans clocks for a given order: name a schedule", options.policy));
-  }
-  return JointPlanning(problem, options, receive, progress).make();
+  require_own_policy(options);
+  return JointPlanning(problem, options, receive, progress, full_clocks(problem, conditions_of(options))).make();
+}
+
+JointPlanResult plan_jointly(const joint::JointProblem& problem, const FreeLayers& free, const PlanOptions& options,
+                             const PlanReceiver& receive, Progress* progress) {
+  require_own_policy(options);
+  const simulator::PipelineFigures baseline = full_clocks(problem, conditions_of(options));
+  const double deadline_s = options.deadlines.deadline_s.value_or(baseline.time_s);
+  if (progress != nullptr) progress->update("choosing a partition", -1);
+  const joint::PartitionChoice choice = choose_partition(problem, free.layers, free.given, deadline_s);
+  const bool moves = choice.chosen.partition != free.given;
+  const joint::JointProblem chosen = moves ? with_partition(problem, free.layers, choice.chosen.partition) : problem;
+  JointPlanResult result = JointPlanning(chosen, options, receive, progress, baseline).make();
+  result.run.partition = PartitionRun{
+      .given = free.given, .chosen = choice.chosen.partition, .tried = choice.tried, .deadline_s = deadline_s};
+  if (moves) result.run.partition->given_plan = given_plan(problem, options, result, progress);
+  return result;
 }
 
 RunFile run_file_of(const JointPlanResult& result, const PlanOptions& options) {

@@ -6,6 +6,7 @@
 
 #include "base/core/progress.h"
 #include "planning/joint/orders/joint_problem.h"
+#include "planning/joint/partition/partition_choice.h"
 #include "planning/plan/plan.h"
 #include "planning/workflow/joint_run.h"
 #include "planning/workflow/plan_pipeline.h"
@@ -24,6 +25,7 @@ struct PlannedOrder {
 /// What joint planning has found: all but the ops of the plans.
 struct JointPlanResult {
   JointRun run;
+  profile::StageProfile profile;     ///< one stage for each rank: the problem's, or of the chosen partition
   std::vector<PlannedOrder> orders;  ///< by number
   std::vector<JointPoint> frontier;  ///< lower envelope of theirs
   /// What no order that fits into memory can be below, from the least time of all of them and at the frontier's times.
@@ -44,6 +46,20 @@ struct JointPlanResult {
 /// `OrderSearch` and `plan` throw.
 [[nodiscard]] JointPlanResult plan_jointly(const joint::JointProblem& problem, const PlanOptions& options,
                                            const PlanReceiver& receive = {}, Progress* progress = nullptr);
+
+/// Layers that may move between ranks.
+struct FreeLayers {
+  profile::LayerProfile layers;
+  profile::Partition given;  ///< that `problem` has the profile of
+};
+
+/// The same with the partition chosen first (`choose_partition`), for the deadline that was given, else for the time of
+/// the reference order on the given partition at its highest clocks. That is the baseline of the result, all else of
+/// which is for the chosen partition, which `run.partition` names with what the given one would use. Bounds hold for
+/// all orders of the chosen partition; that no other partition needs less is not proven.
+[[nodiscard]] JointPlanResult plan_jointly(const joint::JointProblem& problem, const FreeLayers& free,
+                                           const PlanOptions& options, const PlanReceiver& receive = {},
+                                           Progress* progress = nullptr);
 
 /// `run.json` of the whole run, and of one order of it; but for what only the caller knows, as `run_file_of`.
 [[nodiscard]] RunFile run_file_of(const JointPlanResult& result, const PlanOptions& options);

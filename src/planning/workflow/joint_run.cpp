@@ -56,6 +56,22 @@ void add_changes(std::span<const Curve> curves, double time_s, std::vector<Joint
 
 }  // namespace
 
+std::string describe(const PartitionRun& partition, const simulator::PipelineFigures& shown_plan) {
+  std::string text = fmt::format("layers by rank: {} instead of {}", fmt::join(partition.chosen, ","),
+                                 fmt::join(partition.given, ","));
+  if (partition.chosen == partition.given) {
+    text = fmt::format("layers by rank: {} as given", fmt::join(partition.given, ","));
+  } else if (partition.given_plan) {
+    constexpr double kPercent = 100;
+    const simulator::PipelineFigures& given = *partition.given_plan;
+    text += fmt::format(", whose own joint plan uses {:.6g} J in {:.6g} s (planned, replayed): {:+.2f} % energy",
+                        given.energy_j, given.time_s, kPercent * (shown_plan.energy_j / given.energy_j - 1));
+  } else {
+    text += ", whose orders cannot keep the plan's deadline";
+  }
+  return text + fmt::format("; best of {} tried, not proven best: bounds are of this partition", partition.tried);
+}
+
 std::string write_joint_frontier(std::span<const JointPoint> points) {
   std::string out = "time_s,energy_j,order\n";
   for (const JointPoint& point : points) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,12 +17,27 @@ struct JointOrder {
   std::vector<int> peak_activations;  ///< by rank, in stage-microbatches
 };
 
+/// How the layers were divided over the ranks, where that was free.
+struct PartitionRun {
+  std::vector<int> given;   ///< layers by rank as the profile was measured
+  std::vector<int> chosen;  ///< as the run's profile has them
+  int tried = 0;            ///< partitions whose bound was computed
+  double deadline_s = 0;    ///< that the partition was chosen for
+  /// What the given partition's own joint plan uses for the shown plan's deadline, replayed; none: it cannot keep it.
+  std::optional<simulator::PipelineFigures> given_plan = {};
+};
+
+/// One sentence or two: what the choice is against the given partition, and what is not proven.
+[[nodiscard]] std::string describe(const PartitionRun& partition, const simulator::PipelineFigures& shown_plan);
+
 /// What `run.json` of a run whose order was free states in addition.
 struct JointRun {
   std::string memory_limit;             ///< as given: `1f1b`, or microbatches on every rank
   std::string reference;                ///< the order of the baseline
-  simulator::PipelineFigures baseline;  ///< everything at its highest clock in that order, replayed
+  simulator::PipelineFigures baseline;  ///< everything at its highest clock in that order, replayed; of
+                                        ///< the given partition
   std::vector<JointOrder> orders;       ///< by number
+  std::optional<PartitionRun> partition = {};
 };
 
 /// A point of the joint frontier.

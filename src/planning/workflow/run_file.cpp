@@ -81,10 +81,32 @@ Json to_json(const JointRun& joint) {
                       {"stages_per_rank", order.stages_per_rank},
                       {"peak_activations", order.peak_activations}});
   }
-  return {{"memory_limit", joint.memory_limit},
-          {"reference", joint.reference},
-          {"baseline", {{"time_s", joint.baseline.time_s}, {"energy_j", joint.baseline.energy_j}}},
-          {"orders", orders}};
+  Json json = {{"memory_limit", joint.memory_limit},
+               {"reference", joint.reference},
+               {"baseline", {{"time_s", joint.baseline.time_s}, {"energy_j", joint.baseline.energy_j}}},
+               {"orders", orders}};
+  if (joint.partition) json["partition"] = workflow::to_json(*joint.partition);
+  return json;
+}
+
+PartitionRun read_partition(const JsonView& view, int ranks) {
+  const auto layers = [ranks](const JsonView& of) {
+    std::vector<int> counts =
+        read_array<int>(of, [](const JsonView& count) { return count.integer_in(1, profile::kMaxStages); });
+    if (counts.size() != static_cast<std::size_t>(ranks)) {
+      of.fail(fmt::format("expected the layers of each of {} ranks", ranks));
+    }
+    return counts;
+  };
+  PartitionRun partition{.given = layers(view.at("given")),
+                         .chosen = layers(view.at("chosen")),
+                         .tried = view.at("tried").integer_in(1, std::numeric_limits<int>::max()),
+                         .deadline_s = number_in(view.at("deadline_s"), 0, kMaxTimeS)};
+  if (view.has("given_plan")) {
+    const JsonView plan = view.at("given_plan");
+    partition.given_plan = {plan.at("time_s").number(), plan.at("energy_j").number()};
+  }
+  return partition;
 }
 
 JointRun read_joint(const JsonView& view, int ranks) {
@@ -104,6 +126,7 @@ JointRun read_joint(const JsonView& view, int ranks) {
     }
     return read;
   });
+  if (view.has("partition")) joint.partition = read_partition(view.at("partition"), ranks);
   if (joint.orders.empty()) view.at("orders").fail("expected at least one order");
   return joint;
 }
@@ -112,6 +135,17 @@ JointRun read_joint(const JsonView& view, int ranks) {
 
 std::string_view name(planner::PlanGranularity granularity) {
   return granularity == planner::PlanGranularity::per_op ? "per_op" : "per_stage_kind";
+}
+
+Json to_json(const PartitionRun& partition) {
+  Json json = {{"given", partition.given},
+               {"chosen", partition.chosen},
+               {"tried", partition.tried},
+               {"deadline_s", partition.deadline_s}};
+  if (partition.given_plan) {
+    json["given_plan"] = {{"time_s", partition.given_plan->time_s}, {"energy_j", partition.given_plan->energy_j}};
+  }
+  return json;
 }
 
 std::string write_run(const RunFile& run) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/formats/json.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/workflow/comparison.h"
 #include "planning/workflow/joint_run.h"
@@ -34,6 +35,9 @@ struct RunFile {
 
 /// `per_op`, `per_stage_kind`.
 [[nodiscard]] std::string_view name(planner::PlanGranularity granularity);
+
+/// The member `partition` of `joint`.
+[[nodiscard]] Json to_json(const PartitionRun& partition);
 
 [[nodiscard]] std::string write_run(const RunFile& run);
 /// Throws InputError with the JSON path on anything missing, of the wrong kind or out of range.

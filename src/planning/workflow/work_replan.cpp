@@ -17,7 +17,7 @@ namespace lowgear::workflow {
 namespace {
 
 /// The first stages that have frozen layers only.
-int frozen_stages(const adapt::Partition& partition, int frozen_layers) {
+int frozen_stages(const profile::Partition& partition, int frozen_layers) {
   int stages = 0;
   int layers = 0;
   for (const int count : partition) {
@@ -28,7 +28,7 @@ int frozen_stages(const adapt::Partition& partition, int frozen_layers) {
   return stages;
 }
 
-ProfiledPipeline pipeline_of(const WorkReplanRequest& request, const Work& work, const adapt::Partition& partition) {
+ProfiledPipeline pipeline_of(const WorkReplanRequest& request, const Work& work, const profile::Partition& partition) {
   ProfiledPipeline pipeline;
   pipeline.profile = stage_profile_of(changed_profile(request.profile, work.change), partition);
   const int frozen = frozen_stages(partition, work.change.frozen_layers);
@@ -41,7 +41,7 @@ ProfiledPipeline pipeline_of(const WorkReplanRequest& request, const Work& work,
 /// One pipeline with its frontier, from which plans can be made.
 class Candidate {
  public:
-  Candidate(const WorkReplanRequest& request, const Work& work, const adapt::Partition& partition, Progress* progress)
+  Candidate(const WorkReplanRequest& request, const Work& work, const profile::Partition& partition, Progress* progress)
       : pipeline_(pipeline_of(request, work, partition)),
         partition_(partition),
         planner_options_(request.planner),
@@ -71,7 +71,7 @@ class Candidate {
  private:
   planner::CertificateRecorder certificate_;
   ProfiledPipeline pipeline_;
-  adapt::Partition partition_;
+  profile::Partition partition_;
   planner::PlannerOptions planner_options_;
   planner::PipelinePlanner planner_;
 };
@@ -111,7 +111,7 @@ WorkReplan replan_work(const WorkReplanRequest& request, Progress* progress) {
   const double before_deadline_s = request.deadline_s.value_or(before.fastest_s());
   result.before = std::move(before).planned(before_deadline_s);
 
-  const adapt::Partition partition =
+  const profile::Partition partition =
       request.keep_partition
           ? request.partition
           : balanced_partition(changed_profile(request.profile, request.after.change), request.after.schedule.stages);

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "planning/adapt/work/layer_profile.h"
 #include "planning/adapt/work/work_change.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
+#include "planning/profile/layers/layer_profile.h"
 #include "planning/schedule/schedule.h"
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/plan_pipeline.h"
@@ -28,10 +28,10 @@ enum class StepTime {
 };
 
 struct WorkReplanRequest {
-  adapt::LayerProfile profile;           ///< with nothing frozen
+  profile::LayerProfile profile;         ///< with nothing frozen
   std::vector<double> blocking_power_w;  ///< by rank
   Work before;
-  adapt::Partition partition;  ///< of the job now
+  profile::Partition partition;  ///< of the job now
   /// Of the plan that the job follows now; empty: its T_min. Later than T* gives the plan for T*.
   std::optional<double> deadline_s = {};
   Work after;
@@ -43,7 +43,7 @@ struct WorkReplanRequest {
 
 /// A partition of some work, with a certified plan for it.
 struct PlannedWork {
-  adapt::Partition partition;
+  profile::Partition partition;
   ProfiledPipeline pipeline;               ///< profile and schedule of this work; frozen stages run forwards only
   simulator::PipelineFigures full_clocks;  ///< everything at its highest clock, *replayed*
   CertifiedFrontier frontier;

@@ -66,6 +66,10 @@ void add_orders(const workflow::RunContents& contents, Data& data) {
                    joint.baseline.time_s, joint.baseline.energy_j};
   data.baseline_timeline.label = fmt::format("{}, every op at its highest clock", contents.schedule.name);
   data.memory_limit = joint.memory_limit;
+  if (joint.partition) {
+    data.baseline.description += ", on the given partition";
+    data.warnings.push_back(describe(*joint.partition, {contents.chosen.time_s, contents.chosen.energy_j}));
+  }
   data.order_of_point = contents.order_of_point;
   data.orders = order_rows(contents);
 }

@@ -16,13 +16,13 @@
 namespace lowgear::launcher {
 namespace {
 
-adapt::Partition counts_of(std::span<const model::LayerRange> partition) {
-  adapt::Partition counts;
+profile::Partition counts_of(std::span<const model::LayerRange> partition) {
+  profile::Partition counts;
   for (const model::LayerRange& layers : partition) counts.push_back(static_cast<int>(layers.size()));
   return counts;
 }
 
-std::vector<model::LayerRange> ranges_of(const adapt::Partition& counts) {
+std::vector<model::LayerRange> ranges_of(const profile::Partition& counts) {
   std::vector<model::LayerRange> partition;
   std::int64_t layer = 0;
   for (const int count : counts) {
@@ -53,7 +53,7 @@ WorkPlanner::WorkPlanner(const TrainConfig& config)
   partition_ =
       counts_of(partition_layers(config.model, schedule_.stages, model::parse_partition_rule(config.partition)));
   profile_ =
-      adapt::layer_profile_of(profile::read_stage_profile(read_file(given.file), given.file.string()), partition_);
+      profile::layer_profile_of(profile::read_stage_profile(read_file(given.file), given.file.string()), partition_);
   blocking_power_w_ = blocking_power(given.blocking_power, schedule_.stages);
   workflow::WorkReplanRequest request{.profile = profile_,
                                       .blocking_power_w = blocking_power_w_,

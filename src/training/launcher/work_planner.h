@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planning/adapt/work/layer_profile.h"
+#include "planning/profile/layers/layer_profile.h"
 #include "planning/schedule/schedule.h"
 #include "training/launcher/partition_choice.h"
 #include "training/launcher/train_config.h"
@@ -35,8 +35,8 @@ class WorkPlanner {
 
   const TrainConfig* config_;
   schedule::Schedule schedule_;  ///< computations, nothing frozen
-  adapt::Partition partition_;
-  adapt::LayerProfile profile_;
+  profile::Partition partition_;
+  profile::LayerProfile profile_;
   std::vector<double> blocking_power_w_;
   double deadline_s_ = 0;
   PlannedPartition first_;

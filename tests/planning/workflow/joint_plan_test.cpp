@@ -83,6 +83,29 @@ TEST(PlanJointly, RunFilesAreReadBack) {
   EXPECT_EQ(run.joint->baseline.time_s, received.result.run.baseline.time_s);
 }
 
+TEST(PlanJointly, MovesLayersAndSaysWhatTheGivenPartitionWouldUse) {
+  const joint::JointProblem problem = joint::sample_orders({0.040, 0.040, 0.080}, 6);
+  const FreeLayers free{layer_profile_of(problem.profile, {4, 4, 4}), {4, 4, 4}};
+  const PlanOptions options{.deadlines = {.plans = 4}};
+  const JointPlanResult result = plan_jointly(problem, free, options);
+  ASSERT_TRUE(result.run.partition.has_value());
+  const PartitionRun& partition = *result.run.partition;
+  EXPECT_EQ(partition.given, free.given);
+  EXPECT_LT(partition.chosen[2], 4);
+  EXPECT_EQ(result.profile, stage_profile_of(free.layers, partition.chosen));
+  EXPECT_EQ(result.run.baseline.time_s, plan_jointly(problem, options).run.baseline.time_s);
+  if (partition.given_plan) {
+    EXPECT_LT(result.shown.energy_j, partition.given_plan->energy_j);
+  }
+
+  const RunFile run = read_run(write_run(run_file_of(result, options)), "run.json");
+  ASSERT_TRUE(run.joint->partition.has_value());
+  EXPECT_EQ(run.joint->partition->chosen, partition.chosen);
+  EXPECT_EQ(run.joint->partition->tried, partition.tried);
+  EXPECT_EQ(run.joint->partition->given_plan.has_value(), partition.given_plan.has_value());
+  EXPECT_THAT(describe(partition, {result.shown.time_s, result.shown.energy_j}), HasSubstr("not proven best"));
+}
+
 TEST(PlanJointly, RefusesOtherPoliciesAndImpossibleDeadlines) {
   const joint::JointProblem problem = joint::sample_orders({0.050, 0.056}, 4);
   EXPECT_THAT(error_of([&] { (void)plan_jointly(problem, {.policy = "perseus"}); }), HasSubstr("perseus"));

@@ -25,7 +25,8 @@ using ::testing::HasSubstr;
 WorkReplanRequest sample_request(int microbatches = 6) {
   WorkReplanRequest request;
   request.partition = {4, 4, 4};
-  request.profile = adapt::layer_profile_of(planner::modelled_profile({0.050, 0.050, 0.056}, 1110), request.partition);
+  request.profile =
+      profile::layer_profile_of(planner::modelled_profile({0.050, 0.050, 0.056}, 1110), request.partition);
   request.blocking_power_w = {80, 80, 80};
   request.before.schedule = schedule::one_f_one_b_schedule(3, microbatches);
   request.after = request.before;
@@ -107,7 +108,7 @@ TEST(WorkReplan, RandomChangesGiveCertifiedPlans) {
     request.keep_partition = random() % 2 == 0;
     const WorkReplan replan = replan_work(request);
     expect_certified(replan.after, replan.after.fastest_s);
-    EXPECT_EQ(adapt::layer_count(replan.after.partition), 12);
+    EXPECT_EQ(profile::layer_count(replan.after.partition), 12);
     ASSERT_TRUE(replan.same_partition);
     EXPECT_LE(replan.after.plan.time_s, replan.after.full_clocks.time_s + 1e-9);
   }
@@ -145,7 +146,7 @@ TEST(WorkReplan, NoOtherPartitionSavesMuchMoreAtTheOldTime) {
     WorkReplanRequest request = sample_request(4);
     request.partition = {3, 3, 3};
     request.profile =
-        adapt::layer_profile_of(planner::modelled_profile({0.050, 0.050, 0.056}, 1335), request.partition);
+        profile::layer_profile_of(planner::modelled_profile({0.050, 0.050, 0.056}, 1335), request.partition);
     request.after.change.frozen_layers = frozen;
     const WorkReplan replan = replan_work(request);
     const double least_j = least_energy_j(request, replan.before.fastest_s);
@@ -168,7 +169,7 @@ TEST(WorkReplan, RefusesWhatCannotBe) {
 
   WorkReplanRequest interleaved = sample_request();
   interleaved.partition = {2, 2, 2, 2, 2, 2};
-  interleaved.profile = adapt::layer_profile_of(
+  interleaved.profile = profile::layer_profile_of(
       with_virtual_stages(planner::modelled_profile({0.05, 0.05, 0.05}, 1305), 2), interleaved.partition);
   interleaved.before.schedule = interleaved.after.schedule = schedule::interleaved_schedule(3, 6, 2);
   EXPECT_THAT(error_of([&] { (void)replan_work(interleaved); }), HasSubstr("keep the partition"));
@@ -296,8 +297,8 @@ TEST_F(PublishedProfile, FreezingWholeLayersSavesNearlyAsMuch) {
   for (const auto& [layers, least_pct] : {std::pair{12, 30.0}, std::pair{24, 38.0}, std::pair{48, 49.5}}) {
     SCOPED_TRACE(layers);
     WorkReplanRequest ask = request();
-    ask.partition = adapt::uniform_partition(96, 8);
-    ask.profile = adapt::layer_profile_of(measured_, ask.partition);
+    ask.partition = profile::uniform_partition(96, 8);
+    ask.profile = profile::layer_profile_of(measured_, ask.partition);
     ask.after.change.frozen_layers = layers;
     const WorkReplan replan = replan_work(ask);
     const simulator::PipelineFigures& base = replan.before.full_clocks;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/cli/arguments/blocking_power_argument.h"
+#include "app/cli/arguments/work_change_arguments.h"
 #include "app/cli/terminal/memory.h"
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/power_limit.h"
@@ -25,6 +26,15 @@ void require_free_order(const ScheduleArguments& arguments) {
   if (!arguments.microbatches) throw InputError("--schedule auto needs --microbatches");
 }
 
+/// Bytes of activations belong to the layers that a rank has in the profile.
+void require_countable_memory(const std::string& memory_limit, const joint::MemoryLimit& read) {
+  if (memory_limit == "1f1b" || memory_limit == to_string(read)) return;
+  throw InputError(
+      fmt::format("--memory-limit {}: with --layers the bytes of a microbatch change with the layers of a rank; give "
+                  "1f1b or numbers of microbatches",
+                  memory_limit));
+}
+
 }  // namespace
 
 void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_limit) {
@@ -37,7 +47,8 @@ void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_l
       ->type_name("1f1b|N|BYTES|N,N,...");
 }
 
-JointInput load_joint_input(const PipelineArguments& arguments, const std::optional<std::string>& memory_limit) {
+JointInput load_joint_input(const PipelineArguments& arguments, const std::optional<std::string>& memory_limit,
+                            const std::optional<std::string>& layers) {
   require_free_order(arguments.schedule);
   PipelineInput read;
   read.profile_name = arguments.profile;
@@ -56,6 +67,11 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   if (arguments.schedule.stages.value_or(ranks) != ranks) {
     throw InputError(fmt::format("the profile has {} stages and --stages says {}: the search needs one stage per rank",
                                  ranks, *arguments.schedule.stages));
+  }
+  if (layers) {
+    if (memory_limit) require_countable_memory(*memory_limit, problem.memory);
+    const profile::Partition given = partition_from_layers(*layers, ranks);
+    input.free_layers = workflow::FreeLayers{layer_profile_of(problem.profile, given), given};
   }
   workflow::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
   problem.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, ranks);

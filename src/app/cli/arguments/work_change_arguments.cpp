@@ -29,8 +29,8 @@ std::pair<std::string_view, std::string_view> split_at(std::string_view text, ch
   return {text.substr(0, place), text.substr(place + 1)};
 }
 
-adapt::Partition parse_layers(std::string_view text) {
-  adapt::Partition layers;
+profile::Partition parse_layers(std::string_view text) {
+  profile::Partition layers;
   for (std::string_view rest = text; true;) {
     const auto [word, others] = split_at(rest, ',');
     const auto count = layer_number(word);
@@ -48,13 +48,16 @@ adapt::Partition parse_layers(std::string_view text) {
 
 }  // namespace
 
+CLI::Option* add_layers_option(CLI::App& app, std::string& layers) {
+  return app
+      .add_option("--layers", layers,
+                  "Layers of the model, divided evenly over the stages, the first stages one more; or the layers of "
+                  "every stage: 12,12,12,10")
+      ->type_name("N[,N...]");
+}
+
 void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
-  app.add_option(
-         "--layers", arguments.layers,
-         "Layers of the model, divided evenly over the stages, the first stages one more; or the layers of every "
-         "stage: 12,12,12,10")
-      ->type_name("N[,N...]")
-      ->required();
+  add_layers_option(app, arguments.layers)->required();
   add_whole_number(app, "--freeze", {0, profile::kMaxStages}, into(arguments.frozen_layers),
                    "Freeze so many of the first layers, and the embedding with them (default 0)");
   app.add_option("--scale", arguments.scales,
@@ -81,9 +84,9 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
                    "Microbatches per iteration from now on (default as before)");
 }
 
-adapt::Partition partition_from_arguments(const WorkChangeArguments& arguments, int stages) {
-  const adapt::Partition layers = parse_layers(arguments.layers);
-  if (layers.size() == 1 && stages > 1) return adapt::uniform_partition(layers.front(), stages);
+profile::Partition partition_from_layers(const std::string& text, int stages) {
+  const profile::Partition layers = parse_layers(text);
+  if (layers.size() == 1 && stages > 1) return profile::uniform_partition(layers.front(), stages);
   if (layers.size() != static_cast<std::size_t>(stages)) {
     throw InputError(
         fmt::format("--layers names {} stages and the pipeline has {}; give the layers of the model, or of every stage",

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planning/adapt/work/layer_profile.h"
 #include "planning/adapt/work/work_change.h"
+#include "planning/profile/layers/layer_profile.h"
 
 namespace lowgear::cli {
 
@@ -19,12 +19,15 @@ struct WorkChangeArguments {
   std::optional<int> microbatches;
 };
 
+/// `--layers`, into `layers`.
+CLI::Option* add_layers_option(CLI::App& app, std::string& layers);
+
 /// `--layers`, `--freeze`, `--scale`, `--recompute`, `--microbatches`.
 void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments);
 
 /// The partition now: as given, or the layers divided evenly. Throws InputError when the layers cannot be read or are
 /// not those of so many stages.
-[[nodiscard]] adapt::Partition partition_from_arguments(const WorkChangeArguments& arguments, int stages);
+[[nodiscard]] profile::Partition partition_from_layers(const std::string& layers, int stages);
 
 [[nodiscard]] adapt::WorkChange work_change(const WorkChangeArguments& arguments);
 

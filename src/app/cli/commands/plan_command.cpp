@@ -12,10 +12,12 @@
 #include "app/cli/arguments/deadlines.h"
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/work_change_arguments.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/runs/joint_plan_run.h"
 #include "app/cli/runs/plan_run.h"
 #include "app/cli/terminal/progress_bar.h"
+#include "app/cli/text/replan_text.h"
 #include "base/core/error.h"
 
 namespace lowgear::cli {
@@ -206,6 +208,10 @@ std::string joint_summary_text(const PlanArguments& arguments, const workflow::J
       "{:.6g} J): {:+.2f} % energy, {:+.2f} % time\n",
       shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
       baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
+  if (result.run.partition) {
+    text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),
+                        describe(*result.run.partition, {shown.time_s, shown.energy_j}));
+  }
   text += joint_gap_text(result);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
@@ -236,29 +242,34 @@ Json joint_summary_json(const PlanArguments& arguments, const JointPlanSummary& 
                       {"fastest_s", result.orders[i].frontier.vertices.front().time_s},
                       {"slowest_s", result.orders[i].frontier.vertices.back().time_s}});
   }
-  return {{"out", arguments.out},
-          {"figures", "planned"},
-          {"policy", arguments.policy},
-          {"memory_limit", result.run.memory_limit},
-          {"orders_tried", result.orders_tried},
-          {"orders", orders},
-          {"frontier",
-           {{"points", result.frontier.size()},
-            {"fastest_s", result.frontier.front().time_s},
-            {"slowest_s", result.frontier.back().time_s}}},
-          {"baseline",
-           {{"description", fmt::format("{}, every op at its highest profiled clock", result.run.reference)},
-            {"time_s", result.run.baseline.time_s},
-            {"energy_j", result.run.baseline.energy_j}}},
-          {"verified", summary.verified.has_value()},
-          {"shown_plan", result.shown_plan},
-          {"plans", plans},
-          {"warnings", result.warnings}};
+  Json json = {{"out", arguments.out},
+               {"figures", "planned"},
+               {"policy", arguments.policy},
+               {"memory_limit", result.run.memory_limit},
+               {"orders_tried", result.orders_tried},
+               {"orders", orders},
+               {"frontier",
+                {{"points", result.frontier.size()},
+                 {"fastest_s", result.frontier.front().time_s},
+                 {"slowest_s", result.frontier.back().time_s}}},
+               {"baseline",
+                {{"description", fmt::format("{}, every op at its highest profiled clock", result.run.reference)},
+                 {"time_s", result.run.baseline.time_s},
+                 {"energy_j", result.run.baseline.energy_j}}},
+               {"verified", summary.verified.has_value()},
+               {"shown_plan", result.shown_plan},
+               {"plans", plans},
+               {"warnings", result.warnings}};
+  if (result.run.partition) {
+    json["partition"] = to_json(*result.run.partition);
+    json["partition"]["is_proven_best"] = false;
+  }
+  return json;
 }
 
 /// With a free order.
 ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console) {
-  JointInput input = load_joint_input(arguments.plan.pipeline, arguments.plan.memory_limit);
+  JointInput input = load_joint_input(arguments.plan.pipeline, arguments.plan.memory_limit, arguments.plan.layers);
   if (input.unit_warning && !arguments.quiet) console.warn(*input.unit_warning);
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
@@ -286,6 +297,9 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
     throw InputError(
         "--memory-limit: only the search of orders and the policy envpipe have one: give --schedule auto or --policy "
         "envpipe");
+  }
+  if (arguments.plan.layers) {
+    throw InputError("--layers: layers move only together with the order: give --schedule auto, or see lowgear replan");
   }
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
   const std::optional<std::string> unit_warning = input.pipeline.unit_warning;
@@ -342,6 +356,8 @@ VerbAction declare_plan(CLI::App& app) {
   add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
   add_planner_options(app, plan.planner);
   add_memory_limit_option(app, plan.memory_limit);
+  CLI::Option* layers = add_layers_option(app, plan.layers.emplace());
+  layers->description("With --schedule auto: move layers between the stages, too. " + layers->get_description());
   add_ask_ahead_option(app, plan.planner.switch_latency);
   add_perseus_options(app, plan.perseus);
   add_envpipe_options(app, plan.envpipe);
@@ -354,7 +370,8 @@ VerbAction declare_plan(CLI::App& app) {
                            "--perseus-unit of time, slowest first: all, so many (20), or every 50th (every:50)");
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print errors only");
-  return [arguments, &app](Console& console) {
+  return [arguments, layers, &app](Console& console) {
+    if (layers->empty()) arguments->plan.layers.reset();
     arguments->plan.command = command_line(app);
     refuse_unused_perseus_options(app, arguments->plan.policy == "perseus");
     return run_plan(*arguments, console);

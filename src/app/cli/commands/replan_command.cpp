@@ -67,8 +67,8 @@ planner::PlannerOptions options_of_run(const workflow::RunFile& run) {
 
 workflow::WorkReplanRequest replan_request(const ReplanArguments& arguments, const workflow::RunContents& contents) {
   workflow::WorkReplanRequest request;
-  request.partition = partition_from_arguments(arguments.change, contents.schedule.stages);
-  request.profile = adapt::layer_profile_of(contents.profile, request.partition);
+  request.partition = partition_from_layers(arguments.change.layers, contents.schedule.stages);
+  request.profile = profile::layer_profile_of(contents.profile, request.partition);
   request.blocking_power_w = contents.run.blocking_power_w;
   request.before.schedule = contents.schedule;
   request.deadline_s = contents.chosen.deadline_s;

@@ -10,7 +10,9 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear plan --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64 --out "
      "out\n"
      "  lowgear plan --profile profile.csv --microbatches 96 --schedule auto --memory-limit 8 --backward-split 0.5 "
-     "--blocking-power 83.64 --out out",
+     "--blocking-power 83.64 --out out\n"
+     "  lowgear plan --profile profile.csv --microbatches 96 --schedule auto --layers 96 --blocking-power 83.64 --out "
+     "out",
      declare_plan},
     {"thin", "Keep some of a folder's plans for Perseus or Zeus: so many, or every n-th",
      "lowgear thin results --keep every:50 --out sampled", declare_thin},

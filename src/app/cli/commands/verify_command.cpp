@@ -25,6 +25,7 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
           {"max_gap_pct", report.max_gap_pct},
           {"missed_deadline_s", or_null(report.missed_deadline_s)},
           {"max_joint_gap_pct", or_null(report.max_joint_gap_pct)},
+          {"layers", or_null(report.layers)},
           {"failures", report.failures}};
 }
 
@@ -37,6 +38,10 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
                                            "than the plans' bounds: largest gap {:.3g} %\n",
                                            *report.max_joint_gap_pct)
                                      : "";
+  const std::string layers =
+      report.layers ? fmt::format("  layers    {}: the profiles of the given and the chosen partition are their sums\n",
+                                  *report.layers)
+                    : "";
   const std::string deadlines =
       report.missed_deadline_s
           ? fmt::format("the deadline of {:.6g} s that was asked for is MISSED", *report.missed_deadline_s)
@@ -45,9 +50,9 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
       "{}: verified\n"
       "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
-      "{}next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
+      "{}{}next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
       arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, deadlines, report.max_gap_pct,
-      all_orders, shell_word(arguments.folder));
+      all_orders, layers, shell_word(arguments.folder));
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {

@@ -34,7 +34,12 @@ class JointFiles {
     write(files_.run, output_file::kRun, write_run(run));
     write(files_.frontier, output_file::kFrontier, workflow::write_joint_frontier(result.frontier));
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
-    write(files_.profile, output_file::kProfile, write_stage_profile(input_->problem.profile));
+    write(files_.profile, output_file::kProfile, write_stage_profile(result.profile));
+    if (input_->free_layers) {
+      planner::MovedLayers& moved = files_.moved.emplace();
+      write(moved.layers, output_file::kLayers, write_layer_profile(input_->free_layers->layers));
+      write(moved.given_profile, output_file::kGivenProfile, write_stage_profile(input_->problem.profile));
+    }
     write(files_.lower_bound, output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
     write(files_.bound_prices, output_file::kJointBound, result.bound_prices);
   }
@@ -100,7 +105,8 @@ JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput inp
   const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline&, int number,
                                                   const plan::Plan& made) { files.add_plan(number, made); };
   JointPlanSummary summary;
-  summary.result = plan_jointly(input.problem, options, receive, &progress);
+  summary.result = input.free_layers ? plan_jointly(input.problem, *input.free_layers, options, receive, &progress)
+                                     : plan_jointly(input.problem, options, receive, &progress);
   workflow::JointPlanResult& result = summary.result;
   if (input.unit_warning) result.warnings.push_back(*input.unit_warning);
   if (!input.problem.may_split()) {

@@ -71,6 +71,10 @@ planner::JointFolder read_joint_folder(const fs::path& folder) {
     files.plans.push_back(read_part(folder, output_file::plan(number)));
   }
   require_listed_plans(folder, files.plans.size());
+  if (fs::is_regular_file(folder / output_file::kLayers)) {
+    files.moved = planner::MovedLayers{.layers = read_part(folder, output_file::kLayers),
+                                       .given_profile = read_part(folder, output_file::kGivenProfile)};
+  }
   const auto of_order = [](int number, std::string_view file) { return output_file::of_order(number, file); };
   for (int number = 0; fs::is_regular_file(folder / of_order(number, output_file::kRun)); ++number) {
     planner::PlanFolder& order = files.orders.emplace_back();

@@ -22,6 +22,9 @@ inline constexpr std::string_view kExactFrontier = "exact_frontier.csv";
 /// Lower bound at the frontier's times, where it is not the frontier itself.
 inline constexpr std::string_view kLowerBound = "lower_bound.csv";
 inline constexpr std::string_view kJointBound = "joint_bound.json";
+/// Where layers could move: the profile of the partition that was given, and the costs of each layer.
+inline constexpr std::string_view kGivenProfile = "given_profile.csv";
+inline constexpr std::string_view kLayers = "layers.csv";
 inline constexpr std::string_view kPlans = "plans.csv";
 inline constexpr std::string_view kCertificate = "certificate.txt";
 inline constexpr std::string_view kReport = "report.html";

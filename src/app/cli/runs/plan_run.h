@@ -30,6 +30,7 @@ struct PlanArguments {
   std::optional<plan::PlanSampling> perseus_plans;     ///< files of the frontier of `perseus`; none: of `plans`
   std::string command;                                 ///< the command line, for the report
   std::optional<std::string> memory_limit;             ///< of a free order or of `envpipe`; empty: not given
+  std::optional<std::string> layers;                   ///< of a free order whose layers may move; empty: they stay
 };
 
 /// How to plan, as the arguments have it. Throws InputError when they contradict each other.

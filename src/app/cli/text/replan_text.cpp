@@ -88,7 +88,7 @@ simulator::PipelineFigures against(const workflow::WorkReplan& replan, const sim
 
 }  // namespace
 
-std::string partition_text(const adapt::Partition& partition) {
+std::string partition_text(const profile::Partition& partition) {
   std::string text = "custom:0";
   int layers = 0;
   for (const int count : partition) text += fmt::format(",{}", layers += count);

@@ -8,7 +8,7 @@
 namespace lowgear::cli {
 
 /// A partition in the notation of training configurations: `custom:0,12,24`.
-[[nodiscard]] std::string partition_text(const adapt::Partition& partition);
+[[nodiscard]] std::string partition_text(const profile::Partition& partition);
 
 /// What a change of a job's work is worth, for people and for programs.
 [[nodiscard]] std::string replan_text(const workflow::WorkReplan& replan);

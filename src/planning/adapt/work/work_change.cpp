@@ -14,7 +14,7 @@ using profile::Measurement;
 using profile::StageOp;
 using profile::StageProfile;
 
-void check(const LayerProfile& profile, const WorkChange& change) {
+void check(const profile::LayerProfile& profile, const WorkChange& change) {
   const int layers = profile.layers.stages();
   if (change.frozen_layers < 0 || change.frozen_layers >= layers) {
     throw InputError(fmt::format("{} of {} layers frozen: freeze 0 to {}, at least the last layer has to train",
@@ -100,9 +100,9 @@ StageProfile frozen(const StageProfile& profile, int frozen) {
 
 }  // namespace
 
-LayerProfile changed_profile(const LayerProfile& profile, const WorkChange& change) {
+profile::LayerProfile changed_profile(const profile::LayerProfile& profile, const WorkChange& change) {
   check(profile, change);
-  LayerProfile result = profile;
+  profile::LayerProfile result = profile;
   if (!change.scales.empty()) result.layers = scaled(result.layers, change.scales);
   if (change.recomputation != Recomputation::as_measured) {
     result.layers = recomputed(result.layers, change.recomputation);

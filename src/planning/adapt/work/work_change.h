@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/core/op_kind.h"
-#include "planning/adapt/work/layer_profile.h"
+#include "planning/profile/layers/layer_profile.h"
 
 namespace lowgear::adapt {
 
@@ -39,6 +39,6 @@ inline constexpr double kMaxWorkFactor = 1000;
 /// keeps its whole input gradient, most of which its weight gradients need. Throws InputError when a layer is out of
 /// range, a factor is not in [1/kMaxWorkFactor, kMaxWorkFactor], nothing trains, or recomputation is removed from a
 /// layer whose backward takes no more than its forward.
-[[nodiscard]] LayerProfile changed_profile(const LayerProfile& profile, const WorkChange& change);
+[[nodiscard]] profile::LayerProfile changed_profile(const profile::LayerProfile& profile, const WorkChange& change);
 
 }  // namespace lowgear::adapt

@@ -16,6 +16,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "planning/planner/verifier/findings.h"
+#include "planning/planner/verifier/layer_sums.h"
 #include "planning/planner/verifier/order_free_proof.h"
 #include "planning/planner/verifier/run_settings.h"
 #include "planning/profile/stage_profile.h"
@@ -296,7 +297,20 @@ VerifyReport verify(const JointFolder& folder) {
     check_memory(order.schedule.name, schedule, limits, findings);
   }
   check_frontier(folder, findings);
-  check_baseline(joint, profile, run, findings);
+  if (joint.has("partition") != folder.moved.has_value()) {
+    throw_input_error({folder.run.name, 0, 0}, "and the folder differ in whether there are layers.csv and a partition",
+                      "plan again");
+  }
+  if (folder.moved) {
+    const profile::StageProfile given =
+        profile::read_stage_profile(folder.moved->given_profile.text, folder.moved->given_profile.name);
+    report.layers = verifier::check_partition(joint.at("partition"), folder.moved->layers,
+                                              {&given, folder.moved->given_profile.name},
+                                              {&profile, folder.profile.name}, findings);
+    check_baseline(joint, given, run, findings);
+  } else {
+    check_baseline(joint, profile, run, findings);
+  }
   const OrderFreeProof proof({&profile, run.blocking_power_w, run.microbatches, limits}, folder.bound_prices.text,
                              folder.bound_prices.name);
   report.max_joint_gap_pct = check_bound(folder, proof, findings);

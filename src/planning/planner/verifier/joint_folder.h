@@ -1,10 +1,17 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planning/planner/verifier/verify.h"
 
 namespace lowgear::planner {
+
+/// The texts that say how layers moved between ranks.
+struct MovedLayers {
+  PlanFolder::File layers;  ///< layers.csv: costs of each layer, and of what the first and last stage have besides
+  PlanFolder::File given_profile;  ///< given_profile.csv: as it was measured, one stage for each rank
+};
 
 /// The texts of an output folder of `lowgear plan --schedule auto`: its plans follow several orders, each of which has
 /// a folder of its own.
@@ -12,6 +19,7 @@ struct JointFolder {
   PlanFolder::File run;                 ///< run.json
   PlanFolder::File frontier;            ///< frontier.csv: lower envelope of the orders' frontiers
   PlanFolder::File profile;             ///< profile.csv: one stage for each rank, which orders may divide
+  std::optional<MovedLayers> moved;     ///< where layers could move
   PlanFolder::File lower_bound;         ///< lower_bound.csv: what no order can be below
   PlanFolder::File bound_prices;        ///< joint_bound.json: what proves it
   PlanFolder::File plans_table;         ///< plans.csv, with the column `order`
@@ -28,6 +36,7 @@ struct JointFolder {
 /// all orders run the same work, that of the run's profile, and fit into the memory that the run states; that the joint
 /// frontier is nowhere above the frontier of any order, and each of its points on that of its order; that the bound
 /// over all orders is nowhere above what its prices prove; and that the baseline is that of 1F1B at the highest clocks.
+/// Where layers could move, also that the profiles of both partitions are sums of the same layers.
 /// Throws InputError when a file cannot be read at all.
 [[nodiscard]] VerifyReport verify(const JointFolder& folder);
 

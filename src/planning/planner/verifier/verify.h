@@ -32,6 +32,7 @@ struct VerifyReport {
   std::optional<double> missed_deadline_s = {};
   /// Largest proven gap of a plan to all orders that fit into memory, where the order was free.
   std::optional<double> max_joint_gap_pct = {};
+  std::optional<int> layers = {};  ///< whose sums are the profiles of both partitions, where layers could move
   [[nodiscard]] bool ok() const { return failures.empty(); }
 };
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -322,6 +323,89 @@ TEST_F(PlanCommand, AFreeOrderNeedsEveryStageTrained) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err,
               HasSubstr("stage 0 has no backward: orders are searched for pipelines that train every stage"));
+}
+
+/// Three ranks of four equal layers, the last with a head as heavy as four more.
+std::string profile_with_head() {
+  std::string text = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 3; ++stage) {
+    const double work = stage == 2 ? 2 : 1;
+    for (const auto& [clock, slower, saved] : {std::tuple(1400, 1.0, 1.0), std::tuple(1200, 1.1, 0.85)}) {
+      text += fmt::format("{},forward,{},{},{}\n", stage, clock, 0.04 * work * slower, 12 * work * saved);
+      text += fmt::format("{},backward,{},{},{}\n", stage, clock, 0.08 * work * slower, 24 * work * saved);
+    }
+  }
+  return text;
+}
+
+TEST_F(PlanCommand, LayersMoveFromTheRankWithTheHead) {
+  write_text(folder_ / "profile.csv", profile_with_head());
+  const Json json = planned(free_order({"--plans", "2", "--layers", "12"}));
+  const Json& partition = json["partition"];
+  EXPECT_EQ(partition["given"], Json({4, 4, 4}));
+  EXPECT_LT(partition["chosen"][2], 4);
+  EXPECT_EQ(partition["is_proven_best"], false);
+  const Json& shown = json["plans"][json["shown_plan"].get<std::size_t>()];
+  if (partition.contains("given_plan")) {
+    EXPECT_LT(shown["energy_j"], partition["given_plan"]["energy_j"]);
+  }
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["joint"]["partition"]["chosen"], partition["chosen"]);
+  EXPECT_THAT(text("report.html"), HasSubstr("not proven best"));
+  const ProgramResult verified = run_lowgear({"verify", out()});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("layers    12"));
+}
+
+TEST_F(PlanCommand, ThePlanOfTheGivenPartitionIsWhatItsOwnRunPlans) {
+  write_text(folder_ / "profile.csv", profile_with_head());
+  const Json own = planned(free_order({"--plans", "2"}));
+  const std::string deadline = fmt::format("{}", 1.05 * own["frontier"]["fastest_s"].get<double>());
+  const Json moved = planned(free_order({"--deadline", deadline, "--layers", "4,4,4"}));
+  const Json kept = planned(free_order({"--deadline", deadline}));
+  EXPECT_EQ(moved["baseline"]["time_s"], kept["baseline"]["time_s"]);
+  EXPECT_EQ(moved["baseline"]["energy_j"], kept["baseline"]["energy_j"]);
+  const double given_j = moved["partition"]["given_plan"]["energy_j"].get<double>();
+  EXPECT_NEAR(given_j, kept["plans"][0]["energy_j"].get<double>(), 1e-9 * given_j);
+  EXPECT_LT(moved["plans"][0]["energy_j"], given_j);
+}
+
+TEST_F(PlanCommand, LayersThatDoNotSumToTheProfileAreFound) {
+  write_text(folder_ / "profile.csv", profile_with_head());
+  ASSERT_EQ(plan(free_order({"--plans", "2", "--layers", "12"})).exit_code, 0);
+  const auto verify_with = [&](const std::string& name, const std::string& changed) {
+    const std::string before = text(name);
+    write_text(folder_ / "out" / name, changed);
+    const ProgramResult verified = run_lowgear({"verify", out()});
+    write_text(folder_ / "out" / name, before);
+    EXPECT_NE(verified.exit_code, 0) << name;
+    return verified.err;
+  };
+  const std::string layers = text("layers.csv");
+  std::string costlier = layers;
+  const std::string row = "\n5,forward,1400,";
+  ASSERT_NE(costlier.find(row), std::string::npos);
+  costlier.insert(costlier.find(row) + row.size(), "1");
+  EXPECT_THAT(verify_with("layers.csv", costlier), HasSubstr("of its layers sum to"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "12,forward,1400,1,1\n"), HasSubstr("13 layers"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "13,forward,1400,1,1\n"), HasSubstr("13 of 14 layers"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "3,forward,1400,1,1\n"), HasSubstr("twice"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "3,forward,900,0,1\n"), HasSubstr("above 0"));
+  EXPECT_THAT(verify_with("layers.csv", layers + "-1,forward,1400,1,1\n"), HasSubstr("no layer"));
+  EXPECT_THAT(verify_with("layers.csv", "layer,instruction,frequency,time,energy\n"), HasSubstr("0 layers"));
+
+  Json run = parse_json(text("run.json"), "run.json");
+  Json& chosen = run["joint"]["partition"]["chosen"];
+  chosen[0] = chosen[0].get<int>() + 1;
+  chosen[1] = chosen[1].get<int>() - 1;
+  EXPECT_THAT(verify_with("run.json", run.dump()), HasSubstr("of its layers sum to"));
+  run["joint"].erase("partition");
+  EXPECT_THAT(verify_with("run.json", run.dump()), HasSubstr("partition"));
+}
+
+TEST_F(PlanCommand, BytesOfMemoryAreNotCountedWhereLayersMove) {
+  const ProgramResult result = plan(free_order({"--layers", "12", "--memory-limit", "2GiB"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("2GiB"));
 }
 
 TEST_F(PlanCommand, WithoutSplitBackwardsAFreeOrderSaysWhatIsLeftOut) {

@@ -8,6 +8,7 @@
 namespace lowgear::adapt {
 namespace {
 
+using profile::LayerProfile;
 using profile::StageProfile;
 using ::testing::HasSubstr;
 

@@ -1,4 +1,4 @@
-#include "planning/adapt/work/layer_profile.h"
+#include "planning/profile/layers/layer_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,9 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear::adapt {
+namespace lowgear::profile {
 namespace {
 
-using profile::Measurement;
-using profile::StageProfile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -207,4 +205,4 @@ TEST(LayerProfile, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace lowgear::adapt
+}  // namespace lowgear::profile

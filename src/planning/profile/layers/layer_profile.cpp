@@ -1,20 +1,18 @@
-#include "planning/adapt/work/layer_profile.h"
+#include "planning/profile/layers/layer_profile.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 
 #include "base/core/error.h"
 #include "base/core/even_division.h"
 
-namespace lowgear::adapt {
+namespace lowgear::profile {
 namespace {
-
-using profile::Measurement;
-using profile::StageProfile;
 
 constexpr std::array kKinds = {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient};
 
@@ -129,11 +127,11 @@ double fastest_s(const StageProfile& profile, int place) {
 int layer_count(const Partition& partition) {
   int layers = 0;
   for (std::size_t stage = 0; stage < partition.size(); ++stage) {
-    if (partition[stage] < 1 || partition[stage] > profile::kMaxStages - layers) {
+    if (partition[stage] < 1 || partition[stage] > kMaxStages - layers) {
       throw InputError(
           fmt::format("stage {} of the partition has {} layers; give every stage at least 1, and all "
                       "together at most {}",
-                      stage, partition[stage], profile::kMaxStages));
+                      stage, partition[stage], kMaxStages));
     }
     layers += partition[stage];
   }
@@ -141,7 +139,7 @@ int layer_count(const Partition& partition) {
 }
 
 Partition uniform_partition(int layers, int stages) {
-  if (stages < 1 || layers < stages || layers > profile::kMaxStages) {
+  if (stages < 1 || layers < stages || layers > kMaxStages) {
     throw InputError(
         fmt::format("{} layers cannot be divided over {} stages; give every stage at least 1", layers, stages));
   }
@@ -218,6 +216,19 @@ StageProfile stage_profile_of(const LayerProfile& profile, const Partition& part
   return result;
 }
 
+std::string write_layer_profile(const LayerProfile& profile) {
+  std::string text = "layer,instruction,frequency,time,energy\n";
+  const auto add = [&text](const StageOp& op, std::string_view layer) {
+    for (const Measurement& row : op.measurements) {
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", layer, name(op.kind), row.clock_mhz, row.time_s,
+                     row.energy_j);
+    }
+  };
+  for (const StageOp& op : profile.layers.ops()) add(op, fmt::to_string(op.stage));
+  for (const StageOp& op : profile.ends.ops()) add(op, op.stage == 0 ? "first" : "last");
+  return text;
+}
+
 Partition balanced_partition(const LayerProfile& profile, int stages) {
   SequenceCosts costs{.first = fastest_s(profile.ends, 0), .elements = {}, .last = fastest_s(profile.ends, 1)};
   for (int layer = 0; layer < profile.layers.stages(); ++layer) {
@@ -232,4 +243,4 @@ Partition balanced_partition(const LayerProfile& profile, int stages) {
   return partition;
 }
 
-}  // namespace lowgear::adapt
+}  // namespace lowgear::profile
