@@ -217,6 +217,12 @@ TEST_F(BadInput, UntidyProfilesAreAccepted) {
   EXPECT_EQ(run_lowgear(plan({})).exit_code, 0);
 }
 
+TEST_F(BadInput, InputsAreNotOverwritten) {
+  const std::string before = read_file(profile_);
+  expect_refused(plan({"--policy", "envpipe", "--envpipe-steps", profile_}), {"profile.csv"});
+  EXPECT_EQ(read_file(profile_), before);
+}
+
 TEST_F(BadInput, FilesThatCannotBeReadAreRefused) {
   expect_refused(plan({"--profile", (folder_ / "none.csv").string()}), {"none.csv", "No such file"});
   expect_refused(plan({"--profile", folder_.path().string()}), {"folder"});

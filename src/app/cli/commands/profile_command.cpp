@@ -93,9 +93,16 @@ void check(const ProfileArguments& arguments) {
   if (!arguments.freqevents.empty() && arguments.recordings.empty()) {
     throw InputError("--freqevents is for recordings: give their folders");
   }
+  std::vector<std::filesystem::path> written;
   for (const std::string& output :
        {arguments.out, arguments.errors_out, arguments.blocking_power_out, arguments.freqevents, arguments.html}) {
-    if (!output.empty()) refuse_to_overwrite(output, arguments.inputs());
+    if (output.empty()) continue;
+    refuse_to_overwrite(output, arguments.inputs());
+    const std::filesystem::path target = std::filesystem::weakly_canonical(output);
+    if (std::ranges::find(written, target) != written.end()) {
+      throw InputError(fmt::format("{} is named for two results: write each to a file of its own", quote(output)));
+    }
+    written.push_back(target);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/cli/arguments/profile_input.h"
 #include "app/cli/terminal/version.h"
 #include "base/core/error.h"
 #include "base/core/stopwatch.h"
@@ -137,6 +138,7 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
   std::string steps;
   if (!arguments.envpipe_steps.empty()) {
     if (options.policy != "envpipe") throw InputError("--envpipe-steps: give --policy envpipe, whose steps they are");
+    refuse_to_overwrite(arguments.envpipe_steps, {arguments.pipeline.profile, arguments.pipeline.schedule.schedule});
     envpipe.print_step = [&steps, number = 0](std::string_view text) mutable {
       steps += fmt::format("step {}\n{}", number++, text);
     };

@@ -123,6 +123,8 @@ TEST_F(ProfileCommand, RefusesWhatDoesNotFitInOneLineWithoutWriting) {
       {path("job"), "--out", path("p.csv"), "--clocks", "few"},
       {path("job"), "--out", path("p.csv"), "--skip-iterations", "1000"},
       {path("job"), "--out", (folder_ / "job/rank-00000/units.csv").string()},
+      {path("job"), "--out", path("p.csv"), "--errors-out", path("p.csv")},
+      {path("job"), "--out", path("p.csv"), "--html", path("./p.csv")},
       {path("no"), "--out", path("p.csv")},
       {"--fill", path("no.csv"), "--supported-clocks", "1400-800/50", "--out", path("p.csv")},
       {"--merak", path("job"), "--supported-clocks", "1410", "--out", path("p.csv")},
