@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string_view>
 
 #include "base/core/progress.h"
@@ -21,5 +22,18 @@ struct ParallelTask {
 /// runner as an argument.
 using TaskRunner = std::function<void(std::size_t count, std::size_t threads, std::string_view activity,
                                       Progress& progress, const std::function<void(const ParallelTask&)>& work)>;
+
+/// Work that another thread does meanwhile. Its end stops the work where it reports progress, and waits for it.
+class StartedTask {
+ public:
+  virtual ~StartedTask() = default;
+  /// Waits for the end of the work, and reports `activity` to `progress` meanwhile. Throws what the work threw, or what
+  /// `progress` throws. To be called once.
+  virtual void finish(std::string_view activity, Progress& progress) = 0;
+};
+
+/// Starts `work` on a thread of its own, which ends before what it returns does. Pure code, which starts no threads,
+/// gets a starter as an argument.
+using TaskStarter = std::function<std::unique_ptr<StartedTask>(std::function<void(Progress& progress)> work)>;
 
 }  // namespace lowgear

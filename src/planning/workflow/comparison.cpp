@@ -82,12 +82,12 @@ class Comparer {
         options_(&options),
         progress_(progress) {}
 
-  [[nodiscard]] ComparisonRow policy_row(const std::string& name) {
-    const auto policy = make_policy(name, options_->policy);
+  /// Throws InputError where the policy cannot plan the pipeline.
+  [[nodiscard]] ComparisonRow policy_row(const std::string& name, PolicyAnswer found) {
+    if (!found.refusal.empty()) throw InputError(found.refusal);
+    planner::PolicyPlan& answer = found.plan;
     ComparisonRow row;
-    const PlanTimer timer(options_->now_s);
-    planner::PolicyPlan answer = policy->plan(pipeline_->problem(progress_), std::nullopt);
-    row.plan_time_s = timer.elapsed_s();
+    row.plan_time_s = found.plan_time_s;
     row.policy = name;
     row.own_time_s = answer.own_time_s;
     row.own_energy_j = answer.own_energy_j;
@@ -194,21 +194,46 @@ std::vector<std::string> comparable_policies() {
   return names;
 }
 
+PolicyAnswers answers_of_policies(const ProfiledPipeline& pipeline, const ComparisonOptions& options,
+                                  Progress* progress) {
+  std::vector<std::string> names{options.baseline};
+  names.insert(names.end(), options.policies.begin(), options.policies.end());
+  PolicyAnswers answers;
+  for (const std::string& name : names) {
+    if (name == planner::kLowgearPolicy || answers.contains(name)) continue;
+    if (progress != nullptr) progress->update(fmt::format("planning with {}", name), -1);
+    PolicyAnswer& answer = answers[name];
+    const PlanTimer timer(options.now_s);
+    try {
+      answer.plan = make_policy(name, options.policy)->plan(pipeline.problem(progress), std::nullopt);
+      answer.plan_time_s = timer.elapsed_s();
+    } catch (const InputError& error) {
+      answer.refusal = error.what();
+    }
+  }
+  return answers;
+}
+
 PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
                                   const ComparisonOptions& options, Progress* progress) {
+  return compare_policies(pipeline, planner, options, answers_of_policies(pipeline, options, progress), progress);
+}
+
+PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
+                                  const ComparisonOptions& options, PolicyAnswers answers, Progress* progress) {
   Comparer comparer(pipeline, planner, options, progress);
   PolicyComparison comparison;
-  comparison.baseline = comparer.policy_row(options.baseline);
+  comparison.baseline = comparer.policy_row(options.baseline, answers.at(options.baseline));
   const auto tell = [progress](std::string_view name) {
     if (progress != nullptr) progress->update(fmt::format("planning with {}", name), -1);
   };
   bool with_lowgear = false;
   for (const std::string& name : options.policies) {
-    tell(name);
     with_lowgear = with_lowgear || name == planner::kLowgearPolicy;
     if (name == planner::kLowgearPolicy) continue;
     try {
-      comparison.rows.push_back(name == options.baseline ? comparison.baseline : comparer.policy_row(name));
+      comparison.rows.push_back(name == options.baseline ? comparison.baseline
+                                                         : comparer.policy_row(name, std::move(answers.at(name))));
       if (comparison.rows.back().own_order) {
         comparison.rows.push_back(comparer.lowgear_row_in_order_of(comparison.rows.back()));
       }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,12 +63,31 @@ struct ComparisonOptions {
   std::optional<double> late_s = {};  ///< replay all with this switch latency, too
 };
 
+/// A policy's plan, before it is replayed.
+struct PolicyAnswer {
+  planner::PolicyPlan plan;
+  std::optional<double> plan_time_s = {};  ///< wall clock; absent when not timed
+  std::string refusal = {};                ///< why it cannot plan this pipeline; empty where it can
+};
+
+/// By policy, all but Lowgear's.
+using PolicyAnswers = std::map<std::string, PolicyAnswer>;
+
+/// Plans with the baseline and every other policy asked for but Lowgear's. Needs no frontier, so that it can be done
+/// while that is solved. Throws what `progress` throws to stop.
+[[nodiscard]] PolicyAnswers answers_of_policies(const ProfiledPipeline& pipeline, const ComparisonOptions& options,
+                                                Progress* progress = nullptr);
+
 /// Plans with every policy, and with Lowgear for T_min and for the time of every other policy, and replays all. After a
 /// policy that runs an order of its own comes Lowgear's plan in that order, asked for or not. A
 /// policy that cannot plan this pipeline is skipped with its reason; the baseline has to work. `planner` is for
 /// `pipeline`. Throws InputError where the baseline cannot plan it, and what `progress` throws to stop.
 [[nodiscard]] PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
                                                 const ComparisonOptions& options, Progress* progress = nullptr);
+/// The same with the policies' answers for these options.
+[[nodiscard]] PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
+                                                const ComparisonOptions& options, PolicyAnswers answers,
+                                                Progress* progress = nullptr);
 
 /// (baseline - energy) / baseline in per cent.
 [[nodiscard]] double saving_pct(const ComparisonRow& row, const ComparisonRow& baseline);

@@ -24,6 +24,12 @@ namespace {
 constexpr std::size_t kMaxOpsToCompare = 20'000;
 constexpr std::size_t kMaxOpsToVerify = 1'000'000;
 
+/// What other policies plan on another thread.
+struct OtherAnswers {
+  PolicyAnswers answers;
+  std::unique_ptr<StartedTask> task;  ///< last: it uses the rest
+};
+
 /// One call of `plan`.
 class Planning {
  public:
@@ -34,6 +40,7 @@ class Planning {
 
   PlanResult make() {
     if (options_->policy != planner::kLowgearPolicy) choose_schedule();
+    start_others();
     planner::CertificateRecorder certificate;
     const std::array<planner::FrontierObserver*, 1> observers{&certificate};
     planner::PipelinePlanner planner(result_.pipeline.schedule, result_.pipeline.profile,
@@ -161,6 +168,25 @@ class Planning {
         "apply its settings (lowgear train refuses such a plan)");
   }
 
+  /// Has the other policies plan meanwhile, as for an exact frontier: its method is not known yet.
+  void start_others() {
+    if (!options_->start || progress_ == nullptr || !is_quick_to_compare(result_.pipeline)) return;
+    others_ = std::make_unique<OtherAnswers>();
+    others_->task = options_->start([this, &answers = others_->answers](Progress& progress) {
+      const ComparisonOptions comparison = comparison_with_others(*options_, planner::FrontierMethod::exact);
+      answers = answers_of_policies(result_.pipeline, comparison, &progress);
+    });
+  }
+
+  PolicyAnswers answers_of_others(const ComparisonOptions& comparison, planner::FrontierMethod method) {
+    if (others_ == nullptr || method != planner::FrontierMethod::exact) {
+      others_.reset();  // stops it: where the frontier is not exact, Perseus takes long
+      return answers_of_policies(result_.pipeline, comparison, progress_);
+    }
+    others_->task->finish("planning with other policies", *progress_);
+    return std::move(others_->answers);
+  }
+
   /// Those of the other policies that answer at once.
   void compare_with_others(planner::PipelinePlanner& planner) {
     const ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
@@ -169,7 +195,9 @@ class Planning {
           "the report leaves out the policy perseus, which takes long when stages differ this much; lowgear compare "
           "includes it");
     }
-    result_.policies = compare_policies(result_.pipeline, planner, comparison, progress_).rows;
+    result_.policies = compare_policies(result_.pipeline, planner, comparison,
+                                        answers_of_others(comparison, planner.method()), progress_)
+                           .rows;
   }
 
   const PlanOptions* options_;
@@ -178,6 +206,7 @@ class Planning {
   std::unique_ptr<planner::Policy> policy_;  ///< null: Lowgear's own planner
   planner::PolicyPlan answer_;               ///< of `policy_`
   PlanResult result_;
+  std::unique_ptr<OtherAnswers> others_;  ///< null: not started. Last: it reads the rest
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/core/progress.h"
 #include "base/core/seconds_clock.h"
+#include "base/core/task_runner.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"
@@ -29,6 +30,7 @@ struct PlanOptions {
   double clock_lead_s = 0;            ///< written into the plans (`plan::Plan`)
   std::optional<double> late_s = {};  ///< also replay the shown plan with this switch latency, where none is known
   SecondsClock now_s = {};            ///< for the times that other policies took
+  TaskStarter start = {};             ///< has other policies plan meanwhile; empty: after Lowgear
 };
 
 /// A plan that was made as if clocks changed at once, replayed with changes that come late.

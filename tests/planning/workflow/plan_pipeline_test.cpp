@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/core/error_of.h"
@@ -50,6 +55,40 @@ TEST(PlanPipeline, GivesTheSameAnswerToTheSameRequest) {
   EXPECT_EQ(times_of(first.plans), times_of(second.plans));
   EXPECT_EQ(first.frontier.certificate, second.frontier.certificate);
   EXPECT_EQ(write_run(run_file_of(first, options)), write_run(run_file_of(second, options)));
+}
+
+class Silent final : public Progress {
+ public:
+  void update(std::string_view /*activity*/, double /*fraction*/) override {}
+};
+
+/// Work that is done on its thread when it is waited for.
+class LateTask final : public StartedTask {
+ public:
+  explicit LateTask(std::function<void(Progress&)> work) : work_(std::move(work)) {}
+  void finish(std::string_view /*activity*/, Progress& progress) override {
+    std::jthread([&] { work_(progress); }).join();
+    ++finished;
+  }
+  static inline int finished = 0;
+
+ private:
+  std::function<void(Progress&)> work_;
+};
+
+TEST(PlanPipeline, GivesTheSameAnswerWhenOtherPoliciesPlanMeanwhile) {
+  Silent progress;
+  for (const auto method : {planner::FrontierMethod::exact, planner::FrontierMethod::sandwich}) {
+    const PlanOptions options{.planner = {.method = method}, .deadlines = {.plans = 2}};
+    PlanOptions meanwhile = options;
+    meanwhile.start = [](std::function<void(Progress&)> work) { return std::make_unique<LateTask>(std::move(work)); };
+    LateTask::finished = 0;
+    const PlanResult result = plan(sample_pipeline(), meanwhile, {}, &progress);
+    EXPECT_EQ(LateTask::finished, method == planner::FrontierMethod::exact ? 1 : 0) << "Perseus takes long otherwise";
+    EXPECT_FALSE(result.policies.empty());
+    const PlanResult in_turn = plan(sample_pipeline(), options);
+    EXPECT_EQ(write_run(run_file_of(result, meanwhile)), write_run(run_file_of(in_turn, options)));
+  }
 }
 
 TEST(PlanPipeline, ShowsTheSlowestPlanThatFinishesNoLater) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/arguments/envpipe_arguments.h"
@@ -14,6 +15,7 @@
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/terminal/parallel_tasks.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/terminal/version.h"
 #include "app/cli/text/comparison_text.h"
@@ -106,11 +108,16 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   options.late_s = latency.late_s();
   options.now_s = wall_clock();
   std::optional<ProgressBar> progress(std::in_place);
+  workflow::PolicyAnswers answers;
+  const auto policies = start_task([&](Progress& stop) { answers = answers_of_policies(pipeline, options, &stop); });
   const Stopwatch stopwatch;
   planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
                                    &*progress);
-  options.frontier_time_s = stopwatch.elapsed_s();
-  const workflow::PolicyComparison comparison = compare_policies(pipeline, planner, options, &*progress);
+  const double frontier_time_s = stopwatch.elapsed_s();
+  policies->finish("planning with other policies", *progress);
+  options.frontier_time_s = frontier_time_s;
+  const workflow::PolicyComparison comparison =
+      compare_policies(pipeline, planner, options, std::move(answers), &*progress);
   std::optional<std::string> page;
   if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
   // The planner does not plan any more.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/cli/arguments/profile_input.h"
+#include "app/cli/terminal/parallel_tasks.h"
 #include "app/cli/terminal/version.h"
 #include "base/core/error.h"
 #include "base/core/stopwatch.h"
@@ -123,7 +124,8 @@ workflow::PlanOptions plan_options(const PlanArguments& arguments) {
                                 .gpu_name = arguments.pipeline.gpu_name,
                                 .clock_lead_s = arguments.planner.switch_latency.lead_s,
                                 .late_s = arguments.planner.switch_latency.late_s(),
-                                .now_s = wall_clock()};
+                                .now_s = wall_clock(),
+                                .start = start_task};
   require_plannable(arguments, options);
   return options;
 }

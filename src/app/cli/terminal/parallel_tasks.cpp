@@ -86,7 +86,23 @@ class TaskThreads {
   std::vector<std::jthread> threads_;  ///< last: they use the rest
 };
 
+class ThreadTask final : public StartedTask {
+ public:
+  explicit ThreadTask(std::function<void(Progress&)> work)
+      : work_([work = std::move(work)](const ParallelTask& task) { work(task.progress); }), threads_(1, 1, work_) {}
+
+  void finish(std::string_view activity, Progress& progress) override { threads_.finish(activity, progress); }
+
+ private:
+  std::function<void(const ParallelTask&)> work_;
+  TaskThreads threads_;  ///< last: it uses the rest
+};
+
 }  // namespace
+
+std::unique_ptr<StartedTask> start_task(std::function<void(Progress& progress)> work) {
+  return std::make_unique<ThreadTask>(std::move(work));
+}
 
 void run_parallel(std::size_t count, std::size_t threads, std::string_view activity, Progress& progress,
                   const std::function<void(const ParallelTask&)>& work) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 namespace lowgear::planner {
@@ -39,9 +38,9 @@ constexpr std::size_t kVisitsPerRounding = 6;
 /// Visits of one splice, per op: some 12 makespans and a reclaim.
 constexpr std::size_t kVisitsPerSplice = 16;
 
-std::vector<std::int32_t> in_order_of_start(const ContinuousPlan& continuous) {
-  std::vector<std::int32_t> order(continuous.start_by_ps.size());
-  std::iota(order.begin(), order.end(), 0);
+/// Ops that start together stay in the graph's order: one that takes no time comes before those that wait for it.
+std::vector<std::int32_t> in_order_of_start(const PrecedenceGraph& graph, const ContinuousPlan& continuous) {
+  std::vector<std::int32_t> order(graph.order().begin(), graph.order().end());
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
     return continuous.start_by_ps[static_cast<std::size_t>(a)] < continuous.start_by_ps[static_cast<std::size_t>(b)];
   });
@@ -106,7 +105,7 @@ DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
   while (2 * (reach + 1) * (reach + 1) * ops * kVisitsPerSplice <= kSpliceVisits && reach < 6) ++reach;
   std::vector<DiscretePlan> candidates{best_rounding(continuous)};
   if (const DiscretePlan* prepared = library_.best_within(deadline_ps)) candidates.push_back(*prepared);
-  if (auto spliced = library_.splice(rounder_, in_order_of_start(continuous), deadline_ps, reach)) {
+  if (auto spliced = library_.splice(rounder_, in_order_of_start(rounder_.graph(), continuous), deadline_ps, reach)) {
     candidates.push_back(std::move(*spliced));
   }
   const std::size_t to_trade = ops <= kMaxOpsToTrade ? candidates.size() : 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "planning/planner/planners/split_plan.h"
+
 namespace lowgear::planner {
 namespace {
 
@@ -17,26 +19,43 @@ bool is_beaten(const DiscretePlan& fast, const DiscretePlan& middle, const Discr
   return energy(middle) >= energy(fast) + share * (energy(slow) - energy(fast));
 }
 
-/// `base` with the clocks of `other` for the first `count` ops of `order`.
-std::vector<std::int32_t> mixed(const DiscretePlan& base, const DiscretePlan& other,
+/// `first`'s clocks for the first `count` ops of `order`, `rest`'s for the others.
+std::vector<std::int32_t> split(const DiscretePlan& first, const DiscretePlan& rest,
                                 std::span<const std::int32_t> order, std::size_t count) {
-  std::vector<std::int32_t> choice = base.choice;
+  std::vector<std::int32_t> choice = rest.choice;
   for (const std::int32_t op : order.first(count)) {
-    choice[static_cast<std::size_t>(op)] = other.choice[static_cast<std::size_t>(op)];
+    choice[static_cast<std::size_t>(op)] = first.choice[static_cast<std::size_t>(op)];
   }
   return choice;
 }
 
-/// `fast` with as many clocks of `slow` as keep the deadline, taken in `order`.
-DiscretePlan mixture_within(Rounder& rounder, const DiscretePlan& fast, const DiscretePlan& slow,
-                            std::span<const std::int32_t> order, TimePs deadline_ps) {
-  std::size_t fits = 0;
-  std::size_t too_many = order.size();
+/// The number of ops of a plan's clocks between `fits`, which keeps the deadline, and `too_many`, found by halving.
+template <typename Makespan>
+std::size_t largest_within(std::size_t fits, std::size_t too_many, TimePs deadline_ps, Makespan makespan_ps) {
   while (too_many - fits > 1) {
     const std::size_t middle = (fits + too_many) / 2;
-    (rounder.makespan_ps(mixed(fast, slow, order, middle)) <= deadline_ps ? fits : too_many) = middle;
+    (makespan_ps(middle) <= deadline_ps ? fits : too_many) = middle;
   }
-  return rounder.reclaim_slack(mixed(fast, slow, order, fits), deadline_ps);
+  return fits;
+}
+
+/// `fast` with as many clocks of `slow` as keep the deadline, from the start of the iteration.
+DiscretePlan slow_at_first(Rounder& rounder, const DiscretePlan& fast, const DiscretePlan& slow,
+                           std::span<const std::int32_t> order, TimePs deadline_ps) {
+  const SplitPlan times(rounder.model(), rounder.graph(), order, slow.choice, fast.choice);
+  const std::size_t count =
+      largest_within(0, order.size(), deadline_ps, [&](std::size_t c) { return times.makespan_ps(c); });
+  return rounder.reclaim_slack(split(slow, fast, order, count), deadline_ps);
+}
+
+/// The same from its end.
+DiscretePlan slow_at_last(Rounder& rounder, const DiscretePlan& fast, const DiscretePlan& slow,
+                          std::span<const std::int32_t> order, TimePs deadline_ps) {
+  const std::size_t ops = order.size();
+  const SplitPlan times(rounder.model(), rounder.graph(), order, fast.choice, slow.choice);
+  const std::size_t count =
+      largest_within(0, ops, deadline_ps, [&](std::size_t c) { return times.makespan_ps(ops - c); });
+  return rounder.reclaim_slack(split(fast, slow, order, ops - count), deadline_ps);
 }
 
 }  // namespace
@@ -80,13 +99,13 @@ std::optional<DiscretePlan> PlanLibrary::splice(Rounder& rounder, std::span<cons
   const auto slow = first_slower_than(deadline_ps);
   const auto fast_count = std::min(reach, static_cast<std::size_t>(slow - plans_.begin()));
   const auto slow_count = std::min(reach, static_cast<std::size_t>(plans_.end() - slow));
-  const std::vector<std::int32_t> reversed(order.rbegin(), order.rend());
   std::optional<DiscretePlan> best;
   for (std::size_t f = 1; f <= fast_count; ++f) {
+    const DiscretePlan& faster = *(slow - static_cast<std::ptrdiff_t>(f));
     for (std::size_t s = 0; s < slow_count; ++s) {
-      for (const std::span<const std::int32_t> from : {order, std::span<const std::int32_t>(reversed)}) {
-        DiscretePlan plan = mixture_within(rounder, *(slow - static_cast<std::ptrdiff_t>(f)),
-                                           *(slow + static_cast<std::ptrdiff_t>(s)), from, deadline_ps);
+      const DiscretePlan& slower = *(slow + static_cast<std::ptrdiff_t>(s));
+      for (const auto mixture_within : {slow_at_first, slow_at_last}) {
+        DiscretePlan plan = mixture_within(rounder, faster, slower, order, deadline_ps);
         if (!best || plan.total_energy_zj(blocking_power_nw_) < best->total_energy_zj(blocking_power_nw_)) {
           best = std::move(plan);
         }

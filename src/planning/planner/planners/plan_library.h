@@ -32,8 +32,8 @@ class PlanLibrary {
 
   /// Plans for a deadline, each made of one plan that keeps it and one that does not: the slow one's clocks for as many
   /// ops as the deadline allows, counted from the start of the iteration and from its end. Tries the `reach` nearest
-  /// plans on either side. `order` holds the ops in the order in which they run. Returns the best; none when the
-  /// deadline is outside the library.
+  /// plans on either side. `order` holds the ops in the order in which they run, each after all that it waits for.
+  /// Returns the best; none when the deadline is outside the library.
   [[nodiscard]] std::optional<DiscretePlan> splice(Rounder& rounder, std::span<const std::int32_t> order,
                                                    TimePs deadline_ps, std::size_t reach) const;
 

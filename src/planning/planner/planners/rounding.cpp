@@ -1,20 +1,22 @@
 #include "planning/planner/planners/rounding.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "planning/planner/planners/at.h"
 
 namespace lowgear::planner {
-namespace {}  // namespace
-
 Rounder::Rounder(const PlanningModel& model, WorkReport* work)
     : model_(&model),
       work_(work),
       graph_(model.instance),
       finish_ps_(graph_.order().size()),
       latest_finish_ps_(graph_.order().size()),
-      next_on_rank_(graph_.order().size(), -1) {
+      next_on_rank_(graph_.order().size(), -1),
+      position_(graph_.order().size()),
+      marked_(graph_.order().size(), 0) {
+  for (std::size_t i = 0; i < position_.size(); ++i) position_[at(graph_.order()[i])] = i;
   for (std::size_t op = 0; op + 1 < model.rank_of_op.size(); ++op) {
     if (model.rank_of_op[op] == model.rank_of_op[op + 1]) next_on_rank_[op] = static_cast<std::int32_t>(op) + 1;
   }
@@ -161,15 +163,72 @@ void Rounder::trade_between_neighbours(DiscretePlan& plan, TimePs deadline_ps) {
     const std::int32_t first_before = std::exchange(choice[at(first)], best.first);
     const std::int32_t second_before = std::exchange(choice[at(second)], best.second);
     // What the second op waits for may itself wait for the first, which the window does not see: only a replay tells.
-    if (makespan_ps(choice) > deadline_ps) {
+    const std::array<std::int32_t, 2> changed{first, second};
+    if (bring_finishes_up_to_date(changed, choice, deadline_ps)) {
+      bring_latest_finishes_up_to_date(changed, choice, deadline_ps);
+    } else {
       choice[at(first)] = first_before;
       choice[at(second)] = second_before;
-      (void)makespan_ps(choice);
-    } else {
-      find_latest_finishes(choice, deadline_ps);
     }
   }
   plan = reclaim_slack(std::move(choice), deadline_ps);
+}
+
+void Rounder::mark(std::int32_t op) {
+  if (marked_[at(op)] != 0) return;
+  marked_[at(op)] = 1;
+  ++marks_;
+}
+
+/// Earliest finishes after the clocks of `changed` have changed, of those ops alone that they concern. False, and the
+/// finishes as they were, when one is later than the deadline.
+bool Rounder::bring_finishes_up_to_date(std::span<const std::int32_t> changed, std::span<const std::int32_t> choice,
+                                        TimePs deadline_ps) {
+  finishes_before_.clear();
+  std::size_t position = position_.size();
+  for (const std::int32_t op : changed) {
+    mark(op);
+    position = std::min(position, position_[at(op)]);
+  }
+  bool in_time = true;
+  for (; marks_ > 0; ++position) {
+    const std::int32_t op = graph_.order()[position];
+    if (marked_[at(op)] == 0) continue;
+    marked_[at(op)] = 0;
+    --marks_;
+    const TimePs finish_ps = earliest_start_ps(op) + time_ps(op, choice[at(op)]);
+    if (!in_time || finish_ps == finish_ps_[at(op)]) continue;
+    in_time = finish_ps <= deadline_ps;
+    finishes_before_.emplace_back(op, std::exchange(finish_ps_[at(op)], finish_ps));
+    for (const std::int32_t after : graph_.successors(op)) mark(after);
+  }
+  if (!in_time) {
+    for (const auto& [op, finish_ps] : finishes_before_) finish_ps_[at(op)] = finish_ps;
+  }
+  if (work_ != nullptr) work_->visited(finishes_before_.size());
+  return in_time;
+}
+
+/// The same for latest finishes.
+void Rounder::bring_latest_finishes_up_to_date(std::span<const std::int32_t> changed,
+                                               std::span<const std::int32_t> choice, TimePs deadline_ps) {
+  std::size_t end = 0;
+  for (const std::int32_t op : changed) {
+    for (const std::int32_t before : graph_.predecessors(op)) mark(before);
+    end = std::max(end, position_[at(op)]);
+  }
+  std::size_t visits = 0;
+  for (; marks_ > 0; --end) {
+    const std::int32_t op = graph_.order()[end];
+    if (marked_[at(op)] == 0) continue;
+    marked_[at(op)] = 0;
+    --marks_;
+    ++visits;
+    const TimePs finish_ps = latest_finish_ps(op, choice, deadline_ps);
+    if (finish_ps == std::exchange(latest_finish_ps_[at(op)], finish_ps)) continue;
+    for (const std::int32_t before : graph_.predecessors(op)) mark(before);
+  }
+  if (work_ != nullptr) work_->visited(visits);
 }
 
 TimePs Rounder::makespan_ps(std::span<const std::int32_t> choice) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/core/units.h"
@@ -60,6 +61,7 @@ class Rounder {
   [[nodiscard]] TimePs makespan_ps(std::span<const std::int32_t> choice);
 
   [[nodiscard]] const PlanningModel& model() const { return *model_; }
+  [[nodiscard]] const PrecedenceGraph& graph() const { return graph_; }
 
  private:
   [[nodiscard]] std::int32_t cheapest_within(std::int32_t op, TimePs window_ps, PowerNw price_nw) const;
@@ -87,6 +89,11 @@ class Rounder {
   [[nodiscard]] PairChoice best_pair(std::int32_t first, std::int32_t second, const PairWindow& window,
                                      std::span<const std::int32_t> choice) const;
   void find_latest_finishes(std::span<const std::int32_t> choice, TimePs deadline_ps);
+  [[nodiscard]] bool bring_finishes_up_to_date(std::span<const std::int32_t> changed,
+                                               std::span<const std::int32_t> choice, TimePs deadline_ps);
+  void bring_latest_finishes_up_to_date(std::span<const std::int32_t> changed, std::span<const std::int32_t> choice,
+                                        TimePs deadline_ps);
+  void mark(std::int32_t op);
 
   void report_visits() const;
 
@@ -96,6 +103,10 @@ class Rounder {
   std::vector<TimePs> finish_ps_;           ///< by op: earliest, with the present clocks
   std::vector<TimePs> latest_finish_ps_;    ///< by op: with the present clocks
   std::vector<std::int32_t> next_on_rank_;  ///< by op: -1 for the last one of a rank
+  std::vector<std::size_t> position_;       ///< by op: in the graph's order
+  std::vector<char> marked_;                ///< by op: its finish is to be looked at again; all 0 between calls
+  std::size_t marks_ = 0;                   ///< ops that are marked
+  std::vector<std::pair<std::int32_t, TimePs>> finishes_before_;  ///< what an update changed; kept for its memory
 };
 
 }  // namespace lowgear::planner

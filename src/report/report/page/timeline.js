@@ -73,8 +73,9 @@ const timelinePlot = (() => {
         if (lane.group !== group) {
           y += group < 0 ? 0 : kGroupGapPx;
           group = lane.group;
-          this.groups[group].titleY = y;
-          y += kTitlePx;
+          const title = this.titleOf(this.groups[group]);
+          Object.assign(this.groups[group], {titleY: y, ...title});
+          y += title.figuresBelow ? 2 * kTitlePx - 6 : kTitlePx;
         }
         lane.y = y;
         y += this.laneStep;
@@ -133,19 +134,30 @@ const timelinePlot = (() => {
       }
     }
 
-    drawTitle({title, titleY, timeline}) {
+    // Figures that do not fit next to their title stand below it.
+    titleOf({title, timeline}) {
+      const context = this.canvas.getContext('2d');
+      const font = getComputedStyle(document.body).fontFamily;
+      const figures = `${units.time(timeline.time_s, 5)} · ${units.energy(timeline.energy_j, 5)}`;
+      context.font = `600 13px ${font}`;
+      const figuresX = context.measureText(`${title}  `).width;
+      context.font = `13px ${font}`;
+      const figuresWidth = context.measureText(figures).width;
+      const figuresBelow = figuresX + figuresWidth > this.width;
+      const titleWidth = figuresBelow ? Math.max(figuresX, figuresWidth) : figuresX + figuresWidth;
+      return {figures, figuresX: figuresBelow ? 0 : figuresX, figuresBelow, titleWidth};
+    }
+
+    drawTitle({title, titleY, figures, figuresX, figuresBelow, titleWidth}) {
       const {context} = this;
+      const lineGap = figuresBelow ? kTitlePx - 6 : 0;
       context.textAlign = 'left';
       context.textBaseline = 'middle';
-      context.font = `600 13px ${this.font}`;
       context.fillStyle = this.css.surface;
-      const figures = `  ${units.time(timeline.time_s, 5)} · ${units.energy(timeline.energy_j, 5)}`;
-      const titleWidth = context.measureText(title).width;
+      context.fillRect(0, titleY, titleWidth + 6, lineGap + kTitlePx - 2);
       context.font = `13px ${this.font}`;
-      const width = titleWidth + context.measureText(figures).width;
-      context.fillRect(0, titleY, width + 6, kTitlePx - 2);
       context.fillStyle = this.css.muted;
-      context.fillText(figures, titleWidth, titleY + kTitlePx / 2);
+      context.fillText(figures, figuresX, titleY + lineGap + kTitlePx / 2);
       context.font = `600 13px ${this.font}`;
       context.fillStyle = this.css.ink;
       context.fillText(title, 0, titleY + kTitlePx / 2);

@@ -73,5 +73,40 @@ TEST(RunParallel, EndsTasksThatTellTheirProgressWhenItIsStopped) {
   EXPECT_EQ(ended, 2);
 }
 
+TEST(StartTask, FinishesItsWorkMeanwhile) {
+  Silent progress;
+  int made = 0;
+  const auto task = start_task([&made](Progress& /*stop*/) { made = 7; });
+  task->finish("", progress);
+  EXPECT_EQ(made, 7);
+}
+
+TEST(StartTask, ThrowsWhatTheWorkThrew) {
+  Silent progress;
+  const auto task = start_task([](Progress& /*stop*/) { throw std::out_of_range("work"); });
+  EXPECT_THROW(task->finish("", progress), std::out_of_range);
+}
+
+TEST(StartTask, StopsWorkThatReportsProgressAtItsEnd) {
+  for (const bool waits : {false, true}) {
+    std::atomic<bool> begun = false;
+    std::atomic<int> ended = 0;
+    {
+      const auto task = start_task([&](Progress& stop) {
+        const Counted counted(ended);
+        begun = true;
+        begun.notify_one();
+        while (true) stop.update("", 0);
+      });
+      begun.wait(false);
+      Stopping progress;
+      if (waits) {
+        EXPECT_THROW(task->finish("", progress), std::runtime_error);
+      }
+    }
+    EXPECT_EQ(ended, 1) << waits;
+  }
+}
+
 }  // namespace
 }  // namespace lowgear::cli

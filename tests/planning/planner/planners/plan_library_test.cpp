@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -140,8 +139,7 @@ TEST(PlanLibrary, SplicesKeepTheirDeadlines) {
       library.add(rounder.round(solver.solve(deadline_ps), {}));
     }
     const std::span<const DiscretePlan> plans = library.plans();
-    std::vector<std::int32_t> order(static_cast<std::size_t>(model.instance.op_count()));
-    std::iota(order.begin(), order.end(), 0);
+    const std::span<const std::int32_t> order = rounder.graph().order();
     for (int k = 0; k < 8; ++k) {
       const TimePs deadline_ps = random_in(random, frontier.fastest_ps(), frontier.slowest_ps());
       const auto plan = library.splice(rounder, order, deadline_ps, 3);
