@@ -134,16 +134,19 @@ token_file = "{tokens}"
         job.wait(PATIENCE_S)
 
     def get(self, path):
+        return self.request("GET", path)
+
+    def request(self, method, path, body=None):
         connection = http.client.HTTPConnection("server")
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(PATIENCE_S)
         connection.sock.connect(str(self.folder / "server.sock"))
-        connection.request("GET", path)
+        connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
         response = connection.getresponse()
         answer = json.loads(response.read())
         connection.close()
         if response.status != 200:
-            raise AssertionError(f"{path}: {response.status} {answer}")
+            raise AssertionError(f"{method} {path}: {response.status} {answer}")
         return answer
 
     def jobs(self):

@@ -126,6 +126,8 @@ class Session:
             stream = cuda.current_stream().cuda_stream
             if stream != self._stream and self._optional("use_stream", stream):
                 self._stream = stream
+        if self.is_served:
+            self._optional("stagger")  # the server may delay iterations, where an operator wants that
         if number is None or not self._optional("iteration_begin_at", number):
             self.client.iteration_begin()
 

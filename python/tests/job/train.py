@@ -1,6 +1,7 @@
 """A training job that knows nothing of Lowgear: train.py RANKS ITERATIONS [WHAT...].
 
-Starts its ranks as torchrun does. With JOB_SIMULATION, a library of simulated GPUs, units are kernels there, and the last
+Starts its ranks as torchrun does. JOB_BEGINS names a file for the times at which rank 0 begins its iterations
+(CLOCK_MONOTONIC), JOB_FIRST_GPU the number of rank 0's GPU. With JOB_SIMULATION, a library of simulated GPUs, units are kernels there, and the last
 stage has a third more to do. WHAT goes wrong: `raises`, `exits`, `reorders`; or what else happens: `evaluates` after every
 iteration, `pauses` for evaluations and checkpoints after every tenth, `ramps=N` doubles the microbatches after N of them,
 `returns=N` halves them again."""
@@ -46,10 +47,11 @@ def kernels(rank):
         return lambda kind: None
     simulation = ctypes.CDLL(library)
     simulation.lowgear_simgpu_run_kernel.argtypes = [ctypes.c_int] + [ctypes.c_double] * 4 + [ctypes.c_void_p]
-    simulation.lowgear_simgpu_attach(rank)
+    gpu = int(os.environ.get("JOB_FIRST_GPU", "0")) + rank
+    simulation.lowgear_simgpu_attach(gpu)
     work = 1.35 if rank == RANKS - 1 else 1
     seconds = {"forward": 0.05 * work, "backward": 0.1 * work}
-    return lambda kind: simulation.lowgear_simgpu_run_kernel(rank, 0.75 * seconds[kind], 0.25 * seconds[kind], 0.55,
+    return lambda kind: simulation.lowgear_simgpu_run_kernel(gpu, 0.75 * seconds[kind], 0.25 * seconds[kind], 0.55,
                                                              0.5, None)
 
 
@@ -62,6 +64,9 @@ def train(rank):
             if "reorders" in WHAT and rank == 1 and self.global_steps == 2:
                 self._INSTRUCTION_MAP[schedule.ForwardPass](self, buffer_id=0)  # which no schedule lists
 
+    begins = None
+    if rank == 0 and os.environ.get("JOB_BEGINS"):
+        begins = open(os.environ["JOB_BEGINS"], "w", buffering=1, encoding="utf-8")
     job = Engine(rank, RANKS, MICROBATCHES, kernels(rank), neighbour("JOB_PREVIOUS"), neighbour("JOB_FOLLOWING"))
     for iteration in range(ITERATIONS):
         if "ramps" in WHAT and iteration == int(WHAT["ramps"]):
@@ -69,6 +74,8 @@ def train(rank):
         if "returns" in WHAT and iteration == int(WHAT["returns"]):
             job.micro_batches //= 2
         loss = job.train_batch()
+        if begins:
+            begins.write(f"{time.monotonic():.6f}\n")
         if "evaluates" in WHAT:
             job.eval_batch()
         if "pauses" in WHAT and iteration % 10 == 9:

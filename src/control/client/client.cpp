@@ -226,7 +226,9 @@ measure::WindowMeasurement Client::window_end(measure::EnergyMeter::WindowId win
 
 void Client::stagger(std::uint64_t number) {
   const double wait_s = served_ ? served_->take_wait_s(number) : 0;
-  if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
+  if (!(wait_s > 0)) return;
+  marks_->wait_for_gpu();  // a host that is ahead of its GPU by more than the wait would delay nothing
+  std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
 }
 
 void Client::drain() {

@@ -15,7 +15,7 @@ constexpr double kMaxTimeS = 1e11;  // since 1970
 
 IterationReport read_report(const JsonView& value) {
   require_members(value, {"iteration", "plan_version", "time_s", "compute_s", "energy_j", "energy_error_j",
-                          "throttled_power", "throttled_thermal", "begin_s", "delay_s"});
+                          "throttled_power", "throttled_thermal", "begin_s", "delay_s", "cannot_wait"});
   IterationReport report;
   report.iteration = value.at("iteration").integer();
   if (report.iteration < 0) value.at("iteration").fail("is below 0");
@@ -32,6 +32,7 @@ IterationReport read_report(const JsonView& value) {
   report.throttled_thermal = optional("throttled_thermal", 1);
   if (has_value(value, "begin_s")) report.begin_s = number_in(value.at("begin_s"), 0, kMaxTimeS);
   report.delay_s = optional("delay_s", kMaxIterationS);
+  if (has_value(value, "cannot_wait")) report.cannot_wait = value.at("cannot_wait").boolean();
   return report;
 }
 
@@ -46,6 +47,7 @@ Json to_json(const IterationReport& report) {
                    {"throttled_thermal", report.throttled_thermal}};
   if (report.begin_s) document["begin_s"] = *report.begin_s;  // servers before 1.4 know no such members
   if (report.delay_s > 0) document["delay_s"] = report.delay_s;
+  if (report.cannot_wait) document["cannot_wait"] = true;
   return document;
 }
 
@@ -71,7 +73,7 @@ void write_as_whole(Json& reading) {
 }  // namespace
 
 RankReports read_rank_reports(const JsonView& body) {
-  require_members(body, {"rank", "reports", "gpu", "refusal"});
+  require_members(body, {"rank", "reports", "gpu", "sent_s", "refusal"});
   RankReports reports;
   reports.rank = body.at("rank").integer_in(0, 1 << 30);
   const JsonView list = body.at("reports");
@@ -84,6 +86,7 @@ RankReports read_rank_reports(const JsonView& body) {
     }
   }
   if (has_value(body, "gpu")) reports.gpu = read_gpu(body.at("gpu"));
+  if (has_value(body, "sent_s")) reports.sent_s = number_in(body.at("sent_s"), 0, kMaxTimeS);
   if (has_value(body, "refusal")) reports.refusal = name_text(body.at("refusal"));
   return reports;
 }
@@ -99,6 +102,7 @@ Json to_json(const RankReports& reports) {
                      {"sm_clock_min_mhz", or_null(reports.gpu.sm_clock_min_mhz)},
                      {"sm_clock_max_mhz", or_null(reports.gpu.sm_clock_max_mhz)},
                      {"temperature_c", or_null(reports.gpu.temperature_c)}}}};
+  if (reports.sent_s) document["sent_s"] = *reports.sent_s;
   if (!reports.refusal.empty()) document["refusal"] = reports.refusal;  // servers before 1.2 know no such member
   return document;
 }

@@ -22,6 +22,7 @@ struct IterationReport {
   double throttled_thermal = 0;     ///< share of the time in which heat did
   std::optional<double> begin_s{};  ///< since 1970, by the rank's clock; empty: the server has not asked for it
   double delay_s = 0;               ///< that the rank waited before it began, as the server asked it to
+  bool cannot_wait = false;         ///< its program lets no iteration be delayed
   friend bool operator==(const IterationReport&, const IterationReport&) = default;
 };
 
@@ -40,7 +41,8 @@ struct RankReports {
   int rank = 0;
   std::vector<IterationReport> reports;  ///< iterations rise
   GpuNow gpu;
-  std::string refusal{};  ///< why the rank follows no plans, although it could; empty: it does
+  std::optional<double> sent_s{};  ///< since 1970, by the rank's clock; empty: no report has `begin_s`
+  std::string refusal{};           ///< why the rank follows no plans, although it could; empty: it does
   friend bool operator==(const RankReports&, const RankReports&) = default;
 };
 

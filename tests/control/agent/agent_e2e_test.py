@@ -31,6 +31,15 @@ class FollowsPlans(AgentTest):
         self.assertEqual(client.wait(20), 0)
         self.expect_default()
 
+    @unittest.skipUnless(os.geteuid() == 0, "SKIPPED: only root assigns GPUs")
+    def test_status_shows_the_job_that_a_gpu_is_assigned_to(self):
+        uuid = self.machine()[0]["uuid"]
+        self.start_agent()
+        self.assertNotIn("assigned", self.lowgear("agent", "status", "--config", str(self.config)).stdout)
+        self.assertEqual(self.http("PUT", f"/v1/gpus/{uuid}/assignment", {"uid": 2001, "job": "12"})[0], 200)
+        self.assertIn(f"assigned: GPU {uuid} to job 12 of user id 2001; only this user and root can lease it\n",
+                      self.lowgear("agent", "status", "--config", str(self.config)).stdout)
+
     def test_two_clients_have_a_gpu_each_and_a_third_none(self):
         self.start_agent()
         self.assertEqual(self.start_client([1200], gpu=0)[1], "ok")

@@ -50,11 +50,19 @@ void MarkRelay::mark(const Mark& mark) noexcept {
     if (answer == StreamDriver::kWritten) {
       waiting.word = static_cast<std::uint16_t>(streams_.number());
       number_ = waiting.number;
+      word_ = waiting.word;
     } else {
       failure_.store(answer, std::memory_order_relaxed);
     }
   }
   queue_.push(waiting);
+}
+
+void MarkRelay::wait_for_gpu() const noexcept {
+  const Waiting newest{.mark = {}, .number = number_, .word = static_cast<std::uint16_t>(word_)};
+  const std::uint64_t end_ns =
+      relay_time_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(options_.last_wait).count());
+  while (works() && !has_come(newest) && relay_time_ns() < end_ns) sleep_for(options_.look_period);
 }
 
 std::uint64_t MarkRelay::lost() const {

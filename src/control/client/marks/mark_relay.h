@@ -42,6 +42,8 @@ class MarkRelay {
   [[nodiscard]] bool use(StreamDriver::Stream stream) noexcept;
   /// Never waits, but where the driver does so before it takes work for a GPU.
   void mark(const Mark& mark) noexcept;
+  /// Waits until the GPU has come to the newest mark, at most `last_wait`.
+  void wait_for_gpu() const noexcept;
   /// Waits for the last marks, at most `last_wait`; those that the GPU has not come to by then are lost. Nothing is
   /// passed on afterwards.
   void finish();
@@ -87,6 +89,7 @@ class MarkRelay {
 
   KnownStreams streams_;      ///< the marking thread's; each has the word of its number
   std::uint32_t number_ = 0;  ///< the marking thread's: of the newest mark
+  std::size_t word_ = 0;      ///< the marking thread's: that `number_` comes to
 
   std::atomic<int> failure_{StreamDriver::kWritten};
   std::atomic<std::uint64_t> not_reached_{0};

@@ -33,6 +33,10 @@ class StreamMarks {
   [[nodiscard]] bool defers() const noexcept { return relay_ != nullptr; }
   /// Where marks are deferred.
   void mark(Mark mark) noexcept;
+  /// Where marks are deferred: returns once the GPU has come to the newest, as `MarkRelay::wait_for_gpu`.
+  void wait_for_gpu() const noexcept {
+    if (relay_) relay_->wait_for_gpu();
+  }
 
   [[nodiscard]] StreamMarksStatus status() const;
   /// Marks that were never passed on.

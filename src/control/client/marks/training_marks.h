@@ -56,6 +56,8 @@ class TrainingMarks {
   }
   void expect(std::vector<ExpectedUnit> units, bool must_agree) { expected_.expect(std::move(units), must_agree); }
   void use_stream(StreamDriver::Stream stream) { stream_.use(stream); }
+  /// Where marks follow a stream: waits until the GPU has done what was marked. A host runs ahead of it.
+  void wait_for_gpu() const noexcept { stream_.wait_for_gpu(); }
   /// Number of the present iteration or, between two, of the next one.
   [[nodiscard]] std::uint64_t iteration() const noexcept { return iteration_; }
 

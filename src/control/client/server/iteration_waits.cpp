@@ -24,6 +24,7 @@ void IterationWaits::set_iteration_s(double time_s) {
 
 double IterationWaits::take_s(std::uint64_t iteration) {
   const std::lock_guard lock(mutex_);
+  newest_ = std::max(newest_.value_or(0), iteration);
   if (!asked_ || (!taken_.empty() && taken_.back().first >= iteration)) return 0;
   const std::int64_t since = static_cast<std::int64_t>(iteration) - asked_->from_iteration;
   if (since < 0 || since >= asked_->iterations) return 0;
@@ -31,6 +32,11 @@ double IterationWaits::take_s(std::uint64_t iteration) {
   if (taken_.size() == kMostTaken) taken_.pop_front();
   taken_.emplace_back(iteration, wait_s);
   return wait_s;
+}
+
+bool IterationWaits::can_wait(std::uint64_t iteration) const {
+  const std::lock_guard lock(mutex_);
+  return newest_ && *newest_ >= iteration;
 }
 
 double IterationWaits::taken_s(std::uint64_t iteration) {

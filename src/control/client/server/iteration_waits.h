@@ -21,6 +21,8 @@ class IterationWaits {
   void set_iteration_s(double time_s);
   /// How long to wait before this iteration; it counts as taken. Each iteration waits once.
   [[nodiscard]] double take_s(std::uint64_t iteration);
+  /// Whether the program lets iterations be delayed: it has asked for the wait of this one or a later one.
+  [[nodiscard]] bool can_wait(std::uint64_t iteration) const;
   /// What was taken before this iteration; what is older is forgotten.
   [[nodiscard]] double taken_s(std::uint64_t iteration);
   /// Reports should say when iterations begin.
@@ -30,9 +32,10 @@ class IterationWaits {
 
  private:
   std::atomic<bool> wants_begins_{false};
-  std::mutex mutex_;  ///< of the rest
+  mutable std::mutex mutex_;  ///< of the rest
   std::optional<protocol::IterationDelays> asked_;
   double iteration_s_ = 0;
+  std::optional<std::uint64_t> newest_;                 ///< iteration that a wait was asked for
   std::deque<std::pair<std::uint64_t, double>> taken_;  ///< by iteration
 };
 

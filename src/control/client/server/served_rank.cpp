@@ -11,7 +11,7 @@ namespace {
 /// Samples that wait for `take_samples`, which comes several times a second.
 constexpr std::size_t kMaxNewSamples = 4'096;
 
-/// Of a time of CLOCK_MONOTONIC. Clocks of hosts are taken to agree: what they differ by is an error of the phase.
+/// Of a time of CLOCK_MONOTONIC, by the clock that reports say when they are sent by.
 double unix_time_s(std::uint64_t time_ns) {
   const auto ago = std::chrono::steady_clock::now().time_since_epoch() - std::chrono::nanoseconds(time_ns);
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch() - ago).count();
@@ -79,6 +79,7 @@ void ServedRank::report(const MeasuredIteration& measured) {
   if (waits_.wants_begins()) {
     report.begin_s = unix_time_s(measured.begin_ns);
     report.delay_s = waits_.taken_s(measured.iteration);
+    report.cannot_wait = !waits_.can_wait(measured.iteration);
   }
   server_.report(report, gpu_means_.now());
 }

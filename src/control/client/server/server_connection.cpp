@@ -66,8 +66,19 @@ bool leave_out_begins(protocol::RankReports& body) {
     had = had || report.begin_s || report.delay_s > 0;
     report.begin_s.reset();
     report.delay_s = 0;
+    report.cannot_wait = false;
   }
   return had;
+}
+
+/// A server compares when a body with begins was sent with when it came: the clocks of hosts differ.
+std::string text_sent_now(protocol::RankReports body) {
+  const bool has_begins =
+      std::ranges::any_of(body.reports, [](const auto& report) { return report.begin_s.has_value(); });
+  if (has_begins) {
+    body.sent_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  }
+  return write_rank_reports(body);
 }
 
 std::uint64_t seed() {
@@ -401,7 +412,7 @@ void ServerConnection::say_reports(HttpChannel& channel) {
 
 /// An answer that is not as expected is none: the server has taken the reports.
 bool ServerConnection::post_reports_once(HttpChannel& channel, const protocol::RankReports& body) {
-  const std::optional<http::ReplyText> reply = post(channel, "reports", write_rank_reports(body));
+  const std::optional<http::ReplyText> reply = post(channel, "reports", text_sent_now(body));
   protocol::ReportsAnswer answer;
   try {
     if (reply) answer = read_answer(*reply, "the server", protocol::read_reports_answer);

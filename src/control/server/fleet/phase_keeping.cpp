@@ -110,6 +110,7 @@ void PhaseKeeping::follow(std::span<const StaggeredJob> jobs, double most_pct, d
   std::vector<budget::PhasedJob> phased;
   for (const StaggeredJob& job : jobs) {
     Kept& kept = kept_[job.id];
+    kept.not_delayed = job.not_delayed;
     kept.left_out = "when its iterations begin is not known yet";
     if (!job.pace || is_silent(*job.pace, now_s)) continue;
     const auto known = before.find(job.id);
@@ -152,7 +153,9 @@ void PhaseKeeping::describe(const std::string& job, Json& entry) const {
   const auto found = kept_.find(job);
   if (found == kept_.end()) return;
   const Kept& kept = found->second;
-  entry["left_out"] = kept.left_out.empty() ? Json() : Json(kept.left_out);
+  const auto or_null = [](const std::string& reason) { return reason.empty() ? Json() : Json(reason); };
+  entry["left_out"] = or_null(kept.left_out);
+  entry["not_delayed"] = or_null(kept.not_delayed);
   if (!kept.left_out.empty()) return;
   entry["delay_s"] = kept.offset_s;
   entry["period_s"] = kept.period_s;

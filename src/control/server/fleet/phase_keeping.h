@@ -37,7 +37,8 @@ class PhaseKeeping {
     double period_s = 0;                             ///< 0: it is left out
     double offset_s = 0;
     double error_s = 0;
-    std::string left_out;  ///< why; empty: it is not
+    std::string left_out;     ///< why; empty: it is not
+    std::string not_delayed;  ///< why it never waits; empty: it can
   };
   /// Jobs whose offsets were chosen together.
   struct Group {

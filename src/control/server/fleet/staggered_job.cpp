@@ -34,6 +34,15 @@ std::optional<StaggeredJob> staggered_job(const JobRecord& job, double share) {
                          .waiting_w = job.power.waiting_w * share,
                          .pace = job.begins.pace(training->version),
                          .most_delay_s = most_delay_s(job, time_s)};
+  if (staggered.pace && staggered.pace->cannot_wait) {
+    staggered.most_delay_s = 0;
+    staggered.not_delayed =
+        "its program lets no iteration be delayed: it has to call lowgear_stagger before each (docs/client.md)";
+  } else if (!job.baseline.result()) {
+    staggered.not_delayed = "its baseline is not measured, so that what it may lose is not known";
+  } else if (!(staggered.most_delay_s > 0)) {
+    staggered.not_delayed = "its iterations take as long as its guard and settings allow";
+  }
   for (double& power_w : staggered.cycle.power_w) power_w *= share;
   return staggered;
 }

@@ -15,7 +15,8 @@ struct StaggeredJob {
   budget::JobCycle cycle;  ///< planned power of an iteration, of the GPUs that count
   double waiting_w = 0;    ///< that these draw while the pipeline is empty
   std::optional<IterationBegins::Pace> pace;
-  double most_delay_s = 0;  ///< by which an iteration may be delayed
+  double most_delay_s = 0;    ///< by which an iteration may be delayed
+  std::string not_delayed{};  ///< why that is 0; empty: it is not
 };
 
 /// After its plan a job's GPUs wait, while gradients are reduced and the optimizer steps, for as long as its recent

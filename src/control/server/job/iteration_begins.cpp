@@ -5,6 +5,11 @@
 
 namespace lowgear::server {
 
+void IterationBegins::add(const protocol::RankReports& reports, double now_s) {
+  if (reports.sent_s) clock_.add(*reports.sent_s, now_s);
+  for (const protocol::IterationReport& report : reports.reports) add(report);
+}
+
 void IterationBegins::add(const protocol::IterationReport& report) {
   const bool continues = report.begin_s && !last_.empty() && report.iteration == last_.back().iteration + 1 &&
                          report.plan_version == last_.back().plan_version && *report.begin_s > *last_.back().begin_s;
@@ -23,7 +28,10 @@ std::optional<IterationBegins::Pace> IterationBegins::pace(int plan_version) con
   const auto middle = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2);
   std::ranges::nth_element(times_s, middle);
   if (!(*middle > 0)) return std::nullopt;
-  return Pace{.iteration = last_.back().iteration, .begin_s = *last_.back().begin_s, .time_s = *middle};
+  return Pace{.iteration = last_.back().iteration,
+              .begin_s = *last_.back().begin_s + clock_.behind_s(),
+              .time_s = *middle,
+              .cannot_wait = last_.back().cannot_wait};
 }
 
 }  // namespace lowgear::server

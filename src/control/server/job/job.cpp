@@ -85,7 +85,7 @@ void Job::report(const protocol::RankReports& reports, double now_s) {
                   .reached = std::max<std::int64_t>(record_.history.latest(), 0)});
   if (!is_new) return;
   if (rank.spec.pp_rank == 0 && rank.spec.dp_rank == 0 && rank.spec.tp_rank == 0) {
-    std::ranges::for_each(reports.reports, [&](const auto& report) { record_.begins.add(report); });
+    record_.begins.add(reports, now_s);
   }
   rank.last = reports.reports.back();
   while (const auto iteration = record_.history.next(now_s)) {

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/core/eventually.h"
@@ -114,6 +116,30 @@ class MarkRelayTest : public testing::Test {
   TakenMarks taken_;
   std::unique_ptr<MarkRelay> relay_;
 };
+
+TEST_F(MarkRelayTest, WaitsForTheGpuUntilItHasComeToTheNewestMark) {
+  open();
+  relay_->wait_for_gpu();  // nothing was marked
+  mark(1);
+  mark(2);
+  streams_.work(kFirst);
+  std::atomic<bool> has_come{false};
+  std::jthread waiting([&] {
+    relay_->wait_for_gpu();
+    has_come = true;
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(has_come);
+  streams_.work(kFirst);
+  EXPECT_TRUE(eventually([&] { return has_come.load(); }));
+}
+
+TEST_F(MarkRelayTest, WaitsNoLongerThanForTheLastMarksForAGpuThatHangs) {
+  open({.last_wait = 20ms});
+  mark(1);
+  relay_->wait_for_gpu();
+  EXPECT_EQ(taken_.marks().size(), 0U);
+}
 
 TEST_F(MarkRelayTest, PassesMarksOnWhenTheGpuHasCome) {
   open();

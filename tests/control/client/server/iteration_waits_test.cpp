@@ -29,6 +29,14 @@ TEST(IterationWaits, AreTakenOnceBeforeTheIterationsThatTheServerNames) {
   EXPECT_EQ(waits.taken_s(7), 0);
 }
 
+TEST(IterationWaits, KnowWhetherTheProgramAsksForThem) {
+  IterationWaits waits;
+  EXPECT_FALSE(waits.can_wait(0));
+  (void)waits.take_s(3);
+  EXPECT_TRUE(waits.can_wait(3));
+  EXPECT_FALSE(waits.can_wait(4)) << "it has begun without";
+}
+
 TEST(IterationWaits, EndWithAnAnswerThatAsksForNone) {
   IterationWaits waits;
   waits.set_iteration_s(1);

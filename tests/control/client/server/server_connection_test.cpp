@@ -270,8 +270,13 @@ TEST_F(ServerConnectionTest, SaysNoBeginsToAServerThatKnowsOfNone) {
   protocol::IterationReport report{.iteration = 0, .time_s = 0.5, .compute_s = 0.25, .energy_j = {}};
   report.begin_s = 1.7e9;
   report.delay_s = 0.01;
+  report.cannot_wait = true;
   connection_->report(report, {});
   ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 2; }));
+  EXPECT_GT(server_->bodies("/reports").at(0)["sent_s"], 1.7e9);
+  EXPECT_FALSE(server_->bodies("/reports").at(1).contains("sent_s"));
+  EXPECT_EQ(server_->bodies("/reports").at(0)["reports"][0]["cannot_wait"], true);
+  EXPECT_FALSE(server_->bodies("/reports").at(1)["reports"][0].contains("cannot_wait"));
   EXPECT_EQ(server_->bodies("/reports").at(0)["reports"][0]["begin_s"], 1.7e9);
   EXPECT_FALSE(server_->bodies("/reports").at(1)["reports"][0].contains("begin_s")) << "once more without it";
   EXPECT_FALSE(server_->bodies("/reports").at(1)["reports"][0].contains("delay_s"));

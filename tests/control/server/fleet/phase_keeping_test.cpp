@@ -21,6 +21,7 @@ struct Trained {
   double begin_s = 0;
   std::int64_t iteration = 0;
   double longest_wait_s = 0;
+  std::string not_delayed{};
   IterationBegins begins{};
   std::optional<protocol::IterationDelays> asked{};
 
@@ -35,7 +36,7 @@ struct Trained {
       protocol::IterationReport report{
           .iteration = iteration, .plan_version = 1, .time_s = time_s, .energy_j = {}, .begin_s = begin_s};
       report.delay_s = wait_s;
-      begins.add(report);
+      begins.add({.rank = 0, .reports = {report}, .gpu = {}}, now_s);
     }
   }
   [[nodiscard]] StaggeredJob staggered() const {
@@ -44,7 +45,8 @@ struct Trained {
                      .cycle = {.time_s = time_s},
                      .waiting_w = kLowW,
                      .pace = begins.pace(1),
-                     .most_delay_s = most_delay_s};
+                     .most_delay_s = most_delay_s,
+                     .not_delayed = not_delayed};
     for (std::size_t part = 0; part < budget::kCycleParts; ++part) {
       job.cycle.power_w[part] = part < budget::kCycleParts / 2 ? kHighW : kLowW;
     }
@@ -128,6 +130,18 @@ TEST_F(PhaseKeepingTest, NeverDelaysJobsWithoutSlack) {
   run(40);
   EXPECT_EQ(jobs[0].longest_wait_s, 0);
   EXPECT_EQ(jobs[1].longest_wait_s, 0);
+}
+
+TEST_F(PhaseKeepingTest, SaysWhyAJobNeverWaitsAndLetsTheOtherWaitForIt) {
+  jobs = {{.id = "a", .time_s = 1, .most_delay_s = 0, .begin_s = now_s},
+          {.id = "b", .time_s = 0.99, .most_delay_s = 0.05, .begin_s = now_s}};
+  jobs[0].not_delayed = "it calls no lowgear_stagger";
+  run(80);
+  EXPECT_EQ(jobs[0].longest_wait_s, 0);
+  EXPECT_GT(jobs[1].longest_wait_s, 0);
+  EXPECT_EQ(shown("a")["not_delayed"], "it calls no lowgear_stagger");
+  EXPECT_TRUE(shown("a")["left_out"].is_null());
+  EXPECT_TRUE(shown("b")["not_delayed"].is_null());
 }
 
 TEST_F(PhaseKeepingTest, NamesJobsThatAreSilent) {

@@ -177,6 +177,12 @@ std::string status_text(const Json& gpus, const Json& leases) {
                         text_of(gpu, "problem"));
   }
   for (const Json& gpu : gpus["unattended"]) text += fmt::format("unattended: {}\n", text_of(gpu, "problem"));
+  for (const Json& gpu : gpus["gpus"]) {
+    if (!gpu.contains("assigned_to") || gpu["assigned_to"].is_null()) continue;  // of an older agent
+    const Json& assigned = gpu["assigned_to"];
+    text += fmt::format("assigned: GPU {} to job {} of user id {}; only this user and root can lease it\n",
+                        text_of(gpu, "uuid"), text_of(assigned, "job"), text_of(assigned, "uid"));
+  }
   for (const Json& lease : leases["leases"]) {
     text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
                         text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),
