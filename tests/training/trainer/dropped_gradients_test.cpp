@@ -63,6 +63,8 @@ TEST(DroppedGradients, IsTrainingWithoutThemInThoseSteps) {
       config.model = tiny_gpt2();
       config.model.vocabulary = 256;
       config.model.layers = 3;
+      // Attention does not depend on the bias of keys: its gradient is noise, by which AdamW would divide.
+      config.optimizer.epsilon = 1e-2;
     }
     config.optimizer.learning_rate = 1e-3;
     config.optimizer.clip_norm = 0.5;
