@@ -2,7 +2,7 @@
 """Fine-tuning with all blocks trained, with a placebo, and with frozen blocks, in turns: time, energy, held-out loss.
 
     finetune.py BIN --work FOLDER --out FILE.tar.gz [--seconds S] [--seeds N] [--frozen BLOCKS] [--job FILE]
-                [--texts FOLDER FOLDER] [--set PATH=VALUE]... [--pretraining PATH=VALUE]... [--tuning PATH=VALUE]...
+                [--drop BUDGET] [--texts FOLDER FOLDER] [--set PATH=VALUE]... [--pretraining PATH=VALUE]... [--tuning PATH=VALUE]...
 
 Trains the job's model (finetune.yaml's) on one text, and then fine-tunes it on another one: synthetic texts of different
 words and transitions between them, or those of two folders, each with train.bin and held-out.bin. A block has one seed
@@ -11,7 +11,8 @@ Another block begins only if it will end within S seconds of the start. BIN hold
 FILE is written anew after every run: the metrics of all runs, ARM-SEED.jsonl, which `lowgear report` compares by the
 command that is printed at the end.
 
-Arms: `plain`; `placebo`, a controller of freezing that measures and may freeze nothing; `frozen`, the first blocks.
+Arms: `plain`; `placebo`, a controller of freezing that measures and may freeze nothing; `frozen`, the first blocks. With
+--drop: `plain`; `placebo`, which decides and leaves nothing out; `dropped`, that share of the weight gradients left out.
 """
 
 import argparse
@@ -74,6 +75,9 @@ class Experiment:
         return [folder.resolve() for folder in self.asked.texts] if self.asked.texts else ["first", "second"]
 
     def arms(self):
+        if self.asked.drop is not None:
+            budget = f"adapt.freeze.weight_gradients.budget={self.asked.drop}"
+            return {"plain": [], "placebo": [budget, "adapt.placebo=true"], "dropped": [budget]}
         held_out = self.work / self.texts()[1] / "held-out.bin"
         return {"plain": [],
                 "placebo": [f"adapt.freeze.controller.held_out={held_out}", "adapt.freeze.controller.cap=0"],
@@ -115,6 +119,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=360)
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--frozen", type=int, default=6, help="blocks")
+    parser.add_argument("--drop", type=float, help="share of the weight gradients that is left out, instead of freezing")
     parser.add_argument("--tokens", type=int, default=6_000_000, help="of each text")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs")
     parser.add_argument("--job", type=pathlib.Path, help="the training's configuration (default: finetune.yaml)")

@@ -6,6 +6,8 @@
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
 #   bench/gpu/run.sh freeze GPUS BLOCKS              the job of pipeline.yaml with all blocks trained and with the first
 #                                 BLOCKS frozen, in turns ABBA, RUNS times; a line of the trainer's figures for each
+#   bench/gpu/run.sh drop GPUS BUDGET                the job of pipeline.yaml with all weight gradients, as a placebo and with
+#                                 that share of them left out, in turns there and back, RUNS times; metrics in $OUT/drop.tar.gz
 #   bench/gpu/run.sh freeze-record BLOCKS    that job on one GPU, with all blocks trained and with the first BLOCKS
 #                                 frozen, units recorded; $OUT/recordings.tar.gz, for `lowgear profile`, and what
 #                                 `lowgear replan --freeze` predicts from the first for the second
@@ -74,6 +76,25 @@ freeze() {
       echo "lowgear-trainer, $blocks blocks frozen, run $run:"
       ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set "steps=${STEPS:-30}" \
         --set "adapt.freeze.blocks=$blocks" bench/gpu/pipeline.yaml
+    done
+  done
+}
+
+# drop GPUS BUDGET: the warm-up, in which nothing is left out, is two steps, which the figures leave out, too.
+drop() {
+  local run turn arm folder=$build/drop budget="adapt.freeze.weight_gradients.budget=$2"
+  rm -rf "$folder" && mkdir -p "$folder"
+  for run in $(seq "${RUNS:-3}"); do
+    turn=0
+    for arm in plain placebo dropped dropped placebo plain; do
+      local settings=()
+      turn=$((turn + 1))
+      [ "$arm" = plain ] || settings+=(--set "$budget")
+      [ "$arm" != placebo ] || settings+=(--set adapt.placebo=true)
+      echo "lowgear-trainer, $arm, run $run:"
+      ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set "steps=${STEPS:-30}" \
+        --set "metrics=$PWD/$folder/$arm-$run-$turn.jsonl" "${settings[@]}" bench/gpu/pipeline.yaml
+      tar -C "$build" -czf "$out/drop.tar.gz" drop
     done
   done
 }
@@ -172,6 +193,7 @@ while [ $# -gt 0 ]; do
     marks) marks ;;
     time) time_all "$2"; shift ;;
     freeze) freeze "$2" "$3"; shift 2 ;;
+    drop) drop "$2" "$3"; shift 2 ;;
     freeze-record) freeze_record "$2"; shift ;;
     switch) switch "$2"; shift ;;
     finetune) finetune "$2"; shift ;;
@@ -181,7 +203,7 @@ while [ $# -gt 0 ]; do
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|freeze-record BLOCKS|switch GPUS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|drop GPUS BUDGET|freeze-record BLOCKS|switch GPUS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -51,6 +51,7 @@ def replan(
     layers: Union[int, Sequence[int]],
     freeze: Optional[int] = None,
     scales: Sequence[Sequence[float]] = (),
+    drop_weight_gradients: Optional[float] = None,
     recompute: Optional[str] = None,
     microbatches: Optional[int] = None,
     keep_partition: bool = False,
@@ -66,6 +67,7 @@ def replan(
         freeze: so many of the first layers, and the embedding with them.
         scales: for each range of layers `(first, last, time)` or `(first, last, time, energy)`, factors on what the
             profile has, as with another precision.
+        drop_weight_gradients: share of the weight gradients of all layers that steps leave out.
         recompute: `added`, where layers now repeat their forward before their backward and did not in the profile;
             `removed` for the opposite.
         microbatches: in an iteration from now on (default: as before).
@@ -85,6 +87,7 @@ def replan(
                 "layers": layers if isinstance(layers, int) else ",".join(map(str, layers)),
                 "freeze": freeze,
                 "scale": _scale_words(scales),
+                "drop_weight_gradients": drop_weight_gradients,
                 "recompute": recompute,
                 "microbatches": microbatches,
                 "keep_partition": keep_partition,

@@ -208,13 +208,19 @@ void read_freeze_controller(const YamlView& map, const fs::path& folder, TrainCo
 }
 
 void read_freeze(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only({"blocks", "schedule", "controller"});
-  const auto given = std::ranges::count_if(std::array{"blocks", "schedule", "controller"},
-                                           [&](const char* key) { return map.has(key); });
-  if (given != 1) {
-    map.fail("give one of blocks, schedule, controller", "blocks: 4, or schedule: [{step: 100, blocks: 4}]");
+  constexpr std::array kWays = {"blocks", "schedule", "controller", "weight_gradients"};
+  map.require_only({kWays[0], kWays[1], kWays[2], kWays[3]});
+  if (std::ranges::count_if(kWays, [&](const char* key) { return map.has(key); }) != 1) {
+    map.fail("give one of blocks, schedule, controller, weight_gradients",
+             "blocks: 4, or schedule: [{step: 100, blocks: 4}]");
   }
   if (map.has("controller")) return read_freeze_controller(map.at("controller"), folder, config);
+  if (map.has("weight_gradients")) {
+    const YamlView way = map.at("weight_gradients");
+    way.require_only({"budget"});
+    config.freeze.weight_gradient_budget = way.at("budget").number_in(0, freezing::WeightGradientRotation::kMostBudget);
+    return;
+  }
   if (map.has("blocks")) {
     config.freeze.prefixes = {{.step = 0, .blocks = read_frozen_blocks(map, config)}};
     return;

@@ -12,6 +12,7 @@
 #include "estimating/model/model_config.h"
 #include "planning/adapt/operating_point_search.h"
 #include "planning/freezing/controller.h"
+#include "planning/freezing/weight_gradient_rotation.h"
 #include "training/dataset/token_text.h"
 
 namespace lowgear::launcher {
@@ -88,6 +89,9 @@ struct FreezeConfig {
   };
   std::vector<Prefix> prefixes;                      ///< by step, each until the next; none before the first
   std::optional<FreezeControllerConfig> controller;  ///< decides instead of them
+  /// Instead of all these: the share of the weight gradients of blocks, by FLOPs, that is left out, in turns, after the
+  /// warm-up.
+  std::optional<double> weight_gradient_budget;
 
   /// By the prefixes.
   [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;

@@ -187,6 +187,8 @@ TEST(TrainConfig, NamesMissingSettings) {
 TEST(TrainConfig, ReadsWhatIsFrozen) {
   const auto parsed = [](const std::string& line) { return parse(std::string(kSmallest) + line + "\n").freeze; };
   EXPECT_EQ(parse(kSmallest).freeze.most_blocks(), 0);
+  EXPECT_FALSE(parse(kSmallest).freeze.weight_gradient_budget);
+  EXPECT_EQ(parsed("adapt: {freeze: {weight_gradients: {budget: 0.25}}}").weight_gradient_budget, 0.25);
   const FreezeConfig fixed = parsed("adapt: {freeze: {blocks: 1}}");
   EXPECT_EQ(fixed.blocks_at(0), 1);
   EXPECT_EQ(fixed.blocks_at(1000), 1);
@@ -333,7 +335,13 @@ TEST(TrainConfig, RefusesToFreezeEverythingOrInNoOrder) {
   EXPECT_THAT(error_with("adapt: {freeze: {schedule: [{step: 3, blocks: 1}, {step: 3, blocks: 0}]}}"),
               HasSubstr("adapt.freeze.schedule[1].step: expected a whole number from 4"));
   EXPECT_THAT(error_with("adapt: {freeze: {blocks: 1, schedule: []}}"),
-              HasSubstr("give one of blocks, schedule, controller"));
+              HasSubstr("give one of blocks, schedule, controller, weight_gradients"));
+  EXPECT_THAT(error_with("adapt: {freeze: {blocks: 1, weight_gradients: {budget: 0.1}}}"),
+              HasSubstr("give one of blocks, schedule, controller, weight_gradients"));
+  EXPECT_THAT(error_with("adapt: {freeze: {weight_gradients: {budget: 0.95}}}"),
+              HasSubstr("adapt.freeze.weight_gradients.budget: expected a number from 0 to 0.9"));
+  EXPECT_THAT(error_with("adapt: {freeze: {weight_gradients: {budgets: 0.1}}}"), HasSubstr("budget"));
+  EXPECT_THAT(error_with("adapt: {freeze: {weight_gradients: {}}}"), HasSubstr("\"budget\" is missing"));
 }
 
 struct OutOfRange {

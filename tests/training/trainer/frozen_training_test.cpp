@@ -2,9 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <map>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,9 +11,7 @@
 #include "planning/freezing/record.h"
 #include "training/dataset/synthetic_corpus.h"
 #include "training/launcher/checkpoint_manifest.h"
-#include "training/trainer/engine/learning_rate.h"
-#include "training/trainer/reference_model.h"
-#include "training/trainer/run/training_data.h"
+#include "training/trainer/autograd_training.h"
 #include "training/trainer/test_models.h"
 #include "training/trainer/thread_training.h"
 
@@ -32,68 +27,6 @@ launcher::TrainConfig frozen_job(const protocol::JobParallel& parallel, std::int
   return config;
 }
 
-/// The initial weights by name, and which of them a job of `config` trains from its first step on.
-struct Parameters {
-  std::map<std::string, at::Tensor> values;
-  std::map<std::string, bool> decays;
-};
-
-Parameters initial_parameters(launcher::TrainConfig config) {
-  config.steps = 0;
-  config.parallel = {};
-  Parameters parameters;
-  for (const auto& [name, value] : train(config).weights) {
-    parameters.values[name] = value;
-    parameters.decays[name] = value.dim() == 2;
-  }
-  return parameters;
-}
-
-/// Trains by plain autograd and AdamW as its paper has it, on the parameters for which `trained` says so and nothing
-/// else: the others do not exist for the optimizer, the clipping and the backward pass.
-std::map<std::string, at::Tensor> trained_by_autograd(const launcher::TrainConfig& config, Parameters parameters,
-                                                      const std::function<bool(const std::string&)>& trained) {
-  std::map<std::string, at::Tensor> mean;
-  std::map<std::string, at::Tensor> variance;
-  const TrainingData data(config);
-  const launcher::OptimizerConfig& o = config.optimizer;
-  for (std::int64_t step = 0; step < config.steps; ++step) {
-    std::map<std::string, at::Tensor> leaves;
-    for (const auto& [name, value] : parameters.values) {
-      leaves[name] = value.detach().clone().requires_grad_(trained(name));
-    }
-    for (const Microbatch& microbatch : data.microbatches(step, 0, at::kCPU)) {
-      const at::Tensor loss = reference_loss(config.model, leaves, microbatch.ids, microbatch.targets);
-      torch::autograd::backward({loss / config.microbatches}, {});
-    }
-    double squares = 0;
-    for (const auto& [name, leaf] : leaves) {
-      if (trained(name)) squares += leaf.grad().to(at::kDouble).square().sum().item<double>();
-    }
-    const double clip = std::min(1.0, o.clip_norm / std::sqrt(squares));
-    const double rate = learning_rate(o, step, config.steps);
-    const torch::autograd::AutoGradMode no_gradient(false);
-    for (auto& [name, value] : parameters.values) {
-      if (!trained(name)) continue;
-      const at::Tensor gradient = leaves[name].grad().to(at::kDouble) * clip;
-      if (!mean[name].defined()) mean[name] = variance[name] = at::zeros_like(gradient);
-      mean[name] = o.beta1 * mean[name] + (1 - o.beta1) * gradient;
-      variance[name] = o.beta2 * variance[name] + (1 - o.beta2) * gradient.square();
-      const double done = static_cast<double>(step) + 1;
-      at::Tensor wide = value.to(at::kDouble);
-      if (parameters.decays[name]) wide = wide * (1 - rate * o.weight_decay);
-      wide = wide - rate * (mean[name] / (1 - std::pow(o.beta1, done))) /
-                        ((variance[name] / (1 - std::pow(o.beta2, done))).sqrt() + o.epsilon);
-      value = wide.to(at::kFloat);
-    }
-  }
-  return parameters.values;
-}
-
-double relative_difference(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).norm() / b.norm()).item<double>();
-}
-
 TEST(FrozenTraining, IsTrainingWithoutTheseParametersFromTheStart) {
   for (const bool tied : {false, true}) {
     SCOPED_TRACE(tied ? "tied" : "not tied");
@@ -101,8 +34,8 @@ TEST(FrozenTraining, IsTrainingWithoutTheseParametersFromTheStart) {
     config.model.tied_embeddings = tied;
     config.optimizer.learning_rate = 1e-3;
     config.optimizer.clip_norm = 0.5;
-    const Parameters initial = initial_parameters(config);
-    const auto trained = [](const std::string& name) {
+    const NamedParameters initial = initial_parameters(config);
+    const auto trained = [](const std::string& name, std::int64_t /*step*/) {
       return name.find("embed_tokens") == std::string::npos && !name.starts_with("model.layers.0.") &&
              !name.starts_with("model.layers.1.");
     };
@@ -111,7 +44,7 @@ TEST(FrozenTraining, IsTrainingWithoutTheseParametersFromTheStart) {
     ASSERT_EQ(outcome.weights.size(), expected.size());
     for (const auto& [name, weight] : expected) {
       EXPECT_LE(relative_difference(outcome.weights.at(name), weight), 1e-6) << name;
-      EXPECT_EQ(at::equal(outcome.weights.at(name), initial.values.at(name)), !trained(name)) << name;
+      EXPECT_EQ(at::equal(outcome.weights.at(name), initial.values.at(name)), !trained(name, 0)) << name;
     }
   }
 }

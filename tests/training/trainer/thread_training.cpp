@@ -22,6 +22,7 @@ Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind) {
               outcome.losses.push_back(result.loss);
               outcome.gradient_norms.push_back(result.gradient_norm);
               outcome.frozen.push_back(result.frozen_blocks);
+              if (result.dropped_gradients) outcome.dropped.push_back(result.dropped_gradients->operations);
               outcome.partitions.push_back(result.partition);
               if (result.moved) outcome.moved_bytes[result.step] = result.moved->bytes;
               if (result.held_out_loss) outcome.held_out_losses[result.step] = *result.held_out_loss;

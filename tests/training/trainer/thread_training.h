@@ -19,6 +19,7 @@ struct Outcome {
   std::map<int, at::Tensor> values;                ///< by rank: the store's buffer
   std::map<std::string, at::Tensor> weights;       ///< by name; where tensors are split, the first ranks' parts
   std::vector<std::int64_t> frozen;                ///< blocks, by step
+  std::vector<std::vector<std::int64_t>> dropped;  ///< weight gradients, by step; of jobs that leave some out
   std::vector<std::string> partitions;             ///< by step
   std::map<std::int64_t, double> moved_bytes;      ///< by step, where layers moved
   std::map<int, std::int64_t> gradient_elements;   ///< by rank, at the end

@@ -73,6 +73,10 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
           throw CLI::ValidationError(error.what());
         }
       });
+  add_number(app, "--drop-weight-gradients", {0, 0.9}, into(arguments.dropped_weight_gradients),
+             "Leave out this share of the weight gradients of all layers: that much less of weight gradients, or half "
+             "as much of whole backwards (default 0)")
+      ->type_name("SHARE");
   add_choice(
       app, "--recompute", kRecomputationWords,
       [&arguments](std::size_t place) {
@@ -95,10 +99,15 @@ profile::Partition partition_from_layers(const std::string& text, int stages) {
   return layers;
 }
 
-adapt::WorkChange work_change(const WorkChangeArguments& arguments) {
+adapt::WorkChange work_change(const WorkChangeArguments& arguments, int layers) {
   adapt::WorkChange change{
       .frozen_layers = arguments.frozen_layers, .scales = {}, .recomputation = arguments.recomputation};
   for (const std::string& text : arguments.scales) change.scales.push_back(parse_layer_scale(text));
+  if (arguments.dropped_weight_gradients > 0) {
+    for (const auto& scale : adapt::dropped_weight_gradients(layers, arguments.dropped_weight_gradients)) {
+      change.scales.push_back(scale);
+    }
+  }
   return change;
 }
 

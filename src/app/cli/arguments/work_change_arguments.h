@@ -14,7 +14,8 @@ namespace lowgear::cli {
 struct WorkChangeArguments {
   std::string layers;  ///< of the model (`96`), or of every stage (`12,12,12,10`)
   int frozen_layers = 0;
-  std::vector<std::string> scales;  ///< `FIRST-LAST=TIME[,ENERGY]`
+  std::vector<std::string> scales;      ///< `FIRST-LAST=TIME[,ENERGY]`
+  double dropped_weight_gradients = 0;  ///< share
   adapt::Recomputation recomputation = adapt::Recomputation::as_measured;
   std::optional<int> microbatches;
 };
@@ -22,14 +23,15 @@ struct WorkChangeArguments {
 /// `--layers`, into `layers`.
 CLI::Option* add_layers_option(CLI::App& app, std::string& layers);
 
-/// `--layers`, `--freeze`, `--scale`, `--recompute`, `--microbatches`.
+/// `--layers`, `--freeze`, `--scale`, `--drop-weight-gradients`, `--recompute`, `--microbatches`.
 void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments);
 
 /// The partition now: as given, or the layers divided evenly. Throws InputError when the layers cannot be read or are
 /// not those of so many stages.
 [[nodiscard]] profile::Partition partition_from_layers(const std::string& layers, int stages);
 
-[[nodiscard]] adapt::WorkChange work_change(const WorkChangeArguments& arguments);
+/// `layers`: of the model.
+[[nodiscard]] adapt::WorkChange work_change(const WorkChangeArguments& arguments, int layers);
 
 /// `0-23=0.8` or `0-23=0.8,0.85`: layers, factor of time, factor of energy (that of time where it is not given). Throws
 /// InputError on anything else.

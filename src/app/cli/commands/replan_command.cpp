@@ -72,7 +72,7 @@ workflow::WorkReplanRequest replan_request(const ReplanArguments& arguments, con
   request.blocking_power_w = contents.run.blocking_power_w;
   request.before.schedule = contents.schedule;
   request.deadline_s = contents.chosen.deadline_s;
-  request.after = {work_change(arguments.change), changed_schedule(contents, arguments.change.microbatches)};
+  request.after = {work_change(arguments.change, request.profile.layers.stages()), changed_schedule(contents, arguments.change.microbatches)};
   request.keep_partition = arguments.keep_partition;
   request.step_time = arguments.step_time;
   request.after_deadline_s = arguments.deadline_s;

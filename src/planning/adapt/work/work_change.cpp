@@ -100,6 +100,16 @@ StageProfile frozen(const StageProfile& profile, int frozen) {
 
 }  // namespace
 
+std::vector<LayerScale> dropped_weight_gradients(int layers, double share) {
+  if (!(share >= 0 && share < 1)) {
+    throw InputError(fmt::format("{} of the weight gradients left out: give a share from 0 to below 1", share));
+  }
+  const auto scale = [layers](OpKind kind, double factor) {
+    return LayerScale{.begin = 0, .end = layers, .time_factor = factor, .energy_factor = factor, .kind = kind};
+  };
+  return {scale(OpKind::weight_gradient, 1 - share), scale(OpKind::backward, 1 - share / 2)};
+}
+
 profile::LayerProfile changed_profile(const profile::LayerProfile& profile, const WorkChange& change) {
   check(profile, change);
   profile::LayerProfile result = profile;

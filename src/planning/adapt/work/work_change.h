@@ -31,6 +31,11 @@ struct WorkChange {
   Recomputation recomputation = Recomputation::as_measured;
 };
 
+/// Of a share of the weight gradients of `layers` layers that is left out, on the average of many steps. Where a
+/// backward is one operation, half of it is taken to be weight gradients: attention's products, which have none, make
+/// that too much. Throws InputError when the share is not in [0, 1).
+[[nodiscard]] std::vector<LayerScale> dropped_weight_gradients(int layers, double share);
+
 /// Largest factor of a scale; the least is its inverse.
 inline constexpr double kMaxWorkFactor = 1000;
 

@@ -7,26 +7,33 @@ namespace lowgear::trainer {
 
 GradientReducer::GradientReducer(ParameterStore& store, Collective& replicas, const GradientReducerOptions& options)
     : store_(&store), replicas_(&replicas), options_(options) {
-  if (replicas.size() > 1) {
-    cut();
-    order();
-  }
+  cut();
   store.observe(this);
 }
 
 GradientReducer::~GradientReducer() { store_->observe(nullptr); }
 
-/// Whole parameters of one kind to a bucket; where replicas own parts of the buffer, also no bucket of two owners.
+/// For what the iteration gives gradients. Whole parameters of one kind to a bucket; where replicas own parts of the
+/// buffer, also no bucket of two owners.
 void GradientReducer::cut() {
+  buckets_.clear();
+  order_.clear();
+  if (replicas_->size() == 1) return;
   bool decays = true;
   for (const Parameter* parameter : store_->trained_by_offset()) {
-    const bool begins = buckets_.empty() || parameter->decays != decays || parameter->tied != buckets_.back().held ||
+    if (parameter->dropped) continue;
+    const bool begins = buckets_.empty() || parameter->offset != buckets_.back().end || parameter->decays != decays ||
+                        parameter->tied != buckets_.back().held ||
                         buckets_.back().end - buckets_.back().begin >= options_.bucket_elements;
     if (begins) buckets_.push_back({.begin = parameter->offset, .held = parameter->tied});
     buckets_.back().end = parameter->offset + parameter->count();
     decays = parameter->decays;
   }
-  if (!options_.to_owners) return;
+  if (options_.to_owners) cut_at_owners();
+  order();
+}
+
+void GradientReducer::cut_at_owners() {
   std::vector<Bucket> pieces;
   for (const Bucket& bucket : buckets_) {
     for (std::int64_t begin = bucket.begin; begin < bucket.end;) {
@@ -49,6 +56,7 @@ void GradientReducer::order() {
 }
 
 void GradientReducer::begin() {
+  cut();
   for (Bucket& bucket : buckets_) {
     bucket.missing = (bucket.end - bucket.begin) * options_.additions;
     bucket.sum.reset();

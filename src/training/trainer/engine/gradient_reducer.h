@@ -20,6 +20,8 @@ struct GradientReducerOptions {
 /// 3.2), each as soon as the iteration has added everything to it: communication runs concurrently
 /// with what is left of the backward passes.
 ///
+/// Parameters whose gradients a step leaves out are in no bucket of it: nothing of them is sent.
+///
 /// Buckets are runs of the store's flat buffer. They start in one order, which the store's layout alone decides: those
 /// of matrices from the last one back, as backward passes complete them; then norms and biases; then tied parameters,
 /// which a sum over stages precedes. A bucket that is complete early waits for those before it. So all replicas make
@@ -60,6 +62,7 @@ class GradientReducer final : public GradientObserver {
   };
 
   void cut();
+  void cut_at_owners();
   void order();
   void start_complete();
   void start(Bucket& bucket);
@@ -69,7 +72,7 @@ class GradientReducer final : public GradientObserver {
   ParameterStore* store_;
   Collective* replicas_;
   GradientReducerOptions options_;
-  std::vector<Bucket> buckets_;     ///< by their place in the buffer, all trained parameters
+  std::vector<Bucket> buckets_;     ///< by their place in the buffer, all that the iteration gives gradients
   std::vector<std::size_t> order_;  ///< of starting: indices of buckets_
   std::size_t started_ = 0;         ///< of order_
 };

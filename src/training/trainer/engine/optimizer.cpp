@@ -133,8 +133,8 @@ bool AdamW::counts(const Parameter& parameter) const {
   return replica && !parameter.tied_copy && (parameter.shard.split() || ranks_->tensor->rank() == 0);
 }
 
-kernels::AdamWStep AdamW::step_constants() const {
-  const auto step = static_cast<double>(steps_);
+kernels::AdamWStep AdamW::step_constants(std::int64_t skipped_steps) const {
+  const auto step = static_cast<double>(steps_ - skipped_steps);
   return {.beta1 = config_.beta1,
           .beta2 = config_.beta2,
           .epsilon = config_.epsilon,
@@ -157,7 +157,7 @@ double AdamW::global_norm() const {
   for (const Parameter& parameter : store_->parameters()) {
     const std::int64_t first = std::max(parameter.offset, state_.begin);
     const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
-    if (first >= last || !counts(parameter)) continue;
+    if (first >= last || !counts(parameter) || parameter.dropped) continue;
     squares.push_back(store_->gradients().narrow(0, first, last - first).norm(2, at::kDouble).square());
   }
   const auto options = store_->gradients().options().dtype(at::kDouble);
@@ -166,26 +166,30 @@ double AdamW::global_norm() const {
   return static_cast<float>(std::sqrt(sum.item<double>()));
 }
 
-/// This rank's stretch by learning rate: of whole parameters, but those at its ends.
+/// This rank's stretch by what the step does to it: of whole parameters, but those at its ends.
 std::vector<AdamW::Span> AdamW::spans(const SlowerBlocks& slower) const {
-  std::vector<Span> spans{{0, gradients_.numel(), 1}};
+  std::vector<Span> spans{{.end = gradients_.numel()}};
   for (const Parameter* parameter : store_->trained_by_offset()) {
     const bool slow = in_frozen_prefix(*parameter, slower.until) && !in_frozen_prefix(*parameter, slower.from);
-    const double factor = slow ? slower.factor : 1;
     const std::int64_t begin = std::clamp<std::int64_t>(parameter->offset - state_.begin, 0, gradients_.numel());
-    if (factor == spans.back().factor) continue;
+    const Span span{.begin = begin,
+                    .end = gradients_.numel(),
+                    .factor = slow ? slower.factor : 1,
+                    .dropped = parameter->dropped,
+                    .skipped_steps = parameter->skipped_steps};
+    if (span.is_like(spans.back())) continue;
     spans.back().end = begin;
-    spans.push_back({begin, gradients_.numel(), factor});
+    spans.push_back(span);
   }
   return spans;
 }
 
 void AdamW::update(double learning_rate, const SlowerBlocks& slower, double gradient_scale) {
-  kernels::AdamWStep step = step_constants();
-  step.gradient_scale = gradient_scale;
   for (const Span& span : spans(slower)) {
     const std::int64_t count = span.end - span.begin;
-    if (count == 0) continue;
+    if (count == 0 || span.dropped) continue;
+    kernels::AdamWStep step = step_constants(span.skipped_steps);
+    step.gradient_scale = gradient_scale;
     const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, span.begin, count); };
     const std::int64_t decaying = std::clamp<std::int64_t>(store_->decaying() - state_.begin - span.begin, 0, count);
     step.learning_rate = learning_rate * span.factor;

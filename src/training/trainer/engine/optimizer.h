@@ -31,6 +31,8 @@ struct SlowerBlocks {
 /// AdamW (Loshchilov and Hutter 2019) in fp32 on the flat buffers, over the gradients of all replicas; with ZeRO-1
 /// (Rajbhandari et al. 2020) each replica updates its stretch and all gather the values. Frozen parameters are left as
 /// they are, without weight decay; their moments are kept in host memory for the time when they are trained again.
+/// A parameter whose gradient a step has left out is left as it is by that step, as are its moments and the number of
+/// its steps: as PyTorch's optimizers do without a gradient.
 class AdamW {
  public:
   /// Values must be loaded by now. With ZeRO-1 the buffers' length is a multiple of the number of replicas.
@@ -72,12 +74,18 @@ class AdamW {
  private:
   [[nodiscard]] double global_norm() const;
   void update(double learning_rate, const SlowerBlocks& slower, double gradient_scale);
-  /// By the steps so far; without what is given to a step.
-  [[nodiscard]] kernels::AdamWStep step_constants() const;
+  /// By the steps so far but those that were skipped; without what is given to a step.
+  [[nodiscard]] kernels::AdamWStep step_constants(std::int64_t skipped_steps = 0) const;
   struct Span {
     std::int64_t begin = 0;  ///< in this rank's stretch
     std::int64_t end = 0;
-    double factor = 1;  ///< of the learning rate
+    double factor = 1;               ///< of the learning rate
+    bool dropped = false;            ///< left as it is, with its moments
+    std::int64_t skipped_steps = 0;  ///< Parameter::skipped_steps
+
+    [[nodiscard]] bool is_like(const Span& other) const {
+      return factor == other.factor && dropped == other.dropped && skipped_steps == other.skipped_steps;
+    }
   };
   [[nodiscard]] std::vector<Span> spans(const SlowerBlocks& slower) const;
   void publish(const OptimizerState& state, std::int64_t begin, std::int64_t count);

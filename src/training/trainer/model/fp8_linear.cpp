@@ -59,7 +59,7 @@ void add_fp8_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const Gra
 enum class Kept : unsigned char { nothing, fp8_input, input };
 
 Kept kept_for(const at::Tensor& input, const LinearWeight& weight) {
-  if (!torch::autograd::GradMode::is_enabled() || !input.requires_grad() || !weight.weight_gradient.defined())
+  if (!torch::autograd::GradMode::is_enabled() || !input.requires_grad() || !weight.wants_gradient())
     return Kept::nothing;
   return weight.fp8_blocks->weight_gradients == WeightGradientType::fp8 ? Kept::fp8_input : Kept::input;
 }

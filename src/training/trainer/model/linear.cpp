@@ -22,17 +22,17 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   // NOLINTNEXTLINE(readability-identifier-naming): names that autograd asks for
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const c10::intrusive_ptr<LinearWeight>& weight) {
-    context->save_for_backward({input});
+    if (weight->wants_gradient()) context->save_for_backward({input});
     context->saved_data["weight"] = at::IValue::make_capsule(weight);
     return weight->bias.defined() ? at::linear(input, weight->weight, weight->bias) : at::linear(input, weight->weight);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const at::Tensor input = context->get_saved_variables().front();
+    const variable_list saved = context->get_saved_variables();
     const auto capsule = context->saved_data["weight"].toCapsule();
     const auto weight = c10::static_intrusive_pointer_cast<LinearWeight>(capsule);
     const at::Tensor& output_gradient = gradients.front();
-    add_gradients(weight, input, output_gradient);
+    if (!saved.empty()) add_gradients(weight, saved.front(), output_gradient);
     return {at::matmul(output_gradient, weight->weight), {}};
   }
 };
@@ -41,8 +41,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Tensor& input,
                    const at::Tensor& output_gradient) {
-  if (!weight->weight_gradient.defined()) {
-    // Frozen, and what comes before it is not: a tied output matrix.
+  if (!weight->wants_gradient()) {
+    // Frozen, and what comes before it is not: a tied output matrix. Or left out by this step.
   } else if (weight->queue != nullptr && weight->queue->deferring()) {
     weight->queue->put_off([weight, input, output_gradient] { add_gradients_now(*weight, input, output_gradient); });
   } else {

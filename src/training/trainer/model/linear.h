@@ -44,12 +44,18 @@ struct LinearWeight final : torch::CustomClassHolder {
   at::Tensor bias_gradient;
   WeightGradientQueue* queue = nullptr;
   const ParameterStore* store = nullptr;  ///< whose the gradients are
+  const Parameter* parameter = nullptr;   ///< or the first of those that it consists of
   const Fp8Blocks* fp8_blocks = nullptr;  ///< that it belongs to; null: it never computes in fp8
   std::optional<Fp8Weight> fp8;           ///< made when it is first used
+
+  /// Neither frozen nor left out by this step.
+  [[nodiscard]] bool wants_gradient() const {
+    return weight_gradient.defined() && (parameter == nullptr || !parameter->dropped);
+  }
 };
 
 /// Adds the gradients of the weight and the bias in the type of the activations: now, or later if they are put off.
-/// `input` is [..., in], `output_gradient` [..., out]. A frozen weight gets none.
+/// `input` is [..., in], `output_gradient` [..., out]. A weight that wants none gets none.
 void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Tensor& input,
                    const at::Tensor& output_gradient);
 

@@ -48,6 +48,16 @@ void ParameterStore::freeze(std::int64_t blocks) {
   if (values_.defined()) lay_out();
 }
 
+void ParameterStore::drop(const WeightGradientDrops& drops) {
+  for (Parameter& parameter : parameters_) {
+    const bool may = parameter.linear != BlockLinear::none && !drops.dropped.empty();
+    const auto operation =
+        static_cast<std::size_t>(parameter.block * kBlockLinears + static_cast<std::int64_t>(parameter.linear));
+    parameter.dropped = may && drops.dropped.at(operation);
+    parameter.skipped_steps = may ? drops.skipped.at(operation) : 0;
+  }
+}
+
 BufferLayout ParameterStore::layout() const {
   BufferLayout layout{.offsets = {}, .trained = trained(), .all = values_.numel()};
   for (const Parameter& parameter : parameters_) layout.offsets.push_back(parameter.offset);

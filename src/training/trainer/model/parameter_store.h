@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "training/trainer/model/block_linears.h"
 #include "training/trainer/transport/compat.h"
 
 namespace lowgear::trainer {
@@ -34,11 +35,15 @@ struct Parameter {
   /// Another stage holds the same parameter (tied embeddings): the gradients of both are added. The first stage's is
   /// the one that counts.
   bool tied_copy = false;
-  bool tied = false;       ///< it is either of such two
-  std::int64_t block = 0;  ///< of the model that it belongs to; their number: what follows the last one
-  bool frozen = false;     ///< not trained: no gradient, and the optimizer leaves it as it is
-  at::Tensor value;        ///< what the computation reads, in its type; part of the store's values
-  at::Tensor gradient;     ///< sum over the microbatches so far, fp32; part of the store's gradients; none if frozen
+  bool tied = false;                       ///< it is either of such two
+  std::int64_t block = 0;                  ///< of the model that it belongs to; their number: what follows the last one
+  BlockLinear linear = BlockLinear::none;  ///< of the block, whose weight or bias it is
+  bool frozen = false;                     ///< not trained: no gradient, and the optimizer leaves it as it is
+  bool dropped = false;  ///< the present step gives it no gradient, and the optimizer leaves it and its moments
+  std::int64_t skipped_steps =
+      0;                ///< of the optimizer, which left it as it was: AdamW's correction does not count them
+  at::Tensor value;     ///< what the computation reads, in its type; part of the store's values
+  at::Tensor gradient;  ///< sum over the microbatches so far, fp32; part of the store's gradients; none if frozen
   std::int64_t offset = 0;
   ParameterStore* store = nullptr;  ///< that it belongs to
 
@@ -85,6 +90,8 @@ class ParameterStore {
   /// Freezes the embedding and the first `blocks` blocks of the model, 0: nothing, and trains all others. After
   /// `allocate` it makes new buffers: values are kept, gradients are zero, and tensors that parameters had are stale.
   void freeze(std::int64_t blocks);
+  /// What the next steps leave out, until the next call: between steps.
+  void drop(const WeightGradientDrops& drops);
   [[nodiscard]] std::int64_t frozen_blocks() const { return frozen_blocks_; }
   [[nodiscard]] BufferLayout layout() const;
 

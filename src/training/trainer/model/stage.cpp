@@ -138,7 +138,8 @@ void Stage::collect_gradients() {
   for (Parameter* leaf : leaves_) {
     at::Tensor& gradient = leaf->value.mutable_grad();
     if (!gradient.defined()) continue;
-    leaf->accumulate(gradient);
+    // Of a linear layer whose gradients this step leaves out, autograd still sums that of a bias split by rows.
+    if (!leaf->dropped) leaf->accumulate(gradient);
     gradient.reset();
   }
 }

@@ -21,13 +21,14 @@ TensorShard shard_of(const BlockContext& context, std::int64_t dimension, int gr
 
 /// A new parameter, of which this rank holds `shape`.
 Parameter& declare(const BlockContext& context, std::string name, std::vector<std::int64_t> shape, TensorShard shard,
-                   bool decays) {
+                   bool decays, BlockLinear linear = BlockLinear::none) {
   Parameter parameter;
   parameter.name = std::move(name);
   parameter.shape = std::move(shape);
   parameter.shard = shard;
   parameter.decays = decays;
   parameter.block = context.block;
+  parameter.linear = linear;
   return context.store->declare(std::move(parameter));
 }
 
@@ -79,21 +80,25 @@ class LlamaBlock final : public TransformerBlock {
                                   {prefix + "self_attn.v_proj", config.kv_heads * config.head_dim}},
                        .inputs = config.hidden,
                        .split = LinearLayer::Split::columns,
-                       .bias = config.attention_bias}),
+                       .bias = config.attention_bias,
+                       .linear = BlockLinear::attention_in}),
         output_(context, {.pieces = {{prefix + "self_attn.o_proj", config.hidden}},
                           .inputs = config.heads * config.head_dim,
                           .split = LinearLayer::Split::rows,
-                          .bias = config.attention_bias}),
+                          .bias = config.attention_bias,
+                          .linear = BlockLinear::attention_out}),
         mlp_norm_(context, prefix + "post_attention_layernorm"),
         gate_up_(context, {.pieces = {{prefix + "mlp.gate_proj", config.intermediate},
                                       {prefix + "mlp.up_proj", config.intermediate}},
                            .inputs = config.hidden,
                            .split = LinearLayer::Split::columns,
-                           .bias = config.mlp_bias}),
+                           .bias = config.mlp_bias,
+                           .linear = BlockLinear::mlp_in}),
         down_(context, {.pieces = {{prefix + "mlp.down_proj", config.hidden}},
                         .inputs = config.intermediate,
                         .split = LinearLayer::Split::rows,
-                        .bias = config.mlp_bias}) {}
+                        .bias = config.mlp_bias,
+                        .linear = BlockLinear::mlp_out}) {}
 
   at::Tensor attention(const at::Tensor& input) {
     angles_.prepare(input.size(1), input.device());
@@ -150,22 +155,28 @@ class Gpt2Block final : public TransformerBlock {
                        .inputs = config.hidden,
                        .split = LinearLayer::Split::columns,
                        .bias = true,
-                       .transposed_in_files = true}),
-        output_(context, layer_by_rows(prefix + "attn.c_proj", config.hidden, config.hidden)),
+                       .transposed_in_files = true,
+                       .linear = BlockLinear::attention_in}),
+        output_(context,
+                layer_by_rows(prefix + "attn.c_proj", config.hidden, config.hidden, BlockLinear::attention_out)),
         mlp_norm_(context, prefix + "ln_2"),
         up_(context, {.pieces = {{prefix + "mlp.c_fc", config.intermediate}},
                       .inputs = config.hidden,
                       .split = LinearLayer::Split::columns,
                       .bias = true,
-                      .transposed_in_files = true}),
-        down_(context, layer_by_rows(prefix + "mlp.c_proj", config.intermediate, config.hidden)) {}
+                      .transposed_in_files = true,
+                      .linear = BlockLinear::mlp_in}),
+        down_(context, layer_by_rows(prefix + "mlp.c_proj", config.intermediate, config.hidden, BlockLinear::mlp_out)) {
+  }
 
-  static LinearLayer::Shape layer_by_rows(const std::string& name, std::int64_t inputs, std::int64_t outputs) {
+  static LinearLayer::Shape layer_by_rows(const std::string& name, std::int64_t inputs, std::int64_t outputs,
+                                          BlockLinear linear) {
     return {.pieces = {{name, outputs}},
             .inputs = inputs,
             .split = LinearLayer::Split::rows,
             .bias = true,
-            .transposed_in_files = true};
+            .transposed_in_files = true,
+            .linear = linear};
   }
 
   at::Tensor attention(const at::Tensor& input) {
@@ -197,15 +208,16 @@ LinearLayer::LinearLayer(const BlockContext& context, const Shape& shape) : cont
     const std::int64_t inputs = by_rows ? shape.inputs / ranks : shape.inputs;
     const std::int64_t dimension = by_columns ? 0 : by_rows ? 1 : -1;
     Parameter& weight = declare(context, piece.name + ".weight", {rows, inputs},
-                                shard_of(context, dimension, by_columns ? piece.groups : 1), true);
+                                shard_of(context, dimension, by_columns ? piece.groups : 1), true, shape.linear);
     weight.transposed = shape.transposed_in_files;
     weights_.push_back(&weight);
   }
   if (!shape.bias) return;
   for (const Piece& piece : shape.pieces) {
     const std::int64_t rows = by_columns ? piece.rows / ranks : piece.rows;
-    Parameter& bias = declare(context, piece.name + ".bias", {rows},
-                              shard_of(context, by_columns ? 0 : -1, by_columns ? piece.groups : 1), false);
+    Parameter& bias =
+        declare(context, piece.name + ".bias", {rows},
+                shard_of(context, by_columns ? 0 : -1, by_columns ? piece.groups : 1), false, shape.linear);
     if (by_rows)
       late_bias_ = &bias;
     else
@@ -223,6 +235,7 @@ void LinearLayer::bind() {
   weight_->weight_gradient = gradient(*weights_.front(), *weights_.back());
   weight_->queue = context_.queue;
   weight_->store = context_.store;
+  weight_->parameter = weights_.front();
   weight_->fp8_blocks = context_.fp8_blocks;
   weight_->fp8.reset();
   if (late_bias_ != nullptr) late_bias_->value.requires_grad_(trained);

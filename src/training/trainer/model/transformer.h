@@ -49,6 +49,7 @@ class LinearLayer {
     Split split = Split::none;
     bool bias = false;
     bool transposed_in_files = false;
+    BlockLinear linear = BlockLinear::none;  ///< of the block
   };
 
   LinearLayer(const BlockContext& context, const Shape& shape);

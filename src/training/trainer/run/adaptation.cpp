@@ -38,6 +38,7 @@ Adaptation::Change Adaptation::prepare(std::int64_t step) {
   const std::string partition = repartition_ ? repartition_->partition_at(step, blocks, part_->partition())
                                              : model::partition_text(part_->partition());
   Change change{.moved = part_->change(blocks, partition)};
+  part_->drop(freezing_.dropped_at(step));
   if (adapting_) change.agent_accepts = adapting_->follow(part_->schedule());
   if (repartition_) change.agent_accepts = repartition_->follow() && change.agent_accepts;
   return change;

@@ -35,6 +35,10 @@ class Adaptation {
   void begin(std::int64_t first_step);
   /// Before each step, on all ranks: the part is then as the step has to train it.
   [[nodiscard]] Change prepare(std::int64_t step);
+  /// Empty where no weight gradients are left out.
+  [[nodiscard]] std::optional<freezing::WeightGradientRotation::Drops> drops_at(std::int64_t step) const {
+    return freezing_.drops_at(step);
+  }
   [[nodiscard]] SlowerBlocks slower_at(std::int64_t step) const { return freezing_.slower_at(step); }
   /// After the optimizer's step, on all ranks: within the time of the step.
   void after_update(std::int64_t step, double learning_rate) { freezing_.after_step(step, learning_rate); }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "planning/freezing/record.h"
 
@@ -25,6 +26,10 @@ FreezingLoop::FreezingLoop(const launcher::TrainConfig& config, AdamW& optimizer
                            HeldOut held_out)
     : config_(&config), optimizer_(&optimizer), ranks_(&ranks), held_out_(std::move(held_out)) {
   if (config.freeze.controller) controller_.emplace(config.model.layers, config.freeze.controller->options);
+  if (config.freeze.weight_gradient_budget) {
+    rotation_.emplace(config.model.layers, linear_weights(config.model), *config.freeze.weight_gradient_budget);
+    skipped_.resize(static_cast<std::size_t>(rotation_->operations()));
+  }
   forget_samples();
 }
 
@@ -55,7 +60,33 @@ SlowerBlocks FreezingLoop::slower_at(std::int64_t step) const {
           .factor = static_cast<double>(step - unfrozen_.step + 1) / static_cast<double>(steps + 1)};
 }
 
+std::optional<freezing::WeightGradientRotation::Drops> FreezingLoop::drops_at(std::int64_t step) const {
+  if (!rotation_) return std::nullopt;
+  return step < config_->optimizer.warmup_steps ? freezing::WeightGradientRotation::Drops{} : rotation_->drops();
+}
+
+WeightGradientDrops FreezingLoop::dropped_at(std::int64_t step) const {
+  if (!rotation_ || config_->adapt.placebo) return {};
+  WeightGradientDrops drops{.dropped = std::vector<bool>(skipped_.size()), .skipped = skipped_};
+  const freezing::WeightGradientRotation::Drops now = *drops_at(step);
+  for (const std::int64_t operation : now.operations) {
+    drops.dropped[static_cast<std::size_t>(operation)] = true;
+  }
+  return drops;
+}
+
+/// The step is done.
+void FreezingLoop::count_drops(std::int64_t step) {
+  if (step < config_->optimizer.warmup_steps) return;
+  if (!config_->adapt.placebo) {
+    const freezing::WeightGradientRotation::Drops done = rotation_->drops();
+    for (const std::int64_t operation : done.operations) ++skipped_[static_cast<std::size_t>(operation)];
+  }
+  rotation_->advance();
+}
+
 void FreezingLoop::after_step(std::int64_t step, double learning_rate) {
+  if (rotation_) count_drops(step);
   if (!controller_) return;
   const std::int64_t window = config_->freeze.controller->window_steps;
   const std::int64_t done = step + 1;
@@ -111,6 +142,10 @@ void FreezingLoop::adopt(std::int64_t blocks, std::int64_t step) {
 }
 
 std::string FreezingLoop::save() const {
+  if (rotation_) {
+    const freezing::WeightGradientRotation::State& state = rotation_->state();
+    return Json({{"weight_gradients", {{"next", state.next}, {"credit", state.credit}, {"skipped", skipped_}}}}).dump();
+  }
   if (!controller_) return "";
   Json sums = Json::array();
   for (const BlockSquares& sum : read_block_squares(sums_)) sums.push_back({sum.gradient, sum.update, sum.weight});
@@ -122,11 +157,27 @@ std::string FreezingLoop::save() const {
       .dump();
 }
 
+/// With another budget turns and credit continue.
+void FreezingLoop::restore_rotation(const JsonView& root) {
+  if (!root.has("weight_gradients")) return;  // of a run that left nothing out
+  const JsonView saved = root.at("weight_gradients");
+  const JsonView skipped = saved.at("skipped");
+  if (skipped.size() != skipped_.size()) skipped.fail(fmt::format("the model has {} linear layers", skipped_.size()));
+  for (std::size_t i = 0; i < skipped_.size(); ++i) skipped_[i] = skipped.at(i).integer_in(0, kMaxCount);
+  const int most = static_cast<int>(rotation_->operations()) - 1;
+  try {
+    rotation_->restore({.next = saved.at("next").integer_in(0, most), .credit = saved.at("credit").integer()});
+  } catch (const InputError& error) {
+    saved.fail(error.what());
+  }
+}
+
 /// Of all ranks, only the first has the controller's memory; what it decided, all have.
 void FreezingLoop::restore(const std::string& json, const std::string& source) {
-  if (!controller_) return;
+  if (!controller_ && !rotation_) return;
   const Json document = parse_json(json, source);
   const JsonView root(document, source, "$.freezing");
+  if (rotation_) return restore_rotation(root);
   if (!root.has("blocks")) return;  // of a run that froze nothing
   const JsonView unfrozen = root.at("unfrozen");
   unfrozen_ = {.from = unfrozen.at("from").integer_in(0, kMaxCount),

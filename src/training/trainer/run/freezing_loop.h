@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planning/freezing/controller.h"
+#include "planning/freezing/weight_gradient_rotation.h"
 #include "training/launcher/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/block_signals.h"
@@ -18,6 +19,7 @@ namespace lowgear::trainer {
 
 /// How many blocks each step freezes: as the configuration lists it, or as a controller decides. The controller sees a
 /// window of steps at its end; rank 0 decides, and all ranks learn the number before any of them begins the next step.
+/// Or which weight gradients each step leaves out: every rank knows that by itself.
 class FreezingLoop final : public SavedState {
  public:
   /// What is observed: the mean loss on held-out text, measured by all ranks together.
@@ -40,6 +42,10 @@ class FreezingLoop final : public SavedState {
   [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;
   /// Blocks that were unfrozen a short time before the step, whose learning rate still rises.
   [[nodiscard]] SlowerBlocks slower_at(std::int64_t step) const;
+  /// What the configuration has the step leave out, the one before it done; empty where it does not say so.
+  [[nodiscard]] std::optional<freezing::WeightGradientRotation::Drops> drops_at(std::int64_t step) const;
+  /// The same for the model, and how often that was so before. As a placebo: nothing.
+  [[nodiscard]] WeightGradientDrops dropped_at(std::int64_t step) const;
   /// After each step, on all ranks.
   void after_step(std::int64_t step, double learning_rate);
 
@@ -57,6 +63,8 @@ class FreezingLoop final : public SavedState {
   [[nodiscard]] freezing::Observation observation(std::int64_t steps_done, double learning_rate) const;
   void decide(std::int64_t steps_done, double learning_rate);
   void forget_samples();
+  void count_drops(std::int64_t step);
+  void restore_rotation(const JsonView& root);
 
   const launcher::TrainConfig* config_;
   AdamW* optimizer_;
@@ -64,7 +72,9 @@ class FreezingLoop final : public SavedState {
   HeldOut held_out_;
   Observer observer_;                               ///< may be empty
   std::optional<freezing::Controller> controller_;  ///< observes on rank 0 alone
-  std::int64_t blocks_ = 0;                         ///< as the controller decided last
+  std::optional<freezing::WeightGradientRotation> rotation_;
+  std::vector<std::int64_t> skipped_;  ///< steps that left the rotation's operation out
+  std::int64_t blocks_ = 0;            ///< as the controller decided last
   Unfrozen unfrozen_;
   at::Tensor sums_;  ///< of block_squares, over the samples of the window
   std::int64_t samples_ = 0;

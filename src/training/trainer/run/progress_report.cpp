@@ -102,6 +102,10 @@ void ProgressReport::write_metrics(const StepResult& result) {
   for (const adapt::TechniqueDecision& decision : result.decisions) {
     json["decisions"].push_back(adapt::decision_json(decision));
   }
+  if (result.dropped_gradients) {
+    json["dropped_weight_gradients"] = {{"share", result.dropped_gradients->share},
+                                        {"operations", result.dropped_gradients->operations}};
+  }
   if (result.frozen_blocks > 0) json["frozen_blocks"] = result.frozen_blocks;
   if (result.energy_j) {
     json["energy_j"] = *result.energy_j;

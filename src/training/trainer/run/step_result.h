@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planning/adapt/techniques/technique_controller.h"
+#include "planning/freezing/weight_gradient_rotation.h"
 #include "training/trainer/probe/precision_probe.h"
 
 namespace lowgear::trainer {
@@ -24,6 +25,8 @@ struct StepResult {
   double gradient_norm = 0;             ///< before clipping
   double learning_rate = 0;
   std::int64_t frozen_blocks = 0;  ///< blocks that this step did not train, from the first on; with the embedding
+  /// What of the weight gradients this step left out, or as a placebo would have; empty: the job leaves out none.
+  std::optional<freezing::WeightGradientRotation::Drops> dropped_gradients = {};
   double time_s = 0;
   std::optional<double> energy_j;              ///< of all GPUs; empty when not all report it all the time
   std::optional<double> energy_uncertainty_j;  ///< +-; empty when that of a GPU is not known

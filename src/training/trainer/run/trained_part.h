@@ -45,6 +45,9 @@ class TrainedPart {
   /// Has the blocks that can compute in fp8 do so or not: between steps.
   void use_fp8(bool on);
 
+  /// What the next steps leave out of the weight gradients: between steps, on all ranks, after `change`.
+  void drop(const WeightGradientDrops& drops) { store().drop(drops); }
+
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
   [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
   [[nodiscard]] std::map<int, Stage*> stages() { return part_->stages(); }

@@ -113,6 +113,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   StepResult result;
   result.step = number;
   result.frozen_blocks = part_.store().frozen_blocks();
+  result.dropped_gradients = adaptation_.drops_at(number);
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
   result.gradient_norm = part_.optimizer().step(result.learning_rate, adaptation_.slower_at(number));
   client_->iteration_end();

@@ -108,6 +108,7 @@ TEST_F(ReplanCommand, AsksForClocksAsFarAheadAsThePlanBefore) {
 TEST_F(ReplanCommand, ScalesRecomputesAndChangesMicrobatches) {
   const double before_j = energy_j(replanned({}).at("before"), "plan");
   EXPECT_LT(energy_j(replanned({"--scale", "0-11=0.8"}).at("after"), "plan"), before_j);
+  EXPECT_LT(energy_j(replanned({"--drop-weight-gradients", "0.25"}).at("after"), "plan"), before_j);
   EXPECT_GT(energy_j(replanned({"--recompute", "added", "--time", "own"}).at("after"), "plan"), before_j);
   const Json more = replanned({"--microbatches", "12", "--keep-partition"});
   EXPECT_EQ(more.at("after").at("microbatches"), 12);

@@ -51,6 +51,28 @@ TEST(WorkChange, ScalesWhatItIsToldTo) {
   EXPECT_DOUBLE_EQ(changed.layers.at_clock(2, OpKind::backward, 100).time_s, 1);
 }
 
+TEST(WorkChange, DroppedWeightGradientsShortenBackwardsAlone) {
+  LayerProfile split = three_layers();
+  split.layers = StageProfile(3);
+  for (int layer = 0; layer < 3; ++layer) {
+    split.layers.add(layer, OpKind::forward, {100, 1, 10});
+    split.layers.add(layer, OpKind::input_gradient, {100, 1.2, 12});
+    split.layers.add(layer, OpKind::weight_gradient, {100, 0.8, 8});
+  }
+  const WorkChange change{.scales = dropped_weight_gradients(3, 0.25)};
+  for (const int layer : {0, 1, 2}) {
+    const StageProfile whole = changed_profile(three_layers(), change).layers;
+    EXPECT_DOUBLE_EQ(whole.at_clock(layer, OpKind::forward, 100).time_s, 1);
+    EXPECT_DOUBLE_EQ(whole.at_clock(layer, OpKind::backward, 200).time_s, 1.75);
+    EXPECT_DOUBLE_EQ(whole.at_clock(layer, OpKind::backward, 200).energy_j, 17.5);
+    const StageProfile parts = changed_profile(split, change).layers;
+    EXPECT_DOUBLE_EQ(parts.at_clock(layer, OpKind::input_gradient, 100).time_s, 1.2);
+    EXPECT_DOUBLE_EQ(parts.at_clock(layer, OpKind::weight_gradient, 100).time_s, 0.6);
+    EXPECT_DOUBLE_EQ(parts.at_clock(layer, OpKind::weight_gradient, 100).energy_j, 6);
+  }
+  for (const double share : {-0.1, 1.0}) EXPECT_NE(error_of([share] { (void)dropped_weight_gradients(3, share); }), "");
+}
+
 TEST(WorkChange, AddedRecomputationRepeatsTheForwardAndRemovingItUndoesThat) {
   const LayerProfile added = changed_profile(three_layers(), {.recomputation = Recomputation::added});
   EXPECT_DOUBLE_EQ(added.layers.at_clock(1, OpKind::backward, 100).time_s, 3);
