@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear::cli {
