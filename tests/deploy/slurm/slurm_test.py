@@ -250,7 +250,7 @@ class Options(SlurmTest):
     def test_a_plan_that_is_not_there_is_said_and_the_step_runs(self):
         result = self.cluster.run(["srun", "--ntasks=2", "--lowgear=plan=/nowhere", "echo", "ran"], user="alice")
         self.assertEqual(result.stdout.count("ran\n"), 2)
-        self.assertEqual(result.stdout.count("--plan: /nowhere is neither a plan nor an output folder"), 1)
+        self.assertEqual(result.stdout.count("--plan: /nowhere: no such file or folder"), 1)
 
 
 class Failures(SlurmTest):

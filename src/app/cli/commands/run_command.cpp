@@ -63,7 +63,8 @@ std::string checked_plan(const std::string& name) {
   if (fs::is_regular_file(name, unknown) || fs::exists(fs::path(name) / "plans.csv", unknown)) {
     return fs::absolute(name).string();
   }
-  throw InputError(fmt::format("--plan: {} is neither a plan nor an output folder of lowgear plan", name));
+  throw InputError(fmt::format("--plan: {}: {}; name a plan or an output folder of lowgear plan", name,
+                               fs::exists(name, unknown) ? "it holds no plans.csv" : "no such file or folder"));
 }
 
 /// The addresses, with absolute paths of sockets: the command may start its processes in other folders.

@@ -48,10 +48,12 @@ void require_listed_plans(const fs::path& folder, std::size_t listed) {
 }
 
 void require_run(const fs::path& folder) {
-  if (!fs::is_regular_file(folder / output_file::kRun)) {
-    throw_input_error({folder.string(), 0, 0}, fmt::format("holds no {}", output_file::kRun),
-                      "name a folder that lowgear plan has written");
-  }
+  std::error_code unknown;
+  if (fs::is_regular_file(folder / output_file::kRun, unknown)) return;
+  const std::string problem = !fs::exists(folder, unknown)         ? "no such folder"
+                              : !fs::is_directory(folder, unknown) ? "it is a file"
+                                                                   : fmt::format("holds no {}", output_file::kRun);
+  throw_input_error({folder.string(), 0, 0}, problem, "name a folder that lowgear plan has written");
 }
 
 bool is_joint_folder(const fs::path& folder) {

@@ -135,7 +135,12 @@ TEST_F(ReplanCommand, RefusesWhatCannotBe) {
   EXPECT_THAT(no_number.err, HasSubstr("as 96 or 12,12,12,10, not"));
   const ProgramResult none = run_lowgear({"replan", (folder_ / "nothing").string(), "--layers", "12"});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("holds no run.json"));
+  EXPECT_THAT(none.err, HasSubstr("nothing: no such folder; name a folder that lowgear plan has written"));
+  const ProgramResult file = run_lowgear({"replan", out() + "/run.json", "--layers", "12"});
+  EXPECT_THAT(file.err, HasSubstr("run.json: it is a file"));
+  std::filesystem::create_directory(folder_ / "empty");
+  const ProgramResult empty = run_lowgear({"replan", (folder_ / "empty").string(), "--layers", "12"});
+  EXPECT_THAT(empty.err, HasSubstr("empty: holds no run.json"));
 }
 
 }  // namespace

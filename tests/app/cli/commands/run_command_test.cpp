@@ -155,7 +155,8 @@ TEST(RunCommand, RefusesWhatMakesNoSense) {
   const TemporaryFolder folder;
   EXPECT_THAT(run({"--", "true"}).err,
               HasSubstr("add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or --share"));
-  EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err, HasSubstr("neither a plan nor an output folder"));
+  EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err,
+              HasSubstr("none: no such file or folder; name a plan or an output folder of lowgear plan"));
   const ProgramResult both = run({"--server", "http://a", "--plan", folder / "x", "--", "touch", folder / "it_ran"});
   EXPECT_EQ(both.exit_code, 2);
   EXPECT_THAT(both.err, HasSubstr("plans come from one of them"));
