@@ -17,7 +17,7 @@
 #include "app/cli/runs/joint_plan_run.h"
 #include "app/cli/runs/plan_run.h"
 #include "app/cli/terminal/progress_bar.h"
-#include "app/cli/text/replan_text.h"
+#include "app/cli/text/plan/joint_plan_text.h"
 #include "base/core/error.h"
 
 namespace lowgear::cli {
@@ -114,17 +114,6 @@ std::string summary_text(const PlanArguments& arguments, const workflow::PlanRes
   return text + '\n';
 }
 
-Json plan_json(const workflow::PlanFigures& plan) {
-  Json json = {
-      {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
-  if (plan.lower_bound_j) {
-    json["lower_bound_j"] = *plan.lower_bound_j;
-    json["gap_pct"] = *workflow::gap_pct(plan.energy_j, plan.lower_bound_j);
-  }
-  json["switches"] = plan.switches;
-  return json;
-}
-
 /// Whether the one plan keeps the deadline that was asked for; null where none was.
 Json kept_json(const workflow::PlanResult& result) {
   if (!result.asked_deadline_s) return nullptr;
@@ -134,7 +123,7 @@ Json kept_json(const workflow::PlanResult& result) {
 Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
   const workflow::PlanResult& result = summary.result;
   Json plans = Json::array();
-  for (const workflow::PlanFigures& plan : result.plans) plans.push_back(plan_json(plan));
+  for (const workflow::PlanFigures& plan : result.plans) plans.push_back(plan_figures_json(plan));
   return {{"out", arguments.out},
           {"figures", "planned"},
           {"policy", arguments.policy},
@@ -157,116 +146,6 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
           {"warnings", result.warnings}};
 }
 
-/// Numbers of an order's plans: "plans 0 to 4, 7".
-std::string plans_text(const workflow::JointPlanResult& result, std::size_t order) {
-  std::string text;
-  int from = -1;
-  for (std::size_t i = 0; i <= result.plans.size(); ++i) {
-    const bool of_order = i < result.plans.size() && result.plans[i].order == static_cast<int>(order);
-    const auto number = static_cast<int>(i);
-    if (of_order && from < 0) from = number;
-    if (of_order || from < 0) continue;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", from);
-    if (number - 1 > from) text += fmt::format(" to {}", number - 1);
-    from = -1;
-  }
-  return text.empty() ? "no plan" : "plans " + text;
-}
-
-/// How far the plans are from what any order could reach.
-std::string joint_gap_text(const workflow::JointPlanResult& result) {
-  double largest_pct = 0;
-  double sum_pct = 0;
-  for (const workflow::PlanFigures& plan : result.plans) {
-    const double gap = workflow::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
-    largest_pct = std::max(largest_pct, gap);
-    sum_pct += gap;
-  }
-  return fmt::format(
-      "bound     proven for every order of 1 or 2 stages per rank that fits: the plans use at most {:.3g} % more, "
-      "{:.3g} % on average\n",
-      largest_pct, sum_pct / static_cast<double>(result.plans.size()));
-}
-
-std::string joint_summary_text(const PlanArguments& arguments, const workflow::JointPlanResult& result) {
-  const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
-  const workflow::JointPoint& fastest = result.frontier.front();
-  const workflow::JointPoint& slowest = result.frontier.back();
-  const simulator::PipelineFigures& baseline = result.run.baseline;
-  std::string text = fmt::format(
-      "orders    {} tried that fit into memory ({}), {} kept; frontier: {:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
-      result.orders_tried, result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j,
-      slowest.time_s, slowest.energy_j);
-  for (std::size_t i = 0; i < result.orders.size(); ++i) {
-    const workflow::JointOrder& order = result.run.orders[i];
-    text += fmt::format("  {:02}      {}, {} per rank, up to {} activations: {}\n", i, order.name,
-                        order.stages_per_rank == 1 ? "1 stage" : fmt::format("{} stages", order.stages_per_rank),
-                        std::ranges::max(order.peak_activations), plans_text(result, i));
-  }
-  text += fmt::format(
-      "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "
-      "{:.6g} J): {:+.2f} % energy, {:+.2f} % time\n",
-      shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
-      baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
-  if (result.run.partition) {
-    text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),
-                        describe(*result.run.partition, {shown.time_s, shown.energy_j}));
-  }
-  text += joint_gap_text(result);
-  const std::filesystem::path out = arguments.out;
-  text += fmt::format("report    {}\n", (out / output_file::kReport).string());
-  text +=
-      fmt::format("next      look at the report; check the proof: lowgear verify {}; train in the plan's order: {}\n",
-                  shell_word(arguments.out),
-                  shell_word((out / output_file::of_order(shown.order.value_or(0), output_file::kSchedule))));
-  return text;
-}
-
-Json joint_summary_json(const PlanArguments& arguments, const JointPlanSummary& summary) {
-  const workflow::JointPlanResult& result = summary.result;
-  Json plans = Json::array();
-  for (const workflow::PlanFigures& plan : result.plans) {
-    plans.push_back(plan_json(plan));
-    plans.back()["order"] = plan.order.value_or(0);
-    plans.back()["joint_bound_j"] = or_null(plan.joint_bound_j);
-    plans.back()["joint_gap_pct"] = or_null(workflow::gap_pct(plan.energy_j, plan.joint_bound_j));
-  }
-  Json orders = Json::array();
-  for (std::size_t i = 0; i < result.orders.size(); ++i) {
-    const workflow::JointOrder& order = result.run.orders[i];
-    orders.push_back({{"order", i},
-                      {"name", order.name},
-                      {"stages_per_rank", order.stages_per_rank},
-                      {"peak_activations", order.peak_activations},
-                      {"frontier_method", name(result.orders[i].frontier.method)},
-                      {"fastest_s", result.orders[i].frontier.vertices.front().time_s},
-                      {"slowest_s", result.orders[i].frontier.vertices.back().time_s}});
-  }
-  Json json = {{"out", arguments.out},
-               {"figures", "planned"},
-               {"policy", arguments.policy},
-               {"memory_limit", result.run.memory_limit},
-               {"orders_tried", result.orders_tried},
-               {"orders", orders},
-               {"frontier",
-                {{"points", result.frontier.size()},
-                 {"fastest_s", result.frontier.front().time_s},
-                 {"slowest_s", result.frontier.back().time_s}}},
-               {"baseline",
-                {{"description", fmt::format("{}, every op at its highest profiled clock", result.run.reference)},
-                 {"time_s", result.run.baseline.time_s},
-                 {"energy_j", result.run.baseline.energy_j}}},
-               {"verified", summary.verified.has_value()},
-               {"shown_plan", result.shown_plan},
-               {"plans", plans},
-               {"warnings", result.warnings}};
-  if (result.run.partition) {
-    json["partition"] = to_json(*result.run.partition);
-    json["partition"]["is_proven_best"] = false;
-  }
-  return json;
-}
-
 /// With a free order.
 ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console) {
   JointInput input = load_joint_input(arguments.plan.pipeline, arguments.plan.memory_limit, arguments.plan.layers);
@@ -283,9 +162,9 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
     if (warning != unit_warning) console.note(warning);
   }
   if (arguments.json) {
-    console.print_json(joint_summary_json(plan, summary));
+    console.print_json(joint_plan_json(plan.out, summary));
   } else if (!arguments.quiet) {
-    console.print(joint_summary_text(plan, summary.result));
+    console.print(joint_plan_text(plan.out, summary.result));
   }
   return ExitCode::ok;
 }

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,81 @@ TEST_F(ReplanCommand, RefusesWhatCannotBe) {
   std::filesystem::create_directory(folder_ / "empty");
   const ProgramResult empty = run_lowgear({"replan", (folder_ / "empty").string(), "--layers", "12"});
   EXPECT_THAT(empty.err, HasSubstr("empty: holds no run.json"));
+}
+
+/// The order is free, too.
+class ReplanWithFreeOrder : public ReplanCommand {
+ protected:
+  [[nodiscard]] static Json json_of(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    const ProgramResult result = run_lowgear(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout");
+  }
+  [[nodiscard]] Json searched(const std::string& folder, const std::vector<std::string>& others) const {
+    std::vector<std::string> words = {"replan", folder, "--layers", "12", "--schedule", "auto", "--out", new_out()};
+    words.insert(words.end(), others.begin(), others.end());
+    return json_of(words);
+  }
+};
+
+TEST_F(ReplanWithFreeOrder, NeedsNoMoreThanTheKeptOrderAndIsVerified) {
+  const Json kept = replanned({"--freeze", "3"});
+  const Json free = searched(out(), {"--freeze", "3", "--backward-split", "0.5"});
+  const Json& plan = free.at("plans").at(0);
+  EXPECT_LE(plan.at("time_s").get<double>(), kept.at("before").at("plan").at("time_s").get<double>() + 1e-9);
+  EXPECT_LT(plan.at("energy_j").get<double>(), energy_j(kept.at("after"), "plan"));
+  EXPECT_GE(plan.at("energy_j").get<double>(), plan.at("joint_bound_j").get<double>());
+  EXPECT_LT(free.at("per_microbatch").at("energy_pct").get<double>(),
+            kept.at("per_microbatch").at("against_plan").at("energy_pct").get<double>());
+  EXPECT_EQ(free.at("before").at("order"), "1f1b");
+  const ProgramResult verified = run_lowgear({"verify", new_out()});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+}
+
+TEST_F(ReplanWithFreeOrder, EqualsThePlanOfTheChangedWork) {
+  const Json free = searched(out(), {"--microbatches", "9", "--keep-partition", "--time", "own"});
+  const Json direct =
+      json_of(pipeline_command("plan", (folder_ / "profile.csv").string(), 3, 9,
+                               {"--schedule", "auto", "--slowdown", "0", "--out", (folder_ / "direct").string()}));
+  const Json& plan = free.at("plans").at(0);
+  EXPECT_NEAR(plan.at("time_s").get<double>(), direct.at("plans").at(0).at("time_s").get<double>(), 1e-9);
+  EXPECT_NEAR(plan.at("energy_j").get<double>(), direct.at("plans").at(0).at("energy_j").get<double>(), 1e-6);
+}
+
+TEST_F(ReplanWithFreeOrder, StartsFromASearchedPlanWhoseLayersHaveMoved) {
+  const std::string joint = (folder_ / "joint").string();
+  const Json planned = json_of(pipeline_command("plan", (folder_ / "profile.csv").string(), 3, 6,
+                                                {"--schedule", "auto", "--layers", "2,5,5", "--out", joint}));
+  const Json free = searched(joint, {"--freeze", "2", "--microbatches", "9"});
+  EXPECT_EQ(free.at("before").at("microbatches"), 6);
+  EXPECT_LT(free.at("per_microbatch").at("energy_pct").get<double>(), 0);
+  int layers = 0;
+  for (const Json& stage : free.at("partition").at("chosen")) layers += stage.get<int>();
+  EXPECT_EQ(layers, 12);
+  const ProgramResult verified = run_lowgear({"verify", new_out()});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  const ProgramResult others = run_lowgear({"replan", joint, "--layers", "13"});
+  EXPECT_EQ(others.exit_code, 2);
+  EXPECT_THAT(others.err, HasSubstr("as it has moved them; give their sum"));
+  const ProgramResult kept = run_lowgear({"replan", joint, "--layers", "12", "--freeze", "2"});
+  EXPECT_EQ(kept.exit_code, 0) << kept.err;
+}
+
+TEST_F(ReplanWithFreeOrder, RefusesWhatItCannotSearch) {
+  const auto refusal = [&](const std::vector<std::string>& others) {
+    const ProgramResult result = replan(others);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_FALSE(std::filesystem::exists(new_out()));
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"--schedule", "auto"}), HasSubstr("--schedule auto needs --out"));
+  EXPECT_THAT(refusal({"--memory-limit", "3"}), HasSubstr("--memory-limit: only a search of orders uses it"));
+  EXPECT_THAT(refusal({"--backward-split", "0.5"}), HasSubstr("--backward-split: only a search of orders uses it"));
+  EXPECT_THAT(refusal({"--schedule", "auto", "--out", new_out(), "--freeze", "8", "--keep-partition"}),
+              HasSubstr("a stage has nothing left to train"));
+  EXPECT_THAT(refusal({"--schedule", "auto", "--out", new_out(), "--memory-limit", "3,3"}), HasSubstr("memory"));
+  EXPECT_THAT(refusal({"--schedule", "gpipe"}), HasSubstr("--schedule"));
 }
 
 }  // namespace
