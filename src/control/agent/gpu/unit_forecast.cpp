@@ -21,11 +21,13 @@ std::int64_t window_ns(std::int64_t gap_ns) {
 }  // namespace
 
 // Half of the newest gap: after a change of clocks the times are others. A stall says little of the next iteration, so
-// that a gap counts as twice the expected one at most, and a millisecond.
+// that a gap counts as twice the expected one at most, and a millisecond. A gap that is shorter by a quarter is
+// believed at once: a begin may be delayed by much that does not recur (the warm-up of the first iteration, an
+// evaluation), while no work takes a fraction of its time once.
 void UnitForecast::Step::learn(std::int64_t measured_gap_ns) {
   constexpr std::int64_t kFirstDeviationShare = 32;
   constexpr std::int64_t kSmallGapNs = 1'000'000;
-  if (!is_known()) {
+  if (!is_known() || measured_gap_ns < gap_ns - gap_ns / 4) {
     gap_ns = measured_gap_ns;
     deviation_ns = measured_gap_ns / kFirstDeviationShare;
     return;

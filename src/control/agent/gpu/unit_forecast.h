@@ -46,7 +46,7 @@ class UnitForecast {
   /// The begin of a unit or of the next iteration, and its time after the begin before it.
   struct Step {
     std::uint64_t unit = 0;         ///< packed, without its time; 0: the next iteration
-    std::int64_t gap_ns = -1;       ///< mean of recent ones; below 0: not known
+    std::int64_t gap_ns = -1;       ///< mean of recent ones, since one much shorter; below 0: not known
     std::int64_t deviation_ns = 0;  ///< mean absolute error of the forecast
 
     [[nodiscard]] bool is_known() const { return gap_ns >= 0; }

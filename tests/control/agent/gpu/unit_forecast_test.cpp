@@ -144,6 +144,35 @@ TEST(UnitForecast, ExpectsWhatIsOverdueNow) {
   EXPECT_EQ(expected(forecast, begin + 50 * kMs, 21 * kMs), 1);
 }
 
+TEST(UnitForecast, ForgetsTheWarmUpOfTheFirstIterationAtOnce) {
+  UnitForecast forecast;
+  forecast.iteration_began(kStart);
+  forecast.unit_began(kStart + 900 * kMs, unit(0));
+  forecast.unit_began(kStart + 2'000 * kMs, unit(1));
+  forecast.unit_began(kStart + 2'030 * kMs, unit(2));
+  run_iteration(forecast, kStart + 3'000 * kMs);
+  const std::int64_t third = kStart + 3'100 * kMs;
+  forecast.iteration_began(third);
+  EXPECT_EQ(expected(forecast, third, 9 * kMs), -1);
+  EXPECT_EQ(expected(forecast, third, 11 * kMs), 0);
+  EXPECT_EQ(expected(forecast, third, 31 * kMs), 1);
+  EXPECT_EQ(expected(forecast, third, 61 * kMs), 2);
+}
+
+TEST(UnitForecast, ForgetsAStallAtOnce) {
+  UnitForecast forecast = after_iterations(40);
+  const std::int64_t stalled = kStart + 4'000 * kMs;
+  forecast.iteration_began(stalled);
+  forecast.unit_began(stalled + 500 * kMs, unit(0));
+  forecast.unit_began(stalled + 520 * kMs, unit(1));
+  forecast.unit_began(stalled + 550 * kMs, unit(2));
+  run_iteration(forecast, stalled + 600 * kMs);
+  const std::int64_t next = stalled + 700 * kMs;
+  forecast.iteration_began(next);
+  EXPECT_EQ(expected(forecast, next, 9 * kMs), -1);
+  EXPECT_EQ(expected(forecast, next, 11 * kMs), 0);
+}
+
 TEST(UnitForecast, ExpectsNothingWhereNothingIsKnown) {
   UnitForecast forecast;
   EXPECT_EQ(expected(forecast, kStart, 1'000 * kMs), -1);
