@@ -18,21 +18,32 @@ endif()
 
 include(LowgearUnity)
 
-# How hard the compiler works in release builds: on what computes, on everything else, and on tests and the command
-# line, which take longer to compile than to run.
+# How hard the compiler works in release builds: on what computes, on everything else, on the command line, which takes
+# longer to compile than to run, and on tests, which compute in the modules and not in their own code.
 add_library(lowgear_pure_flags INTERFACE)
 add_library(lowgear_module_flags INTERFACE)
 target_compile_options(lowgear_module_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O2>")
+add_library(lowgear_program_flags INTERFACE)
+target_compile_options(lowgear_program_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
+# Tests are linked by the fastest linker that is here, what is installed by the compiler's own.
+include(CheckLinkerFlag)
 add_library(lowgear_test_flags INTERFACE)
-target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
+foreach(linker IN ITEMS lld gold)
+  check_linker_flag(CXX -fuse-ld=${linker} LOWGEAR_LINKS_WITH_${linker})
+  if(LOWGEAR_LINKS_WITH_${linker})
+    target_link_options(lowgear_test_flags INTERFACE -fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
+target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
-#                [APART c.cpp...] [EACH_APART] [FLAGS test])
+#                [APART c.cpp...] [EACH_APART] [FLAGS program])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
 # they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include, APART
 # sources that cannot be compiled together with others (LowgearUnity.cmake). EACH_APART: none can, as a library that
-# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS test:
-# compiled as tests are; such a module needs PRECOMPILED of its own.
+# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS program:
+# compiled as the command line is; such a module needs PRECOMPILED of its own.
 function(lowgear_module name)
   cmake_parse_arguments(ARG "EACH_APART" "FLAGS" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
@@ -64,13 +75,18 @@ function(lowgear_module name)
 endfunction()
 
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...]
-#              [APART b_test.cpp...])
+#              [APART b_test.cpp...] [ROOMS_TOGETHER])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
-# printed parameters: GoogleTest prints structs as bytes, which differ from run to run.
+# printed parameters: GoogleTest prints structs as bytes, which differ from run to run. ROOMS_TOGETHER, for tests in many
+# small folders: they are compiled together across folders.
 function(lowgear_test module)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "ROOMS_TOGETHER" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
-  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART})
+  set(grouping "")
+  if(ARG_ROOMS_TOGETHER)
+    set(grouping ROOMS_TOGETHER)
+  endif()
+  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART} ${grouping})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(${module}_tests PRIVATE lowgear_${module} ${ARG_DEPENDS} ${ARG_LIBRARIES} lowgear_build_flags
                                                 lowgear_test_flags GTest::gmock GTest::gtest_main)
@@ -91,6 +107,9 @@ function(lowgear_loadable target module exports)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   set(script ${CMAKE_CURRENT_SOURCE_DIR}/${exports})
   add_library(${target} SHARED ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/cmake/fmt_implementation.cpp)
+  if(ARG_SOURCES)
+    lowgear_compile_together(${target} SOURCES ${ARG_SOURCES})
+  endif()
   target_link_libraries(${target} PRIVATE -Wl,--as-needed -Wl,--whole-archive lowgear_${module} -Wl,--no-whole-archive
                                           lowgear_build_flags)
   target_link_options(${target} PRIVATE -Wl,--version-script=${script} -Wl,--no-undefined)
