@@ -74,6 +74,10 @@ function(lowgear_module name)
   endif()
 endfunction()
 
+# What a test that computes, or that a busy machine disturbs, takes of what `ctest --parallel` gives: ./dev test gives two
+# for each core, so that a test that mostly waits, which takes one, has another concurrently.
+set(LOWGEAR_TEST_CORE 2)
+
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...]
 #              [APART b_test.cpp...] [ROOMS_TOGETHER])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
@@ -97,7 +101,8 @@ function(lowgear_test module)
   endif()
   target_include_directories(${module}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                       PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
 endfunction()
 
 # lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...])
@@ -120,18 +125,20 @@ function(lowgear_loadable target module exports)
   set_target_properties(${target} PROPERTIES PREFIX "" LINK_DEPENDS ${script} LOWGEAR_STANDS_ALONE ON)
 endfunction()
 
-# lowgear_python_test(MODULE.NAME [words...] TIMEOUT seconds [COST seconds] [WITH thing...] [ENVIRONMENT NAME=value...])
+# lowgear_python_test(MODULE.NAME [words...] TIMEOUT seconds [COST seconds] [WAITS] [WITH thing...]
+#                     [ENVIRONMENT NAME=value...])
 # A test in Python: words for the interpreter, a script of this folder first; without any, NAME_test.py. WITH names what
 # it finds in its environment: `package` (python/ on its path), and as LOWGEAR_BINARY, LOWGEAR_LIBRARY, LOWGEAR_NVML,
 # LOWGEAR_TRAINER and LOWGEAR_SAMPLER the files of `binary`, `library`, `nvml`, `trainer` and `sampler`. A test that
-# ends with 77 is skipped. COST is about how long it takes: ctest begins with the slowest.
+# ends with 77 is skipped. COST is about how long it takes: ctest begins with the slowest. WAITS: it computes little,
+# mostly waits for programs, and holds on a busy machine.
 set(lowgear_file_of_binary lowgear)
 set(lowgear_file_of_library liblowgear)
 set(lowgear_file_of_nvml lowgear_nvml)
 set(lowgear_file_of_trainer lowgear_trainer_program)
 set(lowgear_file_of_sampler lowgear_sampler_program)
 function(lowgear_python_test test)
-  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "WITH;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "TIMEOUT;COST" "WITH;ENVIRONMENT" ${ARGN})
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set(words ${ARG_UNPARSED_ARGUMENTS})
   if(NOT words)
@@ -153,5 +160,8 @@ function(lowgear_python_test test)
   set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   if(ARG_COST)
     set_tests_properties(${test} PROPERTIES COST ${ARG_COST})
+  endif()
+  if(NOT ARG_WAITS)
+    set_tests_properties(${test} PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
   endif()
 endfunction()
