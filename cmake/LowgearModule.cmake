@@ -18,21 +18,32 @@ endif()
 
 include(LowgearUnity)
 
-# How hard the compiler works in release builds: on what computes, on everything else, and on tests and the command
-# line, which take longer to compile than to run.
+# How hard the compiler works in release builds: on what computes, on everything else, on the command line, which takes
+# longer to compile than to run, and on tests, which compute in the modules and not in their own code.
 add_library(lowgear_pure_flags INTERFACE)
 add_library(lowgear_module_flags INTERFACE)
 target_compile_options(lowgear_module_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O2>")
+add_library(lowgear_program_flags INTERFACE)
+target_compile_options(lowgear_program_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
+# Tests are linked by the fastest linker that is here, what is installed by the compiler's own.
+include(CheckLinkerFlag)
 add_library(lowgear_test_flags INTERFACE)
-target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
+foreach(linker IN ITEMS lld gold)
+  check_linker_flag(CXX -fuse-ld=${linker} LOWGEAR_LINKS_WITH_${linker})
+  if(LOWGEAR_LINKS_WITH_${linker})
+    target_link_options(lowgear_test_flags INTERFACE -fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
+target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
-#                [APART c.cpp...] [EACH_APART] [FLAGS test])
+#                [APART c.cpp...] [EACH_APART] [FLAGS program])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
 # they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include, APART
 # sources that cannot be compiled together with others (LowgearUnity.cmake). EACH_APART: none can, as a library that
-# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS test:
-# compiled as tests are; such a module needs PRECOMPILED of its own.
+# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS program:
+# compiled as the command line is; such a module needs PRECOMPILED of its own.
 function(lowgear_module name)
   cmake_parse_arguments(ARG "EACH_APART" "FLAGS" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
@@ -63,14 +74,23 @@ function(lowgear_module name)
   endif()
 endfunction()
 
+# What a test that computes, or that a busy machine disturbs, takes of what `ctest --parallel` gives: ./dev test gives two
+# for each core, so that a test that mostly waits, which takes one, has another concurrently.
+set(LOWGEAR_TEST_CORE 2)
+
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...]
-#              [APART b_test.cpp...])
+#              [APART b_test.cpp...] [ROOMS_TOGETHER])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
-# printed parameters: GoogleTest prints structs as bytes, which differ from run to run.
+# printed parameters: GoogleTest prints structs as bytes, which differ from run to run. ROOMS_TOGETHER, for tests in many
+# small folders: they are compiled together across folders.
 function(lowgear_test module)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "ROOMS_TOGETHER" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
-  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART})
+  set(grouping "")
+  if(ARG_ROOMS_TOGETHER)
+    set(grouping ROOMS_TOGETHER)
+  endif()
+  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART} ${grouping})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(${module}_tests PRIVATE lowgear_${module} ${ARG_DEPENDS} ${ARG_LIBRARIES} lowgear_build_flags
                                                 lowgear_test_flags GTest::gmock GTest::gtest_main)
@@ -81,7 +101,8 @@ function(lowgear_test module)
   endif()
   target_include_directories(${module}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                       PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
 endfunction()
 
 # lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...])
@@ -91,6 +112,9 @@ function(lowgear_loadable target module exports)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   set(script ${CMAKE_CURRENT_SOURCE_DIR}/${exports})
   add_library(${target} SHARED ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/cmake/fmt_implementation.cpp)
+  if(ARG_SOURCES)
+    lowgear_compile_together(${target} SOURCES ${ARG_SOURCES})
+  endif()
   target_link_libraries(${target} PRIVATE -Wl,--as-needed -Wl,--whole-archive lowgear_${module} -Wl,--no-whole-archive
                                           lowgear_build_flags)
   target_link_options(${target} PRIVATE -Wl,--version-script=${script} -Wl,--no-undefined)
@@ -101,18 +125,20 @@ function(lowgear_loadable target module exports)
   set_target_properties(${target} PROPERTIES PREFIX "" LINK_DEPENDS ${script} LOWGEAR_STANDS_ALONE ON)
 endfunction()
 
-# lowgear_python_test(MODULE.NAME [words...] TIMEOUT seconds [COST seconds] [WITH thing...] [ENVIRONMENT NAME=value...])
+# lowgear_python_test(MODULE.NAME [words...] TIMEOUT seconds [COST seconds] [WAITS] [WITH thing...]
+#                     [ENVIRONMENT NAME=value...])
 # A test in Python: words for the interpreter, a script of this folder first; without any, NAME_test.py. WITH names what
 # it finds in its environment: `package` (python/ on its path), and as LOWGEAR_BINARY, LOWGEAR_LIBRARY, LOWGEAR_NVML,
 # LOWGEAR_TRAINER and LOWGEAR_SAMPLER the files of `binary`, `library`, `nvml`, `trainer` and `sampler`. A test that
-# ends with 77 is skipped. COST is about how long it takes: ctest begins with the slowest.
+# ends with 77 is skipped. COST is about how long it takes: ctest begins with the slowest. WAITS: it computes little,
+# mostly waits for programs, and holds on a busy machine.
 set(lowgear_file_of_binary lowgear)
 set(lowgear_file_of_library liblowgear)
 set(lowgear_file_of_nvml lowgear_nvml)
 set(lowgear_file_of_trainer lowgear_trainer_program)
 set(lowgear_file_of_sampler lowgear_sampler_program)
 function(lowgear_python_test test)
-  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "WITH;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "TIMEOUT;COST" "WITH;ENVIRONMENT" ${ARGN})
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set(words ${ARG_UNPARSED_ARGUMENTS})
   if(NOT words)
@@ -134,5 +160,8 @@ function(lowgear_python_test test)
   set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   if(ARG_COST)
     set_tests_properties(${test} PROPERTIES COST ${ARG_COST})
+  endif()
+  if(NOT ARG_WAITS)
+    set_tests_properties(${test} PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
   endif()
 endfunction()

@@ -14,19 +14,23 @@ if(LOWGEAR_UNITY_BUILD)
                          "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>")
 endif()
 
-# lowgear_compile_together(TARGET SOURCES a.cpp... [APART b.cpp...]): groups the sources by folder, but for generated ones
-# (absolute paths) and those that are to stay apart.
+# lowgear_compile_together(TARGET SOURCES a.cpp... [APART b.cpp...] [ROOMS_TOGETHER]): groups the sources by folder, but
+# for generated ones (absolute paths) and those that are to stay apart. ROOMS_TOGETHER: without regard to folders, which
+# makes fewer groups of many small folders.
 function(lowgear_compile_together target)
   if(NOT LOWGEAR_UNITY_BUILD)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;APART" ${ARGN})
+  cmake_parse_arguments(ARG "ROOMS_TOGETHER" "" "SOURCES;APART" ${ARGN})
   list(FILTER ARG_SOURCES EXCLUDE REGEX "^/")
   if(ARG_APART)
     list(REMOVE_ITEM ARG_SOURCES ${ARG_APART})
   endif()
   foreach(source IN LISTS ARG_SOURCES)
-    cmake_path(GET source PARENT_PATH folder)
+    set(folder "")
+    if(NOT ARG_ROOMS_TOGETHER)
+      cmake_path(GET source PARENT_PATH folder)
+    endif()
     string(MAKE_C_IDENTIFIER "room_${folder}" room)
     list(APPEND rooms ${room})
     list(APPEND sources_${room} ${source})

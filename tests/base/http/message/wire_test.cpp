@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// As a connection does it: what was not taken comes again, with the next piece behind it.
-RequestParser parse(std::string_view text, std::size_t piece, Limits limits = {}) {
+RequestParser parse_request(std::string_view text, std::size_t piece, Limits limits = {}) {
   RequestParser parser(limits);
   std::string waiting;
   while (!text.empty() && !parser.complete() && !parser.refusal()) {
@@ -26,7 +26,7 @@ RequestParser parse(std::string_view text, std::size_t piece, Limits limits = {}
 TEST(HttpRequestParser, TakesARequestHoweverItIsCut) {
   const std::string text = "POST /v1/x%20y?a=1&b=?2 HTTP/1.1\r\nHost: agent\r\nContent-Length: 5\r\n\r\nhello";
   for (std::size_t piece = 1; piece <= text.size(); ++piece) {
-    RequestParser parser = parse(text, piece);
+    RequestParser parser = parse_request(text, piece);
     ASSERT_TRUE(parser.complete()) << piece;
     EXPECT_TRUE(parser.keep_alive());
     const Request request = parser.take();
@@ -47,16 +47,16 @@ TEST(HttpRequestParser, LeavesTheNextRequestAlone) {
 }
 
 TEST(HttpRequestParser, TakesTheAbsoluteForm) {
-  const Request request = parse("GET http://agent/v1/restore?x HTTP/1.1\r\n\r\n", 7).take();
+  const Request request = parse_request("GET http://agent/v1/restore?x HTTP/1.1\r\n\r\n", 7).take();
   EXPECT_EQ(request.path, "/v1/restore");
   EXPECT_EQ(request.query, "x");
-  EXPECT_EQ(parse("GET http://agent HTTP/1.1\r\n\r\n", 100).take().path, "/");
+  EXPECT_EQ(parse_request("GET http://agent HTTP/1.1\r\n\r\n", 100).take().path, "/");
 }
 
 TEST(HttpRequestParser, RefusesABodyInChunks) {
   for (const std::size_t piece : {1U, 5U, 1000U}) {
     const RequestParser parser =
-        parse("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{}\r\n5\r\n\r\n", piece);
+        parse_request("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{}\r\n5\r\n\r\n", piece);
     ASSERT_TRUE(parser.refusal()) << piece;
     EXPECT_EQ(parser.refusal()->status, 411) << piece;
   }
@@ -64,44 +64,45 @@ TEST(HttpRequestParser, RefusesABodyInChunks) {
 
 TEST(HttpRequestParser, RefusesABodyWhoseEndItWouldNotFind) {
   for (const char* encoding : {"gzip", "identity", "chunked, gzip", "gzip, chunked", "x"}) {
-    const RequestParser parser =
-        parse(std::string("POST / HTTP/1.1\r\nTransfer-Encoding: ") + encoding + "\r\n\r\nGET / HTTP/1.1\r\n\r\n", 9);
+    const RequestParser parser = parse_request(
+        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: ") + encoding + "\r\n\r\nGET / HTTP/1.1\r\n\r\n", 9);
     ASSERT_TRUE(parser.refusal()) << encoding;
   }
 }
 
 TEST(HttpRequestParser, KnowsWhetherTheConnectionGoesOn) {
-  EXPECT_FALSE(parse("GET / HTTP/1.0\r\n\r\n", 99).keep_alive());
-  EXPECT_TRUE(parse("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 99).keep_alive());
-  EXPECT_FALSE(parse("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 99).keep_alive());
+  EXPECT_FALSE(parse_request("GET / HTTP/1.0\r\n\r\n", 99).keep_alive());
+  EXPECT_TRUE(parse_request("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 99).keep_alive());
+  EXPECT_FALSE(parse_request("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 99).keep_alive());
 }
 
 TEST(HttpRequestParser, RefusesWhatIsTooLarge) {
   const Limits limits{.header_bytes = 64, .body_bytes = 4};
   for (const std::size_t piece : {1U, 7U, 1000U}) {
-    EXPECT_EQ(parse("GET /" + std::string(100, 'x') + " HTTP/1.1\r\n\r\n", piece, limits).refusal()->status, 431)
+    EXPECT_EQ(parse_request("GET /" + std::string(100, 'x') + " HTTP/1.1\r\n\r\n", piece, limits).refusal()->status,
+              431)
         << piece;
-    EXPECT_EQ(parse("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", piece, limits).refusal()->status, 413)
+    EXPECT_EQ(parse_request("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", piece, limits).refusal()->status, 413)
         << piece;
   }
-  EXPECT_TRUE(parse("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nhell", 3, limits).complete());
+  EXPECT_TRUE(parse_request("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nhell", 3, limits).complete());
 }
 
 TEST(HttpRequestParser, RefusesTwoHeadersOfWhichOneCounts) {
   for (const char* name : {"Host", "authorization", "ORIGIN", "Content-Type", "Expect"}) {
     for (const std::size_t piece : {1U, 7U, 1000U}) {
       const std::string once = std::string(name) + ": 100-continue\r\n";
-      const RequestParser parser = parse("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n" + once + "\r\n", piece);
+      const RequestParser parser = parse_request("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n" + once + "\r\n", piece);
       ASSERT_TRUE(parser.refusal()) << name;
       EXPECT_EQ(parser.refusal()->status, 400) << name;
       EXPECT_THAT(parser.refusal()->text(), HasSubstr("more than once")) << name;
-      EXPECT_TRUE(parse("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n\r\n", piece).complete()) << name;
+      EXPECT_TRUE(parse_request("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n\r\n", piece).complete()) << name;
     }
   }
 }
 
 TEST(HttpRequestParser, HeaderNamesAreLowerCase) {
-  const Request request = parse("GET / HTTP/1.1\r\nAcCePt: a\r\nX-Y: 1\r\nx-y: 2\r\n\r\n", 5).take();
+  const Request request = parse_request("GET / HTTP/1.1\r\nAcCePt: a\r\nX-Y: 1\r\nx-y: 2\r\n\r\n", 5).take();
   EXPECT_EQ(request.header("accept"), "a");
   EXPECT_EQ(request.header("x-y"), "2");
 }

@@ -52,17 +52,19 @@ class FakeSetter final : public PointSetter {
   FakeGpus& gpus_;
 };
 
-constexpr double kFullMhz = 1980;
+constexpr double kHighestMhz = 1980;
 
-double iteration_time_s(double clock_mhz) { return 0.7 * kFullMhz / clock_mhz + 0.3; }
-double power_w(double clock_mhz) { return 200 + 450 * std::pow(clock_mhz / kFullMhz, 2.5); }
+double iteration_time_s(double clock_mhz) { return 0.7 * kHighestMhz / clock_mhz + 0.3; }
+double power_w(double clock_mhz) { return 200 + 450 * std::pow(clock_mhz / kHighestMhz, 2.5); }
 double energy_pct(double clock_mhz) {
   const auto energy_j = [](double mhz) { return iteration_time_s(mhz) * power_w(mhz); };
-  return 100 * (energy_j(clock_mhz) / energy_j(kFullMhz) - 1);
+  return 100 * (energy_j(clock_mhz) / energy_j(kHighestMhz) - 1);
 }
-double slowdown_pct(double clock_mhz) { return 100 * (iteration_time_s(clock_mhz) / iteration_time_s(kFullMhz) - 1); }
+double slowdown_pct(double clock_mhz) {
+  return 100 * (iteration_time_s(clock_mhz) / iteration_time_s(kHighestMhz) - 1);
+}
 
-PointSearchOptions options(double allowed_slowdown_pct, std::vector<double> values = {kFullMhz, 1500, 1200}) {
+PointSearchOptions options(double allowed_slowdown_pct, std::vector<double> values = {kHighestMhz, 1500, 1200}) {
   PointSearchOptions options;
   options.values = std::move(values);
   options.search.allowed_slowdown_pct = allowed_slowdown_pct;
@@ -89,7 +91,7 @@ class Job {
   void run_iteration(double pause_s) {
     const double begin_s = time_s_;
     add(RecordType::iteration_begin, begin_s);
-    pass(iteration_time_s(gpus.value > 0 ? gpus.value : kFullMhz) * work + pause_s);
+    pass(iteration_time_s(gpus.value > 0 ? gpus.value : kHighestMhz) * work + pause_s);
     add(RecordType::iteration_end, begin_s);
     ++iteration_;
     pass(0.01);
@@ -109,7 +111,7 @@ class Job {
     while (time_s_ < end_s) {
       const double step_s = std::min(0.01, end_s - time_s_);
       time_s_ += step_s;
-      energy_j_ += step_s * power_w(gpus.value > 0 ? gpus.value : kFullMhz);
+      energy_j_ += step_s * power_w(gpus.value > 0 ? gpus.value : kHighestMhz);
       if (std::floor(time_s_ * 10) > counted_) {
         counted_ = std::floor(time_s_ * 10);
         counter_j_ = energy_j_;
@@ -292,10 +294,10 @@ TEST(PointSearch, CountsNoIterationWithAPauseInIt) {
 }
 
 TEST(PointSearch, LeavesOutItsOwnPointsThatTheAgentDoesNotAllow) {
-  PointSearchOptions own = options(100, {kFullMhz});
+  PointSearchOptions own = options(100, {kHighestMhz});
   own.choose = [](const FullSpeed& seen) {
-    EXPECT_NEAR(seen.power_w, power_w(kFullMhz), 40);
-    return std::vector<double>{kFullMhz, 1500, 1200};
+    EXPECT_NEAR(seen.power_w, power_w(kHighestMhz), 40);
+    return std::vector<double>{kHighestMhz, 1500, 1200};
   };
   Job job(own);
   job.gpus.least = 1300;
@@ -310,11 +312,11 @@ TEST(PointSearch, LeavesOutItsOwnPointsThatTheAgentDoesNotAllow) {
 }
 
 TEST(PointSearch, ChoosesPointsOnceTheJobHasRunAtFullSpeedWithTheAgentThere) {
-  PointSearchOptions own = options(25, {kFullMhz});
+  PointSearchOptions own = options(25, {kHighestMhz});
   int chosen = 0;
   own.choose = [&chosen](const FullSpeed& /*seen*/) {
     ++chosen;
-    return std::vector<double>{kFullMhz, 1500};
+    return std::vector<double>{kHighestMhz, 1500};
   };
   Job job(own);
   job.run(3);
@@ -327,7 +329,7 @@ TEST(PointSearch, ChoosesPointsOnceTheJobHasRunAtFullSpeedWithTheAgentThere) {
   EXPECT_EQ(job.status().value, 1500) << job.status().reason;
   EXPECT_EQ(chosen, 1);
 
-  PointSearchOptions none = options(25, {kFullMhz});
+  PointSearchOptions none = options(25, {kHighestMhz});
   none.choose = [](const FullSpeed& /*seen*/) -> std::vector<double> { throw InputError("name the operating points"); };
   Job without(none);
   without.run(10);
@@ -365,7 +367,7 @@ TEST(PointSearch, BeginsAnewWhenTheWorkIsAnother) {
   job.work = 3;
   job.run(22);
   EXPECT_EQ(job.status().state, PointSearchState::searching);
-  EXPECT_EQ(job.gpus.value, kFullMhz);
+  EXPECT_EQ(job.gpus.value, kHighestMhz);
   ASSERT_TRUE(job.run_to_end());
   EXPECT_EQ(job.status().value, 1500);
   job.end();

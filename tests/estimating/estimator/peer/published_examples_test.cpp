@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-SampledJob job_of(std::string_view name) {
+SampledJob published_job(std::string_view name) {
   return parse_sampled_job(example_job(published_example(name)), std::string(name));
 }
 
@@ -24,17 +24,17 @@ double time_s(const SampledJob& job) {
 
 // What the tool itself printed for its examples, with the versions of its libraries in docs/coming-from/estimator.md.
 TEST(PublishedExamples, AreWithinOneAndAHalfPerCentOfTheToolsOwnResults) {
-  EXPECT_NEAR(time_s(job_of("llemma-7b-perlmutter")) / 9.5088100905, 1, 0.015);
-  EXPECT_NEAR(time_s(job_of("llemma-7b-vista")) / 4.7599400279, 1, 0.015);
+  EXPECT_NEAR(time_s(published_job("llemma-7b-perlmutter")) / 9.5088100905, 1, 0.015);
+  EXPECT_NEAR(time_s(published_job("llemma-7b-vista")) / 4.7599400279, 1, 0.015);
 }
 
 // The number in its README, which other versions of its libraries printed.
 TEST(PublishedExamples, AreWithinOneAndAHalfPerCentOfTheReadme) {
-  EXPECT_NEAR(time_s(job_of("llemma_7b_4_2_2_P")) / 9.480819171239894, 1, 0.015);
+  EXPECT_NEAR(time_s(published_job("llemma_7b_4_2_2_P")) / 9.480819171239894, 1, 0.015);
 }
 
 TEST(PublishedExamples, FollowTheJobWhenItIsChanged) {
-  SampledJob job = job_of("llemma-7b-perlmutter");
+  SampledJob job = published_job("llemma-7b-perlmutter");
   const double unchanged_s = time_s(job);
   job.micro_batch *= 2;
   EXPECT_GT(time_s(job), 1.8 * unchanged_s);
@@ -44,10 +44,10 @@ TEST(PublishedExamples, FollowTheJobWhenItIsChanged) {
 }
 
 TEST(PublishedExamples, RefuseWhatTheFitsDoNotReach) {
-  SampledJob job = job_of("llemma-7b-perlmutter");
+  SampledJob job = published_job("llemma-7b-perlmutter");
   job.sequence_length = 32768;
   EXPECT_THAT(error_of([&] { (void)time_s(job); }), HasSubstr("packaged:perlmutter: the size of allreduce is 8 times"));
-  job = job_of("llemma-7b-vista");
+  job = published_job("llemma-7b-vista");
   job.gpus_per_node = 4;
   EXPECT_THAT(error_of([&] { (void)time_s(job); }),
               HasSubstr("packaged:vista has no fit of allreduce among 1 x 2 GPUs; give a folder of sampling files"));
