@@ -91,6 +91,13 @@ struct JobSnapshot {
   std::optional<double> slowdown_ratio;
   std::optional<double> slowdown_error_ratio;
   std::map<std::string, int> stragglers;  ///< by cause
+  /// Where a rank runs that has registered and not ended.
+  struct Place {
+    int rank = 0;
+    std::string host;
+    std::string gpu_uuid;
+  };
+  std::vector<Place> places;              ///< of ranks with a GPU
   const JobActivity* activity = nullptr;  ///< null: nothing is known
 };
 
