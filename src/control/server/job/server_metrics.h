@@ -117,6 +117,7 @@ struct BudgetSnapshot {
     std::size_t silent_nodes = 0;  ///< of them, not heard of
   };
   std::optional<Held> held = {};
+  std::vector<std::string> unknown_hosts = {};  ///< that it names, and no rank or agent does; not all of many
 
   /// But for rounding of sums.
   [[nodiscard]] bool kept() const { return planned_w <= watts * (1 + 1e-6); }
