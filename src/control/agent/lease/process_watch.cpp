@@ -50,7 +50,7 @@ std::optional<std::uint64_t> SystemProcessTable::start_ticks(pid_t pid) const {
 std::string SystemProcessTable::slurm_job(pid_t pid) const { return slurm_job_of(proc_text(pid, "cgroup")); }
 
 std::string slurm_job_of(std::string_view cgroups) {
-  constexpr std::string_view kSlurm = "/slurm";
+  constexpr std::string_view kSlurm = "slurm";  // also of `node0_slurmstepd.scope`
   constexpr std::string_view kJob = "/job_";
   while (!cgroups.empty()) {
     const std::size_t end = std::min(cgroups.find('\n'), cgroups.size());

@@ -40,6 +40,7 @@ class ControlPlaneTest : public testing::Test {
             .events = &events,
             .activity = &activity,
             .now_s = [this] { return now_s; },
+            .calendar_s = {},
             .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more-up-to-32-chars"; },
             .log = [this](std::string_view text) { log.emplace_back(text); }};
   }
