@@ -112,6 +112,16 @@ class Cluster:
         self.limits.append((time.monotonic(), watts))
         self.note(f"budget {watts:.0f} W")
 
+    def limit_by_timetable(self, share, after_s):
+        """Returns when the limit has just changed."""
+        watts = share * FULL_W * self.gpus * len(self.nodes)
+        points = [[0, self.limits[-1][1]], [time.time() + after_s, watts]]
+        begin_s = time.monotonic() + after_s
+        self.ask("PUT", "/v1/budgets/cluster", {"points": points})
+        time.sleep(begin_s - time.monotonic())
+        self.limits.append((begin_s, watts))
+        self.note(f"timetable, {watts:.0f} W")
+
     def note(self, what):
         self.events.append((time.monotonic(), what))
 
@@ -215,6 +225,8 @@ def act(cluster):
             cluster.kill(node.agent)
         node.start_agent()
     time.sleep(15)
+    cluster.limit_by_timetable(0.6, 6)
+    time.sleep(12)
     cluster.note("end")
 
 

@@ -19,7 +19,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Longest time that a look at a machine may take, of many attempts: a process that waits for a core between the energy
+/// and the clock would state another power.
+constexpr std::chrono::milliseconds kLook{1};
+constexpr int kAttempts = 50;
+
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+struct Look {
+  Clock::time_point time;
+  double energy_j = 0;
+};
+
+Look look_at(simgpu::SimulatedMachine& machine) {
+  for (int attempt = 1;; ++attempt) {
+    const Clock::time_point before = Clock::now();
+    double energy_j = 0;
+    for (int gpu = 0; gpu < machine.gpus(); ++gpu) energy_j += machine.gpu(gpu).true_energy_j();
+    const Clock::duration took = Clock::now() - before;
+    if (took <= kLook || attempt == kAttempts) return {.time = before + took / 2, .energy_j = energy_j};
+  }
+}
 
 void read(double length_s, double period_s, const std::vector<std::string>& paths) {
   std::vector<std::unique_ptr<simgpu::SimulatedMachine>> machines;
@@ -27,9 +47,8 @@ void read(double length_s, double period_s, const std::vector<std::string>& path
   const Clock::time_point begin = Clock::now();
   while (seconds(Clock::now() - begin) < length_s) {
     for (std::size_t i = 0; i < machines.size(); ++i) {
-      double energy_j = 0;
-      for (int gpu = 0; gpu < machines[i]->gpus(); ++gpu) energy_j += machines[i]->gpu(gpu).true_energy_j();
-      fmt::print("{} {:.6f} {:.6f}\n", i, seconds(Clock::now().time_since_epoch()), energy_j);
+      const Look look = look_at(*machines[i]);
+      fmt::print("{} {:.6f} {:.6f}\n", i, seconds(look.time.time_since_epoch()), look.energy_j);
     }
     std::fflush(stdout);
     std::this_thread::sleep_for(std::chrono::duration<double>(period_s));

@@ -29,7 +29,7 @@ class BudgetCard {
     this.value = element('p', {class: 'value'});
     this.used = element('span');
     this.bar = element('div', {class: 'budget-bar', role: 'img'}, [this.used]);
-    this.details = Array.from({length: 5}, () => element('p', {class: 'detail'}));
+    this.details = Array.from({length: 6}, () => element('p', {class: 'detail'}));
     this.node = element('div', {class: 'card'}, [this.name, this.value, this.bar, ...this.details]);
   }
 
@@ -42,7 +42,7 @@ class BudgetCard {
     this.used.style.width = `${Math.min(100, used_pct)}%`;
     setClass(this.used, budget.kept ? '' : 'over');
     this.bar.setAttribute('aria-label', use);
-    const [plans, reported, price, held, stagger] = this.details;
+    const [plans, reported, price, held, stagger, unknown] = this.details;
     setText(plans, use + (budget.assumed_w > 0 ? `; ${units.power(budget.assumed_w)} of it assumed` : '') +
       (budget.kept ? '' : ': the limit cannot be kept by plans'));
     setText(reported, units.isNumber(budget.measured_w)
@@ -56,6 +56,9 @@ class BudgetCard {
       ? `; ${budget.held.silent_nodes} not heard of, assumed at full power` : ''));
     setText(stagger, staggerText(budget.stagger));
     stagger.hidden = !budget.stagger;
+    setText(unknown, `No job or agent has the ${budget.unknown_hosts.length > 1 ? 'hosts' : 'host'} ` +
+      `${budget.unknown_hosts.join(', ')}: the limit does not reach there`);
+    unknown.hidden = budget.unknown_hosts.length === 0;
   }
 }
 

@@ -131,6 +131,7 @@ class Server {
                 .events = &events_,
                 .activity = &activity_,
                 .now_s = [this] { return now_s_; },
+                .calendar_s = {},
                 .new_key = [this] { return std::string(31, '0') + static_cast<char>('0' + keys_++ % 10); },
                 .log = {}},
                {.jobs = 4, .kept_jobs = 1, .ranks = 64, .silence_s = 1'800}),

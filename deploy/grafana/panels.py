@@ -79,6 +79,16 @@ TO_GPUS = ("GPUs of this node", "/d/lowgear-gpu?var-node=${__field.labels.instan
 TO_JOB = ("This job", "/d/lowgear-job?var-job=${__field.labels.job_id}&${__url_time_range}")
 TO_JOB_OF_LINE = ("This job", "/d/lowgear-job?var-job=${__data.fields.job_id}&${__url_time_range}")
 
+TO_GPU_OF_LINE = ("This GPU", "/d/lowgear-gpu?var-node=${__data.fields.instance}&var-gpu=${__data.fields.gpu}&"
+                  "${__url_time_range}")
+
+
+def ranks_on_gpus(jobs, gpus):
+    """Power of the GPU of each rank, with the node that the agents' metrics have it on."""
+    return (f"max by (job_id, rank, host, uuid) (lowgear_train_rank_info{{{jobs}}}) * on (uuid) group_left (instance, gpu) "
+            f"max by (uuid, instance, gpu) (lowgear_gpu_power_watts{{{gpus}}})")
+
+
 FLEET = Dashboard(
     "lowgear-fleet", "Lowgear: fleet", "All nodes and jobs: power, energy, savings, and what needs attention.",
     (NODES,), (
@@ -269,7 +279,11 @@ JOB_DASHBOARD = Dashboard(
             lines("Stragglers", "short", "Ranks that are slower than their profile, by cause: reported to the server, "
                   "or detected by it. For five minutes: alert LowgearStraggler.",
                   (f"sum by (job_id, cause) (lowgear_train_stragglers{{{JOB}}})", "{{job_id}} {{cause}}"),
-                  minimum=0, without_series=NONE)))))
+                  minimum=0, without_series=NONE))),
+        Row("Where it runs", 8, (
+            Panel("GPUs of the job", "table", "short", (Query(ranks_on_gpus(JOB, ""), column="power", unit="watt"),),
+                  "The GPU of each rank, and the node whose agent has it. GPUs whose agent is not scraped are left out.",
+                  24, link=TO_GPU_OF_LINE),))))
 
 GPU_LEGEND = "{{instance}} GPU {{gpu}}"
 GPU_DASHBOARD = Dashboard(
@@ -336,6 +350,10 @@ GPU_DASHBOARD = Dashboard(
             Panel("State of the clocks", "table", "short", (
                 Query(f"max by (instance, gpu, state) (lowgear_gpu_clock_state{{{GPU}}} == 1)"),),
                 "`leased`: a process has a lease. `foreign`: another program sets them. `failed`: they could not be "
-                "restored.", 10)))))
+                "restored.", 10))),
+        Row("Jobs", 8, (
+            Panel("Jobs on these GPUs", "table", "short", (Query(ranks_on_gpus("", GPU), column="power", unit="watt"),),
+                  "Ranks of jobs that have registered with the server; others have no line.", 24, without_series=NONE,
+                  link=TO_JOB_OF_LINE),))))
 
 DASHBOARDS = (FLEET, JOB_DASHBOARD, GPU_DASHBOARD)

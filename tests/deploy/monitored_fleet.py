@@ -147,8 +147,10 @@ class ReportingJob:
 
     PAUSE_S = 0.05  # between iterations
 
-    def __init__(self, test, url):
-        self.ranks, self.problem, self.ending = TrainingRanks(url, TOKEN), None, threading.Event()
+    def __init__(self, test, url, gpu_uuids=()):
+        """`gpu_uuids`: of the first ranks."""
+        self.ranks = TrainingRanks(url, TOKEN, gpu_uuids=gpu_uuids)
+        self.problem, self.ending = None, threading.Event()
         for rank in range(self.ranks.pp):
             self.ranks.register(rank)
         self.thread = threading.Thread(target=self._report, daemon=True)

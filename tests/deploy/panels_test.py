@@ -46,7 +46,7 @@ class Panels(unittest.TestCase):
         for gpu in (0, 1):
             self.node.load(gpu)
         self.node.train_by_plan(0, CLOCKS_MHZ)
-        self.job = ReportingJob(self, self.server.url)
+        self.job = ReportingJob(self, self.server.url, self.node.uuids())
         self.job.wait_for_savings()
         files = sorted(Path(DEPLOY, "grafana/dashboards").glob("*.json"))
         self.dashboards = [json.loads(path.read_text()) for path in files]
@@ -94,6 +94,12 @@ class Panels(unittest.TestCase):
                     **self.chosen(panel), "gpu": ".+"}) if labels.items() <= series["metric"].items()]
         return found
 
+    def table(self, title, labels):
+        """Lines of the tables of this title that have these labels, of all GPUs."""
+        return [line for _, panel in self.panels() if panel["title"] == title for target in panel["targets"]
+                for line in answer(self.prometheus, target, {**self.chosen(panel), "gpu": ".+"})
+                if labels.items() <= line["metric"].items()]
+
     def check_variables(self):
         expected = {"node": {self.node.address, self.other_node}, "gpu": {"0", "1"}, "job": {self.job.ranks.job}}
         for dashboard in self.dashboards:
@@ -119,6 +125,11 @@ class Panels(unittest.TestCase):
 
     def check_events(self):
         """What the events did shows where the dashboards should show it."""
+        for rank in ("0", "1"):
+            for title in ("GPUs of the job", "Jobs on these GPUs"):
+                place = {"job_id": self.job.ranks.job, "rank": rank, "host": "node-1", "instance": self.node.address,
+                         "gpu": rank}
+                self.assertEqual(len(self.table(title, place)), 1, f"{title} links rank {rank} to its node")
         for title, labels in (("Decisions", {"action": "straggler"}), ("Decisions", {"action": "refusal"}),
                               ("Decisions", {"action": "power_cap"}),
                               ("Throttled time", {"reason": "power_cap", "gpu": "1"})):

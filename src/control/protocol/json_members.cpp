@@ -17,6 +17,14 @@ std::string printable_text(const JsonView& value, std::size_t most_bytes) {
 
 std::string name_text(const JsonView& value) { return printable_text(value, kMaxNameBytes); }
 
+double calendar_time_s(const JsonView& value) {
+  constexpr double kMostS = 1e11;  // the year 5138; as milliseconds, 1973
+  const double time_s = value.number();
+  if (!(time_s >= 0)) value.fail("is before 1970; give seconds since 1970 (UTC)");
+  if (time_s > kMostS) value.fail("is after the year 5000; give seconds since 1970 (UTC), not milliseconds");
+  return time_s;
+}
+
 std::string with_member(const Json& object, std::string_view name, std::string_view json) {
   std::string text = object.dump();
   text.pop_back();

@@ -16,6 +16,9 @@ inline constexpr std::size_t kMaxNameBytes = 200;
 /// The same of at most kMaxNameBytes.
 [[nodiscard]] std::string name_text(const JsonView& value);
 
+/// Seconds since 1970, for timetables. Throws InputError, also where they must be milliseconds.
+[[nodiscard]] double calendar_time_s(const JsonView& value);
+
 /// `object` as text with one more member, whose JSON text needs no parsing: plans have thousands of values.
 [[nodiscard]] std::string with_member(const Json& object, std::string_view name, std::string_view json);
 

@@ -130,6 +130,7 @@ WebhookConfig parse_webhook(TomlTable table) {
   if (!events.empty()) webhook.events.clear();
   for (const std::string& event : events) webhook.events.insert(parse_event(table, event));
   for (std::string& kind : table.texts("kinds")) webhook.kinds.insert(std::move(kind));
+  if (const auto path = absolute_path(table, "ca_file")) webhook.ca_file = *path;
   table.finish();
   return webhook;
 }

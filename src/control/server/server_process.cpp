@@ -47,11 +47,15 @@ constexpr std::chrono::milliseconds kTick{100};
 constexpr unsigned kTicksPerFileCheck = 10;
 constexpr std::chrono::milliseconds kDrainPatience{3'500};
 
+/// Seconds since 1970 by the system's clock.
+double calendar_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 /// Seconds since 1970: what the system's clock said when the server started, and what has passed since. When that clock
 /// is set, no rank waits longer for it and no job is taken to be silent.
 double server_time_s() {
-  static const double start_s =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - monotonic_s();
+  static const double start_s = calendar_s() - monotonic_s();
   return start_s + monotonic_s();
 }
 
@@ -179,6 +183,7 @@ class Server {
                         .events = &events_,
                         .activity = &activity_,
                         .now_s = server_time_s,
+                        .calendar_s = calendar_s,
                         .new_key = new_secret,
                         .log = messages.warn},
                        limits_of(options.config)),

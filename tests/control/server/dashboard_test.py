@@ -310,8 +310,10 @@ class AsksForAToken(DashboardTest):
 
 
 class ShowsBudgets(DashboardTest):
-    BUDGETS = [mock_budget("row-1", 60000, 41000), mock_budget("cluster", 180000, 179000, 1.234,
-               {"watts": 178500, "nodes": 40, "silent_nodes": 2}), {**mock_budget("row-2", 20000, 25000, 0.5), "measured_w": 19100, "measured_gpus": 64}]
+    BUDGETS = [mock_budget("row-1", 60000, 41000),
+               mock_budget("cluster", 180000, 179000, 1.234, {"watts": 178500, "nodes": 40, "silent_nodes": 2}),
+               {**mock_budget("row-2", 20000, 25000, 0.5), "measured_w": 19100, "measured_gpus": 64,
+                "unknown_hosts": ["nodee-1", "nodee-2"]}]
 
     def open_budgets(self):
         server = self.serve(scenario("hundred")[:4])
@@ -326,7 +328,8 @@ class ShowsBudgets(DashboardTest):
         self.assertEqual(names, ["Limit of row-2", "Limit of cluster", "Limit of row-1"], "what is not kept, then what binds")
         for part in ("the limit cannot be kept", "one more kW would bring the training of 1.2 GPUs",
                      "Agents of 40 nodes hold", "2 not heard of, assumed at full power", "Not held by agents",
-                     "reported in the last iterations, by 64 GPUs", "No power reported", "Does not bind"):
+                     "reported in the last iterations, by 64 GPUs", "No power reported", "Does not bind",
+                     "No job or agent has the hosts nodee-1, nodee-2"):
             self.wait_text(part, ".budgets")
         shares = self.browser.value("[...document.querySelectorAll('.shares li')].map((node) => node.innerText)")
         self.assertEqual(len(shares), 4)

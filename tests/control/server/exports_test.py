@@ -375,22 +375,23 @@ class Webhooks(ExportTest):
 
     @unittest.skipUnless(shutil.which("openssl"), "there is no command openssl, which makes the certificates")
     def test_https_is_verified(self):
-        """The authorities of the system are those of a file here."""
+        """The authorities of the system are those of a file here; one webhook names its own."""
         receivers = {}
-        for name in ("trusted", "untrusted"):
+        for name in ("trusted", "untrusted", "own"):
             folder = self.folder / name
             folder.mkdir()
             certificate = Authority(folder).issue("receiver", f"IP:{ADDRESS}")
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate, certificate.with_suffix(".key"))
             receivers[name] = Receiver(self, tls=context)
-            self.hook(name, receivers[name].address)
+            self.hook(name, receivers[name].address, f'ca_file = "{folder}/ca.pem"' if name == "own" else "")
         self.wrapper = ("env", f"SSL_CERT_FILE={self.folder}/trusted/ca.pem")
         self.start()
         ranks = Reporting(self).start_all()
         ranks.train(1)
-        wait_until(lambda: receivers["trusted"].bodies and self.posted(receivers["trusted"]) == self.decisions(ranks),
-                   "all decisions")
+        for name in ("trusted", "own"):
+            wait_until(lambda: receivers[name].bodies and self.posted(receivers[name]) == self.decisions(ranks),
+                       f"all decisions to {name}")
         wait_until(lambda: self.metric("failures_total")['webhook="untrusted"'] > 0, "its certificate is refused")
         self.assertEqual(receivers["untrusted"].requests, 0)
         self.assertNotIn("SECRET-PART", (self.folder / "log").read_text())

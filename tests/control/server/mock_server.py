@@ -261,7 +261,7 @@ def scenario(name):
 
 def mock_budget(name, watts, planned_w, gpus_per_kw=0.0, held=None):
     return {"name": name, "watts": watts, "watts_now": watts, "planned_w": planned_w, "assumed_w": 0.1 * planned_w,
-            "kept": planned_w <= watts, "gpus_per_kw": gpus_per_kw, "measured_w": None, "measured_gpus": 0, "held": held}
+            "kept": planned_w <= watts, "gpus_per_kw": gpus_per_kw, "unknown_hosts": [], "measured_w": None, "measured_gpus": 0, "held": held}
 
 
 class MockServer:

@@ -89,6 +89,7 @@ name = "w"
 url_file = "/w"
 events = ["job_lost", "decision"]
 kinds = "guard"
+ca_file = "/ca.pem"
 [[webhook]]
 name = "v"
 url_file = "/v"
@@ -99,6 +100,8 @@ url_file = "/v"
   ASSERT_THAT(config.webhooks, SizeIs(2));
   EXPECT_THAT(config.webhooks[0].events, testing::ElementsAre(ServerEvent::decision, ServerEvent::job_lost));
   EXPECT_THAT(config.webhooks[0].kinds, testing::ElementsAre("guard"));
+  EXPECT_EQ(config.webhooks[0].ca_file, "/ca.pem");
+  EXPECT_EQ(config.webhooks[1].ca_file, "");
   EXPECT_THAT(config.webhooks[1].events, testing::ElementsAre(ServerEvent::decision));
   EXPECT_EQ(config.state, "/s");
   EXPECT_EQ(config.planning_threads, 3);

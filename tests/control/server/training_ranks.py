@@ -21,9 +21,10 @@ def unit_energy_j(instruction, mhz):
 
 class TrainingRanks:
     def __init__(self, url, token, pp=4, run="run-1", model="llama 24x2048", microbatches=8,
-                 gpu="Simulated GPU", user=None):
+                 gpu="Simulated GPU", user=None, gpu_uuids=()):
         self.url, self.token, self.pp = url.rstrip("/"), token, pp
         self.iteration, self.microbatches = 0, microbatches
+        self.gpu_uuids = {rank: f"GPU-{rank}" for rank in range(pp)} | dict(enumerate(gpu_uuids))
         self.plans, self.next_plans = [None] * pp, [None] * pp
         self.measured = [set() for _ in range(pp)]  # clocks in MHz
         self.job = self.call("POST", "/v1/jobs", {
@@ -51,7 +52,7 @@ class TrainingRanks:
     def register(self, rank):
         answer = self.call("POST", f"/v1/jobs/{self.job}/ranks", {
             "rank": rank, "pp_rank": rank, "dp_rank": 0, "tp_rank": 0, "instance": f"instance-{rank}", "host": "node-1",
-            "gpu_uuid": f"GPU-{rank}", "gpu": "Simulated GPU", "simulated": True, "clocks_mhz": CLOCKS_MHZ,
+            "gpu_uuid": self.gpu_uuids[rank], "gpu": "Simulated GPU", "simulated": True, "clocks_mhz": CLOCKS_MHZ,
             "power_limit_w": 400, "follows_plans": True})
         self.keys.append(answer["rank_key"])
 

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <charconv>
@@ -30,16 +31,39 @@ std::optional<std::uint64_t> parse_start_ticks(std::string_view stat) {
   return ticks;
 }
 
+/// The begin of a file of /proc about the process; empty when there is none.
+std::string proc_text(pid_t pid, std::string_view name) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/" + std::string(name);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return {};
+  std::array<char, 4096> buffer{};  // of `stat`, the fields before the start time take at most some hundred bytes
+  const ssize_t bytes = ::read(file.get(), buffer.data(), buffer.size());
+  return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> SystemProcessTable::start_ticks(pid_t pid) const {
-  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return std::nullopt;
-  std::array<char, 1024> buffer{};  // the fields before the start time take at most some hundred bytes
-  const ssize_t bytes = ::read(file.get(), buffer.data(), buffer.size());
-  if (bytes <= 0) return std::nullopt;
-  return parse_start_ticks({buffer.data(), static_cast<std::size_t>(bytes)});
+  return parse_start_ticks(proc_text(pid, "stat"));
+}
+
+std::string SystemProcessTable::slurm_job(pid_t pid) const { return slurm_job_of(proc_text(pid, "cgroup")); }
+
+std::string slurm_job_of(std::string_view cgroups) {
+  constexpr std::string_view kSlurm = "slurm";  // also of `node0_slurmstepd.scope`
+  constexpr std::string_view kJob = "/job_";
+  while (!cgroups.empty()) {
+    const std::size_t end = std::min(cgroups.find('\n'), cgroups.size());
+    const std::string_view line = cgroups.substr(0, end);
+    cgroups.remove_prefix(std::min(end + 1, cgroups.size()));
+    const std::size_t slurm = line.find(kSlurm);
+    if (slurm == std::string_view::npos) continue;
+    const std::size_t job = line.find(kJob, slurm);
+    if (job == std::string_view::npos) continue;
+    const std::string_view number = line.substr(job + kJob.size(), line.find('/', job + 1) - job - kJob.size());
+    if (!number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos) return std::string(number);
+  }
+  return {};
 }
 
 FileDescriptor SystemProcessTable::open(pid_t pid) const {

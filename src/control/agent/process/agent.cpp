@@ -242,9 +242,14 @@ void Agent::require_may_know(const Peer& peer, std::string_view gpu) const {
 
 void Agent::require_not_of_others(const Peer& peer, std::size_t gpu) const {
   const GpuAssignment* assigned = environment_.assignments->find(gpus_[gpu].identity.uuid);
-  if (assigned == nullptr || peer.uid == 0 || peer.uid == assigned->uid) return;
-  throw GpuBusy(fmt::format("this GPU is assigned to job {} of user {}, until that ends", quote(assigned->job),
-                            user_name(assigned->uid)));
+  if (assigned == nullptr || peer.uid == 0) return;
+  const std::string owner =
+      fmt::format("this GPU is assigned to job {} of user {}", quote(assigned->job), user_name(assigned->uid));
+  if (peer.uid != assigned->uid) throw GpuBusy(owner + ", until that ends");
+  const std::string job = environment_.processes->slurm_job(peer.pid);
+  if (job.empty() || job == assigned->job) return;
+  throw GpuBusy(fmt::format("{}, and process {} is of job {}: it can lease the GPUs that Slurm gave to that job", owner,
+                            peer.pid, quote(job)));
 }
 
 void Agent::assign(const Peer& peer, std::string_view gpu, GpuAssignment assignment) {
@@ -401,6 +406,7 @@ Lease& Agent::lease_for_request(const Peer& peer, std::size_t gpu) {
   Lease* held = leases_.of_gpu(gpu);
   if (held != nullptr && held->process == process) return *held;
   if (held != nullptr && !held->connected && held->owner.uid == peer.uid) {
+    require_not_of_others(peer, gpu);
     share(*held, peer, *process);
     return *held;
   }

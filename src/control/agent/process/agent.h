@@ -93,7 +93,7 @@ class Agent final : public Service, private LeaseGranter {
   /// Throws AccessDenied for a user who may neither read nor change this GPU, with the same message whether it exists
   /// or not.
   void require_may_know(const Peer& peer, std::string_view gpu) const;
-  /// Throws GpuBusy when the GPU is assigned to a job of another user.
+  /// Throws GpuBusy when the GPU is assigned to a job of another user, or to another Slurm job of the same user.
   void require_not_of_others(const Peer& peer, std::size_t gpu) const;
   Lease& add_lease(Lease request);
   /// The lease on the GPU that this process has or shares; taken when there is none. Throws as `open_lease`.

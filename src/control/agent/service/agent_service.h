@@ -51,7 +51,7 @@ struct GpuReading : gpu::GpuValues {
   std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
 
-/// A GPU that a scheduler has given to a job: only its user may lease it.
+/// A GPU that a scheduler has given to a job: only its user may lease it, and no other Slurm job of that user.
 struct GpuAssignment {
   uid_t uid = 0;
   std::string job;  ///< as the scheduler calls it

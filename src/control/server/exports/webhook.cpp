@@ -19,8 +19,9 @@ constexpr std::string_view kEvent = "event: ";
 constexpr std::string_view kData = "data: ";
 
 /// Of a receiver's response nothing is needed but its status.
-http::ClientOptions client_options() {
+http::ClientOptions client_options(const WebhookConfig& config) {
   http::ClientOptions options;
+  options.tls.ca = config.ca_file;
   options.limits = {.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 10U};
   return options;
 }
@@ -115,7 +116,7 @@ Webhook::Webhook(const WebhookConfig& config, WebhookAddress address, std::funct
       address_(std::move(address)),
       options_(options),
       warn_(std::move(warn)),
-      client_(address_.endpoint, client_options()) {
+      client_(address_.endpoint, client_options(config)) {
   statistics_.name = config.name;
   thread_ = std::thread([this] { run(); });
 }

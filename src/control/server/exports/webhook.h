@@ -28,7 +28,8 @@ struct WebhookConfig {
   std::string name;                ///< for the log and metrics
   std::filesystem::path url_file;  ///< holds the address, which is a secret
   std::set<ServerEvent> events = {ServerEvent::decision};
-  std::set<std::string> kinds = {};  ///< of decisions; empty: all
+  std::set<std::string> kinds = {};    ///< of decisions; empty: all
+  std::filesystem::path ca_file = {};  ///< authorities of an https address in PEM; empty: those of the system
 };
 
 /// The address of a webhook, in parts: only the target is secret.

@@ -398,7 +398,7 @@ void ControlPlane::let_wait(double wait_s, std::shared_ptr<http::Reply> reply) {
 }
 
 void ControlPlane::follow_signals() {
-  const Signals::Allowance allowance = signals_.follow(now_s());
+  const Signals::Allowance allowance = signals_.follow(calendar_s());
   for (const auto& [id, entry] : entries_) {
     change(entry->job->record(), [&](Job& job) { job.set_signal(allowance.slowdown_pct, allowance.why, now_s()); });
   }
@@ -409,7 +409,7 @@ void ControlPlane::follow_budgets() {
   for (const auto& [id, entry] : entries_) {
     if (!entry->job->record().is_over()) jobs.push_back(&entry->job->record());
   }
-  for (const PowerBudgets::Order& order : budgets_.follow(jobs, now_s())) {
+  for (const PowerBudgets::Order& order : budgets_.follow(jobs, now_s(), calendar_s())) {
     change(*order.job, [&](Job& job) { job.set_budget(order.slowdown_pct, order.why, now_s()); });
   }
   for (const PowerBudgets::Event& event : budgets_.take_events()) {

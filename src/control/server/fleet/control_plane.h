@@ -45,7 +45,8 @@ struct ControlPlaneEnvironment {
   PlanningService* planning = nullptr;
   EventHub* events = nullptr;                 ///< receives what happens to jobs
   Activity* activity = nullptr;               ///< counts it
-  std::function<double()> now_s;              ///< seconds since 1970
+  std::function<double()> now_s;              ///< seconds since 1970, which never jump
+  std::function<double()> calendar_s;         ///< the same by the system's clock, for timetables; empty: now_s
   std::function<std::string()> new_key;       ///< 128 random bits as text
   std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
 };
@@ -124,6 +125,7 @@ class ControlPlane {
   [[nodiscard]] double now_s() const { return environment_.now_s(); }
 
  private:
+  [[nodiscard]] double calendar_s() const { return environment_.calendar_s ? environment_.calendar_s() : now_s(); }
   struct Entry {
     std::unique_ptr<Job> job;
     int committed_version = 0;  ///< newest plan whose outcome is known: only that one is handed out

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <limits>
 #include <map>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/core/error.h"
@@ -35,12 +37,18 @@ constexpr double kUnknownLimitW = 1200;
 constexpr double kMeasuredS = 60;
 /// A budget that is not kept for so long is reported.
 constexpr double kExcessLastsS = 10;
+/// A fall of a timetable is known before: agents and their drivers have so long to follow. Twice as long as budgets are
+/// left alone.
+constexpr double kLeadS = 2;
 /// Slowdowns that differ by less are the same.
 constexpr double kSlowdownTolerancePct = 0.01;
 /// Slowdowns are rounded up to multiples of this: jobs that are alike then have the same plans, and draw no more.
 constexpr double kSlowdownStepPct = 0.001;
 /// Sums of powers are rounded.
 constexpr double kPowerTolerance = 1e-6;
+
+/// Hosts of a budget that are shown where nobody knows them.
+constexpr std::size_t kShownHosts = 20;
 
 /// A job that can be moved along its frontier.
 struct Mover {
@@ -178,9 +186,9 @@ struct Fleet {
   std::vector<Measured> measured;  ///< by budget, of all jobs
 };
 
-std::vector<budget::PowerLimit> limits_of(const std::map<std::string, PowerBudget>& budgets, double now_s) {
+std::vector<budget::PowerLimit> limits_of(const std::map<std::string, PowerBudget>& budgets, double calendar_s) {
   std::vector<budget::PowerLimit> limits;
-  for (const auto& [name, budget] : budgets) limits.push_back({name, budget.watts_at(now_s), budget.other_w});
+  for (const auto& [name, budget] : budgets) limits.push_back({name, budget.watts_from(calendar_s), budget.other_w});
   return limits;
 }
 
@@ -260,6 +268,25 @@ std::string binding_budget(const budget::BudgetJob& job, const budget::PowerSpli
   return "";
 }
 
+/// A name that is misspelt limits nothing.
+void note_unknown_hosts(std::span<const JobRecord* const> jobs, const std::map<std::string, PowerBudget>& budgets,
+                        const PowerShares& shares, std::vector<BudgetSnapshot>& snapshots) {
+  std::unordered_set<std::string_view> of_ranks;
+  for (const JobRecord* job : jobs) {
+    for (int rank = 0; rank < job->ranks.size(); ++rank) {
+      if (const RegisteredRank* registered = job->ranks.find(rank)) of_ranks.insert(registered->spec.host);
+    }
+  }
+  auto snapshot = snapshots.begin();
+  for (const auto& [name, budget] : budgets) {
+    for (const std::string& host : budget.hosts) {
+      if (snapshot->unknown_hosts.size() == kShownHosts) break;
+      if (!of_ranks.contains(host) && !shares.has(host)) snapshot->unknown_hosts.push_back(host);
+    }
+    ++snapshot;
+  }
+}
+
 std::vector<BudgetSnapshot> snapshots_of(const std::vector<budget::PowerLimit>& limits, const Fleet& fleet,
                                          const budget::PowerSplit& split, std::span<const PowerShares::Use> uses) {
   std::vector<BudgetSnapshot> snapshots;
@@ -295,9 +322,11 @@ std::map<std::string, BudgetedRun, std::less<>> read_runs(const JsonView& runs) 
 
 }  // namespace
 
-double PowerBudget::watts_at(double now_s) const {
-  const auto after = std::ranges::upper_bound(points, now_s, {}, &BudgetPoint::time_s);
-  return after == points.begin() ? points.front().watts : std::prev(after)->watts;
+double PowerBudget::watts_from(double calendar_s) const {
+  auto next = std::ranges::upper_bound(points, calendar_s, {}, &BudgetPoint::time_s);
+  double watts = next == points.begin() ? points.front().watts : std::prev(next)->watts;
+  for (; next != points.end() && next->time_s <= calendar_s + kLeadS; ++next) watts = std::min(watts, next->watts);
+  return watts;
 }
 
 PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body) {
@@ -312,7 +341,7 @@ PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body)
     for (std::size_t i = 0; i < points.size(); ++i) {
       const JsonView point = points.at(i);
       if (point.size() != 2) point.fail("expected [time_s, watts]");
-      const double time_s = point.at(0).number();
+      const double time_s = protocol::calendar_time_s(point.at(0));
       if (i > 0 && !(time_s > budget.points.back().time_s)) point.fail("is not after the point before it");
       budget.points.push_back({time_s, number_in(point.at(1), 1, kMaxWatts)});
     }
@@ -343,6 +372,12 @@ bool PowerBudgets::restore(const StoredDocument& row) {
 }
 
 protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol::NodePower& node, double now_s) {
+  if (shares_.is_another(host, node, now_s)) {
+    throw http::HttpError(http::ErrorCode::disagrees,
+                          fmt::format("another machine, with other GPUs, asks for its share of power as host {}, too: "
+                                      "give each a name of its own (power_share.host of agent.toml)",
+                                      quote(host)));
+  }
   if (!shares_.knows(host, node)) {
     StoreChange change;
     change.documents.push_back({std::string(kNodePrefix) + host, protocol::to_json(node).dump()});
@@ -430,9 +465,10 @@ std::optional<protocol::IterationDelays> PowerBudgets::delays(const std::string&
   return std::nullopt;
 }
 
-std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord* const> jobs, double now_s) {
+std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord* const> jobs, double now_s,
+                                                      double calendar_s) {
   followed_s_ = now_s;
-  const std::vector<budget::PowerLimit> limits = limits_of(budgets_.values(), now_s);
+  const std::vector<budget::PowerLimit> limits = limits_of(budgets_.values(), calendar_s);
   divide_shares(jobs, limits, now_s);
   Fleet fleet = fleet_of(jobs, budgets_.values(), limits, now_s);
   leave_room(fleet.limits, budgets_.values(), shares_.uses());
@@ -443,6 +479,7 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   waits_.answer(shares_, now_s);
   follow_staggers(jobs, now_s);
   uses_ = snapshots_of(limits, fleet, split, shares_.uses());
+  note_unknown_hosts(jobs, budgets_.values(), shares_, uses_);
   note_events(now_s);
   write_history(now_s);
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
@@ -504,6 +541,7 @@ Json PowerBudgets::to_json() const {
     entry["measured_w"] = or_null(use.measured_w);
     entry["measured_gpus"] = std::llround(use.measured_gpus);
     entry["gpus_per_kw"] = use.price_per_w * 1000;
+    entry["unknown_hosts"] = use.unknown_hosts;
     const auto stagger = staggers_.find(name);
     entry["stagger"] = stagger == staggers_.end() ? Json() : stagger->second.to_json();
     entry["held"] = nullptr;

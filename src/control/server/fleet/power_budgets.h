@@ -46,7 +46,8 @@ struct PowerBudget {
   std::map<std::string, BudgetedRun, std::less<>> runs = {};  ///< by name; others weigh 1
   StaggerSettings stagger = {};
 
-  [[nodiscard]] double watts_at(double now_s) const;
+  /// The least from now on until a little later, so that a fall of the timetable is in force when it begins.
+  [[nodiscard]] double watts_from(double calendar_s) const;
   [[nodiscard]] bool has(const std::string& host) const { return hosts.empty() || hosts.contains(host); }
 };
 
@@ -79,6 +80,7 @@ class PowerBudgets {
   void remove(const std::string& name, Settled settled);
 
   /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
+  /// Throws HttpError 409 when another machine of this name has just asked.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
   /// The same as the answer to its agent: at once where it is not what was granted last, else once it is another one,
   /// at the latest after `wait_s`.
@@ -98,8 +100,9 @@ class PowerBudgets {
   /// meanwhile.
   [[nodiscard]] bool is_due(double now_s) const { return !(empty() && shares_.empty()) && now_s - followed_s_ >= 1; }
   /// For the jobs that have to be as they are not. Jobs that may draw more than they do wait until those that have to
-  /// draw less follow their new plans, so that the sum is within the budgets while ranks switch.
-  [[nodiscard]] std::vector<Order> follow(std::span<const JobRecord* const> jobs, double now_s);
+  /// draw less follow their new plans, so that the sum is within the budgets while ranks switch. `calendar_s`: seconds
+  /// since 1970 by the system's clock, which timetables go by and which may be set; `now_s` never jumps.
+  [[nodiscard]] std::vector<Order> follow(std::span<const JobRecord* const> jobs, double now_s, double calendar_s);
   /// As GET /v1/budgets shows them.
   [[nodiscard]] Json to_json() const;
   /// As they were split last.

@@ -27,6 +27,15 @@ bool PowerShares::knows(const std::string& host, const protocol::NodePower& node
          });
 }
 
+bool PowerShares::is_another(const std::string& host, const protocol::NodePower& node, double now_s) const {
+  const auto known = nodes_.find(host);
+  if (known == nodes_.end() || known->second.is_silent || now_s - known->second.heard_s > kValidS) return false;
+  if (node.gpus.empty() || known->second.gpus.empty()) return false;
+  return std::ranges::none_of(node.gpus, [&](const protocol::GpuPowerLimit& gpu) {
+    return std::ranges::any_of(known->second.gpus, [&](const Gpu& own) { return own.power.uuid == gpu.uuid; });
+  });
+}
+
 void PowerShares::restore(const std::string& host, const protocol::NodePower& node) {
   Node& known = nodes_[host];
   known = {.safe_w = node.safe_w, .heard_s = 0, .is_silent = true, .gpus = {}, .limits = {}, .silence = known.silence};

@@ -37,6 +37,10 @@ class PowerShares {
   [[nodiscard]] protocol::NodeShares granted(const std::string& host) const;
   /// Whether it has these GPUs.
   [[nodiscard]] bool knows(const std::string& host, const protocol::NodePower& node) const;
+  [[nodiscard]] bool has(const std::string& host) const { return nodes_.contains(host); }
+  /// Whether these are the GPUs of another machine than the one of this name that has just asked: two machines of one
+  /// name would count as one.
+  [[nodiscard]] bool is_another(const std::string& host, const protocol::NodePower& node, double now_s) const;
   /// A node of which only is known that it was there.
   void restore(const std::string& host, const protocol::NodePower& node);
   /// False: there was none.

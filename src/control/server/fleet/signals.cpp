@@ -20,7 +20,7 @@ Signal read_signal(const std::string& name, const JsonView& body) {
   std::vector<adapt::SignalPoint> values;
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points.at(i).size() != 2) points.at(i).fail("expected [time_s, value]");
-    values.push_back({.time_s = points.at(i).at(0).number(), .value = points.at(i).at(1).number()});
+    values.push_back({.time_s = protocol::calendar_time_s(points.at(i).at(0)), .value = points.at(i).at(1).number()});
   }
   const JsonView rules = body.at("rules");
   if (rules.size() > adapt::kMaxSignalThresholds)

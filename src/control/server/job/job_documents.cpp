@@ -92,6 +92,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
                        .slowdown_ratio = {},
                        .slowdown_error_ratio = {},
                        .stragglers = {},
+                       .places = {},
                        .activity = &job.activity};
   if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
     snapshot.planned_step_s = training->time_s;
@@ -107,6 +108,11 @@ JobSnapshot job_snapshot(const JobRecord& job) {
     if (compared->saved) snapshot.saved_error_ratio = compared->saved_error;
   }
   for (const auto& [rank, slow] : slow_ranks(job)) ++snapshot.stragglers[slow.cause];
+  for (int rank = 0; rank < job.ranks.size(); ++rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
+    if (registered == nullptr || registered->finished || registered->spec.gpu_uuid.empty()) continue;
+    snapshot.places.push_back({rank, registered->spec.host, registered->spec.gpu_uuid});
+  }
   return snapshot;
 }
 

@@ -1,5 +1,7 @@
 #include "control/server/job/server_metrics.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 namespace lowgear::server {
 namespace {
@@ -109,6 +111,21 @@ void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposi
     planned_j.add(labels, job.planned_step_j);
     for (const auto& [cause, count] : job.stragglers) {
       stragglers.add(metrics::with(labels, "cause", cause), static_cast<double>(count));
+    }
+  }
+}
+
+/// Which GPUs jobs have: agents' metrics have the same UUIDs.
+void add_places(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
+  metrics::MetricFamily& places = exposition.gauge("train_rank_info", "Where a rank of the job runs; always 1.");
+  for (const JobSnapshot& job : jobs) {
+    for (const JobSnapshot::Place& place : job.places) {
+      places.add({{"job_id", job.job},
+                  {"model", job.model},
+                  {"rank", fmt::to_string(place.rank)},
+                  {"host", place.host},
+                  {"uuid", place.gpu_uuid}},
+                 1.0);
     }
   }
 }
@@ -243,6 +260,7 @@ metrics::Exposition server_metrics(const Snapshot& snapshot) {
   add_access(snapshot, exposition);
   if (snapshot.activity != nullptr) add_activity(*snapshot.activity, exposition);
   add_plans(snapshot.running, exposition);
+  add_places(snapshot.running, exposition);
   add_work(snapshot.running, exposition);
   add_iterations(snapshot.running, exposition);
   add_savings(snapshot.running, exposition);

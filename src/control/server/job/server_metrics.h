@@ -91,6 +91,13 @@ struct JobSnapshot {
   std::optional<double> slowdown_ratio;
   std::optional<double> slowdown_error_ratio;
   std::map<std::string, int> stragglers;  ///< by cause
+  /// Where a rank runs that has registered and not ended.
+  struct Place {
+    int rank = 0;
+    std::string host;
+    std::string gpu_uuid;
+  };
+  std::vector<Place> places;              ///< of ranks with a GPU
   const JobActivity* activity = nullptr;  ///< null: nothing is known
 };
 
@@ -110,6 +117,7 @@ struct BudgetSnapshot {
     std::size_t silent_nodes = 0;  ///< of them, not heard of
   };
   std::optional<Held> held = {};
+  std::vector<std::string> unknown_hosts = {};  ///< that it names, and no rank or agent does; not all of many
 
   /// But for rounding of sums.
   [[nodiscard]] bool kept() const { return planned_w <= watts * (1 + 1e-6); }

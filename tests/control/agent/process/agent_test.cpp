@@ -24,6 +24,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// The processes of the system, as of one Slurm job.
+class ProcessesOfSlurm final : public ProcessTable {
+ public:
+  std::string job;  // changed between requests
+
+  [[nodiscard]] std::optional<std::uint64_t> start_ticks(pid_t pid) const override { return system_.start_ticks(pid); }
+  [[nodiscard]] FileDescriptor open(pid_t pid) const override { return system_.open(pid); }
+  [[nodiscard]] std::string slurm_job(pid_t) const override { return job; }
+
+ private:
+  SystemProcessTable system_;
+};
+
 /// An agent of two fake GPUs, both controlled, whose io_context runs on a thread of its own.
 class AgentTest : public ::testing::Test {
  protected:
@@ -79,6 +92,7 @@ class AgentTest : public ::testing::Test {
     environment.gpus = gpus_;
     environment.policy = policy_;
     environment.unattended = unattended_;
+    if (processes_) environment.processes = processes_;
     return environment;
   }
   [[nodiscard]] std::size_t leases() {
@@ -118,6 +132,7 @@ class AgentTest : public ::testing::Test {
   std::shared_ptr<gpu::FakeGpuSystem> gpus_;
   std::shared_ptr<FakePolicy> policy_;
   std::shared_ptr<UnattendedGpus> unattended_;
+  std::shared_ptr<const ProcessTable> processes_;
   boost::asio::io_context io_;
   std::unique_ptr<Agent> agent_;
   std::thread thread_;
@@ -452,6 +467,28 @@ TEST_F(AgentTest, AnAssignedGpuIsLeasedByItsUserAlone) {
   EXPECT_THROW(on_agent([&](Agent& agent) { agent.give_back(root, "GPU-none", "12"); }), NotFound);
   on_agent([&](Agent& agent) { agent.give_back(root, uuid(0), "12"); });
   EXPECT_NO_THROW(lock(other, 0));
+}
+
+TEST_F(AgentTest, AnAssignedGpuIsLeasedByNoOtherSlurmJobOfItsUser) {
+  const auto processes = std::make_shared<ProcessesOfSlurm>();
+  processes_ = processes;
+  start();
+  const Peer root{.uid = 0, .gid = 0, .pid = ::getpid()};
+  const Peer owner{.uid = 2001, .gid = 2001, .pid = ::getpid()};
+  const auto lock = [&](const Peer& peer) {
+    write([&](Agent& agent, WriteDone done) {
+      agent.apply(peer, uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
+    });
+  };
+  on_agent([&](Agent& agent) { agent.assign(root, uuid(0), {.uid = 2001, .job = "12"}); });
+  processes->job = "13";
+  expect_refusal([&] { lock(owner); }, "assigned to job \"12\" of user 2001, and process");
+  expect_refusal([&] { lock(owner); }, "is of job \"13\"");
+  EXPECT_EQ(log(0).calls(), std::vector<std::string>{});
+  processes->job = "12";
+  lock(owner);
+  processes->job = "";  // as where Slurm has no cgroups, or the user came by ssh
+  lock(owner);
 }
 
 TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {

@@ -40,6 +40,7 @@ class ControlPlaneTest : public testing::Test {
             .events = &events,
             .activity = &activity,
             .now_s = [this] { return now_s; },
+            .calendar_s = {},
             .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more-up-to-32-chars"; },
             .log = [this](std::string_view text) { log.emplace_back(text); }};
   }
@@ -753,6 +754,30 @@ TEST_F(ControlPlaneTest, FollowsASignalAndSaysSo) {
   EXPECT_EQ(job.state(), before);
   const Json wrong = Json::parse(R"({"points":[[0]],"rules":[]})");
   EXPECT_THROW(plane.signals().put("x", JsonView(wrong, "body"), {}), InputError);
+  const Json in_ms = Json::parse(R"({"points":[[1790000000000,1]],"rules":[{"above":4,"slowdown_pct":1}]})");
+  EXPECT_THROW(plane.signals().put("x", JsonView(in_ms, "body"), {}), InputError);
+}
+
+/// The clock of the machine is set while the server runs: signals and timetables go by it, waits and jobs do not.
+TEST_F(ControlPlaneTest, TimetablesGoByTheCalendar) {
+  double calendar_s = 1e9;
+  ControlPlaneEnvironment environment = this->environment();
+  environment.calendar_s = [&calendar_s] { return calendar_s; };
+  ControlPlane calendar_plane(environment, {.jobs = 2, .kept_jobs = 1, .ranks = 10, .silence_s = 100});
+  const Json signal = Json::parse(R"({"points":[[0,1],[2e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  const Json budget = Json::parse(R"({"points":[[0,3000],[2e9,2000]]})");
+  calendar_plane.signals().put("carbon", JsonView(signal, "body"), {});
+  calendar_plane.budgets().put("row", JsonView(budget, "body"), {});
+  store.answer_all(StoreOutcome::committed);
+  const auto shown = [&] {
+    return std::pair(calendar_plane.signals().to_json()["signals"][0]["slowdown_pct"].get<double>(),
+                     calendar_plane.budgets().to_json()["budgets"][0]["watts_now"].get<double>());
+  };
+  EXPECT_EQ(shown(), std::pair(0.0, 3000.0));
+  calendar_s = 2e9;
+  now_s += 1;
+  calendar_plane.tick();
+  EXPECT_EQ(shown(), std::pair(10.0, 2000.0));
 }
 
 TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {

@@ -47,7 +47,7 @@ class PowerBudgetsTest : public testing::Test {
   std::size_t follow(double now_s = 0) {
     std::vector<const JobRecord*> records;
     for (const auto& job : jobs) records.push_back(&job->record());
-    const std::vector<PowerBudgets::Order> orders = budgets.follow(records, now_s);
+    const std::vector<PowerBudgets::Order> orders = budgets.follow(records, now_s, now_s);
     for (const PowerBudgets::Order& order : orders) {
       for (const auto& job : jobs) {
         if (&job->record() != order.job) continue;
@@ -329,12 +329,59 @@ TEST_F(PowerBudgetsTest, ReportAgentsThatAreSilent) {
   EXPECT_THAT(names_of(budgets.take_events()), testing::ElementsAre("agent_heard node n"));
 }
 
+TEST_F(PowerBudgetsTest, ShowHostsThatNobodyKnows) {
+  const std::string known = add_training("a", 2).record().ranks.find(0)->spec.host;
+  (void)budgets.grant("of-an-agent", {.safe_w = 1, .gpus = {}}, 0);
+  put("a", R"({"watts": 10})");
+  put("b", R"({"watts": 10, "hosts": ["of-an-agent", "x", ")" + known + R"(", "y"]})");
+  (void)follow();
+  EXPECT_EQ(shown(0)["unknown_hosts"], Json::array());
+  EXPECT_EQ(shown(1)["unknown_hosts"], Json::parse(R"(["x", "y"])"));
+}
+
+TEST_F(PowerBudgetsTest, RefuseTwoMachinesOfOneName) {
+  const auto node = [](const char* uuid) {
+    return protocol::NodePower{.safe_w = 200, .gpus = {{uuid, 200, 100, 400}}};
+  };
+  (void)budgets.grant("n", node("GPU-1"), 10);
+  try {
+    (void)budgets.grant("n", node("GPU-2"), 11);
+    FAIL() << "not refused";
+  } catch (const http::HttpError& error) {
+    EXPECT_EQ(error.status(), 409);
+    EXPECT_THAT(error.what(), HasSubstr("host \"n\""));
+  }
+  (void)budgets.grant("n", node("GPU-1"), 12);
+  (void)budgets.grant("n", node("GPU-2"), 20);
+}
+
 TEST_F(PowerBudgetsTest, FollowATimetable) {
   put("cluster", R"({"points": [[100, 3000], [200, 2000]]})");
   for (const auto& [now_s, watts] :
        {std::pair(0, 3000), std::pair(150, 3000), std::pair(200, 2000), std::pair(999, 2000)}) {
     (void)follow(now_s);
     EXPECT_EQ(shown()["watts_now"], watts) << now_s;
+  }
+}
+
+/// Agents and drivers need a moment: what falls is in force before, what rises is not.
+TEST_F(PowerBudgetsTest, FollowAFallBeforeItBegins) {
+  put("cluster", R"({"points": [[100, 3000], [200, 2000], [201, 1000], [300, 4000]]})");
+  for (const auto& [now_s, watts] : {std::pair(197.5, 3000), std::pair(198.5, 2000), std::pair(199.5, 1000),
+                                     std::pair(299.5, 1000), std::pair(300.5, 4000)}) {
+    (void)follow(now_s);
+    EXPECT_EQ(shown()["watts_now"], watts) << now_s;
+  }
+}
+
+/// The clock of the machine is set by an hour while the server runs.
+TEST_F(PowerBudgetsTest, FollowATimetableByTheCalendar) {
+  put("cluster", R"({"points": [[0, 3000], [3600, 2000]]})");
+  for (const auto& [calendar_s, watts] : {std::pair(10, 3000), std::pair(3'700, 2000), std::pair(20, 3000)}) {
+    (void)budgets.follow({}, 50, calendar_s);
+    EXPECT_EQ(shown()["watts_now"], watts) << calendar_s;
+    EXPECT_FALSE(budgets.is_due(50.9));
+    EXPECT_TRUE(budgets.is_due(51));
   }
 }
 
@@ -365,6 +412,12 @@ TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
   EXPECT_THAT(refusal(R"({"watts": 0})"), HasSubstr("watts"));
   EXPECT_THAT(refusal(R"({"points": []})"), HasSubstr("1 to 10000 points"));
   EXPECT_THAT(refusal(R"({"points": [[5, 10], [5, 20]]})"), HasSubstr("is not after the point before it"));
+  EXPECT_THAT(refusal(R"({"points": [[-5, 10]]})"), HasSubstr("is before 1970"));
+  EXPECT_THAT(refusal(R"({"points": [[1790000000000, 10]]})"), HasSubstr("not milliseconds"));
+  EXPECT_THAT(refusal(R"({"watts": -5})"), HasSubstr("watts"));
+  EXPECT_THAT(refusal(R"({"points": [[0, -5]]})"), HasSubstr("points[0][1]"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "other_w": -1})"), HasSubstr("other_w"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a", "floor_w": -1}]})"), HasSubstr("floor_w"));
   EXPECT_THAT(refusal(R"({"watts": 5, "hosts": []})"), HasSubstr("names"));
   EXPECT_THAT(refusal(R"({"watts": 5, "host": "a"})"), HasSubstr("host"));
   EXPECT_THAT(refusal(R"({"watts": 5, "peak_pct": 101})"), HasSubstr("peak_pct"));

@@ -152,6 +152,21 @@ TEST(PowerShares, CountANodeThatIsNotHeardOfAtFullPower) {
   EXPECT_EQ(second.sum_w(), kMostW);
 }
 
+/// Two machines of one name would each get what counts once.
+TEST(PowerShares, AreOfOneMachineOfANameAtATime) {
+  PowerShares shares;
+  SimulatedNode node("a", 2);
+  const protocol::NodePower other{.safe_w = kSafeW, .gpus = {{"b-0", kSafeW, kLeastW, kMostW}}};
+  EXPECT_FALSE(shares.is_another("a", other, 0));
+  node.ask(shares, 0);
+  EXPECT_TRUE(shares.is_another("a", other, 1));
+  EXPECT_FALSE(shares.is_another("a", node.power(), 1));
+  protocol::NodePower repaired = node.power();
+  repaired.gpus[1].uuid = "b-0";
+  EXPECT_FALSE(shares.is_another("a", repaired, 1)) << "one GPU was replaced";
+  EXPECT_FALSE(shares.is_another("a", other, PowerShares::kValidS + 1)) << "the machine was replaced";
+}
+
 TEST(PowerShares, OfNodesThatAreOnlyKnownFromBeforeAreFull) {
   PowerShares shares;
   shares.restore("a", SimulatedNode("a", 2).power());

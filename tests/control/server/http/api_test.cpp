@@ -97,6 +97,7 @@ class ApiTest : public testing::Test {
                       .events = &events,
                       .activity = &activity,
                       .now_s = [] { return 1e9; },
+                      .calendar_s = {},
                       .new_key = [] { return std::string(32, 'k'); },
                       .log = {}},
                      {}};

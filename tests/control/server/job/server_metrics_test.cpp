@@ -26,6 +26,15 @@ JobSnapshot running_job() {
   return job;
 }
 
+TEST(ServerMetrics, TellsWhereRanksRun) {
+  Snapshot snapshot;
+  snapshot.running = {running_job()};
+  snapshot.running[0].places = {{2, "node-1", "GPU-7"}};
+  const std::string text = server_metrics(snapshot).text();
+  EXPECT_THAT(text, HasSubstr("lowgear_train_rank_info{job_id=\"j-1\",model=\"llama\",rank=\"2\",host=\"node-1\","
+                              "uuid=\"GPU-7\"} 1\n"));
+}
+
 TEST(ServerMetrics, TellsOfJobsByState) {
   Snapshot snapshot;
   snapshot.jobs = {{"running", 2}, {"failed", 0}};
