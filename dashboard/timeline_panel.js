@@ -4,7 +4,8 @@ import {TableBehind, panel, zoomTools} from './parts.js';
 
 const {dataTable, element, interaction, timelineData, timelineLegend, timelinePlot, units} = shared;
 
-const kKinds = {forward: 'F', backward: 'B', input_gradient: 'I', weight_gradient: 'W'};
+const kKinds = {forward: 'F', backward: 'B', input_gradient: 'I', weight_gradient: 'W', recomputation: 'R',
+  recomputing_backward: 'C'};
 
 // A lowgear.plan/1 as the plot wants it.
 const timelineOf = (plan) => ({

@@ -9,7 +9,8 @@ from typing import Iterable, NamedTuple, Optional, Tuple
 
 from . import _library
 
-_KINDS = {"forward": 0, "backward": 1, "input_gradient": 2, "weight_gradient": 3, "forward_backward": 4}
+_KINDS = {"forward": 0, "backward": 1, "input_gradient": 2, "weight_gradient": 3, "forward_backward": 4,
+          "recomputation": 5, "recomputing_backward": 6}
 _POINTS = {"clock": 0, "power-limit": 1}
 _SEARCH_STATES = ("off", "waiting", "running", "found", "none", "cut_off", "elsewhere")
 _NEAREST_BELOW = 1
@@ -226,8 +227,9 @@ class Client:
     NEXT = _NEXT
 
     def unit_begin(self, kind: str, stage: int, microbatch: Optional[int] = None):
-        """A unit begins: kind is forward, backward, input_gradient, weight_gradient, or forward_backward for one that
-        does both in one. Two may be open at once.
+        """A unit begins: kind is forward, backward, input_gradient, weight_gradient, recomputation,
+        recomputing_backward (a backward that repeats its forward), or forward_backward for one that does both in one.
+        Two may be open at once.
         """
         number = _NEXT if microbatch is None else microbatch
         if self._library.lowgear_unit_begin(self._handle, _KINDS[kind], stage, number) == _library.INVALID:

@@ -166,6 +166,17 @@ class TestPlan(InAFolder):
         for schedule in (order, {1: order[1], 0: order[0]}, "1f1b"):
             self.assertEqual(plan(schedule=schedule).frontier, expected.frontier)
 
+    def test_recomputations_are_ops_of_their_own(self):
+        result = plan(schedule="merak-early-recompute", recomputation_share=1)
+        kinds = [(op.rank, op.instruction, op.microbatch) for op in result.plan(0).ops]
+        self.assertIn((0, "recomputation", 1), kinds)
+        self.assertIn((1, "recomputing_backward", 1), kinds)
+        self.assertIn("R1 of stage 0", result.plan(0)._repr_html_())
+        order = [["0F0", "0F1", "0C0", "0R1", "0B1"], ["1F0", "1C0", "1F1", "1C1"]]
+        self.assertEqual(plan(schedule=order, recomputation_share=1).frontier, result.frontier)
+        with self.assertRaisesRegex(lowgear.InvalidUse, "recomputation_share"):
+            plan(schedule=order)
+
     def test_blocking_power_by_rank(self):
         expected = plan(blocking_power_w=POWER_W)
         self.assertEqual(plan(blocking_power_w=[80, 80.0]).plans, expected.plans)

@@ -56,6 +56,7 @@ def plan(
     extra_activations: Optional[int] = None,
     p2p: Optional[str] = None,
     backward_split: Optional[float] = None,
+    recomputation_share: Optional[float] = None,
     deadline_s: Optional[float] = None,
     slowdown_pct: Optional[float] = None,
     straggler_factor: Optional[float] = None,
@@ -81,11 +82,13 @@ def plan(
             `clock_mhz`, `time` or `time_s`, `energy` or `energy_j`, and what docs/formats.md has in addition.
         blocking_power_w: power of a GPU that waits, in W: one number, one for each rank, or a CSV file.
         microbatches: in an iteration; may be absent where the schedule says.
-        schedule: `1f1b`, `gpipe`, `interleaved`, `zb-h1`, `envpipe`; the path of a CSV in PyTorch's notation; or for
-            each rank a list of its actions (`"0F0"`), as `pipeline_order` of a schedule of PyTorch has them.
+        schedule: as `lowgear schedule` names them (`1f1b`, `zb-h1`, `merak-full-critical-path`, ...); the path of a CSV
+            in PyTorch's notation; or for each rank a list of its actions (`"0F0"`), as `pipeline_order` of a schedule
+            of PyTorch has them.
         stages: pipeline ranks (default: as the profile or the schedule has). chunks: virtual stages a rank.
         extra_activations: for `envpipe`. p2p: `single` or `grouped`. backward_split: share of a backward that is its
-            input gradient, 0 to 1.
+            input gradient, 0 to 1. recomputation_share: time and energy of a recomputation by those of its forward, for
+            schedules that recompute on a profile without such rows.
         deadline_s, slowdown_pct, straggler_factor, plans: one plan for an iteration of so many s, so many per cent above
             T_min, or as slow as a straggler that takes so many times T_min; or so many plans (20). At most one of them.
         policy: that chooses clocks (`lowgear`). gpu: model that the profile is of, as `nvidia-smi -L` names it.
@@ -115,6 +118,7 @@ def plan(
                 "extra_activations": extra_activations,
                 "p2p": p2p,
                 "backward_split": backward_split,
+                "recomputation_share": recomputation_share,
                 "deadline": deadline_s,
                 "slowdown": slowdown_pct,
                 "straggler": straggler_factor,
@@ -189,6 +193,7 @@ def simulate(
     microbatches: Optional[int] = None,
     chunks: Optional[int] = None,
     backward_split: Optional[float] = None,
+    recomputation_share: Optional[float] = None,
     gpu: Optional[str] = None,
 ) -> Simulation:
     """Replays a plan on a profile, also with slow stages or in a cluster with a slow pipeline.
@@ -200,7 +205,7 @@ def simulate(
         stragglers: virtual stage -> factor (1 or more) by which it is slower, at the same power.
         switch_latency_s: how late clock changes take effect, in s (default: the profile's, or 0).
         pipelines: data-parallel pipelines that wait for each other, of which one is slower by slow_pipeline_factor.
-        backward_split, gpu: as `plan` takes them.
+        backward_split, recomputation_share, gpu: as `plan` takes them.
 
     Raises InvalidUse with the command's message for what cannot be replayed.
     """
@@ -223,6 +228,7 @@ def simulate(
                 "microbatches": microbatches,
                 "chunks": chunks,
                 "backward_split": backward_split,
+                "recomputation_share": recomputation_share,
                 "gpu": gpu,
                 "trace": "trace.json",
             }

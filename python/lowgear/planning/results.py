@@ -15,7 +15,8 @@ from .drawing import Bar, Point, energy_over_time, timeline
 from .inputs import PathLike
 from .table import Table
 
-_LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W"}
+_LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W", "recomputation": "R",
+            "recomputing_backward": "C"}
 
 
 class Figures(NamedTuple):

@@ -6,9 +6,9 @@
 namespace lowgear {
 namespace {
 
-constexpr std::array<std::string_view, kOpKindCount> kNames = {"forward", "backward", "input_gradient",
-                                                               "weight_gradient"};
-constexpr std::string_view kLetters = "FBIW";
+constexpr std::array<std::string_view, kOpKindCount> kNames = {
+    "forward", "backward", "input_gradient", "weight_gradient", "recomputation", "recomputing_backward"};
+constexpr std::string_view kLetters = "FBIWRC";
 
 }  // namespace
 
@@ -19,6 +19,10 @@ std::optional<OpKind> op_kind_from_name(std::string_view text) {
     if (kNames[i] == text) return static_cast<OpKind>(i);
   }
   return std::nullopt;
+}
+
+std::string_view op_kind_names() {
+  return "forward, backward, input_gradient, weight_gradient, recomputation and recomputing_backward";
 }
 
 char letter(OpKind kind) { return kLetters[static_cast<std::size_t>(kind)]; }

@@ -178,8 +178,10 @@ Options client_options(const lowgear_options& options, const lowgear::Environmen
   return result;
 }
 
-bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_FORWARD_BACKWARD; }
+bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_RECOMPUTING_BACKWARD; }
 static_assert(LOWGEAR_FORWARD_BACKWARD == static_cast<int>(UnitKind::forward_backward));
+static_assert(LOWGEAR_RECOMPUTING_BACKWARD == static_cast<int>(UnitKind::recomputing_backward));
+static_assert(LOWGEAR_RECOMPUTING_BACKWARD + 1 == lowgear::client::kUnitKindCount);
 static_assert(LOWGEAR_NEXT == lowgear::client::kNextMicrobatch);
 
 lowgear::client::ExpectedUnit expected_unit(const lowgear_unit& unit, std::size_t index) {

@@ -72,7 +72,10 @@ enum {
   LOWGEAR_WEIGHT_GRADIENT = 3, /* the part that no rank waits for */
   /* Since 1.2. The forward of one microbatch and the backward of another in one. It is recorded, and no schedule or
    * plan has it. */
-  LOWGEAR_FORWARD_BACKWARD = 4
+  LOWGEAR_FORWARD_BACKWARD = 4,
+  /* Since 1.4. A forward that is repeated before its backward begins, and a whole backward that repeats it itself. */
+  LOWGEAR_RECOMPUTATION = 5,
+  LOWGEAR_RECOMPUTING_BACKWARD = 6
 };
 
 /* Since 1.2. As the microbatch of a unit that begins: the next one, counted for each kind and stage from 0 in every

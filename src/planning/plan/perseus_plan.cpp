@@ -74,7 +74,7 @@ class PlanParser {
     const auto kind = op_kind_from_name(text_.substr(position_ + 1, end - position_ - 1));
     if (!kind) {
       fail("unknown instruction " + quote(text_.substr(position_ + 1, end - position_ - 1)),
-           "plans hold forward, backward, input_gradient and weight_gradient");
+           fmt::format("plans hold {}", op_kind_names()));
     }
     position_ = end + 1;
     return *kind;

@@ -89,8 +89,7 @@ PlannedOp read_op(const JsonView& view, int rank, int microbatches) {
   const std::string kind_name = kind_view.text();
   const auto kind = op_kind_from_name(kind_name);
   if (!kind) {
-    kind_view.fail(fmt::format("unknown op {}", quote(kind_name)),
-                   "ops are forward, backward, input_gradient and weight_gradient");
+    kind_view.fail(fmt::format("unknown op {}", quote(kind_name)), fmt::format("ops are {}", op_kind_names()));
   }
   op.kind = *kind;
   op.stage = view.has("virtual_stage") ? view.at("virtual_stage").integer_in(0, kMaxVirtualStages) : rank;

@@ -57,13 +57,10 @@ struct TypicalFigures {
 TypicalFigures typical_figures(const StageProfile& profile) {
   std::vector<double> times_s;
   std::vector<double> powers_w;
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient}) {
-      if (!profile.has(stage, kind)) continue;
-      for (const Measurement& measured : profile.measurements(stage, kind)) {
-        times_s.push_back(measured.time_s);
-        powers_w.push_back(measured.energy_j / measured.time_s);
-      }
+  for (const StageOp& op : profile.ops()) {
+    for (const Measurement& measured : op.measurements) {
+      times_s.push_back(measured.time_s);
+      powers_w.push_back(measured.energy_j / measured.time_s);
     }
   }
   if (times_s.empty()) return {};

@@ -169,6 +169,29 @@ StageProfile with_split_backward(const StageProfile& profile, double fraction) {
   return split;
 }
 
+StageProfile with_recomputation(const StageProfile& profile, std::optional<double> share) {
+  if (share && !(*share > 0 && *share <= kMostRecomputation)) {
+    throw InputError(fmt::format("a recomputation takes {} of the forward's time; it must be above 0 and at most {}",
+                                 *share, kMostRecomputation));
+  }
+  StageProfile result = profile;
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    if (share && !profile.has(stage, OpKind::recomputation)) {
+      for (const auto& [clock_mhz, time_s, energy_j, setting] : profile.measurements(stage, OpKind::forward)) {
+        result.add(stage, OpKind::recomputation, {clock_mhz, time_s * *share, energy_j * *share, setting});
+      }
+    }
+    if (profile.has(stage, OpKind::recomputing_backward)) continue;
+    for (const auto& [clock_mhz, time_s, energy_j, setting] : profile.measurements(stage, OpKind::backward)) {
+      const Measurement* const repeated = result.find(stage, OpKind::recomputation, clock_mhz, setting);
+      if (repeated == nullptr) continue;
+      result.add(stage, OpKind::recomputing_backward,
+                 {clock_mhz, time_s + repeated->time_s, energy_j + repeated->energy_j, setting});
+    }
+  }
+  return result;
+}
+
 StageProfile with_virtual_stages(const StageProfile& profile, int chunks) {
   if (chunks < 1 || static_cast<long long>(chunks) * profile.stages() > kMaxStages) {
     throw InputError(fmt::format("{} stages cannot be split into {} chunks each; the most stages are {}",
@@ -282,7 +305,7 @@ class RowReader {
     const std::optional<OpKind> kind = op_kind_from_name(text);
     if (!kind) {
       throw_input_error(table_.where(row, instruction_), fmt::format("unknown instruction {}", quote(text)),
-                        "use forward, backward, input_gradient or weight_gradient");
+                        fmt::format("instructions are {}", op_kind_names()));
     }
     return *kind;
   }

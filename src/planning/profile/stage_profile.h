@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@ namespace lowgear::profile {
 inline constexpr int kMaxStages = 65536;
 /// Most settings of one (stage, kind, clock): beyond what anybody measures, and a bound on what reading a file costs.
 inline constexpr std::size_t kMaxSettings = 1024;
+/// Most that a recomputation may take of its forward's time and energy: beyond any that repeats it once.
+inline constexpr double kMostRecomputation = 10;
 /// Largest energy of one op.
 inline constexpr double kMaxEnergyJ = 1e9;
 
@@ -76,7 +79,7 @@ class StageProfile {
 };
 
 /// Reads the CSV of Perseus and Zeus: columns `stage,instruction,frequency,time,energy` in any order (0-based stage;
-/// `forward|backward|input_gradient|weight_gradient`; MHz; s; J of one GPU), rows of `load` skipped. With a column
+/// the names of op kinds; MHz; s; J of one GPU), rows of `load` skipped. With a column
 /// `rank` (docs/formats.md), ranks of a stage are merged; with a column `setting`, a clock may have several rows.
 /// Throws InputError with file and line on duplicates, on values that are not positive and finite, on stages that are
 /// not 0..S-1, on a stage without forward, with neither backward nor the split pair (the first stages may have neither,
@@ -91,6 +94,12 @@ class StageProfile {
 /// `weight_gradient` (the rest), for zero-bubble schedules on a profile that was not measured split. `backward` stays.
 /// Stages that were measured split keep their rows. Throws InputError unless `fraction` is in (0, 1).
 [[nodiscard]] StageProfile with_split_backward(const StageProfile& profile, double fraction);
+
+/// A profile whose stages all can recompute. `recomputation` rows that are missing are those of the forward times
+/// `share`; without it they are not made up. `recomputing_backward` rows that are missing are the sums of the
+/// backward's and the recomputation's at the clocks and settings that both have. Stages without a whole backward get no
+/// `recomputing_backward`. Throws InputError unless `share` is in (0, kMostRecomputation].
+[[nodiscard]] StageProfile with_recomputation(const StageProfile& profile, std::optional<double> share);
 
 /// A profile with one row for each (stage, kind, clock): its fastest setting, as whoever knows clocks only runs it.
 [[nodiscard]] StageProfile at_fastest_settings(const StageProfile& profile);

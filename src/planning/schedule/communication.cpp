@@ -22,6 +22,9 @@ namespace {
 
 bool is_forward_message(ActionKind kind) { return kind == ActionKind::send_f || kind == ActionKind::recv_f; }
 
+/// Whether another stage may need what an op of this kind makes.
+bool passes_on(OpKind kind) { return kind != OpKind::weight_gradient && kind != OpKind::recomputation; }
+
 /// Step of each computation and of each end of each message; a message is known by the stage that sends it.
 class StepTable {
  public:
@@ -60,7 +63,7 @@ void note_computations(const Schedule& schedule, StepTable& table) {
   for (const auto& actions : schedule.ranks) {
     for (std::size_t step = 0; step < actions.size(); ++step) {
       const Action& action = actions[step];
-      if (action.kind != ActionKind::compute || action.op == OpKind::weight_gradient) continue;
+      if (action.kind != ActionKind::compute || !passes_on(action.op)) continue;
       const auto column = action.op == OpKind::forward ? StepTable::forward : StepTable::gradient;
       table.at(column, action.stage, action.microbatch) = static_cast<int>(step);
     }
@@ -106,7 +109,7 @@ void require_message(const Schedule& schedule, const std::vector<int>& rank_of, 
 
 /// The sending end of the message that carries what `op` makes to the stage that needs it; none where no stage does.
 std::optional<Action> send_of(const ComputeOp& op, const Schedule& schedule) {
-  if (op.kind == OpKind::weight_gradient) return std::nullopt;
+  if (!passes_on(op.kind)) return std::nullopt;
   const ActionKind kind = op.kind == OpKind::forward ? ActionKind::send_f : ActionKind::send_b;
   const Action send{kind, OpKind::forward, op.stage, op.microbatch};
   const int peer = peer_stage(send);
@@ -115,7 +118,10 @@ std::optional<Action> send_of(const ComputeOp& op, const Schedule& schedule) {
   return send;
 }
 
-int nominal_time(OpKind kind) { return kind == OpKind::backward ? 2 : 1; }
+int nominal_time(OpKind kind) {
+  if (kind == OpKind::recomputing_backward) return 3;
+  return kind == OpKind::backward ? 2 : 1;
+}
 
 /// When each op starts if every op takes its nominal time and starts as soon as it can.
 std::vector<int> nominal_starts(const PipelineDag& dag) {

@@ -25,14 +25,14 @@ namespace lowgear::schedule {
 /// is returned unchanged.
 ///
 /// The order is a projection of one global order of all computations and messages onto the ranks: the computations by
-/// their start in a replay where a forward takes 1, a backward 2, an input or weight gradient 1 and a message nothing,
-/// and every message at the end of the computation that makes its data. Whatever is first in the global order and not
-/// done is next on every rank that takes part in it, so no schedule with an acyclic graph can hang, even where a send
-/// blocks until it is received; and both ends of a link see the same sequence of messages, so they pair correctly
-/// where tags are ignored. Messages come as early as their data exists, so where they run concurrently with the
-/// computations, in one queue per pair of ranks as NCCL's do, the order of the queue keeps nothing back in that replay.
-/// (To place each send after its producer and each receive before its consumer, rank by rank, is not safe: plain 1F1B
-/// hangs.)
+/// their start in a replay where a forward takes 1, a backward 2, an input or weight gradient 1, a recomputation 1, a
+/// backward that recomputes 3 and a message nothing, and every message at the end of the computation that makes its
+/// data. Whatever is first in the global order and not done is next on every rank that takes part in it, so no schedule
+/// with an acyclic graph can hang, even where a send blocks until it is received; and both ends of a link see the same
+/// sequence of messages, so they pair correctly where tags are ignored. Messages come as early as their data exists, so
+/// where they run concurrently with the computations, in one queue per pair of ranks as NCCL's do, the order of the
+/// queue keeps nothing back in that replay. (To place each send after its producer and each receive before its
+/// consumer, rank by rank, is not safe: plain 1F1B hangs.)
 ///
 /// Throws InputError when the schedule is invalid or its dependencies cycle.
 [[nodiscard]] Schedule with_communication(const Schedule& schedule);

@@ -16,8 +16,9 @@ constexpr int kNone = -1;
 struct OpIndex {
   std::size_t microbatches = 0;
   std::vector<int> forward;
-  std::vector<int> gradient;  ///< the backward, or the input_gradient: what stage - 1 waits for
-  std::vector<int> weight;    ///< the weight_gradient, or none
+  std::vector<int> gradient;       ///< a backward, or the input_gradient: what stage - 1 waits for
+  std::vector<int> weight;         ///< the weight_gradient, or none
+  std::vector<int> recomputation;  ///< or none
 
   [[nodiscard]] std::size_t at(int stage, int microbatch) const {
     return static_cast<std::size_t>(stage) * microbatches + static_cast<std::size_t>(microbatch);
@@ -25,8 +26,16 @@ struct OpIndex {
 };
 
 std::vector<int>& table_of(OpIndex& index, OpKind kind) {
-  if (kind == OpKind::forward) return index.forward;
-  return kind == OpKind::weight_gradient ? index.weight : index.gradient;
+  switch (kind) {
+    case OpKind::forward:
+      return index.forward;
+    case OpKind::weight_gradient:
+      return index.weight;
+    case OpKind::recomputation:
+      return index.recomputation;
+    default:
+      return index.gradient;
+  }
 }
 
 PipelineDag collect_ops(const Schedule& schedule) {
@@ -53,6 +62,7 @@ OpIndex index_ops(const PipelineDag& dag) {
   index.forward.assign(pairs, kNone);
   index.gradient.assign(pairs, kNone);
   index.weight.assign(pairs, kNone);
+  index.recomputation.assign(pairs, kNone);
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     const ComputeOp& it = dag.ops[op];
     table_of(index, it.kind)[index.at(it.stage, it.microbatch)] = static_cast<int>(op);
@@ -90,6 +100,10 @@ std::vector<int> link_data(const Schedule& schedule, const PipelineDag& dag, con
       if (trained) add_dependency(schedule, dag, index.forward[here], index.gradient[here], data_next);
       if (index.weight[here] != kNone) {
         add_dependency(schedule, dag, index.gradient[here], index.weight[here], data_next);
+      }
+      if (const int repeated = index.recomputation[here]; repeated != kNone) {
+        add_dependency(schedule, dag, index.forward[here], repeated, data_next);
+        add_dependency(schedule, dag, repeated, index.gradient[here], data_next);
       }
       if (stage + 1 == dag.stages) continue;
       const std::size_t next = index.at(stage + 1, microbatch);

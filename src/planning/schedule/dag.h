@@ -37,9 +37,10 @@ struct PipelineDag {
 };
 
 /// Derives the graph. Data dependencies: F(s,m) after F(s-1,m); B or I(s,m) after B or I(s+1,m), on the last stage
-/// after F(s,m); F(s,m) before B or I(s,m); W(s,m) after I(s,m); frozen stages have only F. Those within one rank are
-/// implied by its order and get no edge of their own, so an op has at most two edges in and two out. Throws InputError
-/// naming the ops of a cycle when the order contradicts the data, and whatever `validate` throws.
+/// after F(s,m); F(s,m) before B or I(s,m); W(s,m) after I(s,m); R(s,m) after F(s,m) and before B or I(s,m), so that it
+/// may run before the gradient is there; C(s,m) as B; frozen stages have only F. Those within one rank are implied by
+/// its order and get no edge of their own, so an op has at most two edges in and two out. Throws InputError naming the
+/// ops of a cycle when the order contradicts the data, and whatever `validate` throws.
 [[nodiscard]] PipelineDag build_dag(const Schedule& schedule);
 
 }  // namespace lowgear::schedule

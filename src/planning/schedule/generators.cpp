@@ -8,6 +8,7 @@
 
 #include "base/core/error.h"
 #include "planning/schedule/dag.h"
+#include "planning/schedule/merak_schedules.h"
 
 namespace lowgear::schedule {
 namespace {
@@ -189,6 +190,21 @@ constexpr std::array kGenerators{
                       from_request_zb_v},
     ScheduleGenerator{"envpipe", "1F1B with as many early forwards as fit into the wait for the first gradient", false,
                       from_request_envpipe},
+    ScheduleGenerator{"merak-1f1b", "1F1B whose backwards recompute (Merak: 1f1b, ds_default)", false,
+                      [](const ScheduleRequest& r) { return merak_1f1b_schedule(r.ranks, r.microbatches); }, true},
+    ScheduleGenerator{"merak-early-recompute",
+                      "the same, but the last backwards recompute while they wait (Merak: early_recompute_1f1b)", false,
+                      [](const ScheduleRequest& r) { return merak_early_recompute_schedule(r.ranks, r.microbatches); },
+                      true},
+    ScheduleGenerator{
+        "merak-last-no-recompute", "the same, and the last rank keeps all activations (Merak: last_no_recompute_1f1b)",
+        false, [](const ScheduleRequest& r) { return merak_last_no_recompute_schedule(r.ranks, r.microbatches); },
+        true},
+    ScheduleGenerator{
+        "merak-full-critical-path",
+        "the same, with a forward before the first backward of the last rank but one (Merak: shifted_critical_path)",
+        false, [](const ScheduleRequest& r) { return merak_full_critical_path_schedule(r.ranks, r.microbatches); },
+        true},
 };
 
 }  // namespace

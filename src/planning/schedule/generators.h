@@ -79,6 +79,7 @@ struct ScheduleGenerator {
   std::string_view summary;   ///< one line for help texts
   bool takes_chunks = false;  ///< has a use for several virtual stages per rank
   Schedule (*generate)(const ScheduleRequest& request);
+  bool recomputes = false;  ///< has recomputations, or backwards that recompute
 };
 
 /// All schedules, in the order in which help texts show them.

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/core/error.h"
 #include "planning/schedule/communication.h"
@@ -71,11 +74,23 @@ void check_action_ranges(const Schedule& schedule) {
 
 constexpr unsigned bit(OpKind kind) { return 1U << static_cast<unsigned>(kind); }
 
+/// Why computations of one (stage, microbatch), one bit a kind, exclude each other; empty where they do not.
+std::string_view contradiction(unsigned kinds) {
+  constexpr unsigned kSplit = bit(OpKind::input_gradient) | bit(OpKind::weight_gradient);
+  if ((kinds & bit(OpKind::backward)) != 0 && (kinds & kSplit) != 0) {
+    return "a backward is either whole (B) or split (I and W), not both";
+  }
+  constexpr unsigned kApart = bit(OpKind::backward) | kSplit | bit(OpKind::recomputation);
+  if ((kinds & bit(OpKind::recomputing_backward)) != 0 && (kinds & kApart) != 0) {
+    return "a backward that recomputes (C) stands alone, without R, B, I and W";
+  }
+  return {};
+}
+
 /// Which computations each (stage, microbatch) has, one bit a kind. Refuses duplicates and mixed backwards.
 std::vector<unsigned char> collect_kinds(const Schedule& schedule) {
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   std::vector<unsigned char> kinds(static_cast<std::size_t>(schedule.stages) * microbatches, 0);
-  constexpr unsigned kSplit = bit(OpKind::input_gradient) | bit(OpKind::weight_gradient);
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
     const auto& actions = schedule.ranks[static_cast<std::size_t>(rank)];
     for (std::size_t step = 0; step < actions.size(); ++step) {
@@ -85,9 +100,7 @@ std::vector<unsigned char> collect_kinds(const Schedule& schedule) {
           kinds[static_cast<std::size_t>(action.stage) * microbatches + static_cast<std::size_t>(action.microbatch)];
       if ((seen & bit(action.op)) != 0) refuse_action(schedule, rank, step, "occurs twice; remove one");
       seen = static_cast<unsigned char>(seen | bit(action.op));
-      if ((seen & bit(OpKind::backward)) != 0 && (seen & kSplit) != 0) {
-        refuse_action(schedule, rank, step, "a backward is either whole (B) or split (I and W), not both");
-      }
+      if (const std::string_view why = contradiction(seen); !why.empty()) refuse_action(schedule, rank, step, why);
     }
   }
   return kinds;
@@ -110,7 +123,7 @@ void check_complete(const Schedule& schedule, const std::vector<unsigned char>& 
         throw InputError(fmt::format("{}: stage {} is frozen and has a backward of microbatch {}; leave it out",
                                      schedule.name, stage, microbatch));
       }
-      if ((seen & bit(OpKind::backward)) != 0) continue;
+      if ((seen & (bit(OpKind::backward) | bit(OpKind::recomputing_backward))) != 0) continue;
       const bool has_input = (seen & bit(OpKind::input_gradient)) != 0;
       const bool has_weight = (seen & bit(OpKind::weight_gradient)) != 0;
       if (!has_input && !has_weight) refuse_missing(OpKind::backward, stage, microbatch);
@@ -119,6 +132,51 @@ void check_complete(const Schedule& schedule, const std::vector<unsigned char>& 
     }
   }
 }
+
+/// Goes through what a rank executes, and counts what it holds.
+class HeldCount {
+ public:
+  HeldCount(const Schedule& schedule, const std::vector<Action>& actions) {
+    for (const Action& action : actions) {
+      if (action.kind != ActionKind::compute) continue;
+      if (action.op == OpKind::recomputation || action.op == OpKind::recomputing_backward) {
+        repeated_.emplace(action.stage, action.microbatch);
+      }
+    }
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::compute && action.stage >= schedule.frozen_stages) pass(action);
+    }
+  }
+
+  [[nodiscard]] const HeldPeaks& peaks() const { return peaks_; }
+
+ private:
+  void pass(const Action& action) {
+    switch (action.op) {
+      case OpKind::forward:
+        ++(repeated_.contains({action.stage, action.microbatch}) ? now_.inputs : now_.activations);
+        break;
+      case OpKind::recomputation:
+      case OpKind::recomputing_backward:
+        --now_.inputs;
+        ++now_.activations;
+        break;
+      case OpKind::backward:
+      case OpKind::weight_gradient:
+        --now_.activations;
+        break;
+      case OpKind::input_gradient:
+        break;
+    }
+    peaks_.activations = std::max(peaks_.activations, now_.activations);
+    peaks_.inputs = std::max(peaks_.inputs, now_.inputs);
+    if (action.op == OpKind::recomputing_backward) --now_.activations;
+  }
+
+  std::set<std::pair<int, int>> repeated_;  ///< (stage, microbatch) whose forward is repeated
+  HeldPeaks now_;
+  HeldPeaks peaks_;
+};
 
 }  // namespace
 
@@ -142,6 +200,17 @@ std::size_t action_count(const Schedule& schedule) {
   std::size_t count = 0;
   for (const auto& actions : schedule.ranks) count += actions.size();
   return count;
+}
+
+bool runs(const Schedule& schedule, OpKind kind) {
+  return std::ranges::any_of(schedule.ranks, [kind](const auto& actions) {
+    return std::ranges::any_of(
+        actions, [kind](const Action& action) { return action.kind == ActionKind::compute && action.op == kind; });
+  });
+}
+
+bool recomputes(const Schedule& schedule) {
+  return runs(schedule, OpKind::recomputation) || runs(schedule, OpKind::recomputing_backward);
 }
 
 std::vector<int> rank_of_stage(const Schedule& schedule) {
@@ -181,22 +250,16 @@ void validate(const Schedule& schedule) {
   validate_communication(schedule);
 }
 
+std::vector<HeldPeaks> held_peaks(const Schedule& schedule) {
+  std::vector<HeldPeaks> peaks;
+  peaks.reserve(schedule.ranks.size());
+  for (const auto& actions : schedule.ranks) peaks.push_back(HeldCount(schedule, actions).peaks());
+  return peaks;
+}
+
 std::vector<int> peak_in_flight_activations(const Schedule& schedule) {
   std::vector<int> peaks;
-  peaks.reserve(schedule.ranks.size());
-  for (const auto& actions : schedule.ranks) {
-    int in_flight = 0;
-    int peak = 0;
-    for (const Action& action : actions) {
-      if (action.kind != ActionKind::compute || action.stage < schedule.frozen_stages) continue;
-      if (action.op == OpKind::forward) {
-        peak = std::max(peak, ++in_flight);
-      } else if (action.op == OpKind::backward || action.op == OpKind::weight_gradient) {
-        --in_flight;
-      }
-    }
-    peaks.push_back(peak);
-  }
+  for (const HeldPeaks& rank : held_peaks(schedule)) peaks.push_back(rank.activations);
   return peaks;
 }
 

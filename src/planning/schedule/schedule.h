@@ -22,7 +22,8 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-/// The action in PyTorch's notation: `0F3`, `1I2`, `2SEND_B5`.
+/// The action in PyTorch's notation: `0F3`, `1I2`, `2SEND_B5`; recomputations are `0R3`, backwards that recompute
+/// `0C3`.
 [[nodiscard]] std::string to_string(const Action& action);
 
 /// A pipeline schedule as data: what each rank executes, in order.
@@ -45,20 +46,40 @@ inline constexpr std::size_t kMaxActions = std::size_t{1} << 26;
 /// Actions of all ranks.
 [[nodiscard]] std::size_t action_count(const Schedule& schedule);
 
+/// Whether any rank computes an op of this kind.
+[[nodiscard]] bool runs(const Schedule& schedule, OpKind kind);
+
+/// Whether any op repeats a forward.
+[[nodiscard]] bool recomputes(const Schedule& schedule);
+
 /// Rank of each virtual stage, read off the schedule's computations. Throws InputError when a stage runs on two ranks
 /// or on none.
 [[nodiscard]] std::vector<int> rank_of_stage(const Schedule& schedule);
 
 /// Throws InputError unless every (stage, microbatch) has exactly one forward and exactly one backward, or one
-/// input_gradient and one weight_gradient in its place (on frozen stages a forward alone), all stages and microbatches
-/// are in range, every stage runs on one rank and every rank runs a stage; and, where the schedule has sends and
-/// receives, unless they are complete
-/// (`validate_communication`). The message names the rank, the step (0-based place in the rank's list) and the action
-/// in PyTorch's notation.
+/// input_gradient and one weight_gradient in its place, and with them at most one recomputation, or one
+/// recomputing_backward in place of all (on frozen stages a forward alone), all stages and microbatches are in range,
+/// every stage runs on one rank and every rank runs a stage; and, where the schedule has sends and receives, unless
+/// they are complete (`validate_communication`). The message names the rank, the step (0-based place in the rank's
+/// list) and the action in PyTorch's notation.
 void validate(const Schedule& schedule);
 
-/// Peak number of microbatches per rank whose forward is done on a stage of the rank and whose backward (or
-/// weight_gradient) is not: what activation memory has to hold, in stage-microbatches. Frozen stages keep none.
+/// What a rank holds for backwards at its peaks, in stage-microbatches. The two peaks may be at different times. Frozen
+/// stages keep nothing.
+struct HeldPeaks {
+  /// All that a forward computes: from the forward, or where it is repeated from the recomputation, until the backward
+  /// (or weight_gradient) is done. A recomputing backward holds it while it runs.
+  int activations = 0;
+  /// The stage's input alone: from a forward that is repeated until it is repeated.
+  int inputs = 0;
+
+  friend bool operator==(const HeldPeaks&, const HeldPeaks&) = default;
+};
+
+/// By rank.
+[[nodiscard]] std::vector<HeldPeaks> held_peaks(const Schedule& schedule);
+
+/// `held_peaks` without the inputs: what activation memory has to hold.
 [[nodiscard]] std::vector<int> peak_in_flight_activations(const Schedule& schedule);
 
 }  // namespace lowgear::schedule

@@ -28,6 +28,8 @@ constexpr std::array kActionTypes{
     ActionType{"B", true, ActionKind::compute, OpKind::backward},
     ActionType{"I", true, ActionKind::compute, OpKind::input_gradient},
     ActionType{"W", true, ActionKind::compute, OpKind::weight_gradient},
+    ActionType{"R", true, ActionKind::compute, OpKind::recomputation},
+    ActionType{"C", true, ActionKind::compute, OpKind::recomputing_backward},
     ActionType{"SEND_F", true, ActionKind::send_f, OpKind::forward},
     ActionType{"RECV_F", true, ActionKind::recv_f, OpKind::forward},
     ActionType{"SEND_B", true, ActionKind::send_b, OpKind::forward},
@@ -38,7 +40,8 @@ constexpr std::array kActionTypes{
 };
 
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
-constexpr std::string_view kActionForm = "write [stage][type][microbatch], as 0F3, 1B0, 2I1, 2W1, 0SEND_F3 or 1RECV_F3";
+constexpr std::string_view kActionForm =
+    "write [stage][type][microbatch], as 0F3, 1B0, 2I1, 2W1, 0R3, 0C4, 0SEND_F3 or 1RECV_F3";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

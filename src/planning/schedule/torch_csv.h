@@ -9,8 +9,9 @@ namespace lowgear::schedule {
 
 /// Reads a schedule in the CSV form of PyTorch's `torch.distributed.pipelining` (`_load_csv` and `_dump_csv`, formats
 /// `compute_only` and `compute_comms`): one row per rank, one action per cell as `[stage][type][microbatch]`, types
-/// F, B, I, W, SEND_F, RECV_F, SEND_B and RECV_B. Numbers of stages and microbatches are the highest ones met plus one;
-/// first stages without any backward are frozen.
+/// F, B, I, W, SEND_F, RECV_F, SEND_B and RECV_B; and R and C, which PyTorch does not know: recomputations, and
+/// backwards that recompute. Numbers of stages and microbatches are the highest ones met plus one; first stages without
+/// any backward are frozen.
 ///
 /// Empty cells (bubbles) and empty lines are skipped: only the order counts. UNSHARD, RESHARD and REDUCE_GRAD move
 /// parameters and gradients within a stage's data-parallel group, are no part of the pipeline's dependencies, and are

@@ -105,6 +105,12 @@ schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t fro
                                         .envpipe_stages = even});
   }
   validate(schedule);
+  if (recomputes(schedule)) {
+    throw InputError(
+        fmt::format("{}: it has recomputations, which lowgear train does not run as ops of their own; name another "
+                    "schedule, and set recompute: true to recompute in backwards",
+                    schedule.name));
+  }
   require_fits(schedule, config);
   require_divisible(config.model, config.parallel.tp);
   const std::vector<model::LayerRange> partition =

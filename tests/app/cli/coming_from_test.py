@@ -44,6 +44,11 @@ RUNS = {
         "lowgear evaluate sosp24_data": [],
         "lowgear evaluate sosp24_data --json": [],
     },
+    "merak.md": {
+        "lowgear schedule --schedule merak-full-critical-path --stages 4 --microbatches 8": [],
+        "lowgear plan --profile profile.csv --schedule merak-full-critical-path --microbatches 24 --blocking-power 83.64 "
+        "--recomputation-share 1 --out plans": [],
+    },
     "envpipe.md": {
         "lowgear plan --policy envpipe --envpipe-type baseline": [*PIPELINE, "--out", "envpipe"],
         "lowgear compare --policies max,envpipe,lowgear": PIPELINE,

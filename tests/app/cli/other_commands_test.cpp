@@ -291,6 +291,13 @@ TEST_F(Commands, ScheduleWritesWhatItDescribes) {
   EXPECT_EQ(json_of({"schedule", "--schedule", file})["peak_in_flight_activations"], Json({4, 3, 2, 1}));
 }
 
+TEST_F(Commands, ScheduleCountsInputsThatAreRecomputedFrom) {
+  const Json json =
+      json_of({"schedule", "--schedule", "merak-full-critical-path", "--stages", "4", "--microbatches", "8"});
+  EXPECT_EQ(json["peak_in_flight_activations"], Json({1, 1, 1, 1}));
+  EXPECT_EQ(json["peak_inputs"], Json({4, 3, 3, 0}));
+}
+
 TEST_F(Commands, ScheduleKnowsEveryGenerator) {
   for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
     std::vector<std::string> command{"schedule", "--schedule", std::string(generator.name),

@@ -10,10 +10,14 @@ TEST(OpKind, HasTheNamesOfStageProfilesAndTheLettersOfSchedules) {
   EXPECT_EQ(name(OpKind::backward), "backward");
   EXPECT_EQ(name(OpKind::input_gradient), "input_gradient");
   EXPECT_EQ(name(OpKind::weight_gradient), "weight_gradient");
+  EXPECT_EQ(name(OpKind::recomputation), "recomputation");
+  EXPECT_EQ(name(OpKind::recomputing_backward), "recomputing_backward");
   EXPECT_EQ(letter(OpKind::forward), 'F');
   EXPECT_EQ(letter(OpKind::backward), 'B');
   EXPECT_EQ(letter(OpKind::input_gradient), 'I');
   EXPECT_EQ(letter(OpKind::weight_gradient), 'W');
+  EXPECT_EQ(letter(OpKind::recomputation), 'R');
+  EXPECT_EQ(letter(OpKind::recomputing_backward), 'C');
 }
 
 TEST(OpKind, IsFoundByNameAndLetter) {
@@ -21,6 +25,7 @@ TEST(OpKind, IsFoundByNameAndLetter) {
     const auto kind = static_cast<OpKind>(i);
     EXPECT_EQ(op_kind_from_name(name(kind)), kind);
     EXPECT_EQ(op_kind_from_letter(letter(kind)), kind);
+    EXPECT_NE(op_kind_names().find(name(kind)), std::string_view::npos);
   }
 }
 

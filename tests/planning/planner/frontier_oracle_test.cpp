@@ -77,6 +77,7 @@ TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
   profile::StageProfile profile = profile::read_stage_profile(*text, GetParam().profile);
   const int ranks = profile.stages();
   profile = with_split_backward(interleaved ? with_virtual_stages(profile, 2) : profile, 0.5);
+  profile = with_recomputation(profile, 1);
   const schedule::PipelineDag dag = schedule::build_dag(
       schedule::make_schedule({GetParam().schedule, ranks, interleaved ? 2 * ranks : 12, interleaved ? 2 : 1, {}}));
   const std::vector<double> blocking_power_w(static_cast<std::size_t>(ranks), GetParam().blocking_power_w);
@@ -88,7 +89,8 @@ TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
 
 std::vector<OraclePipeline> published_pipelines() {
   std::vector<OraclePipeline> pipelines;
-  for (const std::string schedule : {"1f1b", "gpipe", "zb-h1", "interleaved"}) {
+  for (const std::string schedule :
+       {"1f1b", "gpipe", "zb-h1", "interleaved", "merak-early-recompute", "merak-full-critical-path"}) {
     std::string name = schedule;
     std::erase(name, '-');
     pipelines.push_back({"gpt3_a100_" + name, "gpt3-175b+a100_sxm_bf16.csv", schedule, 83.64});

@@ -6,6 +6,7 @@
 
 #include "planning/planner/random_instances.h"
 #include "planning/schedule/generators.h"
+#include "planning/schedule/merak_schedules.h"
 
 namespace lowgear::planner {
 namespace {
@@ -49,7 +50,7 @@ void add_measurements(profile::StageProfile& profile, int stage, OpKind kind, in
 schedule::Schedule random_schedule(std::mt19937_64& random, const RandomPipelineLimits& limits) {
   const auto ranks = static_cast<int>(random_in(random, 1, limits.max_ranks));
   const auto microbatches = static_cast<int>(random_in(random, 1, limits.max_microbatches));
-  switch (random_in(random, 0, limits.split_backward ? 3 : 2)) {
+  switch (random_in(random, 0, limits.split_backward ? 4 : 2)) {
     case 0:
       return schedule::gpipe_schedule(ranks, microbatches);
     case 1:
@@ -57,8 +58,11 @@ schedule::Schedule random_schedule(std::mt19937_64& random, const RandomPipeline
     case 2:  // fewer microbatches than ranks, or whole rounds of them
       return schedule::interleaved_schedule(ranks, microbatches < ranks ? microbatches : microbatches / ranks * ranks,
                                             2);
-    default:
+    case 3:
       return schedule::zb_h1_schedule(ranks, microbatches);
+    default:
+      return microbatches < 3 ? schedule::merak_early_recompute_schedule(ranks, microbatches)
+                              : schedule::merak_full_critical_path_schedule(ranks, microbatches);
   }
 }
 
@@ -71,8 +75,8 @@ SamplePipeline random_pipeline(std::mt19937_64& random, const RandomPipelineLimi
   pipeline.profile = profile::StageProfile(pipeline.schedule.stages);
   const auto clocks = static_cast<int>(random_in(random, 1, limits.max_clocks));
   for (int stage = 0; stage < pipeline.schedule.stages; ++stage) {
-    for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient}) {
-      add_measurements(pipeline.profile, stage, kind, clocks, random);
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      add_measurements(pipeline.profile, stage, static_cast<OpKind>(kind), clocks, random);
     }
   }
   const double most_w = random_in(random, 0, 4) == 0 ? 0 : 90;  // some GPUs wait for nothing

@@ -217,7 +217,8 @@ TEST(ReadStageProfile, RefusesValuesAtTheirCells) {
   EXPECT_THAT(read_error_of("0,forward,1410.5,0.1,30\n"),
               StartsWith("p.csv:2:11: frequency: expected a whole number, found \"1410.5\""));
   EXPECT_EQ(read_error_of("0,Forward,1410,0.1,30\n"),
-            "p.csv:2:3: unknown instruction \"Forward\"; use forward, backward, input_gradient or weight_gradient");
+            "p.csv:2:3: unknown instruction \"Forward\"; instructions are forward, backward, input_gradient, "
+            "weight_gradient, recomputation and recomputing_backward");
 }
 
 TEST(ReadStageProfile, RefusesStagesThatAreNotConsecutive) {
@@ -236,6 +237,7 @@ TEST(ReadStageProfile, RefusesAStageThatLacksAnOp) {
   EXPECT_THAT(read_error_of("0,backward,1410,0.1,30\n"), StartsWith("p.csv: stage 0 has no forward rows"));
   EXPECT_THAT(read_error_of(forward + "0,input_gradient,1410,0.1,30\n"),
               StartsWith("p.csv: stage 0 has no weight_gradient rows"));
+  EXPECT_THAT(read_error_of(forward + "0,recomputation,1410,0.1,30\n"), StartsWith("p.csv: stage 0 has no backward"));
   EXPECT_THAT(read_error_of(forward + "0,backward,1410,0.1,30\n0,weight_gradient,1410,0.1,30\n"),
               StartsWith("p.csv: stage 0 has no input_gradient rows"));
 }
@@ -299,6 +301,38 @@ TEST(WithSplitBackward, RefusesAFractionThatIsNone) {
   const StageProfile profile(1);
   for (const double fraction : {0.0, 1.0, -0.5, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THAT(error_of([&] { (void)with_split_backward(profile, fraction); }), HasSubstr("between 0 and 1"));
+  }
+}
+
+TEST(WithRecomputation, IsAShareOfTheForward) {
+  const StageProfile profile =
+      read("0,forward,1410,0.1,30\n0,forward,1200,0.2,20\n0,backward,1410,0.3,60\n0,backward,1110,0.4,50\n");
+  const StageProfile with = with_recomputation(profile, 0.9);
+  EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputation, 1200).time_s, 0.18);
+  EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputation, 1410).energy_j, 27);
+  EXPECT_EQ(clocks_of(with, 0, OpKind::recomputing_backward), (std::vector{1410})) << "the clocks that both have";
+  EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputing_backward, 1410).time_s, 0.39);
+  EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputing_backward, 1410).energy_j, 87);
+  EXPECT_EQ(with.at_clock(0, OpKind::backward, 1410).time_s, 0.3) << "the backward does not recompute";
+}
+
+TEST(WithRecomputation, KeepsWhatWasMeasured) {
+  const StageProfile profile = read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,recomputation,1410,0.08,25\n");
+  for (const std::optional<double> share : {std::optional<double>(), std::optional(1.0)}) {
+    const StageProfile with = with_recomputation(profile, share);
+    EXPECT_EQ(with.at_clock(0, OpKind::recomputation, 1410).time_s, 0.08);
+    EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputing_backward, 1410).energy_j, 85);
+  }
+  const StageProfile whole =
+      read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,recomputing_backward,1410,0.5,70\n");
+  EXPECT_EQ(with_recomputation(whole, 1).at_clock(0, OpKind::recomputing_backward, 1410).time_s, 0.5);
+  const StageProfile plain = read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n");
+  expect_equal(with_recomputation(plain, std::nullopt), plain);
+}
+
+TEST(WithRecomputation, RefusesAShareThatIsNone) {
+  for (const double share : {0.0, -0.5, 10.1, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THAT(error_of([&] { (void)with_recomputation(StageProfile(1), share); }), HasSubstr("at most 10"));
   }
 }
 

@@ -20,7 +20,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-int time_of(OpKind kind) { return kind == OpKind::backward ? 2 : 1; }
+int time_of(OpKind kind) {
+  if (kind == OpKind::recomputing_backward) return 3;
+  return kind == OpKind::backward ? 2 : 1;
+}
 
 /// An iteration where messages run beside the computations, in one queue per pair of ranks that each end fills in the
 /// order of its list, and a computation waits for what it needs. Repeats until no message moves any more.
@@ -36,8 +39,9 @@ int time_with_queues(const Schedule& schedule) {
       std::map<std::string, int> received;  // by the computation that needs it
       for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
         if (!is_message(action.kind)) {
-          const char kind =
-              action.op == OpKind::backward || action.op == OpKind::input_gradient ? 'B' : letter(action.op);
+          const bool gradient = action.op == OpKind::backward || action.op == OpKind::input_gradient ||
+                                action.op == OpKind::recomputing_backward;
+          const char kind = gradient ? 'B' : letter(action.op);
           now = std::max(now, received[fmt::format("{}{}{}", action.stage, kind, action.microbatch)]);
           now += time_of(action.op);
           continue;

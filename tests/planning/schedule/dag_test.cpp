@@ -10,6 +10,7 @@
 #include "base/core/error_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
+#include "planning/schedule/merak_schedules.h"
 #include "planning/schedule/schedule_testing.h"
 
 namespace lowgear::schedule {
@@ -89,6 +90,18 @@ TEST(Dag, WeightGradientsHoldNobodyUp) {
               ElementsAre(DagEdge{0, 1}, DagEdge{0, 3}, DagEdge{1, 2}, DagEdge{3, 4}, DagEdge{4, 5}, DagEdge{4, 1}));
 }
 
+TEST(Dag, RecomputationsWaitForNoGradient) {
+  const PipelineDag dag = build_dag(schedule_from({"0F0 0R0 0B0", "1F0 1C0"}));
+  EXPECT_THAT(dag.edges, ElementsAre(DagEdge{0, 1}, DagEdge{0, 3}, DagEdge{1, 2}, DagEdge{3, 4}, DagEdge{4, 2}));
+}
+
+TEST(Dag, RefusesARecomputationOutOfItsPlace) {
+  EXPECT_THAT(error_of([] { (void)build_dag(schedule_from({"0R0 0F0 0B0"})); }),
+              HasSubstr("0R0 (rank 0, computation 0) waits for 0F0"));
+  EXPECT_THAT(error_of([] { (void)build_dag(schedule_from({"0F0 0B0 0R0"})); }),
+              HasSubstr("0B0 (rank 0, computation 1) waits for 0R0"));
+}
+
 TEST(Dag, IgnoresCommunication) {
   const Schedule schedule = one_f_one_b_schedule(3, 4);
   const PipelineDag plain = build_dag(schedule);
@@ -114,6 +127,7 @@ TEST(Dag, OfGeneratedSchedulesOrdersWhatTheDefinitionOrders) {
   expect_consistent(build_dag(one_f_one_b_schedule(4, 6)));
   expect_consistent(build_dag(interleaved_schedule(3, 6, 2)));
   expect_consistent(build_dag(zb_h1_schedule(4, 6)));
+  expect_consistent(build_dag(merak_full_critical_path_schedule(4, 6)));
 }
 
 TEST(Dag, RefusesAnOrderWithinARankAgainstItsData) {

@@ -340,6 +340,7 @@ TEST(MakeSchedule, KnowsEverySchedule) {
     expect_legal(schedule);
     EXPECT_EQ(schedule.rank_count(), 4);
     EXPECT_EQ(schedule.stages, generator.takes_chunks ? 8 : 4);
+    EXPECT_EQ(recomputes(schedule), generator.recomputes);
   }
 }
 
@@ -347,7 +348,8 @@ TEST(MakeSchedule, NamesTheSchedulesThatExist) {
   EXPECT_EQ(error_of([] {
               (void)make_schedule({"dualpipe", 4, 8, 1, {}});
             }),
-            "no schedule is called \"dualpipe\"; there are 1f1b, gpipe, interleaved, zb-h1, zb-h2, zb-v, envpipe");
+            "no schedule is called \"dualpipe\"; there are 1f1b, gpipe, interleaved, zb-h1, zb-h2, zb-v, envpipe, "
+            "merak-1f1b, merak-early-recompute, merak-last-no-recompute, merak-full-critical-path");
 }
 
 TEST(MakeSchedule, RefusesARequestThatDoesNotFit) {

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "planning/schedule/generators.h"
@@ -35,6 +41,24 @@ TEST(Schedule, AcceptsWholeAndSplitBackwards) {
 
 TEST(Schedule, AcceptsCompleteCommunication) {
   EXPECT_EQ(validation_error({"0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"}), "no error");
+}
+
+TEST(Schedule, AcceptsRecomputations) {
+  EXPECT_EQ(to_string(Action{ActionKind::compute, OpKind::recomputation, 0, 3}), "0R3");
+  EXPECT_EQ(to_string(Action{ActionKind::compute, OpKind::recomputing_backward, 0, 3}), "0C3");
+  EXPECT_EQ(validation_error({"0F0 0F1 0F2 0R0 0B0 0C1 0R2 0I2 0W2"}), "no error");
+  EXPECT_TRUE(recomputes(schedule_from({"0F0 0C0"})));
+  EXPECT_TRUE(recomputes(schedule_from({"0F0 0R0 0B0"})));
+  EXPECT_FALSE(recomputes(schedule_from({"0F0 0I0 0W0"})));
+}
+
+TEST(Schedule, RefusesRecomputationsThatDoNotFit) {
+  EXPECT_EQ(validation_error({"0F0 0R0 0R0 0B0"}), "test: rank 0, step 2: 0R0: occurs twice; remove one");
+  for (const char* other : {"0R0", "0B0", "0I0 0W0"}) {
+    EXPECT_THAT(validation_error({"0F0 " + std::string(other) + " 0C0"}), HasSubstr("a backward that recomputes (C)"));
+    EXPECT_THAT(validation_error({"0F0 0C0 " + std::string(other)}), HasSubstr("a backward that recomputes (C)"));
+  }
+  EXPECT_EQ(validation_error({"0F0 0F1 0R0 0B0 0R1", "1F0 1B0 1F1 1B1"}), "test: rank 0 lacks 0B1");
 }
 
 TEST(Schedule, RefusesWhatIsMissing) {
@@ -113,6 +137,51 @@ TEST(Schedule, CountsActivationsUntilTheWeightGradientIsDone) {
   EXPECT_THAT(
       peak_in_flight_activations(schedule_from({"0F0 0F1 0I0 0F2 0I1 0W0 0I2 0W1 0W2", "1F0 1B0 1F1 1F2 1B2 1B1"})),
       ElementsAre(3, 2));
+}
+
+TEST(Schedule, CountsRepeatedActivationsFromTheRecomputation) {
+  EXPECT_THAT(held_peaks(schedule_from({"0F0 0F1 0F2 0R0 0R1 0B0 0C2 0B1", "1F0 1B0 1F1 1R1 1I1 1F2 1W1 1C2"})),
+              ElementsAre(HeldPeaks{.activations = 2, .inputs = 3}, HeldPeaks{.activations = 1, .inputs = 1}));
+}
+
+/// What the rank holds after each of its ops, each counted anew from the definition.
+HeldPeaks peaks_by_definition(const std::vector<Action>& actions) {
+  const auto place = [&](OpKind kind, const Action& of) {
+    const Action wanted{ActionKind::compute, kind, of.stage, of.microbatch};
+    return std::find(actions.begin(), actions.end(), wanted) - actions.begin();
+  };
+  HeldPeaks peaks;
+  const auto none = static_cast<std::ptrdiff_t>(actions.size());
+  for (std::ptrdiff_t now = 0; now < none; ++now) {
+    HeldPeaks held;
+    for (const Action& action : actions) {
+      if (action.op != OpKind::forward) continue;
+      const auto forward = place(OpKind::forward, action);
+      const auto inside = place(OpKind::recomputing_backward, action);
+      const auto repeated = std::min(place(OpKind::recomputation, action), inside);
+      const auto end = std::min(place(OpKind::backward, action), place(OpKind::weight_gradient, action));
+      const auto begin = repeated == none ? forward : repeated;
+      if (repeated != none && forward <= now && now < repeated) ++held.inputs;
+      if (begin <= now && (inside == none ? now < end : now == inside)) ++held.activations;
+    }
+    peaks.inputs = std::max(peaks.inputs, held.inputs);
+    peaks.activations = std::max(peaks.activations, held.activations);
+  }
+  return peaks;
+}
+
+TEST(Schedule, HoldsWhatTheDefinitionCounts) {
+  std::mt19937 random(18);
+  for (int trial = 0; trial < 200; ++trial) {
+    SCOPED_TRACE(trial);
+    const Schedule schedule = random_schedule(random);
+    const std::vector<HeldPeaks> peaks = held_peaks(schedule);
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+      EXPECT_EQ(peaks[rank], peaks_by_definition(schedule.ranks[rank]));
+      EXPECT_EQ(peak_in_flight_activations(schedule)[rank], peaks[rank].activations);
+    }
+    if (HasFailure()) return;
+  }
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ Action action_from(std::string_view text) {
   if (name == "B") action.op = OpKind::backward;
   if (name == "I") action.op = OpKind::input_gradient;
   if (name == "W") action.op = OpKind::weight_gradient;
+  if (name == "R") action.op = OpKind::recomputation;
+  if (name == "C") action.op = OpKind::recomputing_backward;
   return action;
 }
 
@@ -50,7 +52,13 @@ std::vector<ComputeOp> all_computations(const std::vector<int>& rank_of, int mic
     const int rank = rank_of[static_cast<std::size_t>(stage)];
     for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
       ops.push_back({rank, stage, OpKind::forward, microbatch});
-      if (draw(random, 0, 1) == 0) {
+      const int how = draw(random, 0, 5);
+      if (how == 5) {
+        ops.push_back({rank, stage, OpKind::recomputing_backward, microbatch});
+        continue;
+      }
+      if (how >= 3) ops.push_back({rank, stage, OpKind::recomputation, microbatch});
+      if (how % 2 == 0) {
         ops.push_back({rank, stage, OpKind::backward, microbatch});
       } else {
         ops.push_back({rank, stage, OpKind::input_gradient, microbatch});
@@ -59,6 +67,11 @@ std::vector<ComputeOp> all_computations(const std::vector<int>& rank_of, int mic
     }
   }
   return ops;
+}
+
+/// Whether stage - 1 waits for what an op of this kind makes.
+bool is_gradient(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::input_gradient || kind == OpKind::recomputing_backward;
 }
 
 /// Where a message's end may stand among the computations of its rank: gaps [first, last], gap i before computation i.
@@ -70,9 +83,8 @@ struct Gaps {
 Gaps allowed_gaps(const std::vector<Action>& computations, const Action& message) {
   const bool forward = message.kind == ActionKind::send_f || message.kind == ActionKind::recv_f;
   const auto at = std::find_if(computations.begin(), computations.end(), [&](const Action& a) {
-    const bool gradient = a.op == OpKind::backward || a.op == OpKind::input_gradient;
     return a.stage == message.stage && a.microbatch == message.microbatch &&
-           (forward ? a.op == OpKind::forward : gradient);
+           (forward ? a.op == OpKind::forward : is_gradient(a.op));
   });
   const int index = static_cast<int>(at - computations.begin());
   if (is_send(message.kind)) return {index + 1, static_cast<int>(computations.size())};
@@ -145,10 +157,11 @@ std::string row(const Schedule& schedule, int rank) {
 
 bool needs_data(const ComputeOp& from, const ComputeOp& to, int stages) {
   if (from.microbatch != to.microbatch) return false;
-  const auto is_gradient = [](OpKind kind) { return kind == OpKind::backward || kind == OpKind::input_gradient; };
   if (to.kind == OpKind::forward) return from.kind == OpKind::forward && from.stage == to.stage - 1;
   if (to.kind == OpKind::weight_gradient) return from.kind == OpKind::input_gradient && from.stage == to.stage;
   if (from.kind == OpKind::forward) return from.stage == to.stage;
+  if (to.kind == OpKind::recomputation) return false;
+  if (from.kind == OpKind::recomputation) return from.stage == to.stage && is_gradient(to.kind);
   return to.stage + 1 < stages && is_gradient(from.kind) && from.stage == to.stage + 1;
 }
 

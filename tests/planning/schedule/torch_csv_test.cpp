@@ -56,12 +56,21 @@ TEST(TorchCsv, ReadsOverlappedComputationsOneAfterTheOther) {
 
 TEST(TorchCsv, NamesThePlaceOfWhatIsNoAction) {
   EXPECT_EQ(read_error("0F0,0B0\n1F0, 1X0\n"),
-            "s.csv:2:6: \"1X0\" is not an action; write [stage][type][microbatch], as 0F3, 1B0, 2I1, 2W1, 0SEND_F3 or "
-            "1RECV_F3");
+            "s.csv:2:6: \"1X0\" is not an action; write [stage][type][microbatch], as 0F3, 1B0, 2I1, 2W1, 0R3, 0C4, "
+            "0SEND_F3 or 1RECV_F3");
   for (const char* cell :
        {"F0", "0F", "0", "0f0", "0F0x", "0F0F1", "-1F0", "0SEND0", "0UNSHARDx", "0 F0", "0OVERLAP_F_B"}) {
     EXPECT_THAT(read_error(std::string("0B0,") + cell), AllOf(StartsWith("s.csv:1:5: "), HasSubstr("is not an action")))
         << cell;
+  }
+}
+
+TEST(TorchCsv, ReadsRecomputations) {
+  const Schedule schedule = read("0F0,0F1,0R0,0B0,0C1,0RESHARD\n1F0,1B0,1F1,1R1,1I1,1W1\n");
+  EXPECT_EQ(row(schedule, 0), "0F0 0F1 0R0 0B0 0C1");
+  EXPECT_EQ(row(schedule, 1), "1F0 1B0 1F1 1R1 1I1 1W1");
+  for (const char* cell : {"0R", "R0", "0RC0", "0r0", "0CB0"}) {
+    EXPECT_THAT(read_error(std::string("0F0,") + cell), StartsWith("s.csv:1:5: ")) << cell;
   }
 }
 

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <string>
+#include <vector>
 
 #include "planning/plan/perseus_plan.h"
 #include "planning/plan/pipelines.h"
 #include "planning/plan/plan_json.h"
+#include "planning/schedule/generators.h"
 #include "planning/simulator/shared_data.h"
 #include "planning/simulator/two_stage_profile.h"
 
@@ -56,6 +59,62 @@ TEST(Replay, OpsOfARankNeverOverlapAndNeverStartBeforeTheirData) {
     EXPECT_GE(timeline.start_s[static_cast<std::size_t>(edge.to)], timeline.start_s[from] + timeline.duration_s[from]);
   }
   EXPECT_EQ(timeline.energy_j_total, static_cast<double>(dag.ops.size()));
+}
+
+/// When each op starts, by relaxing every dependency of the definition until nothing moves.
+std::vector<double> starts_by_definition(const schedule::PipelineDag& dag, const std::vector<OpCost>& costs) {
+  const auto is_gradient = [](OpKind kind) { return kind == OpKind::backward || kind == OpKind::recomputing_backward; };
+  const auto needs = [&](const schedule::ComputeOp& to, const schedule::ComputeOp& from) {
+    if (to.microbatch != from.microbatch) return false;
+    if (from.kind == OpKind::forward && to.kind == OpKind::forward) return from.stage == to.stage - 1;
+    if (is_gradient(from.kind) && is_gradient(to.kind)) return from.stage == to.stage + 1;
+    if (from.stage != to.stage || is_gradient(from.kind)) return false;
+    return from.kind == OpKind::forward || is_gradient(to.kind);
+  };
+  std::vector<double> start(dag.ops.size(), 0.0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t to = 0; to < dag.ops.size(); ++to) {
+      for (std::size_t from = 0; from < dag.ops.size(); ++from) {
+        const bool in_order = from + 1 == to && dag.ops[from].rank == dag.ops[to].rank;
+        if (from == to || (!in_order && !needs(dag.ops[to], dag.ops[from]))) continue;
+        if (start[from] + costs[from].time_s <= start[to]) continue;
+        start[to] = start[from] + costs[from].time_s;
+        moved = true;
+      }
+    }
+  }
+  return start;
+}
+
+TEST(Replay, OfRecomputationsStartsWhatTheDefinitionLetsStart) {
+  std::mt19937 random(18);
+  for (const std::string name :
+       {"merak-1f1b", "merak-early-recompute", "merak-last-no-recompute", "merak-full-critical-path"}) {
+    for (int trial = 0; trial < 30; ++trial) {
+      const int ranks = 1 + static_cast<int>(random() % 5);
+      const int microbatches = 3 + static_cast<int>(random() % 6);
+      const schedule::PipelineDag dag = build_dag(schedule::make_schedule({name, ranks, microbatches, 1, {}}));
+      std::vector<OpCost> costs;
+      for (std::size_t op = 0; op < dag.ops.size(); ++op) costs.push_back({1.0 + static_cast<double>(random() % 9), 1});
+      const Timeline timeline = replay(dag, costs, std::vector<double>(static_cast<std::size_t>(ranks), 0.0));
+      ASSERT_EQ(timeline.start_s, starts_by_definition(dag, costs)) << name << ", trial " << trial;
+    }
+  }
+}
+
+TEST(Replay, RunsARecomputationWhileTheGradientIsWaitedFor) {
+  // Forwards take 1, backwards 2, recomputations 1: rank 0 would wait from 2 to 6.
+  const auto time_of = [](const std::string& name) {
+    const schedule::PipelineDag dag = build_dag(schedule::make_schedule({name, 2, 1, 1, {}}));
+    std::vector<OpCost> costs;
+    for (const schedule::ComputeOp& op : dag.ops) {
+      costs.push_back({op.kind == OpKind::backward ? 2.0 : op.kind == OpKind::recomputing_backward ? 3.0 : 1.0, 1});
+    }
+    return replay(dag, costs, std::vector<double>(2, 0.0)).time_s;
+  };
+  EXPECT_EQ(time_of("merak-1f1b"), 8);
+  EXPECT_EQ(time_of("merak-early-recompute"), 7);
 }
 
 TEST(PlannedOps, HoldWhatWasReplayed) {

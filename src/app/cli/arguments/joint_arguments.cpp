@@ -59,7 +59,9 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"), read.columns.activation_bytes);
   input.switch_latency_s = read.switch_latency_s;
   require_trained(problem);
-  if (arguments.backward_split) problem.profile = split_backward(problem.profile, *arguments.backward_split);
+  if (arguments.shares.backward_split) {
+    problem.profile = split_backward(problem.profile, *arguments.shares.backward_split);
+  }
   problem.microbatches = *arguments.schedule.microbatches;
   const int ranks = problem.ranks();
   (void)most_activations(problem.memory, ranks, problem.microbatches,

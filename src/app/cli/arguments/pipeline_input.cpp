@@ -118,14 +118,6 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   return schedule;
 }
 
-bool runs(const schedule::Schedule& schedule, OpKind kind) {
-  return std::ranges::any_of(schedule.ranks, [kind](const auto& actions) {
-    return std::ranges::any_of(actions, [kind](const schedule::Action& action) {
-      return action.kind == schedule::ActionKind::compute && action.op == kind;
-    });
-  });
-}
-
 profile::StageProfile with_stages_of(profile::StageProfile profile, const schedule::Schedule& schedule) {
   if (profile.stages() == schedule.stages) return profile;
   const int ranks = schedule.rank_count();
@@ -133,6 +125,23 @@ profile::StageProfile with_stages_of(profile::StageProfile profile, const schedu
   throw InputError(fmt::format("the profile has {} stages and the schedule {} has {}{}: give a profile with as many",
                                profile.stages(), schedule.name, schedule.stages,
                                schedule.stages > ranks ? fmt::format(" virtual ones on {} ranks", ranks) : ""));
+}
+
+/// The kinds that the schedule runs, recomputations made up where `share` says how.
+profile::StageProfile with_recomputed_kinds(profile::StageProfile profile, const schedule::Schedule& schedule,
+                                            std::optional<double> share) {
+  profile = with_recomputation(profile, share);
+  for (const std::vector<schedule::Action>& actions : schedule.ranks) {
+    for (const schedule::Action& action : actions) {
+      if (action.kind != schedule::ActionKind::compute || profile.has(action.stage, action.op)) continue;
+      if (action.op != OpKind::recomputation && action.op != OpKind::recomputing_backward) continue;
+      throw InputError(
+          fmt::format("the schedule {} recomputes, and the profile has no {} for stage {}: measure it, or give "
+                      "--recomputation-share with its share of the forward's time and energy (about 1)",
+                      schedule.name, name(action.op), action.stage));
+    }
+  }
+  return profile;
 }
 
 }  // namespace
@@ -186,9 +195,12 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
   add_profile_option(app, arguments.profile)->required();
   add_schedule_options(app, arguments.schedule);
   add_blocking_power_option(app, arguments.blocking_power)->required();
-  add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments.backward_split),
+  add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments.shares.backward_split),
              "Share of a backward pass' time and energy that its input gradient takes, 0 to 1; for schedules that "
              "split backward passes (zb-h1, zb-h2, zb-v) on a profile without split ones");
+  add_number(app, "--recomputation-share", {1e-6, profile::kMostRecomputation}, into(arguments.shares.recomputation),
+             "Time and energy of a recomputation by those of its forward, about 1; for schedules that recompute "
+             "(merak-...) on a profile without rows of recomputation. The profile's backwards do not recompute");
 }
 
 schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
@@ -208,10 +220,11 @@ profile::StageProfile split_backward(const profile::StageProfile& profile, doubl
 }
 
 profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
-                                  std::optional<double> backward_split) {
+                                  const FittingShares& shares) {
   profile = with_stages_of(std::move(profile), schedule);
+  if (recomputes(schedule)) profile = with_recomputed_kinds(std::move(profile), schedule, shares.recomputation);
   if (!runs(schedule, OpKind::input_gradient)) return profile;
-  if (backward_split) return split_backward(profile, *backward_split);
+  if (shares.backward_split) return split_backward(profile, *shares.backward_split);
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (profile.has(stage, OpKind::input_gradient)) continue;
     throw InputError(
@@ -247,7 +260,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   if (pipeline.blocking_power_w.empty()) {
     pipeline.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, pipeline.schedule.rank_count());
   }
-  pipeline.profile = fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.backward_split);
+  pipeline.profile = fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.unit_warning =
       unit_warning(pipeline.profile, pipeline.blocking_power_w, estimator::power_limit_of(arguments.gpu_name));

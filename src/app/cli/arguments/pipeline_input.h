@@ -27,12 +27,18 @@ struct ScheduleArguments {
   schedule::P2pGrouping grouping = schedule::P2pGrouping::none;
 };
 
+/// What an op that was not measured takes of one that was; empty: not stated.
+struct FittingShares {
+  std::optional<double> backward_split = {};  ///< an input gradient of a backward
+  std::optional<double> recomputation = {};   ///< a recomputation of a forward
+};
+
 /// What names a profiled pipeline on the command line.
 struct PipelineArguments {
   ScheduleArguments schedule;
   std::string profile;         ///< path
   std::string blocking_power;  ///< watts, or path
-  std::optional<double> backward_split;
+  FittingShares shares;
   std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
 };
 
@@ -44,7 +50,7 @@ CLI::Option* add_profile_option(CLI::App& app, std::string& path);
 CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument);
 /// `--gpu`, the model that a profile was measured on; `use` ends the help text.
 void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view use);
-/// `--profile`, `--blocking-power`, the options of schedules, and `--backward-split`.
+/// `--profile`, `--blocking-power`, the options of schedules, `--backward-split` and `--recomputation-share`.
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
 /// A pipeline as all commands use it, and what its files say in addition.
@@ -61,10 +67,11 @@ struct PipelineInput {
 [[nodiscard]] schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                                std::span<const double> blocking_power_w);
 
-/// `profile` with the stages and kinds of operation that the schedule runs: cut into virtual stages or split backwards
-/// where it was not measured so. Throws InputError, naming the option to give, when that cannot be done.
+/// `profile` with the stages and kinds of operation that the schedule runs: cut into virtual stages, backwards split
+/// and recomputations added where it was not measured so. Throws InputError, naming the option to give, when that
+/// cannot be done.
 [[nodiscard]] profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
-                                                std::optional<double> backward_split);
+                                                const FittingShares& shares);
 
 /// `profile` with each backward divided, `share` of it to the input gradient. Throws InputError where a stage is split
 /// already.

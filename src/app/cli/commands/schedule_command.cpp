@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/arguments/blocking_power_argument.h"
@@ -51,17 +52,22 @@ std::string verdict(const schedule::Schedule& schedule, schedule::P2pGrouping gr
                      grouping == schedule::P2pGrouping::none ? "one at a time" : "together with their neighbours");
 }
 
-std::string peaks_table(const std::vector<int>& peaks) {
-  Table table({{"rank"}, {"peak in-flight activations"}});
+std::string peaks_table(const std::vector<schedule::HeldPeaks>& peaks, bool with_inputs) {
+  std::vector<Table::Column> columns{{"rank"}, {"peak in-flight activations"}};
+  if (with_inputs) columns.push_back({"peak inputs to recompute from"});
+  Table table(std::move(columns));
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    table.add_row({fmt::to_string(rank), fmt::to_string(peaks[rank])});
+    std::vector<std::string> row{fmt::to_string(rank), fmt::to_string(peaks[rank].activations)};
+    if (with_inputs) row.push_back(fmt::to_string(peaks[rank].inputs));
+    table.add_row(row);
   }
   return table.text();
 }
 
 ExitCode run_schedule(const ScheduleCommandArguments& arguments, Console& console) {
   const schedule::Schedule schedule = runnable_schedule(arguments);
-  const std::vector<int> peaks = peak_in_flight_activations(schedule);
+  const std::vector<schedule::HeldPeaks> peaks = held_peaks(schedule);
+  const bool with_inputs = recomputes(schedule);
   if (!arguments.out.empty()) write_file_atomically(arguments.out, write_torch_csv(schedule));
   const std::string safe = verdict(schedule, arguments.schedule.grouping);
   if (arguments.json) {
@@ -70,14 +76,19 @@ ExitCode run_schedule(const ScheduleCommandArguments& arguments, Console& consol
                  {"virtual_stages", schedule.stages},
                  {"microbatches", schedule.microbatches},
                  {"actions", action_count(schedule)},
-                 {"peak_in_flight_activations", peaks},
+                 {"peak_in_flight_activations", peak_in_flight_activations(schedule)},
                  {"deadlock", safe}};
+    if (with_inputs) {
+      Json& inputs = json["peak_inputs"] = Json::array();
+      for (const schedule::HeldPeaks& rank : peaks) inputs.push_back(rank.inputs);
+    }
     if (!arguments.out.empty()) json["out"] = arguments.out;
     console.print_json(json);
     return ExitCode::ok;
   }
   console.print(fmt::format("{}: {} ranks, {} virtual stages, {} microbatches; {}\n{}", schedule.name,
-                            schedule.rank_count(), schedule.stages, schedule.microbatches, safe, peaks_table(peaks)));
+                            schedule.rank_count(), schedule.stages, schedule.microbatches, safe,
+                            peaks_table(peaks, with_inputs)));
   if (!arguments.out.empty()) {
     console.print(fmt::format("Next: lowgear plan --schedule {} --profile PROFILE --blocking-power W --out DIR\n",
                               shell_word(arguments.out)));

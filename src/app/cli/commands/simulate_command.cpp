@@ -97,7 +97,7 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   pipeline.blocking_power_w =
       blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.backward_split);
+  pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.shares);
   pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w,
                                        estimator::power_limit_of(gpu_name_of(arguments, *planned.plan)));
   planned.choices = choices_for(*planned.plan, pipeline.dag);

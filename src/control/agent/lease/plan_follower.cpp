@@ -64,7 +64,7 @@ PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu
   lead_ns_ = std::llround(plan.clock_lead_s * 1e9);
   for (const plan::PlannedOp& op : plan.ranks[message.plan_rank]) {
     const int clock_mhz = usable(op.clock_mhz, describe(op));
-    clocks_mhz_[key(static_cast<std::uint8_t>(op.kind), static_cast<std::uint64_t>(op.stage),
+    clocks_mhz_[key(ipc::unit_number(op.kind), static_cast<std::uint64_t>(op.stage),
                     static_cast<std::uint64_t>(op.microbatch))] = clock_mhz;
   }
   for (ipc::TrialIterations trial : message.trials) {

@@ -117,7 +117,7 @@ void ProfileCollector::add_unit(const UnitRecord& record) {
   };
   parts_.back().units.push_back({.iteration = iterations_,
                                  .stage = record.stage,
-                                 .kind = static_cast<OpKind>(record.kind),
+                                 .kind = op_kind(record.kind),
                                  .microbatch = static_cast<int>(record.microbatch),
                                  .start_s = since_start_s(record.begin_ns),
                                  .end_s = since_start_s(record.end_ns),

@@ -152,7 +152,13 @@ Fault find_sequence_fault(const TrainingJob& job) {
 Fault find_unknown_schedule(const std::string& name) {
   std::vector<std::string_view> names;
   for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
-    if (generator.name != kTimedSchedule && generator.name != kVShapedSchedule) names.push_back(generator.name);
+    if (generator.recomputes && generator.name == name) {
+      return JobFault{"schedule", fmt::format("{} recomputes as ops of their own, which estimates do not model", name),
+                      "estimate 1f1b with recompute none, and plan the emitted profile with that schedule and "
+                      "--recomputation-share"};
+    }
+    const bool modelled = generator.name != kTimedSchedule && generator.name != kVShapedSchedule;
+    if (modelled && !generator.recomputes) names.push_back(generator.name);
   }
   if (std::ranges::find(names, name) != names.end()) return std::nullopt;
   if (name == kTimedSchedule) {

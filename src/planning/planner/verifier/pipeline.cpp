@@ -18,15 +18,26 @@ using OpName = std::tuple<int, OpKind, int>;
 /// them exists in a schedule.
 std::vector<OpName> consumers(const PipelineOp& op) {
   if (op.kind == OpKind::forward) return {{op.stage + 1, OpKind::forward, op.microbatch}};
-  if (op.kind == OpKind::weight_gradient) return {};
-  return {{op.stage - 1, OpKind::backward, op.microbatch}, {op.stage - 1, OpKind::input_gradient, op.microbatch}};
+  if (op.kind == OpKind::weight_gradient || op.kind == OpKind::recomputation) return {};
+  std::vector<OpName> gradients;
+  for (const OpKind kind : {OpKind::backward, OpKind::input_gradient, OpKind::recomputing_backward}) {
+    gradients.emplace_back(op.stage - 1, kind, op.microbatch);
+  }
+  return gradients;
 }
 
 /// What of the same stage, and so of the same rank, has to run before `op`.
 std::vector<OpName> own_inputs(const PipelineOp& op) {
-  if (op.kind == OpKind::forward) return {};
-  const OpKind input = op.kind == OpKind::weight_gradient ? OpKind::input_gradient : OpKind::forward;
-  return {{op.stage, input, op.microbatch}};
+  switch (op.kind) {
+    case OpKind::forward:
+      return {};
+    case OpKind::weight_gradient:
+      return {{op.stage, OpKind::input_gradient, op.microbatch}};
+    case OpKind::recomputation:
+      return {{op.stage, OpKind::forward, op.microbatch}};
+    default:
+      return {{op.stage, OpKind::forward, op.microbatch}, {op.stage, OpKind::recomputation, op.microbatch}};
+  }
 }
 
 }  // namespace

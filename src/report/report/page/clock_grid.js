@@ -57,9 +57,10 @@ const clockGrid = (() => {
         const left = kLeft + step * this.cell;
         context.fillStyle = fill;
         context.fillRect(left, top + 1, this.cell - gap, kRowHeight - 2);
-        if (op.kind !== 'F') {
-          context.fillStyle = '#0000006b';
-          context.fillRect(left, top + kRowHeight - 4, (op.kind === 'W' ? 0.5 : 1) * (this.cell - gap), 3);
+        const width = this.cell - gap;
+        for (const [from, to, colour] of timelineData.kKindMarks[op.kind]) {
+          context.fillStyle = colour;
+          context.fillRect(left + from * width, top + kRowHeight - 4, (to - from) * width, 3);
         }
         if (this.cell < kLabelWidth) return;
         context.fillStyle = text;

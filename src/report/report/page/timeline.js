@@ -18,14 +18,15 @@ const timelinePlot = (() => {
     return context;
   };
 
-  // At the foot of an op: nothing for forward, a bar for backward and input gradient, half a bar for weight gradient.
-  // Returns the height it takes.
+  // The mark at the foot of an op. Returns the height it takes.
   const drawKindMark = (context, kind, x, y, width, height) => {
-    if (kind === 'F' || height < 7) return 0;
+    const marks = timelineData.kKindMarks[kind];
+    if (marks.length === 0 || height < 7) return 0;
     const thickness = Math.max(2, Math.round(height * 0.16));
-    context.fillStyle = 'rgba(0, 0, 0, 0.42)';
-    if (kind === 'W') context.fillRect(x, y + height - thickness, width / 2, thickness);
-    else context.fillRect(x, y + height - thickness, width, thickness);
+    for (const [from, to, colour] of marks) {
+      context.fillStyle = colour;
+      context.fillRect(x + from * width, y + height - thickness, (to - from) * width, thickness);
+    }
     return thickness;
   };
 

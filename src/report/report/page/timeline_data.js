@@ -36,6 +36,12 @@ const timelineData = (() => {
     return bars.map((bar) => `${bar.clock_mhz} MHz: ${units.percent(100 * bar.time_s / total, 1)}`).join(', ');
   };
 
-  const kKindNames = {F: 'forward', B: 'backward', I: 'input gradient', W: 'weight gradient'};
-  return {decode, opKey, firstEndingAfter, opAt, busy, timeByClock, describeClocks, kKindNames};
+  const kKindNames = {F: 'forward', B: 'backward', I: 'input gradient', W: 'weight gradient', R: 'recomputation',
+    C: 'backward that recomputes'};
+
+  // At the foot of an op: bars, each from and to a share of its width. Recomputation has a colour of its own.
+  const [kBackward, kRecomputation] = ['#0000006b', '#00e0c6'];
+  const kKindMarks = {F: [], B: [[0, 1, kBackward]], I: [[0, 1, kBackward]], W: [[0, 0.5, kBackward]],
+    R: [[0, 1, kRecomputation]], C: [[0, 1 / 3, kRecomputation], [1 / 3, 1, kBackward]]};
+  return {decode, opKey, firstEndingAfter, opAt, busy, timeByClock, describeClocks, kKindNames, kKindMarks};
 })();

@@ -31,7 +31,9 @@ const timelineLegend = (() => {
     const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
       .attr({width: 26, height: 14, 'aria-hidden': true});
     svg.append('rect').attr({width: 26, height: 14, fill: '#b83289'});
-    if (kind !== 'F') svg.append('rect').attr({width: kind === 'W' ? 13 : 26, height: 3, y: 11, fill: '#0000006b'});
+    for (const [from, to, fill] of timelineData.kKindMarks[kind]) {
+      svg.append('rect').attr({x: 26 * from, width: 26 * (to - from), height: 3, y: 11, fill});
+    }
     return element('li', {}, [svg.node(), `${kind} ${timelineData.kKindNames[kind]}`]);
   });
 

@@ -18,7 +18,7 @@ profile::StageProfile profile_of(int stages) {
 
 TEST(FitProfile, CutsStagesIntoVirtualOnes) {
   const schedule::Schedule schedule = schedule::interleaved_schedule(3, 6, 2);
-  const profile::StageProfile profile = fit_profile(profile_of(3), schedule, std::nullopt);
+  const profile::StageProfile profile = fit_profile(profile_of(3), schedule, {});
   ASSERT_EQ(profile.stages(), 6);
   for (int stage = 0; stage < 6; ++stage) {
     EXPECT_DOUBLE_EQ(profile.at_max_clock(stage, OpKind::forward).time_s,
@@ -27,8 +27,7 @@ TEST(FitProfile, CutsStagesIntoVirtualOnes) {
 }
 
 TEST(FitProfile, TakesOneWithAllVirtualStagesAsItIs) {
-  const profile::StageProfile profile =
-      fit_profile(profile_of(6), schedule::interleaved_schedule(3, 6, 2), std::nullopt);
+  const profile::StageProfile profile = fit_profile(profile_of(6), schedule::interleaved_schedule(3, 6, 2), {});
   EXPECT_EQ(write_stage_profile(profile), write_stage_profile(profile_of(6)));
 }
 
@@ -40,25 +39,39 @@ TEST(FitProfile, CutsStagesAsTheScheduleDistributesThem) {
   };
   schedule.ranks = {{op(OpKind::forward, 0), op(OpKind::forward, 3), op(OpKind::backward, 3), op(OpKind::backward, 0)},
                     {op(OpKind::forward, 1), op(OpKind::forward, 2), op(OpKind::backward, 2), op(OpKind::backward, 1)}};
-  const profile::StageProfile cut = fit_profile(profile_of(2), schedule, std::nullopt);
+  const profile::StageProfile cut = fit_profile(profile_of(2), schedule, {});
   ASSERT_EQ(cut.stages(), 4);
   for (const int stage : {0, 1, 2, 3}) {
     const int rank = stage == 0 || stage == 3 ? 0 : 1;
     EXPECT_DOUBLE_EQ(cut.at_max_clock(stage, OpKind::forward).time_s,
                      profile_of(2).at_max_clock(rank, OpKind::forward).time_s / 2);
   }
-  EXPECT_THAT(error_of([&] { (void)fit_profile(profile_of(3), schedule, std::nullopt); }), HasSubstr("3 stages"));
-  EXPECT_EQ(fit_profile(profile_of(4), schedule, std::nullopt).stages(), 4);
+  EXPECT_THAT(error_of([&] { (void)fit_profile(profile_of(3), schedule, {}); }), HasSubstr("3 stages"));
+  EXPECT_EQ(fit_profile(profile_of(4), schedule, {}).stages(), 4);
 }
 
 TEST(FitProfile, SplitsBackwardsOnlyWhereTheScheduleDoes) {
-  const profile::StageProfile whole = fit_profile(profile_of(3), schedule::one_f_one_b_schedule(3, 4), 0.4);
+  const profile::StageProfile whole =
+      fit_profile(profile_of(3), schedule::one_f_one_b_schedule(3, 4), {.backward_split = 0.4});
   EXPECT_FALSE(whole.has(0, OpKind::input_gradient));
-  const profile::StageProfile split = fit_profile(profile_of(3), schedule::zb_h1_schedule(3, 4), 0.4);
+  const profile::StageProfile split =
+      fit_profile(profile_of(3), schedule::zb_h1_schedule(3, 4), {.backward_split = 0.4});
   EXPECT_DOUBLE_EQ(split.at_max_clock(0, OpKind::input_gradient).time_s,
                    0.4 * whole.at_max_clock(0, OpKind::backward).time_s);
-  EXPECT_THAT(error_of([] { (void)fit_profile(profile_of(3), schedule::zb_h1_schedule(3, 4), std::nullopt); }),
+  EXPECT_THAT(error_of([] { (void)fit_profile(profile_of(3), schedule::zb_h1_schedule(3, 4), {}); }),
               HasSubstr("--backward-split"));
+}
+
+TEST(FitProfile, AddsRecomputationsOnlyWhereTheScheduleHasThem) {
+  const schedule::Schedule merak = schedule::make_schedule({"merak-early-recompute", 3, 4, 1, {}});
+  const profile::StageProfile plain = fit_profile(profile_of(3), schedule::one_f_one_b_schedule(3, 4), {{}, 0.9});
+  EXPECT_FALSE(plain.has(0, OpKind::recomputation));
+  const profile::StageProfile fitted = fit_profile(profile_of(3), merak, {.recomputation = 0.9});
+  EXPECT_DOUBLE_EQ(fitted.at_max_clock(0, OpKind::recomputation).time_s,
+                   0.9 * plain.at_max_clock(0, OpKind::forward).time_s);
+  EXPECT_EQ(error_of([&] { (void)fit_profile(profile_of(3), merak, {}); }),
+            "the schedule merak-early-recompute recomputes, and the profile has no recomputing_backward for stage 0: "
+            "measure it, or give --recomputation-share with its share of the forward's time and energy (about 1)");
 }
 
 TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {

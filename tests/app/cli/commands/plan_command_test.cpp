@@ -662,6 +662,31 @@ TEST_F(PlanCommand, TakesASchedulesSizeFromItsFile) {
   EXPECT_EQ(text("frontier.csv"), frontier);
 }
 
+TEST_F(PlanCommand, PlansForSchedulesThatRecompute) {
+  for (const std::string schedule : {"merak-1f1b", "merak-full-critical-path"}) {
+    ASSERT_EQ(plan({"--schedule", schedule, "--recomputation-share", "0.9", "--plans", "2"}).exit_code, 0) << schedule;
+    EXPECT_THAT(text("schedule.csv"), HasSubstr("C"));
+    EXPECT_THAT(text("profile.csv"), HasSubstr("\n2,recomputing_backward,"));
+    EXPECT_THAT(text("plans/00001.json"), HasSubstr("\"recomputing_backward\""));
+    const ProgramResult verified = run_lowgear({"verify", out()});
+    EXPECT_EQ(verified.exit_code, 0) << verified.err;
+    const std::string trace = (folder_ / "trace.json").string();
+    const ProgramResult replayed = run_lowgear({"simulate", "--plan", out() + "/plans/00001.json", "--profile",
+                                                out() + "/profile.csv", "--blocking-power", "70", "--trace", trace});
+    EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
+    EXPECT_THAT(read_file(trace), HasSubstr("\"name\":\"C0\",\"cat\":\"recomputing_backward\""));
+  }
+  EXPECT_THAT(text("schedule.csv"), HasSubstr("1R0,1B0"));
+  EXPECT_THAT(text("report.html"), HasSubstr("recomputation"));
+}
+
+TEST_F(PlanCommand, RefusesRecomputationsWithoutTheirCost) {
+  const ProgramResult result = plan({"--schedule", "merak-early-recompute"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("--recomputation-share"));
+}
+
 TEST_F(PlanCommand, TakesStagesFromTheProfileAndNamesInAnyCase) {
   const ProgramResult result =
       run_lowgear({"plan", "--profile", profile_, "--microbatches", "6", "--schedule", "1F1B", "--policy", "Lowgear",

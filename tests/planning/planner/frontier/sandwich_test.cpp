@@ -34,7 +34,7 @@ TEST(WithRoundedSlopes, RoundsToMultiplesAndJoinsEqualPieces) {
 /// A pipeline of ranks that differ or not, with a few or many clocks, some of them in round numbers (so that solutions
 /// lie on lines), and slopes over some orders of magnitude.
 SampleRun random_run(std::mt19937_64& random) {
-  constexpr std::array kNames{"1f1b", "gpipe", "zb-h1"};
+  constexpr std::array kNames{"1f1b", "gpipe", "zb-h1", "merak-early-recompute"};
   SampleRun run;
   const auto ranks = static_cast<int>(random_in(random, 1, 6));
   run.schedule = schedule::make_schedule(

@@ -87,10 +87,25 @@ TEST(Verify, AcceptsEverySchedule) {
     schedule::ScheduleRequest request{std::string(generator.name), 3, 6, generator.takes_chunks ? 2 : 1, {}};
     request.envpipe_stages.assign(3, {0.05, 0.1, std::nullopt});
     run.schedule = make_schedule(request);
-    run.profile = sample_profile(run.schedule.stages, 5);
+    run.profile = with_recomputation(sample_profile(run.schedule.stages, 5), 0.9);
     const VerifyReport report = verify(planner::sample_folder(run));
     EXPECT_THAT(report.failures, IsEmpty()) << generator.name;
     EXPECT_EQ(report.epsilon, 0) << generator.name;
+  }
+}
+
+TEST(Verify, RefusesARecomputationBeforeItsForwardOrAfterItsBackward) {
+  SampleRun run = sample_run();
+  run.schedule = schedule::make_schedule({"merak-early-recompute", 3, 4, 1, {}});
+  run.profile = with_recomputation(sample_profile(3, 5), 0.9);
+  const PlanFolder folder = planner::sample_folder(run);
+  for (const auto& [order, other] :
+       {std::pair{"0F2,0C0,0F3,0C1,0R2", "0R2,0F2,0C0,0F3,0C1"}, std::pair{"0R3,0B3", "0B3,0R3"}}) {
+    PlanFolder changed = folder;
+    const std::size_t at = changed.schedule.text.find(order);
+    ASSERT_NE(at, std::string::npos) << changed.schedule.text;
+    changed.schedule.text.replace(at, std::string_view(order).size(), other);
+    EXPECT_THAT(error_of([&] { (void)verify(changed); }), HasSubstr("before what it needs"));
   }
 }
 
