@@ -5,7 +5,6 @@
 /// 32 neighbouring nodes. The cluster, every row of 20 nodes and every node have a power budget; that of the cluster
 /// falls and rises.
 #include <fmt/format.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -13,11 +12,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -27,11 +24,11 @@
 #include "control/server/load_connections.h"
 #include "control/server/load_job.h"
 #include "measurement.h"
+#include "served.h"
 
 namespace lowgear::bench {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = server::LoadConnections::Clock;
 
 constexpr double kPatienceS = 900;
@@ -42,41 +39,6 @@ constexpr double kIterationS = 1;
 constexpr std::string_view kModel = "gpt3-175b";
 /// What the demonstration's stages draw at most, as they report it.
 constexpr double kGpuW = 400;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double quantile(std::vector<double> values, double fraction) {
-  std::ranges::sort(values);
-  return values.at(static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) + 0.5));
-}
-
-double load_average() {
-  double load = 0;
-  return ::getloadavg(&load, 1) == 1 ? load : 0;
-}
-
-/// A server, and the folder that it leaves with this.
-class Served {
- public:
-  Served() : folder_((fs::temp_directory_path() / "lg-XXXXXX").string()) {
-    if (::mkdtemp(folder_.data()) == nullptr) throw Error("no temporary folder can be made");
-    server_.emplace(LOWGEAR_BINARY, folder_);
-    server_->launch();
-    server_->await_start();
-  }
-  ~Served() {
-    server_.reset();
-    fs::remove_all(folder_);
-  }
-  Served(const Served&) = delete;
-  Served& operator=(const Served&) = delete;
-
-  [[nodiscard]] server::Process& process() { return *server_; }
-
- private:
-  std::string folder_;
-  std::optional<server::Process> server_;
-};
 
 /// Wall clock, and the server's processor time, of a part of the study.
 struct Cost {
@@ -175,23 +137,14 @@ class Fleet {
   std::map<std::size_t, double> last_plan_s_;
 };
 
-/// A small job of the model tries clocks, so that those of the cluster need not. Its units take as long as theirs.
-void learn_profile(server::Process& server, int microbatches) {
-  server::LoadConnections connections(server.socket(), server.port());
-  server::LoadJob job(connections, {.run = "profiles",
-                                    .model = std::string(kModel),
-                                    .pp = kStages,
-                                    .dp = 1,
-                                    .microbatches = microbatches,
-                                    .iteration_s = kIterationS});
-  const Clock::time_point begin = Clock::now();
-  while (!job.finished()) {
-    if (seconds_since(begin) > kPatienceS) throw Error("the small job was not planned for");
-    job.work();
-    connections.receive(std::chrono::milliseconds(1),
-                        [&](std::size_t from, const server::LoadAnswer& answer) { (void)job.answered(from, answer); });
-    if (job.trains()) job.end();
-  }
+/// The small job that learns the profile. Its units take as long as those of the cluster's jobs.
+server::LoadJobShape small_job(int microbatches) {
+  return {.run = "profiles",
+          .model = std::string(kModel),
+          .pp = kStages,
+          .dp = 1,
+          .microbatches = microbatches,
+          .iteration_s = kIterationS};
 }
 
 void print_cost(std::string_view what, const Cost& cost) {
@@ -230,7 +183,7 @@ void study(int nodes, double steady_s, int microbatches) {
     (void)::setrlimit(RLIMIT_NOFILE, &files);
   }
   Served served;
-  learn_profile(served.process(), microbatches);
+  learn_profile(served.process(), small_job(microbatches), kPatienceS);
   Fleet fleet(served.process(), nodes, microbatches);
   fmt::print("{} nodes, {} ranks in {} jobs, {} microbatches\n", nodes, fleet.ranks(), fleet.jobs(), microbatches);
   const Cost registration =

@@ -2,7 +2,6 @@
 /// the disk of the temporary folder: `server_ranks_study [ranks] [fetch] [straggler] [dashboards]`, all of them when
 /// none is named. All ranks and people are in this process, in one thread, but for the dashboards, which have another.
 #include <fmt/format.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,8 +14,6 @@
 #include <cstdlib>
 #include <deque>
 #include <exception>
-#include <filesystem>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -28,25 +25,18 @@
 #include "control/server/load_connections.h"
 #include "control/server/load_job.h"
 #include "measurement.h"
+#include "served.h"
 
 namespace lowgear::bench {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = server::LoadConnections::Clock;
 
 constexpr double kPatienceS = 120;
 constexpr std::string_view kModel = "gpt3-175b";
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 Clock::duration seconds(double value) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
-}
-
-double quantile(std::vector<double> values, double fraction) {
-  std::ranges::sort(values);
-  return values.at(static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) + 0.5));
 }
 
 std::string spread_ms(const std::vector<double>& values_s) {
@@ -54,47 +44,9 @@ std::string spread_ms(const std::vector<double>& values_s) {
                      quantile(values_s, 0.99) * 1e3, quantile(values_s, 1) * 1e3, values_s.size());
 }
 
-double load_average() {
-  double load = 0;
-  return ::getloadavg(&load, 1) == 1 ? load : 0;
-}
-
-/// A server, and the folder that it leaves with this.
-class Served {
- public:
-  Served() : folder_((fs::temp_directory_path() / "lg-XXXXXX").string()) {
-    if (::mkdtemp(folder_.data()) == nullptr) throw Error("no temporary folder can be made");
-    server_.emplace(LOWGEAR_BINARY, folder_);
-    server_->launch();
-    server_->await_start();
-  }
-  ~Served() {
-    server_.reset();
-    fs::remove_all(folder_);
-  }
-  Served(const Served&) = delete;
-  Served& operator=(const Served&) = delete;
-
-  [[nodiscard]] server::Process& process() { return *server_; }
-
- private:
-  std::string folder_;
-  std::optional<server::Process> server_;
-};
-
-/// A small job tries clocks out, so that later ones of the same model need not.
-void learn_profile(server::Process& server) {
-  server::LoadConnections connections(server.socket(), server.port());
-  server::LoadJob job(connections,
-                      {.run = "profiles", .model = std::string(kModel), .pp = 8, .dp = 1, .microbatches = 8});
-  const Clock::time_point begin = Clock::now();
-  while (!job.finished()) {
-    if (seconds_since(begin) > kPatienceS) throw Error("the small job was not planned for");
-    job.work();
-    connections.receive(std::chrono::milliseconds(1),
-                        [&](std::size_t from, const server::LoadAnswer& answer) { (void)job.answered(from, answer); });
-    if (job.trains()) job.end();
-  }
+/// The small job that learns the profile.
+server::LoadJobShape small_job() {
+  return {.run = "profiles", .model = std::string(kModel), .pp = 8, .dp = 1, .microbatches = 8};
 }
 
 /// The ranks of a large job, each on one connection: all register, wait for the first plan, report ten iterations and
@@ -248,7 +200,7 @@ void study_fetches(Ranks& ranks) {
 void study_ranks(bool and_fetches) {
   for (const std::size_t reports_per_request : {std::size_t{10}, std::size_t{1}}) {
     Served served;
-    learn_profile(served.process());
+    learn_profile(served.process(), small_job(), kPatienceS);
     const double cpu_s = served.process().cpu_time_s();
     Ranks ranks(served.process(), large_job("ranks", 1'250), reports_per_request);
     const Ranks::Times times = ranks.begin();
@@ -337,7 +289,7 @@ class StragglerEvents {
 
 void study_stragglers() {
   Served served;
-  learn_profile(served.process());
+  learn_profile(served.process(), small_job(), kPatienceS);
   Ranks ranks(served.process(), large_job("stragglers", 128), 10);
   (void)ranks.begin();
   StragglerEvents events(served.process(), ranks);
@@ -473,7 +425,7 @@ class SteadyRequests {
 void study_dashboards() {
   constexpr std::size_t kDashboards = 200;
   Served served;
-  learn_profile(served.process());
+  learn_profile(served.process(), small_job(), kPatienceS);
   SteadyRequests requests(served.process());
   server::LoadConnections connections(served.process().socket(), served.process().port());
   server::LoadJob job(
