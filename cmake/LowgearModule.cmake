@@ -4,6 +4,9 @@ add_library(lowgear_build_flags INTERFACE)
 set(lowgear_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                      $<$<BOOL:${LOWGEAR_WERROR}>:-Werror>)
 target_compile_options(lowgear_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${lowgear_warnings}>")
+# g++ collects garbage from 512 MiB on, in place of 100: a tenth of its time, for at most 120 MB more of memory.
+target_compile_options(lowgear_build_flags INTERFACE
+                       "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:--param=ggc-min-heapsize=524288>")
 # Two warnings of g++ 12 depend on how it has inlined and are often wrong when optimising: it takes an empty
 # std::optional for a value that is read, and "a" + std::string for overlapping memory (GCC bug 105651). The sanitizers
 # and clang's analyzer look for the same mistakes.

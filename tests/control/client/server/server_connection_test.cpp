@@ -350,7 +350,7 @@ TEST_F(ServerConnectionTest, DropsTheOldestReportsWhenTheServerIsAwayForLong) {
   for (std::uint64_t i = 0; i < 20'100; ++i) report(i);
   EXPECT_EQ(connection_->status().reports_lost, 100U);
   start_server();
-  ASSERT_TRUE(eventually([&] { return server_->count("/reports") == 20; }));
+  ASSERT_TRUE(eventually([&] { return server_->count("/reports") >= 20; }));
   EXPECT_EQ(reported().front(), 100);
 }
 
