@@ -433,6 +433,17 @@ TEST_F(ClientTest, CountsMicrobatchesThatTheProgramDoesNotName) {
               AllOf(HasSubstr("\n1,0,forward,0,"), HasSubstr("\n1,0,forward,1,"), HasSubstr("\n1,0,backward,0,")));
 }
 
+TEST(UnitKinds, AreThoseOfOpsAndFusedUnits) {
+  for (int number = 0; number < kOpKindCount; ++number) {
+    const auto kind = static_cast<OpKind>(number);
+    EXPECT_TRUE(is_op(unit_kind(kind)));
+    EXPECT_EQ(op_kind(unit_kind(kind)), kind);
+    EXPECT_EQ(name(unit_kind(kind)), name(kind));
+  }
+  EXPECT_FALSE(is_op(UnitKind::forward_backward));
+  EXPECT_EQ(name(UnitKind::forward_backward), "forward_backward");
+}
+
 TEST_F(ClientTest, RecordsUnitsThatNoScheduleHas) {
   options_.agent_socket.clear();
   options_.recording.folder = folder_ / "run";
@@ -683,7 +694,7 @@ TEST_F(ClientTest, ServesProgramsThatKnowLess) {
   EXPECT_EQ(status.stage, 78) << "beyond what the program knows";
   status.struct_size = 0;
   EXPECT_EQ(lowgear_get_status(client, &status), LOWGEAR_INVALID);
-  EXPECT_EQ(lowgear_unit_begin(client, LOWGEAR_FORWARD_BACKWARD + 1, 0, 0), LOWGEAR_INVALID);
+  EXPECT_EQ(lowgear_unit_begin(client, LOWGEAR_RECOMPUTING_BACKWARD + 1, 0, 0), LOWGEAR_INVALID);
   EXPECT_EQ(lowgear_iteration_begin_at(client, 1'000'000'001), LOWGEAR_INVALID);
   const lowgear_unit next{.kind = LOWGEAR_FORWARD, .stage = 0, .microbatch = LOWGEAR_NEXT};
   EXPECT_EQ(lowgear_expect(client, &next, 1, 0), LOWGEAR_INVALID);

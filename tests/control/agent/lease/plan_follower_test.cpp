@@ -21,7 +21,7 @@ const AllowedRange kEverything{.min_clock_mhz = 345, .max_clock_mhz = 1980, .min
 ipc::UnitEvent begin(OpKind kind, std::uint32_t microbatch, std::uint16_t stage = 0) {
   return {.time_ns = 0,
           .type = ipc::UnitEventType::unit_begin,
-          .kind = static_cast<std::uint8_t>(kind),
+          .kind = ipc::unit_number(kind),
           .stage = stage,
           .microbatch = microbatch};
 }
@@ -42,6 +42,17 @@ TEST(PlanFollower, KnowsTheClockOfEveryUnit) {
     EXPECT_EQ(follower.clock_mhz(begin(OpKind::forward, microbatch), {}), 1200);
     EXPECT_EQ(follower.clock_mhz(begin(OpKind::backward, microbatch), {}), 1500);
   }
+}
+
+TEST(PlanFollower, KnowsRecomputationsFromFusedUnits) {
+  plan::Plan plan = plan::read_plan(two_clock_plan(1, 1200, 1500), "plan");
+  plan.ranks.front().back().kind = OpKind::recomputing_backward;
+  PlanFollower follower(plan_message(write_plan(plan)), "Fake GPU", kSupported, kEverything);
+  EXPECT_EQ(follower.clock_mhz(begin(OpKind::recomputing_backward, 0), {}), 1500);
+  EXPECT_FALSE(follower.clock_mhz(begin(OpKind::recomputation, 0), {}));
+  ipc::UnitEvent fused = begin(OpKind::forward, 0);
+  fused.kind = ipc::kNoOp;
+  EXPECT_FALSE(follower.clock_mhz(fused, {}));
 }
 
 TEST(PlanFollower, TakesAPlanForItsModel) {
@@ -65,7 +76,8 @@ TEST(PlanFollower, HasNothingToSayAboutOtherEvents) {
   ipc::UnitEvent end = begin(OpKind::forward, 0);
   end.type = ipc::UnitEventType::unit_end;
   EXPECT_FALSE(follower.clock_mhz(end, {}));
-  ipc::UnitEvent hostile = begin(static_cast<OpKind>(255), 0xffffffff, 0xffff);
+  ipc::UnitEvent hostile = begin(OpKind::forward, 0xffffffff, 0xffff);
+  hostile.kind = 255;
   EXPECT_FALSE(follower.clock_mhz(hostile, {}));
 }
 
