@@ -62,7 +62,7 @@ kill_study() {
 }
 
 load_before=$(cut -d' ' -f1 /proc/loadavg)
-studies=(frontier deadline gap lowtime agreement rounding few_clock joint_order)
+studies=(frontier deadline gap integrality lowtime agreement rounding few_clock joint_order)
 unpinned=(unit_mark unit_ring_latency)
 for name in "${unpinned[@]}"; do unpinned_study "$name"; done
 kill_study

@@ -26,8 +26,8 @@ constexpr std::size_t kSpliceVisits = 300'000;
 /// A trade costs a few makespans, and there can be one per op.
 constexpr std::size_t kMaxOpsToTrade = 2'000;
 
-/// How often the library is gone through again. The first two rounds lower the mean gap by a tenth where clocks are far
-/// apart, further ones hardly.
+/// How often the library is gone through again: at its deadlines, and between them. Two rounds lower the mean gap by a
+/// tenth where clocks are far apart, further ones hardly.
 constexpr TimePs kRefinements = 2;
 
 /// Deadlines on either side of a single one for which plans are refined.
@@ -78,34 +78,48 @@ void DiscretePlanner::prepare_for(const Frontier& frontier, TimePs deadline_ps) 
 void DiscretePlanner::fill(const Grid& grid) {
   if (grid.step_ps == 0) return;
   const auto ops = static_cast<std::size_t>(model_->instance.op_count());
-  const TimePs rounds = ops <= kMaxOpsToTrade ? kRefinements : 0;
-  const TimePs steps = grid.count + rounds * (grid.end - grid.begin);
+  const TimePs refined = ops <= kMaxOpsToTrade ? grid.end - grid.begin : 0;
+  const TimePs steps = grid.count + kRefinements * refined;
   TimePs done = 0;
   const auto report = [&] {
     const double fraction = static_cast<double>(++done) / static_cast<double>(steps);
     if (work_ != nullptr) work_->begin("preparing plans", fraction);
   };
   // All of them also for one deadline: the two plans that suit it best may be far apart.
+  std::vector<Draft> drafts;
   for (TimePs k = 0; k < grid.count; ++k, report()) {
-    library_.add(best_rounding(solver_->solve(grid.first_ps + grid.step_ps * k)));
+    const ContinuousPlan continuous = solver_->solve(grid.first_ps + grid.step_ps * k);
+    DiscretePlan rounding = best_rounding(continuous);
+    if (k >= grid.begin && k < grid.begin + refined) drafts.push_back(drafted(continuous, rounding));
+    library_.add(std::move(rounding));
   }
-  // Mixtures of mixtures: each round plans with the library of the one before, every other round between its deadlines.
-  for (TimePs round = 0; round < rounds; ++round) {
-    const TimePs offset_ps = grid.step_ps / 2 * (round % 2);
-    for (TimePs k = grid.begin; k < grid.end; ++k, report()) {
-      library_.add(plan(std::min(grid.first_ps + grid.step_ps * k + offset_ps, grid.last_ps)));
-    }
+  // Mixtures of mixtures: each round plans with the library of the one before, the second one between the deadlines.
+  for (Draft& draft : drafts) {
+    library_.add(plan(std::move(draft)));
+    report();
   }
+  for (TimePs k = grid.begin; k < grid.begin + refined; ++k, report()) {
+    library_.add(plan(std::min(grid.first_ps + grid.step_ps * k + grid.step_ps / 2, grid.last_ps)));
+  }
+}
+
+DiscretePlanner::Draft DiscretePlanner::drafted(const ContinuousPlan& continuous, DiscretePlan rounding) const {
+  return {continuous.deadline_ps, in_order_of_start(rounder_.graph(), continuous), std::move(rounding)};
 }
 
 DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
   const ContinuousPlan continuous = solver_->solve(deadline_ps);
-  const std::size_t ops = continuous.start_by_ps.size();
+  return plan(drafted(continuous, best_rounding(continuous)));
+}
+
+DiscretePlan DiscretePlanner::plan(Draft draft) {
+  const TimePs deadline_ps = draft.deadline_ps;
+  const std::size_t ops = draft.order.size();
   std::size_t reach = 1;
   while (2 * (reach + 1) * (reach + 1) * ops * kVisitsPerSplice <= kSpliceVisits && reach < 6) ++reach;
-  std::vector<DiscretePlan> candidates{best_rounding(continuous)};
+  std::vector<DiscretePlan> candidates{std::move(draft.rounding)};
   if (const DiscretePlan* prepared = library_.best_within(deadline_ps)) candidates.push_back(*prepared);
-  if (auto spliced = library_.splice(rounder_, in_order_of_start(rounder_.graph(), continuous), deadline_ps, reach)) {
+  if (auto spliced = library_.splice(rounder_, draft.order, deadline_ps, reach)) {
     candidates.push_back(std::move(*spliced));
   }
   const std::size_t to_trade = ops <= kMaxOpsToTrade ? candidates.size() : 0;

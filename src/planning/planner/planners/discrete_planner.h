@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "planning/planner/frontier/frontier.h"
@@ -38,8 +39,16 @@ class DiscretePlanner {
     TimePs begin = 0;
     TimePs end = 0;
   };
+  /// What plans for one deadline start from.
+  struct Draft {
+    TimePs deadline_ps = 0;
+    std::vector<std::int32_t> order;  ///< ops by their start in the continuous optimum
+    DiscretePlan rounding;            ///< the best of all roundings
+  };
   [[nodiscard]] Grid grid_over(const Frontier& frontier) const;
   void fill(const Grid& grid);
+  [[nodiscard]] Draft drafted(const ContinuousPlan& continuous, DiscretePlan rounding) const;
+  [[nodiscard]] DiscretePlan plan(Draft draft);
   [[nodiscard]] DiscretePlan best_rounding(const ContinuousPlan& continuous);
 
   const PlanningModel* model_;

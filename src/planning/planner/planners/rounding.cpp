@@ -11,8 +11,10 @@ Rounder::Rounder(const PlanningModel& model, WorkReport* work)
     : model_(&model),
       work_(work),
       graph_(model.instance),
+      options_(model),
       finish_ps_(graph_.order().size()),
       latest_finish_ps_(graph_.order().size()),
+      latest_start_ps_(graph_.order().size()),
       next_on_rank_(graph_.order().size(), -1),
       position_(graph_.order().size()),
       marked_(graph_.order().size(), 0) {
@@ -27,30 +29,25 @@ void Rounder::report_visits() const {
   if (work_ != nullptr) work_->visited(finish_ps_.size());
 }
 
-TimePs Rounder::time_ps(std::int32_t op, std::int32_t choice) const {
-  return model_->choices_of(op)[at(choice)].time_ps;
-}
-
 TimePs Rounder::earliest_start_ps(std::int32_t op) const {
   TimePs start_ps = 0;
   for (const std::int32_t before : graph_.predecessors(op)) start_ps = std::max(start_ps, finish_ps_[at(before)]);
   return start_ps;
 }
 
-TimePs Rounder::latest_finish_ps(std::int32_t op, std::span<const std::int32_t> choice, TimePs deadline_ps) const {
+TimePs Rounder::latest_finish_ps(std::int32_t op, TimePs deadline_ps) const {
   TimePs finish_ps = deadline_ps;
-  for (const std::int32_t after : graph_.successors(op)) {
-    finish_ps = std::min(finish_ps, latest_finish_ps_[at(after)] - time_ps(after, choice[at(after)]));
-  }
+  for (const std::int32_t after : graph_.successors(op)) finish_ps = std::min(finish_ps, latest_start_ps_[at(after)]);
   return finish_ps;
 }
 
 std::int32_t Rounder::cheapest_within(std::int32_t op, TimePs window_ps, PowerNw price_nw) const {
-  const std::vector<ClockChoice>& choices = model_->choices_of(op);
+  const std::span<const TimePs> times_ps = options_.times_ps(op);
+  const std::span<const EnergyZj> energies_zj = options_.effective_energies_zj(op);
   std::int32_t best = 0;
   EnergyZj least_zj = 0;
-  for (std::size_t k = 0; k < choices.size() && (k == 0 || choices[k].time_ps <= window_ps); ++k) {
-    const EnergyZj value_zj = choices[k].effective_energy_zj + static_cast<EnergyZj>(price_nw) * choices[k].time_ps;
+  for (std::size_t k = 0; k < times_ps.size() && (k == 0 || times_ps[k] <= window_ps); ++k) {
+    const EnergyZj value_zj = energies_zj[k] + static_cast<EnergyZj>(price_nw) * times_ps[k];
     if (k == 0 || value_zj <= least_zj) {
       least_zj = value_zj;
       best = static_cast<std::int32_t>(k);
@@ -66,13 +63,13 @@ DiscretePlan Rounder::round(const ContinuousPlan& continuous, RoundingRule rule)
     for (const std::int32_t op : graph_.order()) {
       const TimePs start_ps = earliest_start_ps(op);
       choice[at(op)] = cheapest_within(op, continuous.finish_by_ps[at(op)] - start_ps, price_nw(op));
-      finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
+      finish_ps_[at(op)] = start_ps + options_.time_ps(op, choice[at(op)]);
     }
   } else {
     for (const std::int32_t op : graph_.reverse_order()) {
-      latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, continuous.deadline_ps);
-      const TimePs window_ps = latest_finish_ps_[at(op)] - continuous.start_by_ps[at(op)];
-      choice[at(op)] = cheapest_within(op, window_ps, price_nw(op));
+      const TimePs finish_ps = latest_finish_ps(op, continuous.deadline_ps);
+      choice[at(op)] = cheapest_within(op, finish_ps - continuous.start_by_ps[at(op)], price_nw(op));
+      latest_start_ps_[at(op)] = finish_ps - options_.time_ps(op, choice[at(op)]);
     }
   }
   report_visits();
@@ -80,9 +77,9 @@ DiscretePlan Rounder::round(const ContinuousPlan& continuous, RoundingRule rule)
 }
 
 void Rounder::slow_down_within(std::int32_t op, TimePs window_ps, std::vector<std::int32_t>& choice) const {
-  const std::vector<ClockChoice>& choices = model_->choices_of(op);
+  const std::span<const TimePs> times_ps = options_.times_ps(op);
   std::int32_t& k = choice[at(op)];
-  while (at(k) + 1 < choices.size() && choices[at(k) + 1].time_ps <= window_ps) ++k;
+  while (at(k) + 1 < times_ps.size() && times_ps[at(k) + 1] <= window_ps) ++k;
 }
 
 DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs deadline_ps) {
@@ -93,18 +90,19 @@ DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs dea
   for (const std::int32_t op : graph_.order()) {
     const TimePs start_ps = earliest_start_ps(op);
     slow_down_within(op, latest_finish_ps_[at(op)] - start_ps, choice);
-    finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
+    finish_ps_[at(op)] = start_ps + options_.time_ps(op, choice[at(op)]);
   }
   report_visits();
   for (const std::int32_t op : graph_.reverse_order()) {
-    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
-    slow_down_within(op, latest_finish_ps_[at(op)] - earliest_start_ps(op), choice);
+    const TimePs finish_ps = latest_finish_ps(op, deadline_ps);
+    slow_down_within(op, finish_ps - earliest_start_ps(op), choice);
+    latest_start_ps_[at(op)] = finish_ps - options_.time_ps(op, choice[at(op)]);
   }
   report_visits();
   DiscretePlan plan;
   plan.makespan_ps = makespan_ps(choice);
   for (const std::int32_t op : graph_.order()) {
-    plan.effective_energy_zj += model_->choices_of(op)[at(choice[at(op)])].effective_energy_zj;
+    plan.effective_energy_zj += options_.effective_energy_zj(op, choice[at(op)]);
   }
   plan.choice = std::move(choice);
   return plan;
@@ -112,18 +110,16 @@ DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs dea
 
 void Rounder::find_latest_finishes(std::span<const std::int32_t> choice, TimePs deadline_ps) {
   for (const std::int32_t op : graph_.reverse_order()) {
-    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
+    latest_finish_ps_[at(op)] = latest_finish_ps(op, deadline_ps);
+    latest_start_ps_[at(op)] = latest_finish_ps_[at(op)] - options_.time_ps(op, choice[at(op)]);
   }
   report_visits();
 }
 
-Rounder::PairWindow Rounder::pair_window(std::int32_t first, std::int32_t second, std::span<const std::int32_t> choice,
-                                         TimePs deadline_ps) const {
+Rounder::PairWindow Rounder::pair_window(std::int32_t first, std::int32_t second, TimePs deadline_ps) const {
   PairWindow window{earliest_start_ps(first), deadline_ps, 0, latest_finish_ps_[at(second)]};
   for (const std::int32_t after : graph_.successors(first)) {
-    if (after == second) continue;
-    window.first_finish_ps =
-        std::min(window.first_finish_ps, latest_finish_ps_[at(after)] - time_ps(after, choice[at(after)]));
+    if (after != second) window.first_finish_ps = std::min(window.first_finish_ps, latest_start_ps_[at(after)]);
   }
   for (const std::int32_t before : graph_.predecessors(second)) {
     if (before != first) window.second_start_ps = std::max(window.second_start_ps, finish_ps_[at(before)]);
@@ -133,19 +129,20 @@ Rounder::PairWindow Rounder::pair_window(std::int32_t first, std::int32_t second
 
 Rounder::PairChoice Rounder::best_pair(std::int32_t first, std::int32_t second, const PairWindow& window,
                                        std::span<const std::int32_t> choice) const {
-  const std::vector<ClockChoice>& of_first = model_->choices_of(first);
-  const std::vector<ClockChoice>& of_second = model_->choices_of(second);
-  const EnergyZj now_zj =
-      of_first[at(choice[at(first)])].effective_energy_zj + of_second[at(choice[at(second)])].effective_energy_zj;
+  const std::span<const TimePs> first_ps = options_.times_ps(first);
+  const std::span<const TimePs> second_ps = options_.times_ps(second);
+  const std::span<const EnergyZj> first_zj = options_.effective_energies_zj(first);
+  const std::span<const EnergyZj> second_zj = options_.effective_energies_zj(second);
+  const EnergyZj now_zj = first_zj[at(choice[at(first)])] + second_zj[at(choice[at(second)])];
   PairChoice best;
-  std::size_t s = of_second.size();  // slowest of the second that still fits, plus one: falls as the first gets slower
-  for (std::size_t f = 0; f < of_first.size(); ++f) {
-    const TimePs handover_ps = window.first_start_ps + of_first[f].time_ps;
+  std::size_t s = second_ps.size();  // slowest of the second that still fits, plus one: falls as the first gets slower
+  for (std::size_t f = 0; f < first_ps.size(); ++f) {
+    const TimePs handover_ps = window.first_start_ps + first_ps[f];
     if (handover_ps > window.first_finish_ps) break;
     const TimePs left_ps = window.second_finish_ps - std::max(handover_ps, window.second_start_ps);
-    while (s > 0 && of_second[s - 1].time_ps > left_ps) --s;
+    while (s > 0 && second_ps[s - 1] > left_ps) --s;
     if (s == 0) break;
-    const EnergyZj saved_zj = now_zj - of_first[f].effective_energy_zj - of_second[s - 1].effective_energy_zj;
+    const EnergyZj saved_zj = now_zj - first_zj[f] - second_zj[s - 1];
     if (saved_zj > best.saved_zj) best = {saved_zj, static_cast<std::int32_t>(f), static_cast<std::int32_t>(s - 1)};
   }
   return best;
@@ -158,7 +155,7 @@ void Rounder::trade_between_neighbours(DiscretePlan& plan, TimePs deadline_ps) {
   for (const std::int32_t first : graph_.order()) {
     const std::int32_t second = next_on_rank_[at(first)];
     if (second < 0) continue;
-    const PairChoice best = best_pair(first, second, pair_window(first, second, choice, deadline_ps), choice);
+    const PairChoice best = best_pair(first, second, pair_window(first, second, deadline_ps), choice);
     if (best.saved_zj == 0) continue;
     const std::int32_t first_before = std::exchange(choice[at(first)], best.first);
     const std::int32_t second_before = std::exchange(choice[at(second)], best.second);
@@ -196,7 +193,7 @@ bool Rounder::bring_finishes_up_to_date(std::span<const std::int32_t> changed, s
     if (marked_[at(op)] == 0) continue;
     marked_[at(op)] = 0;
     --marks_;
-    const TimePs finish_ps = earliest_start_ps(op) + time_ps(op, choice[at(op)]);
+    const TimePs finish_ps = earliest_start_ps(op) + options_.time_ps(op, choice[at(op)]);
     if (!in_time || finish_ps == finish_ps_[at(op)]) continue;
     in_time = finish_ps <= deadline_ps;
     finishes_before_.emplace_back(op, std::exchange(finish_ps_[at(op)], finish_ps));
@@ -209,12 +206,12 @@ bool Rounder::bring_finishes_up_to_date(std::span<const std::int32_t> changed, s
   return in_time;
 }
 
-/// The same for latest finishes.
+/// The same for latest finishes and starts.
 void Rounder::bring_latest_finishes_up_to_date(std::span<const std::int32_t> changed,
                                                std::span<const std::int32_t> choice, TimePs deadline_ps) {
   std::size_t end = 0;
   for (const std::int32_t op : changed) {
-    for (const std::int32_t before : graph_.predecessors(op)) mark(before);
+    mark(op);
     end = std::max(end, position_[at(op)]);
   }
   std::size_t visits = 0;
@@ -224,8 +221,9 @@ void Rounder::bring_latest_finishes_up_to_date(std::span<const std::int32_t> cha
     marked_[at(op)] = 0;
     --marks_;
     ++visits;
-    const TimePs finish_ps = latest_finish_ps(op, choice, deadline_ps);
-    if (finish_ps == std::exchange(latest_finish_ps_[at(op)], finish_ps)) continue;
+    latest_finish_ps_[at(op)] = latest_finish_ps(op, deadline_ps);
+    const TimePs start_ps = latest_finish_ps_[at(op)] - options_.time_ps(op, choice[at(op)]);
+    if (start_ps == std::exchange(latest_start_ps_[at(op)], start_ps)) continue;
     for (const std::int32_t before : graph_.predecessors(op)) mark(before);
   }
   if (work_ != nullptr) work_->visited(visits);
@@ -234,7 +232,7 @@ void Rounder::bring_latest_finishes_up_to_date(std::span<const std::int32_t> cha
 TimePs Rounder::makespan_ps(std::span<const std::int32_t> choice) {
   TimePs makespan_ps = 0;
   for (const std::int32_t op : graph_.order()) {
-    finish_ps_[at(op)] = earliest_start_ps(op) + time_ps(op, choice[at(op)]);
+    finish_ps_[at(op)] = earliest_start_ps(op) + options_.time_ps(op, choice[at(op)]);
     makespan_ps = std::max(makespan_ps, finish_ps_[at(op)]);
   }
   report_visits();

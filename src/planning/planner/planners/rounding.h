@@ -9,6 +9,7 @@
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/precedence.h"
 #include "planning/planner/frontier/work_report.h"
+#include "planning/planner/planners/option_table.h"
 #include "planning/planner/planners/planning_model.h"
 
 namespace lowgear::planner {
@@ -65,10 +66,8 @@ class Rounder {
 
  private:
   [[nodiscard]] std::int32_t cheapest_within(std::int32_t op, TimePs window_ps, PowerNw price_nw) const;
-  [[nodiscard]] TimePs time_ps(std::int32_t op, std::int32_t choice) const;
   [[nodiscard]] TimePs earliest_start_ps(std::int32_t op) const;
-  [[nodiscard]] TimePs latest_finish_ps(std::int32_t op, std::span<const std::int32_t> choice,
-                                        TimePs deadline_ps) const;
+  [[nodiscard]] TimePs latest_finish_ps(std::int32_t op, TimePs deadline_ps) const;
   void slow_down_within(std::int32_t op, TimePs window_ps, std::vector<std::int32_t>& choice) const;
 
   /// What two neighbouring ops of a rank may use, with all others as they are.
@@ -84,8 +83,7 @@ class Rounder {
     std::int32_t first = 0;
     std::int32_t second = 0;
   };
-  [[nodiscard]] PairWindow pair_window(std::int32_t first, std::int32_t second, std::span<const std::int32_t> choice,
-                                       TimePs deadline_ps) const;
+  [[nodiscard]] PairWindow pair_window(std::int32_t first, std::int32_t second, TimePs deadline_ps) const;
   [[nodiscard]] PairChoice best_pair(std::int32_t first, std::int32_t second, const PairWindow& window,
                                      std::span<const std::int32_t> choice) const;
   void find_latest_finishes(std::span<const std::int32_t> choice, TimePs deadline_ps);
@@ -100,8 +98,10 @@ class Rounder {
   const PlanningModel* model_;
   WorkReport* work_;
   PrecedenceGraph graph_;
+  OptionTable options_;
   std::vector<TimePs> finish_ps_;           ///< by op: earliest, with the present clocks
   std::vector<TimePs> latest_finish_ps_;    ///< by op: with the present clocks
+  std::vector<TimePs> latest_start_ps_;     ///< by op: the same, less the op's own time
   std::vector<std::int32_t> next_on_rank_;  ///< by op: -1 for the last one of a rank
   std::vector<std::size_t> position_;       ///< by op: in the graph's order
   std::vector<char> marked_;                ///< by op: its finish is to be looked at again; all 0 between calls
