@@ -125,6 +125,11 @@ void Client::start_meter() {
   meter_ = std::make_unique<measure::EnergyMeter>(*gpu_.system, std::vector<gpu::Gpu*>{gpu_.gpu}, std::move(meter));
 }
 
+std::vector<int> Client::gpu_clocks_mhz() const {
+  if (gpu_.gpu == nullptr || !works(*gpu_.gpu, gpu::GpuFeature::supported_clocks)) return {};
+  return gpu_.gpu->supported_sm_clocks_mhz();
+}
+
 protocol::RankSpec Client::registration() const {
   protocol::RankSpec rank;
   rank.rank = options_.rank.rank;
@@ -138,7 +143,7 @@ protocol::RankSpec Client::registration() const {
   rank.gpu_uuid = gpu_.gpu->identity().uuid;
   rank.gpu = gpu_.gpu->identity().name;
   rank.simulated = gpu_.simulated();
-  if (works(*gpu_.gpu, gpu::GpuFeature::supported_clocks)) rank.clocks_mhz = gpu_.gpu->supported_sm_clocks_mhz();
+  rank.clocks_mhz = gpu_clocks_mhz();
   if (works(*gpu_.gpu, gpu::GpuFeature::power_limits)) rank.power_limit_w = gpu_.gpu->power_limits().enforced_w;
   const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
   rank.follows_plans = lease.has_lease && !lease.dry_run;

@@ -155,6 +155,8 @@ class Client {
   /// Iterations that begin and end are logged here from now on. It has to stay as long as this.
   void watch_iterations(IterationLog& log) noexcept { marks_->watch_iterations(&log); }
 
+  /// That the GPU of this rank can be set to, highest first; empty where there is none or it does not say.
+  [[nodiscard]] std::vector<int> gpu_clocks_mhz() const;
   /// Throws Error when there is no GPU.
   [[nodiscard]] measure::EnergyMeter::WindowId window_begin(std::string name);
   measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);

@@ -1,7 +1,13 @@
 #include "control/protocol/job_spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+
+#include "base/core/error.h"
 #include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 
@@ -55,6 +61,53 @@ JobProfiling read_profiling(const JsonView& value) {
   return profiling;
 }
 
+std::string one_of(const JsonView& value, std::initializer_list<std::string_view> words) {
+  std::string text = value.text();
+  if (std::ranges::find(words, text) != words.end()) return text;
+  value.fail(fmt::format("is {}", quote(text)), fmt::format("use one of {}", fmt::join(words, ", ")));
+}
+
+/// With the member `policy`.
+std::optional<JobEnvPipe> read_policy(const JsonView& body) {
+  const bool envpipe =
+      has_value(body, "policy") && one_of(body.at("policy"), {"lowgear", "envpipe"}) == std::string_view("envpipe");
+  if (!has_value(body, "envpipe")) return envpipe ? std::optional(JobEnvPipe{}) : std::nullopt;
+  const JsonView value = body.at("envpipe");
+  if (!envpipe) value.fail("is of another policy", "add \"policy\": \"envpipe\"");
+  require_members(value, {"type", "reconfig", "threshold_scale", "transfer_ms", "start_mhz", "lowest_mhz"});
+  JobEnvPipe settings;
+  if (value.has("type")) settings.type = one_of(value.at("type"), {"baseline", "uniform", "envelope"});
+  if (value.has("reconfig")) settings.reconfig = one_of(value.at("reconfig"), {"default", "greedy", "balanced"});
+  if (value.has("threshold_scale")) settings.threshold_scale = number_in(value.at("threshold_scale"), 0, 1e9);
+  if (value.has("transfer_ms")) settings.transfer_ms = number_in(value.at("transfer_ms"), 0, 1e6);
+  settings.start_mhz = optional_clock(value, "start_mhz");
+  settings.lowest_mhz = optional_clock(value, "lowest_mhz");
+  if (settings.lowest_mhz.value_or(0) > settings.start_mhz.value_or(kMaxRankClockMhz)) {
+    value.fail("lowest_mhz is above start_mhz");
+  }
+  return settings;
+}
+
+Json envpipe_json(const JobEnvPipe& settings) {
+  return {{"type", settings.type},
+          {"reconfig", settings.reconfig},
+          {"threshold_scale", settings.threshold_scale},
+          {"transfer_ms", settings.transfer_ms},
+          {"start_mhz", or_null(settings.start_mhz)},
+          {"lowest_mhz", or_null(settings.lowest_mhz)}};
+}
+
+void read_early_forwards(const JsonView& value, JobSpec& spec) {
+  if (spec.schedule_is_csv || spec.schedule != "envpipe") value.fail("is of the schedule envpipe alone");
+  if (value.size() != static_cast<std::size_t>(spec.parallel.pp)) {
+    value.fail(fmt::format("has {} numbers for {} pipeline ranks", value.size(), spec.parallel.pp));
+  }
+  for (std::size_t rank = 0; rank < value.size(); ++rank) {
+    const int most = rank == 0 ? spec.microbatches : spec.early_forwards.back();  // a rise can hang
+    spec.early_forwards.push_back(value.at(rank).integer_in(0, most));
+  }
+}
+
 void read_schedule(const JsonView& value, JobSpec& spec) {
   spec.schedule_is_csv = value.json().is_object();
   if (!spec.schedule_is_csv) {
@@ -100,9 +153,9 @@ std::string JobSpec::profile_key(bool simulated) const {
 }
 
 JobSpec read_job_spec(const JsonView& body) {
-  require_members(body,
-                  {"run", "name", "framework", "model", "partition", "gpu", "parallel", "schedule", "microbatches",
-                   "microbatch_size", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile", "user"});
+  require_members(body, {"run", "name", "framework", "model", "partition", "gpu", "parallel", "schedule",
+                         "microbatches", "microbatch_size", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile",
+                         "policy", "envpipe", "early_forwards", "user"});
   JobSpec spec;
   spec.run = name_text(body.at("run"));
   spec.name = body.has("name") ? name_text(body.at("name")) : spec.run;
@@ -124,6 +177,8 @@ JobSpec read_job_spec(const JsonView& body) {
   } else if (has_value(body, "profile")) {
     spec.profiling = read_profiling(body.at("profile"));
   }
+  spec.envpipe = read_policy(body);
+  if (has_value(body, "early_forwards")) read_early_forwards(body.at("early_forwards"), spec);
   if (has_value(body, "user")) spec.user = name_text(body.at("user"));
   return spec;
 }
@@ -143,7 +198,13 @@ Json to_json(const JobSpec& spec) {
                {"guard_pct", spec.guard_pct},
                {"switch_latency_ms", spec.switch_latency_ms},
                {"profile", profiling_json(spec.profiling)}};
-  if (spec.user) json["user"] = *spec.user;  // servers before this member refuse a specification that has it
+  // Servers before these members refuse a specification that has one.
+  if (spec.envpipe) {
+    json["policy"] = "envpipe";
+    json["envpipe"] = envpipe_json(*spec.envpipe);
+  }
+  if (!spec.early_forwards.empty()) json["early_forwards"] = spec.early_forwards;
+  if (spec.user) json["user"] = *spec.user;
   return json;
 }
 
@@ -154,7 +215,10 @@ std::string first_difference(const JobSpec& a, const JobSpec& b) {
   for (const auto& [key, value] : left.items()) {
     if (right.value(key, Json()) != value) return key;
   }
-  return "user";  // the only member that one of them may lack
+  for (const auto& [key, value] : right.items()) {
+    if (!left.contains(key)) return key;
+  }
+  return {};
 }
 
 }  // namespace lowgear::protocol

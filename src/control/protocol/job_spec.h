@@ -38,6 +38,17 @@ struct JobProfiling {
   friend bool operator==(const JobProfiling&, const JobProfiling&) = default;
 };
 
+/// EnvPipe's settings of a job whose clocks follow its policy; in its own words (planner/policies/envpipe_names.h).
+struct JobEnvPipe {
+  std::string type = "envelope";
+  std::string reconfig = "balanced";
+  double threshold_scale = 4;
+  double transfer_ms = 1;         ///< is added to every measured wait
+  std::optional<int> start_mhz;   ///< highest clock that it uses; empty: the GPUs'
+  std::optional<int> lowest_mhz;  ///< empty: the lowest profiled
+  friend bool operator==(const JobEnvPipe&, const JobEnvPipe&) = default;
+};
+
 /// The specification with which all ranks of a job register it (docs/server-api.md); it must be the same for all.
 struct JobSpec {
   std::string run;
@@ -55,6 +66,10 @@ struct JobSpec {
   double guard_pct = 2;
   double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect; agents ask that much ahead
   std::optional<JobProfiling> profiling;
+  std::optional<JobEnvPipe> envpipe;  ///< `policy: envpipe`; empty: Lowgear's own policy
+  /// Of the schedule `envpipe`, by pipeline rank; empty: what its rule asks for where a backward takes twice the time
+  /// of a forward and memory has no limit.
+  std::vector<int> early_forwards;
   std::optional<std::string> user;  ///< for whom it trains, as the job states it; no process checks it
 
   /// Everything that a profile depends on, as text: jobs of the same key share profiles. `simulated`: measured on

@@ -1,6 +1,9 @@
 #include "control/protocol/rank_reports.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/core/formats/json_members.h"
@@ -13,9 +16,21 @@ constexpr double kMaxIterationS = 1e6;
 constexpr double kMaxIterationJ = 1e12;
 constexpr double kMaxTimeS = 1e11;  // since 1970
 
+std::vector<double> read_waits(const JsonView& list) {
+  if (list.size() > kMaxReportedWaits) list.fail(fmt::format("more than {} units", kMaxReportedWaits));
+  std::vector<double> waits_s;
+  waits_s.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonView wait = list.at(i);
+    waits_s.push_back(wait.json().is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                            : number_in(wait, 0, kMaxIterationS));
+  }
+  return waits_s;
+}
+
 IterationReport read_report(const JsonView& value) {
   require_members(value, {"iteration", "plan_version", "time_s", "compute_s", "energy_j", "energy_error_j",
-                          "throttled_power", "throttled_thermal", "begin_s", "delay_s", "cannot_wait"});
+                          "throttled_power", "throttled_thermal", "begin_s", "delay_s", "cannot_wait", "wait_s"});
   IterationReport report;
   report.iteration = value.at("iteration").integer();
   if (report.iteration < 0) value.at("iteration").fail("is below 0");
@@ -33,6 +48,7 @@ IterationReport read_report(const JsonView& value) {
   if (has_value(value, "begin_s")) report.begin_s = number_in(value.at("begin_s"), 0, kMaxTimeS);
   report.delay_s = optional("delay_s", kMaxIterationS);
   if (has_value(value, "cannot_wait")) report.cannot_wait = value.at("cannot_wait").boolean();
+  if (has_value(value, "wait_s")) report.wait_s = read_waits(value.at("wait_s"));
   return report;
 }
 
@@ -48,6 +64,9 @@ Json to_json(const IterationReport& report) {
   if (report.begin_s) document["begin_s"] = *report.begin_s;  // servers before 1.4 know no such members
   if (report.delay_s > 0) document["delay_s"] = report.delay_s;
   if (report.cannot_wait) document["cannot_wait"] = true;
+  for (const double wait_s : report.wait_s) {
+    document["wait_s"].push_back(std::isfinite(wait_s) ? Json(wait_s) : Json());
+  }
   return document;
 }
 

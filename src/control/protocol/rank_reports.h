@@ -23,6 +23,9 @@ struct IterationReport {
   std::optional<double> begin_s{};  ///< since 1970, by the rank's clock; empty: the server has not asked for it
   double delay_s = 0;               ///< that the rank waited before it began, as the server asked it to
   bool cannot_wait = false;         ///< its program lets no iteration be delayed
+  /// How long each unit came after the one before it, or after the iteration's begin, in their order; not a number: not
+  /// known. Empty unless the job's policy decides by it.
+  std::vector<double> wait_s{};
   friend bool operator==(const IterationReport&, const IterationReport&) = default;
 };
 
@@ -46,6 +49,8 @@ struct RankReports {
   friend bool operator==(const RankReports&, const RankReports&) = default;
 };
 
+/// Units of an iteration of one rank of which waits are reported.
+inline constexpr std::size_t kMaxReportedWaits = 16'384;
 inline constexpr std::size_t kMaxReportsPerRequest = 1'000;
 
 /// Throws InputError with the JSON path, also when iterations do not rise.

@@ -227,6 +227,14 @@ void require_alike(const RunRecord& first, const RunRecord& run) {
   }
 }
 
+std::string policies_of(const Arm& arm) {
+  std::set<std::string> policies;
+  for (const ArmRun& run : arm.runs) {
+    if (!run.record.policy.empty()) policies.insert(run.record.policy);
+  }
+  return fmt::format("{}", fmt::join(policies, ", "));
+}
+
 void leave_out_invalid(std::vector<Arm>& arms, std::vector<std::string>& warnings) {
   for (Arm& arm : arms) {
     std::erase_if(arm.runs, [&](const ArmRun& run) {
@@ -345,6 +353,7 @@ ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& optio
   for (const Arm& arm : arms) {
     comparison.arms.push_back({.name = arm.name,
                                .runs = static_cast<int>(arm.runs.size()),
+                               .policy = policies_of(arm),
                                .sm_clock_mhz = mean_of(arm, &RunRecord::sm_clock_mhz),
                                .temperature_c = mean_of(arm, &RunRecord::temperature_c),
                                .quantities = quantities_of(arm, baseline, wanted, common),

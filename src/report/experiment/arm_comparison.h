@@ -90,7 +90,8 @@ struct LearningPoint {
 
 struct ComparedArm {
   std::string name;
-  int runs = 0;                         ///< that are counted
+  int runs = 0;             ///< that are counted
+  std::string policy = {};  ///< whose clocks its runs followed, with commas between several; empty: not stated
   std::optional<double> sm_clock_mhz;   ///< mean over the runs that recorded it
   std::optional<double> temperature_c;  ///< the same
   std::vector<ArmQuantity> quantities;  ///< the same ones, in the same order, for all arms

@@ -58,6 +58,7 @@ void read_step(const JsonView& line, RunRecord& run) {
     }
     run.basis = basis;
   }
+  run.policy = line.has("policy") ? line.at("policy").text() : "";
   // Of the run so far: the last step's is that of the whole run.
   run.invalid = line.has("invalid") && line.at("invalid").boolean();
   run.steps.push_back(step);

@@ -33,6 +33,7 @@ struct RunRecord {
   std::optional<Basis> basis;  ///< empty: nothing in the run states it, as it has no energy
   WorkUnit unit = WorkUnit::token;
   std::vector<RunStep> steps;           ///< one at least, from the first of the run on
+  std::string policy = {};              ///< whose clocks its last step followed; empty: none's, or not stated
   bool invalid = false;                 ///< simulated GPUs: the machine was too busy, over the run as a whole
   std::optional<double> sm_clock_mhz;   ///< mean of the samples of all GPUs
   std::optional<double> temperature_c;  ///< the same

@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <string>
+
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "control/protocol/job_spec.h"
 #include "control/protocol/json_members.h"
+#include "planning/planner/policies/envpipe_names.h"
+#include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -20,6 +25,18 @@ protocol::JobProfiling profiling_of(const TrainServerConfig& server) {
           .max_mhz = server.max_mhz,
           .allowance_pct = server.allowance_pct,
           .allowance_iterations = server.allowance_iterations};
+}
+
+protocol::JobEnvPipe policy_of(const planner::EnvPipeOptions& options) {
+  const auto word = [](const auto& words, auto value) {
+    return std::string(words.at(static_cast<std::size_t>(value)));
+  };
+  return {.type = word(planner::kEnvPipeTypeWords, options.type),
+          .reconfig = word(planner::kEnvPipeReconfigWords, options.reconfiguration),
+          .threshold_scale = options.threshold_scale,
+          .transfer_ms = options.transfer_s * 1e3,
+          .start_mhz = options.start_clock_mhz,
+          .lowest_mhz = options.lowest_clock_mhz};
 }
 
 std::string_view type_name(const TrainConfig& config) {
@@ -59,6 +76,8 @@ std::string server_job_json(const TrainConfig& config) {
   spec.slowdown_pct = server.slowdown_pct;
   spec.guard_pct = server.guard_pct;
   spec.switch_latency_ms = server.switch_latency_ms;
+  if (config.envpipe) spec.envpipe = policy_of(config.envpipe->options);
+  if (config.schedule == kEnvPipeSchedule) spec.early_forwards = envpipe_forwards(config);
   if (server.profile_clocks > 0) spec.profiling = profiling_of(server);
   Json json = to_json(spec);
   json.erase("run");

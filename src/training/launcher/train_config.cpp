@@ -462,6 +462,37 @@ void read_server(const YamlView& map, const fs::path& folder, TrainConfig& confi
   config.server = std::move(server);
 }
 
+void read_clock_profile(const YamlView& map, TrainConfig& config) {
+  read_profile(map.at("profile"), config);
+  if (config.plan) map.at("plan").fail("a run that profiles sets clocks itself", "leave out plan or profile");
+  if (!config.recording) map.fail("a run that profiles needs a recording", "add recording: FOLDER");
+  if (config.recorded_steps) map.at("recorded_steps").fail("a run that profiles records all its steps", "leave it out");
+}
+
+/// A job that reconfigures sets clocks itself, from one step to the next of the same units.
+void read_policy(const YamlView& energy, const fs::path& folder, TrainConfig& config) {
+  if (!energy.has("policy")) {
+    if (energy.has("envpipe")) energy.at("envpipe").fail("there is no policy that it is for", "add policy: envpipe");
+    return;
+  }
+  const YamlView policy = energy.at("policy");
+  if (policy.text() != "envpipe") {
+    policy.fail(fmt::format("the policy {} is not followed in a running job", quote(policy.text())),
+                "write envpipe; plans of other policies are made by lowgear plan and followed with --plan");
+  }
+  const bool changes = config.adapt.slowdown || config.adapt.repartition || config.freeze.most_blocks() > 0;
+  const char* other = config.plan ? "energy.plan" : config.profile ? "energy.profile" : "";
+  if (changes)
+    other = config.adapt.slowdown ? "adapt.slowdown" : config.adapt.repartition ? "adapt.repartition" : "adapt.freeze";
+  if (*other != 0)
+    policy.fail(fmt::format("{} sets clocks or changes units, too", other),
+                fmt::format("leave out {}, or the policy", other));
+  if (config.parallel.pp < 2) policy.fail("a pipeline of one rank receives nothing", "set parallel.pp to 2 or more");
+  config.envpipe = energy.has("envpipe")
+                       ? read_envpipe(energy.at("envpipe"), folder, config.parallel.pp, config.microbatches)
+                       : EnvPipeConfig{};
+}
+
 void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   if (root.has("checkpoint")) {
     const YamlView map = root.at("checkpoint");
@@ -474,15 +505,12 @@ void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& con
   read_optional(root, "metrics", folder, config.metrics);
   if (!root.has("energy")) return;
   const YamlView map = root.at("energy");
-  map.require_only({"plan", "recording", "recorded_steps", "profile"});
+  map.require_only({"plan", "recording", "recorded_steps", "profile", "policy", "envpipe"});
   read_optional(map, "plan", folder, config.plan);
   read_optional(map, "recording", folder, config.recording);
   if (map.has("recorded_steps")) read_recorded_steps(map.at("recorded_steps"), config);
-  if (!map.has("profile")) return;
-  read_profile(map.at("profile"), config);
-  if (config.plan) map.at("plan").fail("a run that profiles sets clocks itself", "leave out plan or profile");
-  if (!config.recording) map.fail("a run that profiles needs a recording", "add recording: FOLDER");
-  if (config.recorded_steps) map.at("recorded_steps").fail("a run that profiles records all its steps", "leave it out");
+  if (map.has("profile")) read_clock_profile(map, config);
+  read_policy(map, folder, config);
 }
 
 /// As other names of the same place have it: absolute, without links, dots and a trailing slash.
@@ -507,12 +535,14 @@ void require_separate_export(const YamlView& root, const TrainConfig& config) {
   if (!config.export_folder) return;
   const std::optional<fs::path> freezing_log =
       config.freeze.controller ? config.freeze.controller->log : std::optional<fs::path>();
-  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 7> others = {
+  const std::optional<fs::path> envpipe_log = config.envpipe ? config.envpipe->log : std::optional<fs::path>();
+  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 8> others = {
       {{"checkpoint.folder", &config.checkpoint},
        {"metrics", &config.metrics},
        {"adapt.freeze.controller.log", &freezing_log},
        {"adapt.log", &config.adapt.log},
        {"energy.recording", &config.recording},
+       {"energy.envpipe.log", &envpipe_log},
        {"model.weights", &config.weights},
        {"model.config", &config.model_file}}};
   for (const auto& [name, path] : others) {

@@ -14,6 +14,7 @@
 #include "planning/freezing/controller.h"
 #include "planning/freezing/weight_gradient_rotation.h"
 #include "training/dataset/token_text.h"
+#include "training/launcher/energy/envpipe_config.h"
 
 namespace lowgear::launcher {
 
@@ -204,6 +205,7 @@ struct TrainConfig {
   int checkpoint_keep = 2;                          ///< newest ones; older ones are deleted
   std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, as Hugging Face has them
   std::optional<std::filesystem::path> plan;
+  std::optional<EnvPipeConfig> envpipe;  ///< the policy followed in the running job; empty: none
   std::optional<std::filesystem::path> recording;
   std::optional<RecordedSteps> recorded_steps;   ///< empty: all
   std::optional<std::filesystem::path> metrics;  ///< JSON lines, one a step

@@ -19,6 +19,7 @@
 #include "training/launcher/export_folder.h"
 #include "training/launcher/metrics_path.h"
 #include "training/launcher/model_weights.h"
+#include "training/launcher/training_schedule.h"
 #include "training/launcher/training_text.h"
 #include "training/launcher/work_planner.h"
 
@@ -128,6 +129,9 @@ void check_training(const TrainConfig& config) {
   if (config.freeze.controller) (void)TrainingText(held_out_config(config, config.freeze.controller->held_out));
   if (config.evaluation) (void)TrainingText(held_out_config(config, config.evaluation->held_out));
   if (config.adapt.repartition && config.adapt.repartition->profile) (void)WorkPlanner(config);
+  if (config.envpipe && config.envpipe->profile) {
+    (void)findings_on_profile(*config.envpipe, training_schedule(config));
+  }
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
   std::int64_t first_step = 0;
   if (config.checkpoint) first_step = check_checkpoints(*config.checkpoint, config, text.sampler());
@@ -137,6 +141,7 @@ void check_training(const TrainConfig& config) {
     check_metrics(*config.freeze.controller->log, first_step);
   }
   if (config.adapt.log) check_metrics(*config.adapt.log, first_step);
+  if (config.envpipe && config.envpipe->log) check_metrics(*config.envpipe->log, first_step);
   if (config.recording) require_folder(*config.recording, "name another folder for the recording");
 }
 

@@ -90,19 +90,41 @@ void require_planned(const schedule::Schedule& schedule, const std::filesystem::
 
 }  // namespace
 
-schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks) {
-  schedule::Schedule schedule;
-  if (config.schedule.ends_with(".csv")) {
-    schedule = schedule::read_torch_csv(read_file(config.schedule), config.schedule);
-  } else {
+std::vector<int> envpipe_forwards(const TrainConfig& config) {
+  if (config.parallel.chunks != 1) {
+    throw InputError(fmt::format("schedule: {} has one stage per rank, and parallel.chunks is {}", kEnvPipeSchedule,
+                                 config.parallel.chunks));
+  }
+  if (!config.envpipe || !config.envpipe->profile) {
     const std::vector<schedule::EnvPipeStage> even(
         static_cast<std::size_t>(config.parallel.pp),
         {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
+    return envpipe_extra_forwards(config.microbatches, even);
+  }
+  // Any order of whole backwards does: the times are those of stages.
+  const schedule::Schedule any = schedule::one_f_one_b_schedule(config.parallel.pp, config.microbatches);
+  EnvPipeConfig own_order = *config.envpipe;
+  own_order.options.order = planner::EnvPipeOptions::Order::own;
+  own_order.options.type = planner::EnvPipeOptions::Type::envelope;
+  return envpipe_order(config.microbatches, findings_on_profile(own_order, any), own_order.options.extra_activations)
+      .early_forwards;
+}
+
+schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks,
+                                     std::span<const int> early_forwards) {
+  schedule::Schedule schedule;
+  if (!early_forwards.empty()) {
+    schedule = schedule::envpipe_schedule(config.microbatches, early_forwards);
+  } else if (config.schedule == kEnvPipeSchedule) {
+    schedule = schedule::envpipe_schedule(config.microbatches, envpipe_forwards(config));
+  } else if (config.schedule.ends_with(".csv")) {
+    schedule = schedule::read_torch_csv(read_file(config.schedule), config.schedule);
+  } else {
     schedule = schedule::make_schedule({.name = config.schedule,
                                         .ranks = config.parallel.pp,
                                         .microbatches = config.microbatches,
                                         .chunks = config.parallel.chunks,
-                                        .envpipe_stages = even});
+                                        .envpipe_stages = {}});
   }
   validate(schedule);
   if (recomputes(schedule)) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "estimating/model/partition.h"
 #include "planning/schedule/schedule.h"
@@ -14,12 +16,19 @@ namespace lowgear::launcher {
 /// last stage always has the output layer to train.
 [[nodiscard]] int frozen_stages(std::span<const model::LayerRange> partition, std::int64_t blocks);
 
-/// The schedule that a configuration names, by name or as a file (PyTorch's CSV), without the backwards of stages that
-/// are frozen with the first `frozen_blocks` blocks, with its communication written out and proved to run even where a
-/// send blocks until it is received. Throws InputError when it is invalid, can hang, or
-/// has other ranks and microbatches than the configuration, and when the model cannot be divided over its stages and
-/// the ranks of each.
-[[nodiscard]] schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks);
+inline constexpr std::string_view kEnvPipeSchedule = "envpipe";
+/// Early forwards of the schedule `envpipe`, by rank: by the times of the profile that the policy `envpipe` has, as far
+/// as its memory limit admits. Without a profile: of stages that are all alike, whose backward takes twice the time of
+/// a forward, and without a limit. Throws InputError as findings_on_profile.
+[[nodiscard]] std::vector<int> envpipe_forwards(const TrainConfig& config);
+
+/// The schedule that a configuration names (or `early_forwards` where they are there: EnvPipe's own order), by name or
+/// as a file (PyTorch's CSV), without the backwards of stages that are frozen with the first `frozen_blocks` blocks,
+/// with its communication written out and proved to run even where a send blocks until it is received. Throws
+/// InputError when it is invalid, can hang, or has other ranks and microbatches than the configuration, and when the
+/// model cannot be divided over its stages and the ranks of each.
+[[nodiscard]] schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks,
+                                                   std::span<const int> early_forwards = {});
 /// With the blocks that are frozen from the first step on.
 [[nodiscard]] schedule::Schedule training_schedule(const TrainConfig& config);
 /// Its forwards alone, of the first `microbatches`: they evaluate.

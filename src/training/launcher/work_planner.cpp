@@ -5,12 +5,11 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/number.h"
 #include "planning/plan/plan_json.h"
-#include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "planning/workflow/work_replan.h"
+#include "training/launcher/energy/blocking_power.h"
 #include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {
@@ -36,15 +35,6 @@ PlannedPartition planned(const workflow::PlannedWork& work) {
   return {ranges_of(work.partition), plan::write_plan(work.plan)};
 }
 
-std::vector<double> blocking_power(const std::string& given, int stages) {
-  const std::optional<double> power_w = parse_number(given);
-  if (!power_w) return profile::read_blocking_power(read_file(given), given, stages);
-  if (!(*power_w >= 0 && *power_w <= profile::kMaxBlockingPowerW)) {
-    throw InputError("adapt.repartition.blocking_power: " + given + " W; give the watts of one GPU that waits");
-  }
-  return std::vector<double>(static_cast<std::size_t>(stages), *power_w);
-}
-
 }  // namespace
 
 WorkPlanner::WorkPlanner(const TrainConfig& config)
@@ -54,7 +44,7 @@ WorkPlanner::WorkPlanner(const TrainConfig& config)
       counts_of(partition_layers(config.model, schedule_.stages, model::parse_partition_rule(config.partition)));
   profile_ =
       profile::layer_profile_of(profile::read_stage_profile(read_file(given.file), given.file.string()), partition_);
-  blocking_power_w_ = blocking_power(given.blocking_power, schedule_.stages);
+  blocking_power_w_ = read_blocking_power("adapt.repartition.blocking_power", given.blocking_power, schedule_.stages);
   workflow::WorkReplanRequest request{.profile = profile_,
                                       .blocking_power_w = blocking_power_w_,
                                       .before = {.schedule = schedule_},

@@ -47,6 +47,24 @@ TEST(JobSpec, ReadsBackWhatItWrites) {
   EXPECT_EQ(read_spec(to_json(spec)), spec);
 }
 
+TEST(JobSpec, ReadsBackThePolicyEnvPipe) {
+  Json body = job();
+  body["policy"] = "envpipe";
+  EXPECT_EQ(read_spec(body).envpipe, JobEnvPipe{});
+  EXPECT_EQ(read_spec(to_json(read_spec(body))), read_spec(body));
+  body["envpipe"] = {{"type", "uniform"},  {"reconfig", "greedy"}, {"threshold_scale", 8},
+                     {"transfer_ms", 0.5}, {"start_mhz", 1350},    {"lowest_mhz", 810}};
+  body["schedule"] = "envpipe";
+  body["early_forwards"] = {2, 0};
+  const JobSpec spec = read_spec(body);
+  EXPECT_EQ(spec.envpipe->reconfig, "greedy");
+  EXPECT_EQ(spec.early_forwards, (std::vector<int>{2, 0}));
+  EXPECT_EQ(read_spec(to_json(spec)), spec);
+  body["policy"] = "lowgear";
+  EXPECT_THAT(error_of([&] { (void)read_spec(body); }), HasSubstr("is of another policy"));
+  EXPECT_FALSE(to_json(read_spec(job())).contains("policy")) << "servers before it refuse the member";
+}
+
 TEST(JobSpec, HasOneFormOnTheWire) {
   const std::string_view text =
       R"({"run":"slurm-4711","name":"llama-1b","framework":"lowgear","model":"llama 24x2048","partition":"uniform",)"
@@ -105,6 +123,8 @@ TEST(JobSpec, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("run", std::string(201, 'x')), HasSubstr("$.run"));
   EXPECT_THAT(refusal("run", "a\nb"), HasSubstr("$.run"));
   EXPECT_THAT(refusal("user", "a\nb"), HasSubstr("$.user"));
+  EXPECT_THAT(refusal("policy", "perseus"), HasSubstr("use one of lowgear, envpipe"));
+  EXPECT_THAT(refusal("early_forwards", {1, 0}), HasSubstr("is of the schedule envpipe alone"));
   EXPECT_THAT(refusal("schedule", {{"csv", std::string(5 << 20, ',')}}), HasSubstr("bytes"));
 }
 
@@ -134,6 +154,9 @@ TEST(JobSpec, NamesTheFirstDifference) {
   other.user = "ada";
   EXPECT_EQ(first_difference(one, other), "user");
   EXPECT_EQ(first_difference(other, one), "user");
+  other = one;
+  other.envpipe.emplace();
+  EXPECT_EQ(first_difference(one, other), first_difference(other, one));
 }
 
 }  // namespace

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
 #include "base/core/error_of.h"
 #include "control/protocol/random_document.h"
 
@@ -52,6 +57,21 @@ TEST(RankReports, SayNullOfWhatIsNotKnown) {
             R"({"rank":3,"reports":[],"gpu":{"power_w":null,"sm_clock_mhz":null,"sm_clock_min_mhz":null,)"
             R"("sm_clock_max_mhz":null,"temperature_c":null}})");
   EXPECT_EQ(read_text(R"({"rank": 0, "reports": []})"), RankReports{});
+}
+
+TEST(RankReports, CarryWaitsWhereThePolicyDecidesByThem) {
+  RankReports waited = reports();
+  waited.reports[0].wait_s = {0.25, 0, std::numeric_limits<double>::quiet_NaN()};
+  const Json written = Json::parse(write_rank_reports(waited));
+  EXPECT_EQ(written["reports"][0]["wait_s"].dump(), "[0.25,0.0,null]");
+  EXPECT_FALSE(written["reports"][1].contains("wait_s")) << "servers before the policy refuse it";
+  const std::vector<double> read = read_reports(written).reports[0].wait_s;
+  ASSERT_EQ(read.size(), 3U);
+  EXPECT_EQ(read[0], 0.25);
+  EXPECT_TRUE(std::isnan(read[2]));
+  Json negative = written;
+  negative["reports"][0]["wait_s"][1] = -1;
+  EXPECT_THAT(error_of([&] { (void)read_reports(negative); }), HasSubstr("wait_s[1]"));
 }
 
 TEST(RankReports, SayWhyARankRefusesPlans) {

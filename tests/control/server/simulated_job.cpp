@@ -49,6 +49,7 @@ SimulatedJob::SimulatedJob(protocol::JobSpec spec, std::string id)
       pending_(factors_.size()) {
   deaf.assign(factors_.size(), false);
   refusals.assign(factors_.size(), "");
+  hides_waits.assign(factors_.size(), false);
   measures_nothing.assign(factors_.size(), false);
 }
 
@@ -197,6 +198,20 @@ std::vector<int> SimulatedJob::clocks_of_replica(int dp_rank) const {
   return clocks;
 }
 
+namespace {
+
+std::vector<double> waits_of(const schedule::PipelineDag& dag, const simulator::Timeline& timeline) {
+  std::vector<double> waits_s;
+  for (std::size_t op = 0; op < dag.ops.size(); ++op) {
+    const bool first = dag.rank_begin[static_cast<std::size_t>(dag.ops[op].rank)] == static_cast<int>(op);
+    const double free_s = first ? 0 : timeline.start_s[op - 1] + timeline.duration_s[op - 1];
+    waits_s.push_back(std::max(0.0, timeline.start_s[op] - free_s));
+  }
+  return waits_s;
+}
+
+}  // namespace
+
 void SimulatedJob::train_once() {
   struct Replica {
     simulator::Timeline timeline;
@@ -215,6 +230,7 @@ void SimulatedJob::train_once() {
     replicas.push_back({replay(dag_, costs, blocking)});
     time_s_ = std::max(time_s_, replicas.back().timeline.time_s);
   }
+  waits_s_ = waits_of(dag_, replicas.front().timeline);
   now_s_ += time_s_;
   for (int rank = 0; rank < spec_.parallel.world_size(); ++rank) {
     const int pp = rank / spec_.parallel.dp;
@@ -236,6 +252,12 @@ void SimulatedJob::train_once() {
                                .compute_s = busy_s,
                                .energy_j = energy_j,
                                .begin_s = now_s_ - time_s_});
+    if (spec_.envpipe && !hides_waits[static_cast<std::size_t>(rank)]) {
+      const auto begin = static_cast<std::size_t>(dag_.rank_begin[static_cast<std::size_t>(pp)]);
+      const auto end = static_cast<std::size_t>(dag_.rank_begin[static_cast<std::size_t>(pp) + 1]);
+      reports.reports.back().wait_s.assign(waits_s_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                           waits_s_.begin() + static_cast<std::ptrdiff_t>(end));
+    }
     job_->report(reports, now_s_);
     settle();
   }

@@ -58,6 +58,9 @@ class SimulatedJob {
   /// Of the last iteration, all ranks.
   [[nodiscard]] double time_s() const { return time_s_; }
   [[nodiscard]] double energy_j() const { return energy_j_; }
+  /// The same, by op of the first replica: how long each unit came after the one before it.
+  [[nodiscard]] const std::vector<double>& waits_s() const { return waits_s_; }
+  [[nodiscard]] const schedule::PipelineDag& dag() const { return dag_; }
   /// Version of the plan in force on a rank.
   [[nodiscard]] int version_of(int rank) const { return followed_.at(static_cast<std::size_t>(rank)).version; }
   [[nodiscard]] const std::vector<Json>& decisions() const { return decisions_; }
@@ -72,6 +75,8 @@ class SimulatedJob {
   std::vector<std::string> refusals;
   /// Standard error of the energies that ranks measure, as a share.
   double energy_error = 1e-3;
+  /// Ranks that do not report waits, in jobs whose policy decides by them.
+  std::vector<bool> hides_waits;
   /// Ranks that post no cells.
   std::vector<bool> measures_nothing;
   /// What ranks that register say of their GPUs.
@@ -128,6 +133,7 @@ class SimulatedJob {
   std::int64_t iteration_ = 0;
   double time_s_ = 0;
   double energy_j_ = 0;
+  std::vector<double> waits_s_;
 };
 
 }  // namespace lowgear::server

@@ -75,6 +75,11 @@ TEST(ReadMetrics, IsInvalidByItsLastStep) {
   EXPECT_FALSE(read_metrics(line(0, R"("invalid":true)") + line(1, ""), "m.jsonl").invalid);
 }
 
+TEST(ReadMetrics, StatesThePolicyThatWasFollowedLast) {
+  EXPECT_EQ(read_metrics(line(0, R"("policy":"envpipe")"), "m.jsonl").policy, "envpipe");
+  EXPECT_EQ(read_metrics(line(0, R"("policy":"envpipe")") + line(1, ""), "m.jsonl").policy, "");
+}
+
 TEST(ReadMetrics, IsInvalidIfAMachineWithSimulatedGpusStoodStill) {
   const auto run_with = [](double last_s, const std::string& energy) {
     std::string text;

@@ -52,6 +52,11 @@ class AgentTraining(unittest.TestCase):
         self.assertEqual(process.returncode, 0, err)
         return out
 
+    @staticmethod
+    def ranks(launcher):
+        """Processes of the ranks that `lowgear train` has started."""
+        return [int(child) for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()]
+
     def wait_until(self, condition, what):
         end = time.monotonic() + self.patience_s
         while not condition():

@@ -1,13 +1,11 @@
 """Decisions of a real training on simulated GPUs with a real server: it keeps them through its end, and training never
 waits for it."""
 
-import http.client
 import json
 import signal
-import socket
 import unittest
 
-from agent_training import AgentTraining
+from served_training import ServedTraining
 
 RANKS = 2
 LAYERS = 4
@@ -24,46 +22,15 @@ adapt:
 """
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("server")
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-
-class ServerDecisionsTest(AgentTraining):
+class ServerDecisionsTest(ServedTraining):
     config = CONFIG
     gpus = f"{RANKS}xA100"
 
     def setUp(self):
         super().setUp()
-        self.socket = str(self.folder / "server.sock")
         text = b"".join((97 + i * i % 20).to_bytes(2, "little") for i in range(4000))
         self.tokens = self.folder / "tokens.bin"
         self.tokens.write_bytes(text)
-
-    def start_server(self):
-        server = self.start("serve", "--state", str(self.folder / "state"), "--unix", self.socket)
-        self.addCleanup(lambda: server.poll() is None and self.end(server))
-        self.wait_until(self.answers, "the server responds")
-        return server
-
-    def answers(self):
-        try:
-            return self.get("/healthz")["status"] == "ok"
-        except OSError:
-            return False
-
-    def get(self, path):
-        connection = UnixConnection(self.socket)
-        try:
-            connection.request("GET", path)
-            return json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
 
     def words(self, *more):
         # Freezes as soon as it may, and whatever that does to the loss; two blocks are a whole stage.

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -12,34 +10,15 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/formats/json.h"
 #include "base/core/units.h"
 #include "planning/joint/orders/memory_limit.h"
+#include "planning/planner/policies/envpipe_config.h"
 #include "planning/planner/policies/envpipe_names.h"
 
 namespace lowgear::cli {
 namespace {
 
 using planner::EnvPipeOptions;
-
-/// The place of the text of a member among some words.
-std::size_t place_of(const JsonView& member, std::span<const std::string_view> words) {
-  const auto found = std::ranges::find(words, lower_case(member.text()));
-  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  std::string known;
-  for (const std::string_view word : words) known.append(known.empty() ? "" : ", ").append(word);
-  member.fail(fmt::format("{} is not known to EnvPipe", quote(member.text())), fmt::format("write one of {}", known));
-}
-
-/// EnvPipe writes the scale as a text, and reads a number, too.
-double scale_of(const JsonView& member) {
-  if (!member.json().is_string()) return member.number();
-  const std::string text = member.text();
-  double scale = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
-  if (error == std::errc() && end == text.data() + text.size()) return scale;
-  member.fail("expected a number", "write how many shortest receives count as waiting, 4 for one node");
-}
 
 /// An option that goes to `member` of the settings when it was given.
 template <typename Value, typename Member>
@@ -93,31 +72,11 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
       "else 1)");
 }
 
-EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source) {
-  const Json document = parse_json(text, source);
-  const JsonView settings = JsonView(document, source).at("envpipe");
-  EnvPipeOptions options;
-  options.type = planner::kEnvPipeTypes.at(place_of(settings.at("type"), planner::kEnvPipeTypeWords));
-  options.order = planner::kEnvPipeOrders.at(place_of(settings.at("scheduling"), planner::kEnvPipeOrderWords));
-  options.reconfiguration =
-      planner::kEnvPipeReconfigurations.at(place_of(settings.at("reconfig"), planner::kEnvPipeReconfigWords));
-  if (settings.has("reconfigure_threshold_scale")) {
-    options.threshold_scale = scale_of(settings.at("reconfigure_threshold_scale"));
-  }
-  if (settings.has("gpu")) {
-    const planner::EnvPipeListedClocks& clocks =
-        planner::kEnvPipeListedClocks.at(place_of(settings.at("gpu"), planner::kEnvPipeGpuWords));
-    options.start_clock_mhz = clocks.start_mhz;
-    options.lowest_clock_mhz = clocks.lowest_mhz;
-  }
-  return options;
-}
-
 EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::optional<std::string>& memory_limit,
                                const std::optional<int>& extra_activations, const PipelineInput& input) {
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
   EnvPipeOptions options;
-  if (!arguments.config.empty()) options = read_envpipe_config(read_file(arguments.config), arguments.config);
+  if (!arguments.config.empty()) options = planner::read_envpipe_config(read_file(arguments.config), arguments.config);
   options.transfer_s = input.columns.transfer_s.value_or(options.transfer_s);
   for (const auto& set : arguments.given) set(options);
   if (extra_activations) options.extra_activations = {*extra_activations};
@@ -129,14 +88,10 @@ EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::opt
   const bool by_rank = input.columns.activation_bytes.size() == static_cast<std::size_t>(ranks);
   const joint::MemoryLimit limit = joint::parse_memory_limit(
       *memory_limit, by_rank ? std::span<const double>(input.columns.activation_bytes) : std::span<const double>());
-  const std::vector<int> fit = most_activations(limit, ranks, microbatches, 1);
-  const std::vector<int> held = joint::most_activations({}, ranks, microbatches, 1);
-  for (std::size_t rank = 0; rank < fit.size(); ++rank) {
-    if (fit[rank] < held[rank]) {
-      throw InputError(fmt::format("--memory-limit {}: rank {} holds {} activations under 1F1B; give at least that",
-                                   *memory_limit, rank, held[rank]));
-    }
-    options.extra_activations.push_back(fit[rank] - held[rank]);
+  try {
+    options.extra_activations = activations_beyond_1f1b(limit, ranks, microbatches);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--memory-limit {}: {}", *memory_limit, error.what()));
   }
   return options;
 }

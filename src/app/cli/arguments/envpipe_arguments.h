@@ -22,11 +22,6 @@ struct EnvPipeArguments {
 /// `-config`. The arguments must outlive `app`.
 void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments);
 
-/// The settings that the member `envpipe` of a DeepSpeed configuration states, as EnvPipe and KISTI's EnvPipe read it:
-/// type, scheduling, reconfig, gpu (v100, rtx3090, a100, a6000: the first and last clock of its list) and
-/// reconfigure_threshold_scale. Throws InputError naming the member.
-[[nodiscard]] planner::EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source);
-
 /// The settings for a pipeline, the time of a transfer as its profile states it, its memory as `--memory-limit` or
 /// `--extra-activations` has it. Throws InputError when both are given, when the limit is below what 1F1B holds, and
 /// when the file is none of EnvPipe's.

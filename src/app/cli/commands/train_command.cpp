@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/cli/arguments/envpipe_settings.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/rank_programs.h"
 #include "app/cli/commands/verbs.h"
@@ -34,6 +35,8 @@ struct TrainArguments {
   std::string gpus;
   std::string server;
   std::string adapt;
+  std::string policy;
+  EnvPipeSettings envpipe;
   std::optional<int> steps;
   std::vector<std::string> settings;
   bool json = false;
@@ -41,26 +44,19 @@ struct TrainArguments {
   bool require_server = false;
 };
 
-/// A text in YAML's double quotes, whatever is in it.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const bool control = static_cast<unsigned char>(c) < 0x20;
-    if (c == '"' || c == '\\') result += '\\';
-    result += control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
-  }
-  return result + '"';
-}
-
 /// The options as settings of the configuration; paths of the command line are relative to where it is given.
 std::vector<std::string> settings_of(const TrainArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   const auto set = [&settings](std::string_view name, const std::string& value) {
     if (!value.empty()) settings.push_back(fmt::format("{}={}", name, value));
   };
-  const auto path = [](const std::string& text) { return text.empty() ? text : quoted(fs::absolute(text).string()); };
-  if (!arguments.server.empty()) set("server.address", quoted(arguments.server));
+  const auto path = [](const std::string& text) {
+    return text.empty() ? text : yaml_quoted(fs::absolute(text).string());
+  };
+  if (!arguments.server.empty()) set("server.address", yaml_quoted(arguments.server));
   if (!arguments.adapt.empty()) set("adapt.techniques", fmt::format("[{}]", arguments.adapt));
+  set("energy.policy", arguments.policy);
+  settings.insert(settings.end(), arguments.envpipe.settings.begin(), arguments.envpipe.settings.end());
   set("energy.plan", path(arguments.plan));
   set("energy.recording", path(arguments.recording));
   set("metrics", path(arguments.metrics));
@@ -173,6 +169,12 @@ VerbAction declare_train(CLI::App& app) {
                  "What may change while the job trains, as the section adapt of the configuration says: freezing, "
                  "slowdown, or both separated by a comma")
       ->type_name("LIST");
+  app.add_option("--policy", arguments->policy,
+                 "Policy that sets clocks by what the running job measures: envpipe (EnvPipe's profiling and "
+                 "reconfiguration); the plans of other policies come from lowgear plan, and are followed with --plan. "
+                 "Example: --policy envpipe --envpipe-reconfig greedy --metrics envpipe.jsonl")
+      ->type_name("NAME");
+  add_envpipe_settings(app, arguments->envpipe);
   app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1,2,3 or UUIDs")->type_name("LIST");
   add_whole_number(
       app, "--steps", {.low = 1, .high = 1'000'000'000}, [arguments](int steps) { arguments->steps = steps; },

@@ -97,6 +97,10 @@ bool has_clocks(const ArmComparison& comparison) {
   return std::ranges::any_of(comparison.arms, [](const ComparedArm& arm) { return arm.sm_clock_mhz.has_value(); });
 }
 
+bool has_policies(const ArmComparison& comparison) {
+  return std::ranges::any_of(comparison.arms, [](const ComparedArm& arm) { return !arm.policy.empty(); });
+}
+
 std::string rounded_text(const std::optional<double>& value) {
   return value ? fmt::format("{:.0f}", *value) : kMissing;
 }
@@ -110,13 +114,16 @@ struct Cells {
 Cells quantity_cells(const ArmComparison& comparison) {
   Cells cells{.header = {"arm", "runs"}, .rows = {}};
   const bool clocks = has_clocks(comparison);
+  const bool policies = has_policies(comparison);
   for (const ArmQuantity& quantity : quantities_of(comparison))
     cells.header.push_back(heading_of(quantity, comparison));
   if (clocks) cells.header.insert(cells.header.end(), {"MHz", "\u00b0C"});
+  if (policies) cells.header.emplace_back("policy");
   for (const ComparedArm& arm : comparison.arms) {
     std::vector<std::string>& row = cells.rows.emplace_back(std::vector{arm.name, fmt::to_string(arm.runs)});
     for (const ArmQuantity& quantity : arm.quantities) row.push_back(value_text(quantity, comparison.unit));
     if (clocks) row.insert(row.end(), {rounded_text(arm.sm_clock_mhz), rounded_text(arm.temperature_c)});
+    if (policies) row.push_back(arm.policy.empty() ? kMissing : arm.policy);
   }
   return cells;
 }
@@ -181,6 +188,7 @@ Json quantity_json(const ArmQuantity& quantity) {
 
 Json arm_json(const ComparedArm& arm, const ArmComparison& comparison) {
   Json json = {{"name", arm.name}, {"runs", arm.runs}};
+  if (!arm.policy.empty()) json["policy"] = arm.policy;
   if (arm.sm_clock_mhz) json["sm_clock_mhz"] = *arm.sm_clock_mhz;
   if (arm.temperature_c) json["temperature_c"] = *arm.temperature_c;
   for (const ArmQuantity& quantity : arm.quantities) {

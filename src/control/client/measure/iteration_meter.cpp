@@ -1,6 +1,7 @@
 #include "control/client/measure/iteration_meter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lowgear::client {
 namespace {
@@ -34,14 +35,20 @@ double IterationMeter::not_before_samples(double time_s) const { return std::max
 
 void IterationMeter::advance_to(std::uint64_t time_ns) { take_samples(to_s(time_ns)); }
 
+void IterationMeter::add_unit(const UnitRecord& unit, Open& open) {
+  open.compute.add(unit.begin_ns, unit.end_ns);
+  open.wait_s.push_back(unit.begin_ns > open.free_ns ? to_s(unit.begin_ns - open.free_ns) : 0);
+  open.free_ns = std::max(open.free_ns, unit.end_ns);
+}
+
 std::optional<MeasuredIteration> IterationMeter::add(const UnitRecord& record) {
   switch (record.type) {
     case RecordType::unit:
-      if (open_) open_->compute.add(record.begin_ns, record.end_ns);
+      if (open_) add_unit(record, *open_);
       return std::nullopt;
     case RecordType::iteration_begin:
       take_samples(to_s(record.begin_ns));
-      open_ = Open{.begin = record, .compute = {}, .window = {}};
+      open_ = Open{.begin = record, .compute = {}, .wait_s = {}, .free_ns = record.begin_ns, .window = {}};
       if (gpu_) open_->window = gpu_->begin(not_before_samples(to_s(record.begin_ns)));
       return std::nullopt;
     case RecordType::iteration_end:
@@ -49,7 +56,8 @@ std::optional<MeasuredIteration> IterationMeter::add(const UnitRecord& record) {
   }
   take_samples(to_s(record.end_ns));
   if (!open_ || open_->begin.iteration != record.iteration) return std::nullopt;
-  const MeasuredIteration measured = measure(record);
+  MeasuredIteration measured = measure(record);
+  measured.wait_s = std::move(open_->wait_s);
   open_.reset();
   return measured;
 }

@@ -16,7 +16,9 @@ struct MeasuredIteration {
   std::uint64_t iteration = 0;
   std::uint64_t begin_ns = 0;  ///< of CLOCK_MONOTONIC
   double time_s = 0;
-  double compute_s = 0;            ///< in which a unit ran, without waiting
+  double compute_s = 0;  ///< in which a unit ran, without waiting
+  /// How long each unit came after the one before it, or after the iteration's begin, in the order of their ends.
+  std::vector<double> wait_s;
   std::optional<double> energy_j;  ///< empty: no GPU, or its counter does not tell
   double energy_error_j = 0;       ///< +-, of the counter's steps
   std::optional<double> throttled_power_s;
@@ -47,9 +49,12 @@ class IterationMeter {
   struct Open {
     UnitRecord begin;
     CoveredTime compute;
+    std::vector<double> wait_s;
+    std::uint64_t free_ns = 0;  ///< since when no unit has run
     std::optional<measure::GpuWindow> window;
   };
 
+  static void add_unit(const UnitRecord& unit, Open& open);
   void take_samples(double until_s);
   [[nodiscard]] double not_before_samples(double time_s) const;
   [[nodiscard]] MeasuredIteration measure(const UnitRecord& end) const;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/core/formats/json.h"
 #include "control/client/server/server_messages.h"
 
 namespace lowgear::client {
@@ -23,12 +24,19 @@ bool clocks_are_not_held(const AgentLease& lease) {
   return ring != nullptr && ring->clocks_not_held.load(std::memory_order_acquire) != 0;
 }
 
+/// Servers before the policy `envpipe` know no waits, and refuse reports that have them.
+bool decides_by_waits(const std::string& job_json) {
+  const Json job = Json::parse(job_json, nullptr, /*allow_exceptions=*/false);
+  return job.is_object() && job.value("policy", Json()) == "envpipe";
+}
+
 }  // namespace
 
 ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
     : lease_(lease),
       iterations_(std::move(options.gpu)),
       profile_(std::move(options.like), options.start_ns),
+      reports_waits_(decides_by_waits(options.server.job_json)),
       server_(std::move(options.server), *this) {}
 
 void ServedRank::add(const measure::GpuSample& sample) {
@@ -81,6 +89,7 @@ void ServedRank::report(const MeasuredIteration& measured) {
     report.delay_s = waits_.taken_s(measured.iteration);
     report.cannot_wait = !waits_.can_wait(measured.iteration);
   }
+  if (reports_waits_ && measured.wait_s.size() <= protocol::kMaxReportedWaits) report.wait_s = measured.wait_s;
   server_.report(report, gpu_means_.now());
 }
 

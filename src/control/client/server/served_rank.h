@@ -75,6 +75,7 @@ class ServedRank final : private PlanTaker {
   GpuMeans gpu_means_;
   IterationWaits waits_;
   std::optional<std::uint64_t> newest_reported_;  ///< iteration
+  bool reports_waits_;                            ///< the job's policy decides by them
   std::uint64_t lost_ = 0;                        ///< records
   std::atomic<int> plan_version_{0};
 

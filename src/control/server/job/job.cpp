@@ -156,6 +156,7 @@ void Job::react(const JobIteration& iteration, double now_s) {
   if (record_.status.state == JobState::running) watch_drift(iteration, now_s);
   // Not once the ranks have begun to be profiled anew: they would leave those clocks for the guard's.
   if (record_.status.state == JobState::running) watch_slowdown(iteration, now_s);
+  if (record_.status.state == JobState::running) watch_envpipe(iteration);
 }
 
 void Job::add_decisions(const protocol::RankDecisions& reported, double now_s) {

@@ -38,8 +38,9 @@ struct JobChanges {
 /// One training job, as a state machine: reports of ranks, requests of users and results of planners move it from state
 /// to state. Its data is its record, whose parts (room `parts`) return facts; the job decides. It has no clock, network
 /// or disk: the time is an argument (`now_s`, seconds since 1970), and it returns the actions to carry out
-/// (`take_changes`). job_profiling.cpp tries clocks, job_planning.cpp requests plans and issues them, job_watch.cpp
-/// evaluates iterations, job_restore.cpp stores and restores, and job_documents.h shows the job.
+/// (`take_changes`). job_profiling.cpp tries clocks, job_planning.cpp requests plans and issues them, job_envpipe.cpp
+/// follows that policy, job_watch.cpp evaluates iterations, job_restore.cpp stores and restores, and job_documents.h
+/// shows the job.
 class Job {
  public:
   /// Profiles by key, of jobs that ran before.
@@ -150,6 +151,10 @@ class Job {
   void watch_ranks(const JobIteration& iteration, double now_s);
   void watch_slowdown(const JobIteration& iteration, double now_s);
   void watch_drift(const JobIteration& iteration, double now_s);
+  void watch_envpipe(const JobIteration& iteration);
+  [[nodiscard]] bool take_envpipe(const PlanningAnswer& answer, double now_s);
+  void write_envpipe(Json& state) const;
+  void restore_envpipe(const JsonView& state);
   void renew_baseline(int iterations, double now_s);
   void require_own_stages(const protocol::RankCells& cells) const;
   std::int64_t carry_out(const JobTargets::Change& change, double now_s);

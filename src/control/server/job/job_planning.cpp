@@ -88,6 +88,10 @@ PlanningConditions Job::conditions() const {
   }
   conditions.power = record_.targets.power_limit();
   if (conditions.power) conditions.node_of_gpu = record_.ranks.hosts();
+  if (record_.spec.envpipe) {
+    conditions.envpipe =
+        EnvPipeRequest{.settings = *record_.spec.envpipe, .state = record_.envpipe.state, .receive_s = {}};
+  }
   return conditions;
 }
 
@@ -123,6 +127,7 @@ void Job::give_plan_up(const std::string& error, double now_s) {
 
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
+  if (plan.envpipe && take_envpipe(answer, now_s)) return;
   record_.frontier = plan.frontier;
   record_.power = plan.power;
   guard_.follow(plan, record_.targets.is_capped(), record_.baseline.result(), record_.targets.guard_limit_pct());
@@ -137,6 +142,10 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   PlanVersion version;
   version.purpose = protocol::PlanPurpose::train;
   version.reason = plan.note.empty() ? answer.reason : answer.reason + "; " + plan.note;
+  if (plan.envpipe && plan.envpipe->raised > 0) {
+    version.reason +=
+        fmt::format(": clocks of {} units rise, of {} on the critical path", plan.envpipe->raised, plan.envpipe->path);
+  }
   if (answer.preliminary) version.reason += "; a better one follows";
   version.time_s = plan.time_s;
   version.energy_j = plan.energy_j;
@@ -145,6 +154,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   version.expected_compute_s = plan.expected_compute_s;
   issue(std::move(version), now_s);
   record_.plans.train_by_newest();
+  if (plan.envpipe) record_.envpipe.version = record_.plan_version();
 }
 
 /// What the ranks follow need not be full clocks: the guard may just have taken them for what a plan would cost, and

@@ -8,6 +8,7 @@
 
 #include "control/protocol/job_spec.h"
 #include "control/protocol/rank_decisions.h"
+#include "control/server/job/envpipe_following.h"
 #include "control/server/job/iteration_begins.h"
 #include "control/server/job/server_metrics.h"
 #include "control/server/parts/baseline.h"
@@ -68,6 +69,7 @@ struct JobRecord {
   ProfileWatch watch;
   JobTargets targets;
   UsageCount usage;
+  EnvPipeFollowing envpipe;                         ///< of a job of that policy
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
   PlannedPower power;                               ///< by the plan that was made last, by this process

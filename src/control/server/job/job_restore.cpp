@@ -104,6 +104,7 @@ Json Job::state_json() const {
   record_.plans.write_state(state);
   record_.baseline.write_state(state);
   record_.profiling.write_state(state);
+  write_envpipe(state);
   return state;
 }
 
@@ -118,6 +119,7 @@ void Job::restore_state(const JsonView& state) {
   record_.targets.restore(state);
   record_.watch.restore(state);
   record_.baseline.restore(state);
+  restore_envpipe(state);
 }
 
 void Job::restore_rank(const StoredRank& row, double now_s) {

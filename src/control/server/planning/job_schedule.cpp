@@ -15,7 +15,8 @@ namespace {
 
 schedule::Schedule generated(const protocol::JobSpec& spec) {
   if (spec.schedule_is_csv) return schedule::read_torch_csv(spec.schedule, "schedule.csv");
-  // As the trainer has EnvPipe's schedule: before there is a profile all stages count alike.
+  if (!spec.early_forwards.empty()) return schedule::envpipe_schedule(spec.microbatches, spec.early_forwards);
+  // Ranks that do not say: all stages count alike.
   const std::vector<schedule::EnvPipeStage> even(static_cast<std::size_t>(spec.parallel.pp),
                                                  {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
   return schedule::make_schedule({.name = spec.schedule,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <span>
@@ -17,6 +18,9 @@
 #include "planning/adapt/power_trace.h"
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/envpipe.h"
+#include "planning/planner/policies/envpipe_config.h"
+#include "planning/planner/policies/envpipe_start.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/monotone_times.h"
 #include "planning/schedule/dag.h"
@@ -87,6 +91,26 @@ adapt::PowerCap power_cap(const PowerLimit& limit, double share) {
   }
   if (limit.swing_w) cap.phase_swing_w = *limit.swing_w * share;
   return cap;
+}
+
+planner::EnvPipeOptions envpipe_options(const protocol::JobEnvPipe& settings) {
+  return {.type = planner::envpipe_type(settings.type),
+          .order = planner::EnvPipeOptions::Order::given,  // that in which the ranks run
+          .reconfiguration = planner::envpipe_reconfiguration(settings.reconfig),
+          .start_clock_mhz = settings.start_mhz,
+          .lowest_clock_mhz = settings.lowest_mhz,
+          .threshold_scale = settings.threshold_scale,
+          .transfer_s = settings.transfer_ms * 1e-3};
+}
+
+/// Waits of units with a sender, and the transfer; one that no rank has reported is not a number.
+std::vector<double> receives_of(const EnvPipeRequest& request, std::span<const int> senders) {
+  std::vector<double> receive_s = request.receive_s;
+  receive_s.resize(senders.size(), std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t op = 0; op < receive_s.size(); ++op) {
+    receive_s[op] = senders[op] < 0 ? 0 : receive_s[op] + request.settings.transfer_ms * 1e-3;
+  }
+  return receive_s;
 }
 
 }  // namespace
@@ -214,6 +238,15 @@ struct JobPlanner::Impl {
 
   [[nodiscard]] JobPlan assembled(const adapt::Replan& replan, std::vector<plan::Plan> plans,
                                   const planner::Frontier& shown) const {
+    JobPlan job = assembled(replan, std::move(plans));
+    for (const simulator::PipelineFigures& point : workflow::frontier_points(shown)) {
+      job.frontier.emplace_back(point.time_s, point.energy_j);
+    }
+    return job;
+  }
+
+  /// Without a frontier.
+  [[nodiscard]] JobPlan assembled(const adapt::Replan& replan, std::vector<plan::Plan> plans) const {
     JobPlan job;
     const double blocking_of_pipeline_w = std::accumulate(blocking_w.begin(), blocking_w.end(), 0.0);
     const simulator::PipelineFigures figures = job_figures(replan, plans, blocking_of_pipeline_w);
@@ -234,9 +267,34 @@ struct JobPlanner::Impl {
       job.expected_compute_s.push_back(expected_compute(plan));
     }
     job.plans = std::move(plans);
-    for (const simulator::PipelineFigures& point : workflow::frontier_points(shown)) {
-      job.frontier.emplace_back(point.time_s, point.energy_j);
+    return job;
+  }
+
+  /// The same clocks for all replicas; none is taken for slow.
+  [[nodiscard]] JobPlan by_envpipe(const EnvPipeRequest& request) const {
+    planner::EnvPipeOptions options = envpipe_options(request.settings);
+    const profile::StageProfile used = envpipe_profile(profile, options);
+    const planner::PlanningProblem problem{
+        .schedule = &model->schedule, .dag = &dag, .profile = &used, .blocking_power_w = blocking_w};
+    EnvPipeOutcome outcome{.state = request.state, .problem = {}};
+    if (outcome.state.clocks_mhz.size() != dag.ops.size()) {
+      outcome.state = {.clocks_mhz = envpipe_start_clocks_mhz(dag, options.type, max_clocks_mhz(problem),
+                                                              envpipe_findings(problem, options).optimal_mhz)};
     }
+    planner::EnvPipeReconfiguration loop(dag, planner::envpipe_clocks(used), options, outcome.state);
+    if (!request.receive_s.empty()) {
+      const auto step = loop.step(receives_of(request, loop.senders()));
+      outcome.path = static_cast<int>(step.path.size());
+      outcome.raised = static_cast<int>(step.raised.size());
+      outcome.problem = step.problem;
+    }
+    outcome.state = loop.state();
+    outcome.is_finished = loop.is_finished();
+    std::vector<plan::Plan> plans;
+    plans.push_back(
+        plan_of_replay("envpipe", problem, replay_clocks(problem, outcome.state.clocks_mhz), outcome.state.clocks_mhz));
+    JobPlan job = assembled(unslowed, std::move(plans));
+    job.envpipe = std::move(outcome);
     return job;
   }
 
@@ -293,6 +351,7 @@ JobPlanner::~JobPlanner() = default;
 
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
   if (conditions.power) return impl_->within_cap(conditions);
+  if (conditions.envpipe) return impl_->by_envpipe(*conditions.envpipe);
   const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
   // Also where every pipeline has a slow rank: they recover, and other jobs have none.
   const Impl::Solved unslowed = impl_->solve(impl_->unslowed.groups.front());
@@ -306,7 +365,7 @@ JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
 }
 
 std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {
-  if (conditions.power) return std::nullopt;
+  if (conditions.power || conditions.envpipe) return std::nullopt;
   const Impl::Solved unslowed = impl_->find_prepared(impl_->unslowed.groups.front());
   if (!unslowed) return std::nullopt;
   const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);

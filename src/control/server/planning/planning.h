@@ -15,6 +15,7 @@
 #include "planning/adapt/replan.h"
 #include "planning/budget/stagger.h"
 #include "planning/plan/plan.h"
+#include "planning/planner/policies/envpipe_reconfiguration.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::server {
@@ -35,12 +36,30 @@ struct PowerLimit {
 /// In words: `300 W a GPU at most`; `no power limit`.
 [[nodiscard]] std::string describe(const std::optional<PowerLimit>& limit);
 
+/// The policy `envpipe` of a job.
+struct EnvPipeRequest {
+  protocol::JobEnvPipe settings;
+  planner::EnvPipeState state;  ///< without clocks: they are those that its profiling finds
+  /// What an iteration measured, by op of the first replica; empty: nothing is decided, the plan is that of the state.
+  std::vector<double> receive_s;
+};
+
+struct EnvPipeOutcome {
+  planner::EnvPipeState state;
+  int path = 0;         ///< units on the critical path
+  int raised = 0;       ///< of which the clock rises
+  std::string problem;  ///< why nothing was decided; empty: it was, or nothing was asked for
+  bool is_finished = false;
+};
+
 /// What a plan has to take into account.
 struct PlanningConditions {
   double slowdown_pct = 0;                ///< how much longer than the fastest plan
   std::vector<adapt::RankSlowdown> slow;  ///< positions that are slower than profiled
   std::optional<PowerLimit> power;
   std::vector<std::vector<int>> node_of_gpu;  ///< by dp and pp rank; for caps on nodes
+  /// Its policy; empty: Lowgear's. It knows neither slow ranks nor a slowdown; a power cap goes before it.
+  std::optional<EnvPipeRequest> envpipe;
 };
 
 /// A job's pipelines as they can be planned for. Does not change.
@@ -78,6 +97,7 @@ struct JobPlan {
   std::vector<std::pair<double, double>> frontier;  ///< (time_s, energy_j) of one pipeline: with its slow ranks where
                                                     ///< all pipelines have the same, else without
   std::string note;                                 ///< a note for the user; may be empty
+  std::optional<EnvPipeOutcome> envpipe;            ///< of a plan by that policy
 };
 
 /// Whether a profile is good enough.

@@ -136,4 +136,17 @@ std::vector<int> most_activations(const MemoryLimit& limit, int ranks, int micro
   return most;
 }
 
+std::vector<int> activations_beyond_1f1b(const MemoryLimit& limit, int ranks, int microbatches) {
+  std::vector<int> beyond;
+  const std::vector<int> fit = most_activations(limit, ranks, microbatches, 1);
+  const std::vector<int> held = most_activations({}, ranks, microbatches, 1);
+  for (std::size_t rank = 0; rank < fit.size(); ++rank) {
+    if (fit[rank] < held[rank]) {
+      throw InputError(fmt::format("rank {} holds {} activations under 1F1B; give at least that", rank, held[rank]));
+    }
+    beyond.push_back(fit[rank] - held[rank]);
+  }
+  return beyond;
+}
+
 }  // namespace lowgear::joint

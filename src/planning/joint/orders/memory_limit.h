@@ -28,4 +28,8 @@ struct MemoryLimit {
 /// number of ranks.
 [[nodiscard]] std::vector<int> most_activations(const MemoryLimit& limit, int ranks, int microbatches, int chunks);
 
+/// By rank, how many activations fit beyond those that 1F1B holds, where each rank has one stage. Throws InputError
+/// naming a rank for which they are fewer.
+[[nodiscard]] std::vector<int> activations_beyond_1f1b(const MemoryLimit& limit, int ranks, int microbatches);
+
 }  // namespace lowgear::joint

@@ -1,7 +1,6 @@
 #include "planning/planner/policies/envpipe.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,24 +15,13 @@
 #include "base/core/units.h"
 #include "planning/planner/frontier/work_report.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envelope.h"
 #include "planning/planner/policies/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe_start.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
 
 namespace lowgear::planner {
 namespace {
-
-constexpr int kProfilingStepsPerClock = 6;
-
-/// From the highest clock down, each at least `step_mhz` below the one before.
-std::vector<int> profiled_clocks_mhz(const PlanningProblem& problem, int step_mhz) {
-  std::vector<int> clocks;
-  for (const int clock : common_clocks_mhz(problem)) {
-    if (clocks.empty() || clock <= clocks.back() - step_mhz) clocks.push_back(clock);
-  }
-  return clocks;
-}
 
 /// Energy of every rank over one iteration, its waiting included.
 std::vector<double> rank_energies_j(const PlanningProblem& problem, const simulator::Timeline& timeline) {
@@ -70,48 +58,19 @@ std::vector<int> optimal_clocks_mhz(const PlanningProblem& problem, std::span<co
   return optimal;
 }
 
-void require_one_whole_stage_per_rank(const schedule::PipelineDag& dag) {
-  const bool as_needed = std::ranges::all_of(dag.ops, [](const schedule::ComputeOp& op) {
-    return op.stage == op.rank && (op.kind == OpKind::forward || op.kind == OpKind::backward);
-  });
-  if (as_needed) return;
-  throw InputError(
-      "envpipe: its own order has one stage per rank and whole backwards; plan for such a schedule (1f1b, gpipe), or "
-      "keep the given order");
-}
-
-/// How many forwards EnvPipe's rule runs early. `extra_activations` by stage, one for all, or none at all.
-std::vector<int> early_forwards(const PlanningProblem& problem, std::span<const int> optimal_mhz,
-                                std::span<const int> extra_activations) {
-  std::vector<schedule::EnvPipeStage> stages;
-  for (std::size_t stage = 0; stage < optimal_mhz.size(); ++stage) {
-    const int number = static_cast<int>(stage);
-    stages.push_back({.forward_time_s = problem.profile->at_clock(number, OpKind::forward, optimal_mhz[stage]).time_s,
-                      .backward_time_s = problem.profile->at_max_clock(number, OpKind::backward).time_s,
-                      .extra_activations = {}});
-    if (extra_activations.empty()) continue;
-    stages.back().extra_activations = extra_activations[extra_activations.size() == 1 ? 0 : stage];
+/// What profiling finds on the profile; times only where ranks run just the stage of their number.
+EnvPipeFindings findings_of(const PlanningProblem& problem, const EnvPipeOptions& options, bool own_order) {
+  EnvPipeFindings found;
+  const std::vector<int> candidates = envpipe_profiled_clocks_mhz(common_clocks_mhz(problem), options.profile_step_mhz);
+  found.optimal_mhz = optimal_clocks_mhz(problem, candidates, options.type);
+  for (std::size_t rank = 0; own_order && rank < found.optimal_mhz.size(); ++rank) {
+    const int stage = static_cast<int>(rank);
+    found.stages.push_back(
+        {.forward_time_s = problem.profile->at_clock(stage, OpKind::forward, found.optimal_mhz[rank]).time_s,
+         .backward_time_s = problem.profile->at_max_clock(stage, OpKind::backward).time_s,
+         .extra_activations = {}});
   }
-  return envpipe_extra_forwards(problem.dag->microbatches, stages);
-}
-
-/// The order that memory admits, and what to say of it.
-schedule::Schedule own_schedule(const PlanningProblem& problem, std::span<const int> optimal_mhz,
-                                const std::vector<int>& extra_activations, std::string& note) {
-  const std::vector<int> fit = extra_activations.empty() ? std::vector<int>{0} : extra_activations;
-  if (fit.size() > 1 && fit.size() != optimal_mhz.size()) {
-    throw InputError(
-        fmt::format("envpipe: extra activations of {} stages are given for {}; give one number, or one "
-                    "for each stage",
-                    fit.size(), optimal_mhz.size()));
-  }
-  const std::vector<int> wanted = early_forwards(problem, optimal_mhz, {});
-  const std::vector<int> counts = early_forwards(problem, optimal_mhz, fit);
-  if (wanted != counts) {
-    note = fmt::format("; memory admits {} early forwards by stage, its rule asks for {}", fmt::join(counts, " "),
-                       fmt::join(wanted, " "));
-  }
-  return schedule::envpipe_schedule(problem.dag->microbatches, counts);
+  return found;
 }
 
 /// How long every op takes to get its input in an iteration at these clocks: the wait and the transfer.
@@ -133,7 +92,7 @@ std::vector<double> simulated_receives_s(const PlanningProblem& problem, const s
 /// Runs the loop on simulated iterations, and returns its training steps.
 int reconfigure(const PlanningProblem& problem, const EnvPipeOptions& options, std::vector<int>& clocks_mhz) {
   const simulator::TimingGraph graph(*problem.dag);
-  EnvPipeReconfiguration state(*problem.dag, *problem.profile, options, clocks_mhz);
+  EnvPipeReconfiguration state(*problem.dag, envpipe_clocks(*problem.profile), options, {.clocks_mhz = clocks_mhz});
   WorkReport work(problem.progress);
   work.begin("planning as EnvPipe", -1);
   int steps = 0;
@@ -141,40 +100,10 @@ int reconfigure(const PlanningProblem& problem, const EnvPipeOptions& options, s
     work.visited(clocks_mhz.size());
     const std::vector<double> receive_s = simulated_receives_s(problem, graph, state, options.transfer_s);
     const EnvPipeReconfiguration::Step step = state.step(receive_s);
-    if (options.print_step) options.print_step(envpipe_step_text(*problem.dag, clocks_mhz, receive_s, step.path));
     clocks_mhz = state.clocks_mhz();
+    if (options.print_step) options.print_step(envpipe_step_text(*problem.dag, clocks_mhz, receive_s, step.path));
   }
   return steps;
-}
-
-/// The profile without clocks that EnvPipe does not use.
-profile::StageProfile used_profile(const profile::StageProfile& whole, const EnvPipeOptions& options) {
-  const int highest = options.start_clock_mhz.value_or(kMaxClockMhz);
-  const int lowest = options.lowest_clock_mhz.value_or(0);
-  profile::StageProfile used(whole.stages());
-  for (const profile::StageOp& op : whole.ops()) {
-    for (const profile::Measurement& row : whole.measurements(op.stage, op.kind)) {
-      if (row.clock_mhz >= lowest && row.clock_mhz <= highest) used.add(op.stage, op.kind, row);
-    }
-    if (used.has(op.stage, op.kind)) continue;
-    throw InputError(
-        fmt::format("envpipe: stage {} has no {} at a clock from {} to {} MHz; lower the lowest clock or "
-                    "raise the start clock",
-                    op.stage, name(op.kind), lowest, highest));
-  }
-  return used;
-}
-
-std::vector<int> initial_clocks_mhz(const PlanningProblem& problem, std::span<const int> optimal_mhz,
-                                    EnvPipeOptions::Type type) {
-  std::vector<int> clocks = max_clocks_mhz(problem);
-  const std::vector<bool> envelope = outer_envelope(*problem.dag);
-  if (type == EnvPipeOptions::Type::baseline) return clocks;
-  for (std::size_t op = 0; op < clocks.size(); ++op) {
-    if (type == EnvPipeOptions::Type::envelope && envelope[op]) continue;
-    clocks[op] = optimal_mhz[static_cast<std::size_t>(problem.dag->ops[op].rank)];
-  }
-  return clocks;
 }
 
 }  // namespace
@@ -207,24 +136,27 @@ EnvPipePolicy::EnvPipePolicy(const EnvPipeOptions& options) : options_(options) 
 PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
   const bool baseline = options_.type == EnvPipeOptions::Type::baseline;
   const bool own_order = options_.order == EnvPipeOptions::Order::own && !baseline;
-  if (own_order) require_one_whole_stage_per_rank(*problem.dag);
-  const profile::StageProfile used = used_profile(*problem.profile, options_);
+  if (own_order) require_envpipe_order(*problem.dag);
+  const profile::StageProfile used = envpipe_profile(*problem.profile, options_);
   PlanningProblem ordered = problem;
   ordered.profile = &used;
-  const std::vector<int> candidates = profiled_clocks_mhz(ordered, options_.profile_step_mhz);
-  const std::vector<int> optimal_mhz = optimal_clocks_mhz(ordered, candidates, options_.type);
+  const EnvPipeFindings found = findings_of(ordered, options_, own_order);
 
   PolicyPlan plan;
   schedule::PipelineDag own_dag;
   std::string memory_note;
   if (own_order) {
-    plan.schedule = own_schedule(ordered, optimal_mhz, options_.extra_activations, memory_note);
+    const EnvPipeOrder order = envpipe_order(problem.dag->microbatches, found, options_.extra_activations);
+    if (!order.note.empty()) memory_note = "; " + order.note;
+    plan.schedule = schedule::envpipe_schedule(problem.dag->microbatches, order.early_forwards);
     own_dag = build_dag(*plan.schedule);
     ordered.schedule = &*plan.schedule;
     ordered.dag = &own_dag;
   }
-  plan.clocks_mhz = initial_clocks_mhz(ordered, optimal_mhz, options_.type);
-  const int profiling_steps = baseline ? 0 : kProfilingStepsPerClock * static_cast<int>(candidates.size());
+  plan.clocks_mhz = envpipe_start_clocks_mhz(*ordered.dag, options_.type, max_clocks_mhz(ordered), found.optimal_mhz);
+  const std::size_t candidates =
+      envpipe_profiled_clocks_mhz(common_clocks_mhz(ordered), options_.profile_step_mhz).size();
+  const int profiling_steps = baseline ? 0 : kEnvPipeStepsPerClock * static_cast<int>(candidates);
   const int reconfiguration_steps = baseline ? 0 : reconfigure(ordered, options_, plan.clocks_mhz);
   plan.note = fmt::format("settles after {} training steps ({} profiling, {} reconfiguring){}{}",
                           profiling_steps + reconfiguration_steps, profiling_steps, reconfiguration_steps, memory_note,
@@ -233,12 +165,37 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
   return plan;
 }
 
-std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options) {
+profile::StageProfile envpipe_profile(const profile::StageProfile& whole, const EnvPipeOptions& options) {
+  const int highest = options.start_clock_mhz.value_or(kMaxClockMhz);
+  const int lowest = options.lowest_clock_mhz.value_or(0);
+  profile::StageProfile used(whole.stages());
+  for (const profile::StageOp& op : whole.ops()) {
+    for (const profile::Measurement& row : whole.measurements(op.stage, op.kind)) {
+      if (row.clock_mhz >= lowest && row.clock_mhz <= highest) used.add(op.stage, op.kind, row);
+    }
+    if (used.has(op.stage, op.kind)) continue;
+    throw InputError(
+        fmt::format("envpipe: stage {} has no {} at a clock from {} to {} MHz; lower the lowest clock or "
+                    "raise the start clock",
+                    op.stage, name(op.kind), lowest, highest));
+  }
+  return used;
+}
+
+EnvPipeFindings envpipe_findings(const PlanningProblem& problem, const EnvPipeOptions& options) {
   require_valid(options);
-  const profile::StageProfile used = used_profile(*problem.profile, options);
+  const profile::StageProfile used = envpipe_profile(*problem.profile, options);
   PlanningProblem profiled = problem;
   profiled.profile = &used;
-  return optimal_clocks_mhz(profiled, profiled_clocks_mhz(profiled, options.profile_step_mhz), options.type);
+  const bool own_order = options.order == EnvPipeOptions::Order::own && options.type != EnvPipeOptions::Type::baseline;
+  if (own_order) require_envpipe_order(*problem.dag);
+  return findings_of(profiled, options, own_order);
+}
+
+std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options) {
+  EnvPipeOptions any_order = options;
+  any_order.order = EnvPipeOptions::Order::given;
+  return envpipe_findings(problem, any_order).optimal_mhz;
 }
 
 }  // namespace lowgear::planner

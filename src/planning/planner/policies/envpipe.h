@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planning/planner/policies/envpipe_options.h"
+#include "planning/planner/policies/envpipe_start.h"
 #include "planning/planner/policies/policy.h"
 
 namespace lowgear::planner {
@@ -33,7 +34,12 @@ class EnvPipePolicy final : public Policy {
   EnvPipeOptions options_;
 };
 
-/// The clocks of least energy that EnvPipe's profiling finds, by rank: step 1 above. Throws InputError as the policy's
+/// The profile without clocks that EnvPipe does not use. Throws InputError where none is left.
+[[nodiscard]] profile::StageProfile envpipe_profile(const profile::StageProfile& whole, const EnvPipeOptions& options);
+
+/// What EnvPipe's profiling finds: step 1 above. Throws InputError as the policy's plan.
+[[nodiscard]] EnvPipeFindings envpipe_findings(const PlanningProblem& problem, const EnvPipeOptions& options);
+/// The clocks of least energy in it, by rank. Throws InputError as the policy's
 /// plan.
 [[nodiscard]] std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -19,13 +20,22 @@ constexpr int kNone = -1;
 
 }  // namespace
 
-EnvPipeReconfiguration::EnvPipeReconfiguration(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-                                               const EnvPipeOptions& options, std::vector<int> clocks_mhz)
+EnvPipeClocks envpipe_clocks(const profile::StageProfile& profile) {
+  EnvPipeClocks clocks;
+  for (const profile::StageOp& op : profile.ops()) {
+    std::vector<int>& own = clocks[{op.stage, op.kind}];
+    for (const profile::Measurement& row : profile.measurements(op.stage, op.kind)) own.push_back(row.clock_mhz);
+  }
+  return clocks;
+}
+
+EnvPipeReconfiguration::EnvPipeReconfiguration(const schedule::PipelineDag& dag, EnvPipeClocks clocks,
+                                               const EnvPipeOptions& options, EnvPipeState state)
     : dag_(&dag),
-      profile_(&profile),
+      clocks_(std::move(clocks)),
       options_(options),
-      clocks_mhz_(std::move(clocks_mhz)),
-      senders_(clocks_mhz_.size(), kNone),
+      state_(std::move(state)),
+      senders_(dag.ops.size(), kNone),
       envelope_(outer_envelope(dag)) {
   for (const schedule::DagEdge& edge : dag.edges) {
     if (op(edge.from).rank != op(edge.to).rank) senders_[at(edge.to)] = edge.from;
@@ -33,20 +43,38 @@ EnvPipeReconfiguration::EnvPipeReconfiguration(const schedule::PipelineDag& dag,
 }
 
 EnvPipeReconfiguration::Step EnvPipeReconfiguration::step(std::span<const double> receive_s) {
-  if (!threshold_s_) set_threshold(receive_s);
+  if (std::string problem = missing_in(receive_s); !problem.empty()) return {{}, {}, std::move(problem)};
+  if (!state_.threshold_s) set_threshold(receive_s);
   Step decided{.path = find_path(receive_s), .raised = {}};
   decided.raised = units_to_raise(decided.path);
   const bool greedy = options_.reconfiguration == EnvPipeOptions::Reconfiguration::greedy;
   for (const int unit : decided.raised) raise_clock(unit, (greedy ? kGreedyRaises : 1) * options_.raise_step_mhz);
-  unchanged_steps_ = decided.raised.empty() ? unchanged_steps_ + 1 : 0;
+  state_.unchanged_steps = decided.raised.empty() ? state_.unchanged_steps + 1 : 0;
   return decided;
 }
 
+std::string EnvPipeReconfiguration::missing_in(std::span<const double> receive_s) const {
+  if (receive_s.size() != dag_->ops.size()) {
+    return fmt::format("{} receives were measured of {} units", receive_s.size(), dag_->ops.size());
+  }
+  for (std::size_t unit = 0; unit < receive_s.size(); ++unit) {
+    if (std::isfinite(receive_s[unit]) && receive_s[unit] >= 0) continue;
+    const schedule::ComputeOp& missing = dag_->ops[unit];
+    return fmt::format("no receive was measured of rank {}, {}{}", missing.rank,
+                       missing.kind == OpKind::forward ? 'F' : 'B', missing.microbatch);
+  }
+  return "";
+}
+
 bool EnvPipeReconfiguration::is_finished() const {
-  return options_.reconfiguration == EnvPipeOptions::Reconfiguration::off || unchanged_steps_ >= kFinishedSteps;
+  return options_.reconfiguration == EnvPipeOptions::Reconfiguration::off || state_.unchanged_steps >= kFinishedSteps;
 }
 
 const schedule::ComputeOp& EnvPipeReconfiguration::op(int index) const { return dag_->ops[at(index)]; }
+
+const std::vector<int>& EnvPipeReconfiguration::clocks_of(int unit) const {
+  return clocks_.at({op(unit).stage, op(unit).kind});
+}
 
 bool EnvPipeReconfiguration::is_first_of_rank(int index) const { return dag_->rank_begin[at(op(index).rank)] == index; }
 
@@ -55,34 +83,32 @@ void EnvPipeReconfiguration::set_threshold(std::span<const double> receive_s) {
   for (const double time_s : receive_s.subspan(static_cast<std::size_t>(dag_->rank_begin.end()[-2]))) {
     if (time_s > 0) shortest_s = std::min(shortest_s, time_s);
   }
-  threshold_s_ = shortest_s * options_.threshold_scale;
+  if (std::isfinite(shortest_s)) state_.threshold_s = shortest_s * options_.threshold_scale;
 }
 
 std::vector<int> EnvPipeReconfiguration::find_path(std::span<const double> receive_s) const {
+  const double threshold_s = state_.threshold_s.value_or(std::numeric_limits<double>::infinity());
   std::vector<int> path;
   int unit = dag_->rank_begin[1] - 1;
   while (unit != kNone) {
     path.push_back(unit);
     const int previous = is_first_of_rank(unit) ? kNone : unit - 1;
     const int sender = senders_[at(unit)];
-    const bool waited = receive_s[at(unit)] >= *threshold_s_;
+    const bool waited = receive_s[at(unit)] >= threshold_s;
     unit = sender != kNone && (waited || previous == kNone) ? sender : previous;
   }
   return path;
 }
 
-bool EnvPipeReconfiguration::can_rise(int unit) const {
-  return clocks_mhz_[at(unit)] < profile_->at_max_clock(op(unit).stage, op(unit).kind).clock_mhz;
-}
+bool EnvPipeReconfiguration::can_rise(int unit) const { return state_.clocks_mhz[at(unit)] < clocks_of(unit).front(); }
 
-/// To the lowest profiled clock that is at least `by_mhz` higher, or else to the highest.
+/// To the lowest clock that is at least `by_mhz` higher, or else to the highest.
 void EnvPipeReconfiguration::raise_clock(int unit, int by_mhz) {
-  int& clock = clocks_mhz_[at(unit)];
+  int& clock = state_.clocks_mhz[at(unit)];
   const int wanted = clock + by_mhz;
-  const auto measurements = profile_->measurements(op(unit).stage, op(unit).kind);
-  clock = measurements.front().clock_mhz;
-  for (const profile::Measurement& measurement : measurements) {
-    if (measurement.clock_mhz >= wanted) clock = measurement.clock_mhz;
+  clock = clocks_of(unit).front();
+  for (const int there : clocks_of(unit)) {
+    if (there >= wanted) clock = there;
   }
 }
 
@@ -94,8 +120,8 @@ std::vector<int> EnvPipeReconfiguration::units_to_raise(std::span<const int> pat
   for (const int unit : path) {
     if (!can_rise(unit)) continue;
     if (options_.reconfiguration == greedy) return {unit};
-    if (!units.empty() && clocks_mhz_[at(unit)] < clocks_mhz_[at(units.front())]) units.clear();
-    if (units.empty() || clocks_mhz_[at(unit)] == clocks_mhz_[at(units.front())]) units.push_back(unit);
+    if (!units.empty() && state_.clocks_mhz[at(unit)] < state_.clocks_mhz[at(units.front())]) units.clear();
+    if (units.empty() || state_.clocks_mhz[at(unit)] == state_.clocks_mhz[at(units.front())]) units.push_back(unit);
   }
   return units;
 }
@@ -107,8 +133,8 @@ std::string envpipe_step_text(const schedule::PipelineDag& dag, std::span<const 
   std::string text;
   for (std::size_t unit = 0; unit < dag.ops.size(); ++unit) {
     const schedule::ComputeOp& op = dag.ops[unit];
-    if (dag.rank_begin[at(op.rank)] == static_cast<int>(unit)) text += fmt::format("Stage {} |", op.rank);
-    text += fmt::format(" {}{}{} {} {:.1f}{}", critical[unit] ? '[' : ' ', op.kind == OpKind::forward ? 'F' : 'B',
+    if (dag.rank_begin[at(op.rank)] == static_cast<int>(unit)) text += fmt::format("Stage {} | ", op.rank);
+    text += fmt::format("{}{}{} {} {:.1f}{}", critical[unit] ? '[' : ' ', op.kind == OpKind::forward ? 'F' : 'B',
                         op.microbatch, clocks_mhz[unit], receive_s[unit] * 1e3, critical[unit] ? ']' : ' ');
     if (dag.rank_begin[at(op.rank + 1)] == static_cast<int>(unit) + 1) text += '\n';
   }

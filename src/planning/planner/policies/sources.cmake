@@ -7,8 +7,11 @@ set(LOWGEAR_POLICY_SOURCES
     policies/critical_path.cpp
     policies/envelope.cpp
     policies/envpipe.cpp
+    policies/envpipe_config.cpp
     policies/envpipe_offline.cpp
     policies/envpipe_reconfiguration.cpp
+    policies/envpipe_start.cpp
+    policies/envpipe_sweep.cpp
     policies/lowgear.cpp
     policies/max_clock.cpp
     policies/perseus.cpp

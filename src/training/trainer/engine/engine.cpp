@@ -49,6 +49,7 @@ at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObs
       continue;
     }
     group.close();
+    if (observer != nullptr) observer->unit_waits(action);
     wait_for_input(action);
     if (observer != nullptr) observer->unit_begins(action);
     compute(action, microbatches[static_cast<std::size_t>(action.microbatch)]);

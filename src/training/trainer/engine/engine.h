@@ -20,10 +20,12 @@ struct Microbatch {
   at::Tensor targets;
 };
 
-/// Called when each unit of computation begins and ends.
+/// Called when each unit of computation waits for its input, begins and ends.
 class UnitObserver {
  public:
   virtual ~UnitObserver() = default;
+  /// All that the rank did before is done.
+  virtual void unit_waits(const schedule::Action& /*unit*/) {}
   virtual void unit_begins(const schedule::Action& unit) = 0;
   virtual void unit_ended(const schedule::Action& unit) = 0;
 };

@@ -11,8 +11,11 @@ UnitMarks::UnitMarks(const launcher::TrainConfig& config, client::Client& client
                      std::unique_ptr<SimulatedDevice> gpu, StageLookup stages)
     : config_(&config), client_(&client), device_(device), gpu_(std::move(gpu)), stages_(std::move(stages)) {}
 
+void UnitMarks::unit_waits(const schedule::Action& /*unit*/) { waits_since_ = Clock::now(); }
+
 void UnitMarks::unit_begins(const schedule::Action& unit) {
   wait_for_gpu();
+  begun_ = Clock::now();
   client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage), static_cast<std::uint32_t>(unit.microbatch));
   if (!gpu_) return;
   const Stage& stage = stages_(unit.stage);
@@ -23,6 +26,11 @@ void UnitMarks::unit_begins(const schedule::Action& unit) {
 void UnitMarks::unit_ended(const schedule::Action& unit) {
   wait_for_gpu();
   if (gpu_) gpu_->end();
+  if (config_->envpipe && !config_->server) {
+    times_.push_back({.kind = unit.op,
+                      .wait_s = std::chrono::duration<double>(begun_ - waits_since_).count(),
+                      .time_s = std::chrono::duration<double>(Clock::now() - begun_).count()});
+  }
   client_->unit_end(unit.op, static_cast<std::uint16_t>(unit.stage), static_cast<std::uint32_t>(unit.microbatch));
 }
 
@@ -30,8 +38,8 @@ void UnitMarks::unit_ended(const schedule::Action& unit) {
 /// place.
 void UnitMarks::wait_for_gpu() const {
   const auto& repartition = config_->adapt.repartition;
-  const bool decides = config_->plan || config_->profile || config_->server || config_->adapt.slowdown ||
-                       (repartition && repartition->profile);
+  const bool decides = config_->plan || config_->profile || config_->envpipe || config_->server ||
+                       config_->adapt.slowdown || (repartition && repartition->profile);
   if (decides || config_->recording) synchronize_computation(device_);
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "control/client/client.h"
 #include "training/launcher/train_config.h"
@@ -9,6 +12,13 @@
 #include "training/trainer/measuring/simulated_gpu.h"
 
 namespace lowgear::trainer {
+
+/// What a unit took on this rank.
+struct UnitTime {
+  OpKind kind = OpKind::forward;
+  double wait_s = 0;  ///< for its input, after all that the rank did before
+  double time_s = 0;
+};
 
 /// Marks units for the client of this rank, and runs them on its simulated GPU where it has one.
 class UnitMarks final : public UnitObserver {
@@ -20,12 +30,17 @@ class UnitMarks final : public UnitObserver {
   UnitMarks(const launcher::TrainConfig& config, client::Client& client, at::Device device,
             std::unique_ptr<SimulatedDevice> gpu, StageLookup stages);
 
+  void unit_waits(const schedule::Action& unit) override;
   void unit_begins(const schedule::Action& unit) override;
   void unit_ended(const schedule::Action& unit) override;
+  /// Of the units since the last call, in their order; none unless the policy `envpipe` decides by them.
+  [[nodiscard]] std::vector<UnitTime> take_times() { return std::exchange(times_, {}); }
   /// Real computation took longer than the simulated one: times and energies are meaningless.
   [[nodiscard]] bool invalid() const { return gpu_ && gpu_->times().invalid(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void wait_for_gpu() const;
 
   const launcher::TrainConfig* config_;
@@ -33,6 +48,9 @@ class UnitMarks final : public UnitObserver {
   at::Device device_;
   std::unique_ptr<SimulatedDevice> gpu_;
   StageLookup stages_;
+  Clock::time_point waits_since_;
+  Clock::time_point begun_;
+  std::vector<UnitTime> times_;
 };
 
 }  // namespace lowgear::trainer

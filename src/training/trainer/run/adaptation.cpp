@@ -1,6 +1,7 @@
 #include "training/trainer/run/adaptation.h"
 
 #include <string>
+#include <utility>
 
 #include "estimating/model/partition.h"
 #include "training/launcher/training_text.h"
@@ -17,10 +18,21 @@ Adaptation::Adaptation(const launcher::TrainConfig& config, TrainedPart& part, c
                       part.place(), ranks, part.store().values().options());
   }
   if (config.adapt.is_on()) adapting_.emplace(config, freezing_, client, ranks, part.place().pp);
+  if (config.envpipe && !config.server) {
+    envpipe_.emplace(
+        config, EnvPipeLoop::Parts{
+                    .others = &state(),
+                    .client = &client,
+                    .ranks = &ranks,
+                    .place = part.place(),
+                    .schedule = [this]() -> const schedule::Schedule& { return part_->schedule(); },
+                    .reorder = [this](std::vector<int> early_forwards) { part_->reorder(std::move(early_forwards)); }});
+  }
   if (config.adapt.repartition) repartition_.emplace(config, state(), client, ranks, part.place().pp);
 }
 
 SavedState& Adaptation::state() {
+  if (envpipe_) return *envpipe_;
   if (repartition_) return *repartition_;
   if (adapting_) return *adapting_;
   return freezing_;
@@ -30,6 +42,7 @@ void Adaptation::begin(std::int64_t first_step) {
   if (repartition_) (void)part_->change(part_->store().frozen_blocks(), repartition_->partition());
   freezing_.begin(first_step);
   if (adapting_) adapting_->begin(first_step, part_->schedule());
+  if (envpipe_) envpipe_->begin(first_step);
 }
 
 Adaptation::Change Adaptation::prepare(std::int64_t step) {
@@ -40,6 +53,7 @@ Adaptation::Change Adaptation::prepare(std::int64_t step) {
   Change change{.moved = part_->change(blocks, partition)};
   part_->drop(freezing_.dropped_at(step));
   if (adapting_) change.agent_accepts = adapting_->follow(part_->schedule());
+  if (envpipe_) change.agent_accepts = envpipe_->follow();
   if (repartition_) change.agent_accepts = repartition_->follow() && change.agent_accepts;
   return change;
 }
@@ -49,6 +63,7 @@ void Adaptation::after_step(StepResult& result) {
     result.partition = model::partition_text(part_->partition());
     repartition_->after_step(result);
   }
+  if (envpipe_) result.envpipe = envpipe_->decision();
   if (!adapting_) return;
   adapting_->after_step(result);
   result.operating_point = adapting_->point_name();

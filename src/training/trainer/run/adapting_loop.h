@@ -11,8 +11,8 @@
 #include "planning/schedule/schedule.h"
 #include "training/launcher/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
+#include "training/trainer/measuring/metrics_file.h"
 #include "training/trainer/run/freezing_loop.h"
-#include "training/trainer/run/metrics_file.h"
 #include "training/trainer/run/step_result.h"
 
 namespace lowgear::trainer {

@@ -13,7 +13,7 @@
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/block_signals.h"
 #include "training/trainer/engine/optimizer.h"
-#include "training/trainer/run/metrics_file.h"
+#include "training/trainer/measuring/metrics_file.h"
 
 namespace lowgear::trainer {
 

@@ -37,6 +37,16 @@ Json precision_json(const ChosenPrecision& precision) {
   return json;
 }
 
+Json envpipe_json(const EnvPipeDecision& decided) {
+  Json json = {{"phase", name(decided.phase)}};
+  if (decided.phase == EnvPipeDecision::Phase::reconfiguring) {
+    json["path"] = decided.path;
+    json["raised"] = decided.raised;
+  }
+  if (!decided.problem.empty()) json["problem"] = decided.problem;
+  return json;
+}
+
 }  // namespace
 
 ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output output, std::int64_t first_step)
@@ -80,11 +90,27 @@ void ProgressReport::add(const StepResult& result) {
                decision.reason);
   }
   if (output_ != Output::lines) return;
+  if (result.envpipe) print_envpipe(result);
   if (result.moved) {
     fmt::print("{}before step {}: partition {}: {:.3g} GB moved in {:.3g} s\n", terminal_ ? "\r\033[K" : "",
                result.step + 1, result.partition, result.moved->bytes / 1e9, result.moved->time_s);
   }
   print_line(result);
+}
+
+/// The plan as EnvPipe prints it, after each step in which it decides.
+void ProgressReport::print_envpipe(const StepResult& result) const {
+  const EnvPipeDecision& decided = *result.envpipe;
+  const auto print = [&](const std::string& what) {
+    fmt::print("{}after step {}: envpipe: {}\n", terminal_ ? "\r\033[K" : "", result.step + 1, what);
+  };
+  if (!decided.problem.empty()) {
+    print(fmt::format("{}; the clocks stay", decided.problem));
+  } else if (!decided.plan.empty()) {
+    print(fmt::format("clocks of {} units rise, of {} on the critical path", decided.raised, decided.path));
+    fmt::print("{}", decided.plan);
+  }
+  if (!decided.news.empty()) print(decided.news);
 }
 
 void ProgressReport::write_metrics(const StepResult& result) {
@@ -98,6 +124,8 @@ void ProgressReport::write_metrics(const StepResult& result) {
   if (!result.partition.empty()) json["partition"] = result.partition;
   if (result.moved) json["moved"] = {{"time_s", result.moved->time_s}, {"bytes", result.moved->bytes}};
   if (!result.operating_point.empty()) json["operating_point"] = result.operating_point;
+  if (!result.policy.empty()) json["policy"] = result.policy;
+  if (result.envpipe) json["envpipe"] = envpipe_json(*result.envpipe);
   if (result.precision) json["precision"] = precision_json(*result.precision);
   for (const adapt::TechniqueDecision& decision : result.decisions) {
     json["decisions"].push_back(adapt::decision_json(decision));

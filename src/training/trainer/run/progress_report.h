@@ -7,7 +7,7 @@
 #include <string>
 
 #include "training/launcher/train_config.h"
-#include "training/trainer/run/metrics_file.h"
+#include "training/trainer/measuring/metrics_file.h"
 #include "training/trainer/run/run_totals.h"
 #include "training/trainer/run/server_presence.h"
 #include "training/trainer/run/training_run.h"
@@ -34,6 +34,7 @@ class ProgressReport {
  private:
   void count_server(const StepResult& result);
   void write_metrics(const StepResult& result);
+  void print_envpipe(const StepResult& result) const;
   void print_line(const StepResult& result);
 
   const launcher::TrainConfig* config_;

@@ -7,6 +7,7 @@
 
 #include "planning/adapt/techniques/technique_controller.h"
 #include "planning/freezing/weight_gradient_rotation.h"
+#include "training/trainer/envpipe/envpipe_decision.h"
 #include "training/trainer/probe/precision_probe.h"
 
 namespace lowgear::trainer {
@@ -39,9 +40,11 @@ struct StepResult {
   std::string server_problem;             ///< of this rank with it; empty: none
   int ranks_not_switched = 0;             ///< ranks whose agent did not accept the clocks of the operating point
   std::string operating_point;            ///< empty where none is searched
+  std::string policy = {};                ///< whose clocks the step followed; empty: none's
   std::string partition = {};             ///< of the step, `custom:0,4,8`; empty unless the job may change it
   std::optional<MovedLayers> moved = {};  ///< empty: the partition is that of the step before
   std::optional<ChosenPrecision> precision = {};         ///< in a run's first step, where a probe has chosen it
+  std::optional<EnvPipeDecision> envpipe = {};           ///< on rank 0, where the policy is followed in the running job
   std::vector<adapt::TechniqueDecision> decisions = {};  ///< on rank 0: since the step before
 };
 

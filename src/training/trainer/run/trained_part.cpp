@@ -82,7 +82,7 @@ std::unique_ptr<ModelPart> TrainedPart::make_part(std::int64_t frozen_blocks) co
 
 /// What executes a step, for what is frozen and where the layers are now.
 void TrainedPart::assemble() {
-  schedule_ = launcher::training_schedule(config_, store().frozen_blocks());
+  schedule_ = launcher::training_schedule(config_, store().frozen_blocks(), early_forwards_);
   engine_ = std::make_unique<PipelineEngine>(
       schedule_, place_.pp, part_->stages(), *ranks_->pipeline,
       EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
@@ -93,6 +93,11 @@ void TrainedPart::assemble() {
                    GradientReducerOptions{.bucket_elements = config_.gradient_bucket_bytes / kGradientBytes,
                                           .additions = config_.microbatches,
                                           .to_owners = config_.optimizer.zero1});
+}
+
+void TrainedPart::reorder(std::vector<int> early_forwards) {
+  early_forwards_ = std::move(early_forwards);
+  assemble();
 }
 
 void TrainedPart::use_fp8(bool on) {

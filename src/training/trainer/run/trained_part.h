@@ -42,6 +42,9 @@ class TrainedPart {
   /// fit the model, PeerLost when a rank has gone: the part is then unusable.
   [[nodiscard]] std::optional<PartitionSwitch> change(std::int64_t frozen_blocks, const std::string& partition);
 
+  /// Runs EnvPipe's own order from here on, with so many early forwards by rank: on all ranks, between steps.
+  void reorder(std::vector<int> early_forwards);
+
   /// Has the blocks that can compute in fp8 do so or not: between steps.
   void use_fp8(bool on);
 
@@ -68,6 +71,7 @@ class TrainedPart {
   launcher::RankPlace place_;
   at::Device device_;
   Communicators* ranks_;
+  std::vector<int> early_forwards_;  ///< by rank; empty: the configured schedule
   schedule::Schedule schedule_;
   std::vector<model::LayerRange> partition_;
   std::optional<Fp8Blocks> fp8_;  ///< empty: no block can compute in fp8

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/core/files/file.h"
@@ -21,6 +22,14 @@ namespace {
 const launcher::TrainConfig& with_prepared_outputs(const launcher::TrainConfig& config, Collective& world) {
   if (config.export_folder) prepare_export(*config.export_folder, world);
   return config;
+}
+
+/// The policy whose clocks a job follows; empty where it follows none, or the server's.
+std::string followed_policy(const launcher::TrainConfig& config) {
+  if (config.server) return "";
+  if (config.envpipe) return "envpipe";
+  if (config.adapt.repartition && config.adapt.repartition->profile) return "lowgear";
+  return config.plan ? plan::read_plan(read_file(*config.plan), config.plan->string()).policy : "";
 }
 
 /// What moving layers took, over all ranks.
@@ -46,7 +55,8 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
              peak_flop_s(backend.gpu_name, config_.bf16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
       marks_(config_, client, backend.device, std::move(simulated_gpu),
              [this](int stage) -> const Stage& { return part_.stage(stage); }),
-      adaptation_(config_, part_, client, ranks_) {
+      adaptation_(config_, part_, client, ranks_),
+      policy_(followed_policy(config_)) {
   load_state();
   if (config_.plan) client_->load_plan(*config_.plan, part_.place().pp, /*nearest_below=*/false);
 }
@@ -118,7 +128,10 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   result.gradient_norm = part_.optimizer().step(result.learning_rate, adaptation_.slower_at(number));
   client_->iteration_end();
   adaptation_.after_update(number, result.learning_rate);
+  result.policy = policy_;
   StepTotals totals = totals_of(loss, change, result);
+  const double own_energy_j = totals.without_energy > 0 ? std::numeric_limits<double>::quiet_NaN() : totals.energy_j;
+  adaptation_.observe(number, own_energy_j, marks_.take_times());
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
   if (change.moved) result.moved = moved_by_all(*change.moved, *ranks_.world);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "control/client/client.h"
 #include "training/launcher/train_config.h"
@@ -79,6 +80,7 @@ class TrainingRun {
   std::optional<HeldOutLoss> evaluation_;
   std::optional<CheckpointFolder> checkpoints_;
   StepCount steps_;
+  std::string policy_;  ///< whose clocks are followed; empty: none's, or not known
 };
 
 }  // namespace lowgear::trainer

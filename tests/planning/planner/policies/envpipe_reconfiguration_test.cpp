@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "planning/planner/policies/published_loop.h"
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/schedule/generators.h"
 
@@ -18,93 +20,6 @@ namespace {
 using Reconfiguration = EnvPipeOptions::Reconfiguration;
 
 constexpr int kTopMhz = 1350;
-
-/// EnvPipe's rules as they are published, on a table of units by stage: independent of graphs, profiles and clocks.
-class PublishedLoop {
- public:
-  struct Unit {
-    char kind;
-    int microbatch;
-    int clock_mhz;
-    double receive_ms = 0;
-  };
-  using Place = std::pair<std::size_t, std::size_t>;  ///< stage, place in it
-
-  PublishedLoop(std::vector<std::vector<Unit>> stages, double scale, bool greedy)
-      : stages_(std::move(stages)), scale_(scale), greedy_(greedy) {}
-
-  void receive(std::size_t stage, std::size_t place, double time_ms) { stages_[stage][place].receive_ms = time_ms; }
-  [[nodiscard]] const std::vector<std::vector<Unit>>& stages() const { return stages_; }
-  [[nodiscard]] bool finished() const { return fin_ > 10; }
-
-  /// Returns the path, last unit first.
-  std::vector<Place> step() {
-    if (threshold_ms_ < 0) {
-      double least = 0;
-      for (const Unit& unit : stages_.back()) {
-        if (unit.receive_ms != 0 && (least == 0 || unit.receive_ms < least)) least = unit.receive_ms;
-      }
-      threshold_ms_ = least * scale_;
-    }
-    const std::vector<Place> path = critical_path();
-    const bool all_in_envelope = std::all_of(path.begin(), path.end(), [this](const Place& p) { return in_envelope(p); });
-    const bool raised = !all_in_envelope && (greedy_ ? raise_greedy(path) : raise_balanced(path));
-    fin_ = raised ? 0 : fin_ + 1;
-    return path;
-  }
-
- private:
-  Unit& unit(const Place& p) { return stages_[p.first][p.second]; }
-
-  bool in_envelope(const Place& p) {
-    const int last = static_cast<int>(stages_[0].size()) / 2 - 1;
-    const Unit& u = unit(p);
-    return p.first + 1 == stages_.size() || (u.kind == 'F' ? u.microbatch == 0 : u.microbatch == last);
-  }
-
-  std::vector<Place> critical_path() {
-    Place place{0, stages_[0].size() - 1};
-    std::vector<Place> path{place};
-    while (place != Place{0, 0}) {
-      const Unit& u = unit(place);
-      if (u.receive_ms < threshold_ms_) {
-        place = {place.first, place.second - 1};
-      } else {
-        const std::size_t sender = u.kind == 'F' ? place.first - 1 : place.first + 1;
-        std::size_t i = 0;
-        while (stages_[sender][i].kind != u.kind || stages_[sender][i].microbatch != u.microbatch) ++i;
-        place = {sender, i};
-      }
-      path.push_back(place);
-    }
-    return path;
-  }
-
-  bool raise_greedy(const std::vector<Place>& path) {
-    for (const Place& p : path) {
-      if (unit(p).clock_mhz >= kTopMhz) continue;
-      unit(p).clock_mhz += 3 * 30;
-      return true;
-    }
-    return false;
-  }
-
-  bool raise_balanced(const std::vector<Place>& path) {
-    int least = kTopMhz;
-    for (const Place& p : path) least = std::min(least, unit(p).clock_mhz);
-    if (least >= kTopMhz) return false;
-    for (const Place& p : path) {
-      if (unit(p).clock_mhz == least) unit(p).clock_mhz += 30;
-    }
-    return true;
-  }
-
-  std::vector<std::vector<Unit>> stages_;
-  double scale_;
-  bool greedy_;
-  double threshold_ms_ = -1;
-  int fin_ = 0;
-};
 
 /// Clocks as EnvPipe's lists have them on an A100.
 profile::StageProfile a100_profile(int stages) {
@@ -149,8 +64,9 @@ void expect_same_decisions(const Case& c, unsigned seed) {
     places.emplace_back(op.rank, stage.size());
     stage.push_back({forward ? 'F' : 'B', op.microbatch, clocks.back()});
   }
-  PublishedLoop theirs(units, c.scale, c.method == Reconfiguration::greedy);
-  EnvPipeReconfiguration ours(dag, profile, {.reconfiguration = c.method, .threshold_scale = c.scale}, clocks);
+  PublishedLoop theirs(units, {.top_mhz = kTopMhz, .scale = c.scale, .greedy = c.method == Reconfiguration::greedy});
+  EnvPipeReconfiguration ours(dag, envpipe_clocks(profile), {.reconfiguration = c.method, .threshold_scale = c.scale},
+                              {.clocks_mhz = clocks});
   std::mt19937 random(seed);
   int steps = 0;
   for (; !theirs.finished(); ++steps) {
@@ -197,8 +113,83 @@ TEST(EnvPipeReconfiguration, PrintsTheGridWithItsPathInBrackets) {
   const std::vector<double> receive_s{0, 0, 0.0125, 0.001, 0.003, 0, 0.001, 0};
   const std::vector<int> path{3, 2, 1, 0};
   EXPECT_EQ(envpipe_step_text(dag, clocks, receive_s, path),
-            "Stage 0 | [F0 1350 0.0] [F1 1350 0.0] [B0 1350 12.5] [B1 1350 1.0]\n"
-            "Stage 1 |  F0 1350 3.0   B0 1350 0.0   F1 1350 1.0   B1 1350 0.0 \n");
+            "Stage 0 | [F0 1350 0.0][F1 1350 0.0][B0 1350 12.5][B1 1350 1.0]\n"
+            "Stage 1 |  F0 1350 3.0  B0 1350 0.0  F1 1350 1.0  B1 1350 0.0 \n");
+}
+
+/// 1F1B with two ranks and two microbatches: F0 F1 B0 B1 and F0 B0 F1 B1.
+struct SmallLoop {
+  explicit SmallLoop(EnvPipeOptions options = {}, EnvPipeState state = {.clocks_mhz = std::vector<int>(8, 1300)},
+                     const std::vector<int>& clocks = {1350, 1330, 1300})
+      : loop(dag,
+             {{{0, OpKind::forward}, clocks},
+              {{0, OpKind::backward}, clocks},
+              {{1, OpKind::forward}, clocks},
+              {{1, OpKind::backward}, clocks}},
+             options, std::move(state)) {}
+
+  const schedule::PipelineDag dag = build_dag(schedule::one_f_one_b_schedule(2, 2));
+  EnvPipeReconfiguration loop;
+};
+
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+const std::vector<double> kNoWaits{0, 0, 1e-3, 1e-3, 1e-3, 0, 1e-3, 0};
+
+TEST(EnvPipeReconfiguration, RoundsUpToClocksThatThereAreAndNotAboveTheHighest) {
+  SmallLoop balanced;
+  (void)balanced.loop.step(kNoWaits);
+  EXPECT_EQ(balanced.loop.clocks_mhz(), (std::vector<int>{1350, 1350, 1350, 1350, 1300, 1300, 1300, 1300}));
+  SmallLoop by_ten({.raise_step_mhz = 10});
+  (void)by_ten.loop.step(kNoWaits);
+  EXPECT_EQ(by_ten.loop.clocks_mhz(), (std::vector<int>{1330, 1330, 1330, 1330, 1300, 1300, 1300, 1300}));
+}
+
+TEST(EnvPipeReconfiguration, StaysWhereAReceiveIsMissingAndSaysWhich) {
+  for (const double bad : {kMissing, -1e-3, std::numeric_limits<double>::infinity()}) {
+    SmallLoop job;
+    const EnvPipeState before = job.loop.state();
+    std::vector<double> receive_s = kNoWaits;
+    receive_s[3] = bad;
+    const EnvPipeReconfiguration::Step step = job.loop.step(receive_s);
+    EXPECT_EQ(step.problem, "no receive was measured of rank 0, B1");
+    EXPECT_EQ(job.loop.state(), before) << "the threshold is not that of an incomplete step";
+    EXPECT_TRUE(job.loop.step(kNoWaits).problem.empty());
+    EXPECT_NE(job.loop.state(), before);
+  }
+  SmallLoop job;
+  EXPECT_EQ(job.loop.step(std::vector<double>(3, 0)).problem, "3 receives were measured of 8 units");
+}
+
+TEST(EnvPipeReconfiguration, TakesItsThresholdFromTheFirstStepAlone) {
+  SmallLoop job;
+  (void)job.loop.step(kNoWaits);
+  EXPECT_DOUBLE_EQ(job.loop.state().threshold_s.value(), 4e-3);
+  std::vector<double> slower = kNoWaits;
+  for (double& receive_s : slower) receive_s *= 10;
+  EXPECT_EQ(job.loop.step(slower).path, (std::vector<int>{3, 7, 6, 1, 0})) << "10 ms wait by a threshold of 4 ms";
+  EXPECT_DOUBLE_EQ(job.loop.state().threshold_s.value(), 4e-3);
+}
+
+TEST(EnvPipeReconfiguration, ContinuesFromItsState) {
+  SmallLoop whole;
+  std::vector<std::vector<int>> clocks;
+  for (int step = 0; step < 14; ++step) {
+    (void)whole.loop.step(kNoWaits);
+    clocks.push_back(whole.loop.clocks_mhz());
+  }
+  EXPECT_TRUE(whole.loop.is_finished());
+  SmallLoop first;
+  (void)first.loop.step(kNoWaits);
+  SmallLoop second({}, first.loop.state());
+  for (int step = 1; step < 14; ++step) {
+    (void)second.loop.step(kNoWaits);
+    EXPECT_EQ(second.loop.clocks_mhz(), clocks[static_cast<std::size_t>(step)]);
+  }
+  EXPECT_EQ(second.loop.state(), whole.loop.state());
+}
+
+TEST(EnvPipeReconfiguration, DefaultHasEndedAtOnce) {
+  EXPECT_TRUE(SmallLoop({.reconfiguration = Reconfiguration::off}).loop.is_finished());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "training/trainer/run/metrics_file.h"
+#include "training/trainer/measuring/metrics_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

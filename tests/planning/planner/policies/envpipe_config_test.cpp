@@ -1,4 +1,4 @@
-#include "app/cli/arguments/envpipe_arguments.h"
+#include "planning/planner/policies/envpipe_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,9 @@
 
 #include "base/core/error.h"
 
-namespace lowgear::cli {
+namespace lowgear::planner {
 namespace {
 
-using planner::EnvPipeOptions;
 using testing::HasSubstr;
 
 std::string config_with(const std::string& settings) {
@@ -62,4 +61,4 @@ TEST(EnvPipeConfig, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace lowgear::cli
+}  // namespace lowgear::planner

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "control/client/client.h"
+#include "planning/planner/policies/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe_sweep.h"
+#include "planning/schedule/dag.h"
+#include "training/launcher/energy/envpipe_state.h"
+#include "training/launcher/rank_layout.h"
+#include "training/launcher/train_config.h"
+#include "training/trainer/checkpoint/checkpoint.h"
+#include "training/trainer/envpipe/envpipe_decision.h"
+#include "training/trainer/envpipe/envpipe_record.h"
+#include "training/trainer/measuring/unit_marks.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear::trainer {
+
+/// EnvPipe in the running job (`energy.policy: envpipe`): finds each rank's clock of least energy by a sweep, or from a
+/// profile; changes to its own order; then raises clocks by the receives that the ranks measured, one decision a step.
+/// Rank 0 decides on what the first replica measured, and all ranks learn it before any of them begins the next step.
+class EnvPipeLoop final : public SavedState {
+ public:
+  /// What the loop works on. All outlive it.
+  struct Parts {
+    SavedState* others = nullptr;  ///< what else is saved with it
+    client::Client* client = nullptr;
+    const Communicators* ranks = nullptr;
+    launcher::RankPlace place;
+    std::function<const schedule::Schedule&()> schedule;           ///< the present one
+    std::function<void(std::vector<int> early_forwards)> reorder;  ///< to EnvPipe's own order, from the next step on
+  };
+  EnvPipeLoop(const launcher::TrainConfig& config, Parts parts);
+
+  /// Before the first step, on all ranks, once it is known how many were done before. Throws InputError when a file
+  /// cannot be read or written, or the GPUs have no clock in common.
+  void begin(std::int64_t first_step);
+  /// Before each step: the agent of this rank gets the agreed clocks. Returns whether it accepts them. Throws Error
+  /// when it does not before this process' first step.
+  [[nodiscard]] bool follow();
+  /// After each step, on all ranks, with what this one measured; not a number: no energy. A meeting of all ranks until
+  /// the loop has settled.
+  void observe(std::int64_t step, double energy_j, std::span<const UnitTime> units);
+  /// About the step observed last; on rank 0.
+  [[nodiscard]] const EnvPipeDecision& decision() const { return decision_; }
+
+  /// A sweep is not saved: it begins anew.
+  [[nodiscard]] std::string save() const override;
+  void restore(const std::string& json, const std::string& source) override;
+
+ private:
+  using Phase = EnvPipeDecision::Phase;
+  /// What all ranks know: how the next step runs.
+  struct Agreed {
+    Phase phase = Phase::settled;
+    std::vector<int> early_forwards;  ///< by rank; empty: the order of the schedule
+    std::vector<int> clocks_mhz;      ///< by op
+  };
+  struct Measured {
+    std::vector<double> receive_s;                ///< by op
+    std::vector<planner::EnvPipeSample> samples;  ///< by rank
+  };
+
+  [[nodiscard]] bool is_rank_0() const { return parts_.ranks->world->rank() == 0; }
+  [[nodiscard]] bool has_own_order() const;
+  [[nodiscard]] std::vector<int> usable_clocks_mhz() const;
+  [[nodiscard]] bool continue_saved(std::int64_t first_step);
+  void start_profiling();
+  void start_reconfiguring(const planner::EnvPipeFindings& found);
+  void set_order(std::vector<int> early_forwards);
+  void make_reconfiguration(planner::EnvPipeState state, std::int64_t step);
+  [[nodiscard]] Measured gather(double energy_j, std::span<const UnitTime> units) const;
+  void profile(const Measured& measured);
+  void reconfigure(std::int64_t step, const Measured& measured);
+  void agree(std::int64_t step);
+  [[nodiscard]] std::vector<int> rank_clocks_by_op(std::span<const int> rank_clocks_mhz) const;
+
+  const launcher::TrainConfig* config_;
+  Parts parts_;
+  schedule::PipelineDag dag_;    ///< of the present order
+  std::vector<int> clocks_mhz_;  ///< that it may use, highest first
+  Agreed agreed_;
+  std::vector<int> loaded_mhz_;  ///< by op, that the agent was given; empty: none
+  std::optional<launcher::EnvPipeSaved> saved_;
+  std::optional<planner::EnvPipeSweep> sweep_;                      ///< on rank 0
+  std::optional<planner::EnvPipeReconfiguration> reconfiguration_;  ///< empty: not yet; steps on rank 0 alone
+  EnvPipeDecision decision_;
+  std::optional<EnvPipeRecord> record_;  ///< on rank 0
+};
+
+}  // namespace lowgear::trainer
