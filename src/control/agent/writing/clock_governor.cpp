@@ -92,9 +92,18 @@ bool ClockGovernor::follow(int clock_mhz) {
   // After a call that failed it is not known what the GPU runs at.
   const bool known = status_.clock_state != ClockState::failed;
   if (known && status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
+  return try_apply(gpu::LockSmClocks{clock_mhz, clock_mhz});
+}
+
+bool ClockGovernor::follow_power_limit(int limit_w) {
+  if (status_.clock_state == ClockState::foreign || power_limit_w_ == limit_w) return false;
+  return try_apply(gpu::SetPowerLimit{static_cast<double>(limit_w)});
+}
+
+bool ClockGovernor::try_apply(const gpu::GpuSetting& setting) {
   if (retry_at_ && options_.now() < *retry_at_) return false;
   try {
-    apply(gpu::LockSmClocks{clock_mhz, clock_mhz});
+    apply(setting);
     retry_at_.reset();
     return true;
   } catch (const Error& error) {

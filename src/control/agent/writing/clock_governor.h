@@ -41,6 +41,7 @@ class ClockGovernor final : public GpuWriter {
                 ClockGovernorOptions options);
 
   bool follow(int clock_mhz) override;
+  bool follow_power_limit(int limit_w) override;
   void apply(const gpu::GpuSetting& setting) override;
   void suspend() noexcept override;
   void restore() noexcept override;
@@ -50,6 +51,8 @@ class ClockGovernor final : public GpuWriter {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
+  /// Applies it unless a write has just failed; true when the driver took it.
+  bool try_apply(const gpu::GpuSetting& setting);
   /// Journals and writes; counts, and keeps what went wrong. Throws Error.
   void write(std::string_view what, const std::function<void()>& call);
   /// Passes the setting to the driver, and logs the clock with the times of the call.

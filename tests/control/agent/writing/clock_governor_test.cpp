@@ -106,6 +106,17 @@ TEST_F(ClockGovernorTest, WritesAClockOnce) {
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
 }
 
+TEST_F(ClockGovernorTest, FollowsThePowerLimitsOfAPlan) {
+  const auto governor = make();
+  EXPECT_TRUE(governor->follow_power_limit(400));
+  EXPECT_FALSE(governor->follow_power_limit(400)) << "it is set already";
+  EXPECT_TRUE(governor->follow_power_limit(350));
+  EXPECT_THAT(gpu_.control_calls(), ElementsAre(HasSubstr("400 W"), HasSubstr("350 W")));
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{});
+  EXPECT_TRUE(governor->follow_power_limit(350)) << "the next lease sets it anew";
+}
+
 TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {
   const auto governor = make();
   full_ = true;
