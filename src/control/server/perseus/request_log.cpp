@@ -14,6 +14,7 @@ constexpr std::size_t kShownCharacters = 500;
 
 /// With control characters escaped: a client's bytes cannot forge another line.
 std::string shown(std::string_view body) {
+  if (body.ends_with('\n')) body.remove_suffix(1);
   if (body.empty()) return "none";
   return printable(body, kShownCharacters);
 }
