@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/http/message/error.h"
 #include "control/server/perseus/test_support.h"
 
 namespace lowgear::server::perseus {
@@ -40,7 +41,7 @@ TEST(PerseusRequestLog, KeepsLinesWholeAndShort) {
   reply->send(http::Response::with_body(400, "text/plain", "no"));
   EXPECT_LT(line.size(), 700U);
   EXPECT_THAT(line, Not(HasSubstr("\n")));
-  EXPECT_THAT(line, HasSubstr(R"({\x0A\x1B[31mxx)"));
+  EXPECT_THAT(line, HasSubstr(R"({\x0a\x1b[31mxx)"));
   EXPECT_THAT(line, HasSubstr("-> 400 no"));
 }
 
