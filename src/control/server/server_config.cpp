@@ -107,6 +107,7 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   config.scheduler = table.text("scheduler").value_or(config.scheduler);
   config.scheduler_args = table.text("scheduler_args").value_or(config.scheduler_args);
   config.mode = table.text("mode").value_or(config.mode);
+  config.log_level = table.text("log_level").value_or(config.log_level);
   config.dump = table.boolean("dump").value_or(config.dump);
   if (const auto path = absolute_path(table, "dump_dir")) config.dump_dir = *path;
   table.finish();

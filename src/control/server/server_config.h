@@ -44,6 +44,7 @@ struct PerseusConfig {
   std::string scheduler = "Lowgear";
   std::string scheduler_args;      ///< a JSON object; empty: none
   std::string mode;                ///< empty: default_perseus_mode
+  std::string log_level;           ///< empty: INFO
   bool dump = true;                ///< whether results are written
   std::filesystem::path dump_dir;  ///< empty: `perseus` in the folder of the state
 };

@@ -30,6 +30,7 @@
 #include "control/server/http/watched_tokens.h"
 #include "control/server/job/planning_threads.h"
 #include "control/server/job/server_metrics.h"
+#include "control/server/perseus/request_log.h"
 #include "control/server/perseus/result_folder.h"
 #include "control/server/perseus/result_writer.h"
 #include "control/server/perseus/service.h"
@@ -108,13 +109,15 @@ bool has_loopback_name(const TcpAddress& address) {
 class PerseusFront final : public http::Handler {
  public:
   PerseusFront(asio::io_context& io, const PerseusPort& port, Store& store, const StoreContents& contents,
-               const http::ServerOptions& http)
+               const http::ServerOptions& http, std::function<void(std::string_view)> note)
       : results_(results_of(io, port.settings, http)),
         worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
         service_({.settings = port.settings, .loopback_only = has_loopback_name(port.listen)}, surroundings(), store,
                  contents),
         http_(io, *this, http),
-        port_(http_.listen_tcp(port.listen.address, port.listen.port)) {}
+        port_(http_.listen_tcp(port.listen.address, port.listen.port)) {
+    if (port.settings.log_level == perseus::kPerseusDebug) debug_ = std::move(note);
+  }
 
   PerseusFront(const PerseusFront&) = delete;
   PerseusFront& operator=(const PerseusFront&) = delete;
@@ -122,6 +125,7 @@ class PerseusFront final : public http::Handler {
   ~PerseusFront() override { stop_->stop(); }
 
   void handle(http::Request request, std::shared_ptr<http::Reply> reply) override {
+    if (debug_) reply = perseus::logged(request, std::move(reply), [this](const std::string& line) { debug_(line); });
     if (service_.handle(request, reply)) return;
     reply->send(http::Response::with_body(404, "application/json", R"({"detail":"Not Found"})"));
   }
@@ -164,7 +168,8 @@ class PerseusFront final : public http::Handler {
 
   std::shared_ptr<StopSwitch> stop_ = std::make_shared<StopSwitch>();
   std::unique_ptr<Results> results_;
-  WorkThread worker_;  ///< before the service, which gives it work from its first moment on
+  WorkThread worker_;                            ///< before the service, which gives it work from its first moment on
+  std::function<void(std::string_view)> debug_;  ///< hears of every request; may be empty
   perseus::Service service_;
   http::Server http_;
   std::uint16_t port_;
@@ -202,7 +207,8 @@ class Server {
         timer_(io) {
     StoreContents contents = store_.load();
     if (options.perseus) {
-      perseus_ = std::make_unique<PerseusFront>(io, *options.perseus, store_, contents, http_options(options.config));
+      perseus_ = std::make_unique<PerseusFront>(io, *options.perseus, store_, contents, http_options(options.config),
+                                                messages_.note);
     }
     start_webhooks(options.config);
     start_otlp(options.config);

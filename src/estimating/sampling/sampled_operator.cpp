@@ -16,6 +16,10 @@ constexpr std::array kHeads = {tp, microbatch, heads, sequence, hidden};
 constexpr std::array kScores = {tp, microbatch, heads, sequence};
 constexpr std::array kLoss = {tp, microbatch, sequence};
 constexpr std::array kParameters = {parameters};
+constexpr std::array kStage = {tp, hidden, layers};
+
+/// The family that `all` leaves out.
+constexpr std::string_view kStageOptimizers = "stage-optimizer";
 
 constexpr auto kOperators = std::to_array<OperatorDescription>({
     {SampledOperator::embedding, "embedding", "embedding", kParallel, 2},
@@ -33,10 +37,14 @@ constexpr auto kOperators = std::to_array<OperatorDescription>({
     {SampledOperator::fused_attention, "flash_atten", "attention", kHeads, 2},
     {SampledOperator::attention_mask, "fillmask", "unfused-attention", kHeads, 2},
     {SampledOperator::softmax, "softmax", "unfused-attention", kScores, 2},
+    {SampledOperator::masked_softmax, "ScaledUpperTriangMaskedSoftmax", "unfused-attention", kScores, 2},
     {SampledOperator::gelu, "gelu", "activation", kParallel, 2},
     {SampledOperator::swiglu, "swiglu", "activation", kTokensWidth, 2},
     {SampledOperator::cross_entropy, "parallel_cross_entropy_128", "loss", kLoss, 2},
     {SampledOperator::optimizer, "optimizer", "optimizer", kParameters, 1},
+    {SampledOperator::first_stage_optimizer, "firstStage_optimizer", kStageOptimizers, kStage, 1},
+    {SampledOperator::middle_stage_optimizer, "middleStage_optimizer", kStageOptimizers, kStage, 1},
+    {SampledOperator::last_stage_optimizer, "lastStage_optimizer", kStageOptimizers, kStage, 1},
 });
 static_assert(kOperators.size() == kSampledOperators);
 
@@ -48,6 +56,12 @@ std::int64_t vocabulary_of_rank(std::int64_t ranks) {
   constexpr std::int64_t kMultiple = 128;
   const std::int64_t share = kMultiple * ranks;
   return (kVocabulary + share - 1) / share * kMultiple;
+}
+
+/// Matrices of the layers of a stage, of one rank: GPT-NeoX's.
+std::int64_t layer_parameters(const OperatorShape& shape) {
+  constexpr std::int64_t kMatrices = 12;
+  return kMatrices * shape.layers * shape.hidden * shape.hidden / shape.tp;
 }
 
 /// Elements that are read and written, and that are allocated.
@@ -104,10 +118,14 @@ Elements elements_of(SampledOperator op, const KernelSizes& sizes) {
     case SampledOperator::attention_mask:
       return elementwise(n(0) * n(1) * n(1), 4, 3);
     case SampledOperator::softmax:
+    case SampledOperator::masked_softmax:
       return elementwise(n(0) * n(1) * n(1), 5, 4);
     case SampledOperator::cross_entropy:
       return elementwise(n(0) * n(1), 6, 4);
     case SampledOperator::optimizer:
+    case SampledOperator::first_stage_optimizer:
+    case SampledOperator::middle_stage_optimizer:
+    case SampledOperator::last_stage_optimizer:
       return elementwise(n(0), 9, 5);
   }
   throw Error("no such operator");
@@ -115,7 +133,8 @@ Elements elements_of(SampledOperator op, const KernelSizes& sizes) {
 
 /// Whether a word of a list means this operator.
 bool is_meant(const OperatorDescription& description, std::string_view word) {
-  return word == kAll || word == description.name || word == description.family;
+  if (word == kAll) return description.family != kStageOptimizers;
+  return word == description.name || word == description.family;
 }
 
 /// Every word that means some.
@@ -153,7 +172,7 @@ std::optional<SampleType> sample_type(std::string_view text) {
 int bytes_of(SampleType type) { return type == SampleType::fp32 ? 4 : 2; }
 
 std::string_view name(ShapeColumn column) {
-  constexpr std::array<std::string_view, 6> kNames = {"mp", "b", "h", "l", "dim", "params"};
+  constexpr std::array<std::string_view, 7> kNames = {"mp", "b", "h", "l", "dim", "params", "encoders"};
   return kNames.at(static_cast<std::size_t>(column));
 }
 
@@ -193,6 +212,8 @@ std::int64_t OperatorShape::at(ShapeColumn column) const {
       return hidden;
     case ShapeColumn::parameters:
       return parameters;
+    case ShapeColumn::layers:
+      return layers;
   }
   throw Error("no such column");
 }
@@ -227,6 +248,7 @@ KernelSizes kernel_sizes(SampledOperator op, const OperatorShape& shape) {
       return {shape.microbatch * heads, shape.sequence, hidden / shape.heads, 1};
     case SampledOperator::attention_mask:
     case SampledOperator::softmax:
+    case SampledOperator::masked_softmax:
       return {shape.microbatch * heads, shape.sequence, 1, 1};
     case SampledOperator::gelu:
       return {tokens, 4 * hidden / shape.tp, 1, 1};
@@ -234,13 +256,19 @@ KernelSizes kernel_sizes(SampledOperator op, const OperatorShape& shape) {
       return {tokens, vocabulary_of_rank(shape.tp), 1, 1};
     case SampledOperator::optimizer:
       return {shape.parameters, 1, 1, 1};
+    case SampledOperator::first_stage_optimizer:
+    case SampledOperator::last_stage_optimizer:
+      return {layer_parameters(shape) + vocabulary_of_rank(shape.tp) * hidden, 1, 1, 1};
+    case SampledOperator::middle_stage_optimizer:
+      return {layer_parameters(shape), 1, 1, 1};
   }
   throw Error("no such operator");
 }
 
 SampleWork work_of(SampledOperator op, const OperatorShape& shape, SampleType type) {
   const Elements elements = elements_of(op, kernel_sizes(op, shape));
-  const double bytes = op == SampledOperator::optimizer ? 4 : bytes_of(type);
+  const bool has_wide_states = describe(op).passes == 1;
+  const double bytes = has_wide_states ? 4 : bytes_of(type);
   return {.flops = elements.flops,
           .traffic_bytes = bytes * elements.traffic,
           .footprint_bytes = bytes * elements.footprint};

@@ -20,31 +20,35 @@ enum class SampleType : unsigned char { bf16, fp16, fp32 };
 /// and columns are those of the published "Distributed Training Estimator of LLMs" (arXiv 2509.22832) where it has the
 /// operator; swiglu and optimizer are Lowgear's own.
 enum class SampledOperator : unsigned char {
-  embedding,         ///< `embedding`
-  layer_norm,        ///< `layernorm`
-  rms_norm,          ///< `RMSlayernorm`
-  residual_add,      ///< `res_add`
-  linear_qkv,        ///< `linear1`: hidden to 3 hidden / tp
-  linear_out,        ///< `linear2`: hidden / tp to hidden
-  linear_up,         ///< `linear3`: hidden to 4 hidden / tp
-  linear_down,       ///< `linear4`: 4 hidden / tp to hidden
-  linear_head,       ///< `linear_final`: hidden to the vocabulary of one rank
-  rotary,            ///< `RoPE`: of queries and keys
-  attention_scores,  ///< `baddbmm`: Q K^T
-  attention_values,  ///< `bmm`: P V
-  fused_attention,   ///< `flash_atten`: causal
-  attention_mask,    ///< `fillmask`
-  softmax,           ///< `softmax`
-  gelu,              ///< `gelu`, of width 4 hidden / tp
-  swiglu,            ///< `swiglu`, of outputs of width `dim`
-  cross_entropy,     ///< `parallel_cross_entropy_128`, without its all-reduces
-  optimizer,         ///< `optimizer`: AdamW, fp32 states, and the copy of the weights in the type
+  embedding,               ///< `embedding`
+  layer_norm,              ///< `layernorm`
+  rms_norm,                ///< `RMSlayernorm`
+  residual_add,            ///< `res_add`
+  linear_qkv,              ///< `linear1`: hidden to 3 hidden / tp
+  linear_out,              ///< `linear2`: hidden / tp to hidden
+  linear_up,               ///< `linear3`: hidden to 4 hidden / tp
+  linear_down,             ///< `linear4`: 4 hidden / tp to hidden
+  linear_head,             ///< `linear_final`: hidden to the vocabulary of one rank
+  rotary,                  ///< `RoPE`: of queries and keys
+  attention_scores,        ///< `baddbmm`: Q K^T
+  attention_values,        ///< `bmm`: P V
+  fused_attention,         ///< `flash_atten`: causal
+  attention_mask,          ///< `fillmask`
+  softmax,                 ///< `softmax`
+  masked_softmax,          ///< `ScaledUpperTriangMaskedSoftmax`: scale, causal mask and softmax at once
+  gelu,                    ///< `gelu`, of width 4 hidden / tp
+  swiglu,                  ///< `swiglu`, of outputs of width `dim`
+  cross_entropy,           ///< `parallel_cross_entropy_128`, without its all-reduces
+  optimizer,               ///< `optimizer`: AdamW, fp32 states, and the copy of the weights in the type
+  first_stage_optimizer,   ///< `firstStage_optimizer`: the same of a stage with layers and embedding
+  middle_stage_optimizer,  ///< `middleStage_optimizer`: of layers alone
+  last_stage_optimizer,    ///< `lastStage_optimizer`: with the output matrix
 };
-inline constexpr int kSampledOperators = 19;
+inline constexpr int kSampledOperators = 23;
 
 /// Columns that say what was sampled.
-enum class ShapeColumn : unsigned char { tp, microbatch, heads, sequence, hidden, parameters };
-/// `mp`, `b`, `h`, `l`, `dim`, `params`
+enum class ShapeColumn : unsigned char { tp, microbatch, heads, sequence, hidden, parameters, layers };
+/// `mp`, `b`, `h`, `l`, `dim`, `params`, `encoders`
 [[nodiscard]] std::string_view name(ShapeColumn column);
 
 /// An operator as users and files know it.
@@ -59,8 +63,9 @@ struct OperatorDescription {
 [[nodiscard]] std::span<const OperatorDescription> sampled_operators();
 [[nodiscard]] const OperatorDescription& describe(SampledOperator op);
 
-/// The operators that a list of names or families means, `linear,norm,gelu`, in the order of the enumeration; all of
-/// them for `all`. Throws InputError that names `option` and the nearest word there is.
+/// The operators that a list of names or families means, `linear,norm,gelu`, in the order of the enumeration; for `all`
+/// all but the optimizers of stages, which the one by number of parameters covers. Throws InputError that names
+/// `option` and the nearest word there is.
 [[nodiscard]] std::vector<SampledOperator> operators_named(std::string_view list, std::string_view option);
 
 /// One set of sizes; what an operator has no use for is 1.
@@ -71,6 +76,7 @@ struct OperatorShape {
   std::int64_t sequence = 1;
   std::int64_t hidden = 1;
   std::int64_t parameters = 1;  ///< of this rank
+  std::int64_t layers = 1;      ///< of the stage
 
   [[nodiscard]] std::int64_t tokens() const { return microbatch * sequence; }
   [[nodiscard]] std::int64_t at(ShapeColumn column) const;
@@ -86,9 +92,9 @@ struct OperatorShape {
 /// | linear | tokens, inputs, outputs |
 /// | rotary, fused_attention | microbatch, sequence, heads of the rank, head_dim |
 /// | attention_scores, attention_values | microbatch * heads of the rank, sequence, head_dim |
-/// | attention_mask, softmax | microbatch * heads of the rank, sequence |
+/// | attention_mask, softmax, masked_softmax | microbatch * heads of the rank, sequence |
 /// | cross_entropy | tokens, vocabulary of the rank |
-/// | optimizer | parameters |
+/// | optimizers | parameters: of a stage 12 hidden^2 a layer, and the vocabulary of the rank on the first and last |
 ///
 /// The vocabulary is the published sampler's: 50257 tokens, padded to a multiple of 128 on each rank.
 using KernelSizes = std::array<std::int64_t, 4>;

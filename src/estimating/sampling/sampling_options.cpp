@@ -17,7 +17,7 @@ constexpr std::int64_t kLargestMessage = std::int64_t{1} << 36;
 
 constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--out", "DIR", "Folder to write the samples to; an interrupted run continues where it stopped"},
-    {"--operators", "LIST", "Operators by name or family, as linear,norm,RoPE (default all)"},
+    {"--operators", "LIST", "Operators by name or family, as linear,norm,RoPE (default all but stage-optimizer)"},
     {"--collectives", "LIST", "Collectives, of allreduce,allgather,reduce_scatter,p2p (default all)"},
     {"--type", "TYPE", "Data type: bf16 (default), fp16 or fp32"},
     {"--device", "DEVICE", "Device: cuda (default) or cpu"},
@@ -28,6 +28,7 @@ constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--sequence", "LIST", "Tokens per sequence, as 2048,4096"},
     {"--head-dim", "LIST", "Widths of an attention head, as 64,128"},
     {"--parameters", "LIST", "Numbers of parameters per rank, for the optimizer"},
+    {"--layers", "LIST", "Layers of a stage, for the optimizers of stages"},
     {"--min-bytes", "N", "Smallest message of a collective, in bytes (default 1024)"},
     {"--max-bytes", "N", "Largest message of a collective, in bytes (default 1073741824)"},
     {"--part", "K/N", "Measure only part K of N of the points, to divide them among N machines"},
@@ -131,13 +132,14 @@ void read_grid(const Reader& reader, OperatorGrid& grid) {
   reader.list("--sequence", grid.sequence);
   reader.list("--head-dim", grid.head_dim);
   reader.list("--parameters", grid.parameters);
+  reader.list("--layers", grid.layers);
   require_valid(grid);
 }
 
 void refuse_options_of_others(const Reader& reader, SamplingSubject subject) {
-  constexpr std::array<std::string_view, 9> kOfOperators = {"--operators", "--quick",      "--hidden",
-                                                            "--tp",        "--microbatch", "--sequence",
-                                                            "--head-dim",  "--parameters", "--part"};
+  constexpr std::array<std::string_view, 10> kOfOperators = {"--operators",  "--quick",    "--hidden",   "--tp",
+                                                             "--microbatch", "--sequence", "--head-dim", "--parameters",
+                                                             "--layers",     "--part"};
   constexpr std::array<std::string_view, 3> kOfCollectives = {"--collectives", "--min-bytes", "--max-bytes"};
   const auto refuse_all = [&reader](std::span<const std::string_view> options, std::string_view subject_name) {
     for (const std::string_view option : options) {

@@ -30,6 +30,7 @@ constexpr auto kLists = std::to_array<GridList>({
     {"--sequence", &OperatorGrid::sequence, 1 << 20},
     {"--head-dim", &OperatorGrid::head_dim, 1024},
     {"--parameters", &OperatorGrid::parameters, std::int64_t{1} << 36},
+    {"--layers", &OperatorGrid::layers, 4096},
 });
 
 constexpr std::array<SampledCollective, kSampledCollectives> kCollectives = {
@@ -59,7 +60,7 @@ bool is_within(const SampleWork& work, const SampleBounds& bounds) {
          work.footprint_bytes <= bounds.footprint_bytes;
 }
 
-using GridAxes = std::array<std::vector<std::int64_t>, 6>;
+using GridAxes = std::array<std::vector<std::int64_t>, 7>;
 using GridPosition = std::array<std::size_t, std::tuple_size_v<GridAxes>>;
 
 /// The next combination, the last axis varying fastest; false after the last one.
@@ -82,7 +83,8 @@ void each_combination(const OperatorDescription& description, const OperatorGrid
                          values_of(description, microbatch, grid.microbatch),
                          values_of(description, sequence, grid.sequence),
                          values_of(description, heads, grid.head_dim),
-                         values_of(description, parameters, grid.parameters)};
+                         values_of(description, parameters, grid.parameters),
+                         values_of(description, layers, grid.layers)};
   if (std::ranges::any_of(axes, &std::vector<std::int64_t>::empty)) return;
   GridPosition position{};
   do {
@@ -94,7 +96,8 @@ void each_combination(const OperatorDescription& description, const OperatorGrid
                                  .heads = has_heads ? width / head_dim : 1,
                                  .sequence = value(3),
                                  .hidden = width,
-                                 .parameters = value(5)};
+                                 .parameters = value(5),
+                                 .layers = value(6)};
     if (divides(description, shape, head_dim)) call(shape);
   } while (advance(position, axes));
 }
@@ -127,7 +130,8 @@ OperatorGrid default_grid() {
           .microbatch = {1, 2, 4, 8},
           .sequence = {1024, 2048, 4096, 8192},
           .head_dim = {128, 64},
-          .parameters = {1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30}};
+          .parameters = {1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30},
+          .layers = {4, 6, 8, 10, 12}};
 }
 
 OperatorGrid quick_grid() {
@@ -136,7 +140,8 @@ OperatorGrid quick_grid() {
           .microbatch = {1, 4},
           .sequence = {2048, 4096},
           .head_dim = {128},
-          .parameters = {1 << 24, 1 << 28}};
+          .parameters = {1 << 24, 1 << 28},
+          .layers = {4}};
 }
 
 void require_valid(const OperatorGrid& grid) {

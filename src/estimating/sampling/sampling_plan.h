@@ -18,6 +18,7 @@ struct OperatorGrid {
   std::vector<std::int64_t> sequence;
   std::vector<std::int64_t> head_dim;    ///< a hidden size has as many heads as fit
   std::vector<std::int64_t> parameters;  ///< of the optimizer
+  std::vector<std::int64_t> layers;      ///< of a stage, for its optimizer
 };
 
 /// Hidden 2048 to 16384, tp 1 to 8, microbatches of 1 to 8, sequences of 1024 to 8192.

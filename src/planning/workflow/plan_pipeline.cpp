@@ -164,8 +164,8 @@ class Planning {
     if (is_example_profile(result_.pipeline.profile)) warn(profile::kExampleProfileNotice);
     if (!result_.pipeline.profile.has_settings()) return;
     warn(
-        "the profile has settings: Lowgear's agent follows the clocks of a plan alone, and the training program has to "
-        "apply its settings (lowgear train refuses such a plan)");
+        "the profile has settings: Lowgear's agent follows the clocks of a plan and settings that are power limits "
+        "(pl:300); the training program has to apply all others (lowgear train refuses such a plan)");
   }
 
   /// Has the other policies plan meanwhile, as for an exact frontier: its method is not known yet.

@@ -133,6 +133,68 @@ Json curves_json(const std::vector<Curves>& all) {
   return json;
 }
 
+std::string_view name(SeriesPlots::Unit unit) {
+  switch (unit) {
+    case SeriesPlots::Unit::seconds:
+      return "time";
+    case SeriesPlots::Unit::joules:
+      return "energy";
+    case SeriesPlots::Unit::percent:
+      return "percent";
+    case SeriesPlots::Unit::none:
+      return "none";
+  }
+  return "";
+}
+
+Json series_json(const std::vector<SeriesPlots>& all) {
+  Json json = Json::array();
+  for (const SeriesPlots& group : all) {
+    Json plots = Json::array();
+    for (const SeriesPlots::PlotOfSeries& plot : group.plots) {
+      Json series = Json::array();
+      for (const SeriesPlots::Series& one : plot.series) {
+        Json points = Json::array();
+        for (const SeriesPlots::Point& point : one.points) points.push_back(Json::array({point.x, point.y}));
+        series.push_back({{"name", one.name}, {"line", one.is_line}, {"points", std::move(points)}});
+      }
+      plots.push_back({{"name", plot.name}, {"series", std::move(series)}});
+    }
+    json.push_back({{"title", group.title},
+                    {"basis", group.basis},
+                    {"caption", group.caption},
+                    {"x", {{"name", group.x.name}, {"unit", name(group.x.unit)}}},
+                    {"y", {{"name", group.y.name}, {"unit", name(group.y.unit)}}},
+                    {"plots", std::move(plots)}});
+  }
+  return json;
+}
+
+/// An op is an array, since there are many: start, time, clock, kind, microbatch.
+Json pipelines_json(const std::optional<PipelinePictures>& pipelines) {
+  if (!pipelines) return nullptr;
+  Json pictures = Json::array();
+  for (const Timeline& timeline : pipelines->pictures) {
+    Json ranks = Json::array();
+    for (const std::vector<Op>& ops : timeline.ranks) {
+      Json rank = Json::array();
+      for (const Op& op : ops) {
+        rank.push_back(
+            Json::array({op.start_s, op.duration_s, op.clock_mhz, std::string(1, letter(op.kind)), op.microbatch}));
+      }
+      ranks.push_back(std::move(rank));
+    }
+    pictures.push_back({{"name", timeline.label},
+                        {"time_s", timeline.time_s},
+                        {"energy_j", timeline.energy_j},
+                        {"ranks", std::move(ranks)}});
+  }
+  return {{"title", pipelines->title},
+          {"basis", pipelines->basis},
+          {"caption", pipelines->caption},
+          {"pictures", std::move(pictures)}};
+}
+
 Json tables_json(const std::vector<Table>& tables) {
   Json json = Json::array();
   for (const Table& table : tables) {
@@ -174,6 +236,8 @@ std::string render_estimate_report(const EstimateReport& report) {
                          {"curves", curves_json(report.curves)},
                          {"valleys", valleys_json(report.valleys)},
                          {"valley_basis", report.valley_basis},
+                         {"series", series_json(report.series)},
+                         {"pipelines", pipelines_json(report.pipelines)},
                          {"bars", bars_json(report.bars)},
                          {"tables", tables_json(report.tables)},
                          {"reading", entries_json(report.reading)}};

@@ -109,6 +109,42 @@ struct Curves {
   std::vector<Curve> curves;
 };
 
+/// Small plots next to each other, which share their legend: a series of one name looks the same in all of them.
+struct SeriesPlots {
+  enum class Unit : unsigned char { seconds, joules, percent, none };
+  struct Axis {
+    std::string name;
+    Unit unit = Unit::none;
+  };
+  struct Point {
+    double x = 0;
+    double y = 0;
+  };
+  struct Series {
+    std::string name;
+    bool is_line = false;       ///< through its points, by rising x; otherwise a mark at each point
+    std::vector<Point> points;  ///< one at least
+  };
+  struct PlotOfSeries {
+    std::string name;
+    std::vector<Series> series;
+  };
+  std::string title;
+  std::string basis;
+  std::string caption;
+  Axis x;
+  Axis y;
+  std::vector<PlotOfSeries> plots;
+};
+
+/// Pipelines below each other on one time axis, each op in the colour of its clock.
+struct PipelinePictures {
+  std::string title;
+  std::string basis;
+  std::string caption;
+  std::vector<Timeline> pictures;
+};
+
 struct Card {
   std::string name;
   std::string value;
@@ -136,6 +172,8 @@ struct EstimateReport {
   std::vector<Curves> curves = {};
   std::vector<Valley> valleys = {};
   std::string valley_basis = {};  ///< `measured`
+  std::vector<SeriesPlots> series = {};
+  std::optional<PipelinePictures> pipelines = {};
 };
 
 /// One self-contained HTML page, in the style of the report of a plan. Names may hold any text.

@@ -7,6 +7,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "planning/plan/plan_json.h"
+#include "planning/plan/power_limit_setting.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/freezing.h"
@@ -76,7 +77,7 @@ void require_planned(const schedule::Schedule& schedule, const std::filesystem::
   const auto refuse = [&](const std::string& what) {
     throw InputError(fmt::format("{}: {}; plan again, or train by the plan's schedule.csv", path.string(), what));
   };
-  plan::refuse_settings(plan, path.string() + ": lowgear train");
+  plan::refuse_settings_but_power_limits(plan, path.string() + ": lowgear train");
   const schedule::Schedule expected = without_communication(schedule);
   if (plan.ranks.size() != expected.ranks.size() || plan.microbatches != expected.microbatches) {
     refuse(fmt::format("a plan of {} ranks and {} microbatches for a schedule of {} and {}", plan.ranks.size(),

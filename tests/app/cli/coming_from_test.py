@@ -1,5 +1,6 @@
 """The pages docs/coming-from/*.md: their links and options exist, and lines that need no GPU run as they stand there."""
 
+import json
 import os
 import re
 import subprocess
@@ -41,7 +42,10 @@ RUNS = {
         "--global-microbatches 1536 --tensor-parallel 8": ["--straggler", "1.2"],
         "lowgear simulate --plan PLAN --pipelines N --slow-pipeline X": [*PIPELINE[:2], *PIPELINE[4:]],
         "lowgear simulate --trace FILE": [*PIPELINE[:2], *PIPELINE[4:], "--plan", "plan/plans/00000.json"],
+        "lowgear simulate --plan N.sched.json --stages 4 --microbatches 128":
+            ["--profile", "four.csv", "--blocking-power", "75"],
         "lowgear evaluate sosp24_data": [],
+        "lowgear evaluate sosp24_data --html figures.html": [],
         "lowgear evaluate sosp24_data --json": [],
     },
     "merak.md": {
@@ -138,6 +142,11 @@ class ComingFromTest(ProgramTest):
         (self.folder / "results").mkdir()
         for number in range(4):
             (self.folder / f"results/freqs_pipeline_{number:05}.py").write_text("[[1410, 1410]]\n")
+        rows = (self.folder / "profile.csv").read_text().splitlines(keepends=True)
+        (self.folder / "four.csv").write_text(rows[0] + "".join(row for row in rows[1:] if int(row.split(",")[0]) < 4))
+        # As many instructions as Merak gives the stages, all at one clock.
+        (self.folder / "N.sched.json").write_text(json.dumps(
+            [{"rank": rank, "power_states": [1410] * count} for rank, count in enumerate((518, 520, 518, 516))]))
         zeus = self.folder / "sosp24_data/zeus/csv/A100"
         zeus.mkdir(parents=True)
         (zeus / "zeus_global.csv").write_text("model_name,dp,tp,pp,time,energy\ngpt3-xl,1,1,4,100,1000\n")

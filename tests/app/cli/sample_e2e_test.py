@@ -58,7 +58,7 @@ class SampleTest(unittest.TestCase):
         result = json.loads(self.sampled("operators", "--out", "all", *QUICK, "--type", "fp32", "--json").stdout)
         self.assertTrue(result["complete"])
         self.assertEqual(result["device"], "CPU")
-        self.assertEqual(len(result["files"]), 19)
+        self.assertEqual(len(result["files"]), 20)
         for file in result["files"]:
             rows = rows_of(self.folder / file["path"])
             self.assertEqual(len(rows), file["planned"], file["name"])

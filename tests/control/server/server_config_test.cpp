@@ -62,6 +62,7 @@ listen = "127.0.0.1:7787"
 scheduler = "InstructionProfiler"
 scheduler_args = '{"minimum_power_state": 900}'
 mode = "power limit"
+log_level = "debug"
 dump = false
 dump_dir = "/d"
 [[allow]]
@@ -132,6 +133,7 @@ url_file = "/v"
   EXPECT_EQ(config.perseus.scheduler, "InstructionProfiler");
   EXPECT_EQ(config.perseus.scheduler_args, R"({"minimum_power_state": 900})");
   EXPECT_EQ(config.perseus.mode, "power limit");
+  EXPECT_EQ(config.perseus.log_level, "debug");
   EXPECT_FALSE(config.perseus.dump);
   EXPECT_EQ(config.perseus.dump_dir, "/d");
   ASSERT_THAT(config.allow, SizeIs(3));

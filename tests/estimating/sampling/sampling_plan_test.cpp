@@ -19,7 +19,8 @@ OperatorGrid tiny_grid() {
           .microbatch = {1, 2},
           .sequence = {16, 32},
           .head_dim = {32},
-          .parameters = {100, 200}};
+          .parameters = {100, 200},
+          .layers = {2}};
 }
 
 TEST(PlanSamples, HasEveryOperatorWithinBounds) {

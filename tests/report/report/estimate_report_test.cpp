@@ -80,6 +80,41 @@ EstimateReport sample_comparison() {
   return report;
 }
 
+/// Plots of series and pictures of pipelines, as the planner's progress has them.
+EstimateReport sample_progress() {
+  EstimateReport report = sample_estimate();
+  report.plot.reset();
+  report.bars.clear();
+  const SeriesPlots::Series line{"fit", true, {{0.01, 9}, {0.02, 7}, {0.03, 6}}};
+  const SeriesPlots::Series marks{"option", false, {{0.01, 9.1}, {0.03, 6}}};
+  report.series = {{.title = "Curve fits",
+                    .basis = "fitted",
+                    .caption = "",
+                    .x = {"time", SeriesPlots::Unit::seconds},
+                    .y = {"energy", SeriesPlots::Unit::joules},
+                    .plots = {{"Stage 0", {line, marks}}, {"Stage 1", {marks}}}},
+                   {.title = "One point",
+                    .basis = "planned",
+                    .caption = "",
+                    .x = {"slowdown", SeriesPlots::Unit::none},
+                    .y = {"saving", SeriesPlots::Unit::percent},
+                    .plots = {{"all", {{"Perseus", false, {{1, 0}}}}}}}};
+  Timeline timeline{.label = "Iteration 0", .time_s = 2, .energy_j = 90, .ranks = {}};
+  for (int rank = 0; rank < 2; ++rank) {
+    Op forward;
+    forward.clock_mhz = 900;
+    forward.duration_s = 0.5;
+    Op backward = forward;
+    backward.kind = OpKind::backward;
+    backward.start_s = 1;
+    backward.clock_mhz = 1410;
+    timeline.ranks.push_back({forward, backward});
+  }
+  report.pipelines = PipelinePictures{
+      .title = "Plans on the way", .basis = "replayed", .caption = "", .pictures = {timeline, timeline}};
+  return report;
+}
+
 std::string without_plot_library(std::string page) {
   const std::string_view library = page_file("d3.min.js");
   page.erase(page.find(library), library.size());
@@ -89,7 +124,8 @@ std::string without_plot_library(std::string page) {
 TEST(EstimateReport, HoldsItsPartsAndRefersToNothingElse) {
   const std::string page = without_plot_library(render_estimate_report(sample_estimate()));
   for (const char* part : {"light.css", "dark.css", "components.css", "report.css", "estimate.css", "stacked_bars.js",
-                           "intervals.js", "learning_curves.js", "estimate.js", "frontier.js", "data_table.js"}) {
+                           "intervals.js", "learning_curves.js", "series_plots.js", "pipeline_pictures.js",
+                           "estimate.js", "frontier.js", "data_table.js"}) {
     EXPECT_THAT(page, HasSubstr(std::string(page_file(part)))) << part;
   }
   EXPECT_THAT(page, Not(HasSubstr("{{"))) << "a placeholder was not filled";
@@ -164,6 +200,30 @@ TEST_P(EstimatePage, DrawsIntervalsAndCurves) {
   EXPECT_EQ(count("<line class=\"difference better"), 3) << "an interval and its ends";
   EXPECT_EQ(count("<line class=\"difference none"), 3) << "too few runs have none";
   EXPECT_EQ(count("<path class=\"learning"), 3);
+}
+
+TEST_P(EstimatePage, DrawsSeriesAndPipelines) {
+  const std::string dom = drawn(sample_progress());
+  EXPECT_THAT(dom, HasSubstr(R"(data-ready="1")"));
+  EXPECT_THAT(dom, Not(HasSubstr("data-error")));
+  EXPECT_THAT(dom, HasSubstr(R"(data-series="3")"));
+  EXPECT_THAT(dom, HasSubstr(R"(data-pipelines="2")"));
+  const auto count = [&dom](const std::string& pattern) {
+    const std::regex regex(pattern);
+    return std::distance(std::sregex_iterator(dom.begin(), dom.end(), regex), std::sregex_iterator());
+  };
+  EXPECT_EQ(count("<path class=\"series\""), 1 + 1) << "the line, and its sample";
+  EXPECT_EQ(count("<path class=\"series-mark\""), 5 + 2) << "the points, and samples of two series";
+  EXPECT_THAT(dom, HasSubstr("Iteration 0: 2 ranks, 2.000\u00a0s, clocks 900 to 1410 MHz"));
+}
+
+TEST_P(EstimatePage, OfSeriesFitsANarrowWindow) {
+  std::string page = render_estimate_report(sample_progress());
+  page.insert(page.rfind("</body>"),
+              "<script>document.documentElement.dataset.overflow = "
+              "document.documentElement.scrollWidth - document.documentElement.clientWidth;</script>");
+  const std::string dom = dump_dom(chromium(), page, {.width_px = 500, .height_px = 900, .dark = GetParam()});
+  EXPECT_THAT(dom, HasSubstr(R"(data-overflow="0")"));
 }
 
 TEST_P(EstimatePage, FitsANarrowWindow) {

@@ -7,19 +7,24 @@
 #include <string>
 #include <vector>
 
+#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/progress_bar.h"
+#include "app/cli/text/evaluation/evaluation_page.h"
 #include "app/cli/text/evaluation/evaluation_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "report/evaluation/evaluation.h"
+#include "report/evaluation/figures.h"
 
 namespace lowgear::cli {
 namespace {
 
 struct EvaluateArguments {
   std::vector<std::string> folders;
+  std::string html;     ///< page to write, or empty
+  std::string command;  ///< the command line, for the page
   bool json = false;
 };
 
@@ -58,8 +63,11 @@ void refuse_folders_given_twice(const std::vector<std::string>& folders) {
 
 ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
   std::vector<evaluation::Cell> cells;
+  std::vector<evaluation::ExtrinsicCurve> extrinsic;
   evaluation::Artifact artifact;
   refuse_folders_given_twice(arguments.folders);
+  // Figure 8 takes as long as all the rest: only for those who see it.
+  const bool has_figures = arguments.json || !arguments.html.empty();
   {
     ProgressBar progress;
     for (const std::string& folder : arguments.folders) {
@@ -73,10 +81,17 @@ ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
           fmt::format("{}: no file of the shape of Perseus' sosp24_data (docs/formats.md)", arguments.folders.front()));
     }
     cells = evaluate(artifact, &progress);
+    if (has_figures) extrinsic = extrinsic_curves(artifact, &progress);
+  }
+  const std::vector<evaluation::MeasuredPoint> measured = measured_points(artifact);
+  if (!arguments.html.empty()) {
+    const EvaluationResults results{cells, extrinsic, measured};
+    write_file_atomically(arguments.html, render_estimate_report(evaluation_page(results, arguments.command)));
   }
   if (arguments.json) {
     Json json = evaluation_json(cells);
-    json["figure9"] = measured_points_json(artifact);
+    json["figure8"] = extrinsic_curves_json(extrinsic);
+    json["figure9"] = measured_points_json(measured);
     console.print_json(json);
   } else {
     console.print(evaluation_text(cells));
@@ -93,8 +108,13 @@ VerbAction declare_evaluate(CLI::App& app) {
                  "envpipe_result.csv, zeus_global.csv, N.prof.json")
       ->type_name("DIR")
       ->required();
+  app.add_option("--html", arguments->html, "Also draw figures 7, 8 and 9 as an HTML page in this file, with all cells")
+      ->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_evaluate(*arguments, console); };
+  return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
+    return run_evaluate(*arguments, console);
+  };
 }
 
 }  // namespace lowgear::cli

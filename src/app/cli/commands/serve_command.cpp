@@ -39,6 +39,7 @@ constexpr auto kOptionsOfServeActions = std::to_array<OptionOfAction>({
     {name(ServeAction::run), "--perseus-scheduler"},
     {name(ServeAction::run), "--perseus-args"},
     {name(ServeAction::run), "--perseus-mode"},
+    {name(ServeAction::run), "--perseus-log-level"},
     {name(ServeAction::run), "--perseus-dump-dir"},
     {name(ServeAction::run), "--perseus-no-dump"},
     {name(ServeAction::run), "--check"},
@@ -64,6 +65,7 @@ struct ServeArguments {
   std::string perseus_scheduler;
   std::optional<std::string> perseus_args;
   std::string perseus_mode;
+  std::string perseus_log_level;
   std::string perseus_dump_dir;
   bool perseus_no_dump = false;
   bool check = false;
@@ -84,6 +86,7 @@ ServeArguments with_perseus_variables(ServeArguments arguments, const Environmen
   fill(arguments.perseus_scheduler, "PERSEUS_SCHEDULER");
   if (own_scheduler && !arguments.perseus_args) arguments.perseus_args = environment("PERSEUS_SCHEDULER_ARGS");
   fill(arguments.perseus_mode, "PERSEUS_MODE");
+  fill(arguments.perseus_log_level, "PERSEUS_LOG_LEVEL");
   if (!arguments.perseus_dump_dir.empty()) return arguments;
   fill(arguments.perseus_dump_dir, "PERSEUS_DUMP_DIR");
   const std::string dump = lower_case(environment("PERSEUS_DUMP_DATA").value_or("true"));
@@ -101,6 +104,7 @@ void change_perseus(const ServeArguments& given, server::PerseusConfig& config) 
   }
   if (arguments.perseus_args) config.scheduler_args = *arguments.perseus_args;
   if (!arguments.perseus_mode.empty()) config.mode = arguments.perseus_mode;
+  if (!arguments.perseus_log_level.empty()) config.log_level = arguments.perseus_log_level;
   if (!arguments.perseus_dump_dir.empty()) {
     config.dump = true;
     config.dump_dir = std::filesystem::absolute(arguments.perseus_dump_dir);
@@ -172,6 +176,7 @@ server::ProcessOptions options_of(const ServeArguments& arguments) {
   options.perseus = server::PerseusPort{
       .listen = *perseus.listen,
       .settings = server::perseus::read_perseus_settings(perseus.scheduler, perseus.scheduler_args, mode)};
+  options.perseus->settings.log_level = server::perseus::read_perseus_log_level(perseus.log_level);
   if (perseus.dump) options.perseus->settings.dump_dir = dump_dir_of(options.config).string();
   return options;
 }
@@ -298,6 +303,11 @@ VerbAction declare_serve(CLI::App& app) {
                  "What that scheduler sets if it can set either: frequency or power limit")
       ->type_name("MODE")
       ->default_str("frequency");
+  app.add_option("--perseus-log-level", arguments->perseus_log_level,
+                 "DEBUG logs every request of these clients with its response; INFO, WARNING, ERROR and CRITICAL only "
+                 "what goes wrong")
+      ->type_name("LEVEL")
+      ->default_str("INFO");
   app.add_option("--perseus-dump-dir", arguments->perseus_dump_dir,
                  "Folder for the results of these jobs, one folder per job as Perseus' server writes it")
       ->type_name("FOLDER")

@@ -22,6 +22,7 @@
 #include "base/core/utf8.h"
 #include "estimating/estimator/gpu/power_limit.h"
 #include "planning/plan/perseus_plan.h"
+#include "planning/plan/perseus_states.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/plausibility.h"
 #include "planning/schedule/communication.h"
@@ -109,7 +110,10 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
   if (!is_perseus_plan(text)) return load_own_plan(arguments, text);
   PlannedPipeline planned;
   planned.input = load_pipeline(arguments.pipeline);
-  planned.choices = {plan::clocks_for(plan::read_perseus_plan(text, arguments.plan), planned.input.pipeline.dag), {}};
+  const schedule::PipelineDag& dag = planned.input.pipeline.dag;
+  planned.choices.clocks_mhz = plan::is_power_states(text)
+                                   ? clocks_for(plan::read_power_states(text, arguments.plan), dag)
+                                   : clocks_for(plan::read_perseus_plan(text, arguments.plan), dag);
   return planned;
 }
 

@@ -28,6 +28,8 @@ inline constexpr std::string_view kLayers = "layers.csv";
 inline constexpr std::string_view kPlans = "plans.csv";
 inline constexpr std::string_view kCertificate = "certificate.txt";
 inline constexpr std::string_view kReport = "report.html";
+/// Fits and plans of the policy perseus, as pictures.
+inline constexpr std::string_view kPerseusPlots = "perseus.html";
 [[nodiscard]] std::string plan(int number);                             ///< plans/00007.json
 [[nodiscard]] std::string of_order(int number, std::string_view file);  ///< orders/02/run.json
 [[nodiscard]] std::string perseus_plan(int number);                     ///< freqs_pipeline_00007.py, 0 the slowest

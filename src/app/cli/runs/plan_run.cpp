@@ -15,6 +15,7 @@
 #include "planning/schedule/torch_csv.h"
 #include "planning/workflow/perseus_series.h"
 #include "report/report/html_report.h"
+#include "report/report/perseus_report.h"
 #include "report/report/run_report.h"
 
 namespace lowgear::cli {
@@ -28,6 +29,9 @@ void require_plannable(const PlanArguments& arguments, const workflow::PlanOptio
   }
   if (arguments.perseus_plans && options.policy != "perseus") {
     throw InputError("--perseus-plans: give --policy perseus, whose frontier they are of, or --plans for Lowgear's");
+  }
+  if (arguments.perseus_plots && options.policy != "perseus") {
+    throw InputError("--perseus-plots: give --policy perseus, whose fits and frontier they draw");
   }
   if (options.policy == planner::kLowgearPolicy) return;
   (void)make_policy(options.policy, options.policy_settings);  // names those that exist
@@ -77,6 +81,7 @@ class PlanFiles {
     } else if (arguments_->perseus_format) {
       write_perseus_series(perseus_plans_, dialect, write_plan_file);
     }
+    if (arguments_->perseus_plots) write_perseus_plots(result.pipeline);
   }
 
   [[nodiscard]] const planner::PlanFolder& texts() const { return files_; }
@@ -85,6 +90,14 @@ class PlanFiles {
   void write(planner::PlanFolder::File& kept, std::string_view name, std::string text) {
     folder_->write(name, text);
     kept = {std::string(name), std::move(text)};
+  }
+
+  void write_perseus_plots(const workflow::ProfiledPipeline& pipeline) {
+    report::EstimateReport page =
+        report::perseus_report(pipeline, perseus_options(arguments_->perseus), *arguments_->perseus_plots, progress_);
+    page.lowgear_version = version();
+    page.command = arguments_->command;
+    folder_->write(output_file::kPerseusPlots, render_estimate_report(page));
   }
 
   const PlanArguments* arguments_;

@@ -28,6 +28,7 @@ struct PlanArguments {
   std::string envpipe_steps;                           ///< file for the steps of its reconfiguration; empty: none
   std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
   std::optional<plan::PlanSampling> perseus_plans;     ///< files of the frontier of `perseus`; none: of `plans`
+  std::optional<plan::PlanSampling> perseus_plots;     ///< plans of that frontier to draw; none: no page
   std::string command;                                 ///< the command line, for the report
   std::optional<std::string> memory_limit;             ///< of a free order or of `envpipe`; empty: not given
   std::optional<std::string> layers;                   ///< of a free order whose layers may move; empty: they stay

@@ -192,6 +192,7 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
   config.process.otlp = metrics::parse_otlp(root.table("otlp"));
   config.process.agent.shares_power = config.process.power_share.has_value();
   if (const auto journal = root.text("journal")) config.journal = *journal;
+  if (const auto folder = root.text("clock_log")) config.clock_log = *folder;
   if (const auto rate_hz = root.number_in("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
   for (TomlTable& gpu : root.tables("gpu")) {
     for (std::string& name : parse_gpu(gpu)) {

@@ -18,6 +18,7 @@ inline constexpr const char* kDefaultAgentConfig = "/etc/lowgear/agent.toml";
 struct Config {
   ProcessOptions process;
   std::filesystem::path journal = "/var/lib/lowgear";
+  std::filesystem::path clock_log;  ///< folder for the clocks of each GPU with the times of the calls; empty: none
   /// UUIDs or PCI addresses of the GPUs that may be changed; `all` stands for every GPU. Closed by default: a GPU that
   /// is not named is only read.
   std::vector<std::string> gpus;

@@ -23,7 +23,7 @@ void LeasedUnits::begin(std::shared_ptr<SharedUnitRing> ring) {
   iteration_.reset();
   forecast_ = UnitForecast();
   wanted_clock_mhz_.reset();
-  begun_clock_mhz_.reset();
+  begun_.reset();
   counts_ = {.late = counts_.late, .begun = 0, .lost = 0, .unplanned = 0};
   last_unit_ns_ = monotonic_ns();
   suspended_ = false;
@@ -67,10 +67,10 @@ LeasedUnits::Look LeasedUnits::look() {
   const ipc::UnitRingReader::Batch batch = reader_->read(events_);
   const std::int64_t now_ns = monotonic_ns();
   counts_.lost += batch.lost;
-  begun_clock_mhz_.reset();
+  begun_.reset();
   if (batch.events > 0) take(std::span(events_).first(batch.events), now_ns);
   const std::optional<int> ahead_mhz = clock_ahead_mhz(now_ns);
-  wanted_clock_mhz_ = ahead_mhz ? ahead_mhz : begun_clock_mhz_;
+  wanted_clock_mhz_ = ahead_mhz ? ahead_mhz : begun_clock_mhz();
   return {.time_ns = now_ns, .any = batch.events > 0, .idle_ns = now_ns - last_unit_ns_};
 }
 
@@ -97,7 +97,7 @@ void LeasedUnits::take(const ipc::UnitEvent& event, std::int64_t now_ns) {
   if (event.type == ipc::UnitEventType::unit_begin) forecast_.unit_began(time_ns, event);
   if (!clocks_) return;
   if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event, iteration_)) {
-    begun_clock_mhz_ = clock_mhz;
+    begun_ = {*clock_mhz, clocks_->power_limit_w(event)};
   } else if (event.type == ipc::UnitEventType::unit_begin) {
     ++counts_.unplanned;
     ring().unplanned_unit.store(pack_unit(event), std::memory_order_relaxed);

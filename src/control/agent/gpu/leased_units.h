@@ -46,7 +46,11 @@ class LeasedUnits {
   /// clocks asked for ahead, for the one that is expected to run when the request takes effect. Empty: none.
   [[nodiscard]] std::optional<int> wanted_clock_mhz() const { return wanted_clock_mhz_; }
   /// The clock that the newest unit was to have from its begin; empty when the last look has found none with a clock.
-  [[nodiscard]] std::optional<int> begun_clock_mhz() const { return begun_clock_mhz_; }
+  [[nodiscard]] std::optional<int> begun_clock_mhz() const {
+    return begun_ ? std::optional(begun_->clock_mhz) : std::nullopt;
+  }
+  /// The power limit of that unit; empty when the last look has found none with one.
+  [[nodiscard]] std::optional<int> begun_power_limit_w() const { return begun_ ? begun_->power_limit_w : std::nullopt; }
   /// No clock is wanted until something is marked.
   void suspend();
   [[nodiscard]] bool suspended() const { return suspended_; }
@@ -59,6 +63,11 @@ class LeasedUnits {
   struct NextClocks {
     std::uint32_t from_iteration = 0;
     std::unique_ptr<UnitClocks> clocks;
+  };
+  /// What the plan sets for a unit that began.
+  struct Begun {
+    int clock_mhz = 0;
+    std::optional<int> power_limit_w;
   };
   void take(std::span<const ipc::UnitEvent> events, std::int64_t now_ns);
   void take(const ipc::UnitEvent& event, std::int64_t now_ns);
@@ -75,7 +84,7 @@ class LeasedUnits {
   UnitForecast forecast_;
   std::array<ipc::UnitEvent, ipc::kUnitRingCapacity> events_{};
   std::optional<int> wanted_clock_mhz_;
-  std::optional<int> begun_clock_mhz_;
+  std::optional<Begun> begun_;
   UnitCounts counts_;
   std::int64_t last_unit_ns_ = 0;
   bool suspended_ = false;

@@ -11,6 +11,7 @@
 
 #include "base/core/error.h"
 #include "planning/plan/plan_json.h"
+#include "planning/plan/power_limit_setting.h"
 
 namespace lowgear::agent {
 namespace {
@@ -34,6 +35,20 @@ void require_allowed(int clock_mhz, const AllowedRange& allowed, std::string_vie
   if (clock_mhz >= allowed.min_clock_mhz && clock_mhz <= allowed.max_clock_mhz) return;
   throw InputError(fmt::format("the plan runs {} at {} MHz; this user may set {} to {} MHz", what, clock_mhz,
                                allowed.min_clock_mhz, allowed.max_clock_mhz));
+}
+
+/// The power limit that the op's setting names.
+std::optional<int> allowed_limit_w(const plan::PlannedOp& op, const AllowedRange& allowed, std::string_view what) {
+  const std::optional<int> limit_w = plan::power_limit_w(op.setting);
+  if (!limit_w) return limit_w;
+  if (!allowed.power) {
+    throw InputError(fmt::format(
+        "the plan runs {} at {} W; this user may not set power limits: its [[allow]] would need power = true", what,
+        *limit_w));
+  }
+  if (*limit_w >= allowed.min_power_w && *limit_w <= allowed.max_power_w) return limit_w;
+  throw InputError(fmt::format("the plan runs {} at {} W; this user may set {} to {} W", what, *limit_w,
+                               allowed.min_power_w, allowed.max_power_w));
 }
 
 std::string describe(const plan::PlannedOp& op) {
@@ -63,9 +78,10 @@ PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu
   };
   lead_ns_ = std::llround(plan.clock_lead_s * 1e9);
   for (const plan::PlannedOp& op : plan.ranks[message.plan_rank]) {
-    const int clock_mhz = usable(op.clock_mhz, describe(op));
-    clocks_mhz_[key(ipc::unit_number(op.kind), static_cast<std::uint64_t>(op.stage),
-                    static_cast<std::uint64_t>(op.microbatch))] = clock_mhz;
+    const std::string what = describe(op);
+    units_[key(ipc::unit_number(op.kind), static_cast<std::uint64_t>(op.stage),
+               static_cast<std::uint64_t>(op.microbatch))] = {usable(op.clock_mhz, what),
+                                                              allowed_limit_w(op, allowed, what)};
   }
   for (ipc::TrialIterations trial : message.trials) {
     const std::string what = fmt::format("iteration {}", trial.first_iteration);
@@ -84,9 +100,15 @@ std::optional<int> PlanFollower::clock_mhz(const ipc::UnitEvent& event, std::opt
   const std::optional<int> tried_mhz = iteration ? trial_mhz(*iteration) : std::nullopt;
   if (event.type == ipc::UnitEventType::iteration_begin) return tried_mhz;
   if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
-  const auto found = clocks_mhz_.find(key(event.kind, event.stage, event.microbatch));
-  if (found == clocks_mhz_.end()) return std::nullopt;
-  return tried_mhz.value_or(found->second);
+  const auto found = units_.find(key(event.kind, event.stage, event.microbatch));
+  if (found == units_.end()) return std::nullopt;
+  return tried_mhz.value_or(found->second.clock_mhz);
+}
+
+std::optional<int> PlanFollower::power_limit_w(const ipc::UnitEvent& event) const {
+  if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
+  const auto found = units_.find(key(event.kind, event.stage, event.microbatch));
+  return found == units_.end() ? std::nullopt : found->second.power_limit_w;
 }
 
 }  // namespace lowgear::agent

@@ -347,7 +347,9 @@ void Agent::take_plan(std::uint64_t lease_id, ipc::PlanMessage plan, std::functi
     return;
   }
   const Managed& managed = gpus_[lease->gpu];
-  const AllowedRange allowed = environment_.policy->allow(lease->owner, managed.identity);
+  AllowedRange allowed = environment_.policy->allow(lease->owner, managed.identity);
+  // Power limits are then the node's share of a budget.
+  if (options_.shares_power) allowed.power = false;
   const std::optional<std::uint32_t> from_iteration = plan.from_iteration;
   auto read = [policy = environment_.policy, plan = std::move(plan), gpu = managed.identity, allowed] {
     return policy->read_plan(plan, gpu, allowed);

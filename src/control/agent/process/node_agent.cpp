@@ -107,6 +107,8 @@ StartedNode start_node(const Config& config, Mode mode, const Messages& messages
   ClockGovernorOptions governor;
   governor.dry_run = dry_run;
   governor.note = messages.note;
+  governor.warn = messages.warn;
+  governor.clock_log = config.clock_log;
   if (config.process.power_share) governor.safe_power_w = config.process.power_share->safe_w;
   node.policy = std::make_shared<ConfiguredPolicy>(config, *node.system, node.journal, std::move(governor));
   return node;

@@ -39,6 +39,8 @@ class GpuWriter {
   /// Locks the SM clock for the unit that begins. True when the driver took it; false when nothing had to be written or
   /// the write failed, which the status then says.
   virtual bool follow(int clock_mhz) = 0;
+  /// Sets the power limit for the unit that begins, as `follow` does the clock. Nothing by default.
+  virtual bool follow_power_limit(int /*limit_w*/) { return false; }
   virtual void apply(const gpu::GpuSetting& setting) = 0;
   /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
   /// persistence mode) stays. Throws nothing: a failure shows in the status, which then still names the clock.
@@ -59,6 +61,8 @@ class UnitClocks {
   /// nothing to say.
   [[nodiscard]] virtual std::optional<int> clock_mhz(const ipc::UnitEvent& event,
                                                      std::optional<std::uint32_t> iteration) const = 0;
+  /// The power limit that goes with that clock, in W; empty where the plan names none.
+  [[nodiscard]] virtual std::optional<int> power_limit_w(const ipc::UnitEvent& /*event*/) const { return {}; }
   /// How long before a unit is expected to begin its clock is asked for; 0: when it begins.
   [[nodiscard]] virtual std::int64_t lead_ns() const { return 0; }
 };

@@ -31,6 +31,12 @@ ClockGovernor::ClockGovernor(std::unique_ptr<gpu::GpuControl> control, std::shar
                              ClockGovernorOptions options)
     : control_(std::move(control)), journal_(std::move(journal)), options_(std::move(options)) {
   const std::string& uuid = control_->gpu().identity().uuid;
+  if (!options_.dry_run && !options_.clock_log.empty()) {
+    const auto warn = [hear = options_.warn](const std::string& problem) {
+      if (hear) hear(problem);
+    };
+    log_ = std::make_unique<ClockLog>(options_.clock_log / (uuid + ".freqevents.csv"), warn);
+  }
   if (options_.dry_run || !journal_->changed(uuid)) return;
   status_.clock_state = ClockState::failed;
   status_.problem = fmt::format("GPU {}: was left changed, and could not be restored yet", uuid);
@@ -57,6 +63,17 @@ void ClockGovernor::write(std::string_view what, const std::function<void()>& ca
   }
 }
 
+void ClockGovernor::call_driver(const gpu::GpuSetting& setting) {
+  const std::int64_t asked_ns = wall_clock_ns();
+  control_->apply(setting);
+  if (!log_) return;
+  if (const auto* clocks = std::get_if<gpu::LockSmClocks>(&setting)) {
+    log_->set(clocks->max_mhz, asked_ns, wall_clock_ns());
+  } else if (std::holds_alternative<gpu::ResetSmClocks>(setting)) {
+    log_->ended(asked_ns);
+  }
+}
+
 OriginalGpuState ClockGovernor::original() const {
   OriginalGpuState state = original_state(*control_);
   if (options_.safe_power_w && state.power_limit_w) {
@@ -75,9 +92,18 @@ bool ClockGovernor::follow(int clock_mhz) {
   // After a call that failed it is not known what the GPU runs at.
   const bool known = status_.clock_state != ClockState::failed;
   if (known && status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
+  return try_apply(gpu::LockSmClocks{clock_mhz, clock_mhz});
+}
+
+bool ClockGovernor::follow_power_limit(int limit_w) {
+  if (status_.clock_state == ClockState::foreign || power_limit_w_ == limit_w) return false;
+  return try_apply(gpu::SetPowerLimit{static_cast<double>(limit_w)});
+}
+
+bool ClockGovernor::try_apply(const gpu::GpuSetting& setting) {
   if (retry_at_ && options_.now() < *retry_at_) return false;
   try {
-    apply(gpu::LockSmClocks{clock_mhz, clock_mhz});
+    apply(setting);
     retry_at_.reset();
     return true;
   } catch (const Error& error) {
@@ -92,7 +118,7 @@ void ClockGovernor::apply(const gpu::GpuSetting& setting) {
   const ClockState before = status_.clock_state;
   std::string problem = status_.problem;
   try {
-    write(to_string(setting), [&] { control_->apply(setting); });
+    write(to_string(setting), [&] { call_driver(setting); });
   } catch (const gpu::GpuError& error) {
     if (!is_refusal(error.code())) throw;
     status_.clock_state = before;
@@ -130,7 +156,7 @@ void ClockGovernor::suspend() noexcept {
     const gpu::GpuSetting reset = gpu::ResetSmClocks{};
     write(to_string(reset), [&] {
       try {
-        control_->apply(reset);
+        call_driver(reset);
       } catch (const gpu::GpuError& error) {
         if (error.code() != gpu::GpuErrorCode::not_supported) throw;  // such a GPU holds no clock
       }
@@ -146,6 +172,7 @@ void ClockGovernor::restore() noexcept {
   try {
     const std::string& uuid = control_->gpu().identity().uuid;
     if (const std::optional<OriginalGpuState> original = journal_->changed(uuid)) {
+      if (log_) log_->ended(wall_clock_ns());
       restore_gpu(*control_, *original);
       journal_->record_restored(uuid);
       status_.clock_state = ClockState::restored;

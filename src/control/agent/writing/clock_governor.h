@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "control/agent/journal/journal.h"
 #include "control/agent/service/gpu_writer.h"
+#include "control/agent/writing/clock_log.h"
 #include "hardware/gpu/gpu_control.h"
 
 namespace lowgear::agent {
@@ -24,6 +26,8 @@ struct ClockGovernorOptions {
   /// The original power limit of a GPU counts as this if it is higher: no restore goes beyond it.
   std::optional<double> safe_power_w;
   std::function<void(std::string_view)> note;  ///< receives what a dry run would do; may be empty
+  std::filesystem::path clock_log;             ///< folder for a ClockLog of each GPU; empty: none
+  std::function<void(std::string_view)> warn;  ///< receives what is wrong with a log; may be empty
   std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
 };
 
@@ -37,6 +41,7 @@ class ClockGovernor final : public GpuWriter {
                 ClockGovernorOptions options);
 
   bool follow(int clock_mhz) override;
+  bool follow_power_limit(int limit_w) override;
   void apply(const gpu::GpuSetting& setting) override;
   void suspend() noexcept override;
   void restore() noexcept override;
@@ -46,8 +51,12 @@ class ClockGovernor final : public GpuWriter {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
+  /// Applies it unless a write has just failed; true when the driver took it.
+  bool try_apply(const gpu::GpuSetting& setting);
   /// Journals and writes; counts, and keeps what went wrong. Throws Error.
   void write(std::string_view what, const std::function<void()>& call);
+  /// Passes the setting to the driver, and logs the clock with the times of the call.
+  void call_driver(const gpu::GpuSetting& setting);
   void require_own() const;
   /// As the journal is to have it.
   [[nodiscard]] OriginalGpuState original() const;
@@ -69,6 +78,7 @@ class ClockGovernor final : public GpuWriter {
   std::optional<double> power_limit_w_;  ///< as it was set here; empty before
   std::optional<Time> other_limit_since_;
   Time limited_at_;
+  std::unique_ptr<ClockLog> log_;  ///< null: none is kept
 };
 
 }  // namespace lowgear::agent

@@ -198,13 +198,22 @@ Settings read_perseus_settings(std::string_view scheduler, std::string_view args
   return settings;
 }
 
+std::string read_perseus_log_level(std::string_view text) {
+  static constexpr auto kLevels =
+      std::to_array<std::string_view>({kPerseusDebug, kPerseusLogLevel, "WARNING", "ERROR", "CRITICAL"});
+  if (text.empty()) return std::string(kPerseusLogLevel);
+  std::string level(text);
+  for (char& letter : level) {
+    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+  }
+  if (std::ranges::find(kLevels, level) != kLevels.end()) return level;
+  throw InputError(fmt::format("no log level {}; levels are {}", quote(text), fmt::join(kLevels, ", ")));
+}
+
 Json perseus_server_info(const Settings& settings) {
-  return {{"scheduler", settings.scheduler},
-          {"scheduler_args", settings.scheduler_args},
-          {"log_level", "INFO"},
-          {"mode", std::string(name(settings.mode))},
-          {"dump_data", !settings.dump_dir.empty()},
-          {"dump_dir", settings.dump_dir}};
+  return {{"scheduler", settings.scheduler},         {"scheduler_args", settings.scheduler_args},
+          {"log_level", settings.log_level},         {"mode", std::string(name(settings.mode))},
+          {"dump_data", !settings.dump_dir.empty()}, {"dump_dir", settings.dump_dir}};
 }
 
 }  // namespace lowgear::server::perseus

@@ -11,6 +11,9 @@
 
 namespace lowgear::server::perseus {
 
+inline constexpr std::string_view kPerseusLogLevel = "INFO";
+inline constexpr std::string_view kPerseusDebug = "DEBUG";
+
 /// Arguments of schedulers, by their names in the artifact; each scheduler reads its own.
 struct Arguments {
   double warmup_step_ratio = 0.1;  ///< share of a window's iterations that is left out, at least one of them
@@ -38,6 +41,8 @@ struct Settings {
   std::shared_ptr<const std::vector<plan::PerseusPlan>> solutions;
   /// Where results are written; empty: nowhere.
   std::string dump_dir;
+  /// `DEBUG` logs every request; the others only what goes wrong.
+  std::string log_level{kPerseusLogLevel};
 
   /// Tells settings apart that would lead a job elsewhere: of scheduler, arguments and the plans' content.
   [[nodiscard]] std::string fingerprint() const;
@@ -57,6 +62,9 @@ struct Settings {
 /// or backwards with `reverse`) are read now, as data. Throws InputError when a scheduler or argument is unknown, an
 /// argument missing or out of range, or the mode not that of the scheduler.
 [[nodiscard]] Settings read_perseus_settings(std::string_view scheduler, std::string_view args, std::string_view mode);
+
+/// A level of Python's logging in any case, in capitals; the default where it is empty. Throws InputError for others.
+[[nodiscard]] std::string read_perseus_log_level(std::string_view text);
 
 /// Reply of `GET /info`; also `perseus.json`.
 [[nodiscard]] Json perseus_server_info(const Settings& settings);

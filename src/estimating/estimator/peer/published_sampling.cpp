@@ -82,15 +82,14 @@ PublishedSampling operators_of(const YamlView& file, const std::string& kernel) 
   if (sampled == all.end()) {
     file.at("kernel_name")
         .fail(fmt::format(
-            "lowgear sample does not have {}; `lowgear sample --help` and docs/sampling.md list what it has "
-            "(optimizer in place of those of stages)",
+            "lowgear sample does not have {}; `lowgear sample --help` and docs/sampling.md list what it has",
             quote(kernel)));
   }
   PublishedSampling result{"operators", {"--operators", kernel}};
   std::map<std::string, Values> sizes = sizes_of(file, *sampled);
   replace_heads(sizes, result.words);
   const std::map<std::string, std::string> options{
-      {"mp", "--tp"}, {"b", "--microbatch"}, {"l", "--sequence"}, {"dim", "--hidden"}};
+      {"mp", "--tp"}, {"b", "--microbatch"}, {"l", "--sequence"}, {"dim", "--hidden"}, {"encoders", "--layers"}};
   for (const auto& [column, values] : sizes) {
     result.words.insert(result.words.end(), {options.at(column), fmt::format("{}", fmt::join(values, ","))});
   }

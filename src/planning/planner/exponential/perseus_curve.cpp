@@ -114,16 +114,16 @@ PerseusCurve perseus_curve(std::span<const profile::Measurement> measurements, d
                     "larger unit",
                     slowest - fastest, unit_s, kMaxCurveUnits));
   }
-  std::vector<CurvePoint> points;
   for (const QuantisedOption& option : curve.options) {
-    points.push_back({static_cast<double>(option.units), option.energy_j - blocking_power_w * option.units * unit_s});
+    curve.points.push_back(
+        {static_cast<double>(option.units), option.energy_j - blocking_power_w * option.units * unit_s});
   }
-  const auto fit = options.start ? fit_exponential_from(points, *options.start) : fit_exponential(points, unit_s);
-  if (options.start && !fit) {
+  curve.fit =
+      options.start ? fit_exponential_from(curve.points, *options.start) : fit_exponential(curve.points, unit_s);
+  if (options.start && !curve.fit) {
     throw InputError("perseus: the fit from the initial guess fails; give another one, or none");
   }
-  curve.fitted = fit.has_value();
-  curve.effective_energy_j = fit ? fitted_energies(*fit, fastest, slowest) : hull_energies(points);
+  curve.effective_energy_j = curve.fit ? fitted_energies(*curve.fit, fastest, slowest) : hull_energies(curve.points);
   cut_where_it_stops_falling(curve.effective_energy_j);
   return curve;
 }

@@ -37,8 +37,9 @@ struct CurveOptions {
 /// at every whole number of units.
 struct PerseusCurve {
   std::vector<QuantisedOption> options;    ///< fastest first
+  std::vector<CurvePoint> points;          ///< by option: what the curve is fitted to, in effective energy
   std::vector<double> effective_energy_j;  ///< at fastest_units(), fastest_units() + 1, ...
-  bool fitted = false;                     ///< false: the options' lower convex hull stands in, see perseus_curve
+  std::optional<ExponentialCurve> fit;     ///< empty: the options' lower convex hull stands in, see perseus_curve
 
   [[nodiscard]] int fastest_units() const { return options.front().units; }
   [[nodiscard]] int slowest_units() const;

@@ -50,10 +50,11 @@ PerseusModel::PerseusModel(const PlanningProblem& problem, const PerseusOptions&
     const auto [cell, added] = cost_of_cell.try_emplace({op.stage, op.kind}, static_cast<int>(curves_.size()));
     if (added) {
       (void)problem.profile->at_max_clock(op.stage, op.kind);  // names what is missing
-      curves_.push_back(perseus_curve(problem.profile->measurements(op.stage, op.kind), unit_s_,
-                                      problem.blocking_power_w[static_cast<std::size_t>(op.rank)],
-                                      curve_options(options, op)));
-      instance_.costs.push_back(convex_cost(curves_.back(), unit_s_));
+      curves_.push_back(
+          {op.stage, op.kind,
+           perseus_curve(problem.profile->measurements(op.stage, op.kind), unit_s_,
+                         problem.blocking_power_w[static_cast<std::size_t>(op.rank)], curve_options(options, op))});
+      instance_.costs.push_back(convex_cost(curves_.back().curve, unit_s_));
     }
     instance_.cost_of_op.push_back(cell->second);
     fastest_ps.push_back(instance_.costs[static_cast<std::size_t>(cell->second)].fastest_ps());
@@ -62,7 +63,7 @@ PerseusModel::PerseusModel(const PlanningProblem& problem, const PerseusOptions&
 }
 
 const PerseusCurve& PerseusModel::curve(std::size_t op) const {
-  return curves_[static_cast<std::size_t>(instance_.cost_of_op[op])];
+  return curves_[static_cast<std::size_t>(instance_.cost_of_op[op])].curve;
 }
 
 bool PerseusModel::saturate(FrontierSolver& solver, PowerNw limit_nw, WorkReport& work) const {
@@ -154,7 +155,7 @@ PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
 }
 
 int PerseusModel::unfitted_curves() const {
-  return static_cast<int>(std::ranges::count(curves_, false, &PerseusCurve::fitted));
+  return static_cast<int>(std::ranges::count_if(curves_, [](const OpCurve& op) { return !op.curve.fit; }));
 }
 
 std::vector<int> PerseusModel::clocks_mhz(const Solution& solution) const {

@@ -25,6 +25,13 @@ class PerseusModel {
     double energy_j = 0;
   };
 
+  /// The curve of one stage and kind.
+  struct OpCurve {
+    int stage = 0;
+    OpKind kind = OpKind::forward;
+    PerseusCurve curve;
+  };
+
   /// An optimal assignment of times.
   struct Solution {
     double time_s = 0;          ///< iteration time
@@ -64,6 +71,9 @@ class PerseusModel {
   /// time of its least energy when that comes sooner. Throws InputError when the deadline is below fastest_s().
   [[nodiscard]] Solution solve(double deadline_s) const;
 
+  /// Of every (stage, kind), in the order in which the schedule has them first.
+  [[nodiscard]] const std::vector<OpCurve>& curves() const { return curves_; }
+
   /// How many (stage, kind) have the hull of their options in place of a fit (perseus_curve).
   [[nodiscard]] int unfitted_curves() const;
 
@@ -78,7 +88,7 @@ class PerseusModel {
 
   TimePs unit_ps_ = 0;
   double unit_s_ = 0;
-  std::vector<PerseusCurve> curves_;  ///< one per cost of the instance
+  std::vector<OpCurve> curves_;  ///< one per cost of the instance
   ProblemInstance instance_;
   TimePs fastest_ps_ = 0;
   Progress* progress_;

@@ -81,9 +81,13 @@
   const valleys = drawValleys();
   report.intervals.forEach((intervals) => intervalPlot.panel(byId('bars'), intervals));
   report.curves.forEach((curves) => learningCurves.panel(byId('bars'), curves));
+  report.series.forEach((group) => seriesPlots.panel(byId('bars'), group));
+  if (report.pipelines) pipelinePictures.panel(byId('bars'), report.pipelines);
   report.bars.forEach((bars) => stackedBars.panel(byId('bars'), bars));
   drawTables();
   drawReading();
   Object.assign(document.documentElement.dataset, {ready: '1', points, valleys, bars: report.bars.length,
-    intervals: report.intervals.length, curves: report.curves.length, tables: report.tables.length});
+    intervals: report.intervals.length, curves: report.curves.length, tables: report.tables.length,
+    series: d3.sum(report.series, ({plots}) => plots.length),
+    pipelines: report.pipelines ? report.pipelines.pictures.length : 0});
 })();

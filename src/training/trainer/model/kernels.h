@@ -30,6 +30,12 @@ void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at:
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate_up);
 [[nodiscard]] at::Tensor swiglu_backward(const at::Tensor& gate_up, const at::Tensor& output_gradient);
 
+/// softmax(scale * scores) over the keys up to each query, zero for later ones, for scores [..., time, time].
+[[nodiscard]] at::Tensor masked_softmax(const at::Tensor& scores, double scale);
+/// The gradient of the scores from that of the weights, which masked_softmax gave.
+[[nodiscard]] at::Tensor masked_softmax_backward(const at::Tensor& weights, const at::Tensor& weight_gradient,
+                                                 double scale);
+
 /// sum += output_gradientᵀ · input, for [rows, out] and [rows, in]; `sum` is [out, in], fp32.
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input);
 

@@ -1,3 +1,4 @@
+#include <limits>
 #include <vector>
 
 #include "training/trainer/model/kernels.h"
@@ -46,6 +47,15 @@ at::Tensor swiglu_backward(const at::Tensor& gate_up, const at::Tensor& output_g
   const std::vector<at::Tensor> halves = gate_up.chunk(2, -1);
   return at::cat({at::silu_backward(output_gradient * halves[1], halves[0]), output_gradient * at::silu(halves[0])},
                  -1);
+}
+
+at::Tensor masked_softmax(const at::Tensor& scores, double scale) {
+  const at::Tensor later = at::ones({scores.size(-1), scores.size(-1)}, scores.options().dtype(at::kBool)).triu(1);
+  return at::softmax((scores * scale).masked_fill_(later, -std::numeric_limits<double>::infinity()), -1);
+}
+
+at::Tensor masked_softmax_backward(const at::Tensor& weights, const at::Tensor& weight_gradient, double scale) {
+  return at::_softmax_backward_data(weight_gradient, weights, -1, weights.scalar_type()).mul_(scale);
 }
 
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input) {

@@ -122,6 +122,68 @@ __global__ void swiglu_backward_kernel(const Element* gate_up, const Element* ou
                        make_float2(g.x * gate.x * sigmoid(gate.x), g.y * gate.y * sigmoid(gate.y)));
 }
 
+/// Of all threads of the block, by `combine`; every thread gets it.
+template <typename Combine>
+__device__ float of_block(float own, Combine combine) {
+  __shared__ float shared[kThreads];
+  __syncthreads();  // the one before may still be read
+  shared[threadIdx.x] = own;
+  for (unsigned width = kThreads / 2; width > 0; width /= 2) {
+    __syncthreads();
+    if (threadIdx.x < width) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + width]);
+  }
+  __syncthreads();
+  return shared[0];
+}
+
+__device__ float as_float(float value) { return value; }
+__device__ float as_float(__half value) { return __half2float(value); }
+__device__ float as_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ void store(float* to, float value) { *to = value; }
+__device__ void store(__half* to, float value) { *to = __float2half_rn(value); }
+__device__ void store(__nv_bfloat16* to, float value) { *to = __float2bfloat16_rn(value); }
+
+/// A block a query. Keys after it are not read.
+template <typename Element>
+__global__ void masked_softmax_kernel(const Element* scores, Element* weights, float scale, std::int64_t length) {
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t allowed = row % length + 1;
+  const Element* from = scores + row * length;
+  Element* to = weights + row * length;
+  const float lowest = -INFINITY;
+  float largest = lowest;
+  float sum = 0.0F;
+  for (std::int64_t i = threadIdx.x; i < allowed; i += kThreads) {
+    const float x = scale * as_float(from[i]);
+    if (x > largest) {
+      sum *= __expf(largest - x);
+      largest = x;
+    }
+    sum += __expf(x - largest);
+  }
+  const float peak = of_block(largest, [](float a, float b) { return fmaxf(a, b); });
+  const float own = largest == lowest ? 0.0F : sum * __expf(largest - peak);
+  const float total = of_block(own, [](float a, float b) { return a + b; });
+  for (std::int64_t i = threadIdx.x; i < length; i += kThreads) {
+    store(to + i, i < allowed ? __expf(scale * as_float(from[i]) - peak) / total : 0.0F);
+  }
+}
+
+template <typename Element>
+__global__ void masked_softmax_backward_kernel(const Element* weights, const Element* weight_gradient,
+                                               Element* gradient, float scale, std::int64_t length) {
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t allowed = row % length + 1;
+  const Element* w = weights + row * length;
+  const Element* g = weight_gradient + row * length;
+  float own = 0.0F;
+  for (std::int64_t i = threadIdx.x; i < allowed; i += kThreads) own += as_float(w[i]) * as_float(g[i]);
+  const float mean = of_block(own, [](float a, float b) { return a + b; });
+  for (std::int64_t i = threadIdx.x; i < length; i += kThreads) {
+    store(gradient + row * length + i, i < allowed ? scale * as_float(w[i]) * (as_float(g[i]) - mean) : 0.0F);
+  }
+}
+
 struct AdamWFactors {
   float decay;
   float beta1;
@@ -253,6 +315,34 @@ at::Tensor swiglu_backward(const at::Tensor& gate_up, const at::Tensor& output_g
     swiglu_backward_kernel<<<blocks_for(incoming.numel() / 2), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
         data_of<const Element>(input), data_of<const Element>(incoming), data_of<Element>(gradient), width,
         incoming.numel());
+  });
+  return gradient;
+}
+
+at::Tensor masked_softmax(const at::Tensor& scores, double scale) {
+  const at::Tensor input = scores.contiguous();
+  at::Tensor weights = at::empty_like(input);
+  const std::int64_t length = input.size(-1);
+  with_element(input, [&](auto* type) {
+    using Element = std::remove_pointer_t<decltype(type)>;
+    masked_softmax_kernel<<<static_cast<unsigned>(input.numel() / length), kThreads, 0,
+                            at::cuda::getCurrentCUDAStream()>>>(data_of<const Element>(input), data_of<Element>(weights),
+                                                                static_cast<float>(scale), length);
+  });
+  return weights;
+}
+
+at::Tensor masked_softmax_backward(const at::Tensor& weights, const at::Tensor& weight_gradient, double scale) {
+  const at::Tensor made = weights.contiguous();
+  const at::Tensor incoming = weight_gradient.contiguous();
+  at::Tensor gradient = at::empty_like(made);
+  const std::int64_t length = made.size(-1);
+  with_element(made, [&](auto* type) {
+    using Element = std::remove_pointer_t<decltype(type)>;
+    masked_softmax_backward_kernel<<<static_cast<unsigned>(made.numel() / length), kThreads, 0,
+                                     at::cuda::getCurrentCUDAStream()>>>(
+        data_of<const Element>(made), data_of<const Element>(incoming), data_of<Element>(gradient),
+        static_cast<float>(scale), length);
   });
   return gradient;
 }

@@ -165,6 +165,16 @@ Passes softmax(const TensorMaker& make, const sampling::KernelSizes& n) {
   return differentiated({scores}, [=] { return Tensors{at::softmax(scores, -1)}; });
 }
 
+/// The scale is that of heads of 128.
+Passes masked_softmax(const TensorMaker& make, const sampling::KernelSizes& n) {
+  constexpr double kScale = 0.08838834764831845;
+  const at::Tensor scores = make.random({n[0], n[1], n[1]});
+  const at::Tensor gradient = make.random({n[0], n[1], n[1]});
+  const at::Tensor weights = kernels::masked_softmax(scores, kScale);
+  return {.forward = [=] { (void)kernels::masked_softmax(scores, kScale); },
+          .backward = [=] { (void)kernels::masked_softmax_backward(weights, gradient, kScale); }};
+}
+
 Passes gelu(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor input = make.variable({n[0], n[1]});
   return differentiated({input}, [=] { return Tensors{at::gelu(input, "tanh")}; });
@@ -227,6 +237,8 @@ Passes passes_of(sampling::SampledOperator op, const TensorMaker& make, const sa
       return attention_mask(make, sizes);
     case sampling::SampledOperator::softmax:
       return softmax(make, sizes);
+    case sampling::SampledOperator::masked_softmax:
+      return masked_softmax(make, sizes);
     case sampling::SampledOperator::gelu:
       return gelu(make, sizes);
     case sampling::SampledOperator::swiglu:
@@ -234,6 +246,9 @@ Passes passes_of(sampling::SampledOperator op, const TensorMaker& make, const sa
     case sampling::SampledOperator::cross_entropy:
       return cross_entropy(make, sizes);
     case sampling::SampledOperator::optimizer:
+    case sampling::SampledOperator::first_stage_optimizer:
+    case sampling::SampledOperator::middle_stage_optimizer:
+    case sampling::SampledOperator::last_stage_optimizer:
       return optimizer(make, sizes);
   }
   throw Error("no such operator");

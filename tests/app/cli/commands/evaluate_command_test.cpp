@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
@@ -29,10 +30,24 @@ TEST(EvaluateCommand, ShowsPublishedCellsBesideComputedOnes) {
   EXPECT_EQ(json["figure9"][0]["energy_j"], 868);
   EXPECT_EQ(json["figure9"][1]["method"], "Zeus, one limit");
   EXPECT_EQ(json["figure9"][1]["energy_j"], 1000);
+  EXPECT_TRUE(json["figure8"].empty()) << "without a stage profile";
   const ProgramResult text = run_lowgear({"evaluate", folder.path().string()});
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("table 3: 2 of 40 cells reproduced"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("not in the folders: stage_profile/bloom+a40_bf16.csv"), std::string::npos);
+}
+
+TEST(EvaluateCommand, DrawsItsFigures) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "data/zeus/A100");
+  write_text(folder / "data/zeus/A100/zeus_global.csv", "model_name,dp,tp,pp,time,energy\ngpt3-xl,1,1,4,100,1000\n");
+  const std::string page = (folder / "figures.html").string();
+  const ProgramResult run = run_lowgear({"evaluate", (folder / "data").string(), "--html", page});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::string text = read_file(page);
+  EXPECT_NE(text.find("Figure 7: saving with a straggler"), std::string::npos);
+  EXPECT_NE(text.find("Figure 9: measured iterations"), std::string::npos);
+  EXPECT_EQ(text.find("Figure 8: what"), std::string::npos) << "nothing to draw";
 }
 
 TEST(EvaluateCommand, RefusesFoldersWithoutSuchFiles) {

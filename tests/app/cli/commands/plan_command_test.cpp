@@ -527,6 +527,19 @@ TEST_F(PlanCommand, WritesAPlanForEveryPointOfPerseusFrontier) {
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
 }
 
+TEST_F(PlanCommand, DrawsHowPerseusPlans) {
+  ASSERT_EQ(plan({"--policy", "perseus", "--perseus-plots", "2"}).exit_code, 0);
+  const std::string page = text("perseus.html");
+  EXPECT_THAT(page, HasSubstr("How Perseus' planner comes to its plans"));
+  EXPECT_THAT(page, HasSubstr("Iteration 0 of the search"));
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  ASSERT_EQ(plan({"--policy", "perseus"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "perseus.html")) << "of the run before";
+  const ProgramResult own = plan({"--perseus-plots", "2"});
+  EXPECT_EQ(own.exit_code, 2);
+  EXPECT_THAT(own.err, HasSubstr("--policy perseus"));
+}
+
 TEST_F(PlanCommand, TakesTheOptionsOfLowtime) {
   const Json tolerant =
       planned({"--policy", "perseus", "--perseus-noise-factor", "0.9", "--perseus-always-use-noise-factor"});

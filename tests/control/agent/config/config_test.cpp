@@ -119,6 +119,7 @@ TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {
 TEST(AgentConfig, ReadsEverything) {
   const Config config = parse(R"(
 journal = "/j"
+clock_log = "/c"
 telemetry_hz = 10
 [sockets]
 lease_socket = "/l"
@@ -152,6 +153,7 @@ read = false
 group = "training"
 )");
   EXPECT_EQ(config.journal, "/j");
+  EXPECT_EQ(config.clock_log, "/c");
   EXPECT_EQ(config.process.agent.telemetry_rate_hz, 10);
   EXPECT_EQ(config.process.agent.lease_server.mode, 0600U);
   EXPECT_EQ(config.process.http_mode, 0666U);

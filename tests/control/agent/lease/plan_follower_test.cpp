@@ -97,6 +97,25 @@ TEST(PlanFollower, RefusesAPlanThatDoesNotFit) {
                  "may set 345 to 1400 MHz");
 }
 
+TEST(PlanFollower, ReadsPowerLimitsFromSettings) {
+  plan::Plan plan = plan::read_plan(two_clock_plan(1, 1200, 1500), "plan");
+  plan.ranks[0][0].setting = "pl:300";
+  plan.ranks[0][1].setting = "sm12";
+  const ipc::PlanMessage message = plan_message(write_plan(plan));
+  AllowedRange allowed = kEverything;
+  allowed.power = true;
+  allowed.min_power_w = 200;
+  allowed.max_power_w = 400;
+  const PlanFollower follower(message, "Fake GPU", kSupported, allowed);
+  EXPECT_EQ(follower.power_limit_w(begin(OpKind::forward, 0)), 300);
+  EXPECT_EQ(follower.power_limit_w(begin(OpKind::backward, 0)), std::nullopt) << "another setting is left alone";
+  EXPECT_EQ(follower.power_limit_w(begin(OpKind::forward, 7)), std::nullopt);
+  allowed.max_power_w = 250;
+  expect_refused(message, allowed, "at 300 W; this user may set 200 to 250 W");
+  allowed.power = false;
+  expect_refused(message, allowed, "would need power = true");
+}
+
 TEST(PlanFollower, TakesTheNearestBelowWhenAsked) {
   ipc::PlanMessage message = plan_message(two_clock_plan(1, 1499, 1501));
   message.nearest_below = true;

@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/csv.h"
+#include "base/core/temporary_folder.h"
 #include "control/agent/writing/restore.h"
 #include "hardware/gpu/fake_gpu.h"
 
@@ -41,6 +46,7 @@ class ClockGovernorTest : public testing::Test {
     ClockGovernorOptions options;
     options.dry_run = dry_run;
     options.safe_power_w = safe_power_w;
+    options.clock_log = clock_log_;
     options.note = [this](std::string_view text) { notes_.emplace_back(text); };
     options.now = [this] { return now_; };
     return std::make_unique<ClockGovernor>(std::make_unique<gpu::FakeGpuControl>(gpu_), journal_, std::move(options));
@@ -63,7 +69,32 @@ class ClockGovernorTest : public testing::Test {
   std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(std::make_unique<TestStorage>(full_));
   std::chrono::steady_clock::time_point now_{1h};
   std::vector<std::string> notes_;
+  std::filesystem::path clock_log_;
 };
+
+TEST_F(ClockGovernorTest, LogsClocksWithTheTimesOfTheDriversCalls) {
+  const TemporaryFolder folder;
+  clock_log_ = folder.path();
+  const std::filesystem::path file = folder / (gpu_.identity().uuid + ".freqevents.csv");
+  const auto rows = [&file] {
+    const std::string text = read_file(file);
+    return std::count(text.begin(), text.end(), '\n') - 1;
+  };
+  const auto governor = make();
+  (void)governor->follow(1500);
+  (void)governor->follow(1005);
+  governor->apply(gpu::SetPowerLimit{400});
+  governor->suspend();
+  EXPECT_EQ(rows(), 2);
+  (void)governor->follow(1500);
+  governor->restore();
+  EXPECT_EQ(rows(), 3);
+  const CsvTable table(read_file(file), "freqevents");
+  EXPECT_EQ(table.number(1, table.column("freq")), 1005);
+  EXPECT_LE(table.number(0, table.column("end")), table.number(1, table.column("start"))) << "the call lies between";
+  (void)make(/*dry_run=*/true)->follow(900);
+  EXPECT_EQ(rows(), 3) << "nothing was set";
+}
 
 TEST_F(ClockGovernorTest, WritesAClockOnce) {
   const auto governor = make();
@@ -73,6 +104,17 @@ TEST_F(ClockGovernorTest, WritesAClockOnce) {
   EXPECT_THAT(gpu_.control_calls(), ElementsAre("lock SM clocks to 1500-1500 MHz", "lock SM clocks to 1005-1005 MHz"));
   EXPECT_EQ(governor->status().clock_writes, 2U);
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, FollowsThePowerLimitsOfAPlan) {
+  const auto governor = make();
+  EXPECT_TRUE(governor->follow_power_limit(400));
+  EXPECT_FALSE(governor->follow_power_limit(400)) << "it is set already";
+  EXPECT_TRUE(governor->follow_power_limit(350));
+  EXPECT_THAT(gpu_.control_calls(), ElementsAre(HasSubstr("400 W"), HasSubstr("350 W")));
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{});
+  EXPECT_TRUE(governor->follow_power_limit(350)) << "the next lease sets it anew";
 }
 
 TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 
@@ -101,6 +102,14 @@ TEST_F(PerseusSettingsTest, InfoSaysWhatClientsRead) {
             R"("mode":"power limit","dump_data":false,"dump_dir":""})");
   settings.dump_dir = "dump";
   EXPECT_EQ(perseus_server_info(settings)["dump_data"], true);
+  settings.log_level = read_perseus_log_level("debug");
+  EXPECT_EQ(perseus_server_info(settings)["log_level"], "DEBUG");
+}
+
+TEST_F(PerseusSettingsTest, LogLevelsAreThoseOfPython) {
+  EXPECT_EQ(read_perseus_log_level(""), "INFO");
+  EXPECT_EQ(read_perseus_log_level("Warning"), "WARNING");
+  EXPECT_THROW((void)read_perseus_log_level("verbose"), InputError);
 }
 
 }  // namespace

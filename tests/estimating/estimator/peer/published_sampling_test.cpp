@@ -58,6 +58,24 @@ TEST(PublishedSampling, KeepsTheHeadsOfOneShape) {
   EXPECT_THAT(options.grid.hidden, ElementsAre(2048));
 }
 
+TEST(PublishedSampling, ReadsTheOptimizersOfStages) {
+  const auto options = options_of(
+      "{'kernel_name': 'middleStage_optimizer', 'columns_name': ['mp', 'dim', 'encoders', 'dur(us)'], 'starts': [1, "
+      "2048, "
+      "4], 'steps': [2, 512, 4], 'ends': [4, 2560, 12], 'operators': ['mul', 'add', 'add'], 'run': 'get_all',}");
+  EXPECT_THAT(options.operators, ElementsAre(sampling::SampledOperator::middle_stage_optimizer));
+  EXPECT_THAT(options.grid.tp, ElementsAre(1, 2, 4));
+  EXPECT_THAT(options.grid.hidden, ElementsAre(2048, 2560));
+  EXPECT_THAT(options.grid.layers, ElementsAre(4, 8, 12));
+}
+
+TEST(PublishedSampling, ReadsTheMaskedSoftmax) {
+  const auto options = options_of(
+      published("ScaledUpperTriangMaskedSoftmax", "'mp', 'b', 'h', 'l'", "\"shapes\":[1, 4, 16, 1024]", "get_one"));
+  EXPECT_THAT(options.operators, ElementsAre(sampling::SampledOperator::masked_softmax));
+  EXPECT_THAT(options.grid.hidden, ElementsAre(16 * 128));
+}
+
 TEST(PublishedSampling, ReadsCollectives) {
   const auto options = options_of(
       "{'module_name': 'nccl_functions', 'kernel_name': 'allgather_large', 'starts': [134217728], 'steps': [600000], "

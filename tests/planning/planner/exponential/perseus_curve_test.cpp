@@ -80,7 +80,7 @@ TEST(PerseusCurve, FitsFromTheStartItIsGiven) {
   const PerseusCurve searched = perseus_curve(measurements, kCurveUnitS, 0);
   const PerseusCurve started =
       perseus_curve(measurements, kCurveUnitS, 0, {.noise = {}, .start = ExponentialCurve{100, -0.02, 10}});
-  EXPECT_TRUE(started.fitted);
+  EXPECT_TRUE(started.fit.has_value());
   ASSERT_EQ(started.effective_energy_j.size(), searched.effective_energy_j.size());
   for (std::size_t i = 0; i < started.effective_energy_j.size(); ++i) {
     EXPECT_NEAR(started.effective_energy_j[i], searched.effective_energy_j[i], 1e-5);
@@ -111,7 +111,7 @@ TEST(PerseusCurve, SubtractsBlockingEnergyBeforeItFits) {
         {1400 - 15 * i, (units + 0.5) * kCurveUnitS, effective_j + blocking_power_w * units * kCurveUnitS});
   }
   const PerseusCurve curve = perseus_curve(measurements, kCurveUnitS, blocking_power_w);
-  EXPECT_TRUE(curve.fitted);
+  EXPECT_TRUE(curve.fit.has_value());
   EXPECT_EQ(curve.fastest_units(), 50);
   EXPECT_EQ(curve.slowest_units(), 57);
   for (int i = 0; i < 8; ++i) {
@@ -122,7 +122,7 @@ TEST(PerseusCurve, SubtractsBlockingEnergyBeforeItFits) {
 TEST(PerseusCurve, AConstantOpHasOneTime) {
   const std::vector<profile::Measurement> one = {{1400, 0.0505, 20}};
   const PerseusCurve curve = perseus_curve(one, kCurveUnitS, 80);
-  EXPECT_FALSE(curve.fitted);
+  EXPECT_FALSE(curve.fit.has_value());
   EXPECT_EQ(curve.fastest_units(), 50);
   EXPECT_EQ(curve.slowest_units(), 50);
   EXPECT_EQ(curve.clock_mhz(50), 1400);
@@ -133,7 +133,7 @@ TEST(PerseusCurve, AConstantOpHasOneTime) {
 TEST(PerseusCurve, TwoOptionsAreJoinedByALine) {
   const std::vector<profile::Measurement> two = {{1400, 0.050, 20}, {1000, 0.060, 14}};
   const PerseusCurve curve = perseus_curve(two, 1.0 / 1024, 80);
-  EXPECT_FALSE(curve.fitted);
+  EXPECT_FALSE(curve.fit.has_value());
   ASSERT_EQ(curve.effective_energy_j.size(), 11U);  // 51 to 61 units
   const double first = curve.effective_energy_j.front();
   const double last = curve.effective_energy_j.back();

@@ -63,7 +63,7 @@ TEST_F(PublishedTables, FitsAsSciPyDoes) {
     const profile::StageProfile profile = expected.pipeline->read();
     const PerseusCurve curve = perseus_curve(profile.measurements(expected.stage, expected.kind),
                                              expected.pipeline->unit_s, expected.pipeline->blocking_power_w);
-    EXPECT_TRUE(curve.fitted);
+    EXPECT_TRUE(curve.fit.has_value());
     EXPECT_NEAR(curve.effective_energy_j.front(), expected.fastest_j, expected.tolerance * expected.fastest_j);
     EXPECT_NEAR(curve.effective_energy_j.back(), expected.slowest_j, expected.tolerance * expected.slowest_j);
   }

@@ -108,29 +108,33 @@ Json evaluation_json(std::span<const Cell> cells) {
   return {{"tables", counts}, {"cells", rows}};
 }
 
-Json measured_points_json(const evaluation::Artifact& artifact) {
-  Json points = Json::array();
-  const auto add = [&points](const evaluation::Workload& workload, std::string_view method, int number,
-                             const evaluation::PipelineFigures& figures) {
-    points.push_back({{"gpu", workload.gpu},
-                      {"model", workload.model},
-                      {"method", method},
-                      {"number", number},
-                      {"time_s", figures.time_s},
-                      {"energy_j", figures.energy_j}});
-  };
-  for (const auto& [run, plans] : artifact.runs) {
-    for (const evaluation::MeasuredPlan& plan : plans) add(run.first, name(run.second), plan.number, plan.figures);
-  }
-  for (const auto& [workload, rows] : artifact.zeus) {
-    for (std::size_t i = 0; i < rows.global.size(); ++i) {
-      add(workload, "Zeus, one limit", static_cast<int>(i), rows.global[i]);
+Json extrinsic_curves_json(std::span<const evaluation::ExtrinsicCurve> curves) {
+  Json json = Json::array();
+  for (const evaluation::ExtrinsicCurve& curve : curves) {
+    Json points = Json::array();
+    for (const auto& point : curve.points) {
+      points.push_back({{"factor", point.factor}, {"saving_pct", point.saving_pct}});
     }
-    for (std::size_t i = 0; i < rows.per_stage.size(); ++i) {
-      add(workload, "Zeus, limits by stage", static_cast<int>(i), rows.per_stage[i]);
-    }
+    json.push_back({{"gpu", curve.run.pipeline.device},
+                    {"model", curve.run.pipeline.model},
+                    {"microbatches", curve.run.microbatches},
+                    {"from_results", curve.from_results},
+                    {"points", std::move(points)}});
   }
-  return points;
+  return json;
+}
+
+Json measured_points_json(std::span<const evaluation::MeasuredPoint> points) {
+  Json json = Json::array();
+  for (const evaluation::MeasuredPoint& point : points) {
+    json.push_back({{"gpu", point.workload.gpu},
+                    {"model", point.workload.model},
+                    {"method", point.method},
+                    {"number", point.number},
+                    {"time_s", point.figures.time_s},
+                    {"energy_j", point.figures.energy_j}});
+  }
+  return json;
 }
 
 }  // namespace lowgear::cli

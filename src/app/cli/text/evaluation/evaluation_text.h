@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/core/formats/json.h"
-#include "report/evaluation/artifact.h"
 #include "report/evaluation/evaluation.h"
+#include "report/evaluation/figures.h"
 
 namespace lowgear::cli {
 
@@ -14,7 +14,9 @@ namespace lowgear::cli {
 /// The same as values.
 [[nodiscard]] Json evaluation_json(std::span<const evaluation::Cell> cells);
 
-/// Figure 9: time and energy of every measured plan and of every power limit of Zeus', by workload.
-[[nodiscard]] Json measured_points_json(const evaluation::Artifact& artifact);
+/// Figure 8, by pipeline and microbatches.
+[[nodiscard]] Json extrinsic_curves_json(std::span<const evaluation::ExtrinsicCurve> curves);
+/// Figure 9: time and energy of every measured plan and of every power limit of Zeus'.
+[[nodiscard]] Json measured_points_json(std::span<const evaluation::MeasuredPoint> points);
 
 }  // namespace lowgear::cli
