@@ -13,11 +13,11 @@ from clean_environment import CLEAN
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 SCRIPT = Path(__file__).resolve().parents[3] / "examples/sampling/collectives.sbatch"
-PATIENCE_S = 120
+PATIENCE_S = 600
 
 SCONTROL = """#!/bin/sh
-[ "$1 $2 $3" = "show hostnames node[0-2]" ] || exit 1
-echo 127.0.0.1; echo node1; echo node2
+[ "$1 $2 $3" = "show hostnames node[0-1]" ] || exit 1
+echo 127.0.0.1; echo node1
 """
 
 # Every task of the step at once, as Slurm names them to it; the step fails as its tasks do.
@@ -68,21 +68,21 @@ class SampleSlurmTest(unittest.TestCase):
 
     def run_script(self, *words, **variables):
         environment = {**CLEAN, "PATH": f"{self.folder}:{os.environ['PATH']}", "LOWGEAR": LOWGEAR,
-                       "STEPS": str(self.folder / "steps"), "SLURM_JOB_NODELIST": "node[0-2]", "SLURM_JOB_ID": "7",
+                       "STEPS": str(self.folder / "steps"), "SLURM_JOB_NODELIST": "node[0-1]", "SLURM_JOB_ID": "7",
                        "MASTER_PORT": str(free_ports(6)), **variables}
         return subprocess.run(["bash", SCRIPT, *words], cwd=self.folder, env=environment, capture_output=True, text=True,
                               timeout=PATIENCE_S)
 
     def test_samples_each_number_of_nodes_and_gpus(self):
         result = self.run_script("samples", "--device", "cpu", "--max-bytes", "1024", "--repeats", "2", "--collectives",
-                                 "allreduce,p2p", SLURM_JOB_NUM_NODES="3", SLURM_GPUS_PER_NODE="h100:2")
+                                 "allreduce,p2p", SLURM_JOB_NUM_NODES="2", SLURM_GPUS_PER_NODE="h100:2")
         self.assertEqual(result.returncode, 0, result.stderr)
-        grid = [(1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]
+        grid = [(1, 2), (2, 1), (2, 2)]
         steps = (self.folder / "steps").read_text().splitlines()
         self.assertEqual([step.split(" --nodelist ")[0] for step in steps],
                          [f"--nodes {nodes} --ntasks-per-node {gpus} --gpus-per-node {gpus}" for nodes, gpus in grid])
         self.assertEqual([step.split()[7] for step in steps],
-                         ["127.0.0.1", *["127.0.0.1,node1"] * 2, *["127.0.0.1,node1,node2"] * 2])
+                         ["127.0.0.1", *["127.0.0.1,node1"] * 2])
         for nodes, gpus in grid:
             for name in ("allreduce", "p2p"):
                 with open(self.folder / f"samples/gloo/CPU_{name}_bf16_{nodes}_{gpus}.csv", newline="") as file:

@@ -214,7 +214,7 @@ TEST_P(EstimatePage, DrawsSeriesAndPipelines) {
   };
   EXPECT_EQ(count("<path class=\"series\""), 1 + 1) << "the line, and its sample";
   EXPECT_EQ(count("<path class=\"series-mark\""), 5 + 2) << "the points, and samples of two series";
-  EXPECT_THAT(dom, HasSubstr("Iteration 0: 2 ranks, 2.000\u00a0s, clocks 900 to 1410 MHz"));
+  EXPECT_THAT(dom, HasSubstr("Iteration 0: 2 ranks, 2.000&nbsp;s, clocks 900 to 1410 MHz"));
 }
 
 TEST_P(EstimatePage, OfSeriesFitsANarrowWindow) {
