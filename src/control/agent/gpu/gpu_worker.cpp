@@ -179,7 +179,7 @@ bool GpuWorker::Loop::ask_for_clock() {
   const std::optional<int> clock_mhz = units_.wanted_clock_mhz();
   if (!clock_mhz) return false;
   const BusyMark busy(busy_since_ns_);
-  if (const std::optional<int> limit_w = units_.begun_power_limit_w()) writer_->follow_power_limit(*limit_w);
+  if (units_.begun_clock_mhz()) writer_->follow_power_limit(units_.begun_power_limit_w());
   if (!writer_->follow(*clock_mhz)) return false;
   units_.ring().applied_time_ns.store(static_cast<std::uint64_t>(monotonic_ns()), std::memory_order_release);
   return true;

@@ -39,8 +39,9 @@ class GpuWriter {
   /// Locks the SM clock for the unit that begins. True when the driver took it; false when nothing had to be written or
   /// the write failed, which the status then says.
   virtual bool follow(int clock_mhz) = 0;
-  /// Sets the power limit for the unit that begins, as `follow` does the clock. Nothing by default.
-  virtual bool follow_power_limit(int /*limit_w*/) { return false; }
+  /// Sets the power limit of the plan for the unit that begins, as `follow` does the clock; empty: the one from before
+  /// the plan set any. Nothing by default.
+  virtual bool follow_power_limit(std::optional<int> /*limit_w*/) { return false; }
   virtual void apply(const gpu::GpuSetting& setting) = 0;
   /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
   /// persistence mode) stays. Throws nothing: a failure shows in the status, which then still names the clock.

@@ -95,9 +95,16 @@ bool ClockGovernor::follow(int clock_mhz) {
   return try_apply(gpu::LockSmClocks{clock_mhz, clock_mhz});
 }
 
-bool ClockGovernor::follow_power_limit(int limit_w) {
-  if (status_.clock_state == ClockState::foreign || power_limit_w_ == limit_w) return false;
-  return try_apply(gpu::SetPowerLimit{static_cast<double>(limit_w)});
+bool ClockGovernor::follow_power_limit(std::optional<int> limit_w) {
+  if (status_.clock_state == ClockState::foreign) return false;
+  if (!limit_w) {
+    if (!limit_before_plan_w_ || !try_apply(gpu::SetPowerLimit{*limit_before_plan_w_})) return false;
+    limit_before_plan_w_.reset();
+    return true;
+  }
+  if (power_limit_w_ == *limit_w) return false;
+  if (!limit_before_plan_w_) limit_before_plan_w_ = power_limit_w_ ? power_limit_w_ : original().power_limit_w;
+  return try_apply(gpu::SetPowerLimit{static_cast<double>(*limit_w)});
 }
 
 bool ClockGovernor::try_apply(const gpu::GpuSetting& setting) {
@@ -188,6 +195,7 @@ void ClockGovernor::restore() noexcept {
     retry_at_.reset();
     outside_since_.reset();
     power_limit_w_.reset();
+    limit_before_plan_w_.reset();
     other_limit_since_.reset();
   } catch (const std::exception& error) {
     ++status_.clock_write_errors;

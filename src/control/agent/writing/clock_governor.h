@@ -41,7 +41,7 @@ class ClockGovernor final : public GpuWriter {
                 ClockGovernorOptions options);
 
   bool follow(int clock_mhz) override;
-  bool follow_power_limit(int limit_w) override;
+  bool follow_power_limit(std::optional<int> limit_w) override;
   void apply(const gpu::GpuSetting& setting) override;
   void suspend() noexcept override;
   void restore() noexcept override;
@@ -75,7 +75,8 @@ class ClockGovernor final : public GpuWriter {
   std::optional<Time> retry_at_;
   std::optional<Time> outside_since_;  ///< since when the clock has been outside the locked range
   Time locked_at_;
-  std::optional<double> power_limit_w_;  ///< as it was set here; empty before
+  std::optional<double> power_limit_w_;        ///< as it was set here; empty before
+  std::optional<double> limit_before_plan_w_;  ///< empty while no plan has set one
   std::optional<Time> other_limit_since_;
   Time limited_at_;
   std::unique_ptr<ClockLog> log_;  ///< null: none is kept

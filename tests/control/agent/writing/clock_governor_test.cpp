@@ -117,6 +117,27 @@ TEST_F(ClockGovernorTest, FollowsThePowerLimitsOfAPlan) {
   EXPECT_TRUE(governor->follow_power_limit(350)) << "the next lease sets it anew";
 }
 
+TEST_F(ClockGovernorTest, SetsThePowerLimitOfBeforeWhereAPlanNamesNone) {
+  const auto governor = make();
+  EXPECT_FALSE(governor->follow_power_limit({})) << "none was set";
+  governor->apply(gpu::SetPowerLimit{500});
+  EXPECT_FALSE(governor->follow_power_limit({})) << "that was no plan's";
+  EXPECT_TRUE(governor->follow_power_limit(400));
+  EXPECT_TRUE(governor->follow_power_limit(350));
+  EXPECT_TRUE(governor->follow_power_limit({}));
+  EXPECT_FALSE(governor->follow_power_limit({}));
+  EXPECT_THAT(gpu_.control_calls(),
+              ElementsAre(HasSubstr("500 W"), HasSubstr("400 W"), HasSubstr("350 W"), HasSubstr("500 W")));
+}
+
+TEST_F(ClockGovernorTest, SetsTheGpusOwnPowerLimitAfterAPlan) {
+  const auto governor = make();
+  const gpu::FakeSettings own = gpu_.settings();
+  EXPECT_TRUE(governor->follow_power_limit(400));
+  EXPECT_TRUE(governor->follow_power_limit({}));
+  EXPECT_EQ(gpu_.settings(), own);
+}
+
 TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {
   const auto governor = make();
   full_ = true;
