@@ -82,7 +82,7 @@ TEST(JobPlanner, HasAgentsAskAheadWhereClocksChangeLate) {
 TEST(JobPlanner, TradesTimeForEnergyAsFarAsItMay) {
   JobPlanner planner(model(2, 1, 6));
   const JobPlan fastest = planner.plan({});
-  const JobPlan slower = planner.plan({.slowdown_pct = 10, .slow = {}, .power = {}, .node_of_gpu = {}});
+  const JobPlan slower = planner.plan({.slowdown_pct = 10, .slow = {}, .power = {}, .node_of_gpu = {}, .envpipe = {}});
   EXPECT_LT(slower.energy_j, fastest.energy_j);
   EXPECT_LE(slower.time_s, fastest.time_s * 1.10 * (1 + 1e-9));
 }
