@@ -687,7 +687,7 @@ TEST_F(PlanCommand, PlansForSchedulesThatRecompute) {
     const ProgramResult replayed = run_lowgear({"simulate", "--plan", out() + "/plans/00001.json", "--profile",
                                                 out() + "/profile.csv", "--blocking-power", "70", "--trace", trace});
     EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
-    EXPECT_THAT(read_file(trace), HasSubstr("\"name\":\"C0\",\"cat\":\"recomputing_backward\""));
+    EXPECT_THAT(read_file(trace), HasSubstr("\"name\":\"C1\",\"cat\":\"recomputing_backward\""));
   }
   EXPECT_THAT(text("schedule.csv"), HasSubstr("1R0,1B0"));
   EXPECT_THAT(text("report.html"), HasSubstr("recomputation"));
