@@ -38,9 +38,9 @@ class AgentTraining(unittest.TestCase):
         self.addCleanup(self.end, agent)
         self.wait_until(lambda: socket.exists() or agent.poll() is not None, "the agent listens")
 
-    def start(self, *words):
-        return subprocess.Popen([LOWGEAR, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=self.environment)
+    def start(self, *words, output=subprocess.PIPE):
+        """A process whose output nothing reads while it runs should have another `output`: a full pipe stops it."""
+        return subprocess.Popen([LOWGEAR, *words], stdout=output, stderr=output, text=True, env=self.environment)
 
     def end(self, process):
         process.send_signal(signal.SIGTERM)

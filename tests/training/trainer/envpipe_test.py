@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -163,13 +164,16 @@ class ServedEnvPipeTest(ServedTraining):
         self.start_server()
         job = self.start("train", str(self.folder / "job.yaml"), "--server", f"unix:{self.socket}", "--policy",
                          "envpipe", "--envpipe-lowest-clock", "1200", "--set", "server.guard_pct=1000", "--set",
-                         "server.profile.clocks=4", "--set", "server.profile.iterations=1")
+                         "server.profile.clocks=4", "--set", "server.profile.iterations=1", output=subprocess.DEVNULL)
+        self.addCleanup(lambda: job.poll() is None and self.end(job))
         rises = lambda: [reason for reason in self.reasons("plan") if "on the critical path" in reason]
-        self.wait_until(lambda: len(rises()) >= 3 or job.poll() is not None, "the server reconfigures")
+        # On a busy machine few units may have to rise until the clocks are settled.
+        is_seen = lambda: len(rises()) >= 3 or (rises() and self.reasons("envpipe"))
+        self.wait_until(lambda: is_seen() or job.poll() is not None, "the server reconfigures")
         self.assertIsNone(job.poll())
         os.kill(self.ranks(job.pid)[-1], signal.SIGKILL)
         job.communicate(timeout=self.patience_s)
-        self.assertGreaterEqual(len(rises()), 3, self.reasons("plan"))
+        self.assertTrue(is_seen(), self.reasons("plan"))
         self.assertRegex(rises()[0], r"envpipe: after iteration \d+: clocks of \d+ units rise, of \d+ on the critical")
 
 

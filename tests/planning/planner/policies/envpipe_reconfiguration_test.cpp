@@ -136,12 +136,14 @@ constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 const std::vector<double> kNoWaits{0, 0, 1e-3, 1e-3, 1e-3, 0, 1e-3, 0};
 
 TEST(EnvPipeReconfiguration, RoundsUpToClocksThatThereAreAndNotAboveTheHighest) {
-  SmallLoop balanced;
-  (void)balanced.loop.step(kNoWaits);
-  EXPECT_EQ(balanced.loop.clocks_mhz(), (std::vector<int>{1350, 1350, 1350, 1350, 1300, 1300, 1300, 1300}));
-  SmallLoop by_ten({.raise_step_mhz = 10});
-  (void)by_ten.loop.step(kNoWaits);
-  EXPECT_EQ(by_ten.loop.clocks_mhz(), (std::vector<int>{1330, 1330, 1330, 1330, 1300, 1300, 1300, 1300}));
+  for (const auto& [step_mhz, clock_mhz] :
+       {std::pair(30, 1330), std::pair(10, 1330), std::pair(40, 1350), std::pair(99, 1350)}) {
+    SmallLoop job({.raise_step_mhz = step_mhz});
+    (void)job.loop.step(kNoWaits);
+    EXPECT_EQ(job.loop.clocks_mhz(),
+              (std::vector<int>{clock_mhz, clock_mhz, clock_mhz, clock_mhz, 1300, 1300, 1300, 1300}))
+        << step_mhz;
+  }
 }
 
 TEST(EnvPipeReconfiguration, StaysWhereAReceiveIsMissingAndSaysWhich) {
