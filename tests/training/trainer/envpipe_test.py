@@ -86,6 +86,7 @@ class EnvPipeTest(AgentTraining):
             print("SKIPPED: no checkout of casys-kaist/EnvPipe, so the run is not compared with its own code",
                   file=sys.stderr)
         self.assertIn("after step 1: envpipe: clocks of", out)
+        self.assertEqual(out.count("envpipe: clocks of least energy by rank"), 1)
         self.assertRegex(out, r"\nStage 0 \| \[F0 1410 0\.0\]")
         self.assert_clocks_were_those_decided("profiled")
 

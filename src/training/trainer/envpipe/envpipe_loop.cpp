@@ -158,11 +158,11 @@ void EnvPipeLoop::start_reconfiguring(const planner::EnvPipeFindings& found) {
     optimal_mhz.push_back(clock);
   }
   const EnvPipeOptions& options = config_->envpipe->options;
-  decision_.news = fmt::format("clocks of least energy by rank {} MHz", fmt::join(optimal_mhz, " "));
+  start_news_ = fmt::format("clocks of least energy by rank {} MHz", fmt::join(optimal_mhz, " "));
   if (has_own_order()) {
     planner::EnvPipeOrder order = envpipe_order(dag_.microbatches, found, options.extra_activations);
-    decision_.news += fmt::format("; early forwards {}{}", fmt::join(order.early_forwards, " "),
-                                  order.note.empty() ? "" : "; " + order.note);
+    start_news_ += fmt::format("; early forwards {}{}", fmt::join(order.early_forwards, " "),
+                               order.note.empty() ? "" : "; " + order.note);
     agreed_.early_forwards = std::move(order.early_forwards);
   }
   agreed_.phase =
@@ -237,7 +237,7 @@ EnvPipeLoop::Measured EnvPipeLoop::gather(double energy_j, std::span<const UnitT
 }
 
 void EnvPipeLoop::observe(std::int64_t step, double energy_j, std::span<const UnitTime> units) {
-  decision_ = {.phase = agreed_.phase, .news = std::exchange(decision_.news, "")};
+  decision_ = {.phase = agreed_.phase, .news = std::exchange(start_news_, "")};
   if (agreed_.phase == Phase::settled) return;
   const Measured measured = gather(energy_j, units);
   if (is_rank_0()) {
@@ -257,6 +257,7 @@ void EnvPipeLoop::profile(const Measured& measured) {
     return;
   }
   start_reconfiguring(sweep_->findings());
+  decision_.news = std::exchange(start_news_, "");
 }
 
 void EnvPipeLoop::reconfigure(std::int64_t step, const Measured& measured) {

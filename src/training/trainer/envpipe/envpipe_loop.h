@@ -91,6 +91,7 @@ class EnvPipeLoop final : public SavedState {
   std::optional<planner::EnvPipeSweep> sweep_;                      ///< on rank 0
   std::optional<planner::EnvPipeReconfiguration> reconfiguration_;  ///< empty: not yet; steps on rank 0 alone
   EnvPipeDecision decision_;
+  std::string start_news_;               ///< of the start of the reconfiguration, until a decision tells it
   std::optional<EnvPipeRecord> record_;  ///< on rank 0
 };
 
