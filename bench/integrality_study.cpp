@@ -151,7 +151,7 @@ class Exhaustion {
     return next;
   }
 
-  /// Finishes that nobody waits for yet, as all that wait for them also wait for a later one, count as that one.
+  /// Finishes that no op waits for yet, as all that wait for them also wait for a later one, count as that one.
   void raise(Partial& partial) const {
     for (std::size_t k = 0; k < awaited_.size(); ++k) {
       TimePs needed_ps = deadline_ps_;

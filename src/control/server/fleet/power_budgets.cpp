@@ -47,7 +47,7 @@ constexpr double kSlowdownStepPct = 0.001;
 /// Sums of powers are rounded.
 constexpr double kPowerTolerance = 1e-6;
 
-/// Hosts of a budget that are shown where nobody knows them.
+/// Hosts of a budget that are shown where none is known.
 constexpr std::size_t kShownHosts = 20;
 
 /// A job that can be moved along its frontier.

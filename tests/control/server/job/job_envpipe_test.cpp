@@ -53,7 +53,7 @@ class JobEnvPipe : public testing::Test {
     return {units,
             {.top_mhz = training.truth().at_max_clock(0, OpKind::forward).clock_mhz, .scale = 4, .greedy = greedy}};
   }
-  /// The receives that the ranks have just reported: what nobody sent takes no time.
+  /// The receives that the ranks have just reported: what no rank sent takes no time.
   void receive(PublishedLoop& loop) const {
     const schedule::PipelineDag& dag = training.dag();
     for (std::size_t op = 0; op < dag.ops.size(); ++op) {
