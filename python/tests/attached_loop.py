@@ -1,5 +1,6 @@
 """A job under `lowgear run --server`: the real server, the real agent, simulated GPUs, and what the server says of it."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 JOB = HERE / "job" / "train.py"
 PATIENCE_S = 600  # a machine that has other work to do makes every process wait
+ENDING_S = 40  # torchrun gives its ranks 30
 TOKENS = "train token-of-the-ranks\nread token-of-readers\n"
 
 
@@ -55,7 +57,7 @@ class AttachedLoop:
 
     def __exit__(self, *_):
         for job in self.started_jobs:
-            self.kill(job)
+            self.end(job)
         for process in reversed(self.processes):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -125,6 +127,17 @@ token_file = "{tokens}"
                 [self.lowgear, "run", "--server", self.url, *options, "--", *map(str, command)], env=environment,
                 stdout=subprocess.DEVNULL, stderr=log, process_group=0))
         return self.started_jobs[-1]
+
+    @staticmethod
+    def end(job):
+        """Lets a job end its ranks, which torchrun starts in sessions of their own, and ends what has not ended then."""
+        if job.poll() is None:
+            job.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(ENDING_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait(PATIENCE_S)
 
     @staticmethod
     def kill(job):
