@@ -14,7 +14,8 @@
       counted(report.microbatches, 'microbatch', 'microbatches');
     byId('title').textContent = title;
     document.title = `${title} – Lowgear`;
-    const watts = [...new Set(report.blocking_power_w)].sort((a, b) => a - b);
+    const rounded = (watt) => Number(watt.toPrecision(4));
+    const watts = [...new Set(report.blocking_power_w.map(rounded))].sort((a, b) => a - b);
     const blocking = watts.length > 1 ? `${watts[0]} to ${watts[watts.length - 1]} W` : `${watts[0] ?? '–'} W`;
     const facts = [['Schedule', report.schedule],
       ...(report.memory_limit ? [['Memory limit', report.memory_limit === '1f1b' ? 'as 1F1B'

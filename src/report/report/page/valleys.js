@@ -3,6 +3,7 @@ const valleyPlot = (() => {
   const kMostStages = 24;
   const kHeight = 190;
   const kMargin = {left: 46, right: 14, top: 12, bottom: 34};
+  const kLabelWidth = 62;  // of '1410 MHz', with a gap
   const kDashes = {F: '', B: '6 4', I: '2 3', W: '10 3 2 3'};
 
   const byStage = (valleys) => d3.nest().key((valley) => valley.stage).entries(valleys)
@@ -37,6 +38,14 @@ const valleyPlot = (() => {
     return svg.node();
   };
 
+  // Clocks for the axis: no label touches another one, or the edge of the drawing.
+  const ticksThatFit = (x, width) => {
+    const most = Math.max(2, Math.floor((width - kMargin.left - kMargin.right) / kLabelWidth));
+    let count = most;
+    while (count > 1 && x.ticks(count).length > most) --count;
+    return x.ticks(count).filter((clock) => x(clock) + kLabelWidth / 2 <= width);
+  };
+
   class Chart {
     constructor(container, row, clocks, energies) {
       Object.assign(this, {container, row, clocks, energies});
@@ -54,7 +63,7 @@ const valleyPlot = (() => {
       const x = d3.scale.linear().domain(clocks).range([kMargin.left, width - kMargin.right]);
       const y = d3.scale.linear().domain(energies).range([bottom, kMargin.top]);
       svg.append('g').attr({class: 'grid', transform: `translate(0,${bottom})`}).call(d3.svg.axis().scale(x)
-        .orient('bottom').ticks(Math.max(2, Math.floor(width / 90))).innerTickSize(kMargin.top - bottom)
+        .orient('bottom').tickValues(ticksThatFit(x, width)).innerTickSize(kMargin.top - bottom)
         .outerTickSize(0).tickPadding(7).tickFormat((value) => `${value} MHz`));
       svg.append('g').attr({class: 'grid', transform: `translate(${kMargin.left},0)`}).call(d3.svg.axis().scale(y)
         .orient('left').ticks(4).innerTickSize(kMargin.left + kMargin.right - width).outerTickSize(0).tickPadding(6)
