@@ -13,7 +13,7 @@
 #include "pipelines.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe_offline.h"
+#include "planning/planner/policies/envpipe/envpipe_offline.h"
 #include "planning/planner/policies/perseus.h"
 
 namespace lowgear::bench {

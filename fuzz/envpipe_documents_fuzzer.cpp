@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "checks.h"
-#include "planning/planner/policies/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "training/launcher/energy/envpipe_state.h"
 
 using namespace lowgear;

@@ -13,7 +13,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/trusted_path.h"
 #include "base/core/formats/toml.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "control/server/planning/job_schedule.h"
 
 namespace lowgear::server {

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/even_division.h"
-#include "base/core/number.h"
+#include "base/core/numbers/even_division.h"
+#include "base/core/numbers/number.h"
 #include "estimating/model/merak_partition.h"
 #include "estimating/model/parameters.h"
 

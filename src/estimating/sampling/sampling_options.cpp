@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/core/suggestion.h"
 
 namespace lowgear::sampling {

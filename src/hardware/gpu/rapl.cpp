@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::gpu {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "hardware/simgpu/mapped_gpu.h"
 #include "hardware/simgpu/shared_state.h"
 

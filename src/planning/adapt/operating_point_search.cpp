@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/student_t.h"
+#include "base/core/numbers/student_t.h"
 
 namespace lowgear::adapt {
 namespace {

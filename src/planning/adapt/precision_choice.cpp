@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/core/student_t.h"
+#include "base/core/numbers/student_t.h"
 
 namespace lowgear::adapt {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::plan {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::plan {
 

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 #include "base/core/units.h"
-#include "planning/profile/non_negative_least_squares.h"
+#include "planning/profile/regression/non_negative_least_squares.h"
 
 namespace lowgear::profile {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "planning/profile/monotone_times.h"
 #include "planning/profile/options.h"
+#include "planning/profile/regression/monotone_times.h"
 
 namespace lowgear::profile {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 

@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::evaluation {
 namespace {
@@ -69,7 +69,7 @@ struct ArtifactPath {
   Kind kind = Kind::none;
   std::string model = {};
   std::string device = {};  ///< of the emulation, or kind of GPU
-  int number = 0;      ///< microbatches, or number of the plan
+  int number = 0;           ///< microbatches, or number of the plan
   Method method = Method::perseus;
 };
 

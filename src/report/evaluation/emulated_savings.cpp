@@ -7,7 +7,7 @@
 
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe_offline.h"
+#include "planning/planner/policies/envpipe/envpipe_offline.h"
 #include "planning/planner/policies/perseus.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"

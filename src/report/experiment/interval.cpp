@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/core/student_t.h"
+#include "base/core/numbers/student_t.h"
 
 namespace lowgear::experiment {
 namespace {

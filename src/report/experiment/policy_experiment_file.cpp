@@ -9,7 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/yaml.h"
-#include "planning/planner/policies/envpipe_names.h"
+#include "planning/planner/policies/envpipe/envpipe_names.h"
 #include "planning/planner/policies/policy.h"
 #include "report/experiment/experiment_file.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planning/planner/policies/envpipe_options.h"
+#include "planning/planner/policies/envpipe/envpipe_options.h"
 
 namespace lowgear::experiment {
 

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe.h"
+#include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/schedule/dag.h"
 #include "planning/workflow/replayed_plan.h"
 

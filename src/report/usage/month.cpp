@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::usage {
 namespace {

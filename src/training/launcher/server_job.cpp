@@ -9,7 +9,7 @@
 #include "base/core/formats/json.h"
 #include "control/protocol/job_spec.h"
 #include "control/protocol/json_members.h"
-#include "planning/planner/policies/envpipe_names.h"
+#include "planning/planner/policies/envpipe/envpipe_names.h"
 #include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {

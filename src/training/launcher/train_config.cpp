@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::launcher {
 namespace {

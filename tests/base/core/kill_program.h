@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear {
 

@@ -9,8 +9,8 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/number.h"
-#include "planning/profile/non_negative_least_squares.h"
+#include "base/core/numbers/number.h"
+#include "planning/profile/regression/non_negative_least_squares.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"

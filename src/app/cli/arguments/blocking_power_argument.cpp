@@ -6,7 +6,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "planning/profile/options.h"
 
 namespace lowgear::cli {

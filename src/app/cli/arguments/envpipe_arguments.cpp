@@ -12,8 +12,8 @@
 #include "base/core/files/file.h"
 #include "base/core/units.h"
 #include "planning/joint/orders/memory_limit.h"
-#include "planning/planner/policies/envpipe_config.h"
-#include "planning/planner/policies/envpipe_names.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_names.h"
 
 namespace lowgear::cli {
 namespace {

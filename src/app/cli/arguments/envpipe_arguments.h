@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/cli/arguments/pipeline_input.h"
-#include "planning/planner/policies/envpipe_options.h"
+#include "planning/planner/policies/envpipe/envpipe_options.h"
 
 namespace lowgear::cli {
 

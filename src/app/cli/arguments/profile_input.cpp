@@ -9,7 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 

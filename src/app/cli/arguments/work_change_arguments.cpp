@@ -8,7 +8,7 @@
 
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::cli {
 namespace {

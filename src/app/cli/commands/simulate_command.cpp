@@ -17,7 +17,7 @@
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "base/core/utf8.h"
 #include "estimating/estimator/gpu/power_limit.h"

@@ -4,7 +4,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json_members.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "control/agent/lease/control_client.h"
 
 namespace lowgear::cli {

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/core/utf8.h"
 
 namespace lowgear {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear {
 namespace {

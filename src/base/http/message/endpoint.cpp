@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::http {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/core/formats/json.h"
 #include "base/core/formats/json_members.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "base/http/message/router.h"
 #include "control/agent/http/agent_json.h"

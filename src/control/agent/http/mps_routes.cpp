@@ -7,7 +7,7 @@
 
 #include "base/core/formats/json.h"
 #include "base/core/formats/json_members.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
 #include "control/agent/lease/lease_table.h"

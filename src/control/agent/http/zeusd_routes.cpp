@@ -14,7 +14,7 @@
 #include <set>
 #include <utility>
 
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/ipc/held_file.h"
 
 namespace lowgear::agent {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "hardware/gpu/nvml_system.h"
 
 namespace lowgear::client {

@@ -7,7 +7,7 @@
 
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::server {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "planning/planner/policies/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 
 namespace lowgear::server {
 

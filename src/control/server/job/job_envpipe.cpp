@@ -8,7 +8,7 @@
 
 #include "base/core/formats/json_members.h"
 #include "control/server/job/job.h"
-#include "planning/planner/policies/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/schedule/dag.h"
 
 /// A job whose policy is `envpipe`: a decision for each iteration in which all ranks follow its newest plan.

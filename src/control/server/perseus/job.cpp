@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::server::perseus {
 namespace {

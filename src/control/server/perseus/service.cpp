@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "base/http/message/error.h"
 #include "base/http/message/router.h"
 #include "base/http/message/target.h"

@@ -15,7 +15,7 @@
 #include "planning/adapt/replan.h"
 #include "planning/budget/stagger.h"
 #include "planning/plan/plan.h"
-#include "planning/planner/policies/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::server {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::server {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "estimating/sampling/sampled_operator.h"
 
 namespace lowgear::estimator {

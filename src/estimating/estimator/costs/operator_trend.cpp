@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "planning/profile/non_negative_least_squares.h"
+#include "planning/profile/regression/non_negative_least_squares.h"
 
 namespace lowgear::estimator {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "estimating/estimator/iteration/job_estimate.h"
-#include "planning/planner/policies/envpipe_options.h"
+#include "planning/planner/policies/envpipe/envpipe_options.h"
 #include "planning/profile/columns/stage_columns.h"
 
 namespace lowgear::estimator {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "hardware/simgpu/mps/control_socket.h"
 #include "hardware/simgpu/simulated_machine.h"
 

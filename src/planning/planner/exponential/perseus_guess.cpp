@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::planner {

@@ -10,7 +10,7 @@
 #include "base/core/progress.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/exponential/perseus_options.h"
-#include "planning/planner/policies/envpipe_options.h"
+#include "planning/planner/policies/envpipe/envpipe_options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"

@@ -5,13 +5,13 @@ set(LOWGEAR_POLICY_SOURCES
     exponential/perseus_guess.cpp
     policies/clock_choice.cpp
     policies/critical_path.cpp
-    policies/envelope.cpp
-    policies/envpipe.cpp
-    policies/envpipe_config.cpp
-    policies/envpipe_offline.cpp
-    policies/envpipe_reconfiguration.cpp
-    policies/envpipe_start.cpp
-    policies/envpipe_sweep.cpp
+    policies/envpipe/envelope.cpp
+    policies/envpipe/envpipe.cpp
+    policies/envpipe/envpipe_config.cpp
+    policies/envpipe/envpipe_offline.cpp
+    policies/envpipe/envpipe_reconfiguration.cpp
+    policies/envpipe/envpipe_start.cpp
+    policies/envpipe/envpipe_sweep.cpp
     policies/lowgear.cpp
     policies/max_clock.cpp
     policies/perseus.cpp

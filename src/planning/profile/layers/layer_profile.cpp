@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/core/error.h"
-#include "base/core/even_division.h"
+#include "base/core/numbers/even_division.h"
 
 namespace lowgear::profile {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/core/formats/yaml.h"
-#include "planning/planner/policies/envpipe_options.h"
-#include "planning/planner/policies/envpipe_start.h"
+#include "planning/planner/policies/envpipe/envpipe_options.h"
+#include "planning/planner/policies/envpipe/envpipe_start.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::launcher {

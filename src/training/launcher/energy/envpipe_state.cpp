@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "planning/planner/policies/envpipe_config.h"
-#include "planning/planner/policies/envpipe_names.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_names.h"
 
 namespace lowgear::launcher {
 namespace {

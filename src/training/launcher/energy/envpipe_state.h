@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/planner/policies/envpipe_options.h"
-#include "planning/planner/policies/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_options.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 
 namespace lowgear::launcher {
 

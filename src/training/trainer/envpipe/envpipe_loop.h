@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "control/client/client.h"
-#include "planning/planner/policies/envpipe_reconfiguration.h"
-#include "planning/planner/policies/envpipe_sweep.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/dag.h"
 #include "training/launcher/energy/envpipe_state.h"
 #include "training/launcher/rank_layout.h"

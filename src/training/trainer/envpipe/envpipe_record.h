@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/planner/policies/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/schedule/dag.h"
 #include "training/trainer/measuring/metrics_file.h"
 

@@ -1,7 +1,7 @@
 #include "training/trainer/transport/rendezvous.h"
 
 #include "base/core/error.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::trainer {
 

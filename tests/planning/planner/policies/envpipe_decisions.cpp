@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/planner/policies/envpipe_config.h"
-#include "planning/planner/policies/envpipe_reconfiguration.h"
-#include "planning/planner/policies/envpipe_start.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_start.h"
 #include "planning/schedule/generators.h"
 
 namespace {

@@ -11,7 +11,7 @@
 #include "base/core/formats/csv.h"
 #include "planning/planner/exponential/exponential_fit.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe_offline.h"
+#include "planning/planner/policies/envpipe/envpipe_offline.h"
 #include "planning/planner/policies/perseus.h"
 #include "planning/planner/policies/published_profile.h"
 #include "planning/planner/policies/sample_problem.h"

@@ -4,11 +4,11 @@ set(LOWGEAR_POLICY_TESTS
     exponential/perseus_curve_test.cpp
     exponential/perseus_guess_test.cpp
     policies/critical_path_test.cpp
-    policies/envpipe_config_test.cpp
-    policies/envpipe_offline_test.cpp
-    policies/envpipe_reconfiguration_test.cpp
-    policies/envpipe_sweep_test.cpp
-    policies/envpipe_test.cpp
+    policies/envpipe/envpipe_config_test.cpp
+    policies/envpipe/envpipe_offline_test.cpp
+    policies/envpipe/envpipe_reconfiguration_test.cpp
+    policies/envpipe/envpipe_sweep_test.cpp
+    policies/envpipe/envpipe_test.cpp
     policies/lowgear_test.cpp
     policies/perseus_test.cpp
     policies/policy_test.cpp

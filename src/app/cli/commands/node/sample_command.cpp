@@ -17,7 +17,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
-#include "base/core/number.h"
+#include "base/core/numbers/number.h"
 #include "estimating/estimator/peer/published_sampling.h"
 #include "estimating/sampling/sampling_options.h"
 

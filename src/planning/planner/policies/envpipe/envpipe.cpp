@@ -1,0 +1,201 @@
+#include "planning/planner/policies/envpipe/envpipe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/units.h"
+#include "planning/planner/frontier/work_report.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/schedule/generators.h"
+#include "planning/simulator/replay.h"
+
+namespace lowgear::planner {
+namespace {
+
+/// Energy of every rank over one iteration, its waiting included.
+std::vector<double> rank_energies_j(const PlanningProblem& problem, const simulator::Timeline& timeline) {
+  std::vector<double> energy_j;
+  for (std::size_t rank = 0; rank < timeline.blocked_s.size(); ++rank) {
+    energy_j.push_back(timeline.blocked_s[rank] * problem.blocking_power_w[rank]);
+  }
+  for (std::size_t op = 0; op < timeline.energy_j.size(); ++op) {
+    energy_j[static_cast<std::size_t>(problem.dag->ops[op].rank)] += timeline.energy_j[op];
+  }
+  return energy_j;
+}
+
+/// The clock at which each rank uses least energy when all run at the same one.
+std::vector<int> optimal_clocks_mhz(const PlanningProblem& problem, std::span<const int> candidates,
+                                    EnvPipeOptions::Type type) {
+  const schedule::PipelineDag& dag = *problem.dag;
+  std::vector<int> optimal(static_cast<std::size_t>(dag.ranks), candidates.front());
+  std::vector<double> least_j(optimal.size(), std::numeric_limits<double>::infinity());
+  for (const int candidate : candidates) {
+    std::vector<int> clocks;
+    for (const schedule::ComputeOp& op : dag.ops) {
+      const bool at_max = type == EnvPipeOptions::Type::envelope && op.rank == dag.ranks - 1;
+      clocks.push_back(at_max ? candidates.front() : candidate);
+    }
+    const std::vector<double> energy_j = rank_energies_j(problem, replay_clocks(problem, clocks));
+    for (std::size_t rank = 0; rank < optimal.size(); ++rank) {
+      const bool fixed = type == EnvPipeOptions::Type::envelope && rank + 1 == optimal.size();
+      if (fixed || energy_j[rank] >= least_j[rank]) continue;
+      least_j[rank] = energy_j[rank];
+      optimal[rank] = candidate;
+    }
+  }
+  return optimal;
+}
+
+/// What profiling finds on the profile; times only where ranks run just the stage of their number.
+EnvPipeFindings findings_of(const PlanningProblem& problem, const EnvPipeOptions& options, bool own_order) {
+  EnvPipeFindings found;
+  const std::vector<int> candidates = envpipe_profiled_clocks_mhz(common_clocks_mhz(problem), options.profile_step_mhz);
+  found.optimal_mhz = optimal_clocks_mhz(problem, candidates, options.type);
+  for (std::size_t rank = 0; own_order && rank < found.optimal_mhz.size(); ++rank) {
+    const int stage = static_cast<int>(rank);
+    found.stages.push_back(
+        {.forward_time_s = problem.profile->at_clock(stage, OpKind::forward, found.optimal_mhz[rank]).time_s,
+         .backward_time_s = problem.profile->at_max_clock(stage, OpKind::backward).time_s,
+         .extra_activations = {}});
+  }
+  return found;
+}
+
+/// How long every op takes to get its input in an iteration at these clocks: the wait and the transfer.
+std::vector<double> simulated_receives_s(const PlanningProblem& problem, const simulator::TimingGraph& graph,
+                                         const EnvPipeReconfiguration& state, double transfer_s) {
+  const auto costs = simulator::costs_at_clocks(*problem.dag, *problem.profile, state.clocks_mhz());
+  const simulator::Timeline timeline = replay(*problem.dag, graph, costs, problem.blocking_power_w);
+  std::vector<double> receive_s(problem.dag->ops.size(), 0);
+  for (std::size_t op = 0; op < receive_s.size(); ++op) {
+    if (state.senders()[op] < 0) continue;
+    const int rank = problem.dag->ops[op].rank;
+    const bool first = problem.dag->rank_begin[static_cast<std::size_t>(rank)] == static_cast<int>(op);
+    const double free_s = first ? 0 : timeline.start_s[op - 1] + timeline.duration_s[op - 1];
+    receive_s[op] = std::max(0.0, timeline.start_s[op] - free_s) + transfer_s;
+  }
+  return receive_s;
+}
+
+/// Runs the loop on simulated iterations, and returns its training steps.
+int reconfigure(const PlanningProblem& problem, const EnvPipeOptions& options, std::vector<int>& clocks_mhz) {
+  const simulator::TimingGraph graph(*problem.dag);
+  EnvPipeReconfiguration state(*problem.dag, envpipe_clocks(*problem.profile), options, {.clocks_mhz = clocks_mhz});
+  WorkReport work(problem.progress);
+  work.begin("planning as EnvPipe", -1);
+  int steps = 0;
+  for (; !state.is_finished(); ++steps) {
+    work.visited(clocks_mhz.size());
+    const std::vector<double> receive_s = simulated_receives_s(problem, graph, state, options.transfer_s);
+    const EnvPipeReconfiguration::Step step = state.step(receive_s);
+    clocks_mhz = state.clocks_mhz();
+    if (options.print_step) options.print_step(envpipe_step_text(*problem.dag, clocks_mhz, receive_s, step.path));
+  }
+  return steps;
+}
+
+}  // namespace
+
+void require_valid(const EnvPipeOptions& options) {
+  constexpr int kMaxMhz = 1'000'000;
+  const auto clock_allowed = [](int clock_mhz) { return clock_mhz >= 1 && clock_mhz <= kMaxMhz; };
+  if (!clock_allowed(options.profile_step_mhz) || !clock_allowed(options.raise_step_mhz)) {
+    throw InputError(fmt::format("envpipe: clock steps must be within 1 and {} MHz", kMaxMhz));
+  }
+  const int start = options.start_clock_mhz.value_or(kMaxMhz);
+  const int lowest = options.lowest_clock_mhz.value_or(1);
+  if (!clock_allowed(start) || !clock_allowed(lowest) || start < lowest) {
+    throw InputError(
+        fmt::format("envpipe: the start clock ({} MHz) and the lowest clock ({} MHz) must be within 1 and {} "
+                    "MHz, the first one not below the other",
+                    start, lowest, kMaxMhz));
+  }
+  const auto amount_allowed = [](double amount) { return std::isfinite(amount) && amount >= 0; };
+  if (!amount_allowed(options.threshold_scale) || !amount_allowed(options.transfer_s)) {
+    throw InputError("envpipe: the threshold's scale and the transfer time must be finite and not negative");
+  }
+  if (std::ranges::any_of(options.extra_activations, [](int count) { return count < 0; })) {
+    throw InputError("envpipe: the number of extra activations must not be negative");
+  }
+}
+
+EnvPipePolicy::EnvPipePolicy(const EnvPipeOptions& options) : options_(options) { require_valid(options); }
+
+PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
+  const bool baseline = options_.type == EnvPipeOptions::Type::baseline;
+  const bool own_order = options_.order == EnvPipeOptions::Order::own && !baseline;
+  if (own_order) require_envpipe_order(*problem.dag);
+  const profile::StageProfile used = envpipe_profile(*problem.profile, options_);
+  PlanningProblem ordered = problem;
+  ordered.profile = &used;
+  const EnvPipeFindings found = findings_of(ordered, options_, own_order);
+
+  PolicyPlan plan;
+  schedule::PipelineDag own_dag;
+  std::string memory_note;
+  if (own_order) {
+    const EnvPipeOrder order = envpipe_order(problem.dag->microbatches, found, options_.extra_activations);
+    if (!order.note.empty()) memory_note = "; " + order.note;
+    plan.schedule = schedule::envpipe_schedule(problem.dag->microbatches, order.early_forwards);
+    own_dag = build_dag(*plan.schedule);
+    ordered.schedule = &*plan.schedule;
+    ordered.dag = &own_dag;
+  }
+  plan.clocks_mhz = envpipe_start_clocks_mhz(*ordered.dag, options_.type, max_clocks_mhz(ordered), found.optimal_mhz);
+  const std::size_t candidates =
+      envpipe_profiled_clocks_mhz(common_clocks_mhz(ordered), options_.profile_step_mhz).size();
+  const int profiling_steps = baseline ? 0 : kEnvPipeStepsPerClock * static_cast<int>(candidates);
+  const int reconfiguration_steps = baseline ? 0 : reconfigure(ordered, options_, plan.clocks_mhz);
+  plan.note = fmt::format("settles after {} training steps ({} profiling, {} reconfiguring){}{}",
+                          profiling_steps + reconfiguration_steps, profiling_steps, reconfiguration_steps, memory_note,
+                          deadline_s ? "; knows no deadline" : "");
+  if (plan.schedule && plan.schedule->ranks == problem.schedule->ranks) plan.schedule.reset();  // it is the given one
+  return plan;
+}
+
+profile::StageProfile envpipe_profile(const profile::StageProfile& whole, const EnvPipeOptions& options) {
+  const int highest = options.start_clock_mhz.value_or(kMaxClockMhz);
+  const int lowest = options.lowest_clock_mhz.value_or(0);
+  profile::StageProfile used(whole.stages());
+  for (const profile::StageOp& op : whole.ops()) {
+    for (const profile::Measurement& row : whole.measurements(op.stage, op.kind)) {
+      if (row.clock_mhz >= lowest && row.clock_mhz <= highest) used.add(op.stage, op.kind, row);
+    }
+    if (used.has(op.stage, op.kind)) continue;
+    throw InputError(
+        fmt::format("envpipe: stage {} has no {} at a clock from {} to {} MHz; lower the lowest clock or "
+                    "raise the start clock",
+                    op.stage, name(op.kind), lowest, highest));
+  }
+  return used;
+}
+
+EnvPipeFindings envpipe_findings(const PlanningProblem& problem, const EnvPipeOptions& options) {
+  require_valid(options);
+  const profile::StageProfile used = envpipe_profile(*problem.profile, options);
+  PlanningProblem profiled = problem;
+  profiled.profile = &used;
+  const bool own_order = options.order == EnvPipeOptions::Order::own && options.type != EnvPipeOptions::Type::baseline;
+  if (own_order) require_envpipe_order(*problem.dag);
+  return findings_of(profiled, options, own_order);
+}
+
+std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options) {
+  EnvPipeOptions any_order = options;
+  any_order.order = EnvPipeOptions::Order::given;
+  return envpipe_findings(problem, any_order).optimal_mhz;
+}
+
+}  // namespace lowgear::planner

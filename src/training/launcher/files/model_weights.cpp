@@ -1,0 +1,93 @@
+#include "training/launcher/files/model_weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "base/core/error.h"
+#include "estimating/model/parameters.h"
+
+namespace lowgear::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What transformers has saved besides the parameters: masks and rotary frequencies, which follow from the model.
+constexpr std::array<std::string_view, 3> kBuffers = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+
+[[noreturn]] void fail_tensor(const fs::path& path, std::string_view tensor, std::string_view what) {
+  throw_input_error({path.string(), 0, 0}, fmt::format("tensor {}: {}", quote(tensor), what),
+                    "give the weights of the model that the config.json describes");
+}
+
+std::string_view without_prefix(std::string_view name, model::Architecture architecture) {
+  const std::string_view prefix = base_prefix(architecture);
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+bool is_buffer(std::string_view name) {
+  return std::ranges::any_of(kBuffers, [name](std::string_view ending) { return name.ends_with(ending); });
+}
+
+/// Files of another model may hold all that is asked for, and more.
+void require_no_others(const fs::path& path, const tensorfile::WeightFiles& files, const model::ModelConfig& config,
+                       const std::vector<model::ParameterSpec>& specs) {
+  std::set<std::string, std::less<>> known;
+  for (const model::ParameterSpec& spec : specs) known.emplace(without_prefix(spec.name, config.architecture));
+  if (config.tied_embeddings) known.emplace("lm_head.weight");
+  for (const auto& [name, tensor] : files.tensors()) {
+    if (is_buffer(name) || known.contains(without_prefix(name, config.architecture))) continue;
+    fail_tensor(path, name, "the model has none of this name");
+  }
+}
+
+const tensorfile::TensorView& find(const tensorfile::WeightFiles& files, const std::string& name,
+                                   const model::ModelConfig& config) {
+  const tensorfile::TensorView* const bare = files.find(without_prefix(name, config.architecture));
+  return bare != nullptr ? *bare : files.at(name);
+}
+
+void require_fits(const fs::path& path, const tensorfile::TensorView& tensor, const model::ParameterSpec& spec) {
+  const tensorfile::TensorType type = tensor.type;
+  if (type != tensorfile::TensorType::f32 && type != tensorfile::TensorType::bf16 &&
+      type != tensorfile::TensorType::f16) {
+    fail_tensor(path, tensor.name, fmt::format("expected F32, BF16 or F16, not {}", name(type)));
+  }
+  if (tensor.shape != spec.shape) {
+    fail_tensor(
+        path, tensor.name,
+        fmt::format("expected the shape [{}], not [{}]", fmt::join(spec.shape, ", "), fmt::join(tensor.shape, ", ")));
+  }
+}
+
+}  // namespace
+
+ModelWeights::ModelWeights(tensorfile::WeightFiles files,
+                           std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors)
+    : files_(std::move(files)), tensors_(std::move(tensors)) {}
+
+ModelWeights ModelWeights::open(const fs::path& path, const model::ModelConfig& config) {
+  tensorfile::WeightFiles files = tensorfile::WeightFiles::open(path);
+  const std::vector<model::ParameterSpec> specs = parameters(config);
+  require_no_others(path, files, config, specs);
+  std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors;
+  for (const model::ParameterSpec& spec : specs) {
+    const tensorfile::TensorView& tensor = find(files, spec.name, config);
+    require_fits(path, tensor, spec);
+    tensors.emplace(spec.name, &tensor);
+  }
+  return {std::move(files), std::move(tensors)};
+}
+
+const tensorfile::TensorView& ModelWeights::at(std::string_view parameter) const {
+  const auto found = tensors_.find(parameter);
+  if (found == tensors_.end()) throw Error(fmt::format("the model has no parameter {}", quote(parameter)));
+  return *found->second;
+}
+
+}  // namespace lowgear::launcher

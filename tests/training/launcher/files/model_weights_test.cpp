@@ -1,0 +1,70 @@
+#include "training/launcher/files/model_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/core/error.h"
+#include "base/core/error_of.h"
+#include "base/core/temporary_folder.h"
+#include "training/launcher/saved_weights.h"
+
+namespace lowgear::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ModelWeightsTest : public testing::Test {
+ protected:
+  [[nodiscard]] ModelWeights opened() const {
+    save(folder_ / "model.safetensors", tensors_);
+    return ModelWeights::open(folder_.path(), small_gpt2());
+  }
+  [[nodiscard]] std::string refusal() const {
+    return error_of([&] { (void)opened(); });
+  }
+
+  TemporaryFolder folder_;
+  SavedTensors tensors_ = tensors_of(small_gpt2());
+};
+
+TEST_F(ModelWeightsTest, HoldEveryParameter) {
+  const ModelWeights weights = opened();
+  for (const model::ParameterSpec& spec : parameters(small_gpt2())) {
+    EXPECT_EQ(weights.at(spec.name).name, spec.name);
+    EXPECT_EQ(weights.at(spec.name).shape, spec.shape);
+  }
+  EXPECT_THROW((void)weights.at("lm_head.weight"), Error);
+}
+
+TEST_F(ModelWeightsTest, MayLackThePrefixAndHaveBuffersAndTheOutputMatrix) {
+  tensors_["h.1.attn.bias"] = {"", tensorfile::TensorType::boolean, {1, 1, 16, 16}};
+  tensors_["lm_head.weight"] = {"", tensorfile::TensorType::f16, {256, 8}};
+  tensors_["wte.weight"] = {"", tensorfile::TensorType::bf16, {256, 8}};
+  tensors_.erase("transformer.wte.weight");
+  EXPECT_EQ(opened().at("transformer.wte.weight").name, "wte.weight");
+}
+
+TEST_F(ModelWeightsTest, ThatLackATensorAreRefused) {
+  tensors_.erase("transformer.ln_f.bias");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr((folder_ / "model.safetensors").string()),
+                               HasSubstr("the tensor \"transformer.ln_f.bias\" is missing")));
+}
+
+TEST_F(ModelWeightsTest, OfAnotherModelAreRefused) {
+  tensors_["transformer.h.2.ln_1.bias"] = {"", tensorfile::TensorType::f32, {8}};
+  EXPECT_THAT(refusal(), HasSubstr("\"transformer.h.2.ln_1.bias\": the model has none of this name"));
+}
+
+TEST_F(ModelWeightsTest, OfAnotherShapeOrTypeAreRefused) {
+  tensors_["transformer.h.1.mlp.c_fc.weight"].shape = {32, 8};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(folder_.path().string()), HasSubstr("transformer.h.1.mlp.c_fc.weight"),
+                               HasSubstr("expected the shape [8, 32], not [32, 8]")));
+  tensors_["transformer.h.1.mlp.c_fc.weight"] = {"", tensorfile::TensorType::i32, {8, 32}};
+  EXPECT_THAT(refusal(), HasSubstr("expected F32, BF16 or F16, not I32"));
+}
+
+}  // namespace
+}  // namespace lowgear::launcher

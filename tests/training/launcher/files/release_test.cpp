@@ -1,0 +1,22 @@
+#include "training/launcher/files/release.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error_of.h"
+
+namespace lowgear::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Release, HasToBeThatOfTheLauncher) {
+  EXPECT_EQ(error_of([] { require_release_of(std::nullopt); }), "no error") << "torchrun says none";
+  EXPECT_EQ(error_of([] { require_release_of(std::string(release())); }), "no error");
+  EXPECT_THAT(error_of([] { require_release_of("999.0.0"); }),
+              AllOf(HasSubstr("lowgear is 999.0.0"), HasSubstr(std::string(release())), HasSubstr("of one release")));
+}
+
+}  // namespace
+}  // namespace lowgear::launcher
