@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <iterator>
 
 #include "base/core/error.h"
 #include "base/core/units.h"
+#include "planning/plan/literal_cursor.h"
 
 namespace lowgear::plan {
 
@@ -18,7 +18,7 @@ namespace {
 /// deeper, so nothing recurses.
 class PlanParser {
  public:
-  PlanParser(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+  PlanParser(std::string_view text, const std::string& source) : cursor_(text), source_(source) {}
 
   PerseusPlan parse() {
     PerseusPlan plan;
@@ -27,8 +27,8 @@ class PlanParser {
       plan.stages.push_back(parse_stage());
       separator();
     }
-    skip_blank();
-    if (position_ != text_.size()) {
+    cursor_.skip_blank();
+    if (!cursor_.at_end()) {
       fail("text after the plan", "only comments may follow the list");
     }
     if (plan.stages.empty()) {
@@ -62,43 +62,44 @@ class PlanParser {
   }
 
   OpKind parse_kind() {
-    skip_blank();
-    const char mark = peek();
+    cursor_.skip_blank();
+    const std::string_view text = cursor_.text();
+    const std::size_t begin = cursor_.position() + 1;
+    const char mark = cursor_.peek();
     if (mark != '\'' && mark != '"') {
       fail(found(), "a tuple begins with 'forward' or 'backward'");
     }
-    const std::size_t end = text_.find_first_of("'\"\\\r\n", position_ + 1);
-    if (end == std::string_view::npos || text_[end] != mark) {
+    const std::size_t end = text.find_first_of("'\"\\\r\n", begin);
+    if (end == std::string_view::npos || text[end] != mark) {
       fail("a quoted name that does not end", "a tuple is ('forward', 1410)");
     }
-    const auto kind = op_kind_from_name(text_.substr(position_ + 1, end - position_ - 1));
+    const auto kind = op_kind_from_name(text.substr(begin, end - begin));
     if (!kind) {
-      fail("unknown instruction " + quote(text_.substr(position_ + 1, end - position_ - 1)),
+      fail("unknown instruction " + quote(text.substr(begin, end - begin)),
            fmt::format("plans hold {}", op_kind_names()));
     }
-    position_ = end + 1;
+    cursor_.move_to(end + 1);
     return *kind;
   }
 
   int parse_clock() {
-    skip_blank();
+    cursor_.skip_blank();
     int clock_mhz = 0;
-    const char* begin = text_.data() + position_;
-    const char* end = text_.data() + text_.size();
-    const auto [rest, error] = std::from_chars(begin, end, clock_mhz);
+    const char* text = cursor_.text().data();
+    const auto [rest, error] = std::from_chars(text + cursor_.position(), text + cursor_.text().size(), clock_mhz);
     if (error == std::errc::invalid_argument) {
       fail(found(), "clocks are whole numbers of MHz");
     }
     if (error != std::errc{} || clock_mhz < 1 || clock_mhz > kMaxClockMhz) {
       fail("a clock that is out of range", fmt::format("clocks are from 1 to {} MHz", kMaxClockMhz));
     }
-    position_ += static_cast<std::size_t>(rest - begin);
+    cursor_.move_to(static_cast<std::size_t>(rest - text));
     return clock_mhz;
   }
 
   /// After an element: a comma, which may also stand before the end, or the end itself.
   void separator() {
-    if (!accept(',') && peek() != ']') {
+    if (!accept(',') && cursor_.peek() != ']') {
       fail(found(), "separate the elements of a list with commas");
     }
   }
@@ -109,47 +110,24 @@ class PlanParser {
     }
   }
 
-  bool accept(char wanted) {
-    skip_blank();
-    if (peek() != wanted) {
-      return false;
-    }
-    ++position_;
-    return true;
-  }
-
-  void skip_blank() {
-    while (position_ < text_.size()) {
-      if (text_[position_] == '#') {
-        position_ = std::min(text_.find('\n', position_), text_.size());
-      } else if (std::string_view(" \t\r\n\f").find(text_[position_]) != std::string_view::npos) {
-        ++position_;
-      } else {
-        return;
-      }
-    }
-  }
-
-  /// The character at the cursor; NUL at the end, which no accepted character is.
-  [[nodiscard]] char peek() const { return position_ < text_.size() ? text_[position_] : '\0'; }
+  bool accept(char wanted) { return cursor_.accept(wanted); }
 
   [[nodiscard]] std::string found() const {
-    if (position_ >= text_.size()) {
+    if (cursor_.at_end()) {
       return "the text ends here";
     }
-    const char character = text_[position_];
+    const char character = cursor_.peek();
     const bool printable = character >= ' ' && character <= '~';
     return printable ? fmt::format("found '{}'", character)
                      : fmt::format("found byte 0x{:02x}", static_cast<unsigned char>(character));
   }
 
   [[noreturn]] void fail(std::string_view what, std::string_view fix) const {
-    throw_input_error(locate(text_, position_, source_), what, fix);
+    throw_input_error(locate(cursor_.text(), cursor_.position(), source_), what, fix);
   }
 
-  std::string_view text_;
+  LiteralCursor cursor_;
   const std::string& source_;
-  std::size_t position_ = 0;
 };
 
 void require_kind_fits(const PerseusPlan::Entry& entry, const schedule::ComputeOp& op, std::size_t rank,

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
+#include "planning/plan/literal_cursor.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::planner {
@@ -16,16 +16,16 @@ constexpr std::string_view kShape = "the file is {'Forward': [(scale, rate, offs
 
 class GuessParser {
  public:
-  GuessParser(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+  GuessParser(std::string_view text, const std::string& source) : cursor_(text), source_(source) {}
 
   InitialGuess parse() {
     expect('{');
     while (!accept('}')) {
       parse_instruction();
-      if (!accept(',') && peek() != '}') fail();
+      if (!accept(',') && cursor_.peek() != '}') fail();
     }
-    skip_blank();
-    if (position_ != text_.size() || guess_.empty()) fail();
+    cursor_.skip_blank();
+    if (!cursor_.at_end() || guess_.empty()) fail();
     return guess_;
   }
 
@@ -38,19 +38,20 @@ class GuessParser {
     while (!accept(end)) {
       if (stage == profile::kMaxStages || !guess_.emplace(std::pair(stage, kind), parse_curve()).second) fail();
       ++stage;
-      if (!accept(',') && peek() != end) fail();
+      if (!accept(',') && cursor_.peek() != end) fail();
     }
   }
 
   OpKind parse_kind() {
-    skip_blank();
-    const char mark = peek();
+    cursor_.skip_blank();
+    const char mark = cursor_.peek();
     if (mark != '\'' && mark != '"') fail();
-    const std::size_t end = text_.find(mark, position_ + 1);
+    const std::size_t begin = cursor_.position() + 1;
+    const std::size_t end = cursor_.text().find(mark, begin);
     const std::string_view word =
-        end == std::string_view::npos ? std::string_view() : text_.substr(position_ + 1, end - position_ - 1);
+        end == std::string_view::npos ? std::string_view() : cursor_.text().substr(begin, end - begin);
     if (word != "Forward" && word != "Backward") fail();
-    position_ = end + 1;
+    cursor_.move_to(end + 1);
     return word == "Forward" ? OpKind::forward : OpKind::backward;
   }
 
@@ -68,15 +69,16 @@ class GuessParser {
   }
 
   double parse_value() {
-    skip_blank();
-    const std::size_t end = std::min(text_.find_first_of(" \t\r\n,)]#", position_), text_.size());
-    const auto value = parse_number(text_.substr(position_, end - position_));
+    cursor_.skip_blank();
+    const std::size_t begin = cursor_.position();
+    const std::string_view word =
+        cursor_.text().substr(begin, cursor_.text().find_first_of(" \t\r\n,)]#", begin) - begin);
+    const auto value = parse_number(word);
     if (!value || !std::isfinite(*value)) {
-      throw_input_error(locate(text_, std::min(position_, text_.size()), source_),
-                        fmt::format("{} is not a finite number", quote(text_.substr(position_, end - position_))),
+      throw_input_error(location(), fmt::format("{} is not a finite number", quote(word)),
                         "write scale, rate and offset of each curve as numbers");
     }
-    position_ = end;
+    cursor_.move_to(begin + word.size());
     return *value;
   }
 
@@ -91,35 +93,13 @@ class GuessParser {
     if (!accept(wanted)) fail();
   }
 
-  bool accept(char wanted) {
-    skip_blank();
-    if (peek() != wanted) return false;
-    ++position_;
-    return true;
-  }
+  bool accept(char wanted) { return cursor_.accept(wanted); }
 
-  void skip_blank() {
-    while (position_ < text_.size()) {
-      if (text_[position_] == '#') {
-        position_ = std::min(text_.find('\n', position_), text_.size());
-      } else if (std::string_view(" \t\r\n").find(text_[position_]) != std::string_view::npos) {
-        ++position_;
-      } else {
-        return;
-      }
-    }
-  }
+  [[noreturn]] void fail() const { throw_input_error(location(), "no initial guess", kShape); }
+  [[nodiscard]] SourceLocation location() const { return locate(cursor_.text(), cursor_.position(), source_); }
 
-  /// NUL at the end, which nothing that is accepted is.
-  [[nodiscard]] char peek() const { return position_ < text_.size() ? text_[position_] : '\0'; }
-
-  [[noreturn]] void fail() const {
-    throw_input_error(locate(text_, std::min(position_, text_.size()), source_), "no initial guess", kShape);
-  }
-
-  std::string_view text_;
+  plan::LiteralCursor cursor_;
   const std::string& source_;
-  std::size_t position_ = 0;
   InitialGuess guess_;
 };
 
