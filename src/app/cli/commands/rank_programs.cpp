@@ -15,7 +15,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/interrupt.h"
 #include "base/core/error.h"
-#include "training/launcher/files/release.h"
+#include "training/launcher/release.h"
 
 namespace lowgear::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "estimating/model/model_config.h"
-#include "training/launcher/files/export_folder.h"
+#include "training/launcher/export_folder.h"
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
 

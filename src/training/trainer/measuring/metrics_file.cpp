@@ -13,7 +13,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/write_all.h"
 #include "base/core/formats/json.h"
-#include "training/launcher/files/metrics_path.h"
+#include "training/launcher/metrics_path.h"
 
 namespace lowgear::trainer {
 namespace {

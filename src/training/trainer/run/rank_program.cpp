@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "training/launcher/files/release.h"
 #include "training/launcher/rank_processes.h"
+#include "training/launcher/release.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {

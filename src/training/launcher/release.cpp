@@ -1,4 +1,4 @@
-#include "training/launcher/files/release.h"
+#include "training/launcher/release.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "training/launcher/files/export_folder.h"
+#include "training/launcher/export_folder.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "training/launcher/files/model_weights.h"
+#include "training/launcher/model_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "training/launcher/files/metrics_path.h"
+#include "training/launcher/metrics_path.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "training/launcher/files/release.h"
+#include "training/launcher/release.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
