@@ -14,8 +14,10 @@
 namespace lowgear::sampling {
 namespace {
 
-constexpr std::size_t kMostValues = 32;
-constexpr std::size_t kMostPoints = 100'000;
+constexpr std::size_t kMostValues = 128;
+constexpr std::size_t kMostPoints = 200'000;
+/// As many are looked at in a few seconds.
+constexpr double kMostCombinations = 1e7;
 
 struct GridList {
   std::string_view option;
@@ -31,6 +33,9 @@ constexpr auto kLists = std::to_array<GridList>({
     {"--head-dim", &OperatorGrid::head_dim, 1024},
     {"--parameters", &OperatorGrid::parameters, std::int64_t{1} << 36},
     {"--layers", &OperatorGrid::layers, 4096},
+    {"--experts", &OperatorGrid::experts, 1 << 16},
+    {"--expert-width", &OperatorGrid::expert_width, 1 << 17},
+    {"--experts-per-token", &OperatorGrid::experts_per_token, 1 << 16},
 });
 
 constexpr std::array<SampledCollective, kSampledCollectives> kCollectives = {
@@ -47,10 +52,14 @@ std::vector<std::int64_t> values_of(const OperatorDescription& description, Shap
   return uses(description, column) ? values : std::vector<std::int64_t>{1};
 }
 
-/// Whether ranks and heads share the sizes without a rest.
+/// Whether ranks, heads and experts share the sizes without a rest. A rank of experts has at least as many as a token
+/// uses.
 bool divides(const OperatorDescription& description, const OperatorShape& shape, std::int64_t head_dim) {
   if (uses(description, ShapeColumn::heads)) {
     return shape.hidden % head_dim == 0 && shape.heads > 0 && shape.heads % shape.tp == 0;
+  }
+  if (uses(description, ShapeColumn::experts)) {
+    if (shape.experts % shape.tp != 0 || shape.experts_per_token > shape.experts / shape.tp) return false;
   }
   return !uses(description, ShapeColumn::hidden) || shape.hidden % shape.tp == 0;
 }
@@ -60,7 +69,7 @@ bool is_within(const SampleWork& work, const SampleBounds& bounds) {
          work.footprint_bytes <= bounds.footprint_bytes;
 }
 
-using GridAxes = std::array<std::vector<std::int64_t>, 7>;
+using GridAxes = std::array<std::vector<std::int64_t>, 10>;
 using GridPosition = std::array<std::size_t, std::tuple_size_v<GridAxes>>;
 
 /// The next combination, the last axis varying fastest; false after the last one.
@@ -70,6 +79,13 @@ bool advance(GridPosition& position, const GridAxes& axes) {
     position[axis] = 0;
   }
   return false;
+}
+
+void require_few_combinations(const OperatorDescription& description, const GridAxes& axes) {
+  double combinations = 1;
+  for (const auto& values : axes) combinations *= static_cast<double>(values.size());
+  if (combinations <= kMostCombinations) return;
+  throw InputError(fmt::format("{}: {:.2g} combinations of sizes; give fewer values", description.name, combinations));
 }
 
 /// Calls with every combination of the grid that the operator can have.
@@ -84,8 +100,11 @@ void each_combination(const OperatorDescription& description, const OperatorGrid
                          values_of(description, sequence, grid.sequence),
                          values_of(description, heads, grid.head_dim),
                          values_of(description, parameters, grid.parameters),
-                         values_of(description, layers, grid.layers)};
-  if (std::ranges::any_of(axes, &std::vector<std::int64_t>::empty)) return;
+                         values_of(description, layers, grid.layers),
+                         values_of(description, experts, grid.experts),
+                         values_of(description, expert_width, grid.expert_width),
+                         values_of(description, experts_per_token, grid.experts_per_token)};
+  require_few_combinations(description, axes);
   GridPosition position{};
   do {
     const auto value = [&](std::size_t axis) { return axes[axis][position[axis]]; };
@@ -97,7 +116,10 @@ void each_combination(const OperatorDescription& description, const OperatorGrid
                                  .sequence = value(3),
                                  .hidden = width,
                                  .parameters = value(5),
-                                 .layers = value(6)};
+                                 .layers = value(6),
+                                 .experts = value(7),
+                                 .expert_width = value(8),
+                                 .experts_per_token = value(9)};
     if (divides(description, shape, head_dim)) call(shape);
   } while (advance(position, axes));
 }
@@ -131,7 +153,10 @@ OperatorGrid default_grid() {
           .sequence = {1024, 2048, 4096, 8192},
           .head_dim = {128, 64},
           .parameters = {1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30},
-          .layers = {4, 6, 8, 10, 12}};
+          .layers = {4, 6, 8, 10, 12},
+          .experts = {64},
+          .expert_width = {1536, 14336},
+          .experts_per_token = {2, 8}};
 }
 
 OperatorGrid quick_grid() {
@@ -141,7 +166,10 @@ OperatorGrid quick_grid() {
           .sequence = {2048, 4096},
           .head_dim = {128},
           .parameters = {1 << 24, 1 << 28},
-          .layers = {4}};
+          .layers = {4},
+          .experts = {16},
+          .expert_width = {4096},
+          .experts_per_token = {2}};
 }
 
 void require_valid(const OperatorGrid& grid) {

@@ -20,7 +20,10 @@ OperatorGrid tiny_grid() {
           .sequence = {16, 32},
           .head_dim = {32},
           .parameters = {100, 200},
-          .layers = {2}};
+          .layers = {2},
+          .experts = {2, 8},
+          .expert_width = {32},
+          .experts_per_token = {1, 2}};
 }
 
 TEST(PlanSamples, HasEveryOperatorWithinBounds) {
@@ -57,6 +60,8 @@ TEST(PlanSamples, CoversTheGrid) {
   EXPECT_EQ(plan_samples(SampledOperator::fused_attention, SampleType::fp32, tiny_grid(), 0).size(), 3U * 2 * 2);
   EXPECT_EQ(plan_samples(SampledOperator::cross_entropy, SampleType::fp32, tiny_grid(), 0).size(), 2U * 3);
   EXPECT_EQ(plan_samples(SampledOperator::optimizer, SampleType::fp32, tiny_grid(), 0).size(), 2U);
+  // Of two experts a rank of two has one, which is too few for tokens that use two.
+  EXPECT_EQ(plan_samples(SampledOperator::experts, SampleType::fp32, tiny_grid(), 0).size(), 2U * 3 * (4 + 3));
 }
 
 TEST(PlanSamples, LeavesOutWhatDoesNotDivide) {
@@ -67,6 +72,9 @@ TEST(PlanSamples, LeavesOutWhatDoesNotDivide) {
   grid = tiny_grid();
   grid.head_dim = {48};
   EXPECT_TRUE(plan_samples(SampledOperator::softmax, SampleType::bf16, grid, 0).empty());
+  grid.experts = {3};
+  grid.tp = {2};
+  EXPECT_TRUE(plan_samples(SampledOperator::gated_experts, SampleType::bf16, grid, 0).empty());
 }
 
 TEST(PlanSamples, LeavesOutWhatIsBeyondTheBounds) {
@@ -99,7 +107,7 @@ TEST(PlanSamples, RefusesGridsThatAreNone) {
   OperatorGrid grid = tiny_grid();
   grid.sequence = {};
   EXPECT_THROW((void)plan_samples(SampledOperator::gelu, SampleType::bf16, grid, 0), InputError);
-  grid.sequence = std::vector<std::int64_t>(33, 16);
+  grid.sequence = std::vector<std::int64_t>(129, 16);
   EXPECT_THROW(require_valid(grid), InputError);
   grid.sequence = {0};
   try {
@@ -107,6 +115,19 @@ TEST(PlanSamples, RefusesGridsThatAreNone) {
     FAIL();
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--sequence: 0 is not in 1 to "));
+  }
+}
+
+TEST(PlanSamples, RefusesGridsOfTooManyCombinations) {
+  OperatorGrid grid = tiny_grid();
+  for (auto* const values : {&grid.hidden, &grid.sequence, &grid.experts, &grid.expert_width}) {
+    values->assign(100, 64);
+  }
+  try {
+    (void)plan_samples(SampledOperator::experts, SampleType::bf16, grid, 0);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("moe: 8e+08 combinations of sizes; give fewer values"));
   }
 }
 
