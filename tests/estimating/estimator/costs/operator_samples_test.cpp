@@ -75,6 +75,28 @@ TEST(OperatorSamples, OfOptimizersHaveOneTime) {
   EXPECT_THAT(dims_of("optimizer", own.rows[0].shape), ElementsAre(1048576, 1, 1, 1));
 }
 
+TEST(OperatorSamples, OfExpertsAreAShareOfThemAndOfTheirRows) {
+  const std::string csv =
+      "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)\n4,2,1024,4096,64,1536,8,800,1700\n";
+  const SampledFunction& function = *find_sampled_function("gated_moe");
+  const OperatorSamples samples = parse_operator_samples(csv, "s.csv", function, DataType::bf16);
+  const Operator op = *operator_of(function, samples.rows.at(0).shape, Pass::backward, DataType::bf16);
+  EXPECT_EQ(op.kind, OperatorKind::gated_experts);
+  EXPECT_THAT(op.dims, ElementsAre(2048, 4096, 1536, 16));
+  EXPECT_EQ(op.rows, 2048 * 8 / 4);
+  EXPECT_EQ(find_sampled_function("moe")->kind, OperatorKind::experts);
+}
+
+TEST(OperatorSamples, OfExpertsThatCannotBeAreRefused) {
+  const std::string header = "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)\n";
+  for (const char* const row : {"4,2,1024,4096,6,1536,2,8,17\n", "1,2,1024,4096,4,1536,8,8,17\n"}) {
+    EXPECT_THAT(error_of_samples("moe", header + row),
+                HasSubstr("s.csv:2: ranks (mp) do not divide the shape, or top_k is above the experts"));
+  }
+  EXPECT_THAT(error_of_samples("moe", "mp,b,l,dim,F_dur(us),B_dur(us)\n1,2,3,4,5,6\n"),
+              HasSubstr("there is no column \"moe_num_experts\""));
+}
+
 TEST(OperatorSamples, OfAttentionAreCausalWhenTheyHaveOwnColumns) {
   const SampledFunction& flash = *find_sampled_function("flash_atten");
   EXPECT_TRUE(parse_operator_samples("mp,b,h,l,dim,F_dur(us),B_dur(us)\n1,4,16,1536,3072,742,2385\n", "s.csv", flash,
