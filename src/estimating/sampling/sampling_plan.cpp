@@ -23,6 +23,7 @@ struct GridList {
   std::string_view option;
   std::vector<std::int64_t> OperatorGrid::*values;
   std::int64_t largest;
+  std::size_t fewest = 1;
 };
 
 constexpr auto kLists = std::to_array<GridList>({
@@ -31,6 +32,7 @@ constexpr auto kLists = std::to_array<GridList>({
     {"--microbatch", &OperatorGrid::microbatch, 4096},
     {"--sequence", &OperatorGrid::sequence, 1 << 20},
     {"--head-dim", &OperatorGrid::head_dim, 1024},
+    {"--heads", &OperatorGrid::heads, 1 << 17, 0},
     {"--parameters", &OperatorGrid::parameters, std::int64_t{1} << 36},
     {"--layers", &OperatorGrid::layers, 4096},
     {"--experts", &OperatorGrid::experts, 1 << 16},
@@ -54,14 +56,16 @@ std::vector<std::int64_t> values_of(const OperatorDescription& description, Shap
 
 /// Whether ranks, heads and experts share the sizes without a rest. A rank of experts has at least as many as a token
 /// uses.
-bool divides(const OperatorDescription& description, const OperatorShape& shape, std::int64_t head_dim) {
+bool divides(const OperatorDescription& description, const OperatorShape& shape) {
+  const bool has_hidden = uses(description, ShapeColumn::hidden);
   if (uses(description, ShapeColumn::heads)) {
-    return shape.hidden % head_dim == 0 && shape.heads > 0 && shape.heads % shape.tp == 0;
+    if (shape.heads < 1 || shape.heads % shape.tp != 0) return false;
+    return !has_hidden || shape.hidden % shape.heads == 0;
   }
   if (uses(description, ShapeColumn::experts)) {
     if (shape.experts % shape.tp != 0 || shape.experts_per_token > shape.experts / shape.tp) return false;
   }
-  return !uses(description, ShapeColumn::hidden) || shape.hidden % shape.tp == 0;
+  return !has_hidden || shape.hidden % shape.tp == 0;
 }
 
 bool is_within(const SampleWork& work, const SampleBounds& bounds) {
@@ -93,12 +97,14 @@ template <typename Call>
 void each_combination(const OperatorDescription& description, const OperatorGrid& grid, const Call& call) {
   using enum ShapeColumn;
   const bool has_heads = uses(description, heads);
-  // Scores have heads and no width: a hidden size stands for its number of heads.
-  const GridAxes axes = {has_heads ? grid.hidden : values_of(description, hidden, grid.hidden),
+  const bool by_number = has_heads && !grid.heads.empty();
+  // Scores have heads and no width: where no numbers of heads are given, a hidden size stands for its.
+  const bool has_hidden = uses(description, hidden) || (has_heads && !by_number);
+  const GridAxes axes = {has_hidden ? grid.hidden : std::vector<std::int64_t>{1},
                          values_of(description, tp, grid.tp),
                          values_of(description, microbatch, grid.microbatch),
                          values_of(description, sequence, grid.sequence),
-                         values_of(description, heads, grid.head_dim),
+                         by_number ? grid.heads : values_of(description, heads, grid.head_dim),
                          values_of(description, parameters, grid.parameters),
                          values_of(description, layers, grid.layers),
                          values_of(description, experts, grid.experts),
@@ -109,10 +115,11 @@ void each_combination(const OperatorDescription& description, const OperatorGrid
   do {
     const auto value = [&](std::size_t axis) { return axes[axis][position[axis]]; };
     const std::int64_t width = value(0);
-    const std::int64_t head_dim = value(4);
+    const std::int64_t by_width = width % value(4) == 0 ? width / value(4) : 0;
+    const std::int64_t with_heads = by_number ? value(4) : by_width;
     const OperatorShape shape = {.tp = value(1),
                                  .microbatch = value(2),
-                                 .heads = has_heads ? width / head_dim : 1,
+                                 .heads = has_heads ? with_heads : 1,
                                  .sequence = value(3),
                                  .hidden = width,
                                  .parameters = value(5),
@@ -120,7 +127,7 @@ void each_combination(const OperatorDescription& description, const OperatorGrid
                                  .experts = value(7),
                                  .expert_width = value(8),
                                  .experts_per_token = value(9)};
-    if (divides(description, shape, head_dim)) call(shape);
+    if (divides(description, shape)) call(shape);
   } while (advance(position, axes));
 }
 
@@ -175,7 +182,7 @@ OperatorGrid quick_grid() {
 void require_valid(const OperatorGrid& grid) {
   for (const GridList& list : kLists) {
     const std::vector<std::int64_t>& values = grid.*list.values;
-    if (values.empty() || values.size() > kMostValues) {
+    if (values.size() < list.fewest || values.size() > kMostValues) {
       throw InputError(fmt::format("{}: {} values; give 1 to {}", list.option, values.size(), kMostValues));
     }
     for (const std::int64_t value : values) {

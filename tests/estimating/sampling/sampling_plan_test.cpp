@@ -64,6 +64,21 @@ TEST(PlanSamples, CoversTheGrid) {
   EXPECT_EQ(plan_samples(SampledOperator::experts, SampleType::fp32, tiny_grid(), 0).size(), 2U * 3 * (4 + 3));
 }
 
+TEST(PlanSamples, TakesNumbersOfHeads) {
+  OperatorGrid grid = tiny_grid();
+  grid.heads = {2, 3, 8};
+  std::set<std::pair<std::int64_t, std::int64_t>> heads_and_hidden;
+  for (const PlannedSample& sample : plan_samples(SampledOperator::fused_attention, SampleType::fp32, grid, 0)) {
+    heads_and_hidden.emplace(sample.shape.heads, sample.shape.hidden);
+  }
+  EXPECT_EQ(heads_and_hidden, (std::set<std::pair<std::int64_t, std::int64_t>>{{2, 64}, {2, 128}, {8, 64}, {8, 128}}));
+  // Scores have no width that heads must divide; 3 heads are not for two ranks. Ranks have 1, 2, 3, 4 or 8, in batches
+  // of one and two 1, 2, 3, 4, 6, 8 or 16.
+  EXPECT_EQ(plan_samples(SampledOperator::softmax, SampleType::fp32, grid, 0).size(), 7U * 2);
+  EXPECT_EQ(plan_samples(SampledOperator::gelu, SampleType::fp32, grid, 0),
+            plan_samples(SampledOperator::gelu, SampleType::fp32, tiny_grid(), 0));
+}
+
 TEST(PlanSamples, LeavesOutWhatDoesNotDivide) {
   OperatorGrid grid = tiny_grid();
   grid.tp = {3};

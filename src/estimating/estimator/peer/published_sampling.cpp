@@ -19,7 +19,6 @@ using Values = std::vector<std::int64_t>;
 constexpr std::int64_t kLargest = std::int64_t{1} << 40;
 /// As many as an option of `lowgear sample` accepts.
 constexpr std::size_t kMostValues = 128;
-constexpr std::int64_t kWideHead = 128;
 
 /// Whether steps of a size are multiplied. `operators` of `moe` is shorter than its sizes: those that it leaves out are
 /// multiplied where that reaches their end exactly.
@@ -81,24 +80,6 @@ std::map<std::string, Values> sizes_of(const YamlView& file, const sampling::Ope
   return sizes;
 }
 
-/// `lowgear sample` has hidden sizes and widths of heads in place of numbers of heads.
-void replace_heads(std::map<std::string, Values>& sizes, std::vector<std::string>& words) {
-  const auto heads = sizes.find("h");
-  if (heads == sizes.end()) return;
-  const auto hidden = sizes.find("dim");
-  std::string widths = fmt::format("64,{}", kWideHead);
-  if (hidden == sizes.end()) {
-    Values as_hidden = heads->second;
-    for (std::int64_t& value : as_hidden) value *= kWideHead;
-    sizes["dim"] = as_hidden;
-    widths = fmt::to_string(kWideHead);
-  } else if (heads->second.size() == 1 && hidden->second.size() == 1) {
-    widths = fmt::to_string(std::max<std::int64_t>(1, hidden->second.front() / heads->second.front()));
-  }
-  words.insert(words.end(), {"--head-dim", widths});
-  sizes.erase("h");
-}
-
 PublishedSampling operators_of(const YamlView& file, const std::string& kernel) {
   const auto all = sampling::sampled_operators();
   const auto sampled = std::ranges::find(all, kernel, &sampling::OperatorDescription::name);
@@ -109,10 +90,10 @@ PublishedSampling operators_of(const YamlView& file, const std::string& kernel) 
             quote(kernel)));
   }
   PublishedSampling result{"operators", {"--operators", kernel}};
-  std::map<std::string, Values> sizes = sizes_of(file, *sampled);
-  replace_heads(sizes, result.words);
+  const std::map<std::string, Values> sizes = sizes_of(file, *sampled);
   const std::map<std::string, std::string> options{{"mp", "--tp"},
                                                    {"b", "--microbatch"},
+                                                   {"h", "--heads"},
                                                    {"l", "--sequence"},
                                                    {"dim", "--hidden"},
                                                    {"encoders", "--layers"},

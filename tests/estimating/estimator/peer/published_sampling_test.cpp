@@ -51,11 +51,18 @@ TEST(PublishedSampling, TakesTheOneShapeOfTestAndProfilers) {
   }
 }
 
-TEST(PublishedSampling, KeepsTheHeadsOfOneShape) {
-  const auto options = options_of(
-      published("flash_atten", "'mp', 'b', 'h', 'l', 'dim'", "\"shapes\":[1, 4, 16, 1024, 2048]", "get_one"));
-  EXPECT_THAT(options.grid.head_dim, ElementsAre(128));
-  EXPECT_THAT(options.grid.hidden, ElementsAre(2048));
+TEST(PublishedSampling, KeepsTheHeads) {
+  const std::string columns = "'mp', 'b', 'h', 'l', 'dim'";
+  const auto one = options_of(published("flash_atten", columns, "\"shapes\":[1, 4, 20, 1024, 2560]", "get_one"));
+  EXPECT_THAT(one.grid.heads, ElementsAre(20));
+  EXPECT_THAT(one.grid.hidden, ElementsAre(2560));
+  const auto all = options_of(published("flash_atten", columns,
+                                        "\"starts\":[1, 2, 16, 1024, 2048], \"steps\":[2, 2, 8, 512, 512], "
+                                        "\"ends\":[2, 4, 40, 1024, 3072], "
+                                        "\"operators\":['mul', 'mul', 'add', 'add', 'add']",
+                                        "get_all"));
+  EXPECT_THAT(all.grid.heads, ElementsAre(16, 24, 32, 40));
+  EXPECT_THAT(all.grid.hidden, ElementsAre(2048, 2560, 3072));
 }
 
 TEST(PublishedSampling, ReadsTheOptimizersOfStages) {
@@ -73,7 +80,7 @@ TEST(PublishedSampling, ReadsTheMaskedSoftmax) {
   const auto options = options_of(
       published("ScaledUpperTriangMaskedSoftmax", "'mp', 'b', 'h', 'l'", "\"shapes\":[1, 4, 16, 1024]", "get_one"));
   EXPECT_THAT(options.operators, ElementsAre(sampling::SampledOperator::masked_softmax));
-  EXPECT_THAT(options.grid.hidden, ElementsAre(16 * 128));
+  EXPECT_THAT(options.grid.heads, ElementsAre(16));
 }
 
 /// As collect/moe.yml and test/moe.yml have them: seven sizes, of which five have an operator and a shape.
