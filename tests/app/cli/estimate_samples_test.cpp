@@ -217,8 +217,23 @@ TEST(SampleByAPublishedFile, OptionsOverrideItAndItsSubjectMustMatch) {
   EXPECT_EQ(options.exit_code, 2);
   EXPECT_THAT(options.err, HasSubstr("--tp"));
   EXPECT_THAT(options.err, testing::Not(HasSubstr("given twice")));
-  const std::string moe = write_text(folder / "moe.yml", "{'kernel_name': 'moe', 'columns_name': ['mp']}\n");
-  EXPECT_THAT(run_lowgear({"sample", "operators", "--config", moe, "--out", out}).err, HasSubstr("moe.yml:1:17"));
+  const std::string other = write_text(folder / "other.yml", "{'kernel_name': 'conv', 'columns_name': ['mp']}\n");
+  EXPECT_THAT(run_lowgear({"sample", "operators", "--config", other, "--out", out}).err, HasSubstr("other.yml:1:17"));
+}
+
+TEST(SampleByAPublishedFile, WidthsOfHeadsReplaceItsNumbersOfThem) {
+  const TemporaryFolder folder;
+  const std::string file = write_text(
+      folder / "flash.yml",
+      "{'kernel_name': 'flash_atten', 'columns_name': ['mp', 'b', 'h', 'l', 'dim'], 'shapes': [1, 4, 16, 1024, 2048], "
+      "'run': 'get_one',}\n");
+  const auto error_with = [&](const std::string& option) {
+    return run_lowgear(
+               {"sample", "operators", "--config", file, "--out", (folder / "out").string(), option, "0", "--tp", "1"})
+        .err;
+  };
+  EXPECT_THAT(error_with("--head-dim"), HasSubstr("--head-dim: 0 is not in 1 to"));
+  EXPECT_THAT(error_with("--heads"), HasSubstr("--heads: 0 is not in 1 to"));
 }
 
 }  // namespace

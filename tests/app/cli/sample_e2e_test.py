@@ -76,6 +76,12 @@ class SampleTest(unittest.TestCase):
             header = (self.folder / f"all/operator/CPU_{name}_fp32.csv").read_text().splitlines()[0]
             self.assertTrue(header.startswith(columns + ","), header)
 
+    def test_estimates_take_sampled_experts(self):
+        self.sampled("operators", "--out", "experts", *QUICK, "--operators", "experts")
+        result = self.run_sample("--model", "mixtral-8x7b", "--gpu", "a100", "--gpus", "8", "--global-batch", "8", "--seq",
+                                 "2048", "--operators", "experts", program=(LOWGEAR, "estimate"))
+        self.assertIn("note: gated_experts: taken from samples of the whole layer", result.stdout, result.stderr)
+
     def test_parts_make_the_whole(self):
         choice = [*QUICK, "--operators", "linear1,norm"]
         whole = self.sampled("operators", "--out", "whole", *choice)
