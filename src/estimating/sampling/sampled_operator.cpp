@@ -1,6 +1,7 @@
 #include "estimating/sampling/sampled_operator.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/core/error.h"
 #include "estimating/sampling/word_list.h"
@@ -17,6 +18,7 @@ constexpr std::array kScores = {tp, microbatch, heads, sequence};
 constexpr std::array kLoss = {tp, microbatch, sequence};
 constexpr std::array kParameters = {parameters};
 constexpr std::array kStage = {tp, hidden, layers};
+constexpr std::array kExperts = {tp, microbatch, sequence, hidden, experts, expert_width, experts_per_token};
 
 /// The family that `all` leaves out.
 constexpr std::string_view kStageOptimizers = "stage-optimizer";
@@ -40,6 +42,8 @@ constexpr auto kOperators = std::to_array<OperatorDescription>({
     {SampledOperator::masked_softmax, "ScaledUpperTriangMaskedSoftmax", "unfused-attention", kScores, 2},
     {SampledOperator::gelu, "gelu", "activation", kParallel, 2},
     {SampledOperator::swiglu, "swiglu", "activation", kTokensWidth, 2},
+    {SampledOperator::experts, "moe", "experts", kExperts, 2},
+    {SampledOperator::gated_experts, "gated_moe", "experts", kExperts, 2},
     {SampledOperator::cross_entropy, "parallel_cross_entropy_128", "loss", kLoss, 2},
     {SampledOperator::optimizer, "optimizer", "optimizer", kParameters, 1},
     {SampledOperator::first_stage_optimizer, "firstStage_optimizer", kStageOptimizers, kStage, 1},
@@ -81,6 +85,22 @@ Elements elementwise(double count, double moves, double kept) {
   return {.flops = 0, .traffic = moves * count, .footprint = kept * count};
 }
 
+/// Each token becomes as many rows as it uses experts, of which a rank has its share. `gates` is 1 where the first
+/// product makes a gate, too.
+Elements expert_elements(const KernelSizes& sizes, double gates) {
+  const auto n = [&sizes](std::size_t i) { return static_cast<double>(sizes[i]); };
+  const double tokens = n(0);
+  const double hidden = n(1);
+  const double width = n(2);
+  const double first = (1 + gates) * width;
+  const double rows = tokens * n(5) / n(4);
+  const double weights = n(3) * hidden * (first + width);
+  const double inner = rows * (2 * first + 2 * width);  // written by one kernel, read by the next
+  return {.flops = 6 * rows * hidden * (first + width) + 6 * tokens * hidden * n(3) * n(4),
+          .traffic = 3 * (weights + inner + 4 * rows * hidden + 2 * tokens * hidden),
+          .footprint = 2 * (weights + inner / 2 + 3 * rows * hidden + 2 * tokens * hidden)};
+}
+
 Elements elements_of(SampledOperator op, const KernelSizes& sizes) {
   const auto n = [&sizes](std::size_t i) { return static_cast<double>(sizes[i]); };
   switch (op) {
@@ -120,6 +140,10 @@ Elements elements_of(SampledOperator op, const KernelSizes& sizes) {
     case SampledOperator::softmax:
     case SampledOperator::masked_softmax:
       return elementwise(n(0) * n(1) * n(1), 5, 4);
+    case SampledOperator::experts:
+      return expert_elements(sizes, 0);
+    case SampledOperator::gated_experts:
+      return expert_elements(sizes, 1);
     case SampledOperator::cross_entropy:
       return elementwise(n(0) * n(1), 6, 4);
     case SampledOperator::optimizer:
@@ -172,7 +196,8 @@ std::optional<SampleType> sample_type(std::string_view text) {
 int bytes_of(SampleType type) { return type == SampleType::fp32 ? 4 : 2; }
 
 std::string_view name(ShapeColumn column) {
-  constexpr std::array<std::string_view, 7> kNames = {"mp", "b", "h", "l", "dim", "params", "encoders"};
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"mp", "b", "h", "l", "dim", "params", "encoders", "moe_num_experts", "intermediate_size", "top_k"});
   return kNames.at(static_cast<std::size_t>(column));
 }
 
@@ -214,6 +239,12 @@ std::int64_t OperatorShape::at(ShapeColumn column) const {
       return parameters;
     case ShapeColumn::layers:
       return layers;
+    case ShapeColumn::experts:
+      return experts;
+    case ShapeColumn::expert_width:
+      return expert_width;
+    case ShapeColumn::experts_per_token:
+      return experts_per_token;
   }
   throw Error("no such column");
 }
@@ -252,6 +283,9 @@ KernelSizes kernel_sizes(SampledOperator op, const OperatorShape& shape) {
       return {shape.microbatch * heads, shape.sequence, 1, 1};
     case SampledOperator::gelu:
       return {tokens, 4 * hidden / shape.tp, 1, 1};
+    case SampledOperator::experts:
+    case SampledOperator::gated_experts:
+      return {tokens, hidden, shape.expert_width, shape.experts / shape.tp, shape.tp, shape.experts_per_token};
     case SampledOperator::cross_entropy:
       return {tokens, vocabulary_of_rank(shape.tp), 1, 1};
     case SampledOperator::optimizer:

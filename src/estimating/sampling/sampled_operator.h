@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,7 +17,7 @@ enum class SampleType : unsigned char { bf16, fp16, fp32 };
 
 /// What is sampled: the kernels of one rank of a transformer that tensor parallelism divides by `tp`. Names of files
 /// and columns are those of the published "Distributed Training Estimator of LLMs" (arXiv 2509.22832) where it has the
-/// operator; swiglu and optimizer are Lowgear's own.
+/// operator; swiglu, gated_experts and optimizer are Lowgear's own.
 enum class SampledOperator : unsigned char {
   embedding,               ///< `embedding`
   layer_norm,              ///< `layernorm`
@@ -38,17 +37,30 @@ enum class SampledOperator : unsigned char {
   masked_softmax,          ///< `ScaledUpperTriangMaskedSoftmax`: scale, causal mask and softmax at once
   gelu,                    ///< `gelu`, of width 4 hidden / tp
   swiglu,                  ///< `swiglu`, of outputs of width `dim`
+  experts,                 ///< `moe`: router, dispatch, experts with GELU, combination; `mp` ranks share the experts
+  gated_experts,           ///< `gated_moe`: the same with SwiGLU
   cross_entropy,           ///< `parallel_cross_entropy_128`, without its all-reduces
   optimizer,               ///< `optimizer`: AdamW, fp32 states, and the copy of the weights in the type
   first_stage_optimizer,   ///< `firstStage_optimizer`: the same of a stage with layers and embedding
   middle_stage_optimizer,  ///< `middleStage_optimizer`: of layers alone
   last_stage_optimizer,    ///< `lastStage_optimizer`: with the output matrix
 };
-inline constexpr int kSampledOperators = 23;
+inline constexpr int kSampledOperators = 25;
 
 /// Columns that say what was sampled.
-enum class ShapeColumn : unsigned char { tp, microbatch, heads, sequence, hidden, parameters, layers };
-/// `mp`, `b`, `h`, `l`, `dim`, `params`, `encoders`
+enum class ShapeColumn : unsigned char {
+  tp,
+  microbatch,
+  heads,
+  sequence,
+  hidden,
+  parameters,
+  layers,
+  experts,
+  expert_width,
+  experts_per_token,
+};
+/// `mp`, `b`, `h`, `l`, `dim`, `params`, `encoders`, `moe_num_experts`, `intermediate_size`, `top_k`
 [[nodiscard]] std::string_view name(ShapeColumn column);
 
 /// An operator as users and files know it.
@@ -75,15 +87,18 @@ struct OperatorShape {
   std::int64_t heads = 1;  ///< of the whole model
   std::int64_t sequence = 1;
   std::int64_t hidden = 1;
-  std::int64_t parameters = 1;  ///< of this rank
-  std::int64_t layers = 1;      ///< of the stage
+  std::int64_t parameters = 1;         ///< of this rank
+  std::int64_t layers = 1;             ///< of the stage
+  std::int64_t experts = 1;            ///< of the layer, on all ranks
+  std::int64_t expert_width = 1;       ///< within one
+  std::int64_t experts_per_token = 1;  ///< that the router chooses
 
   [[nodiscard]] std::int64_t tokens() const { return microbatch * sequence; }
   [[nodiscard]] std::int64_t at(ShapeColumn column) const;
   friend bool operator==(const OperatorShape&, const OperatorShape&) = default;
 };
 
-/// Sizes as the kernels of one rank see them; unused ones are 1.
+/// Sizes as the kernels of one rank see them; of the first four unused ones are 1.
 ///
 /// | operators | sizes |
 /// |---|---|
@@ -94,10 +109,11 @@ struct OperatorShape {
 /// | attention_scores, attention_values | microbatch * heads of the rank, sequence, head_dim |
 /// | attention_mask, softmax, masked_softmax | microbatch * heads of the rank, sequence |
 /// | cross_entropy | tokens, vocabulary of the rank |
+/// | experts, gated_experts | tokens, hidden, width, experts of the rank, ranks, experts of a token |
 /// | optimizers | parameters: of a stage 12 hidden^2 a layer, and the vocabulary of the rank on the first and last |
 ///
 /// The vocabulary is the published sampler's: 50257 tokens, padded to a multiple of 128 on each rank.
-using KernelSizes = std::array<std::int64_t, 4>;
+using KernelSizes = std::vector<std::int64_t>;
 [[nodiscard]] KernelSizes kernel_sizes(SampledOperator op, const OperatorShape& shape);
 
 /// About what one forward and one backward pass take: what bounds the default grid and chooses where energy is

@@ -27,8 +27,12 @@ constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--microbatch", "LIST", "Sequences per microbatch, as 1,2,4"},
     {"--sequence", "LIST", "Tokens per sequence, as 2048,4096"},
     {"--head-dim", "LIST", "Widths of an attention head, as 64,128"},
+    {"--heads", "LIST", "Numbers of heads, as 16,32, in place of as many of --head-dim as fit"},
     {"--parameters", "LIST", "Numbers of parameters per rank, for the optimizer"},
     {"--layers", "LIST", "Layers of a stage, for the optimizers of stages"},
+    {"--experts", "LIST", "Experts of a layer, on all tensor parallel ranks"},
+    {"--expert-width", "LIST", "Widths within one expert"},
+    {"--experts-per-token", "LIST", "Experts that a token uses, as 2,8"},
     {"--min-bytes", "N", "Smallest message of a collective, in bytes (default 1024)"},
     {"--max-bytes", "N", "Largest message of a collective, in bytes (default 1073741824)"},
     {"--part", "K/N", "Measure only part K of N of the points, to divide them among N machines"},
@@ -131,15 +135,20 @@ void read_grid(const Reader& reader, OperatorGrid& grid) {
   reader.list("--microbatch", grid.microbatch);
   reader.list("--sequence", grid.sequence);
   reader.list("--head-dim", grid.head_dim);
+  reader.list("--heads", grid.heads);
+  if (reader.has("--head-dim") && reader.has("--heads")) throw InputError("--heads: give it or --head-dim, not both");
   reader.list("--parameters", grid.parameters);
   reader.list("--layers", grid.layers);
+  reader.list("--experts", grid.experts);
+  reader.list("--expert-width", grid.expert_width);
+  reader.list("--experts-per-token", grid.experts_per_token);
   require_valid(grid);
 }
 
 void refuse_options_of_others(const Reader& reader, SamplingSubject subject) {
-  constexpr std::array<std::string_view, 10> kOfOperators = {"--operators",  "--quick",    "--hidden",   "--tp",
-                                                             "--microbatch", "--sequence", "--head-dim", "--parameters",
-                                                             "--layers",     "--part"};
+  constexpr auto kOfOperators = std::to_array<std::string_view>(
+      {"--operators", "--quick", "--hidden", "--tp", "--microbatch", "--sequence", "--head-dim", "--heads",
+       "--parameters", "--layers", "--experts", "--expert-width", "--experts-per-token", "--part"});
   constexpr std::array<std::string_view, 3> kOfCollectives = {"--collectives", "--min-bytes", "--max-bytes"};
   const auto refuse_all = [&reader](std::span<const std::string_view> options, std::string_view subject_name) {
     for (const std::string_view option : options) {

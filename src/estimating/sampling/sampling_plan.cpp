@@ -14,13 +14,16 @@
 namespace lowgear::sampling {
 namespace {
 
-constexpr std::size_t kMostValues = 32;
-constexpr std::size_t kMostPoints = 100'000;
+constexpr std::size_t kMostValues = 128;
+constexpr std::size_t kMostPoints = 200'000;
+/// As many are looked at in a few seconds.
+constexpr double kMostCombinations = 1e7;
 
 struct GridList {
   std::string_view option;
   std::vector<std::int64_t> OperatorGrid::*values;
   std::int64_t largest;
+  std::size_t fewest = 1;
 };
 
 constexpr auto kLists = std::to_array<GridList>({
@@ -29,8 +32,12 @@ constexpr auto kLists = std::to_array<GridList>({
     {"--microbatch", &OperatorGrid::microbatch, 4096},
     {"--sequence", &OperatorGrid::sequence, 1 << 20},
     {"--head-dim", &OperatorGrid::head_dim, 1024},
+    {"--heads", &OperatorGrid::heads, 1 << 17, 0},
     {"--parameters", &OperatorGrid::parameters, std::int64_t{1} << 36},
     {"--layers", &OperatorGrid::layers, 4096},
+    {"--experts", &OperatorGrid::experts, 1 << 16},
+    {"--expert-width", &OperatorGrid::expert_width, 1 << 17},
+    {"--experts-per-token", &OperatorGrid::experts_per_token, 1 << 16},
 });
 
 constexpr std::array<SampledCollective, kSampledCollectives> kCollectives = {
@@ -47,12 +54,18 @@ std::vector<std::int64_t> values_of(const OperatorDescription& description, Shap
   return uses(description, column) ? values : std::vector<std::int64_t>{1};
 }
 
-/// Whether ranks and heads share the sizes without a rest.
-bool divides(const OperatorDescription& description, const OperatorShape& shape, std::int64_t head_dim) {
+/// Whether ranks, heads and experts share the sizes without a rest. A rank of experts has at least as many as a token
+/// uses.
+bool divides(const OperatorDescription& description, const OperatorShape& shape) {
+  const bool has_hidden = uses(description, ShapeColumn::hidden);
   if (uses(description, ShapeColumn::heads)) {
-    return shape.hidden % head_dim == 0 && shape.heads > 0 && shape.heads % shape.tp == 0;
+    if (shape.heads < 1 || shape.heads % shape.tp != 0) return false;
+    return !has_hidden || shape.hidden % shape.heads == 0;
   }
-  return !uses(description, ShapeColumn::hidden) || shape.hidden % shape.tp == 0;
+  if (uses(description, ShapeColumn::experts)) {
+    if (shape.experts % shape.tp != 0 || shape.experts_per_token > shape.experts / shape.tp) return false;
+  }
+  return !has_hidden || shape.hidden % shape.tp == 0;
 }
 
 bool is_within(const SampleWork& work, const SampleBounds& bounds) {
@@ -60,7 +73,7 @@ bool is_within(const SampleWork& work, const SampleBounds& bounds) {
          work.footprint_bytes <= bounds.footprint_bytes;
 }
 
-using GridAxes = std::array<std::vector<std::int64_t>, 7>;
+using GridAxes = std::array<std::vector<std::int64_t>, 10>;
 using GridPosition = std::array<std::size_t, std::tuple_size_v<GridAxes>>;
 
 /// The next combination, the last axis varying fastest; false after the last one.
@@ -72,33 +85,49 @@ bool advance(GridPosition& position, const GridAxes& axes) {
   return false;
 }
 
+void require_few_combinations(const OperatorDescription& description, const GridAxes& axes) {
+  double combinations = 1;
+  for (const auto& values : axes) combinations *= static_cast<double>(values.size());
+  if (combinations <= kMostCombinations) return;
+  throw InputError(fmt::format("{}: {:.2g} combinations of sizes; give fewer values", description.name, combinations));
+}
+
 /// Calls with every combination of the grid that the operator can have.
 template <typename Call>
 void each_combination(const OperatorDescription& description, const OperatorGrid& grid, const Call& call) {
   using enum ShapeColumn;
   const bool has_heads = uses(description, heads);
-  // Scores have heads and no width: a hidden size stands for its number of heads.
-  const GridAxes axes = {has_heads ? grid.hidden : values_of(description, hidden, grid.hidden),
+  const bool by_number = has_heads && !grid.heads.empty();
+  // Scores have heads and no width: where no numbers of heads are given, a hidden size stands for its.
+  const bool has_hidden = uses(description, hidden) || (has_heads && !by_number);
+  const GridAxes axes = {has_hidden ? grid.hidden : std::vector<std::int64_t>{1},
                          values_of(description, tp, grid.tp),
                          values_of(description, microbatch, grid.microbatch),
                          values_of(description, sequence, grid.sequence),
-                         values_of(description, heads, grid.head_dim),
+                         by_number ? grid.heads : values_of(description, heads, grid.head_dim),
                          values_of(description, parameters, grid.parameters),
-                         values_of(description, layers, grid.layers)};
-  if (std::ranges::any_of(axes, &std::vector<std::int64_t>::empty)) return;
+                         values_of(description, layers, grid.layers),
+                         values_of(description, experts, grid.experts),
+                         values_of(description, expert_width, grid.expert_width),
+                         values_of(description, experts_per_token, grid.experts_per_token)};
+  require_few_combinations(description, axes);
   GridPosition position{};
   do {
     const auto value = [&](std::size_t axis) { return axes[axis][position[axis]]; };
     const std::int64_t width = value(0);
-    const std::int64_t head_dim = value(4);
+    const std::int64_t by_width = width % value(4) == 0 ? width / value(4) : 0;
+    const std::int64_t with_heads = by_number ? value(4) : by_width;
     const OperatorShape shape = {.tp = value(1),
                                  .microbatch = value(2),
-                                 .heads = has_heads ? width / head_dim : 1,
+                                 .heads = has_heads ? with_heads : 1,
                                  .sequence = value(3),
                                  .hidden = width,
                                  .parameters = value(5),
-                                 .layers = value(6)};
-    if (divides(description, shape, head_dim)) call(shape);
+                                 .layers = value(6),
+                                 .experts = value(7),
+                                 .expert_width = value(8),
+                                 .experts_per_token = value(9)};
+    if (divides(description, shape)) call(shape);
   } while (advance(position, axes));
 }
 
@@ -131,7 +160,10 @@ OperatorGrid default_grid() {
           .sequence = {1024, 2048, 4096, 8192},
           .head_dim = {128, 64},
           .parameters = {1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30},
-          .layers = {4, 6, 8, 10, 12}};
+          .layers = {4, 6, 8, 10, 12},
+          .experts = {64},
+          .expert_width = {1536, 14336},
+          .experts_per_token = {2, 8}};
 }
 
 OperatorGrid quick_grid() {
@@ -141,13 +173,16 @@ OperatorGrid quick_grid() {
           .sequence = {2048, 4096},
           .head_dim = {128},
           .parameters = {1 << 24, 1 << 28},
-          .layers = {4}};
+          .layers = {4},
+          .experts = {16},
+          .expert_width = {4096},
+          .experts_per_token = {2}};
 }
 
 void require_valid(const OperatorGrid& grid) {
   for (const GridList& list : kLists) {
     const std::vector<std::int64_t>& values = grid.*list.values;
-    if (values.empty() || values.size() > kMostValues) {
+    if (values.size() < list.fewest || values.size() > kMostValues) {
       throw InputError(fmt::format("{}: {} values; give 1 to {}", list.option, values.size(), kMostValues));
     }
     for (const std::int64_t value : values) {

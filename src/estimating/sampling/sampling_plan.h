@@ -19,6 +19,10 @@ struct OperatorGrid {
   std::vector<std::int64_t> head_dim;    ///< a hidden size has as many heads as fit
   std::vector<std::int64_t> parameters;  ///< of the optimizer
   std::vector<std::int64_t> layers;      ///< of a stage, for its optimizer
+  std::vector<std::int64_t> experts;     ///< of a layer
+  std::vector<std::int64_t> expert_width;
+  std::vector<std::int64_t> experts_per_token;
+  std::vector<std::int64_t> heads = {};  ///< of the model, in place of those by head_dim; may be empty
 };
 
 /// Hidden 2048 to 16384, tp 1 to 8, microbatches of 1 to 8, sequences of 1024 to 8192.
@@ -26,7 +30,8 @@ struct OperatorGrid {
 /// Some fifteen points an operator, for a look at a machine in a minute.
 [[nodiscard]] OperatorGrid quick_grid();
 
-/// Throws InputError, naming the option, on an empty list, one of more than 32 values, and values out of bounds.
+/// Throws InputError, naming the option, on an empty list (of heads it may be), one of more than 128 values, and values
+/// out of bounds.
 void require_valid(const OperatorGrid& grid);
 
 /// Work that a default plan bounds: no point is worth seconds.

@@ -50,6 +50,32 @@ TEST(EstimateFromSamples, TakesTimesFromThemAndSaysWhatIsNotInThem) {
   EXPECT_THAT(text, Not(HasSubstr("rms_norm: no samples")));
 }
 
+/// A mixture of experts that computes at 20 TFLOP/s.
+std::string slow_experts() {
+  std::string text = "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)\n";
+  for (int length = 1024; length <= 4096; length += 1024) {
+    for (const int width : {7168, 14336}) {
+      const double us = 2.0 * 3 * 2 * length * 4096 * width / 20e6;
+      text += fmt::format("1,1,{},4096,8,{},2,{},{}\n", length, width, us, 2 * us);
+    }
+  }
+  return text;
+}
+
+TEST(EstimateFromSamples, SaysWhetherExpertsWereSampled) {
+  const TemporaryFolder folder;
+  write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", slow_norm());
+  const std::vector<std::string> arguments = {"estimate", "--model",     "mixtral-8x7b",        "--gpu", "a100",
+                                              "--gpus",   "8",           "--global-batch",      "8",     "--seq",
+                                              "2048",     "--operators", folder.path().string()};
+  const std::string parts = run_lowgear(arguments).out;
+  EXPECT_THAT(parts, HasSubstr("note: gated_experts: no samples; made of its products, permutations and activation"));
+  write_text(folder / "NVIDIAA100-SXM4-80GB_gated_moe_bf16.csv", slow_experts());
+  const std::string whole = run_lowgear(arguments).out;
+  EXPECT_THAT(whole, HasSubstr("note: gated_experts: taken from samples of the whole layer"));
+  EXPECT_THAT(whole, Not(HasSubstr("gated_experts: no samples")));
+}
+
 TEST(EstimateFromSamples, ReadsTheProjectsOwn) {
   const std::filesystem::path data = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "data";
   const std::string operators = estimate_from((data / "h100-sxm").string(), {"--gpu", "h100-sxm"}).out;
@@ -191,8 +217,23 @@ TEST(SampleByAPublishedFile, OptionsOverrideItAndItsSubjectMustMatch) {
   EXPECT_EQ(options.exit_code, 2);
   EXPECT_THAT(options.err, HasSubstr("--tp"));
   EXPECT_THAT(options.err, testing::Not(HasSubstr("given twice")));
-  const std::string moe = write_text(folder / "moe.yml", "{'kernel_name': 'moe', 'columns_name': ['mp']}\n");
-  EXPECT_THAT(run_lowgear({"sample", "operators", "--config", moe, "--out", out}).err, HasSubstr("moe.yml:1:17"));
+  const std::string other = write_text(folder / "other.yml", "{'kernel_name': 'conv', 'columns_name': ['mp']}\n");
+  EXPECT_THAT(run_lowgear({"sample", "operators", "--config", other, "--out", out}).err, HasSubstr("other.yml:1:17"));
+}
+
+TEST(SampleByAPublishedFile, WidthsOfHeadsReplaceItsNumbersOfThem) {
+  const TemporaryFolder folder;
+  const std::string file = write_text(
+      folder / "flash.yml",
+      "{'kernel_name': 'flash_atten', 'columns_name': ['mp', 'b', 'h', 'l', 'dim'], 'shapes': [1, 4, 16, 1024, 2048], "
+      "'run': 'get_one',}\n");
+  const auto error_with = [&](const std::string& option) {
+    return run_lowgear(
+               {"sample", "operators", "--config", file, "--out", (folder / "out").string(), option, "0", "--tp", "1"})
+        .err;
+  };
+  EXPECT_THAT(error_with("--head-dim"), HasSubstr("--head-dim: 0 is not in 1 to"));
+  EXPECT_THAT(error_with("--heads"), HasSubstr("--heads: 0 is not in 1 to"));
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ from clean_environment import CLEAN
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 SAMPLER = os.environ["LOWGEAR_SAMPLER"]
 PATIENCE_S = 60
-TINY = "--device cpu --hidden 64,128 --tp 1,2 --microbatch 1,2 --sequence 16 --head-dim 32 --parameters 1000".split()
+TINY = ("--device cpu --hidden 64,128 --tp 1,2 --microbatch 1,2 --sequence 16 --head-dim 32 --parameters 1000 "
+        "--experts 4 --expert-width 32 --experts-per-token 2").split()
 QUICK = [*TINY, "--repeats", "2"]
 PUBLISHED = {
     "linear1": "mp,b,l,dim,F_dur(us),B_dur(us)",
@@ -24,6 +25,8 @@ PUBLISHED = {
     "softmax": "mp,b,h,l,F_dur(us),B_dur(us)",
     "parallel_cross_entropy_128": "mp,b,l,F_dur(us),B_dur(us)",
     "optimizer": "params,dur(us)",
+    "moe": "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)",
+    "gated_moe": "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)",
 }
 
 
@@ -58,7 +61,7 @@ class SampleTest(unittest.TestCase):
         result = json.loads(self.sampled("operators", "--out", "all", *QUICK, "--type", "fp32", "--json").stdout)
         self.assertTrue(result["complete"])
         self.assertEqual(result["device"], "CPU")
-        self.assertEqual(len(result["files"]), 20)
+        self.assertEqual(len(result["files"]), 22)
         for file in result["files"]:
             rows = rows_of(self.folder / file["path"])
             self.assertEqual(len(rows), file["planned"], file["name"])
@@ -72,6 +75,12 @@ class SampleTest(unittest.TestCase):
         for name, columns in PUBLISHED.items():
             header = (self.folder / f"all/operator/CPU_{name}_fp32.csv").read_text().splitlines()[0]
             self.assertTrue(header.startswith(columns + ","), header)
+
+    def test_estimates_take_sampled_experts(self):
+        self.sampled("operators", "--out", "experts", *QUICK, "--operators", "experts")
+        result = self.run_sample("--model", "mixtral-8x7b", "--gpu", "a100", "--gpus", "8", "--global-batch", "8", "--seq",
+                                 "2048", "--operators", "experts", program=(LOWGEAR, "estimate"))
+        self.assertIn("note: gated_experts: taken from samples of the whole layer", result.stdout, result.stderr)
 
     def test_parts_make_the_whole(self):
         choice = [*QUICK, "--operators", "linear1,norm"]

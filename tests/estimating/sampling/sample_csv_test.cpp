@@ -25,6 +25,8 @@ TEST(SampleFormat, BeginsWithThePublishedColumns) {
               StartsWith("mp,b,h,l,dim,F_dur(us),B_dur(us),"));
   EXPECT_THAT(SampleFormat::of(SampledOperator::layer_norm).header(), StartsWith("b,l,dim,F_dur(us),B_dur(us),"));
   EXPECT_THAT(SampleFormat::of(SampledOperator::cross_entropy).header(), StartsWith("mp,b,l,F_dur(us),B_dur(us),"));
+  EXPECT_THAT(SampleFormat::of(SampledOperator::experts).header(),
+              StartsWith("mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us),"));
   EXPECT_THAT(SampleFormat::of_collectives().header(), StartsWith("shape,nodes,GPUsPerNode,dur(us),spread(us),"));
 }
 

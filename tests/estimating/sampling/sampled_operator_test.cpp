@@ -25,6 +25,9 @@ TEST(OperatorsNamed, TakesNamesAndFamiliesOnceInOrder) {
   EXPECT_THAT(operators_named("gelu,norm,layernorm", "--operators"),
               ElementsAre(SampledOperator::layer_norm, SampledOperator::rms_norm, SampledOperator::gelu));
   EXPECT_EQ(operators_named("all", "--operators").size(), static_cast<std::size_t>(kSampledOperators - 3));
+  EXPECT_THAT(operators_named("experts", "--operators"),
+              ElementsAre(SampledOperator::experts, SampledOperator::gated_experts));
+  EXPECT_THAT(operators_named("moe", "--operators"), ElementsAre(SampledOperator::experts));
   EXPECT_THAT(operators_named("stage-optimizer", "--operators"),
               ElementsAre(SampledOperator::first_stage_optimizer, SampledOperator::middle_stage_optimizer,
                           SampledOperator::last_stage_optimizer));
@@ -65,6 +68,29 @@ TEST(KernelSizes, OfTheOptimizersOfStagesAreParameters) {
   const std::int64_t with_vocabulary = 3 * 12 * 1024 * 1024 / 2 + 25216 * 1024;
   EXPECT_EQ(kernel_sizes(SampledOperator::first_stage_optimizer, shape)[0], with_vocabulary);
   EXPECT_EQ(kernel_sizes(SampledOperator::last_stage_optimizer, shape)[0], with_vocabulary);
+}
+
+TEST(KernelSizes, OfExpertsAreSharedAmongRanks) {
+  const OperatorShape shape = {.tp = 4,
+                               .microbatch = 2,
+                               .sequence = 1024,
+                               .hidden = 4096,
+                               .experts = 64,
+                               .expert_width = 1536,
+                               .experts_per_token = 8};
+  EXPECT_THAT(kernel_sizes(SampledOperator::experts, shape), ElementsAre(2048, 4096, 1536, 16, 4, 8));
+  EXPECT_EQ(kernel_sizes(SampledOperator::gated_experts, shape), kernel_sizes(SampledOperator::experts, shape));
+}
+
+// Two or three matrices for each row, forward and twice as much backward; the router of all experts for each token.
+TEST(WorkOf, ExpertsIsThatOfTheirRowsAndTheRouter) {
+  const OperatorShape shape = {
+      .tp = 2, .sequence = 32, .hidden = 16, .experts = 4, .expert_width = 24, .experts_per_token = 2};
+  const double rows = 32 * 2 / 2;
+  const double router = 6.0 * 32 * 16 * 4;
+  EXPECT_DOUBLE_EQ(work_of(SampledOperator::experts, shape, SampleType::bf16).flops, 6 * rows * 2 * 16 * 24 + router);
+  EXPECT_DOUBLE_EQ(work_of(SampledOperator::gated_experts, shape, SampleType::bf16).flops,
+                   6 * rows * 3 * 16 * 24 + router);
 }
 
 TEST(WorkOf, LinearIsThreeProducts) {

@@ -73,6 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{{}, "say what to sample"}, BadWords{{"kernels"}, "\"kernels\" cannot be sampled"},
         BadWords{{"operators"}, "--out: give the folder"}, BadWords{{"operators", "--uot", "x"}, "did you mean --out?"},
         BadWords{{"operators", "--out"}, "--out: give it a value"},
+        BadWords{{"operators", "--out", "x", "--heads", "8", "--head-dim", "64"}, "--heads: give it or --head-dim"},
+        BadWords{{"operators", "--out", "x", "--heads", "0"}, "--heads: 0 is not in 1 to"},
         BadWords{{"operators", "--out", "x", "--out", "y"}, "--out: given twice"},
         BadWords{{"operators", "--out", "x", "--part", "0/4"}, "--part: \"0/4\""},
         BadWords{{"operators", "--out", "x", "--part", "5/4"}, "--part"},

@@ -20,7 +20,10 @@ OperatorGrid tiny_grid() {
           .sequence = {16, 32},
           .head_dim = {32},
           .parameters = {100, 200},
-          .layers = {2}};
+          .layers = {2},
+          .experts = {2, 8},
+          .expert_width = {32},
+          .experts_per_token = {1, 2}};
 }
 
 TEST(PlanSamples, HasEveryOperatorWithinBounds) {
@@ -57,6 +60,23 @@ TEST(PlanSamples, CoversTheGrid) {
   EXPECT_EQ(plan_samples(SampledOperator::fused_attention, SampleType::fp32, tiny_grid(), 0).size(), 3U * 2 * 2);
   EXPECT_EQ(plan_samples(SampledOperator::cross_entropy, SampleType::fp32, tiny_grid(), 0).size(), 2U * 3);
   EXPECT_EQ(plan_samples(SampledOperator::optimizer, SampleType::fp32, tiny_grid(), 0).size(), 2U);
+  // Of two experts a rank of two has one, which is too few for tokens that use two.
+  EXPECT_EQ(plan_samples(SampledOperator::experts, SampleType::fp32, tiny_grid(), 0).size(), 2U * 3 * (4 + 3));
+}
+
+TEST(PlanSamples, TakesNumbersOfHeads) {
+  OperatorGrid grid = tiny_grid();
+  grid.heads = {2, 3, 8};
+  std::set<std::pair<std::int64_t, std::int64_t>> heads_and_hidden;
+  for (const PlannedSample& sample : plan_samples(SampledOperator::fused_attention, SampleType::fp32, grid, 0)) {
+    heads_and_hidden.emplace(sample.shape.heads, sample.shape.hidden);
+  }
+  EXPECT_EQ(heads_and_hidden, (std::set<std::pair<std::int64_t, std::int64_t>>{{2, 64}, {2, 128}, {8, 64}, {8, 128}}));
+  // Scores have no width that heads must divide; 3 heads are not for two ranks. Ranks have 1, 2, 3, 4 or 8, in batches
+  // of one and two 1, 2, 3, 4, 6, 8 or 16.
+  EXPECT_EQ(plan_samples(SampledOperator::softmax, SampleType::fp32, grid, 0).size(), 7U * 2);
+  EXPECT_EQ(plan_samples(SampledOperator::gelu, SampleType::fp32, grid, 0),
+            plan_samples(SampledOperator::gelu, SampleType::fp32, tiny_grid(), 0));
 }
 
 TEST(PlanSamples, LeavesOutWhatDoesNotDivide) {
@@ -67,6 +87,9 @@ TEST(PlanSamples, LeavesOutWhatDoesNotDivide) {
   grid = tiny_grid();
   grid.head_dim = {48};
   EXPECT_TRUE(plan_samples(SampledOperator::softmax, SampleType::bf16, grid, 0).empty());
+  grid.experts = {3};
+  grid.tp = {2};
+  EXPECT_TRUE(plan_samples(SampledOperator::gated_experts, SampleType::bf16, grid, 0).empty());
 }
 
 TEST(PlanSamples, LeavesOutWhatIsBeyondTheBounds) {
@@ -99,7 +122,7 @@ TEST(PlanSamples, RefusesGridsThatAreNone) {
   OperatorGrid grid = tiny_grid();
   grid.sequence = {};
   EXPECT_THROW((void)plan_samples(SampledOperator::gelu, SampleType::bf16, grid, 0), InputError);
-  grid.sequence = std::vector<std::int64_t>(33, 16);
+  grid.sequence = std::vector<std::int64_t>(129, 16);
   EXPECT_THROW(require_valid(grid), InputError);
   grid.sequence = {0};
   try {
@@ -107,6 +130,19 @@ TEST(PlanSamples, RefusesGridsThatAreNone) {
     FAIL();
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--sequence: 0 is not in 1 to "));
+  }
+}
+
+TEST(PlanSamples, RefusesGridsOfTooManyCombinations) {
+  OperatorGrid grid = tiny_grid();
+  for (auto* const values : {&grid.hidden, &grid.sequence, &grid.experts, &grid.expert_width}) {
+    values->assign(100, 64);
+  }
+  try {
+    (void)plan_samples(SampledOperator::experts, SampleType::bf16, grid, 0);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("moe: 8e+08 combinations of sizes; give fewer values"));
   }
 }
 

@@ -63,10 +63,14 @@ void MeasuredOperatorCosts::note_gaps(OperatorKind kind, Kind& samples) {
   const bool has_backward = kind != OperatorKind::optimizer;
   const bool no_forward = samples.samples[0].empty();
   const bool no_backward = has_backward && samples.samples[1].empty();
+  if (is_of_experts(kind) && !no_forward) {
+    samples.notes.push_back(fmt::format("{}: taken from samples of the whole layer", estimator::name(kind)));
+  }
   if (!no_forward && !no_backward) return;
   const std::string_view pass = no_forward && no_backward ? "" : no_forward ? " forward" : " backward";
-  samples.notes.push_back(
-      fmt::format("{}{}: no samples; taken from the GPU's data sheet", estimator::name(kind), pass));
+  samples.notes.push_back(fmt::format(
+      "{}{}: no samples; {}", estimator::name(kind), pass,
+      is_of_experts(kind) ? "made of its products, permutations and activation" : "taken from the GPU's data sheet"));
 }
 
 MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataType dtype) const {
@@ -112,9 +116,15 @@ WorkCost MeasuredOperatorCosts::cost(const Operator& op) const {
                 op.dims[1],
                 op.dims[2],
                 op.dims[3],
+                op.rows,
                 static_cast<std::int64_t>(op.dtype)};
   const auto at = known_.find(key);
   return at != known_.end() ? at->second : known_.emplace(key, predict(op)).first->second;
+}
+
+std::optional<WorkCost> MeasuredOperatorCosts::cost_of_whole(const Operator& whole) const {
+  if (kind_of(whole).samples[static_cast<std::size_t>(whole.pass)].empty()) return std::nullopt;
+  return cost(whole);
 }
 
 std::vector<std::string> MeasuredOperatorCosts::notes() const {

@@ -26,6 +26,8 @@ class MeasuredOperatorCosts final : public OperatorCosts {
 
   /// Throws InputError on a sampling file that cannot be read.
   [[nodiscard]] WorkCost cost(const Operator& op) const override;
+  /// From samples of the whole alone.
+  [[nodiscard]] std::optional<WorkCost> cost_of_whole(const Operator& whole) const override;
 
   /// What the user should know of the costs so far: samples thrown out and why, operators from the other source, and
   /// shapes outside of what was sampled.
@@ -40,7 +42,7 @@ class MeasuredOperatorCosts final : public OperatorCosts {
     std::map<std::string, std::set<std::int64_t>> ranks;  ///< tensor parallel ranks that a function was sampled for
     std::string outside;                                  ///< the first shape that was
   };
-  using Key = std::array<std::int64_t, 7>;
+  using Key = std::array<std::int64_t, 8>;
 
   [[nodiscard]] Kind& kind_of(const Operator& op) const;
   [[nodiscard]] Kind read(OperatorKind kind, DataType dtype) const;

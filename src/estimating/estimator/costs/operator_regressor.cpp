@@ -49,7 +49,8 @@ Split split(std::span<const TimedOperator> samples) {
 /// How full the last wave of 128 x 128 tiles of a matrix product is: tiles that there would be in full waves, over
 /// those that there are.
 double wave_excess(const Operator& op, int multiprocessors) {
-  if (!is_matrix_product(op.kind) || op.kind == OperatorKind::fused_attention || multiprocessors <= 0) return 1;
+  const bool several = op.kind == OperatorKind::fused_attention || is_of_experts(op.kind);
+  if (!is_matrix_product(op.kind) || several || multiprocessors <= 0) return 1;
   constexpr double kTile = 128;
   const bool batched = op.kind != OperatorKind::linear;
   const double batch = batched ? static_cast<double>(op.dims[0]) : 1;
@@ -67,7 +68,7 @@ float alignment(std::int64_t dim) {
 
 /// What trees divide by: logarithms of the shape and of the work, and what decides which kernel runs and how well it
 /// fills the GPU.
-using Features = std::array<float, 10>;
+using Features = std::array<float, 11>;
 Features features(const Operator& op, const GpuModel& gpu) {
   Features values{};
   for (std::size_t i = 0; i < 4; ++i) values[i] = static_cast<float>(std::log2(static_cast<double>(op.dims[i])));
@@ -76,6 +77,7 @@ Features features(const Operator& op, const GpuModel& gpu) {
   values[5] = static_cast<float>(std::log2(flops / memory_bytes(op)));
   values[6] = static_cast<float>(wave_excess(op, gpu.multiprocessors));
   for (std::size_t i = 1; i < 4; ++i) values[6 + i] = alignment(op.dims[i]);
+  values[10] = static_cast<float>(std::log2(static_cast<double>(op.rows)));
   return values;
 }
 
@@ -90,8 +92,13 @@ double usual_error(std::vector<double> errors) {
   return *at;
 }
 
+/// Dimensions, then rows.
+std::int64_t size_of(const Operator& op, std::size_t index) {
+  return index < op.dims.size() ? op.dims[index] : op.rows;
+}
+
 std::string_view dim_name(OperatorKind kind, std::size_t dim) {
-  using Names = std::array<std::string_view, 4>;
+  using Names = std::array<std::string_view, 5>;
   const auto names = [kind]() -> Names {
     switch (kind) {
       case OperatorKind::embedding:
@@ -111,6 +118,9 @@ std::string_view dim_name(OperatorKind kind, std::size_t dim) {
         return {"batch", "heads", "sequence", "sequence"};
       case OperatorKind::optimizer:
         return {"parameters", "", "", ""};
+      case OperatorKind::experts:
+      case OperatorKind::gated_experts:
+        return {"tokens", "hidden size", "width", "experts", "rows of experts"};
       case OperatorKind::cross_entropy:
         return {"batch", "sequence", "vocabulary", ""};
       default:
@@ -131,7 +141,7 @@ OperatorRegressor::OperatorRegressor(std::span<const TimedOperator> samples, Gpu
   }
   measure_errors(parts.kept.empty() ? parts.fitted : parts.kept);
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    const auto dim = [i](const TimedOperator& sample) { return sample.op.dims[i]; };
+    const auto dim = [i](const TimedOperator& sample) { return size_of(sample.op, i); };
     const auto [low, high] = std::ranges::minmax(samples, {}, dim);
     ranges_[i] = {dim(low), dim(high)};
   }
@@ -182,8 +192,9 @@ void OperatorRegressor::measure_errors(std::span<const TimedOperator> samples) {
 
 std::string OperatorRegressor::outside(const Operator& op) const {
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    if (op.dims[i] >= ranges_[i].low && op.dims[i] <= ranges_[i].high) continue;
-    return fmt::format("{} {} (sampled {} to {})", dim_name(op.kind, i), op.dims[i], ranges_[i].low, ranges_[i].high);
+    const std::int64_t size = size_of(op, i);
+    if (size >= ranges_[i].low && size <= ranges_[i].high) continue;
+    return fmt::format("{} {} (sampled {} to {})", dim_name(op.kind, i), size, ranges_[i].low, ranges_[i].high);
   }
   const double work = flops(op);
   if (work >= least_flops_ && work <= most_flops_) return {};

@@ -46,7 +46,7 @@ class OperatorRegressor {
   OperatorTrend trend_;
   std::vector<std::size_t> columns_;  ///< features that differ among the samples: what trees see
   std::optional<GradientBoostedTrees> trees_;
-  std::array<Range, 4> ranges_;
+  std::array<Range, 5> ranges_;  ///< of dims, and of rows
   double least_flops_ = 0;
   double most_flops_ = 0;
   double relative_error_ = 0;        ///< of nine in ten predictions

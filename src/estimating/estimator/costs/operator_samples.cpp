@@ -23,6 +23,8 @@ constexpr long long kMaxLayers = 1 << 12;
 constexpr long long kMaxRanks = 1 << 16;
 constexpr long long kMaxElements = 1LL << 40;
 
+constexpr std::string_view kExpertColumns = "mp,b,l,dim,moe_num_experts,intermediate_size,top_k";
+
 constexpr auto kFunctions = std::to_array<SampledFunction>({
     {"embedding", OperatorKind::embedding, "mp,b,l,dim"},
     {"layernorm", OperatorKind::layer_norm, "b,l,dim"},
@@ -40,6 +42,8 @@ constexpr auto kFunctions = std::to_array<SampledFunction>({
     {"linear3", OperatorKind::linear, "mp,b,l,dim"},
     {"gelu", OperatorKind::gelu, "mp,b,l,dim"},
     {"swiglu", OperatorKind::swiglu, "b,l,dim"},
+    {"moe", OperatorKind::experts, kExpertColumns},
+    {"gated_moe", OperatorKind::gated_experts, kExpertColumns},
     {"linear4", OperatorKind::linear, "mp,b,l,dim"},
     {"linear_final", OperatorKind::linear, "mp,b,l,dim"},
     {"parallel_cross_entropy_128", OperatorKind::cross_entropy, "mp,b,l"},
@@ -129,6 +133,9 @@ Dims dims_of(const SampledFunction& function, const SampledShape& shape, std::in
       return {batch, heads, length, length};
     case OperatorKind::gelu:
       return {batch, length, 4 * shape.hidden / ranks, 1};
+    case OperatorKind::experts:
+    case OperatorKind::gated_experts:
+      return {batch * length, shape.hidden, shape.expert_width, shape.experts / ranks};
     case OperatorKind::cross_entropy:
       return {batch, length, sampled_vocabulary(ranks), 1};
     case OperatorKind::optimizer:
@@ -182,13 +189,17 @@ struct SampleColumn {
   std::int64_t SampledShape::*member;
   long long max;
 };
-constexpr auto kShapeColumns = std::to_array<SampleColumn>({{"mp", &SampledShape::ranks, kMaxRanks},
-                                                            {"b", &SampledShape::batch, kMaxShape},
-                                                            {"h", &SampledShape::heads, kMaxShape},
-                                                            {"l", &SampledShape::sequence, kMaxShape},
-                                                            {"dim", &SampledShape::hidden, kMaxShape},
-                                                            {"encoders", &SampledShape::layers, kMaxLayers},
-                                                            {"params", &SampledShape::parameters, kMaxElements}});
+constexpr auto kShapeColumns =
+    std::to_array<SampleColumn>({{"mp", &SampledShape::ranks, kMaxRanks},
+                                 {"b", &SampledShape::batch, kMaxShape},
+                                 {"h", &SampledShape::heads, kMaxShape},
+                                 {"l", &SampledShape::sequence, kMaxShape},
+                                 {"dim", &SampledShape::hidden, kMaxShape},
+                                 {"encoders", &SampledShape::layers, kMaxLayers},
+                                 {"params", &SampledShape::parameters, kMaxElements},
+                                 {"moe_num_experts", &SampledShape::experts, kMaxRanks},
+                                 {"intermediate_size", &SampledShape::expert_width, kMaxShape},
+                                 {"top_k", &SampledShape::experts_per_token, kMaxRanks}});
 
 }  // namespace
 
@@ -232,7 +243,10 @@ std::optional<Operator> operator_of(const SampledFunction& function, const Sampl
   if (shape.heads > 0 && (shape.heads % ranks != 0 || shape.hidden % shape.heads != 0)) return std::nullopt;
   const bool splits_hidden = shape.heads == 0 && function.kind != OperatorKind::optimizer;
   if (splits_hidden && shape.hidden % ranks != 0) return std::nullopt;
-  const Operator op{.kind = function.kind, .pass = pass, .dims = dims_of(function, shape, ranks), .dtype = dtype};
+  if (shape.experts % ranks != 0 || shape.experts_per_token > shape.experts) return std::nullopt;
+  Operator op{.kind = function.kind, .pass = pass, .dims = dims_of(function, shape, ranks), .dtype = dtype};
+  // Each rank has its share of the experts, and so of the rows.
+  if (shape.experts > 0) op.rows = std::max<std::int64_t>(1, op.dims[0] * shape.experts_per_token / ranks);
   if (std::ranges::any_of(op.dims, [](std::int64_t dim) { return dim < 1; })) return std::nullopt;
   return op;
 }
@@ -263,7 +277,11 @@ OperatorSamples parse_operator_samples(std::string_view csv, const std::string& 
     if (!function.one_pass) sample.backward_s = reader.seconds(row, backward);
     const SourceLocation where = table.where(row, columns.front().index);
     if (!operator_of(function, sample.shape, Pass::forward, dtype)) {
-      throw_input_error({source, where.line, 0}, "ranks (mp) or heads (h) do not divide the shape", "remove the row");
+      throw_input_error({source, where.line, 0},
+                        is_of_experts(function.kind)
+                            ? "ranks (mp) do not divide the shape, or top_k is above the experts"
+                            : "ranks (mp) or heads (h) do not divide the shape",
+                        "remove the row");
     }
     sample.line = where.line;
     samples.rows.push_back(sample);

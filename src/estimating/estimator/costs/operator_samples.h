@@ -28,13 +28,16 @@ struct SampleFileName {
 
 /// The shape of one sample as the columns of a sampling file state it; 0 where a file has no such column.
 struct SampledShape {
-  std::int64_t ranks = 0;       ///< `mp`: tensor parallel ranks that share the operator
-  std::int64_t batch = 0;       ///< `b`: sequences
-  std::int64_t heads = 0;       ///< `h`: of all ranks
-  std::int64_t sequence = 0;    ///< `l`: tokens
-  std::int64_t hidden = 0;      ///< `dim`: of all ranks
-  std::int64_t layers = 0;      ///< `encoders`: of the stage that an optimizer updates
-  std::int64_t parameters = 0;  ///< `params`: of the rank that an optimizer updates
+  std::int64_t ranks = 0;              ///< `mp`: tensor parallel ranks that share the operator
+  std::int64_t batch = 0;              ///< `b`: sequences
+  std::int64_t heads = 0;              ///< `h`: of all ranks
+  std::int64_t sequence = 0;           ///< `l`: tokens
+  std::int64_t hidden = 0;             ///< `dim`: of all ranks
+  std::int64_t layers = 0;             ///< `encoders`: of the stage that an optimizer updates
+  std::int64_t parameters = 0;         ///< `params`: of the rank that an optimizer updates
+  std::int64_t experts = 0;            ///< `moe_num_experts`: of the layer, that the ranks share
+  std::int64_t expert_width = 0;       ///< `intermediate_size`: within one
+  std::int64_t experts_per_token = 0;  ///< `top_k`
 
   friend bool operator==(const SampledShape&, const SampledShape&) = default;
 };
@@ -55,7 +58,8 @@ struct SampledFunction {
 /// Null where there is none of the name.
 [[nodiscard]] const SampledFunction* find_sampled_function(std::string_view name);
 
-/// The operator that one rank ran; nothing where ranks or heads do not divide the shape.
+/// The operator that one rank ran; nothing where ranks or heads do not divide the shape, or a token uses more experts
+/// than there are.
 [[nodiscard]] std::optional<Operator> operator_of(const SampledFunction& function, const SampledShape& shape, Pass pass,
                                                   DataType dtype);
 

@@ -15,6 +15,14 @@ constexpr int kReweightings = 6;
 /// No kernel is faster.
 constexpr double kLeastKernelS = 1e-6;
 
+/// Tokens in and out, and the weights of experts that can have got a row, whose gradients are written backward; what
+/// lies between may stay in the cache.
+double least_expert_bytes(const Operator& op) {
+  const double used = static_cast<double>(std::min(op.rows, op.dims[3])) / static_cast<double>(op.dims[3]);
+  const double weights = used * expert_weights(op) * (op.pass == Pass::forward ? 1 : 2);
+  return (weights + 2 * static_cast<double>(op.dims[0]) * static_cast<double>(op.dims[1])) * bytes_of(op.dtype);
+}
+
 /// What any implementation has to move, which is less than what usual kernels do: an embedding may find its rows in the
 /// cache, a loss may be one kernel, an optimizer may keep half-precision weights alone, an addition may work in place.
 double least_bytes(const Operator& op) {
@@ -30,6 +38,9 @@ double least_bytes(const Operator& op) {
       return bytes;
     case OperatorKind::optimizer:
       return kOptimizerBytes * elements;
+    case OperatorKind::experts:
+    case OperatorKind::gated_experts:
+      return least_expert_bytes(op);
     default:
       return is_matrix_product(op.kind) ? memory_bytes(op) : 2 * bytes;
   }
@@ -66,6 +77,14 @@ std::array<double, OperatorTrend::kTerms> OperatorTrend::terms(const Operator& o
       own[0] = flops(op);
       own[1] = dim(0) * dim(1) * dim(2);
       own[2] = own[1] * dim(1);
+      break;
+    case OperatorKind::experts:
+    case OperatorKind::gated_experts:
+      own[0] = flops(op);
+      own[1] = dim(0) * dim(1);
+      own[2] = static_cast<double>(op.rows) * dim(1);
+      own[3] = expert_weights(op);
+      own[4] = dim(3);
       break;
     case OperatorKind::embedding:
       own[0] = dim(0);

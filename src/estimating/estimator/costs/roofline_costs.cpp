@@ -100,6 +100,13 @@ double RooflineCosts::fused_dropout_s(const Operator& op) const {
          (forward ? efficiency.dropout_start_forward_s : efficiency.dropout_start_backward_s);
 }
 
+/// As one large product; a job's own work has the parts, which are costed one by one.
+RooflineCosts::Split RooflineCosts::experts_s(const Operator& op) const {
+  const double computing_s = flops(op) / (peak_flops(gpu_, op.dtype) * gpu_.efficiency.matmul_peak);
+  const double moving_s = memory_s(op);
+  return computing_s >= moving_s ? Split{computing_s, 0} : Split{0, moving_s};
+}
+
 WorkCost RooflineCosts::cost(const Operator& op) const {
   Split split;
   switch (op.kind) {
@@ -120,6 +127,10 @@ WorkCost RooflineCosts::cost(const Operator& op) const {
     }
     case OperatorKind::fused_dropout:
       split.core_s = fused_dropout_s(op);
+      break;
+    case OperatorKind::experts:
+    case OperatorKind::gated_experts:
+      split = experts_s(op);
       break;
     default:
       split.memory_s = memory_s(op);

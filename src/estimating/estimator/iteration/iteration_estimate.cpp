@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "estimating/estimator/iteration/pipeline_times.h"
@@ -63,6 +65,26 @@ void hide(WorkCost& collective, double& seconds) {
   seconds -= hidden_s;
 }
 
+/// Costs of a pass's operators, in their order. Where the mixture of experts was sampled as one, its parts share the
+/// time of the whole.
+std::vector<WorkCost> operator_costs(const PassWork& work, const CostSources& sources) {
+  std::vector<WorkCost> costs;
+  costs.reserve(work.operators.size());
+  for (const OperatorUse& use : work.operators) costs.push_back(use.times * sources.operators.cost(use.op));
+  if (!work.experts) return costs;
+  const std::optional<WorkCost> whole = sources.operators.cost_of_whole(work.experts->op);
+  if (!whole) return costs;
+  const std::span<WorkCost> parts(costs.data() + work.experts->first, work.experts->end - work.experts->first);
+  double parts_s = 0;
+  for (const WorkCost& part : parts) parts_s += part.time_s();
+  for (WorkCost& part : parts) {
+    const double share = part.time_s() / parts_s;
+    part = taking(part, share * whole->time_s());
+    part.error_s = share * whole->error_s;
+  }
+  return costs;
+}
+
 PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources& sources) {
   PassCost pass;
   const auto launches =
@@ -71,10 +93,10 @@ PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources&
                 host.collective_s * static_cast<double>(work.collectives.size());
   std::vector<double> operator_s;
   operator_s.reserve(work.operators.size());
-  for (const OperatorUse& use : work.operators) {
-    const WorkCost cost = use.times * sources.operators.cost(use.op);
-    operator_s.push_back(cost.time_s());
-    pass.add(use.part, cost);
+  const std::vector<WorkCost> costs = operator_costs(work, sources);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    operator_s.push_back(costs[i].time_s());
+    pass.add(work.operators[i].part, costs[i]);
   }
   double pass_s = pass.total.time_s();
   for (const CollectiveUse& use : work.collectives) {
@@ -96,8 +118,9 @@ PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources&
 /// Half of a product's backward is the gradient of its weights.
 WorkCost weight_gradient_of(const PassWork& backward, const CostSources& sources) {
   WorkCost sum;
-  for (const OperatorUse& use : backward.operators) {
-    if (use.op.kind == OperatorKind::linear) sum += 0.5 * use.times * sources.operators.cost(use.op);
+  const std::vector<WorkCost> costs = operator_costs(backward, sources);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    if (backward.operators[i].op.kind == OperatorKind::linear) sum += 0.5 * costs[i];
   }
   return sum;
 }

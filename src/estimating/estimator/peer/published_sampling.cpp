@@ -18,8 +18,22 @@ using Values = std::vector<std::int64_t>;
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 40;
 /// As many as an option of `lowgear sample` accepts.
-constexpr std::size_t kMostValues = 32;
-constexpr std::int64_t kWideHead = 128;
+constexpr std::size_t kMostValues = 128;
+
+/// Whether steps of a size are multiplied. `operators` of `moe` is shorter than its sizes: those that it leaves out are
+/// multiplied where that reaches their end exactly.
+bool is_multiplied(const YamlView& file, std::size_t size, std::int64_t step) {
+  const YamlView operators = file.at("operators");
+  if (size < operators.size()) {
+    const YamlView how = operators.at(size);
+    if (how.text() != "mul" && how.text() != "add") how.fail("expected mul or add");
+    return how.text() == "mul";
+  }
+  const std::int64_t end = file.at("ends").at(size).integer_in(1, kLargest);
+  std::int64_t value = file.at("starts").at(size).integer_in(1, kLargest);
+  while (step > 1 && value < end && value <= kLargest / step) value *= step;
+  return value == end;
+}
 
 /// Values of one size: from its start by steps that are added or multiplied.
 Values values_of(const YamlView& file, std::size_t size) {
@@ -27,13 +41,11 @@ Values values_of(const YamlView& file, std::size_t size) {
     return file.at(key).at(size).integer_in(low, kLargest);
   };
   const std::int64_t end = number("ends", 1);
-  const YamlView how = file.at("operators").at(size);
-  const bool multiplied = how.text() == "mul";
-  if (!multiplied && how.text() != "add") how.fail("expected mul or add");
+  const bool multiplied = is_multiplied(file, size, number("steps", 1));
   const std::int64_t step = number("steps", multiplied ? 2 : 1);
   Values values;
   for (std::int64_t value = number("starts", 1); value <= end; value = multiplied ? value * step : value + step) {
-    if (values.size() == kMostValues) file.at("ends").at(size).fail("has more than 32 values from starts in steps");
+    if (values.size() == kMostValues) file.at("ends").at(size).fail("has more than 128 values from starts in steps");
     values.push_back(value);
   }
   if (values.empty()) file.at("ends").at(size).fail("is below starts");
@@ -46,34 +58,26 @@ bool is_one_shape(const YamlView& file) {
   return run == "get_one" || run == "get_profiler" || run == "run_function";
 }
 
+/// Says which sizes a list lacks.
+void require_all_sizes(const YamlView& list, const sampling::OperatorDescription& sampled) {
+  if (list.size() >= sampled.columns.size()) return;
+  std::vector<std::string_view> missing;
+  for (const sampling::ShapeColumn column : sampled.columns.subspan(list.size())) missing.push_back(name(column));
+  list.fail(fmt::format("has {} sizes and none for {}", list.size(), fmt::join(missing, ", ")),
+            fmt::format("{} has {} sizes", sampled.name, sampled.columns.size()));
+}
+
 /// Sizes by their columns, `mp`, `b`, `h`, `l`, `dim`.
 std::map<std::string, Values> sizes_of(const YamlView& file, const sampling::OperatorDescription& sampled) {
   std::map<std::string, Values> sizes;
   const YamlView columns = file.at("columns_name");
+  if (is_one_shape(file)) require_all_sizes(file.at("shapes"), sampled);
   for (std::size_t i = 0; i < sampled.columns.size(); ++i) {
     const std::string column = columns.at(i).text();
     if (column != name(sampled.columns[i])) columns.at(i).fail(fmt::format("expected {}", name(sampled.columns[i])));
     sizes[column] = is_one_shape(file) ? Values{file.at("shapes").at(i).integer_in(1, kLargest)} : values_of(file, i);
   }
   return sizes;
-}
-
-/// `lowgear sample` has hidden sizes and widths of heads in place of numbers of heads.
-void replace_heads(std::map<std::string, Values>& sizes, std::vector<std::string>& words) {
-  const auto heads = sizes.find("h");
-  if (heads == sizes.end()) return;
-  const auto hidden = sizes.find("dim");
-  std::string widths = fmt::format("64,{}", kWideHead);
-  if (hidden == sizes.end()) {
-    Values as_hidden = heads->second;
-    for (std::int64_t& value : as_hidden) value *= kWideHead;
-    sizes["dim"] = as_hidden;
-    widths = fmt::to_string(kWideHead);
-  } else if (heads->second.size() == 1 && hidden->second.size() == 1) {
-    widths = fmt::to_string(std::max<std::int64_t>(1, hidden->second.front() / heads->second.front()));
-  }
-  words.insert(words.end(), {"--head-dim", widths});
-  sizes.erase("h");
 }
 
 PublishedSampling operators_of(const YamlView& file, const std::string& kernel) {
@@ -86,10 +90,16 @@ PublishedSampling operators_of(const YamlView& file, const std::string& kernel) 
             quote(kernel)));
   }
   PublishedSampling result{"operators", {"--operators", kernel}};
-  std::map<std::string, Values> sizes = sizes_of(file, *sampled);
-  replace_heads(sizes, result.words);
-  const std::map<std::string, std::string> options{
-      {"mp", "--tp"}, {"b", "--microbatch"}, {"l", "--sequence"}, {"dim", "--hidden"}, {"encoders", "--layers"}};
+  const std::map<std::string, Values> sizes = sizes_of(file, *sampled);
+  const std::map<std::string, std::string> options{{"mp", "--tp"},
+                                                   {"b", "--microbatch"},
+                                                   {"h", "--heads"},
+                                                   {"l", "--sequence"},
+                                                   {"dim", "--hidden"},
+                                                   {"encoders", "--layers"},
+                                                   {"moe_num_experts", "--experts"},
+                                                   {"intermediate_size", "--expert-width"},
+                                                   {"top_k", "--experts-per-token"}};
   for (const auto& [column, values] : sizes) {
     result.words.insert(result.words.end(), {options.at(column), fmt::format("{}", fmt::join(values, ","))});
   }

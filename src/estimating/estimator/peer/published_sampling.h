@@ -14,7 +14,7 @@ struct PublishedSampling {
 
 /// Reads a file that its `sampling_controller.py --config_path` reads: of an operator (`collect`, `test`, `profilers`)
 /// or a collective. `run: get_one` and `get_profiler` mean the one shape in `shapes`, everything else the grid of
-/// `starts`, `steps`, `ends` and `operators`. Heads of grids are those of heads 64 and 128 wide. Collectives get powers
+/// `starts`, `steps`, `ends` and `operators` (that of `moe` lacks two sizes: see is_multiplied). Collectives get powers
 /// of two from the smallest to the largest message of fp16 numbers. How it profiles (`wait`, `targets`, ...) is not
 /// read. Throws InputError with line and column on what is missing or out of bounds, and on functions that `lowgear
 /// sample` has not.

@@ -100,6 +100,27 @@ double embedding_bytes(const Operator& op) {
   return (op.pass == Pass::forward ? 2 * rows : 3 * rows + table) * bytes_of(op.dtype);
 }
 
+/// Products' operands and results, activations, and rows that are put next to each other and back; the router reads the
+/// tokens, and the output is written. Backward reads and writes twice as much.
+double expert_bytes(const Operator& op) {
+  const auto rows = static_cast<double>(op.rows);
+  const auto hidden = static_cast<double>(op.dims[1]);
+  const auto width = static_cast<double>(op.dims[2]);
+  const double first = op.kind == OperatorKind::gated_experts ? 2 * width : width;
+  const double tokens = 2 * static_cast<double>(op.dims[0]) * hidden;
+  const double once = expert_weights(op) + rows * (5 * hidden + 2 * first + 2 * width) + tokens;
+  return (op.pass == Pass::forward ? 1 : 2) * once * bytes_of(op.dtype);
+}
+
+/// Of the router those of the experts here.
+double expert_flops(const Operator& op) {
+  const double hidden = static_cast<double>(op.dims[1]);
+  const double experts = static_cast<double>(op.dims[3]);
+  const double products =
+      static_cast<double>(op.rows) * expert_weights(op) / experts + static_cast<double>(op.dims[0]) * hidden * experts;
+  return (op.pass == Pass::forward ? 2 : 4) * products;
+}
+
 }  // namespace
 
 std::string_view name(OperatorKind kind) {
@@ -109,7 +130,8 @@ std::string_view name(OperatorKind kind) {
                                        "attention_mask", "softmax",    "fused_softmax",    "fused_attention",
                                        "gelu",           "swiglu",     "cross_entropy",    "optimizer",
                                        "dropout",        "permute",    "bias_gradient",    "gradient_sum",
-                                       "gathered_loss",  "plain_loss", "fused_dropout"});
+                                       "gathered_loss",  "plain_loss", "fused_dropout",    "experts",
+                                       "gated_experts"});
   static_assert(kNames.size() == kOperatorKindCount);
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -122,7 +144,12 @@ std::string_view name(CollectiveKind kind) {
 
 bool is_matrix_product(OperatorKind kind) {
   return kind == OperatorKind::linear || kind == OperatorKind::attention_scores ||
-         kind == OperatorKind::attention_values || kind == OperatorKind::fused_attention;
+         kind == OperatorKind::attention_values || kind == OperatorKind::fused_attention || is_of_experts(kind);
+}
+
+double expert_weights(const Operator& op) {
+  const double matrices = op.kind == OperatorKind::gated_experts ? 3 : 2;
+  return matrices * static_cast<double>(op.dims[1]) * static_cast<double>(op.dims[2]) * static_cast<double>(op.dims[3]);
 }
 
 double flops(const Operator& op) {
@@ -139,6 +166,9 @@ double flops(const Operator& op) {
       return static_cast<double>(op.dims[0]) * static_cast<double>(op.dims[2]);
     case OperatorKind::optimizer:
       return kOptimizerFlops * product(op);
+    case OperatorKind::experts:
+    case OperatorKind::gated_experts:
+      return expert_flops(op);
     default:
       return element_work(op.kind, op.pass).flops * product(op);
   }
@@ -158,6 +188,9 @@ double memory_bytes(const Operator& op) {
       return embedding_bytes(op);
     case OperatorKind::optimizer:
       return kOptimizerBytes * product(op);
+    case OperatorKind::experts:
+    case OperatorKind::gated_experts:
+      return expert_bytes(op);
     default: {
       const ElementWork work = element_work(op.kind, op.pass);
       return product(op) * (work.moved * bytes_of(op.dtype) + work.extra_bytes);

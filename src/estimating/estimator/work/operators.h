@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "estimating/estimator/gpu/gpu_model.h"
@@ -16,12 +17,18 @@ struct Operator {
   Pass pass = Pass::forward;
   std::array<std::int64_t, 4> dims = {1, 1, 1, 1};  ///< see OperatorKind; those that a kind has no use for are 1
   DataType dtype = DataType::bf16;
+  std::int64_t rows = 1;  ///< of experts: what they get together, a row for each expert here that a token uses
 
   friend bool operator==(const Operator&, const Operator&) = default;
 };
 
-/// Tensor cores do these: `linear`, `attention_scores`, `attention_values`, `fused_attention`.
+/// Tensor cores do these: `linear`, `attention_scores`, `attention_values`, `fused_attention`, and most of experts.
 [[nodiscard]] bool is_matrix_product(OperatorKind kind);
+
+/// A whole mixture of experts: a layer's work has its parts, which were perhaps sampled together.
+[[nodiscard]] inline bool is_of_experts(OperatorKind kind) {
+  return kind == OperatorKind::experts || kind == OperatorKind::gated_experts;
+}
 
 /// The host issues nothing for work that another operator's kernel does.
 [[nodiscard]] inline bool is_launched(OperatorKind kind) { return kind != OperatorKind::fused_dropout; }
@@ -31,12 +38,18 @@ struct Operator {
 [[nodiscard]] double flops(const Operator& op);
 [[nodiscard]] double memory_bytes(const Operator& op);
 
+/// Elements of the matrices of a mixture's experts on this rank, without the router.
+[[nodiscard]] double expert_weights(const Operator& op);
+
 /// Where the time of an operator comes from: the data sheet (RooflineCosts) or measurements (MeasuredCosts).
 class OperatorCosts {
  public:
   virtual ~OperatorCosts() = default;
   /// Throws InputError where the source has nothing for this kind.
   [[nodiscard]] virtual WorkCost cost(const Operator& op) const = 0;
+  /// Of operators that were measured together, as one; nothing where they were not, so that their costs are to be
+  /// added.
+  [[nodiscard]] virtual std::optional<WorkCost> cost_of_whole(const Operator& /*whole*/) const { return std::nullopt; }
 };
 
 /// Collectives of a training job. Sizes are those of the whole message: what each rank contributes to an all-reduce,

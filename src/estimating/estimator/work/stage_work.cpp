@@ -246,12 +246,27 @@ void add_dense_mlp(BlockBuilder& block, const TrainingJob& job, const RankShape&
   tensor.row(block, products.second, products.second_backward);
 }
 
+/// The mixture of experts of this rank as one operator, as it may have been sampled: its router chooses among the
+/// experts here, which get as many rows as this rank's tokens make.
+Operator experts_operator(const TrainingJob& job, const RankShape& shape, Pass pass) {
+  const ExpertShape& experts = *job.model.experts;
+  const bool gated = job.model.mlp == MlpKind::gated;
+  return {
+      .kind = gated ? OperatorKind::gated_experts : OperatorKind::experts,
+      .pass = pass,
+      .dims = {shape.tokens, shape.hidden, experts.intermediate / job.parallel.tp, experts.experts / job.parallel.ep},
+      .dtype = job.dtype,
+      .rows = shape.tokens * experts.experts_per_token};
+}
+
 /// Router, dispatch to the ranks of the experts and back, and the experts of this rank with an equal share of tokens.
 void add_experts(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const ExpertShape& experts = *job.model.experts;
   const std::int64_t routed = shape.tokens * experts.experts_per_token;
   const std::int64_t local = experts.experts / job.parallel.ep;
   const std::int64_t tokens_each = std::max<std::int64_t>(1, routed / local);
+  const std::size_t forward = block.work().forward.operators.size();
+  const std::size_t backward = block.work().backward.operators.size();
   block.add(WorkPart::experts, OperatorKind::linear, {shape.tokens, shape.hidden, experts.experts, 1});
   const double bytes = shape.activation_bytes * static_cast<double>(experts.experts_per_token) /
                        (job.parallel.sequence_parallel ? job.parallel.tp : 1);
@@ -263,6 +278,11 @@ void add_experts(BlockBuilder& block, const TrainingJob& job, const RankShape& s
   }
   const MlpProducts products =
       add_mlp(block, job, WorkPart::experts, tokens_each, experts.intermediate / job.parallel.tp, local);
+  const auto mark = [&](PassWork& work, Pass pass, std::size_t first) {
+    work.experts = WholeUse{experts_operator(job, shape, pass), first, work.operators.size()};
+  };
+  mark(block.work().forward, Pass::forward, forward);
+  mark(block.work().backward, Pass::backward, backward);
   const TensorCollectives tensor(job, shape.activation_bytes * static_cast<double>(experts.experts_per_token));
   tensor.column(block, products.first, products.first_backward);
   tensor.row(block, products.second, products.second_backward);

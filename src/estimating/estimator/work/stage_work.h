@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -53,9 +55,17 @@ struct CollectiveUse {
   double overlap_share = 1;  ///< the part of that operator that it may overlap with
 };
 
+/// Operators of a pass that make up a whole which may have been sampled as one.
+struct WholeUse {
+  Operator op;
+  std::size_t first = 0;  ///< index of its first part
+  std::size_t end = 0;    ///< after its last one
+};
+
 /// What one rank does in one pass of one microbatch.
 struct PassWork {
   std::vector<OperatorUse> operators;
+  std::optional<WholeUse> experts = std::nullopt;  ///< those of the operators that are the mixture of experts
   std::vector<CollectiveUse> collectives;
   double checkpoint_s = 0;  ///< on the CPU, for recomputation (HostCosts)
 };

@@ -23,4 +23,14 @@ WorkCost operator*(double factor, const WorkCost& cost) {
           .error_s = factor * cost.error_s};
 }
 
+WorkCost taking(const WorkCost& cost, double time_s) {
+  const double factor = time_s / cost.time_s();
+  WorkCost result = cost;
+  result.core_s *= factor;
+  result.memory_s *= factor;
+  result.link_s *= factor;
+  result.error_s *= factor;
+  return result;
+}
+
 }  // namespace lowgear::estimator

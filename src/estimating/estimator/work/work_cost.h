@@ -20,4 +20,7 @@ struct WorkCost {
   friend WorkCost operator*(double factor, const WorkCost& cost);
 };
 
+/// The same work, taking another time in all; what limits it keeps its share. `cost` takes more than 0.
+[[nodiscard]] WorkCost taking(const WorkCost& cost, double time_s);
+
 }  // namespace lowgear::estimator

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "training/trainer/model/fused_operations.h"
+#include "training/trainer/sampler/expert_layer.h"
 #include "training/trainer/transport/compat.h"
 
 namespace lowgear::trainer {
@@ -187,6 +188,24 @@ Passes swiglu_of(const TensorMaker& make, const sampling::KernelSizes& n) {
           .backward = [=] { (void)kernels::swiglu_backward(gate_up, gradient); }};
 }
 
+/// Of usual size, so that what follows from them is, too.
+Passes experts_of(const TensorMaker& make, const sampling::KernelSizes& n, bool gated) {
+  const auto matrix = [&make](std::int64_t outputs, std::int64_t inputs) {
+    const double scale = 1 / std::sqrt(static_cast<double>(inputs));
+    return make.random({outputs, inputs}).mul_(scale).requires_grad_();
+  };
+  const std::int64_t hidden = n[1];
+  const std::int64_t width = n[2];
+  const std::int64_t ranks = n[4];
+  ExpertWeights weights{.router = matrix(n[3] * ranks, hidden), .first = {}, .second = {}, .gated = gated};
+  for (std::int64_t expert = 0; expert < n[3]; ++expert) {
+    weights.first.push_back(matrix(gated ? 2 * width : width, hidden));
+    weights.second.push_back(matrix(hidden, width));
+  }
+  const ExpertLayer layer(std::move(weights), make.variable({n[0], hidden}), n[5]);
+  return differentiated(layer.variables(), [layer] { return Tensors{layer.forward()}; });
+}
+
 /// In fp32, as training computes it.
 Passes cross_entropy(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor logits = make.variable({n[0], n[1]});
@@ -243,6 +262,10 @@ Passes passes_of(sampling::SampledOperator op, const TensorMaker& make, const sa
       return gelu(make, sizes);
     case sampling::SampledOperator::swiglu:
       return swiglu_of(make, sizes);
+    case sampling::SampledOperator::experts:
+      return experts_of(make, sizes, /*gated=*/false);
+    case sampling::SampledOperator::gated_experts:
+      return experts_of(make, sizes, /*gated=*/true);
     case sampling::SampledOperator::cross_entropy:
       return cross_entropy(make, sizes);
     case sampling::SampledOperator::optimizer:

@@ -119,6 +119,78 @@ TEST(MeasuredOperatorCosts, LeaveAllToTheOtherSourceWhereOnlyCollectivesWereSamp
   EXPECT_THAT(costs.notes(), ElementsAre("linear: no samples; taken from the GPU's data sheet"));
 }
 
+/// Experts that compute at 150 TFLOP/s after a start and 2 us for each of them.
+double experts_s(const Operator& op) { return 30e-6 + 2e-6 * static_cast<double>(op.dims[3]) + flops(op) / 150e12; }
+
+SampledShape experts_shape(std::int64_t ranks, std::int64_t tokens, std::int64_t hidden, std::int64_t width,
+                           std::int64_t per_token) {
+  return {.ranks = ranks,
+          .batch = 1,
+          .sequence = tokens,
+          .hidden = hidden,
+          .experts = 16,
+          .expert_width = width,
+          .experts_per_token = per_token};
+}
+
+std::vector<SampledShape> experts_shapes() {
+  std::vector<SampledShape> shapes;
+  for (const int ranks : {1, 2, 4}) {
+    for (const int tokens : {2048, 4096, 8192}) {
+      for (const int hidden : {2048, 4096}) {
+        for (const int width : {1024, 4096}) {
+          for (const int per_token : {1, 4}) {
+            shapes.push_back(experts_shape(ranks, tokens, hidden, width, per_token));
+          }
+        }
+      }
+    }
+  }
+  return shapes;
+}
+
+SampleFile experts(const std::string& function) {
+  std::string text = "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)\n";
+  for (const SampledShape& shape : experts_shapes()) {
+    const auto us = [&](Pass pass) {
+      return 1e6 * experts_s(*operator_of(*find_sampled_function(function), shape, pass, DataType::bf16));
+    };
+    text +=
+        fmt::format("{},{},{},{},{},{},{},{},{}\n", shape.ranks, shape.batch, shape.sequence, shape.hidden,
+                    shape.experts, shape.expert_width, shape.experts_per_token, us(Pass::forward), us(Pass::backward));
+  }
+  return file("NVIDIAA100-SXM4-80GB_" + function + "_bf16.csv", text);
+}
+
+TEST(MeasuredOperatorCosts, TakeWholeExpertsFromTheirSamples) {
+  const MeasuredOperatorCosts costs({experts("gated_moe")}, named_gpu("a100"), kOtherwise);
+  for (const SampledShape& shape : experts_shapes()) {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const Operator op = *operator_of(*find_sampled_function("gated_moe"), shape, pass, DataType::bf16);
+      const std::optional<WorkCost> cost = costs.cost_of_whole(op);
+      ASSERT_TRUE(cost.has_value());
+      EXPECT_NEAR(cost->time_s() / experts_s(op), 1, 0.01);
+    }
+  }
+  EXPECT_THAT(costs.notes(), ElementsAre("gated_experts: taken from samples of the whole layer"));
+}
+
+TEST(MeasuredOperatorCosts, TellExpertsByTheirRows) {
+  const MeasuredOperatorCosts costs({experts("moe")}, named_gpu("a100"), kOtherwise);
+  Operator op{OperatorKind::experts, Pass::forward, {4096, 4096, 4096, 16}, DataType::bf16, 4096};
+  const double few_s = costs.cost(op).time_s();
+  op.rows *= 4;
+  EXPECT_GT(costs.cost(op).time_s(), 2 * few_s);
+}
+
+TEST(MeasuredOperatorCosts, HaveNoWholeExpertsWithoutSamplesAndSaySo) {
+  const MeasuredOperatorCosts costs({products(), experts("moe")}, named_gpu("a100"), kOtherwise);
+  const Operator op{OperatorKind::gated_experts, Pass::forward, {4096, 4096, 4096, 16}, DataType::bf16, 8192};
+  EXPECT_EQ(costs.cost_of_whole(op), std::nullopt);
+  EXPECT_THAT(costs.notes(),
+              ElementsAre("gated_experts: no samples; made of its products, permutations and activation"));
+}
+
 TEST(SampleFiles, AreThoseOfTheGpu) {
   const auto names = [](const std::vector<SampleFile>& files) {
     std::vector<std::string> result;

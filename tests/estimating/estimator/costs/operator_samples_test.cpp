@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/core/error_of.h"
+#include "estimating/sampling/sample_csv.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -73,6 +74,54 @@ TEST(OperatorSamples, OfOptimizersHaveOneTime) {
   const OperatorSamples own = parse_operator_samples("params,dur(us),spread(us)\n1048576,12,1\n", "s.csv",
                                                      *find_sampled_function("optimizer"), DataType::bf16);
   EXPECT_THAT(dims_of("optimizer", own.rows[0].shape), ElementsAre(1048576, 1, 1, 1));
+}
+
+TEST(OperatorSamples, OfExpertsAreAShareOfThemAndOfTheirRows) {
+  const std::string csv =
+      "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)\n4,2,1024,4096,64,1536,8,800,1700\n";
+  const SampledFunction& function = *find_sampled_function("gated_moe");
+  const OperatorSamples samples = parse_operator_samples(csv, "s.csv", function, DataType::bf16);
+  const Operator op = *operator_of(function, samples.rows.at(0).shape, Pass::backward, DataType::bf16);
+  EXPECT_EQ(op.kind, OperatorKind::gated_experts);
+  EXPECT_THAT(op.dims, ElementsAre(2048, 4096, 1536, 16));
+  EXPECT_EQ(op.rows, 2048 * 8 / 4);
+  EXPECT_EQ(find_sampled_function("moe")->kind, OperatorKind::experts);
+}
+
+TEST(OperatorSamples, OfEveryOperatorAreReadAsTheSamplerWritesThem) {
+  for (const sampling::OperatorDescription& description : sampling::sampled_operators()) {
+    const sampling::SampleFormat format = sampling::SampleFormat::of(description.op);
+    const auto plan = plan_samples(description.op, sampling::SampleType::bf16, sampling::quick_grid(), 0);
+    ASSERT_FALSE(plan.empty()) << description.name;
+    std::string csv = format.header();
+    for (const sampling::PlannedSample& point : plan) {
+      const sampling::PassSample pass{.duration_us = 5, .spread_us = 1, .repeats = 3, .clock_mhz = {}, .energy = {}};
+      csv += format.row({.shape = shape_cells(description.op, point.shape),
+                         .passes = std::vector(static_cast<std::size_t>(description.passes), pass)});
+    }
+    const SampledFunction* const function = find_sampled_function(description.name);
+    ASSERT_NE(function, nullptr) << description.name;
+    const OperatorSamples samples = parse_operator_samples(csv, "s.csv", *function, DataType::bf16);
+    ASSERT_EQ(samples.rows.size(), plan.size());
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      const SampledShape& shape = samples.rows[i].shape;
+      const bool has_experts = shape.experts > 0;
+      EXPECT_EQ(shape.experts, has_experts ? plan[i].shape.experts : 0);
+      EXPECT_EQ(shape.expert_width, has_experts ? plan[i].shape.expert_width : 0);
+      EXPECT_EQ(shape.experts_per_token, has_experts ? plan[i].shape.experts_per_token : 0);
+      EXPECT_EQ(shape.hidden, shape.hidden > 0 ? plan[i].shape.hidden : 0);
+    }
+  }
+}
+
+TEST(OperatorSamples, OfExpertsThatCannotBeAreRefused) {
+  const std::string header = "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)\n";
+  for (const char* const row : {"4,2,1024,4096,6,1536,2,8,17\n", "1,2,1024,4096,4,1536,8,8,17\n"}) {
+    EXPECT_THAT(error_of_samples("moe", header + row),
+                HasSubstr("s.csv:2: ranks (mp) do not divide the shape, or top_k is above the experts"));
+  }
+  EXPECT_THAT(error_of_samples("moe", "mp,b,l,dim,F_dur(us),B_dur(us)\n1,2,3,4,5,6\n"),
+              HasSubstr("there is no column \"moe_num_experts\""));
 }
 
 TEST(OperatorSamples, OfAttentionAreCausalWhenTheyHaveOwnColumns) {

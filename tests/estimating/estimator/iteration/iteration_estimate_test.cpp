@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -83,6 +84,38 @@ TEST(EstimateIteration, InterleavingShrinksTheBubble) {
   const IterationEstimate it = estimate(job);
   EXPECT_EQ(it.stages.size(), 16U);
   EXPECT_LT(it.bubble_share, 0.5 * plain);
+}
+
+/// The data sheet's costs, but for whole mixtures of experts: 10 ms forward, 25 backward.
+class SampledExperts final : public OperatorCosts {
+ public:
+  explicit SampledExperts(const GpuModel& gpu) : data_sheet_(gpu) {}
+  [[nodiscard]] WorkCost cost(const Operator& op) const override { return data_sheet_.cost(op); }
+  [[nodiscard]] std::optional<WorkCost> cost_of_whole(const Operator& whole) const override {
+    return WorkCost{.core_s = whole.pass == Pass::forward ? 10e-3 : 25e-3, .error_s = 1e-3};
+  }
+
+ private:
+  RooflineCosts data_sheet_;
+};
+
+TEST(EstimateIteration, ExpertsTakeTheTimeOfTheirSamples) {
+  TrainingJob job = job_on(1, 1, 1);
+  job.model = named_transformer("mixtral-8x7b");
+  job.recompute = Recompute::full;
+  const IterationEstimate parts = estimate(job);
+  const IterationEstimate whole = estimate_iteration(job, {SampledExperts(job.gpu), LinkCosts(job.cluster)});
+  const auto layers = static_cast<double>(job.model.layers);
+  const StageEstimate& before = parts.stages[0];
+  const StageEstimate& after = whole.stages[0];
+  EXPECT_NEAR(item_s(after.forward_items, "experts"), layers * 10e-3, 1e-9);
+  EXPECT_NEAR(item_s(after.backward_items, "experts"), layers * 25e-3, 1e-9);
+  const double recomputed_s =
+      item_s(before.backward_items, "recomputation") - item_s(before.forward_items, "experts") + layers * 10e-3;
+  EXPECT_NEAR(item_s(after.backward_items, "recomputation"), recomputed_s, 1e-9);
+  EXPECT_DOUBLE_EQ(after.forward.flops, before.forward.flops);
+  EXPECT_NEAR(item_s(after.forward_items, "linear"), item_s(before.forward_items, "linear"), 1e-12);
+  expect_parts_add_up(after);
 }
 
 TEST(EstimateIteration, RecomputationAddsAForward) {

@@ -15,6 +15,21 @@ TEST(Operators, CountLinearByHand) {
   EXPECT_DOUBLE_EQ(memory_bytes(backward), 2 * memory_bytes(forward));
 }
 
+TEST(Operators, CountExpertsByTheirRows) {
+  const Operator plain{OperatorKind::experts, Pass::forward, {8, 4, 16, 2}, DataType::bf16, 12};
+  Operator gated = plain;
+  gated.kind = OperatorKind::gated_experts;
+  const double router = 2 * 8 * 4 * 2;
+  EXPECT_DOUBLE_EQ(flops(plain), 2 * 12 * 2 * 4 * 16 + router);
+  EXPECT_DOUBLE_EQ(flops(gated), 2 * 12 * 3 * 4 * 16 + router);
+  EXPECT_DOUBLE_EQ(expert_weights(gated), 2 * 3 * 4 * 16);
+  EXPECT_GT(memory_bytes(plain), 2 * expert_weights(plain));
+  Operator backward = gated;
+  backward.pass = Pass::backward;
+  EXPECT_DOUBLE_EQ(flops(backward), 2 * flops(gated));
+  EXPECT_DOUBLE_EQ(memory_bytes(backward), 2 * memory_bytes(gated));
+}
+
 TEST(Operators, CountFusedAttentionAsCausal) {
   const Operator scores{OperatorKind::attention_scores, Pass::forward, {2 * 3, 64, 8, 64}, DataType::fp16};
   const Operator values{OperatorKind::attention_values, Pass::forward, {2 * 3, 64, 64, 8}, DataType::fp16};

@@ -178,6 +178,33 @@ TEST(LayerWork, ExpertsExchangeTokensFourTimes) {
   EXPECT_EQ(exchanges(work.backward), 2);
 }
 
+// The products of what was sampled as one are those of the experts, without the shared one.
+TEST(LayerWork, SaysWhichOperatorsAreTheExperts) {
+  TrainingJob job = job_of(mixture());
+  job.parallel.dp = 2;
+  job.parallel.ep = 2;
+  job.parallel.tp = 2;
+  const BlockWork work = layer_work(job);
+  for (const PassWork* const pass : {&work.forward, &work.backward}) {
+    ASSERT_TRUE(pass->experts.has_value());
+    const WholeUse& whole = *pass->experts;
+    EXPECT_EQ(whole.op.kind, OperatorKind::gated_experts);
+    EXPECT_EQ(whole.op.dims, (std::array<std::int64_t, 4>{2 * 256, 512, 768 / 2, 8 / 2}));
+    EXPECT_EQ(whole.op.rows, 2 * 256 * 2);
+    PassWork parts;
+    parts.operators.assign(pass->operators.begin() + static_cast<std::ptrdiff_t>(whole.first),
+                           pass->operators.begin() + static_cast<std::ptrdiff_t>(whole.end));
+    for (const OperatorUse& use : parts.operators) {
+      EXPECT_EQ(use.part, WorkPart::experts);
+      EXPECT_EQ(use.op.pass, whole.op.pass);
+    }
+    const double passes = pass == &work.forward ? 1 : 2;
+    const double other_experts = passes * 2 * 2 * 256 * 512 * 4;  // of the router
+    EXPECT_DOUBLE_EQ(tensor_flops(parts), flops(whole.op) + other_experts);
+  }
+  EXPECT_FALSE(layer_work(job_of(llama())).forward.experts.has_value());
+}
+
 TEST(LayerWork, GathersShardedWeightsBeforeBothPasses) {
   TrainingJob job = job_of(llama());
   job.parallel.dp = 8;

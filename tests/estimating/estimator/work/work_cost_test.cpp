@@ -17,5 +17,14 @@ TEST(WorkCost, AddsWhatLimitsTheWorkApart) {
   EXPECT_DOUBLE_EQ(sum.error_s, 1.25);
 }
 
+TEST(WorkCost, TakesAnotherTimeForTheSameWork) {
+  const WorkCost longer = taking({.core_s = 2, .memory_s = 1, .flops = 100, .memory_bytes = 10, .error_s = 0.3}, 6);
+  EXPECT_DOUBLE_EQ(longer.core_s, 4);
+  EXPECT_DOUBLE_EQ(longer.memory_s, 2);
+  EXPECT_DOUBLE_EQ(longer.error_s, 0.6);
+  EXPECT_DOUBLE_EQ(longer.flops, 100);
+  EXPECT_DOUBLE_EQ(longer.memory_bytes, 10);
+}
+
 }  // namespace
 }  // namespace lowgear::estimator

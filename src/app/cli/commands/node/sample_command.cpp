@@ -43,6 +43,8 @@ struct SampleArguments {
   }
 
  private:
+  [[nodiscard]] bool has_word(std::string_view word) const { return std::ranges::find(words, word) != words.end(); }
+
   /// Options override the file.
   void add_words_of_config(std::vector<std::string>& all) const {
     if (config.empty()) return;
@@ -53,7 +55,8 @@ struct SampleArguments {
           fmt::format("--config: {} is of {}; call lowgear sample {}", config, file.subject, file.subject));
     }
     for (std::size_t i = 0; i + 1 < file.words.size(); i += 2) {
-      if (std::ranges::find(words, file.words[i]) != words.end()) continue;
+      if (has_word(file.words[i])) continue;
+      if (file.words[i] == "--heads" && has_word("--head-dim")) continue;  // which says it in another way
       all.insert(all.end(), {file.words[i], file.words[i + 1]});
     }
   }
