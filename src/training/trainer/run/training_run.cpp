@@ -134,7 +134,8 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   result.policy = policy_;
   StepTotals totals = totals_of(loss, change, result);
   const double own_energy_j = totals.without_energy > 0 ? std::numeric_limits<double>::quiet_NaN() : totals.energy_j;
-  adaptation_.observe(number, own_energy_j, marks_.take_times());
+  adaptation_.observe(
+      number, {.energy_j = own_energy_j, .units = marks_.take_times(), .activation_bytes = activations_.newest()});
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
   if (change.moved) result.moved = moved_by_all(*change.moved, *ranks_.world);
