@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "training/trainer/checkpoint/sharding.h"
@@ -21,10 +22,10 @@ namespace {
 constexpr std::int64_t kPositions = 12;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
-/// Stands before libtorch's allocator while it lives, and counts what that has given out: independent of its reports.
+/// Counts what libtorch's allocator has given out while a Counting lives: independent of what that reports.
 class CountingAllocator final : public at::Allocator {
  public:
-  [[nodiscard]] static std::int64_t live_bytes() { return live_bytes_; }
+  explicit CountingAllocator(at::Allocator* inner) : inner_(inner) {}
 
 #if TORCH_VERSION_MAJOR >= 2
   at::DataPtr allocate(std::size_t bytes) override { return counted(bytes); }
@@ -32,34 +33,59 @@ class CountingAllocator final : public at::Allocator {
 #else
   at::DataPtr allocate(std::size_t bytes) const override { return counted(bytes); }
 #endif
-
-  /// Blocks may outlive a test, and so does what frees them.
-  static void install() {
-    static CountingAllocator allocator;
-    if (allocator.inner_ != nullptr) return;
-    allocator.inner_ = c10::GetAllocator(at::kCPU);
-    c10::SetAllocator(at::kCPU, &allocator, /*priority=*/1);
+  at::DeleterFnPtr raw_deleter() const override { return &CountingAllocator::free_block; }
+  [[nodiscard]] static std::int64_t live_bytes() {
+    const std::scoped_lock lock(held().mutex);
+    return held().live_bytes;
   }
 
  private:
   struct Block {
     at::DataPtr data;
-    std::int64_t bytes;
+    std::int64_t bytes = 0;
+  };
+  struct Held {
+    std::mutex mutex;
+    std::map<void*, Block> blocks;
+    std::int64_t live_bytes = 0;
   };
 
-  [[nodiscard]] at::DataPtr counted(std::size_t bytes) const {
-    auto* block = new Block{inner_->allocate(bytes), static_cast<std::int64_t>(bytes)};
-    live_bytes_ += block->bytes;
-    return {block->data.get(), block, &CountingAllocator::free_block, at::kCPU};
+  /// Never destroyed: blocks may outlive everything else.
+  static Held& held() {
+    static auto* const kHeld = new Held;
+    return *kHeld;
   }
-  static void free_block(void* context) {
-    auto* block = static_cast<Block*>(context);
-    live_bytes_ -= block->bytes;
-    delete block;
+  [[nodiscard]] at::DataPtr counted(std::size_t bytes) const {
+    at::DataPtr data = inner_->allocate(bytes);
+    void* const address = data.get();
+    const std::scoped_lock lock(held().mutex);
+    if (address != nullptr) held().blocks[address] = {std::move(data), static_cast<std::int64_t>(bytes)};
+    held().live_bytes += static_cast<std::int64_t>(bytes);
+    return {address, address, &CountingAllocator::free_block, at::kCPU};
+  }
+  static void free_block(void* address) {
+    Block freed;  // after the lock
+    const std::scoped_lock lock(held().mutex);
+    freed = std::move(held().blocks.extract(address).mapped());
+    held().live_bytes -= freed.bytes;
   }
 
-  at::Allocator* inner_ = nullptr;
-  static inline std::atomic<std::int64_t> live_bytes_ = 0;
+  at::Allocator* inner_;
+};
+
+/// Has all of this process counted.
+class Counting {
+ public:
+  Counting() {
+    static CountingAllocator allocator(usual_);
+    c10::SetAllocator(at::kCPU, &allocator, /*priority=*/1);
+  }
+  ~Counting() { c10::SetAllocator(at::kCPU, usual_, /*priority=*/1); }
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+
+ private:
+  at::Allocator* usual_ = c10::GetAllocator(at::kCPU);
 };
 
 /// A group of tensor-parallel ranks of which the others give nothing: what this one holds is what it would hold with
@@ -174,7 +200,7 @@ struct HeldBytes {
 };
 
 HeldBytes held_bytes(const StageCase& of) {
-  CountingAllocator::install();
+  const Counting counting;
   HeldBytes held;
   run_thread_ranks({}, [&](int /*rank*/, Communicators ranks) {
     ranks.tensor = std::make_unique<LoneMember>(of.tensor_ranks);
