@@ -45,6 +45,16 @@ struct RecordingClock {
   double start_s = 0;   ///< of the recording, on that machine's monotonic clock
 };
 
+/// What the activations of one microbatch take on a stage: bytes that the allocator of the rank's device held from
+/// their forward on until their backward.
+struct RecordedActivations {
+  int iteration = 0;  ///< in which it was measured
+  int stage = 0;
+  std::int64_t bytes = 0;  ///< above 0
+
+  friend bool operator==(const RecordedActivations&, const RecordedActivations&) = default;
+};
+
 /// One reading of the GPU; what it does not report is empty.
 struct EnergySample {
   double time_s = 0;
@@ -78,7 +88,8 @@ struct Recording {
   std::vector<RecordedIteration> iterations;  ///< empty when they were not recorded, or not read
   std::vector<RecordedUnit> units;
   std::vector<EnergySample> samples;
-  std::vector<std::string> warnings;  ///< what was left out of its files, one line each
+  std::vector<RecordedActivations> activations;  ///< empty when they were not measured, or not read
+  std::vector<std::string> warnings;             ///< what was left out of its files, one line each
 };
 
 /// The files of one rank's folder `rank-NNNNN`, as text.

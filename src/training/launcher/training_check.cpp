@@ -131,6 +131,8 @@ void check_training(const TrainConfig& config) {
   if (config.adapt.repartition && config.adapt.repartition->profile) (void)WorkPlanner(config);
   if (config.envpipe && config.envpipe->profile) {
     (void)findings_on_profile(*config.envpipe, training_schedule(config));
+    (void)extra_activations(*config.envpipe, profiled_activation_bytes(*config.envpipe), config.parallel.pp,
+                            config.microbatches);
   }
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
   std::int64_t first_step = 0;

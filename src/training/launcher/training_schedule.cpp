@@ -107,8 +107,9 @@ std::vector<int> envpipe_forwards(const TrainConfig& config) {
   EnvPipeConfig own_order = *config.envpipe;
   own_order.options.order = planner::EnvPipeOptions::Order::own;
   own_order.options.type = planner::EnvPipeOptions::Type::envelope;
-  return envpipe_order(config.microbatches, findings_on_profile(own_order, any), own_order.options.extra_activations)
-      .early_forwards;
+  const std::vector<int> fit =
+      extra_activations(own_order, profiled_activation_bytes(own_order), config.parallel.pp, config.microbatches);
+  return envpipe_order(config.microbatches, findings_on_profile(own_order, any), fit).early_forwards;
 }
 
 schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks,

@@ -119,6 +119,24 @@ class EnvPipeTest(AgentTraining):
         self.run_lowgear("train", str(self.folder / "job.yaml"), "--metrics", str(self.folder / "plain.jsonl"))
         self.assertEqual(losses, [line["loss"] for line in self.lines("plain")], "clocks and order change no bit")
 
+    def test_bytes_of_memory_are_divided_by_what_was_measured(self):
+        sweep = ["--envpipe-lowest-clock", "1320", "--envpipe-reconfig", "greedy", "--set", "steps=14"]
+        out = self.run_lowgear(*self.words("bytes", *sweep, "--memory-limit", "12GiB"))
+        measured = [line["activation_bytes"] for line in self.lines("bytes") if "activation_bytes" in line]
+        self.assertEqual(len(measured), 1)
+        by_rank = " ".join(f"{value * 1e-6:.4g}" for value in measured[0])
+        self.assertIn(f"activations of a microbatch by rank {by_rank} MB; early forwards", out)
+        header = self.lines("bytes-log")[0]
+        self.assertEqual(header["settings"]["memory_limit"], "12GiB")
+
+        out = self.run_lowgear(*self.words("few", *sweep, "--memory-limit", f"{measured[0][0] + 1}B,1GiB"))
+        self.assertIn("rank 0 holds 2 activations under 1F1B; give at least that; the order stays", out)
+        self.assertEqual([line["loss"] for line in self.lines("few")], [line["loss"] for line in self.lines("bytes")])
+
+        err = self.refused(*self.with_profile("unknown", "--memory-limit", "12GiB"))
+        self.assertIn("has no column activation_bytes", err)
+        self.assertEqual(self.lines("unknown"), [])
+
     def test_a_job_that_is_killed_continues_with_the_last_decision(self):
         more = ["--set", f"checkpoint.folder={self.folder / 'checkpoints'}", "--set", "checkpoint.every=1"]
         job = self.start(*self.with_profile("killed", *more))

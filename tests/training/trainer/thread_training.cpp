@@ -25,6 +25,7 @@ Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind) {
               if (result.dropped_gradients) outcome.dropped.push_back(result.dropped_gradients->operations);
               outcome.partitions.push_back(result.partition);
               if (result.moved) outcome.moved_bytes[result.step] = result.moved->bytes;
+              if (!result.activation_bytes.empty()) outcome.activation_bytes[result.step] = result.activation_bytes;
               if (result.held_out_loss) outcome.held_out_losses[result.step] = *result.held_out_loss;
             });
     const std::scoped_lock lock(mutex);

@@ -15,8 +15,9 @@ struct Outcome {
   std::int64_t first_step = 0;
   std::vector<double> losses;
   std::vector<double> gradient_norms;
-  std::map<std::int64_t, double> held_out_losses;  ///< by step, where measured
-  std::map<int, at::Tensor> values;                ///< by rank: the store's buffer
+  std::map<std::int64_t, double> held_out_losses;                      ///< by step, where measured
+  std::map<std::int64_t, std::vector<std::int64_t>> activation_bytes;  ///< by step, where measured
+  std::map<int, at::Tensor> values;                                    ///< by rank: the store's buffer
   std::map<std::string, at::Tensor> weights;       ///< by name; where tensors are split, the first ranks' parts
   std::vector<std::int64_t> frozen;                ///< blocks, by step
   std::vector<std::vector<std::int64_t>> dropped;  ///< weight gradients, by step; of jobs that leave some out

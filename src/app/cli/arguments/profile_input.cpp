@@ -11,6 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
+#include "planning/profile/columns/recorded_activations.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::cli {
@@ -45,6 +46,10 @@ profile::Recording load_recording(const fs::path& folder, int part) {
   const std::string iterations = fs::exists(iterations_csv) ? read_file(iterations_csv) : "";
   profile::Recording recording = profile::read_recording({folder.string(), json, units, energy, iterations});
   recording.part = part;
+  const fs::path activations = folder / profile::kActivationsFile;
+  if (fs::exists(activations)) {
+    recording.activations = profile::read_recorded_activations(read_file(activations), activations.string());
+  }
   return recording;
 }
 

@@ -21,6 +21,8 @@
 #include "base/core/files/file.h"
 #include "base/core/units.h"
 #include "planning/profile/clock_events.h"
+#include "planning/profile/columns/recorded_activations.h"
+#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
 #include "planning/profile/profile_latency.h"
@@ -121,9 +123,16 @@ profile::FewClockFit fill(const profile::StageProfile& profile, const ProfileArg
   return fit_few_clocks(profile, within);
 }
 
+/// What a profile states besides its rows.
+struct ProfileColumns {
+  std::optional<double> switch_latency_s;
+  profile::StageColumns of_stages;
+};
+
 void write_results(const ProfileArguments& arguments, const profile::StageProfile& profile,
-                   std::optional<double> switch_latency_s, const std::string& errors) {
-  write_file_atomically(arguments.out, profile::with_switch_latency(write_stage_profile(profile), switch_latency_s));
+                   const ProfileColumns& columns, const std::string& errors) {
+  const std::string rows = with_stage_columns(write_stage_profile(profile), columns.of_stages);
+  write_file_atomically(arguments.out, profile::with_switch_latency(rows, columns.switch_latency_s));
   write_file_atomically(errors_path(arguments), errors);
 }
 
@@ -155,7 +164,9 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   const std::string text = read_file(arguments.fill);
   const profile::StageProfile given = profile::read_stage_profile(text, arguments.fill);
   const profile::FewClockFit fit = fill(given, arguments, console);
-  write_results(arguments, fit.profile(), profile::read_switch_latency(text, arguments.fill), error_csv(fit, nullptr));
+  const ProfileColumns columns{.switch_latency_s = profile::read_switch_latency(text, arguments.fill),
+                               .of_stages = profile::read_stage_columns(text, arguments.fill)};
+  write_results(arguments, fit.profile(), columns, error_csv(fit, nullptr));
   write_page(arguments, fit.profile(), "given and predicted");
   if (arguments.json) {
     Json json = filled_json(fit);
@@ -196,7 +207,6 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   // Merak's units do not ask for their clocks as they begin.
   const std::optional<profile::SwitchLatency> latency =
       arguments.merak.empty() ? find_switch_latency(recordings) : std::optional<profile::SwitchLatency>();
-  const std::optional<double> latency_s = latency ? std::optional(latency->latency_s) : std::nullopt;
   for (const std::string& warning : recorded.warnings) console.warn(warning);
   if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
   Json json = recorded_json(recorded);
@@ -204,15 +214,20 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   // Checked as a reader would: every stage with what a plan needs.
   const profile::StageProfile profile =
       profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
+  const profile::StageActivations activations = activations_by_stage(recordings, profile.stages());
+  if (!activations.warning.empty()) console.warn(activations.warning);
+  if (!activations.bytes.empty()) json["activation_bytes"] = activations.bytes;
+  const ProfileColumns columns{.switch_latency_s = latency ? std::optional(latency->latency_s) : std::nullopt,
+                               .of_stages = {.activation_bytes = activations.bytes, .transfer_s = {}}};
   const std::string basis = recorded.simulated ? "simulated" : "measured";
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
     const profile::FewClockFit fit = fill(profile, arguments, console);
     json["filled"] = filled_json(fit);
-    write_results(arguments, fit.profile(), latency_s, error_csv(fit, &recorded));
+    write_results(arguments, fit.profile(), columns, error_csv(fit, &recorded));
     write_page(arguments, fit.profile(), basis + " and predicted");
   } else {
-    write_results(arguments, profile, latency_s, error_csv(recorded));
+    write_results(arguments, profile, columns, error_csv(recorded));
     write_page(arguments, profile, basis);
   }
   write_freqevents(arguments, recordings);
@@ -222,7 +237,8 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json(json);
   } else {
-    console.print(recorded_table(recorded) + switch_latency_text(latency) + next_text(arguments));
+    console.print(recorded_table(recorded) + activations_text(activations.bytes) + switch_latency_text(latency) +
+                  next_text(arguments));
   }
   return ExitCode::ok;
 }

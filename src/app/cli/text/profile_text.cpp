@@ -91,6 +91,15 @@ Json recorded_json(const profile::RecordedProfile& profile) {
   return {{"simulated", profile.simulated}, {"cells", cells}, {"blocking", blocking}, {"warnings", profile.warnings}};
 }
 
+std::string activations_text(std::span<const double> bytes_by_stage) {
+  std::string text;
+  for (std::size_t stage = 0; stage < bytes_by_stage.size(); ++stage) {
+    fmt::format_to(std::back_inserter(text), "stage {}: a microbatch's activations take {:.4g} MB\n", stage,
+                   bytes_by_stage[stage] * 1e-6);
+  }
+  return text;
+}
+
 std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency) {
   if (!latency) return "clock changes: too few, or too similar, to measure how late they take effect\n";
   return describe(*latency) + '\n';

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/core/formats/json.h"
@@ -13,6 +14,9 @@ namespace lowgear::cli {
 /// What was measured, with errors, as a table for people and as JSON.
 [[nodiscard]] std::string recorded_table(const profile::RecordedProfile& profile);
 [[nodiscard]] Json recorded_json(const profile::RecordedProfile& profile);
+
+/// Bytes of a microbatch's activations by stage; empty where they were not measured.
+[[nodiscard]] std::string activations_text(std::span<const double> bytes_by_stage);
 
 /// What recordings tell of the switch latency.
 [[nodiscard]] std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency);

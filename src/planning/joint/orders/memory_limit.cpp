@@ -19,11 +19,6 @@ constexpr int kMostMicrobatches = 1'000'000;
 constexpr std::string_view kForms =
     "give 1f1b, a number of microbatches (8, or one for each rank: 8,8,6,4), or bytes (12GiB)";
 
-/// `40GiB`, `512 MB`: a number with a unit of bytes.
-bool is_bytes(std::string_view text) {
-  return !text.empty() && (text.front() >= '0' && text.front() <= '9') && (text.back() == 'B' || text.back() == 'b');
-}
-
 struct ByteUnit {
   std::string_view name;
   double bytes;
@@ -50,15 +45,11 @@ double read_bytes(std::string_view text, std::string_view part) {
 }
 
 /// How many microbatches' activations fit into the bytes of each rank.
-MemoryLimit counts_of_bytes(std::string_view text, std::span<const std::string_view> parts,
-                            std::span<const double> activation_bytes) {
-  if (parts.size() > 1 && parts.size() != activation_bytes.size()) {
-    throw InputError(fmt::format("--memory-limit {}: {} amounts for {} ranks; give one, or one for each rank", text,
-                                 parts.size(), activation_bytes.size()));
-  }
+MemoryLimit counts_of_bytes(std::string_view text, std::span<const double> activation_bytes) {
   MemoryLimit limit;
+  const std::vector<double> bytes = bytes_by_rank(text, activation_bytes.size());
   for (std::size_t rank = 0; rank < activation_bytes.size(); ++rank) {
-    const double fit = read_bytes(text, parts[parts.size() == 1 ? 0 : rank]) / activation_bytes[rank];
+    const double fit = bytes[rank] / activation_bytes[rank];
     if (fit < 1) {
       throw InputError(fmt::format("--memory-limit {}: the activations of one microbatch take {:.4g} bytes on rank {}",
                                    text, activation_bytes[rank], rank));
@@ -102,11 +93,29 @@ int read_count(std::string_view text, std::string_view part) {
 
 }  // namespace
 
+bool states_bytes(std::string_view text) {
+  if (text.empty() || text == "1f1b") return false;
+  return text.front() >= '0' && text.front() <= '9' && (text.back() == 'B' || text.back() == 'b');
+}
+
+std::vector<double> bytes_by_rank(std::string_view text, std::size_t ranks) {
+  const std::vector<std::string_view> parts = parts_of(text);
+  if (parts.size() > 1 && parts.size() != ranks) {
+    throw InputError(fmt::format("--memory-limit {}: {} amounts for {} ranks; give one, or one for each rank", text,
+                                 parts.size(), ranks));
+  }
+  std::vector<double> bytes;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    bytes.push_back(read_bytes(text, parts[parts.size() == 1 ? 0 : rank]));
+  }
+  return bytes;
+}
+
 MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> activation_bytes) {
   if (text == "1f1b") return {};
   const std::vector<std::string_view> parts = parts_of(text);
-  if (is_bytes(text)) {
-    if (!activation_bytes.empty()) return counts_of_bytes(text, parts, activation_bytes);
+  if (states_bytes(text)) {
+    if (!activation_bytes.empty()) return counts_of_bytes(text, activation_bytes);
     throw InputError(fmt::format(
         "--memory-limit {}: the profile does not state how many bytes a microbatch's activations take (column "
         "activation_bytes, for each rank), as bytes (12GiB) need; give 1f1b, or the number of microbatches that fit",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ struct MemoryLimit {
 /// says what is missing. Throws InputError on anything else, on bytes for another number of ranks, and where no
 /// microbatch fits.
 [[nodiscard]] MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> activation_bytes = {});
+/// Whether such a text states bytes.
+[[nodiscard]] bool states_bytes(std::string_view text);
+/// The bytes of such a text by rank. Throws InputError as parse_memory_limit.
+[[nodiscard]] std::vector<double> bytes_by_rank(std::string_view text, std::size_t ranks);
 /// As it is given: `1f1b`, `12`, `8,8,6,4`.
 [[nodiscard]] std::string to_string(const MemoryLimit& limit);
 

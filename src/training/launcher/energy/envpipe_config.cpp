@@ -15,6 +15,7 @@
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/planner/policies/envpipe/envpipe_names.h"
+#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "training/launcher/energy/blocking_power.h"
@@ -61,9 +62,15 @@ void read_numbers(const YamlView& map, EnvPipeOptions& options) {
   }
 }
 
-std::vector<int> read_memory_limit(const YamlView& view, int ranks, int microbatches) {
+void read_memory_limit(const YamlView& view, int ranks, int microbatches, EnvPipeConfig& config) {
+  const std::string text = view.text();
   try {
-    return activations_beyond_1f1b(joint::parse_memory_limit(view.text()), ranks, microbatches);
+    if (joint::states_bytes(text)) {
+      (void)joint::bytes_by_rank(text, static_cast<std::size_t>(ranks));
+      config.memory_bytes = text;
+    } else {
+      config.options.extra_activations = activations_beyond_1f1b(joint::parse_memory_limit(text), ranks, microbatches);
+    }
   } catch (const InputError& error) {
     view.fail(error.what());
   }
@@ -81,9 +88,7 @@ EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder, int rank
   }
   read_words(map, config.options);
   read_numbers(map, config.options);
-  if (map.has("memory_limit")) {
-    config.options.extra_activations = read_memory_limit(map.at("memory_limit"), ranks, microbatches);
-  }
+  if (map.has("memory_limit")) read_memory_limit(map.at("memory_limit"), ranks, microbatches, config);
   if (map.has("log")) config.log = folder / map.at("log").text();
   require_valid(config.options);
   if (map.has("profile") != map.has("blocking_power")) {
@@ -94,6 +99,24 @@ EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder, int rank
   config.blocking_power = map.at("blocking_power").text();
   if (config.blocking_power.ends_with(".csv")) config.blocking_power = (folder / config.blocking_power).string();
   return config;
+}
+
+std::vector<int> extra_activations(const EnvPipeConfig& config, std::span<const double> activation_bytes, int ranks,
+                                   int microbatches) {
+  if (config.memory_bytes.empty()) return config.options.extra_activations;
+  if (activation_bytes.empty()) {
+    throw InputError(
+        fmt::format("energy.envpipe.memory_limit: {}: what a microbatch's activations take is measured in the steps "
+                    "that try clocks, which a profile leaves out, and {} has no column activation_bytes; profile it "
+                    "with lowgear profile, give the number of microbatches that fit, or leave out the profile",
+                    config.memory_bytes, config.profile ? config.profile->string() : "nothing else"));
+  }
+  return activations_beyond_1f1b(joint::parse_memory_limit(config.memory_bytes, activation_bytes), ranks, microbatches);
+}
+
+std::vector<double> profiled_activation_bytes(const EnvPipeConfig& config) {
+  const std::string source = config.profile.value().string();
+  return profile::read_stage_columns(read_file(source), source).activation_bytes;
 }
 
 planner::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config, const schedule::Schedule& schedule) {

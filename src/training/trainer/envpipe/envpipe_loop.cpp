@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include "base/core/error.h"
@@ -105,18 +106,24 @@ void EnvPipeLoop::begin(std::int64_t first_step) {
     return;
   }
   if (!config_->envpipe->profile) return start_profiling();
-  planner::EnvPipeFindings found;
   together(*parts_.ranks->world, [&] {
-    if (is_rank_0()) found = findings_on_profile(*config_->envpipe, parts_.schedule());
+    if (!is_rank_0()) return;
+    start_reconfiguring(findings_on_profile(*config_->envpipe, parts_.schedule()),
+                        profiled_activation_bytes(*config_->envpipe));
   });
-  if (is_rank_0()) start_reconfiguring(found);
   agree(first_step);
+}
+
+/// By which the clocks were decided.
+Json EnvPipeLoop::settings() const {
+  Json settings = launcher::envpipe_settings_json(config_->envpipe->options, clocks_mhz_);
+  if (!config_->envpipe->memory_bytes.empty()) settings["memory_limit"] = config_->envpipe->memory_bytes;
+  return settings;
 }
 
 /// From a checkpoint of the same settings and units.
 bool EnvPipeLoop::continue_saved(std::int64_t first_step) {
-  if (!saved_ || saved_->settings != launcher::envpipe_settings_json(config_->envpipe->options, clocks_mhz_))
-    return false;
+  if (!saved_ || saved_->settings != settings()) return false;
   if (saved_->state.clocks_mhz.size() != dag_.ops.size()) return false;
   if (!saved_->early_forwards.empty() && saved_->early_forwards.size() != static_cast<std::size_t>(dag_.ranks)) {
     return false;
@@ -147,8 +154,25 @@ std::vector<int> EnvPipeLoop::rank_clocks_by_op(std::span<const int> rank_clocks
   return clocks;
 }
 
+/// On rank 0. What was measured may be more than is allowed: a job that trains keeps the order of 1F1B then.
+std::vector<int> EnvPipeLoop::find_extra_activations(std::span<const double> activation_bytes) {
+  const launcher::EnvPipeConfig& config = *config_->envpipe;
+  if (!config.memory_bytes.empty() && !activation_bytes.empty()) {
+    start_news_ +=
+        fmt::format("; activations of a microbatch by rank {:.4g} MB",
+                    fmt::join(activation_bytes | std::views::transform([](double b) { return b * 1e-6; }), " "));
+  }
+  try {
+    return extra_activations(config, activation_bytes, dag_.ranks, dag_.microbatches);
+  } catch (const InputError& error) {
+    if (config.profile) throw;
+    start_news_ += fmt::format("; {}; the order stays", error.what());
+    return {};
+  }
+}
+
 /// On rank 0: the clocks of a profile may be other ones than those of the GPUs, and are rounded up.
-void EnvPipeLoop::start_reconfiguring(const planner::EnvPipeFindings& found) {
+void EnvPipeLoop::start_reconfiguring(const planner::EnvPipeFindings& found, std::span<const double> activation_bytes) {
   std::vector<int> optimal_mhz;
   for (const int wanted : found.optimal_mhz) {
     int clock = clocks_mhz_.front();
@@ -160,7 +184,7 @@ void EnvPipeLoop::start_reconfiguring(const planner::EnvPipeFindings& found) {
   const EnvPipeOptions& options = config_->envpipe->options;
   start_news_ = fmt::format("clocks of least energy by rank {} MHz", fmt::join(optimal_mhz, " "));
   if (has_own_order()) {
-    planner::EnvPipeOrder order = envpipe_order(dag_.microbatches, found, options.extra_activations);
+    planner::EnvPipeOrder order = envpipe_order(dag_.microbatches, found, find_extra_activations(activation_bytes));
     start_news_ += fmt::format("; early forwards {}{}", fmt::join(order.early_forwards, " "),
                                order.note.empty() ? "" : "; " + order.note);
     agreed_.early_forwards = std::move(order.early_forwards);
@@ -188,8 +212,7 @@ void EnvPipeLoop::make_reconfiguration(planner::EnvPipeState state, std::int64_t
   for (const schedule::ComputeOp& op : dag_.ops) clocks[{op.stage, op.kind}] = clocks_mhz_;
   reconfiguration_.emplace(dag_, std::move(clocks), config_->envpipe->options, std::move(state));
   if (!record_ || agreed_.phase != Phase::reconfiguring) return;
-  record_->begin(step, launcher::envpipe_settings_json(config_->envpipe->options, clocks_mhz_), dag_,
-                 reconfiguration_->state());
+  record_->begin(step, settings(), dag_, reconfiguration_->state());
 }
 
 bool EnvPipeLoop::follow() {
@@ -213,7 +236,8 @@ bool EnvPipeLoop::follow() {
   }
 }
 
-EnvPipeLoop::Measured EnvPipeLoop::gather(double energy_j, std::span<const UnitTime> units) const {
+EnvPipeLoop::Measured EnvPipeLoop::gather(const Observed& observed) const {
+  const std::span<const UnitTime> units = observed.units;
   const std::size_t ops = dag_.ops.size();
   const auto ranks = static_cast<std::size_t>(dag_.ranks);
   const at::Tensor all = at::zeros({static_cast<std::int64_t>(ops + kPerRank * ranks)}, at::kDouble);
@@ -223,7 +247,7 @@ EnvPipeLoop::Measured EnvPipeLoop::gather(double energy_j, std::span<const UnitT
     const auto begin = static_cast<std::size_t>(dag_.rank_begin[rank]);
     const auto count = static_cast<std::size_t>(dag_.rank_begin[rank + 1]) - begin;
     for (std::size_t i = 0; i < count; ++i) values[begin + i] = units.size() == count ? units[i].wait_s : kMissing;
-    values[ops + kPerRank * rank] = energy_j;
+    values[ops + kPerRank * rank] = observed.energy_j;
     values[ops + kPerRank * rank + 1] = mean_time_s(units, true);
     values[ops + kPerRank * rank + 2] = mean_time_s(units, false);
   }
@@ -236,13 +260,13 @@ EnvPipeLoop::Measured EnvPipeLoop::gather(double energy_j, std::span<const UnitT
   return measured;
 }
 
-void EnvPipeLoop::observe(std::int64_t step, double energy_j, std::span<const UnitTime> units) {
+void EnvPipeLoop::observe(std::int64_t step, const Observed& observed) {
   decision_ = {.phase = agreed_.phase, .news = std::exchange(start_news_, "")};
   if (agreed_.phase == Phase::settled) return;
-  const Measured measured = gather(energy_j, units);
+  const Measured measured = gather(observed);
   if (is_rank_0()) {
     if (agreed_.phase == Phase::profiling) {
-      profile(measured);
+      profile(measured, observed.activation_bytes);
     } else {
       reconfigure(step, measured);
     }
@@ -250,13 +274,13 @@ void EnvPipeLoop::observe(std::int64_t step, double energy_j, std::span<const Un
   agree(step + 1);
 }
 
-void EnvPipeLoop::profile(const Measured& measured) {
+void EnvPipeLoop::profile(const Measured& measured, std::span<const std::int64_t> activation_bytes) {
   decision_.problem = sweep_->observe(measured.samples);
   if (!sweep_->is_finished()) {
     agreed_.clocks_mhz = rank_clocks_by_op(sweep_->rank_clocks_mhz());
     return;
   }
-  start_reconfiguring(sweep_->findings());
+  start_reconfiguring(sweep_->findings(), std::vector<double>(activation_bytes.begin(), activation_bytes.end()));
   decision_.news = std::exchange(start_news_, "");
 }
 
@@ -305,11 +329,10 @@ std::string EnvPipeLoop::save() const {
   const std::string others = parts_.others->save();
   if (!reconfiguration_) return others;
   Json json = others.empty() ? Json::object() : Json::parse(others);
-  const launcher::EnvPipeSaved saved{
-      .settings = launcher::envpipe_settings_json(config_->envpipe->options, clocks_mhz_),
-      .settled = agreed_.phase == Phase::settled,
-      .early_forwards = agreed_.early_forwards,
-      .state = reconfiguration_->state()};
+  const launcher::EnvPipeSaved saved{.settings = settings(),
+                                     .settled = agreed_.phase == Phase::settled,
+                                     .early_forwards = agreed_.early_forwards,
+                                     .state = reconfiguration_->state()};
   json["envpipe"] = to_json(saved);
   return json.dump();
 }

@@ -36,6 +36,12 @@ class EnvPipeLoop final : public SavedState {
     std::function<const schedule::Schedule&()> schedule;           ///< the present one
     std::function<void(std::vector<int> early_forwards)> reorder;  ///< to EnvPipe's own order, from the next step on
   };
+  /// What a rank measured in a step.
+  struct Observed {
+    double energy_j = 0;  ///< not a number: none
+    std::vector<UnitTime> units;
+    std::span<const std::int64_t> activation_bytes;  ///< by stage of all ranks, as measured last; empty: not yet
+  };
   EnvPipeLoop(const launcher::TrainConfig& config, Parts parts);
 
   /// Before the first step, on all ranks, once it is known how many were done before. Throws InputError when a file
@@ -44,9 +50,8 @@ class EnvPipeLoop final : public SavedState {
   /// Before each step: the agent of this rank gets the agreed clocks. Returns whether it accepts them. Throws Error
   /// when it does not before this process' first step.
   [[nodiscard]] bool follow();
-  /// After each step, on all ranks, with what this one measured; not a number: no energy. A meeting of all ranks until
-  /// the loop has settled.
-  void observe(std::int64_t step, double energy_j, std::span<const UnitTime> units);
+  /// After each step, on all ranks, with what this one measured. A meeting of all ranks until the loop has settled.
+  void observe(std::int64_t step, const Observed& observed);
   /// About the step observed last; on rank 0.
   [[nodiscard]] const EnvPipeDecision& decision() const { return decision_; }
 
@@ -72,11 +77,13 @@ class EnvPipeLoop final : public SavedState {
   [[nodiscard]] std::vector<int> usable_clocks_mhz() const;
   [[nodiscard]] bool continue_saved(std::int64_t first_step);
   void start_profiling();
-  void start_reconfiguring(const planner::EnvPipeFindings& found);
+  void start_reconfiguring(const planner::EnvPipeFindings& found, std::span<const double> activation_bytes);
+  [[nodiscard]] std::vector<int> find_extra_activations(std::span<const double> activation_bytes);
+  [[nodiscard]] Json settings() const;
   void set_order(std::vector<int> early_forwards);
   void make_reconfiguration(planner::EnvPipeState state, std::int64_t step);
-  [[nodiscard]] Measured gather(double energy_j, std::span<const UnitTime> units) const;
-  void profile(const Measured& measured);
+  [[nodiscard]] Measured gather(const Observed& observed) const;
+  void profile(const Measured& measured, std::span<const std::int64_t> activation_bytes);
   void reconfigure(std::int64_t step, const Measured& measured);
   void agree(std::int64_t step);
   [[nodiscard]] std::vector<int> rank_clocks_by_op(std::span<const int> rank_clocks_mhz) const;

@@ -9,7 +9,12 @@ namespace lowgear::trainer {
 
 UnitMarks::UnitMarks(const launcher::TrainConfig& config, client::Client& client, at::Device device,
                      std::unique_ptr<SimulatedDevice> gpu, StageLookup stages)
-    : config_(&config), client_(&client), device_(device), gpu_(std::move(gpu)), stages_(std::move(stages)) {}
+    : config_(&config),
+      client_(&client),
+      device_(device),
+      gpu_(std::move(gpu)),
+      stages_(std::move(stages)),
+      activations_(device) {}
 
 void UnitMarks::unit_waits(const schedule::Action& /*unit*/) { waits_since_ = Clock::now(); }
 
@@ -17,13 +22,25 @@ void UnitMarks::unit_begins(const schedule::Action& unit) {
   wait_for_gpu();
   begun_ = Clock::now();
   client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage), static_cast<std::uint32_t>(unit.microbatch));
-  if (!gpu_) return;
-  const Stage& stage = stages_(unit.stage);
-  const std::int64_t frozen = stage.range().layers.size() - stage.trained_blocks();
-  gpu_->begin(simulated_kernel(*config_->simulated_gpu, stage.range(), frozen, unit.op));
+  if (gpu_) {
+    const Stage& stage = *stages_(unit.stage);
+    const std::int64_t frozen = stage.range().layers.size() - stage.trained_blocks();
+    gpu_->begin(simulated_kernel(*config_->simulated_gpu, stage.range(), frozen, unit.op));
+  }
+  if (is_measured(unit)) activations_.forward_begins(unit.stage);
+}
+
+/// A forward that keeps something: a stage of which nothing is trained has no backward.
+bool UnitMarks::is_measured(const schedule::Action& unit) const {
+  return activations_.is_measuring() && unit.op == OpKind::forward && stages_(unit.stage)->trained_blocks() > 0;
 }
 
 void UnitMarks::unit_ended(const schedule::Action& unit) {
+  if (is_measured(unit)) {
+    // What a stage of this rank passes on to the next one is its output, which has been counted.
+    const bool received = stages_(unit.stage - 1) == nullptr;
+    activations_.forward_ended(unit.stage, received ? stages_(unit.stage)->kept_input_bytes(unit.microbatch) : 0);
+  }
   wait_for_gpu();
   if (gpu_) gpu_->end();
   if (config_->envpipe && !config_->server) {

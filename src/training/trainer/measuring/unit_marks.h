@@ -9,6 +9,7 @@
 #include "control/client/client.h"
 #include "training/launcher/train_config.h"
 #include "training/trainer/engine/engine.h"
+#include "training/trainer/measuring/activation_meter.h"
 #include "training/trainer/measuring/simulated_gpu.h"
 
 namespace lowgear::trainer {
@@ -20,11 +21,12 @@ struct UnitTime {
   double time_s = 0;
 };
 
-/// Marks units for the client of this rank, and runs them on its simulated GPU where it has one.
+/// Marks units for the client of this rank, runs them on its simulated GPU where it has one, and has their activations
+/// measured where asked to.
 class UnitMarks final : public UnitObserver {
  public:
-  /// The stage of this rank with a number, as it is now.
-  using StageLookup = std::function<const Stage&(int stage)>;
+  /// The stage of this rank with a number, as it is now; null: another rank has it.
+  using StageLookup = std::function<const Stage*(int stage)>;
 
   /// `gpu` may be null. Configuration and client outlive this.
   UnitMarks(const launcher::TrainConfig& config, client::Client& client, at::Device device,
@@ -35,6 +37,8 @@ class UnitMarks final : public UnitObserver {
   void unit_ended(const schedule::Action& unit) override;
   /// Of the units since the last call, in their order; none unless the policy `envpipe` decides by them.
   [[nodiscard]] std::vector<UnitTime> take_times() { return std::exchange(times_, {}); }
+  /// To be started before an iteration whose activations are measured, and stopped after it.
+  [[nodiscard]] ActivationMeter& activations() { return activations_; }
   /// Real computation took longer than the simulated one: times and energies are meaningless.
   [[nodiscard]] bool invalid() const { return gpu_ && gpu_->times().invalid(); }
 
@@ -42,6 +46,7 @@ class UnitMarks final : public UnitObserver {
   using Clock = std::chrono::steady_clock;
 
   void wait_for_gpu() const;
+  [[nodiscard]] bool is_measured(const schedule::Action& unit) const;
 
   const launcher::TrainConfig* config_;
   client::Client* client_;
@@ -51,6 +56,7 @@ class UnitMarks final : public UnitObserver {
   Clock::time_point waits_since_;
   Clock::time_point begun_;
   std::vector<UnitTime> times_;
+  ActivationMeter activations_;
 };
 
 }  // namespace lowgear::trainer

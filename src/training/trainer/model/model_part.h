@@ -36,7 +36,11 @@ class ModelPart {
   ~ModelPart() = default;
 
   [[nodiscard]] std::map<int, Stage*> stages();
-  [[nodiscard]] const Stage& stage(int index) const { return *stages_.at(index); }
+  /// Null: another rank has it.
+  [[nodiscard]] const Stage* find_stage(int index) const {
+    const auto found = stages_.find(index);
+    return found == stages_.end() ? nullptr : found->second.get();
+  }
   [[nodiscard]] ParameterStore& store() { return store_; }
   /// Takes the store's tensors anew: to be called when it has frozen others.
   void bind();

@@ -72,6 +72,12 @@ at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Ten
   return output;
 }
 
+std::int64_t Stage::kept_input_bytes(int microbatch) const {
+  const auto found = passes_.find(microbatch);
+  if (range_.first || found == passes_.end()) return 0;
+  return static_cast<std::int64_t>(found->second.input.nbytes());
+}
+
 /// The layers' insides are not kept; the last piece, from the last layer's output on, is.
 at::Tensor Stage::forward_keeping_inputs(Pass& pass) {
   at::Tensor activations;

@@ -43,6 +43,8 @@ class Stage {
   /// Gradient of the microbatch's output to that of its input (undefined where nothing before the stage is trained). On
   /// the last stage the output is the loss, and its gradient a number.
   [[nodiscard]] at::Tensor backward(int microbatch, const at::Tensor& output_gradient, WeightGradients when);
+  /// Bytes of the activations that entered the stage, where it keeps them for the microbatch's backward; ids are none.
+  [[nodiscard]] std::int64_t kept_input_bytes(int microbatch) const;
   /// Blocks of the stage that are trained; the others, frozen, come first. Only they have a backward.
   [[nodiscard]] std::int64_t trained_blocks() const { return range_.layers.size() - frozen_; }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "control/client/client.h"
 #include "training/launcher/train_config.h"
@@ -44,10 +43,9 @@ class Adaptation {
   [[nodiscard]] SlowerBlocks slower_at(std::int64_t step) const { return freezing_.slower_at(step); }
   /// After the optimizer's step, on all ranks: within the time of the step.
   void after_update(std::int64_t step, double learning_rate) { freezing_.after_step(step, learning_rate); }
-  /// After the optimizer's step and all work of the device, on all ranks: what this one measured; not a number: no
-  /// energy.
-  void observe(std::int64_t step, double energy_j, std::span<const UnitTime> units) {
-    if (envpipe_) envpipe_->observe(step, energy_j, units);
+  /// After the optimizer's step and all work of the device, on all ranks.
+  void observe(std::int64_t step, const EnvPipeLoop::Observed& observed) {
+    if (envpipe_) envpipe_->observe(step, observed);
   }
   /// After each step, on rank 0: reads it, and adds what was decided.
   void after_step(StepResult& result);

@@ -134,6 +134,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
     json["dropped_weight_gradients"] = {{"share", result.dropped_gradients->share},
                                         {"operations", result.dropped_gradients->operations}};
   }
+  if (!result.activation_bytes.empty()) json["activation_bytes"] = result.activation_bytes;
   if (result.frozen_blocks > 0) json["frozen_blocks"] = result.frozen_blocks;
   if (result.energy_j) {
     json["energy_j"] = *result.energy_j;

@@ -35,16 +35,19 @@ struct StepResult {
   /// Model FLOPs utilisation (training_flops_per_token, without what frozen blocks save) of all GPUs, 0 to 1; empty
   /// unless the peak of each is known.
   std::optional<double> mfu;
-  bool invalid = false;                   ///< on simulated GPUs: real computation took longer than the simulated one
-  int ranks_without_server = 0;           ///< ranks that the job's server did not answer last; 0 where it has none
-  std::string server_problem;             ///< of this rank with it; empty: none
-  int ranks_not_switched = 0;             ///< ranks whose agent did not accept the clocks of the operating point
-  std::string operating_point;            ///< empty where none is searched
-  std::string policy = {};                ///< whose clocks the step followed; empty: none's
-  std::string partition = {};             ///< of the step, `custom:0,4,8`; empty unless the job may change it
-  std::optional<MovedLayers> moved = {};  ///< empty: the partition is that of the step before
-  std::optional<ChosenPrecision> precision = {};         ///< in a run's first step, where a probe has chosen it
-  std::optional<EnvPipeDecision> envpipe = {};           ///< on rank 0, where the policy is followed in the running job
+  bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
+  int ranks_without_server = 0;  ///< ranks that the job's server did not answer last; 0 where it has none
+  std::string server_problem;    ///< of this rank with it; empty: none
+  int ranks_not_switched = 0;    ///< ranks whose agent did not accept the clocks of the operating point
+  std::string operating_point;   ///< empty where none is searched
+  /// Of one microbatch, by stage, of the rank of it that holds most; 0: nothing of the stage is trained. Empty: they
+  /// were not measured in this step.
+  std::vector<std::int64_t> activation_bytes = {};
+  std::string policy = {};                        ///< whose clocks the step followed; empty: none's
+  std::string partition = {};                     ///< of the step, `custom:0,4,8`; empty unless the job may change it
+  std::optional<MovedLayers> moved = {};          ///< empty: the partition is that of the step before
+  std::optional<ChosenPrecision> precision = {};  ///< in a run's first step, where a probe has chosen it
+  std::optional<EnvPipeDecision> envpipe = {};    ///< on rank 0, where the policy is followed in the running job
   std::vector<adapt::TechniqueDecision> decisions = {};  ///< on rank 0: since the step before
 };
 

@@ -54,7 +54,8 @@ class TrainedPart {
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
   [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
   [[nodiscard]] std::map<int, Stage*> stages() { return part_->stages(); }
-  [[nodiscard]] const Stage& stage(int index) const { return part_->stage(index); }
+  /// Null: another rank has it.
+  [[nodiscard]] const Stage* find_stage(int index) const { return part_->find_stage(index); }
   [[nodiscard]] const schedule::Schedule& schedule() const { return schedule_; }
   /// Of every stage of the job.
   [[nodiscard]] const std::vector<model::LayerRange>& partition() const { return partition_; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/core/files/file.h"
+#include "estimating/model/partition.h"
 #include "hardware/gpu/peak_compute.h"
 #include "planning/plan/plan_json.h"
 #include "planning/plan/uniform_plan.h"
@@ -54,7 +55,8 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
       meter_(client, backend.device,
              peak_flop_s(backend.gpu_name, config_.bf16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
       marks_(config_, client, backend.device, std::move(simulated_gpu),
-             [this](int stage) -> const Stage& { return part_.stage(stage); }),
+             [this](int stage) { return part_.find_stage(stage); }),
+      activations_(config_, marks_.activations(), *ranks_.world),
       adaptation_(config_, part_, client, ranks_),
       policy_(followed_policy(config_)) {
   load_state();
@@ -116,6 +118,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   const std::vector<Microbatch> microbatches = data_.microbatches(number, part_.place().dp, part_.device());
   meter_.begin();
   const Adaptation::Change change = adaptation_.prepare(number);
+  activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
   client_->stagger(static_cast<std::uint64_t>(number));
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
@@ -131,11 +134,13 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   result.policy = policy_;
   StepTotals totals = totals_of(loss, change, result);
   const double own_energy_j = totals.without_energy > 0 ? std::numeric_limits<double>::quiet_NaN() : totals.energy_j;
-  adaptation_.observe(number, own_energy_j, marks_.take_times());
+  adaptation_.observe(
+      number, {.energy_j = own_energy_j, .units = marks_.take_times(), .activation_bytes = activations_.newest()});
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
   if (change.moved) result.moved = moved_by_all(*change.moved, *ranks_.world);
   result.time_s = meter_.time_s();
+  result.activation_bytes = activations_.finish(part_.schedule().stages);
   totals.describe(config_, result);
   end = totals.end > 0;
   if (rank() == 0) adaptation_.after_step(result);

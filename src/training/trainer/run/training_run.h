@@ -10,6 +10,7 @@
 #include "training/launcher/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/backend.h"
+#include "training/trainer/measuring/activation_steps.h"
 #include "training/trainer/measuring/profile_clocks.h"
 #include "training/trainer/measuring/step_meter.h"
 #include "training/trainer/measuring/unit_marks.h"
@@ -76,6 +77,7 @@ class TrainingRun {
   TrainedPart part_;
   StepMeter meter_;
   UnitMarks marks_;
+  ActivationSteps activations_;
   Adaptation adaptation_;
   std::optional<HeldOutLoss> evaluation_;
   std::optional<CheckpointFolder> checkpoints_;

@@ -3,6 +3,8 @@
 // The one place that knows which libtorch this is built with: 1.13 (Debian 12) or 2.x (the wheels of GPU machines).
 
 #include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -14,6 +16,15 @@
 namespace lowgear::trainer::compat {
 
 inline constexpr bool kTorch2 = TORCH_VERSION_MAJOR >= 2;
+
+/// What allocators report their totals as: signed in 1.13, unsigned in 2.x.
+template <typename Method>
+struct ReportedTotal;
+template <typename Total>
+struct ReportedTotal<void (c10::MemoryReportingInfoBase::*)(void*, std::int64_t, Total, Total, c10::Device)> {
+  using Type = Total;
+};
+using MemoryTotal = ReportedTotal<decltype(&c10::MemoryReportingInfoBase::reportMemoryUsage)>::Type;
 
 /// Causal attention: softmax(scale q k^T) v, each position seeing itself and what is before it.
 /// `query` is [batch, heads, time, head_dim]; `key` and `value` are [batch, kv_heads, time, head_dim] with heads a

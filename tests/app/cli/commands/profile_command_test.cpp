@@ -11,6 +11,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
+#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/profile/stage_profile.h"
@@ -18,7 +19,9 @@
 namespace lowgear::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 /// Writes a recording as the client library does.
@@ -108,6 +111,42 @@ TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
   EXPECT_THAT(result.out, HasSubstr("predicted"));
   EXPECT_EQ(profile::read_stage_profile(read_file(path("all.csv")), "p").measurements(1, OpKind::backward).size(), 13);
   EXPECT_THAT(read_file(path("all.html")), HasSubstr("given and predicted"));
+}
+
+TEST_F(ProfileCommand, StatesWhatActivationsTakeAndPlansWithIt) {
+  write_text(path("job/rank-00000/activations.csv"), "iteration,stage,activation_bytes\n1,0,3000000\n");
+  const ProgramResult some = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
+  EXPECT_THAT(some.err, HasSubstr("the activations of stage 1 were not measured"));
+  EXPECT_THAT(profile::read_stage_columns(read_file(path("p.csv")), "p").activation_bytes, IsEmpty());
+
+  write_text(path("job/rank-00001/activations.csv"), "iteration,stage,activation_bytes\n1,1,2000000\n9,1,1000000\n");
+  const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("stage 0: a microbatch's activations take 3 MB\n"));
+  EXPECT_THAT(profile::read_stage_columns(read_file(path("p.csv")), "p").activation_bytes, ElementsAre(3e6, 2e6));
+  ASSERT_EQ(
+      run_lowgear({"profile", "--fill", path("p.csv"), "--supported-clocks", "1400-800/50", "--out", path("all.csv")})
+          .exit_code,
+      0);
+  EXPECT_THAT(profile::read_stage_columns(read_file(path("all.csv")), "p").activation_bytes, ElementsAre(3e6, 2e6));
+
+  const ProgramResult plan =
+      run_lowgear({"plan", "--profile", path("p.csv"), "--microbatches", "6", "--policy", "envpipe", "--schedule",
+                   "1f1b", "--memory-limit", "9MB", "--blocking-power", "70", "--out", path("plan")});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  const ProgramResult small =
+      run_lowgear({"plan", "--profile", path("p.csv"), "--microbatches", "6", "--policy", "envpipe", "--schedule",
+                   "1f1b", "--memory-limit", "5MB", "--blocking-power", "70", "--out", path("small")});
+  EXPECT_EQ(small.exit_code, 2);
+  EXPECT_THAT(small.err, HasSubstr("rank 0 holds 2 activations under 1F1B"));
+}
+
+TEST_F(ProfileCommand, RefusesActivationsThatAreNoneWithTheirPlace) {
+  write_text(path("job/rank-00001/activations.csv"), "iteration,stage,activation_bytes\n1,1,-7\n");
+  const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("rank-00001/activations.csv:2:5: -7 is not in 1 to"));
+  EXPECT_FALSE(std::filesystem::exists(path("p.csv")));
 }
 
 TEST_F(ProfileCommand, ChoosesClocksToMeasure) {

@@ -52,6 +52,16 @@ TEST(MemoryLimit, OfBytesHasWhatFits) {
   }
 }
 
+TEST(MemoryLimit, StatesBytesBeforeItIsKnownWhatActivationsTake) {
+  EXPECT_TRUE(states_bytes("12GiB"));
+  EXPECT_FALSE(states_bytes("12"));
+  EXPECT_FALSE(states_bytes("1f1b"));
+  EXPECT_THAT(bytes_by_rank("2 MB", 3), ElementsAre(2e6, 2e6, 2e6));
+  EXPECT_THAT(bytes_by_rank("1GiB,1KiB", 2), ElementsAre(1024.0 * 1024 * 1024, 1024));
+  EXPECT_THAT(error_of([] { (void)bytes_by_rank("1GB,2GB", 3); }), HasSubstr("2 amounts for 3 ranks"));
+  EXPECT_THAT(error_of([] { (void)bytes_by_rank("1XB", 3); }), HasSubstr("not an amount of bytes"));
+}
+
 TEST(MemoryLimit, RefusesWhatItCannotCountWithAndSaysWhatItCan) {
   EXPECT_THAT(error_of([] { (void)parse_memory_limit("40GiB"); }), AllOf(HasSubstr("bytes"), HasSubstr("1f1b")));
   EXPECT_THAT(error_of([] { (void)parse_memory_limit("0"); }), HasSubstr("least limit that one fits is 1"));

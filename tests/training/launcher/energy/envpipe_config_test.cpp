@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/core/error_of.h"
+#include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "planning/profile/columns/stage_columns.h"
 #include "planning/schedule/generators.h"
 #include "training/launcher/server_job.h"
 #include "training/launcher/train_config.h"
@@ -98,6 +100,36 @@ TEST(EnvPipeConfig, OrdersByTheProfilesOwnTimes) {
   EXPECT_EQ(said["early_forwards"], Json({4, 3, 1, 0}));
   EXPECT_EQ(said["policy"], "envpipe");
   EXPECT_EQ(training_schedule(config).ranks[0].size(), training_schedule(parse_with({})).ranks[0].size());
+}
+
+TEST(EnvPipeConfig, DividesBytesOfMemoryByWhatActivationsTake) {
+  const EnvPipeConfig config = *parse_with({"energy.policy=envpipe", "energy.envpipe.memory_limit=8 MB"}).envpipe;
+  EXPECT_THAT(config.options.extra_activations, testing::IsEmpty()) << "not known yet";
+  // 1F1B holds 4, 3, 2 and 1 of at most 8.
+  EXPECT_THAT(extra_activations(config, std::vector<double>{1e6, 2e6, 4e6, 8e6}, 4, 8), ElementsAre(4, 1, 0, 0));
+  EXPECT_THAT(error_of([&] { (void)extra_activations(config, {}, 4, 8); }), HasSubstr("is measured in the steps"));
+  EXPECT_THAT(error_of([&] { (void)extra_activations(config, std::vector<double>(4, 4e6), 4, 8); }),
+              HasSubstr("rank 0 holds 4 activations under 1F1B"));
+  const EnvPipeConfig held = *parse_with({"energy.policy=envpipe", "energy.envpipe.memory_limit=1f1b"}).envpipe;
+  EXPECT_THAT(held.options.extra_activations, ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(held.memory_bytes, testing::IsEmpty());
+  EXPECT_THAT(error_when({"energy.policy=envpipe", "energy.envpipe.memory_limit=1GiB,1GiB"}),
+              testing::AllOf(HasSubstr("energy.envpipe.memory_limit"), HasSubstr("2 amounts for 4 ranks")));
+  EXPECT_THAT(error_when({"energy.policy=envpipe", "energy.envpipe.memory_limit=1XB"}), HasSubstr("not an amount"));
+}
+
+TEST(EnvPipeConfig, TakesWhatActivationsTakeFromTheProfileThatItNames) {
+  const TemporaryFolder folder;
+  write_profile(folder / "profile.csv");
+  std::vector<std::string> settings{"energy.policy=envpipe", "energy.envpipe.profile=profile.csv",
+                                    "energy.envpipe.blocking_power=75", "energy.envpipe.memory_limit=5MB",
+                                    "schedule=envpipe"};
+  const auto forwards = [&] { return envpipe_forwards(parse_with(settings, (folder / "").string())); };
+  EXPECT_THAT(error_of([&] { (void)forwards(); }), HasSubstr("has no column activation_bytes"));
+  const profile::StageColumns columns{.activation_bytes = std::vector<double>(4, 1e6), .transfer_s = {}};
+  write_file_atomically(folder / "profile.csv", with_stage_columns(read_file(folder / "profile.csv"), columns));
+  // Its rule asks for 4, 3 and 1; five activations fit, and 1F1B holds 4, 3 and 2 of them.
+  EXPECT_THAT(forwards(), ElementsAre(1, 1, 1, 0));
 }
 
 TEST(EnvPipeConfig, AssumesTwiceTheTimeOfAForwardOnlyWithoutAProfile) {

@@ -50,6 +50,18 @@ TEST_F(Metrics, OfANewRunReplaceOlderOnes) {
   EXPECT_EQ(content(), line(0, "20.0"));
 }
 
+TEST_F(Metrics, StateWhatActivationsTakeWhereThatWasMeasured) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  StepResult result;
+  result.time_s = 1;
+  report.add(result);
+  result.step = 1;
+  result.activation_bytes = {4096, 0};
+  report.add(result);
+  EXPECT_THAT(content(), HasSubstr("\"activation_bytes\":[4096,0]"));
+  EXPECT_THAT(content().substr(0, content().find('\n')), Not(HasSubstr("activation_bytes")));
+}
+
 TEST_F(Metrics, OfARunThatGoesOnKeepTheStepsBeforeIt) {
   report(0, 3, 10);
   report(2, 4, 20);
