@@ -444,14 +444,26 @@ void read_server_profile(const YamlView& map, TrainServerConfig& server) {
   if (map.has("max_mhz")) server.max_mhz = int_in(map.at("max_mhz"), server.min_mhz.value_or(1), 100'000);
 }
 
+/// EnvPipe's is energy.policy, which has settings.
+protocol::JobPolicy server_policy(const YamlView& view, const TrainConfig& config) {
+  const auto policy = protocol::find_job_policy(view.text());
+  if (!policy || policy == protocol::JobPolicy::envpipe) {
+    view.fail(fmt::format("the policy {} is not stated here", quote(view.text())),
+              "write lowgear or perseus; for EnvPipe's, energy.policy: envpipe");
+  }
+  if (config.envpipe) view.fail("energy.policy is another one", "leave out this or energy.policy");
+  return *policy;
+}
+
 void read_server(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only(
-      {"address", "token_file", "ca_file", "name", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
+  map.require_only({"address", "token_file", "ca_file", "name", "policy", "slowdown_pct", "guard_pct",
+                    "switch_latency_ms", "profile"});
   TrainServerConfig server;
   server.address = map.at("address").text();
   read_optional(map, "token_file", folder, server.token_file);
   read_optional(map, "ca_file", folder, server.ca_file);
   if (map.has("name")) server.name = map.at("name").text();
+  if (map.has("policy")) server.policy = server_policy(map.at("policy"), config);
   read_optional(map, "slowdown_pct", 0, 1000, server.slowdown_pct);
   read_optional(map, "guard_pct", 0, 1000, server.guard_pct);
   read_optional(map, "switch_latency_ms", 0, 10'000, server.switch_latency_ms);

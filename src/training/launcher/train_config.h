@@ -18,6 +18,8 @@
 
 namespace lowgear::launcher {
 
+inline constexpr std::string_view kEnvPipeSchedule = "envpipe";
+
 struct OptimizerConfig {
   double learning_rate = 3e-4;
   double min_learning_rate = 0;  ///< after the last step
@@ -53,6 +55,7 @@ struct TrainServerConfig {
   std::optional<std::filesystem::path> token_file;
   std::optional<std::filesystem::path> ca_file;  ///< authorities of a server of `https`; before LOWGEAR_SERVER_CA_FILE
   std::string name;                              ///< of the job, for people; empty: the model's
+  std::optional<protocol::JobPolicy> policy;     ///< that makes its plans; empty: the server's, or energy.policy
   double slowdown_pct = 0;                       ///< how much longer than the fastest plan an iteration may be planned
   double guard_pct = 2;            ///< how much longer, in addition, the job may take before plans are withdrawn
   double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect

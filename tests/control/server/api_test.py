@@ -1,13 +1,15 @@
 """A job's life over HTTP with the real server: every answer and every event is what the OpenAPI document says, and
 docs/server-api.md names the same routes."""
 
+import json
 import re
+import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from served import OPENAPI, Events, ServerTest, wait_until
-from training_ranks import TrainingRanks
+from served import LOWGEAR, OPENAPI, Events, ServerTest, wait_until
+from training_ranks import TrainingRanks, unit_time_s
 
 API_PAGE = OPENAPI.parents[4] / "docs" / "server-api.md"
 EVENT_SCHEMAS = {"job": "Summary", "iteration": "IterationEvent", "decision": "DecisionEvent", "gpu": "GpuEvent",
@@ -193,6 +195,44 @@ class Life(ServerTest):
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.assertEqual(len(ranks.reasons("finish")), 1)
+
+
+class Policies(ServerTest):
+    top = 'policy = "perseus"\n'
+
+    def planner_of(self, ranks):
+        for rank in range(ranks.pp):
+            ranks.register(rank)
+        ranks.train_to_state("running")
+        planner = ranks.show("/timeline")["plan"]["policy"]
+        self.assertEqual(ranks.summary()["policy"], planner)
+        return planner
+
+    def test_the_configurations_is_that_of_jobs_which_state_none(self):
+        self.start()
+        silent = Ranks(self, pp=2)
+        self.assertEqual(self.planner_of(silent), "perseus")
+        self.assertNotIn("policy", silent.show()["spec"])
+        self.assertEqual(self.planner_of(Ranks(self, pp=2, run="run-2", policy="lowgear")), "lowgear")
+        # A server with another configuration: jobs that there are keep theirs.
+        self.top = ""
+        self.end()
+        self.start()
+        self.assertEqual(silent.summary()["policy"], "perseus")
+        self.assertEqual(self.planner_of(Ranks(self, pp=2, run="run-3")), "lowgear")
+
+    def test_a_check_names_it_and_refuses_another(self):
+        def check(*more):
+            command = [LOWGEAR, "serve", "--config", str(self.write_config()), "--check", *more]
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+        self.assertIn("policy of jobs that state none: perseus", check().stdout)
+        self.assertEqual(json.loads(check("--json").stdout)["policy"], "perseus")
+        self.top = 'policy = "zeus"\n'
+        refused = check()
+        self.assertEqual(refused.returncode, 2)
+        self.assertRegex(refused.stderr,
+                         r'server\.toml:2:10: there is no policy "zeus"; there are lowgear, perseus, envpipe')
 
 
 class Documents(ServerTest):

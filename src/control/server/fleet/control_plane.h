@@ -49,6 +49,7 @@ struct ControlPlaneEnvironment {
   std::function<double()> calendar_s;         ///< the same by the system's clock, for timetables; empty: now_s
   std::function<std::string()> new_key;       ///< 128 random bits as text
   std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
+  protocol::JobPolicy policy = protocol::JobPolicy::lowgear;  ///< of jobs that state none
 };
 
 /// The error for requests that change a finished job.

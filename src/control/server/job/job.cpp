@@ -13,8 +13,8 @@ constexpr double kRefusedRetryS = 3'600;
 
 }  // namespace
 
-Job::Job(std::string id, protocol::JobSpec spec, double created_s)
-    : record_(std::move(id), std::move(spec), created_s) {
+Job::Job(std::string id, protocol::JobSpec spec, double created_s, protocol::JobPolicy servers)
+    : record_(std::move(id), std::move(spec), created_s, servers) {
   layout_.schedule = make_schedule(record_.spec);
   layout_.rank_of_stage = rank_of_stage(layout_.schedule);
   outbox_.changes.summary_changed = true;

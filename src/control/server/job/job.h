@@ -46,8 +46,10 @@ class Job {
   /// Profiles by key, of jobs that ran before.
   using Profiles = std::map<std::string, std::shared_ptr<const MeasuredProfile>>;
 
-  /// Throws InputError when the specification has no schedule that can run.
-  Job(std::string id, protocol::JobSpec spec, double created_s);
+  /// `servers` is the policy of a job that states none. Throws InputError when the specification has no schedule that
+  /// can run.
+  Job(std::string id, protocol::JobSpec spec, double created_s,
+      protocol::JobPolicy servers = protocol::JobPolicy::lowgear);
 
   /// As it was stored. `rows` are of this job only. Rows of plans, cells and reports that are damaged are left out, and
   /// `left_out` (may be null) receives which and why. Throws InputError when the rest is no job.

@@ -88,6 +88,7 @@ PlanningConditions Job::conditions() const {
   }
   conditions.power = record_.targets.power_limit();
   if (conditions.power) conditions.node_of_gpu = record_.ranks.hosts();
+  conditions.policy = record_.policy;
   if (record_.spec.envpipe) {
     conditions.envpipe =
         EnvPipeRequest{.settings = *record_.spec.envpipe, .state = record_.envpipe.state, .receive_s = {}};

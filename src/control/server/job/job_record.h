@@ -54,10 +54,12 @@ struct JobStatus {
 
 /// What is known of a job. `Job` alters its record; all others read it.
 struct JobRecord {
-  JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s);
+  /// `servers` is the policy of a job that states none.
+  JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s, protocol::JobPolicy servers);
 
   std::string id;
   protocol::JobSpec spec;
+  protocol::JobPolicy policy;  ///< that makes its plans, for its life
   JobStatus status;
   RankRegistry ranks;
   IterationHistory history;

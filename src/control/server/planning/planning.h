@@ -58,8 +58,11 @@ struct PlanningConditions {
   std::vector<adapt::RankSlowdown> slow;  ///< positions that are slower than profiled
   std::optional<PowerLimit> power;
   std::vector<std::vector<int>> node_of_gpu;  ///< by dp and pp rank; for caps on nodes
-  /// Its policy; empty: Lowgear's. It knows neither slow ranks nor a slowdown; a power cap goes before it.
+  /// EnvPipe's reconfiguration, by waits that ranks report, of a job that states that policy. It knows neither slow
+  /// ranks nor a slowdown.
   std::optional<EnvPipeRequest> envpipe;
+  /// Of all jobs without the former. A power cap goes before every policy but Lowgear's.
+  protocol::JobPolicy policy = protocol::JobPolicy::lowgear;
 };
 
 /// A job's pipelines as they can be planned for. Does not change.
@@ -125,8 +128,8 @@ class JobPlanner {
   JobPlanner(const JobPlanner&) = delete;
   JobPlanner& operator=(const JobPlanner&) = delete;
 
-  /// The best plan known for these conditions. Throws InputError when there is none (a power cap below what the
-  /// slowest plan needs), saying what would do.
+  /// The best plan known for these conditions. Throws InputError when there is
+  /// none (a power cap below what the slowest plan needs), saying what would do.
   [[nodiscard]] JobPlan plan(const PlanningConditions& conditions);
   /// A plan that keeps the conditions and takes milliseconds to make: with what has been solved already, pipelines with
   /// a straggler that is new run at full clocks, and the replicas that wait for it slow down. None when nothing can be

@@ -23,6 +23,7 @@ constexpr double kTransferMs = 1;
 protocol::JobSpec envpipe_job(const std::string& reconfig) {
   protocol::JobSpec spec = small_job(3);
   spec.guard_pct = 1'000;
+  spec.policy = protocol::JobPolicy::envpipe;
   spec.envpipe.emplace();
   spec.envpipe->reconfig = reconfig;
   spec.envpipe->transfer_ms = kTransferMs;

@@ -87,6 +87,62 @@ TEST(JobPlanner, TradesTimeForEnergyAsFarAsItMay) {
   EXPECT_LE(slower.time_s, fastest.time_s * 1.10 * (1 + 1e-9));
 }
 
+const plan::Plan& first_plan(const JobPlan& plan) { return plan.plans.front(); }
+
+TEST(JobPlanner, PlansByPerseusPolicyAndNoBetterThanLowgears) {
+  JobPlanner planner(model(4, 1, 6));
+  for (const double slowdown_pct : {0.0, 15.0}) {
+    PlanningConditions conditions{
+        .slowdown_pct = slowdown_pct, .slow = {}, .power = {}, .node_of_gpu = {}, .envpipe = {}};
+    const JobPlan lowgears = planner.plan(conditions);
+    conditions.policy = protocol::JobPolicy::perseus;
+    EXPECT_FALSE(planner.quick_plan(conditions));
+    const JobPlan perseus = planner.plan(conditions);
+    EXPECT_EQ(first_plan(perseus).policy, "perseus");
+    EXPECT_THAT(perseus.note, HasSubstr("policy perseus: plans on fitted curves"));
+    // Its times are rounded down to a millisecond, on each of some twenty ops of the critical path.
+    EXPECT_LE(perseus.time_s, lowgears.time_s + 0.03);
+    PlanningConditions as_slow{.slowdown_pct = (perseus.time_s / perseus.fastest_time_s - 1) * 100 + 1e-6,
+                               .slow = {},
+                               .power = {},
+                               .node_of_gpu = {},
+                               .envpipe = {}};
+    EXPECT_GE(perseus.energy_j * 1.002, planner.plan(as_slow).energy_j);
+    EXPECT_EQ(perseus.expected_compute_s.at(0).size(), 4U);
+  }
+}
+
+TEST(JobPlanner, LetsReplicasOfPerseusPolicyWaitSlowlyForAStraggler) {
+  JobPlanner planner(model(2, 3, 6));
+  PlanningConditions conditions;
+  conditions.policy = protocol::JobPolicy::perseus;
+  conditions.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
+  const JobPlan plan = planner.plan(conditions);
+  ASSERT_EQ(plan.plans.size(), 2U);
+  const auto busy = [&](int replica) {
+    return plan.expected_compute_s.at(static_cast<std::size_t>(plan.plan_of_replica[replica]))[0];
+  };
+  EXPECT_GT(busy(0), busy(1));
+}
+
+TEST(JobPlanner, DecidesAsEnvPipeOnSimulatedIterationsWhereRanksReportNoWaits) {
+  const auto of = model(4, 1, 6);
+  JobPlanner planner(of);
+  PlanningConditions conditions;
+  conditions.policy = protocol::JobPolicy::envpipe;
+  const JobPlan plan = planner.plan(conditions);
+  EXPECT_EQ(first_plan(plan).policy, "envpipe");
+  EXPECT_THAT(plan.note, HasSubstr("policy envpipe: settles after"));
+  EXPECT_FALSE(plan.envpipe) << "nothing of it is decided while the job runs";
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const auto& planned = first_plan(plan).ranks[rank];
+    ASSERT_EQ(planned.size(), of->schedule.ranks[rank].size());
+    for (std::size_t op = 0; op < planned.size(); ++op) {
+      EXPECT_EQ(planned[op].kind, of->schedule.ranks[rank][op].op) << "the order is that of the ranks";
+    }
+  }
+}
+
 TEST(JobPlanner, LetsReplicasWaitSlowlyForAStraggler) {
   JobPlanner planner(model(2, 3, 6));
   const JobPlan before = planner.plan({});
