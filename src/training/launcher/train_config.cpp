@@ -165,6 +165,18 @@ void read_parallel(const YamlView& root, TrainConfig& config) {
   }
 }
 
+/// Of the schedule `envpipe`.
+void read_early_forwards(const YamlView& list, TrainConfig& config) {
+  if (config.schedule != kEnvPipeSchedule) list.fail("they are of the schedule envpipe", "leave them out");
+  for (std::size_t rank = 0; rank < list.size(); ++rank) {
+    const int most = rank == 0 ? config.microbatches : config.early_forwards.back();  // a rise can hang
+    config.early_forwards.push_back(int_in(list.at(rank), 0, most));
+  }
+  if (std::cmp_equal(config.early_forwards.size(), config.parallel.pp)) return;
+  list.fail(fmt::format("{} numbers for {} pipeline ranks", config.early_forwards.size(), config.parallel.pp),
+            "give one for each, none above the one before");
+}
+
 void read_optimizer(const YamlView& root, TrainConfig& config) {
   if (!root.has("optimizer")) return;
   const YamlView map = root.at("optimizer");
@@ -663,10 +675,10 @@ std::vector<std::string> OperatingPoints::names() const {
 TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
                                std::span<const std::string> settings) {
   const YamlView root = YamlView::parse(text, source, settings);
-  root.require_only({"model",  "partition", "data",      "parallel",      "schedule", "microbatches", "microbatch_size",
-                     "type",   "device",    "recompute", "optimizer",     "steps",    "seed",         "checkpoint",
-                     "export", "metrics",   "energy",    "simulated_gpu", "server",   "adapt",        "evaluation",
-                     "fp8"});
+  root.require_only(
+      {"model",  "partition",     "data",      "parallel", "schedule",   "microbatches", "microbatch_size", "type",
+       "device", "recompute",     "optimizer", "steps",    "seed",       "checkpoint",   "export",          "metrics",
+       "energy", "simulated_gpu", "server",    "adapt",    "evaluation", "fp8",          "early_forwards"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);
@@ -676,6 +688,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   if (config.schedule.ends_with(".csv")) config.schedule = (folder / config.schedule).string();
   read_optional(root, "microbatches", 1, 1'000'000, config.microbatches);
   read_optional(root, "microbatch_size", 1, 1'000'000, config.microbatch_size);
+  if (root.has("early_forwards")) read_early_forwards(root.at("early_forwards"), config);
   if (root.has("type")) {
     const std::string type = root.at("type").text();
     if (type != "fp32" && type != "bf16" && type != "fp8" && type != "auto")

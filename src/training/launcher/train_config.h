@@ -189,6 +189,7 @@ struct TrainConfig {
   protocol::JobParallel parallel;
   std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go
   std::string schedule = "1f1b";
+  std::vector<int> early_forwards;  ///< of the schedule `envpipe`, by rank; none: by the profile or the rule
   int microbatches = 1;
   std::int64_t microbatch_size = 1;
   bool bf16 = false;             ///< values and activations
