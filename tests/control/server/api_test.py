@@ -81,6 +81,7 @@ class Life(ServerTest):
         ranks.decide("straggler", {"rank": 2, "factor": 1.3})
         ranks.train_until(lambda: ranks.summary()["plan_version"] > before, "a plan for the straggler")
         self.show_all(ranks)
+        self.check_profile(ranks)
         ranks.decide("straggler", {"rank": 2, "factor": 1})
         ranks.decide("power_cap", {"scope": "gpu", "watts": 250, "swing_w": None})
         ranks.train_until(lambda: "250" in str(ranks.show("/decisions")), "the cap is kept")
@@ -128,6 +129,17 @@ class Life(ServerTest):
         self.check_events(events, ranks)
         self.assertTrue(of_this_job.of("iteration"))
         self.assertEqual({data["job"] for _, data in of_this_job.events}, {ranks.job})
+
+    def check_profile(self, ranks):
+        """The times of units, as its next start would be planned by."""
+        target = "/v1/profile?model=llama%2024x2048&partition=uniform&gpu=Simulated%20GPU&microbatch_size=2&pp="
+        profile = self.ok("GET", f"{target}{ranks.pp}&simulated=1", role="train")
+        for cell in profile["cells"]:
+            self.assertAlmostEqual(cell["time_s"], unit_time_s(cell["instruction"], cell["clock_mhz"]), delta=1e-4)
+        self.assertEqual({cell["stage"] for cell in profile["blocking"]}, set(range(ranks.pp)))
+        for other in (f"{target}{ranks.pp}", f"{target}{ranks.pp + 1}&simulated=1"):
+            self.refused(404, "not_found", "GET", other)
+        self.refused(400, "invalid_argument", "GET", "/v1/profile?model=m")
 
     def hold_a_budget(self):
         """As the agent of a node does that no job is on."""

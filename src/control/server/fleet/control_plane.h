@@ -106,6 +106,9 @@ class ControlPlane {
   /// Limits of power that jobs keep together.
   [[nodiscard]] PowerBudgets& budgets() { return budgets_; }
 
+  /// Of jobs that were profiled, by `JobSpec::profile_key`.
+  [[nodiscard]] const Job::Profiles& profiles() const { return profiles_; }
+
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
   void wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);
   /// Responds with 204, later, to a rank that does not know yet that its job is finished, because it would ask again at

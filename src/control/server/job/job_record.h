@@ -72,6 +72,7 @@ struct JobRecord {
   JobTargets targets;
   UsageCount usage;
   EnvPipeFollowing envpipe;                         ///< of a job of that policy
+  std::string order_note;                           ///< what was decided last about the order of the schedule `envpipe`
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
   PlannedPower power;                               ///< by the plan that was made last, by this process

@@ -105,6 +105,7 @@ Json Job::state_json() const {
   record_.plans.write_state(state);
   record_.baseline.write_state(state);
   record_.profiling.write_state(state);
+  if (!record_.order_note.empty()) state["order"] = record_.order_note;
   write_envpipe(state);
   return state;
 }
@@ -121,6 +122,7 @@ void Job::restore_state(const JsonView& state) {
   }
   outbox_.decisions = state.at("decisions").integer();
   if (has_value(state, "work")) record_.work = protocol::read_job_work(state.at("work"));
+  if (has_value(state, "order")) record_.order_note = state.at("order").text();
   guard_.restore(has_value(state, "is_capped") && state.at("is_capped").boolean());
   record_.targets.restore(state);
   record_.watch.restore(state);

@@ -114,6 +114,24 @@ std::vector<double> receives_of(const EnvPipeRequest& request, std::span<const i
   return receive_s;
 }
 
+/// By the cells as they were measured, which `lowgear train` has from the server, too.
+JobOrder job_order(const PipelineModel& model, const PlanningConditions& conditions) {
+  JobOrder order{.present = conditions.early_forwards, .fitting = {}, .wanted = {}};
+  planner::EnvPipeOptions options;
+  if (conditions.envpipe) options = envpipe_options(conditions.envpipe->settings);
+  const int microbatches = model.schedule.microbatches;
+  try {
+    const planner::EnvPipeFindings found = envpipe_order_findings(
+        protocol::stage_profile_of(model.measured.cells, model.parallel.pp),
+        protocol::blocking_power_of(model.measured.blocking, model.parallel.pp), microbatches, options);
+    order.wanted = envpipe_order(microbatches, found, {microbatches}).early_forwards;
+    order.fitting = envpipe_order(microbatches, found, order.present).early_forwards;
+  } catch (const InputError& error) {
+    order.problem = error.what();
+  }
+  return order;
+}
+
 }  // namespace
 
 std::string_view name(CapScope scope) { return kScopes[static_cast<std::size_t>(scope)]; }
@@ -396,7 +414,9 @@ JobPlanner::JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_p
 JobPlanner::~JobPlanner() = default;
 
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
-  return impl_->best(conditions);
+  JobPlan job = impl_->best(conditions);
+  if (!conditions.early_forwards.empty()) job.order = job_order(*impl_->model, conditions);
+  return job;
 }
 
 std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
@@ -141,6 +144,43 @@ TEST(JobPlanner, DecidesAsEnvPipeOnSimulatedIterationsWhereRanksReportNoWaits) {
       EXPECT_EQ(planned[op].kind, of->schedule.ranks[rank][op].op) << "the order is that of the ranks";
     }
   }
+}
+
+TEST(JobPlanner, SaysWhatOrderTheProfilesTimesAskFor) {
+  PipelineModel model;
+  model.parallel = {.pp = 4, .dp = 1, .tp = 1, .chunks = 1};
+  protocol::JobSpec spec = small_job(4, 1, 8);
+  spec.schedule = "envpipe";
+  model.schedule = make_schedule(spec);
+  model.clocks_mhz = {1400, 1000};
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const auto& [kind, times] : {std::pair{OpKind::forward, 1.0}, {OpKind::backward, 2.0}}) {
+      for (const auto& [clock, longer, joules] : {std::tuple{1400, 1.0, 300.0}, {1000, 1.3, 100.0}}) {
+        model.measured.cells.push_back({.stage = stage,
+                                        .kind = kind,
+                                        .clock_mhz = clock,
+                                        .units = 9,
+                                        .time_s = times * longer,
+                                        .time_error_s = 1e-6,
+                                        .energy_j = joules * times,
+                                        .energy_error_j = 1e-6});
+      }
+    }
+    model.measured.blocking.push_back({.stage = stage, .power_w = 75, .error_w = 0.5});
+  }
+  JobPlanner planner(std::make_shared<const PipelineModel>(model));
+  PlanningConditions conditions;
+  EXPECT_FALSE(planner.plan(conditions).order);
+  conditions.early_forwards = early_forwards(spec);
+  EXPECT_EQ(conditions.early_forwards, (std::vector<int>{4, 4, 2, 0}));
+  // floor(2 * 3 / 1.3), floor(2 * 2 / 1.3), floor(2 / 1.3): forwards at the clock of least energy.
+  EXPECT_EQ(planner.plan(conditions).order->wanted, (std::vector<int>{4, 3, 1, 0}));
+  EXPECT_EQ(planner.plan(conditions).order->fitting, (std::vector<int>{4, 3, 1, 0}));
+  conditions.early_forwards = {2, 2, 0, 0};
+  EXPECT_EQ(planner.plan(conditions).order->fitting, (std::vector<int>{2, 2, 0, 0})) << "no activation more";
+  spec.early_forwards = {3, 1, 1, 0};
+  EXPECT_EQ(early_forwards(spec), spec.early_forwards);
+  EXPECT_TRUE(early_forwards(small_job(4)).empty());
 }
 
 TEST(JobPlanner, LetsReplicasWaitSlowlyForAStraggler) {
