@@ -67,10 +67,15 @@ std::string one_of(const JsonView& value, std::initializer_list<std::string_view
   value.fail(fmt::format("is {}", quote(text)), fmt::format("use one of {}", fmt::join(words, ", ")));
 }
 
-/// With the member `policy`.
-std::optional<JobEnvPipe> read_policy(const JsonView& body) {
-  const bool envpipe =
-      has_value(body, "policy") && one_of(body.at("policy"), {"lowgear", "envpipe"}) == std::string_view("envpipe");
+JobPolicy read_policy(const JsonView& value) {
+  const std::string text = value.text();
+  if (const auto policy = find_job_policy(text)) return *policy;
+  value.fail(fmt::format("is {}", quote(text)), fmt::format("use one of {}", fmt::join(kJobPolicies, ", ")));
+}
+
+/// With the policy that the job states.
+std::optional<JobEnvPipe> read_envpipe(const JsonView& body, std::optional<JobPolicy> policy) {
+  const bool envpipe = policy == JobPolicy::envpipe;
   if (!has_value(body, "envpipe")) return envpipe ? std::optional(JobEnvPipe{}) : std::nullopt;
   const JsonView value = body.at("envpipe");
   if (!envpipe) value.fail("is of another policy", "add \"policy\": \"envpipe\"");
@@ -141,6 +146,12 @@ Json profiling_json(const std::optional<JobProfiling>& profiling) {
 
 }  // namespace
 
+std::optional<JobPolicy> find_job_policy(std::string_view name) {
+  const auto* const found = std::ranges::find(kJobPolicies, name);
+  if (found == kJobPolicies.end()) return std::nullopt;
+  return static_cast<JobPolicy>(found - kJobPolicies.begin());
+}
+
 std::string JobSpec::profile_key(bool simulated) const {
   Json key = parallel_json(parallel);
   key.erase("dp");
@@ -177,7 +188,8 @@ JobSpec read_job_spec(const JsonView& body) {
   } else if (has_value(body, "profile")) {
     spec.profiling = read_profiling(body.at("profile"));
   }
-  spec.envpipe = read_policy(body);
+  if (has_value(body, "policy")) spec.policy = read_policy(body.at("policy"));
+  spec.envpipe = read_envpipe(body, spec.policy);
   if (has_value(body, "early_forwards")) read_early_forwards(body.at("early_forwards"), spec);
   if (has_value(body, "user")) spec.user = name_text(body.at("user"));
   return spec;
@@ -199,10 +211,8 @@ Json to_json(const JobSpec& spec) {
                {"switch_latency_ms", spec.switch_latency_ms},
                {"profile", profiling_json(spec.profiling)}};
   // Servers before these members refuse a specification that has one.
-  if (spec.envpipe) {
-    json["policy"] = "envpipe";
-    json["envpipe"] = envpipe_json(*spec.envpipe);
-  }
+  if (spec.policy) json["policy"] = name(*spec.policy);
+  if (spec.envpipe) json["envpipe"] = envpipe_json(*spec.envpipe);
   if (!spec.early_forwards.empty()) json["early_forwards"] = spec.early_forwards;
   if (spec.user) json["user"] = *spec.user;
   return json;

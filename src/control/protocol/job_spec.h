@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/core/formats/json.h"
@@ -38,6 +41,13 @@ struct JobProfiling {
   friend bool operator==(const JobProfiling&, const JobProfiling&) = default;
 };
 
+/// A method that makes a job's plans.
+enum class JobPolicy : unsigned char { lowgear, perseus, envpipe };
+inline constexpr auto kJobPolicies = std::to_array<std::string_view>({"lowgear", "perseus", "envpipe"});
+constexpr std::string_view name(JobPolicy policy) { return kJobPolicies.at(static_cast<std::size_t>(policy)); }
+/// Empty: there is none of this name.
+[[nodiscard]] std::optional<JobPolicy> find_job_policy(std::string_view name);
+
 /// EnvPipe's settings of a job whose clocks follow its policy; in its own words (planner/policies/envpipe_names.h).
 struct JobEnvPipe {
   std::string type = "envelope";
@@ -66,7 +76,8 @@ struct JobSpec {
   double guard_pct = 2;
   double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect; agents ask that much ahead
   std::optional<JobProfiling> profiling;
-  std::optional<JobEnvPipe> envpipe;  ///< `policy: envpipe`; empty: Lowgear's own policy
+  std::optional<JobPolicy> policy;    ///< as the job states it; empty: the server's
+  std::optional<JobEnvPipe> envpipe;  ///< of a job that states `policy: envpipe`, and always there then
   /// Of the schedule `envpipe`, by pipeline rank; empty: what its rule asks for where a backward takes twice the time
   /// of a forward and memory has no limit.
   std::vector<int> early_forwards;

@@ -76,6 +76,23 @@ MeasuredCells read_measured_cells(const JsonView& document, int stages) {
   return measured;
 }
 
+profile::StageProfile stage_profile_of(std::span<const ProfileCell> cells, int stages) {
+  profile::StageProfile profile(stages);
+  for (const ProfileCell& cell : cells) {
+    if (cell.stage >= stages) throw InputError(fmt::format("a cell of stage {} of {}", cell.stage, stages));
+    profile.add(cell.stage, cell.kind, {.clock_mhz = cell.clock_mhz, .time_s = cell.time_s, .energy_j = cell.energy_j});
+  }
+  return profile;
+}
+
+std::vector<double> blocking_power_of(std::span<const BlockingCell> blocking, int stages) {
+  std::vector<double> power_w(static_cast<std::size_t>(stages), 0);
+  for (const BlockingCell& cell : blocking) {
+    if (cell.stage < stages) power_w[static_cast<std::size_t>(cell.stage)] = cell.power_w;
+  }
+  return power_w;
+}
+
 void add_measured_cells(Json& document, std::span<const ProfileCell> cells, std::span<const BlockingCell> blocking) {
   document["cells"] = cells_json(cells);
   document["blocking"] = blocking_json(blocking);

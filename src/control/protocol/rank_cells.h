@@ -6,6 +6,7 @@
 
 #include "base/core/formats/json.h"
 #include "base/core/op_kind.h"
+#include "planning/profile/stage_profile.h"
 
 namespace lowgear::protocol {
 
@@ -51,6 +52,10 @@ struct MeasuredCells {
 };
 /// Throws InputError with the JSON path.
 [[nodiscard]] MeasuredCells read_measured_cells(const JsonView& document, int stages);
+/// The cells as they were measured. Throws InputError where one is of a stage beyond `stages`, or twice there.
+[[nodiscard]] profile::StageProfile stage_profile_of(std::span<const ProfileCell> cells, int stages);
+/// By stage; 0 where none was measured.
+[[nodiscard]] std::vector<double> blocking_power_of(std::span<const BlockingCell> blocking, int stages);
 /// Appends the two members.
 void add_measured_cells(Json& document, std::span<const ProfileCell> cells, std::span<const BlockingCell> blocking);
 

@@ -14,6 +14,7 @@
 #include "base/core/files/trusted_path.h"
 #include "base/core/formats/toml.h"
 #include "base/core/numbers/number.h"
+#include "control/server/perseus/settings.h"
 #include "control/server/planning/job_schedule.h"
 
 namespace lowgear::server {
@@ -104,10 +105,16 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   if (const auto address = table.text("listen")) {
     config.listen = table.look_up("listen", [&] { return parse_tcp_address(*address); });
   }
-  config.scheduler = table.text("scheduler").value_or(config.scheduler);
+  if (const auto scheduler = table.text("scheduler")) {
+    (void)table.look_up("scheduler", [&] { return perseus::default_perseus_mode(*scheduler); });
+    config.scheduler = *scheduler;
+  }
   config.scheduler_args = table.text("scheduler_args").value_or(config.scheduler_args);
   config.mode = table.text("mode").value_or(config.mode);
-  config.log_level = table.text("log_level").value_or(config.log_level);
+  if (const auto level = table.text("log_level")) {
+    (void)table.look_up("log_level", [&] { return perseus::read_perseus_log_level(*level); });
+    config.log_level = *level;
+  }
   config.dump = table.boolean("dump").value_or(config.dump);
   if (const auto path = absolute_path(table, "dump_dir")) config.dump_dir = *path;
   table.finish();
@@ -176,6 +183,12 @@ PeerRule parse_allow(TomlTable table, const NameLookup& lookup) {
   return rule;
 }
 
+protocol::JobPolicy parse_policy(const TomlTable& root, const std::string& text) {
+  if (const auto policy = protocol::find_job_policy(text)) return *policy;
+  root.fail_at("policy", fmt::format("there is no policy {}; there are {}", quote(text),
+                                     fmt::join(protocol::kJobPolicies, ", ")));
+}
+
 }  // namespace
 
 http::ServerOptions default_http_options() {
@@ -220,6 +233,7 @@ Config parse_server_config(std::string_view text, const std::string& source, con
   TomlTable root = TomlTable::parse(text, source);
   Config config;
   if (const auto path = absolute_path(root, "state")) config.state = *path;
+  if (const auto policy = root.text("policy")) config.policy = parse_policy(root, *policy);
   config.planning_threads = root.integer_in("planning_threads", 1, 256).value_or(config.planning_threads);
   config.planning_times.limit_s = root.number_in("planning_limit_s", 1, 86'400).value_or(config.planning_times.limit_s);
   TomlTable listen = root.table("listen");

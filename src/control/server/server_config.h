@@ -13,6 +13,7 @@
 #include "base/core/files/user_database.h"
 #include "base/http/server/server.h"
 #include "base/http/tls/tls_credentials.h"
+#include "control/protocol/job_spec.h"
 #include "control/server/exports/webhook.h"
 #include "control/server/http/authentication.h"
 #include "control/server/planning/planning_times.h"
@@ -76,6 +77,7 @@ struct Config {
   int max_job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
   int max_units = 10'000'000;     ///< of all jobs that have not finished
   StoreRetention retention;
+  protocol::JobPolicy policy = protocol::JobPolicy::lowgear;  ///< of jobs that state none
   int planning_threads = 1;
   PlanningTimes planning_times;
   PerseusConfig perseus;

@@ -27,7 +27,7 @@ protocol::JobProfiling profiling_of(const TrainServerConfig& server) {
           .allowance_iterations = server.allowance_iterations};
 }
 
-protocol::JobEnvPipe policy_of(const planner::EnvPipeOptions& options) {
+protocol::JobEnvPipe envpipe_of(const planner::EnvPipeOptions& options) {
   const auto word = [](const auto& words, auto value) {
     return std::string(words.at(static_cast<std::size_t>(value)));
   };
@@ -76,7 +76,8 @@ std::string server_job_json(const TrainConfig& config) {
   spec.slowdown_pct = server.slowdown_pct;
   spec.guard_pct = server.guard_pct;
   spec.switch_latency_ms = server.switch_latency_ms;
-  if (config.envpipe) spec.envpipe = policy_of(config.envpipe->options);
+  spec.policy = config.envpipe ? protocol::JobPolicy::envpipe : server.policy;
+  if (config.envpipe) spec.envpipe = envpipe_of(config.envpipe->options);
   if (config.schedule == kEnvPipeSchedule) spec.early_forwards = envpipe_forwards(config);
   if (server.profile_clocks > 0) spec.profiling = profiling_of(server);
   Json json = to_json(spec);

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <system_error>
 #include <utility>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
-#include "base/core/numbers/number.h"
+#include "training/launcher/config/yaml_members.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -22,36 +21,8 @@ constexpr std::int64_t kMaxRanks = 65'536;
 /// Every rank holds them, in two bytes each.
 constexpr std::int64_t kMaxSyntheticTokens = std::int64_t{1} << 28;
 constexpr double kMaxTokensPerStep = 1e12;
-constexpr std::int64_t kMaxSteps = 1'000'000'000;
 constexpr std::int64_t kMaxBucketMib = std::int64_t{1} << 20;
 constexpr double kMaxUnitS = 3600;
-
-int int_in(const YamlView& view, std::int64_t low, std::int64_t high) {
-  return static_cast<int>(view.integer_in(low, high));
-}
-
-fs::path path_at(const YamlView& view, const fs::path& folder) { return folder / view.text(); }
-
-void read_optional(const YamlView& map, std::string_view key, const fs::path& folder, std::optional<fs::path>& path) {
-  if (map.has(key)) path = path_at(map.at(key), folder);
-}
-
-void read_optional(const YamlView& map, std::string_view key, double low, double high, double& value) {
-  if (map.has(key)) value = map.at(key).number_in(low, high);
-}
-
-void read_optional(const YamlView& map, std::string_view key, std::int64_t low, std::int64_t high,
-                   std::int64_t& value) {
-  if (map.has(key)) value = map.at(key).integer_in(low, high);
-}
-
-void read_optional(const YamlView& map, std::string_view key, std::int64_t low, std::int64_t high, int& value) {
-  if (map.has(key)) value = int_in(map.at(key), low, high);
-}
-
-void read_optional(const YamlView& map, std::string_view key, bool& value) {
-  if (map.has(key)) value = map.at(key).boolean();
-}
 
 model::ModelConfig read_shape(const YamlView& map) {
   map.require_only({"architecture", "vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate",
@@ -104,17 +75,6 @@ void read_model(const YamlView& root, const fs::path& folder, TrainConfig& confi
   if (root.has("partition")) config.partition = root.at("partition").text();
 }
 
-/// One path or a list of them.
-std::vector<fs::path> paths_at(const YamlView& view, const fs::path& folder) {
-  if (!view.is_list()) return {path_at(view, folder)};
-  if (view.size() == 0 || view.size() > dataset::kMaxTextFiles) {
-    view.fail(fmt::format("a text of {} files", view.size()), fmt::format("name 1 to {}", dataset::kMaxTextFiles));
-  }
-  std::vector<fs::path> paths;
-  for (std::size_t i = 0; i < view.size(); ++i) paths.push_back(path_at(view.at(i), folder));
-  return paths;
-}
-
 dataset::TokenType token_type_at(const YamlView& view) {
   const std::string text = view.text();
   const auto* const type =
@@ -165,6 +125,18 @@ void read_parallel(const YamlView& root, TrainConfig& config) {
   }
 }
 
+/// Of the schedule `envpipe`.
+void read_early_forwards(const YamlView& list, TrainConfig& config) {
+  if (config.schedule != kEnvPipeSchedule) list.fail("they are of the schedule envpipe", "leave them out");
+  for (std::size_t rank = 0; rank < list.size(); ++rank) {
+    const int most = rank == 0 ? config.microbatches : config.early_forwards.back();  // a rise can hang
+    config.early_forwards.push_back(int_in(list.at(rank), 0, most));
+  }
+  if (std::cmp_equal(config.early_forwards.size(), config.parallel.pp)) return;
+  list.fail(fmt::format("{} numbers for {} pipeline ranks", config.early_forwards.size(), config.parallel.pp),
+            "give one for each, none above the one before");
+}
+
 void read_optimizer(const YamlView& root, TrainConfig& config) {
   if (!root.has("optimizer")) return;
   const YamlView map = root.at("optimizer");
@@ -180,170 +152,6 @@ void read_optimizer(const YamlView& root, TrainConfig& config) {
   read_optional(map, "weight_decay", 0, 1, optimizer.weight_decay);
   read_optional(map, "clip_norm", 0, 1e9, optimizer.clip_norm);
   read_optional(map, "zero1", optimizer.zero1);
-}
-
-/// The last block is trained: without any there is no use for all that is computed before the output layer.
-std::int64_t read_frozen_blocks(const YamlView& map, const TrainConfig& config) {
-  return map.at("blocks").integer_in(0, config.model.layers - 1);
-}
-
-void read_freeze_controller(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only({"held_out", "window_steps", "cap", "dwell_windows", "steady_windows", "steady_drift",
-                    "loss_margin_pct", "rewarm_steps", "log"});
-  FreezeControllerConfig controller;
-  controller.held_out = paths_at(map.at("held_out"), folder);
-  read_optional(map, "window_steps", 1, kMaxSteps, controller.window_steps);
-  read_optional(map, "rewarm_steps", 0, kMaxSteps, controller.rewarm_steps);
-  read_optional(map, "log", folder, controller.log);
-  freezing::Options& options = controller.options;
-  read_optional(map, "cap", 0, 0.99, options.cap);
-  read_optional(map, "dwell_windows", 1, 1'000'000, options.dwell_windows);
-  read_optional(map, "steady_windows", 1, 1'000'000, options.steady_windows);
-  read_optional(map, "steady_drift", 1e-6, 1e6, options.steady_drift);
-  double margin_pct = 100 * options.loss_margin;
-  read_optional(map, "loss_margin_pct", 0, 100, margin_pct);
-  options.loss_margin = margin_pct / 100;
-  controller.most_blocks = freezing::Controller(config.model.layers, options).most_blocks();
-  config.freeze.controller = std::move(controller);
-}
-
-void read_freeze(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  constexpr std::array kWays = {"blocks", "schedule", "controller", "weight_gradients"};
-  map.require_only({kWays[0], kWays[1], kWays[2], kWays[3]});
-  if (std::ranges::count_if(kWays, [&](const char* key) { return map.has(key); }) != 1) {
-    map.fail("give one of blocks, schedule, controller, weight_gradients",
-             "blocks: 4, or schedule: [{step: 100, blocks: 4}]");
-  }
-  if (map.has("controller")) return read_freeze_controller(map.at("controller"), folder, config);
-  if (map.has("weight_gradients")) {
-    const YamlView way = map.at("weight_gradients");
-    way.require_only({"budget"});
-    config.freeze.weight_gradient_budget = way.at("budget").number_in(0, freezing::WeightGradientRotation::kMostBudget);
-    return;
-  }
-  if (map.has("blocks")) {
-    config.freeze.prefixes = {{.step = 0, .blocks = read_frozen_blocks(map, config)}};
-    return;
-  }
-  const YamlView list = map.at("schedule");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const YamlView entry = list.at(i);
-    entry.require_only({"step", "blocks"});
-    const std::int64_t first = i == 0 ? 0 : config.freeze.prefixes.back().step + 1;
-    config.freeze.prefixes.push_back(
-        {.step = entry.at("step").integer_in(first, kMaxSteps), .blocks = read_frozen_blocks(entry, config)});
-  }
-}
-
-OperatingPoints read_points(const YamlView& map, const fs::path& folder) {
-  const std::vector<std::string> kinds = {"clocks_mhz", "plans", "power_limits_w"};
-  if (std::ranges::count_if(kinds, [&map](const std::string& kind) { return map.has(kind); }) != 1) {
-    map.fail("give one of clocks_mhz, plans, power_limits_w", "clocks_mhz: [1980, 1755, 1530]");
-  }
-  const std::string kind = *std::ranges::find_if(kinds, [&map](const std::string& each) { return map.has(each); });
-  const YamlView list = map.at(kind);
-  OperatingPoints points;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (kind == "plans") points.plans.push_back(path_at(list.at(i), folder));
-    if (kind == "clocks_mhz") points.clocks_mhz.push_back(int_in(list.at(i), 1, 100'000));
-    if (kind == "power_limits_w") points.power_limits_w.push_back(list.at(i).number_in(1, 100'000));
-  }
-  if (list.size() < 2 || list.size() > adapt::kMaxOperatingPoints) {
-    list.fail(
-        fmt::format("{} points; name 2 to {}, the one at full speed first", list.size(), adapt::kMaxOperatingPoints));
-  }
-  return points;
-}
-
-void read_slowdown(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only({"allowed_pct", "clocks_mhz", "plans", "power_limits_w"});
-  config.adapt.trial.allowed_slowdown_pct = map.at("allowed_pct").number_in(0, 1000);
-  config.adapt.slowdown = read_points(map, folder);
-}
-
-void read_trial(const YamlView& map, adapt::SearchOptions& trial) {
-  map.require_only({"block_s", "settle_iterations", "max_iterations"});
-  read_optional(map, "block_s", 0.001, 86400, trial.block_s);
-  read_optional(map, "settle_iterations", 0, 1000, trial.settle_iterations);
-  read_optional(map, "max_iterations", 1, 1'000'000'000, trial.max_iterations);
-}
-
-void use_technique(const YamlView& name, const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  const std::string text = name.text();
-  if (text == "freezing") {
-    const auto& controller = config.freeze.controller;
-    if (!controller) name.fail("nothing says when", "add adapt.freeze.controller: {held_out: FILE}");
-    if (controller->log) name.fail("adapt.log has its decisions, too", "leave out adapt.freeze.controller.log");
-    if (controller->window_steps < 2) {
-      name.fail("no step would count, as each contains measuring the held-out loss",
-                "set adapt.freeze.controller.window_steps: 100");
-    }
-    config.adapt.freezing = true;
-  } else if (text == "slowdown") {
-    if (!map.has("slowdown")) {
-      name.fail("there are no operating points", "add adapt.slowdown: {allowed_pct: 2, clocks_mhz: [1980, 1755]}");
-    }
-    read_slowdown(map.at("slowdown"), folder, config);
-  } else if (text == "precision") {
-    name.fail("it is chosen before the first step, and all steps of a run have it",
-              "set type: auto, which tries bf16 and fp8");
-  } else {
-    name.fail(fmt::format("unknown technique {}", quote(text)), "there are freezing, slowdown");
-  }
-}
-
-RepartitionConfig::Profile read_repartition_profile(const YamlView& map, const fs::path& folder) {
-  RepartitionConfig::Profile profile;
-  profile.file = path_at(map.at("profile"), folder);
-  const YamlView power = map.at("blocking_power");
-  profile.blocking_power = power.text();
-  if (!parse_number(profile.blocking_power)) profile.blocking_power = path_at(power, folder).string();
-  read_optional(map, "slowdown_pct", 0, 1000, profile.slowdown_pct);
-  return profile;
-}
-
-RepartitionConfig read_repartition(const YamlView& view, const fs::path& folder) {
-  RepartitionConfig repartition;
-  if (!view.is_map()) {
-    if (view.text() != "auto") {
-      view.fail(fmt::format("unknown way {}", quote(view.text())),
-                "auto, or {schedule: [{step: 100, partition: cost}]}");
-    }
-    repartition.automatic = true;
-    return repartition;
-  }
-  view.require_only({"schedule", "profile", "blocking_power", "slowdown_pct"});
-  if (view.has("schedule") == view.has("profile")) {
-    view.fail("give either schedule or profile", "schedule: [{step: 100, partition: \"custom:0,5,8\"}]");
-  }
-  if (view.has("profile")) {
-    repartition.automatic = true;
-    repartition.profile = read_repartition_profile(view, folder);
-    return repartition;
-  }
-  const YamlView list = view.at("schedule");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const YamlView entry = list.at(i);
-    entry.require_only({"step", "partition"});
-    const std::int64_t first = i == 0 ? 0 : repartition.schedule.back().step + 1;
-    repartition.schedule.push_back(
-        {.step = entry.at("step").integer_in(first, kMaxSteps), .partition = entry.at("partition").text()});
-  }
-  return repartition;
-}
-
-void read_adapt(const YamlView& root, const fs::path& folder, TrainConfig& config) {
-  if (!root.has("adapt")) return;
-  const YamlView map = root.at("adapt");
-  map.require_only({"freeze", "techniques", "slowdown", "trial", "placebo", "log", "repartition"});
-  if (map.has("freeze")) read_freeze(map.at("freeze"), folder, config);
-  if (map.has("repartition")) config.adapt.repartition = read_repartition(map.at("repartition"), folder);
-  if (map.has("trial")) read_trial(map.at("trial"), config.adapt.trial);
-  read_optional(map, "placebo", config.adapt.placebo);
-  read_optional(map, "log", folder, config.adapt.log);
-  if (!map.has("techniques")) return;
-  const YamlView techniques = map.at("techniques");
-  for (std::size_t i = 0; i < techniques.size(); ++i) use_technique(techniques.at(i), map, folder, config);
 }
 
 /// A plan is for the times of one type, and simulated GPUs have no other ones for another type.
@@ -432,34 +240,14 @@ void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
   config.simulated_gpu = gpu;
 }
 
-void read_server_profile(const YamlView& map, TrainServerConfig& server) {
-  map.require_only(
-      {"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz", "allowance_pct", "allowance_iterations"});
-  read_optional(map, "clocks", 0, 1000, server.profile_clocks);
-  read_optional(map, "iterations", 1, 100'000, server.profile_iterations);
-  read_optional(map, "settle_iterations", 0, 1000, server.settle_iterations);
-  read_optional(map, "allowance_pct", 0, 1'000, server.allowance_pct);
-  read_optional(map, "allowance_iterations", 1, 1'000'000, server.allowance_iterations);
-  if (map.has("min_mhz")) server.min_mhz = int_in(map.at("min_mhz"), 1, 100'000);
-  if (map.has("max_mhz")) server.max_mhz = int_in(map.at("max_mhz"), server.min_mhz.value_or(1), 100'000);
-}
-
 void read_server(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only(
-      {"address", "token_file", "ca_file", "name", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
-  TrainServerConfig server;
-  server.address = map.at("address").text();
-  read_optional(map, "token_file", folder, server.token_file);
-  read_optional(map, "ca_file", folder, server.ca_file);
-  if (map.has("name")) server.name = map.at("name").text();
-  read_optional(map, "slowdown_pct", 0, 1000, server.slowdown_pct);
-  read_optional(map, "guard_pct", 0, 1000, server.guard_pct);
-  read_optional(map, "switch_latency_ms", 0, 10'000, server.switch_latency_ms);
-  if (map.has("profile")) read_server_profile(map.at("profile"), server);
+  config.server = read_train_server(map, folder);
+  if (config.server->policy && config.envpipe) {
+    map.at("policy").fail("energy.policy is another one", "leave out this or energy.policy");
+  }
   if (config.plan || config.profile) {
     map.fail("a job with a server must not set clocks itself", "leave out energy.plan and energy.profile");
   }
-  config.server = std::move(server);
 }
 
 void read_clock_profile(const YamlView& map, TrainConfig& config) {
@@ -622,39 +410,13 @@ double tokens_per_step(const TrainConfig& config) {
 
 }  // namespace
 
-std::int64_t FreezeConfig::blocks_at(std::int64_t step) const {
-  std::int64_t blocks = 0;
-  for (const Prefix& prefix : prefixes) {
-    if (prefix.step <= step) blocks = prefix.blocks;
-  }
-  return blocks;
-}
-
-std::int64_t FreezeConfig::most_blocks() const {
-  std::int64_t most = controller ? controller->most_blocks : 0;
-  for (const Prefix& prefix : prefixes) most = std::max(most, prefix.blocks);
-  return most;
-}
-
-bool FreezeConfig::changes() const {
-  return controller || std::ranges::any_of(prefixes, [this](const Prefix& p) { return p.blocks != blocks_at(0); });
-}
-
-std::vector<std::string> OperatingPoints::names() const {
-  std::vector<std::string> names;
-  for (const int clock_mhz : clocks_mhz) names.push_back(fmt::format("{} MHz", clock_mhz));
-  for (const fs::path& plan : plans) names.push_back(plan.filename().string());
-  for (const double limit_w : power_limits_w) names.push_back(fmt::format("{:g} W", limit_w));
-  return names;
-}
-
 TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
                                std::span<const std::string> settings) {
   const YamlView root = YamlView::parse(text, source, settings);
-  root.require_only({"model",  "partition", "data",      "parallel",      "schedule", "microbatches", "microbatch_size",
-                     "type",   "device",    "recompute", "optimizer",     "steps",    "seed",         "checkpoint",
-                     "export", "metrics",   "energy",    "simulated_gpu", "server",   "adapt",        "evaluation",
-                     "fp8"});
+  root.require_only(
+      {"model",  "partition",     "data",      "parallel", "schedule",   "microbatches", "microbatch_size", "type",
+       "device", "recompute",     "optimizer", "steps",    "seed",       "checkpoint",   "export",          "metrics",
+       "energy", "simulated_gpu", "server",    "adapt",    "evaluation", "fp8",          "early_forwards"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);
@@ -664,6 +426,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   if (config.schedule.ends_with(".csv")) config.schedule = (folder / config.schedule).string();
   read_optional(root, "microbatches", 1, 1'000'000, config.microbatches);
   read_optional(root, "microbatch_size", 1, 1'000'000, config.microbatch_size);
+  if (root.has("early_forwards")) read_early_forwards(root.at("early_forwards"), config);
   if (root.has("type")) {
     const std::string type = root.at("type").text();
     if (type != "fp32" && type != "bf16" && type != "fp8" && type != "auto")
@@ -682,7 +445,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   read_optional(root, "recompute", config.recompute);
   read_fp8(root, config);
   read_optimizer(root, config);
-  read_adapt(root, folder, config);
+  if (root.has("adapt")) read_adapt(root.at("adapt"), folder, config.model.layers, config.freeze, config.adapt);
   read_evaluation(root, folder, config);
   std::int64_t seed = 1;
   read_optional(root, "seed", 0, std::int64_t{1} << 52, seed);

@@ -10,13 +10,14 @@
 
 #include "control/protocol/job_spec.h"
 #include "estimating/model/model_config.h"
-#include "planning/adapt/operating_point_search.h"
-#include "planning/freezing/controller.h"
-#include "planning/freezing/weight_gradient_rotation.h"
 #include "training/dataset/token_text.h"
+#include "training/launcher/config/adapt_config.h"
+#include "training/launcher/config/train_server_config.h"
 #include "training/launcher/energy/envpipe_config.h"
 
 namespace lowgear::launcher {
+
+inline constexpr std::string_view kEnvPipeSchedule = "envpipe";
 
 struct OptimizerConfig {
   double learning_rate = 3e-4;
@@ -47,59 +48,10 @@ struct ProfileConfig {
   int iterations = 5;         ///< counted at each clock
 };
 
-/// The section `server` of the file: the server that plans the job (docs/server-api.md).
-struct TrainServerConfig {
-  std::string address;  ///< `http://host:port`, `https://host:port` or `unix:/path`
-  std::optional<std::filesystem::path> token_file;
-  std::optional<std::filesystem::path> ca_file;  ///< authorities of a server of `https`; before LOWGEAR_SERVER_CA_FILE
-  std::string name;                              ///< of the job, for people; empty: the model's
-  double slowdown_pct = 0;                       ///< how much longer than the fastest plan an iteration may be planned
-  double guard_pct = 2;            ///< how much longer, in addition, the job may take before plans are withdrawn
-  double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect
-  int profile_clocks = 6;          ///< tried out to begin with; 0: none, but another job's profile is waited for
-  int profile_iterations = 5;      ///< counted at each clock, at most
-  int settle_iterations = 0;       ///< after each change of the clock, not counted
-  std::optional<int> min_mhz;      ///< empty: 0.6 times the GPU's highest
-  std::optional<int> max_mhz;      ///< empty: the GPU's highest
-  double allowance_pct = 2;        ///< allowance for trials, as a share of
-  int allowance_iterations = 500;  ///< so many iterations at full clocks
-};
-
 /// Which steps are recorded.
 struct RecordedSteps {
   std::int64_t first = 0;
   std::int64_t count = 1;
-};
-
-/// A prefix that grows and shrinks by what training shows: `adapt.freeze.controller`.
-struct FreezeControllerConfig {
-  std::vector<std::filesystem::path> held_out;  ///< token files; `token_type` as those of the training
-  freezing::Options options;
-  std::int64_t window_steps = 100;           ///< between decisions
-  std::int64_t rewarm_steps = 100;           ///< in which the rate of unfrozen blocks rises to that of the others
-  std::optional<std::filesystem::path> log;  ///< observations and decisions
-  std::int64_t most_blocks = 0;              ///< that the cap lets it freeze
-};
-
-/// Which part of the model is not trained (docs/training.md): the section `adapt.freeze`.
-struct FreezeConfig {
-  /// From one step on so many of the first blocks are not trained, with the embedding; 0: all is trained.
-  struct Prefix {
-    std::int64_t step = 0;
-    std::int64_t blocks = 0;
-  };
-  std::vector<Prefix> prefixes;                      ///< by step, each until the next; none before the first
-  std::optional<FreezeControllerConfig> controller;  ///< decides instead of them
-  /// Instead of all these: the share of the weight gradients of blocks, by FLOPs, that is left out, in turns, after the
-  /// warm-up.
-  std::optional<double> weight_gradient_budget;
-
-  /// By the prefixes.
-  [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;
-  /// Of all prefixes, and of those that the controller may choose.
-  [[nodiscard]] std::int64_t most_blocks() const;
-  /// Whether the number of blocks is another in some step than in the first.
-  [[nodiscard]] bool changes() const;
 };
 
 /// The section `evaluation`: the loss on text that the model is not trained on.
@@ -112,47 +64,6 @@ struct EvaluationConfig {
   [[nodiscard]] bool is_due(std::int64_t steps_done, std::int64_t steps) const {
     return steps_done == steps || (every > 0 && steps_done % every == 0);
   }
-};
-
-/// The operating points of a job, of which the first is full speed: clocks, plans, or power limits.
-struct OperatingPoints {
-  std::vector<int> clocks_mhz;
-  std::vector<std::filesystem::path> plans;
-  std::vector<double> power_limits_w = {};
-
-  /// For reasons: `1380 MHz`, `00007.json`, `600 W`.
-  [[nodiscard]] std::vector<std::string> names() const;
-};
-
-/// How layers move between the stages of a job that trains: the section `adapt.repartition`.
-struct RepartitionConfig {
-  /// From one step on, until the next.
-  struct Switch {
-    std::int64_t step = 0;
-    std::string partition;  ///< as TrainConfig::partition
-  };
-  /// What decides about partition and clocks together.
-  struct Profile {
-    std::filesystem::path file;  ///< a stage profile of the job's own partition with nothing frozen
-    std::string blocking_power;  ///< watts of a GPU that waits, or the file that has them by stage
-    double slowdown_pct = 0;     ///< how much longer than the fastest plan with nothing frozen a step may be planned
-  };
-  std::vector<Switch> schedule;    ///< by step; TrainConfig::partition before the first
-  bool automatic = false;          ///< instead: whenever the number of frozen blocks changes
-  std::optional<Profile> profile;  ///< with `automatic`; empty: costs are FLOPs, and no clocks are set
-};
-
-/// What may change while the job trains, and how that is tried (docs/adapting.md): the section `adapt` but for
-/// `freeze`.
-struct AdaptConfig {
-  bool freezing = false;                    ///< technique: TrainConfig's freeze.controller proposes
-  std::optional<OperatingPoints> slowdown;  ///< technique; empty: off
-  adapt::SearchOptions trial;               ///< of both
-  std::optional<RepartitionConfig> repartition;
-  bool placebo = false;                      ///< it decides, and nothing changes
-  std::optional<std::filesystem::path> log;  ///< observations and decisions
-
-  [[nodiscard]] bool is_on() const { return freezing || slowdown; }
 };
 
 /// How a run finds out whether to compute in fp8 (docs/training.md): the section `fp8.probe`.
@@ -186,6 +97,7 @@ struct TrainConfig {
   protocol::JobParallel parallel;
   std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go
   std::string schedule = "1f1b";
+  std::vector<int> early_forwards;  ///< of the schedule `envpipe`, by rank; none: by the profile or the rule
   int microbatches = 1;
   std::int64_t microbatch_size = 1;
   bool bf16 = false;             ///< values and activations

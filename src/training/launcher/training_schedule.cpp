@@ -96,11 +96,16 @@ std::vector<int> envpipe_forwards(const TrainConfig& config) {
     throw InputError(fmt::format("schedule: {} has one stage per rank, and parallel.chunks is {}", kEnvPipeSchedule,
                                  config.parallel.chunks));
   }
+  if (!config.early_forwards.empty()) return config.early_forwards;
   if (!config.envpipe || !config.envpipe->profile) {
-    const std::vector<schedule::EnvPipeStage> even(
-        static_cast<std::size_t>(config.parallel.pp),
-        {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
-    return envpipe_extra_forwards(config.microbatches, even);
+    const planner::EnvPipeFindings even{.optimal_mhz = {},
+                                        .stages = std::vector<schedule::EnvPipeStage>(
+                                            static_cast<std::size_t>(config.parallel.pp),
+                                            {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}})};
+    const bool is_limited = config.envpipe && !config.envpipe->options.extra_activations.empty();
+    const std::vector<int> any_memory = {config.microbatches};
+    return envpipe_order(config.microbatches, even, is_limited ? config.envpipe->options.extra_activations : any_memory)
+        .early_forwards;
   }
   // Any order of whole backwards does: the times are those of stages.
   const schedule::Schedule any = schedule::one_f_one_b_schedule(config.parallel.pp, config.microbatches);

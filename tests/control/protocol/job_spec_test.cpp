@@ -65,6 +65,21 @@ TEST(JobSpec, ReadsBackThePolicyEnvPipe) {
   EXPECT_FALSE(to_json(read_spec(job())).contains("policy")) << "servers before it refuse the member";
 }
 
+TEST(JobSpec, KeepsThePolicyThatItStatesAndNoOther) {
+  EXPECT_FALSE(read_spec(job()).policy);
+  for (const std::string_view policy : kJobPolicies) {
+    Json body = job();
+    body["policy"] = policy;
+    const JobSpec spec = read_spec(body);
+    EXPECT_EQ(spec.policy, find_job_policy(policy));
+    EXPECT_EQ(spec.envpipe.has_value(), policy == "envpipe");
+    EXPECT_EQ(read_spec(to_json(spec)), spec);
+    EXPECT_EQ(first_difference(spec, read_spec(job())), "policy");
+  }
+  EXPECT_THAT(refusal("policy", "zeus"), HasSubstr("use one of lowgear, perseus, envpipe"));
+  EXPECT_THAT(refusal("policy", 1), HasSubstr("$.policy"));
+}
+
 TEST(JobSpec, HasOneFormOnTheWire) {
   const std::string_view text =
       R"({"run":"slurm-4711","name":"llama-1b","framework":"lowgear","model":"llama 24x2048","partition":"uniform",)"
@@ -123,7 +138,6 @@ TEST(JobSpec, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("run", std::string(201, 'x')), HasSubstr("$.run"));
   EXPECT_THAT(refusal("run", "a\nb"), HasSubstr("$.run"));
   EXPECT_THAT(refusal("user", "a\nb"), HasSubstr("$.user"));
-  EXPECT_THAT(refusal("policy", "perseus"), HasSubstr("use one of lowgear, envpipe"));
   EXPECT_THAT(refusal("early_forwards", {1, 0}), HasSubstr("is of the schedule envpipe alone"));
   EXPECT_THAT(refusal("schedule", {{"csv", std::string(5 << 20, ',')}}), HasSubstr("bytes"));
 }

@@ -1,13 +1,15 @@
 """A job's life over HTTP with the real server: every answer and every event is what the OpenAPI document says, and
 docs/server-api.md names the same routes."""
 
+import json
 import re
+import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from served import OPENAPI, Events, ServerTest, wait_until
-from training_ranks import TrainingRanks
+from served import LOWGEAR, OPENAPI, Events, ServerTest, wait_until
+from training_ranks import TrainingRanks, unit_time_s
 
 API_PAGE = OPENAPI.parents[4] / "docs" / "server-api.md"
 EVENT_SCHEMAS = {"job": "Summary", "iteration": "IterationEvent", "decision": "DecisionEvent", "gpu": "GpuEvent",
@@ -79,6 +81,7 @@ class Life(ServerTest):
         ranks.decide("straggler", {"rank": 2, "factor": 1.3})
         ranks.train_until(lambda: ranks.summary()["plan_version"] > before, "a plan for the straggler")
         self.show_all(ranks)
+        self.check_profile(ranks)
         ranks.decide("straggler", {"rank": 2, "factor": 1})
         ranks.decide("power_cap", {"scope": "gpu", "watts": 250, "swing_w": None})
         ranks.train_until(lambda: "250" in str(ranks.show("/decisions")), "the cap is kept")
@@ -126,6 +129,17 @@ class Life(ServerTest):
         self.check_events(events, ranks)
         self.assertTrue(of_this_job.of("iteration"))
         self.assertEqual({data["job"] for _, data in of_this_job.events}, {ranks.job})
+
+    def check_profile(self, ranks):
+        """The times of units, as its next start would be planned by."""
+        target = "/v1/profile?model=llama%2024x2048&partition=uniform&gpu=Simulated%20GPU&microbatch_size=2&pp="
+        profile = self.ok("GET", f"{target}{ranks.pp}&simulated=1", role="train")
+        for cell in profile["cells"]:
+            self.assertAlmostEqual(cell["time_s"], unit_time_s(cell["instruction"], cell["clock_mhz"]), delta=1e-4)
+        self.assertEqual({cell["stage"] for cell in profile["blocking"]}, set(range(ranks.pp)))
+        for other in (f"{target}{ranks.pp}", f"{target}{ranks.pp + 1}&simulated=1"):
+            self.refused(404, "not_found", "GET", other)
+        self.refused(400, "invalid_argument", "GET", "/v1/profile?model=m")
 
     def hold_a_budget(self):
         """As the agent of a node does that no job is on."""
@@ -193,6 +207,44 @@ class Life(ServerTest):
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.assertEqual(len(ranks.reasons("finish")), 1)
+
+
+class Policies(ServerTest):
+    top = 'policy = "perseus"\n'
+
+    def planner_of(self, ranks):
+        for rank in range(ranks.pp):
+            ranks.register(rank)
+        ranks.train_to_state("running")
+        planner = ranks.show("/timeline")["plan"]["policy"]
+        self.assertEqual(ranks.summary()["policy"], planner)
+        return planner
+
+    def test_the_configurations_is_that_of_jobs_which_state_none(self):
+        self.start()
+        silent = Ranks(self, pp=2)
+        self.assertEqual(self.planner_of(silent), "perseus")
+        self.assertNotIn("policy", silent.show()["spec"])
+        self.assertEqual(self.planner_of(Ranks(self, pp=2, run="run-2", policy="lowgear")), "lowgear")
+        # A server with another configuration: jobs that there are keep theirs.
+        self.top = ""
+        self.end()
+        self.start()
+        self.assertEqual(silent.summary()["policy"], "perseus")
+        self.assertEqual(self.planner_of(Ranks(self, pp=2, run="run-3")), "lowgear")
+
+    def test_a_check_names_it_and_refuses_another(self):
+        def check(*more):
+            command = [LOWGEAR, "serve", "--config", str(self.write_config()), "--check", *more]
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+        self.assertIn("policy of jobs that state none: perseus", check().stdout)
+        self.assertEqual(json.loads(check("--json").stdout)["policy"], "perseus")
+        self.top = 'policy = "zeus"\n'
+        refused = check()
+        self.assertEqual(refused.returncode, 2)
+        self.assertRegex(refused.stderr,
+                         r'server\.toml:2:10: there is no policy "zeus"; there are lowgear, perseus, envpipe')
 
 
 class Documents(ServerTest):

@@ -50,6 +50,7 @@ ADDRESS = "127.{}.{}.{}".format(1 + (os.getpid() >> 16 & 0x3f), os.getpid() >> 8
 class ServerTest(unittest.TestCase):
     """A server for each test, on a loopback port and a Unix socket."""
 
+    top = ""  # of the configuration, before its tables
     config = ""  # more of it, behind [listen]
     wrapper = ()  # what the server is started by
 
@@ -66,7 +67,7 @@ class ServerTest(unittest.TestCase):
     def write_config(self, name="server.toml"):
         path = self.folder / name
         path.touch(0o600)
-        path.write_text(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket"\ntcp = ["{ADDRESS}:'
+        path.write_text(f'state = "{self.state}"\n{self.top}[listen]\nunix = "{self.folder}/socket"\ntcp = ["{ADDRESS}:'
                         f'{self.port}"]\ntoken_file = "{self.folder}/tokens"\n{self.config}')
         return path
 

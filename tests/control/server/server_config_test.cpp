@@ -33,6 +33,7 @@ TEST(ServerConfig, IsClosedWhenItIsEmpty) {
 TEST(ServerConfig, ReadsEverything) {
   const Config config = parse(R"(
 state = "/s"
+policy = "perseus"
 planning_threads = 3
 planning_limit_s = 30
 [listen]
@@ -105,6 +106,7 @@ url_file = "/v"
   EXPECT_EQ(config.webhooks[1].ca_file, "");
   EXPECT_THAT(config.webhooks[1].events, testing::ElementsAre(ServerEvent::decision));
   EXPECT_EQ(config.state, "/s");
+  EXPECT_EQ(config.policy, protocol::JobPolicy::perseus);
   EXPECT_EQ(config.planning_threads, 3);
   EXPECT_EQ(config.planning_times.limit_s, 30);
   EXPECT_EQ(config.unix_socket, "/u");
@@ -158,6 +160,7 @@ TEST(ServerConfig, IsTheDefaultInTheExample) {
   const Config example = parse(read_file(path));
   const Config empty = parse("");
   EXPECT_EQ(example.state, empty.state);
+  EXPECT_EQ(example.policy, empty.policy);
   EXPECT_EQ(example.planning_threads, empty.planning_threads);
   EXPECT_EQ(example.planning_times.limit_s, empty.planning_times.limit_s);
   EXPECT_EQ(example.unix_socket, empty.unix_socket);
@@ -197,6 +200,12 @@ TEST(ServerConfig, SaysWhereAMistakeIs) {
   EXPECT_THAT(refusal("[limits]\nmax_body_mb = inf"), HasSubstr("server.toml:2:15"));
   EXPECT_THAT(refusal("[retention]\niterations = 1"), HasSubstr("from 100"));
   EXPECT_THAT(refusal("planning_threads = 1.5"), HasSubstr("whole number"));
+  EXPECT_THAT(refusal("\npolicy = 'zeus'"),
+              HasSubstr("server.toml:2:10: there is no policy \"zeus\"; there are lowgear, perseus, envpipe"));
+  EXPECT_THAT(refusal("policy = 1"), HasSubstr("server.toml:1:10"));
+  EXPECT_THAT(refusal("[perseus]\nscheduler = 'AllMin'"),
+              HasSubstr("server.toml:2:13: no scheduler \"AllMin\"; schedulers are AllMaxFrequency, "));
+  EXPECT_THAT(refusal("[perseus]\nlog_level = 'loud'"), HasSubstr("server.toml:2:13: no log level \"loud\""));
   EXPECT_THAT(refusal("[perseus]\nlisten = 'here'"), HasSubstr("server.toml:2:10"));
   EXPECT_THAT(refusal("[perseus]\ndump_dir = 'dump'"), HasSubstr("begins with /"));
   EXPECT_THAT(refusal("[perseus]\ndump_di = '/d'"), HasSubstr("did you mean \"dump_dir\"?"));

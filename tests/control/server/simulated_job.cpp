@@ -36,14 +36,14 @@ protocol::JobSpec small_job(int pp, int dp, int microbatches) {
   return spec;
 }
 
-SimulatedJob::SimulatedJob(protocol::JobSpec spec, std::string id)
+SimulatedJob::SimulatedJob(protocol::JobSpec spec, std::string id, protocol::JobPolicy servers)
     : spec_(std::move(spec)),
       schedule_(make_schedule(spec_)),
       dag_(build_dag(schedule_)),
       truth_(modelled_profile(profile::ExampleGpu{}, profile::TransformerModel{.stages = spec_.parallel.pp})),
       factors_(static_cast<std::size_t>(spec_.parallel.world_size()), 1.0),
       has_agent_(factors_.size(), true),
-      job_(std::make_unique<Job>(std::move(id), spec_, now_s_)),
+      job_(std::make_unique<Job>(std::move(id), spec_, now_s_, servers)),
       followed_(factors_.size()),
       measured_(factors_.size()),
       pending_(factors_.size()) {

@@ -23,7 +23,9 @@ namespace lowgear::server {
 /// the test says otherwise.
 class SimulatedJob {
  public:
-  explicit SimulatedJob(protocol::JobSpec spec, std::string id = "j-1");
+  /// `servers` is the policy of a job that states none.
+  explicit SimulatedJob(protocol::JobSpec spec, std::string id = "j-1",
+                        protocol::JobPolicy servers = protocol::JobPolicy::lowgear);
 
   void register_all();
   /// Runs iterations: ranks begin plans at their boundaries, report, and post cells when a profile plan is through.

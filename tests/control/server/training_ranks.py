@@ -21,7 +21,7 @@ def unit_energy_j(instruction, mhz):
 
 class TrainingRanks:
     def __init__(self, url, token, pp=4, run="run-1", model="llama 24x2048", microbatches=8,
-                 gpu="Simulated GPU", user=None, gpu_uuids=()):
+                 gpu="Simulated GPU", user=None, gpu_uuids=(), policy=None):
         self.url, self.token, self.pp = url.rstrip("/"), token, pp
         self.iteration, self.microbatches = 0, microbatches
         self.gpu_uuids = {rank: f"GPU-{rank}" for rank in range(pp)} | dict(enumerate(gpu_uuids))
@@ -32,7 +32,7 @@ class TrainingRanks:
             "gpu": gpu, "parallel": {"pp": pp, "dp": 1, "tp": 1, "chunks": 1}, "schedule": "1f1b",
             "microbatches": self.microbatches, "microbatch_size": 2, "slowdown_pct": 0, "guard_pct": 5,
             "profile": {"clocks": 4, "iterations": 2, "min_mhz": 900, "max_mhz": None},
-            **({"user": user} if user else {})})["job"]
+            **({"user": user} if user else {}), **({"policy": policy} if policy else {})})["job"]
         self.keys = []
 
     def call(self, method, path, body=None, key=None):

@@ -47,6 +47,19 @@ TEST(ServerJob, SaysWhatTheServerPlansBy) {
   EXPECT_TRUE(job(parse_with({"server.profile.clocks=0"}))["profile"].is_null());
 }
 
+TEST(ServerJob, StatesAPolicyOnlyWhereTheConfigurationDoes) {
+  EXPECT_FALSE(job(parse_with()).contains("policy"));
+  EXPECT_EQ(job(parse_with({"server.policy=perseus"}))["policy"], "perseus");
+  EXPECT_EQ(job(parse_with({"server.policy=lowgear"}))["policy"], "lowgear");
+  EXPECT_EQ(job(parse_with({"energy.policy=envpipe"}))["policy"], "envpipe");
+  const auto refusal = [](const std::vector<std::string>& settings) {
+    return error_of([&] { (void)parse_with(settings); });
+  };
+  EXPECT_THAT(refusal({"server.policy=envpipe"}), HasSubstr("write lowgear or perseus"));
+  EXPECT_THAT(refusal({"server.policy=zeus"}), HasSubstr("server.policy"));
+  EXPECT_THAT(refusal({"server.policy=perseus", "energy.policy=envpipe"}), HasSubstr("energy.policy is another one"));
+}
+
 /// All that the server reads of a job, but for what the client library adds.
 TEST(ServerJob, HasOneFormOnTheWire) {
   EXPECT_EQ(server_job_json(parse_with({"server.name=j"})),

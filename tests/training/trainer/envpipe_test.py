@@ -4,10 +4,12 @@ rules (and of EnvPipe's own code, where that is there) on the receives that the 
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import unittest
+import urllib.parse
 from pathlib import Path
 
 SOURCE = Path(os.environ["LOWGEAR_SOURCE"])
@@ -199,6 +201,73 @@ class ServedEnvPipeTest(ServedTraining):
         self.assertTrue(is_seen(), self.reasons("plan"))
         for reason in rises():
             self.assertRegex(reason, r"envpipe: after iteration \d+: clocks of \d+ units rise, of \d+ on the critical")
+
+
+class ServedOrderTest(ServedTraining):
+    """A backward of one and a half times the time of a forward: one forward early, where twice the time gives two."""
+
+    config = CONFIG.replace("steps: 30", "steps: 4000").replace("{layer_f", "{backward_factor: 1.5, layer_f")
+    gpus = f"{RANKS}xA100"
+
+    def words(self, *more):
+        return ["train", str(self.folder / "job.yaml"), "--server", f"unix:{self.socket}", "--schedule", "envpipe",
+                "--set", "server.profile.clocks=4", "--set", "server.profile.iterations=3", *more]
+
+    def newest(self):
+        return self.get(f"/v1/jobs/{self.get('/v1/jobs')['jobs'][0]['job']}")["spec"]["early_forwards"]
+
+    def profile(self):
+        """Trains until the server has a profile, and says what was printed."""
+        with open(self.folder / "first", "w+", encoding="utf-8") as output:
+            job = self.start(*self.words(), output=output)
+            self.addCleanup(lambda: job.poll() is None and self.end(job))
+            known = lambda: len(self.reasons("order")) > 1 or self.reasons("failed") or self.reasons("observe")
+            self.wait_until(lambda: known() or job.poll() is not None, "the server has a profile")
+            self.assertIsNone(job.poll())
+            if len(self.reasons("order")) < 2:
+                self.skipTest(f"this machine is too busy for units of some milliseconds: {self.reasons('observe')}")
+            self.end(job)
+            output.seek(0)
+            return output.read()
+
+    def test_the_next_start_has_the_order_of_the_profile(self):
+        self.start_server()
+        self.assertIn("has no profile of this job yet: a backward is taken to last twice as long", self.profile())
+        self.assertEqual(self.newest(), [2, 0])
+        assumed, measured = self.reasons("order")
+        self.assertEqual(assumed, "no profile fits this job yet: early forwards 2 0, those of a backward that takes "
+                                  "twice the time of a forward")
+        order = [int(number) for number in re.search(r"early forwards (\d+) (\d+)", measured).groups()]
+        # [1, 0], unless a busy machine has disturbed the units while they were measured.
+        self.assertEqual(order[1], 0)
+        self.assertIn(order[0], self.orders_by_profile())
+        if order != [2, 0]:
+            self.assertIn("the ranks keep 2 0 until they start again", measured)
+        process = self.start(*self.words("--steps", "3"))
+        _, err = process.communicate(timeout=self.patience_s)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn(f"schedule envpipe: early forwards {order[0]} 0 by the forward and backward times of the server's "
+                      "profile", err)
+        self.assertEqual(self.newest(), order)
+        # Only the order was changed.
+        self.assertEqual(self.losses("--steps", "3"), self.losses("--steps", "3", "--set", "early_forwards=[2,0]"))
+
+    def orders_by_profile(self):
+        """Early forwards of rank 0 by EnvPipe's rule, whichever clock is that of least energy; two more than 1F1B at most,
+        as there are four microbatches."""
+        job = self.get("/v1/jobs")["jobs"][0]
+        values = {"model": job["model"], "gpu": job["gpu"], "partition": "uniform", "pp": RANKS, "simulated": 1}
+        cells = [cell for cell in self.get("/v1/profile?" + urllib.parse.urlencode(values))["cells"]
+                 if cell["stage"] == 0]
+        backward_s = next(cell["time_s"] for cell in cells
+                          if (cell["instruction"], cell["clock_mhz"]) == ("backward", TOP_MHZ))
+        return {min(2, int(backward_s / cell["time_s"])) for cell in cells if cell["instruction"] == "forward"}
+
+    def losses(self, *more):
+        metrics = self.folder / "losses.jsonl"
+        metrics.unlink(missing_ok=True)
+        self.run_lowgear(*self.words("--metrics", str(metrics), *more))
+        return [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
 
 
 if __name__ == "__main__":

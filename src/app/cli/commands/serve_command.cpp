@@ -236,9 +236,12 @@ ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, Console
       (void)metrics::read_otlp_headers(otlp->headers_file);
     }
     if (arguments.json) {
-      console.print_json({{"state", options.config.state.string()}, {"unix", options.config.unix_socket.string()}});
+      console.print_json({{"state", options.config.state.string()},
+                          {"unix", options.config.unix_socket.string()},
+                          {"policy", name(options.config.policy)}});
     } else {
-      console.print(fmt::format("the configuration is valid; state in {}\n", options.config.state.string()));
+      console.print(fmt::format("the configuration is valid; state in {}; policy of jobs that state none: {}\n",
+                                options.config.state.string(), name(options.config.policy)));
     }
     return ExitCode::ok;
   }

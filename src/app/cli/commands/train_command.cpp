@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -14,8 +16,10 @@
 #include "app/cli/commands/verbs.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "control/client/rank/gpu_choice.h"
 #include "control/client/rank/rank_environment.h"
 #include "training/launcher/rank_processes.h"
+#include "training/launcher/server/served_order.h"
 #include "training/launcher/training_check.h"
 #include "training/launcher/training_schedule.h"
 
@@ -99,6 +103,32 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
   run_watched(command, {.ending = "stopping after this step; press Ctrl-C again to stop now"}, console);
 }
 
+/// The first of them; that of a job on simulated GPUs is of LOWGEAR_NVML.
+client::RankGpu open_first_gpu(const std::string& gpus) {
+  const Environment environment = [&gpus, process = process_environment()](std::string_view name) {
+    return name == "CUDA_VISIBLE_DEVICES" && !gpus.empty() ? std::optional(gpus) : process(name);
+  };
+  return client::open_rank_gpu("", 0, environment);
+}
+
+/// Asked for here, once for all ranks: they must not run different orders.
+std::vector<std::string> with_servers_order(std::vector<std::string> settings, const launcher::TrainConfig& config,
+                                            const std::string& gpus, Console& console) {
+  constexpr std::chrono::seconds kPatience{3};
+  const client::RankGpu gpu = open_first_gpu(gpus);
+  launcher::ServedOrder order{.early_forwards = {}, .note = {}};
+  if (gpu.gpu == nullptr) {
+    order.note = fmt::format("no profile of the server: {}; a backward is taken to last twice as long as a forward",
+                             gpu.problem);
+  } else {
+    order = ask_order(config, gpu.gpu->identity().name, gpu.simulated(), kPatience);
+  }
+  console.note("schedule envpipe: " + order.note);
+  if (order.early_forwards.empty()) return settings;
+  settings.push_back(fmt::format("early_forwards=[{}]", fmt::join(order.early_forwards, ",")));
+  return settings;
+}
+
 std::string started_text(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
   return fmt::format("would start {} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
                      config.parallel.world_size(), config.parallel.pp, config.parallel.dp, config.parallel.tp,
@@ -129,7 +159,9 @@ ExitCode run_train(const TrainArguments& arguments, Console& console) {
   }
   check_training(config);
   if (!arguments.dry_run) {
-    run_all_ranks(arguments, settings, config.parallel.world_size(), console);
+    run_all_ranks(arguments,
+                  has_servers_order(config) ? with_servers_order(settings, config, arguments.gpus, console) : settings,
+                  config.parallel.world_size(), console);
     return ExitCode::ok;
   }
   check_device(arguments, settings, console);

@@ -180,7 +180,7 @@ ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& s
   if (known.job != nullptr || known.finished != nullptr) return known;
   require_room(spec);
   auto entry = std::make_unique<Entry>();
-  entry->job = std::make_unique<Job>("j-" + environment_.new_key().substr(0, 12), spec, now_s());
+  entry->job = std::make_unique<Job>("j-" + environment_.new_key().substr(0, 12), spec, now_s(), environment_.policy);
   const JobRecord& job = entry->job->record();
   job_of_run_[spec.run] = job.id;
   entries_[job.id] = std::move(entry);

@@ -49,6 +49,7 @@ struct ControlPlaneEnvironment {
   std::function<double()> calendar_s;         ///< the same by the system's clock, for timetables; empty: now_s
   std::function<std::string()> new_key;       ///< 128 random bits as text
   std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
+  protocol::JobPolicy policy = protocol::JobPolicy::lowgear;  ///< of jobs that state none
 };
 
 /// The error for requests that change a finished job.
@@ -104,6 +105,9 @@ class ControlPlane {
   [[nodiscard]] Signals& signals() { return signals_; }
   /// Limits of power that jobs keep together.
   [[nodiscard]] PowerBudgets& budgets() { return budgets_; }
+
+  /// Of jobs that were profiled, by `JobSpec::profile_key`.
+  [[nodiscard]] const Job::Profiles& profiles() const { return profiles_; }
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
   void wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);

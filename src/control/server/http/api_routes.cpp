@@ -171,6 +171,31 @@ void finish_rank(ApiCall& call) {
   });
 }
 
+const std::string& parameter(const ApiCall& call, const std::string& name) {
+  const auto found = call.target.parameters.find(name);
+  if (found == call.target.parameters.end()) throw InputError(fmt::format("the parameter {} is missing", name));
+  return found->second;
+}
+
+/// Before a job of the same key registers: its order may depend on the times.
+void show_profile(ApiCall& call) {
+  protocol::JobSpec job;
+  job.model = parameter(call, "model");
+  job.partition = parameter(call, "partition");
+  job.gpu = parameter(call, "gpu");
+  const auto size = [&call](std::string_view name) {
+    return static_cast<int>(call.integer(name, 1, 1, protocol::kMaxJobRanks));
+  };
+  job.parallel = {.pp = size("pp"), .dp = 1, .tp = size("tp"), .chunks = size("chunks")};
+  job.microbatch_size = static_cast<int>(call.integer("microbatch_size", 1, 1, 1 << 20));
+  const std::string key = job.profile_key(call.integer("simulated", 0, 0, 1) == 1);
+  const auto found = call.control_plane.profiles().find(key);
+  if (found == call.control_plane.profiles().end()) {
+    throw http::HttpError(http::ErrorCode::not_found, "there is no profile of this model, partition and GPU yet");
+  }
+  call.reply->send(http::Response::with_body(200, "application/json", write_measured_profile(*found->second)));
+}
+
 // What people and controllers see.
 
 void list_jobs(ApiCall& call) { send(call, {{"jobs", call.control_plane.summaries()}}); }
@@ -456,6 +481,11 @@ std::span<const ApiRoute> api_routes() {
       {"POST", "/v1/nodes/{}/power", ranks, {"wait_s"}, grant_power},
       {"DELETE", "/v1/nodes/{}", admins, {}, delete_node},
       {"GET", "/v1/exports/{}", readers, {"from_s", "to_s", "after"}, export_file},
+      {"GET",
+       "/v1/profile",
+       ranks,
+       {"model", "partition", "gpu", "pp", "tp", "chunks", "microbatch_size", "simulated"},
+       show_profile},
   };
   return routes;
 }

@@ -13,8 +13,8 @@ constexpr double kRefusedRetryS = 3'600;
 
 }  // namespace
 
-Job::Job(std::string id, protocol::JobSpec spec, double created_s)
-    : record_(std::move(id), std::move(spec), created_s) {
+Job::Job(std::string id, protocol::JobSpec spec, double created_s, protocol::JobPolicy servers)
+    : record_(std::move(id), std::move(spec), created_s, servers) {
   layout_.schedule = make_schedule(record_.spec);
   layout_.rank_of_stage = rank_of_stage(layout_.schedule);
   outbox_.changes.summary_changed = true;
@@ -42,6 +42,7 @@ void Job::begin(const Profiles& profiles, double now_s) {
   }
   const auto known = profiles.find(profile_key(record_));
   if (known != profiles.end()) return profile_found(known->second, now_s);
+  tell_assumed_order(now_s);
   if (!record_.spec.profiling) return observe("there is no profile of this model yet", now_s);
   begin_profile(now_s);
 }

@@ -39,15 +39,17 @@ struct JobChanges {
 /// to state. Its data is its record, whose parts (room `parts`) return facts; the job decides. It has no clock, network
 /// or disk: the time is an argument (`now_s`, seconds since 1970), and it returns the actions to carry out
 /// (`take_changes`). job_profiling.cpp tries clocks, job_planning.cpp requests plans and issues them, job_envpipe.cpp
-/// follows that policy, job_watch.cpp evaluates iterations, job_restore.cpp stores and restores, and job_documents.h
-/// shows the job.
+/// follows that policy and compares that order, job_watch.cpp evaluates iterations, job_restore.cpp stores and
+/// restores, and job_documents.h shows the job.
 class Job {
  public:
   /// Profiles by key, of jobs that ran before.
   using Profiles = std::map<std::string, std::shared_ptr<const MeasuredProfile>>;
 
-  /// Throws InputError when the specification has no schedule that can run.
-  Job(std::string id, protocol::JobSpec spec, double created_s);
+  /// `servers` is the policy of a job that states none. Throws InputError when the specification has no schedule that
+  /// can run.
+  Job(std::string id, protocol::JobSpec spec, double created_s,
+      protocol::JobPolicy servers = protocol::JobPolicy::lowgear);
 
   /// As it was stored. `rows` are of this job only. Rows of plans, cells and reports that are damaged are left out, and
   /// `left_out` (may be null) receives which and why. Throws InputError when the rest is no job.
@@ -103,6 +105,7 @@ class Job {
   struct Planning {
     std::uint64_t serial = 0;  ///< of the newest task
     std::shared_ptr<const PipelineModel> model;
+    bool order_is_due = false;           ///< what the profile says of the schedule `envpipe` is not known yet
     Backoff<double> backoff{60, 3'600};  ///< seconds, from planning that failed to the next attempt
   };
   /// What is to be carried out.
@@ -153,6 +156,8 @@ class Job {
   void watch_drift(const JobIteration& iteration, double now_s);
   void watch_envpipe(const JobIteration& iteration);
   [[nodiscard]] bool take_envpipe(const PlanningAnswer& answer, double now_s);
+  void tell_assumed_order(double now_s);
+  void take_order(const JobOrder& order, double now_s);
   void write_envpipe(Json& state) const;
   void restore_envpipe(const JsonView& state);
   void renew_baseline(int iterations, double now_s);

@@ -131,6 +131,7 @@ Json summary_json(const JobRecord& job) {
                   {"parallel", to_json(job.spec).at("parallel")},
                   {"schedule", job.spec.schedule_is_csv ? Json("csv") : Json(job.spec.schedule)},
                   {"microbatches", job.spec.microbatches},
+                  {"policy", name(job.policy)},
                   {"created_s", job.status.created_s},
                   {"finished_s", or_null(job.status.finished_s)},
                   {"ranks", job.ranks.size()},

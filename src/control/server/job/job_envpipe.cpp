@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +12,8 @@
 #include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/schedule/dag.h"
 
-/// A job whose policy is `envpipe`: a decision for each iteration in which all ranks follow its newest plan.
+/// A job whose policy is `envpipe`: a decision for each iteration in which all ranks follow its newest plan. And one
+/// whose schedule is: what its profile says of the order, which ranks cannot change while they train.
 namespace lowgear::server {
 namespace {
 
@@ -32,7 +34,42 @@ std::vector<double> reported_waits_s(const JobRecord& job, const schedule::Pipel
   return waits_s;
 }
 
+std::string order_text(const JobOrder& order) {
+  const auto list = [](const std::vector<int>& forwards) { return fmt::format("{}", fmt::join(forwards, " ")); };
+  if (!order.problem.empty()) {
+    return fmt::format("the profile gives no order ({}); early forwards stay {}", order.problem, list(order.present));
+  }
+  if (order.wanted == order.present) {
+    return fmt::format("early forwards {} are those of the profile's forward and backward times", list(order.present));
+  }
+  return fmt::format(
+      "by the profile's forward and backward times EnvPipe's rule gives early forwards {}, and {} within the memory of "
+      "this order; the ranks keep {} until they start again, as lowgear train then has the profile's times, and other "
+      "programs may state early_forwards",
+      list(order.wanted), list(order.fitting), list(order.present));
+}
+
 }  // namespace
+
+void Job::tell_assumed_order(double now_s) {
+  const std::vector<int> present = early_forwards(record_.spec);
+  if (present.empty()) return;
+  protocol::JobSpec silent = record_.spec;
+  silent.early_forwards.clear();
+  const bool is_assumed = present == early_forwards(silent);
+  record_.order_note = fmt::format(
+      "no profile fits this job yet: early forwards {}, {}", fmt::join(present, " "),
+      is_assumed ? "those of a backward that takes twice the time of a forward" : "as its ranks state them");
+  decide("order", record_.order_note, now_s);
+}
+
+void Job::take_order(const JobOrder& order, double now_s) {
+  planning_.order_is_due = false;
+  std::string text = order_text(order);
+  if (text == record_.order_note) return;  // as before the server was started again, or before the profile was renewed
+  record_.order_note = std::move(text);
+  decide("order", record_.order_note, now_s);
+}
 
 void Job::watch_envpipe(const JobIteration& iteration) {
   const EnvPipeFollowing& following = record_.envpipe;

@@ -88,6 +88,8 @@ PlanningConditions Job::conditions() const {
   }
   conditions.power = record_.targets.power_limit();
   if (conditions.power) conditions.node_of_gpu = record_.ranks.hosts();
+  conditions.policy = record_.policy;
+  if (planning_.order_is_due) conditions.early_forwards = early_forwards(record_.spec);
   if (record_.spec.envpipe) {
     conditions.envpipe =
         EnvPipeRequest{.settings = *record_.spec.envpipe, .state = record_.envpipe.state, .receive_s = {}};
@@ -99,6 +101,7 @@ void Job::planned(PlanningAnswer answer, double now_s) {
   if (answer.serial != planning_.serial || record_.is_over()) return;
   if (!answer.error.empty()) return give_plan_up(answer.error, now_s);
   if (answer.verdict) take_verdict(*answer.verdict, now_s);
+  if (answer.plan && answer.plan->order) take_order(*answer.plan->order, now_s);
   if (answer.plan) issue_plan(answer, now_s);
 }
 

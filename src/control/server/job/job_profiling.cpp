@@ -47,6 +47,7 @@ void Job::profile_found(const std::shared_ptr<const MeasuredProfile>& profile, d
 }
 
 void Job::use_profile(const std::shared_ptr<const MeasuredProfile>& profile) {
+  planning_.order_is_due = true;
   planning_.model =
       std::make_shared<const PipelineModel>(PipelineModel{.schedule = layout_.schedule,
                                                           .parallel = record_.spec.parallel,

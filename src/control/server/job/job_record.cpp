@@ -14,9 +14,10 @@ constexpr auto kStates = std::to_array<std::string_view>(
 
 std::string_view name(JobState state) { return kStates[static_cast<std::size_t>(state)]; }
 
-JobRecord::JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s)
+JobRecord::JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s, protocol::JobPolicy servers)
     : id(std::move(job_id)),
       spec(std::move(job_spec)),
+      policy(spec.policy.value_or(servers)),
       ranks(spec.parallel),
       history(spec.parallel.world_size()),
       watch(spec.parallel.world_size()),

@@ -54,10 +54,12 @@ struct JobStatus {
 
 /// What is known of a job. `Job` alters its record; all others read it.
 struct JobRecord {
-  JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s);
+  /// `servers` is the policy of a job that states none.
+  JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s, protocol::JobPolicy servers);
 
   std::string id;
   protocol::JobSpec spec;
+  protocol::JobPolicy policy;  ///< that makes its plans, for its life
   JobStatus status;
   RankRegistry ranks;
   IterationHistory history;
@@ -70,6 +72,7 @@ struct JobRecord {
   JobTargets targets;
   UsageCount usage;
   EnvPipeFollowing envpipe;                         ///< of a job of that policy
+  std::string order_note;                           ///< what was decided last about the order of the schedule `envpipe`
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
   PlannedPower power;                               ///< by the plan that was made last, by this process

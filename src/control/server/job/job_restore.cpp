@@ -98,12 +98,14 @@ Json Job::state_json() const {
   state["decisions"] = outbox_.decisions;
   state["is_capped"] = guard_.is_capped();
   state["retry_s"] = or_null(record_.status.retry_s);
+  state["policy"] = name(record_.policy);
   if (record_.work) state["work"] = to_json(*record_.work);
   record_.targets.write_state(state);
   record_.watch.write_state(state);
   record_.plans.write_state(state);
   record_.baseline.write_state(state);
   record_.profiling.write_state(state);
+  if (!record_.order_note.empty()) state["order"] = record_.order_note;
   write_envpipe(state);
   return state;
 }
@@ -113,8 +115,14 @@ void Job::restore_state(const JsonView& state) {
   record_.status.reason = state.at("reason").text();
   record_.status.plan_failed = has_value(state, "plan_failed") && state.at("plan_failed").boolean();
   if (has_value(state, "retry_s")) record_.status.retry_s = state.at("retry_s").number();
+  if (has_value(state, "policy")) {
+    const auto policy = protocol::find_job_policy(state.at("policy").text());
+    if (!policy) state.at("policy").fail("is no policy");
+    record_.policy = *policy;
+  }
   outbox_.decisions = state.at("decisions").integer();
   if (has_value(state, "work")) record_.work = protocol::read_job_work(state.at("work"));
+  if (has_value(state, "order")) record_.order_note = state.at("order").text();
   guard_.restore(has_value(state, "is_capped") && state.at("is_capped").boolean());
   record_.targets.restore(state);
   record_.watch.restore(state);

@@ -77,8 +77,10 @@ struct Piece {
   std::optional<std::size_t> pipeline = {};
 };
 
-/// Plans within power caps are made of more than the pipeline, and profiles are judged by other ones.
+/// Plans within power caps are made of more than the pipeline, those of other policies solve none, and profiles are
+/// judged by other ones.
 std::optional<std::size_t> solved_pipeline(const PlanningTask& task) {
+  if (task.conditions.envpipe || task.conditions.policy != protocol::JobPolicy::lowgear) return std::nullopt;
   if (task.kind != PlanningTask::Kind::plan || task.conditions.power) return std::nullopt;
   return fingerprint(*task.model);
 }

@@ -13,20 +13,29 @@
 namespace lowgear::server {
 namespace {
 
+/// Of ranks that do not say: all stages count alike.
+std::vector<schedule::EnvPipeStage> even_stages(const protocol::JobSpec& spec) {
+  return std::vector<schedule::EnvPipeStage>(static_cast<std::size_t>(spec.parallel.pp),
+                                             {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
+}
+
 schedule::Schedule generated(const protocol::JobSpec& spec) {
   if (spec.schedule_is_csv) return schedule::read_torch_csv(spec.schedule, "schedule.csv");
   if (!spec.early_forwards.empty()) return schedule::envpipe_schedule(spec.microbatches, spec.early_forwards);
-  // Ranks that do not say: all stages count alike.
-  const std::vector<schedule::EnvPipeStage> even(static_cast<std::size_t>(spec.parallel.pp),
-                                                 {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
   return schedule::make_schedule({.name = spec.schedule,
                                   .ranks = spec.parallel.pp,
                                   .microbatches = spec.microbatches,
                                   .chunks = spec.parallel.chunks,
-                                  .envpipe_stages = even});
+                                  .envpipe_stages = even_stages(spec)});
 }
 
 }  // namespace
+
+std::vector<int> early_forwards(const protocol::JobSpec& spec) {
+  if (spec.schedule_is_csv || spec.schedule != "envpipe") return {};
+  return spec.early_forwards.empty() ? envpipe_extra_forwards(spec.microbatches, even_stages(spec))
+                                     : spec.early_forwards;
+}
 
 std::size_t job_units(const protocol::JobSpec& spec) {
   return 2 * static_cast<std::size_t>(spec.parallel.stages()) * static_cast<std::size_t>(spec.microbatches);

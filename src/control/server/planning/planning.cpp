@@ -21,6 +21,7 @@
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/planner/policies/policy.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/schedule/dag.h"
@@ -111,6 +112,24 @@ std::vector<double> receives_of(const EnvPipeRequest& request, std::span<const i
     receive_s[op] = senders[op] < 0 ? 0 : receive_s[op] + request.settings.transfer_ms * 1e-3;
   }
   return receive_s;
+}
+
+/// By the cells as they were measured, which `lowgear train` has from the server, too.
+JobOrder job_order(const PipelineModel& model, const PlanningConditions& conditions) {
+  JobOrder order{.present = conditions.early_forwards, .fitting = {}, .wanted = {}};
+  planner::EnvPipeOptions options;
+  if (conditions.envpipe) options = envpipe_options(conditions.envpipe->settings);
+  const int microbatches = model.schedule.microbatches;
+  try {
+    const planner::EnvPipeFindings found = envpipe_order_findings(
+        protocol::stage_profile_of(model.measured.cells, model.parallel.pp),
+        protocol::blocking_power_of(model.measured.blocking, model.parallel.pp), microbatches, options);
+    order.wanted = envpipe_order(microbatches, found, {microbatches}).early_forwards;
+    order.fitting = envpipe_order(microbatches, found, order.present).early_forwards;
+  } catch (const InputError& error) {
+    order.problem = error.what();
+  }
+  return order;
 }
 
 }  // namespace
@@ -298,6 +317,32 @@ struct JobPlanner::Impl {
     return job;
   }
 
+  /// Of pipelines with their slow ranks, for the time that is wanted where the policy can aim at one; EnvPipe's decides
+  /// on simulated iterations.
+  [[nodiscard]] JobPlan by_policy(const PlanningConditions& conditions) const {
+    const bool aims = conditions.policy == protocol::JobPolicy::perseus;
+    planner::PolicySettings settings;
+    settings.envpipe.order = planner::EnvPipeOptions::Order::given;  // that in which the ranks run
+    const auto policy = planner::make_policy(name(conditions.policy), settings);
+    const adapt::Replan split = replan(conditions.slow, conditions.slowdown_pct);
+    std::vector<plan::Plan> plans;
+    std::string note;
+    for (const adapt::ReplicaGroup& group : split.groups) {
+      const planner::PlanningProblem problem{.schedule = &model->schedule,
+                                             .dag = &dag,
+                                             .profile = &group.profile,
+                                             .blocking_power_w = blocking_w,
+                                             .progress = progress.get()};
+      const planner::PolicyPlan found = policy->plan(problem, aims ? std::optional(split.deadline_s) : std::nullopt);
+      note = fmt::format("policy {}: {}", policy->name(), found.note);
+      plans.push_back(plan_of_replay(std::string(policy->name()), problem, replay_clocks(problem, found.clocks_mhz),
+                                     found.clocks_mhz));
+    }
+    JobPlan job = assembled(split, std::move(plans));
+    job.note = std::move(note);
+    return job;
+  }
+
   /// One group's plan under its share of the job's limit: as many GPUs as it has of the job's.
   [[nodiscard]] adapt::CappedPlan capped(const adapt::ReplicaGroup& group, const PlanningConditions& conditions,
                                          double deadline_s) const {
@@ -317,6 +362,25 @@ struct JobPlanner::Impl {
     }
     const double share = static_cast<double>(group.replicas.size()) / model->parallel.dp;
     return plan_within_cap(job, power_cap(*conditions.power, share));
+  }
+
+  [[nodiscard]] JobPlan best(const PlanningConditions& conditions) const {
+    if (conditions.power) return within_cap(conditions);
+    if (conditions.envpipe) return by_envpipe(*conditions.envpipe);
+    return conditions.policy == protocol::JobPolicy::lowgear ? by_lowgear(conditions) : by_policy(conditions);
+  }
+
+  [[nodiscard]] JobPlan by_lowgear(const PlanningConditions& conditions) const {
+    const adapt::Replan split = replan(conditions.slow, conditions.slowdown_pct);
+    // Also where every pipeline has a slow rank: they recover, and other jobs have none.
+    const Solved of_unslowed = solve(unslowed.groups.front());
+    std::vector<plan::Plan> plans;
+    Solved last;
+    for (const adapt::ReplicaGroup& group : split.groups) {
+      last = solve(group);
+      plans.push_back(last->plan(split.deadline_s, progress.get()));
+    }
+    return assembled(split, std::move(plans), (split.groups.size() == 1 ? last : of_unslowed)->frontier());
   }
 
   [[nodiscard]] JobPlan within_cap(const PlanningConditions& conditions) const {
@@ -350,22 +414,14 @@ JobPlanner::JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_p
 JobPlanner::~JobPlanner() = default;
 
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
-  if (conditions.power) return impl_->within_cap(conditions);
-  if (conditions.envpipe) return impl_->by_envpipe(*conditions.envpipe);
-  const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
-  // Also where every pipeline has a slow rank: they recover, and other jobs have none.
-  const Impl::Solved unslowed = impl_->solve(impl_->unslowed.groups.front());
-  std::vector<plan::Plan> plans;
-  Impl::Solved last;
-  for (const adapt::ReplicaGroup& group : split.groups) {
-    last = impl_->solve(group);
-    plans.push_back(last->plan(split.deadline_s, impl_->progress.get()));
-  }
-  return impl_->assembled(split, std::move(plans), (split.groups.size() == 1 ? last : unslowed)->frontier());
+  JobPlan job = impl_->best(conditions);
+  if (!conditions.early_forwards.empty()) job.order = job_order(*impl_->model, conditions);
+  return job;
 }
 
 std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {
-  if (conditions.power || conditions.envpipe) return std::nullopt;
+  const bool is_lowgears = !conditions.envpipe && conditions.policy == protocol::JobPolicy::lowgear;
+  if (conditions.power || !is_lowgears) return std::nullopt;
   const Impl::Solved unslowed = impl_->find_prepared(impl_->unslowed.groups.front());
   if (!unslowed) return std::nullopt;
   const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);

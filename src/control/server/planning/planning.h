@@ -58,8 +58,14 @@ struct PlanningConditions {
   std::vector<adapt::RankSlowdown> slow;  ///< positions that are slower than profiled
   std::optional<PowerLimit> power;
   std::vector<std::vector<int>> node_of_gpu;  ///< by dp and pp rank; for caps on nodes
-  /// Its policy; empty: Lowgear's. It knows neither slow ranks nor a slowdown; a power cap goes before it.
+  /// EnvPipe's reconfiguration, by waits that ranks report, of a job that states that policy. It knows neither slow
+  /// ranks nor a slowdown.
   std::optional<EnvPipeRequest> envpipe;
+  /// Early forwards of the schedule `envpipe` that the ranks run, to be compared with what the profile's times ask for.
+  /// Empty: that is not wanted.
+  std::vector<int> early_forwards = {};
+  /// Of all jobs without the former. A power cap goes before every policy but Lowgear's.
+  protocol::JobPolicy policy = protocol::JobPolicy::lowgear;
 };
 
 /// A job's pipelines as they can be planned for. Does not change.
@@ -83,6 +89,14 @@ struct PlannedPower {
   double waiting_w = 0;    ///< after it
 };
 
+/// Early forwards of the schedule `envpipe`, by rank.
+struct JobOrder {
+  std::vector<int> present;  ///< that the ranks run
+  std::vector<int> fitting;  ///< by the profile's times, with at most as many activations
+  std::vector<int> wanted;   ///< by the profile's times, whatever memory holds
+  std::string problem = {};  ///< why the last two are not known; empty: they are
+};
+
 /// Clocks for all of a job's ranks.
 struct JobPlan {
   std::vector<plan::Plan> plans;
@@ -98,6 +112,7 @@ struct JobPlan {
                                                     ///< all pipelines have the same, else without
   std::string note;                                 ///< a note for the user; may be empty
   std::optional<EnvPipeOutcome> envpipe;            ///< of a plan by that policy
+  std::optional<JobOrder> order;                    ///< where the conditions want it
 };
 
 /// Whether a profile is good enough.
@@ -125,8 +140,8 @@ class JobPlanner {
   JobPlanner(const JobPlanner&) = delete;
   JobPlanner& operator=(const JobPlanner&) = delete;
 
-  /// The best plan known for these conditions. Throws InputError when there is none (a power cap below what the
-  /// slowest plan needs), saying what would do.
+  /// The best plan known for these conditions, and what they want to know of the order. Throws InputError when there is
+  /// none (a power cap below what the slowest plan needs), saying what would do.
   [[nodiscard]] JobPlan plan(const PlanningConditions& conditions);
   /// A plan that keeps the conditions and takes milliseconds to make: with what has been solved already, pipelines with
   /// a straggler that is new run at full clocks, and the replicas that wait for it slow down. None when nothing can be

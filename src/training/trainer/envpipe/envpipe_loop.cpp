@@ -174,13 +174,7 @@ std::vector<int> EnvPipeLoop::find_extra_activations(std::span<const double> act
 /// On rank 0: the clocks of a profile may be other ones than those of the GPUs, and are rounded up.
 void EnvPipeLoop::start_reconfiguring(const planner::EnvPipeFindings& found, std::span<const double> activation_bytes) {
   std::vector<int> optimal_mhz;
-  for (const int wanted : found.optimal_mhz) {
-    int clock = clocks_mhz_.front();
-    for (const int there : clocks_mhz_) {
-      if (there >= wanted) clock = there;
-    }
-    optimal_mhz.push_back(clock);
-  }
+  for (const int wanted : found.optimal_mhz) optimal_mhz.push_back(planner::envpipe_clock_from(clocks_mhz_, wanted));
   const EnvPipeOptions& options = config_->envpipe->options;
   start_news_ = fmt::format("clocks of least energy by rank {} MHz", fmt::join(optimal_mhz, " "));
   if (has_own_order()) {

@@ -84,6 +84,17 @@ class ApiTest : public testing::Test {
     return reply;
   }
 
+  std::shared_ptr<HeldReply> ask_target(std::string method, const std::string& target) {
+    http::Request request;
+    request.method = std::move(method);
+    request.path = target.substr(0, target.find('?'));
+    request.query = target.substr(target.find('?') + 1);
+    request.headers["authorization"] = "Bearer " + kTokens[kAll];
+    const auto reply = std::make_shared<HeldReply>();
+    api.handle(request, reply);
+    return reply;
+  }
+
   static std::string code(const HeldReply& reply) {
     return Json::parse(reply.response->text())["error"]["code"].get<std::string>();
   }
@@ -157,6 +168,26 @@ TEST_F(ApiTest, AnswersOnceItIsStored) {
   api.handle(request, third);
   store.answer(StoreOutcome::committed);
   EXPECT_EQ(third->status(), 200);
+}
+
+TEST_F(ApiTest, GivesTheProfileOfAKey) {
+  const std::string whose = "/v1/profile?model=m%20%26&partition=uniform&gpu=g&pp=2&microbatch_size=3";
+  EXPECT_EQ(code(*ask_target("GET", whose)), "not_found");
+  protocol::JobSpec spec;
+  spec.model = "m &";
+  spec.partition = "uniform";
+  spec.gpu = "g";
+  spec.parallel.pp = 2;
+  spec.microbatch_size = 3;
+  MeasuredProfile measured;
+  measured.blocking.push_back({.stage = 0, .power_w = 70, .error_w = 1});
+  StoreContents contents;
+  contents.documents.push_back({"profile/" + spec.profile_key(false), write_measured_profile(measured)});
+  plane.restore(std::move(contents));
+  EXPECT_EQ(ask_target("GET", whose)->response->text(), write_measured_profile(measured));
+  EXPECT_EQ(code(*ask_target("GET", whose + "&simulated=1")), "not_found");
+  EXPECT_EQ(code(*ask_target("GET", "/v1/profile?model=m&gpu=g")), "invalid_argument");
+  EXPECT_EQ(code(*ask_target("GET", whose + "&tp=0")), "invalid_argument");
 }
 
 TEST_F(ApiTest, CountsRequestsByRoute) {

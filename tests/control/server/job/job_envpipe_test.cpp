@@ -1,20 +1,27 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "control/server/simulated_job.h"
+#include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/published_loop.h"
+#include "planning/schedule/generators.h"
 
 namespace lowgear::server {
 namespace {
 
 using planner::PublishedLoop;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -23,6 +30,7 @@ constexpr double kTransferMs = 1;
 protocol::JobSpec envpipe_job(const std::string& reconfig) {
   protocol::JobSpec spec = small_job(3);
   spec.guard_pct = 1'000;
+  spec.policy = protocol::JobPolicy::envpipe;
   spec.envpipe.emplace();
   spec.envpipe->reconfig = reconfig;
   spec.envpipe->transfer_ms = kTransferMs;
@@ -129,6 +137,69 @@ TEST_F(JobEnvPipe, ContinuesAfterTheServerWasStartedAgain) {
   EXPECT_EQ(training.record().envpipe.state, state);
   training.run(400);
   EXPECT_TRUE(training.record().envpipe.is_finished);
+}
+
+protocol::JobSpec early_job(std::vector<int> early_forwards) {
+  protocol::JobSpec spec = small_job(3);
+  spec.schedule = "envpipe";
+  spec.early_forwards = std::move(early_forwards);
+  return spec;
+}
+
+/// What EnvPipe's policy orders on the profile that the job has measured, by rank.
+std::vector<int> ordered_on_profile(const SimulatedJob& training) {
+  const schedule::Schedule given = schedule::one_f_one_b_schedule(3, 6);
+  const schedule::PipelineDag dag = build_dag(given);
+  const profile::StageProfile profile =
+      protocol::stage_profile_of(training.record().profiling.own()->cells, dag.stages);
+  const std::vector<double> blocking_power_w =
+      protocol::blocking_power_of(training.record().profiling.own()->blocking, dag.stages);
+  const planner::EnvPipePolicy policy({.extra_activations = {6}});
+  const planner::PolicyPlan plan = policy.plan(
+      {.schedule = &given, .dag = &dag, .profile = &profile, .blocking_power_w = blocking_power_w, .progress = nullptr},
+      std::nullopt);
+  std::vector<int> early;
+  const schedule::Schedule& order = plan.schedule ? *plan.schedule : given;
+  for (std::size_t rank = 0; rank < order.ranks.size(); ++rank) {
+    const auto first = std::ranges::find(order.ranks[rank], OpKind::backward, &schedule::Action::op);
+    early.push_back(static_cast<int>(first - order.ranks[rank].begin()) - (3 - static_cast<int>(rank)));
+  }
+  return early;
+}
+
+TEST(JobOrder, IsAssumedUntilThereIsAProfileAndThenCompared) {
+  SimulatedJob training(early_job({}));
+  training.register_all();
+  EXPECT_THAT(
+      training.reasons("order"),
+      ElementsAre("no profile fits this job yet: early forwards 3 2 0, those of a backward that takes twice the "
+                  "time of a forward"));
+  ASSERT_TRUE(training.run_until(JobState::running));
+  const std::vector<int> ordered = ordered_on_profile(training);
+  ASSERT_EQ(training.reasons("order").size(), 2U);
+  EXPECT_THAT(training.reasons("order")[1], HasSubstr(fmt::format("early forwards {}", fmt::join(ordered, " "))));
+  EXPECT_EQ(training.record().plans.newest()->plan_of(0).ranks[0].at(5).kind, OpKind::forward) << "the order stays";
+  training.restart_server();
+  training.run(3);
+  EXPECT_EQ(training.reasons("order").size(), 2U) << "it is said once";
+}
+
+TEST(JobOrder, FollowsTheTimesInAJobThatStartsAfterTheProfile) {
+  SimulatedJob first(early_job({}));
+  first.train();
+  const std::vector<int> ordered = ordered_on_profile(first);
+  SimulatedJob second(early_job(ordered), "j-2");
+  second.know({{profile_key(first.record()), first.record().profiling.own()}});
+  second.train();
+  EXPECT_THAT(second.reasons("order"),
+              ElementsAre(fmt::format("early forwards {} are those of the profile's forward and backward times",
+                                      fmt::join(ordered, " "))));
+}
+
+TEST(JobOrder, IsNoMatterOfOtherSchedules) {
+  SimulatedJob training(small_job(3));
+  training.train();
+  EXPECT_THAT(training.reasons("order"), IsEmpty());
 }
 
 }  // namespace

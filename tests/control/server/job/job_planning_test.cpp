@@ -67,6 +67,36 @@ class JobPlanning : public testing::Test {
   SimulatedJob training{small_job(2)};
 };
 
+std::string planned_by(const SimulatedJob& training) { return training.record().plans.newest()->plan_of(0).policy; }
+
+TEST(JobPolicies, AreTheServersUnlessTheJobStatesOne) {
+  using enum protocol::JobPolicy;
+  for (const protocol::JobPolicy servers : {lowgear, perseus, envpipe}) {
+    SimulatedJob silent(small_job(2), "j-1", servers);
+    silent.train();
+    EXPECT_EQ(planned_by(silent), name(servers));
+    EXPECT_EQ(summary_json(silent.record())["policy"], name(servers));
+    for (const protocol::JobPolicy own : {lowgear, perseus}) {
+      protocol::JobSpec spec = small_job(2);
+      spec.policy = own;
+      SimulatedJob stating(spec, "j-2", servers);
+      stating.train();
+      EXPECT_EQ(planned_by(stating), name(own));
+    }
+  }
+}
+
+TEST(JobPolicies, LastForTheLifeOfAJob) {
+  SimulatedJob training(small_job(2), "j-1", protocol::JobPolicy::perseus);
+  training.train();
+  training.restart_server();  // which restores jobs without looking at its configuration
+  EXPECT_EQ(training.record().policy, protocol::JobPolicy::perseus);
+  (void)training.job().set(SlowdownTarget{10, 20}, training.now_s());
+  training.settle();
+  training.run(5);
+  EXPECT_EQ(planned_by(training), "perseus");
+}
+
 TEST_F(JobPlanning, KeepsACapThatCameWhileTheFirstPlanWasMade) {
   training.register_all();
   training.plans_wait = true;

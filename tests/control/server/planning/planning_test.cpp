@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
@@ -85,6 +88,99 @@ TEST(JobPlanner, TradesTimeForEnergyAsFarAsItMay) {
   const JobPlan slower = planner.plan({.slowdown_pct = 10, .slow = {}, .power = {}, .node_of_gpu = {}, .envpipe = {}});
   EXPECT_LT(slower.energy_j, fastest.energy_j);
   EXPECT_LE(slower.time_s, fastest.time_s * 1.10 * (1 + 1e-9));
+}
+
+const plan::Plan& first_plan(const JobPlan& plan) { return plan.plans.front(); }
+
+TEST(JobPlanner, PlansByPerseusPolicyAndNoBetterThanLowgears) {
+  JobPlanner planner(model(4, 1, 6));
+  for (const double slowdown_pct : {0.0, 15.0}) {
+    PlanningConditions conditions{
+        .slowdown_pct = slowdown_pct, .slow = {}, .power = {}, .node_of_gpu = {}, .envpipe = {}};
+    const JobPlan lowgears = planner.plan(conditions);
+    conditions.policy = protocol::JobPolicy::perseus;
+    EXPECT_FALSE(planner.quick_plan(conditions));
+    const JobPlan perseus = planner.plan(conditions);
+    EXPECT_EQ(first_plan(perseus).policy, "perseus");
+    EXPECT_THAT(perseus.note, HasSubstr("policy perseus: plans on fitted curves"));
+    // Its times are rounded down to a millisecond, on each of some twenty ops of the critical path.
+    EXPECT_LE(perseus.time_s, lowgears.time_s + 0.03);
+    PlanningConditions as_slow{.slowdown_pct = (perseus.time_s / perseus.fastest_time_s - 1) * 100 + 1e-6,
+                               .slow = {},
+                               .power = {},
+                               .node_of_gpu = {},
+                               .envpipe = {}};
+    EXPECT_GE(perseus.energy_j * 1.002, planner.plan(as_slow).energy_j);
+    EXPECT_EQ(perseus.expected_compute_s.at(0).size(), 4U);
+  }
+}
+
+TEST(JobPlanner, LetsReplicasOfPerseusPolicyWaitSlowlyForAStraggler) {
+  JobPlanner planner(model(2, 3, 6));
+  PlanningConditions conditions;
+  conditions.policy = protocol::JobPolicy::perseus;
+  conditions.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
+  const JobPlan plan = planner.plan(conditions);
+  ASSERT_EQ(plan.plans.size(), 2U);
+  const auto busy = [&](int replica) {
+    return plan.expected_compute_s.at(static_cast<std::size_t>(plan.plan_of_replica[replica]))[0];
+  };
+  EXPECT_GT(busy(0), busy(1));
+}
+
+TEST(JobPlanner, DecidesAsEnvPipeOnSimulatedIterationsWhereRanksReportNoWaits) {
+  const auto of = model(4, 1, 6);
+  JobPlanner planner(of);
+  PlanningConditions conditions;
+  conditions.policy = protocol::JobPolicy::envpipe;
+  const JobPlan plan = planner.plan(conditions);
+  EXPECT_EQ(first_plan(plan).policy, "envpipe");
+  EXPECT_THAT(plan.note, HasSubstr("policy envpipe: settles after"));
+  EXPECT_FALSE(plan.envpipe) << "nothing of it is decided while the job runs";
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const auto& planned = first_plan(plan).ranks[rank];
+    ASSERT_EQ(planned.size(), of->schedule.ranks[rank].size());
+    for (std::size_t op = 0; op < planned.size(); ++op) {
+      EXPECT_EQ(planned[op].kind, of->schedule.ranks[rank][op].op) << "the order is that of the ranks";
+    }
+  }
+}
+
+TEST(JobPlanner, SaysWhatOrderTheProfilesTimesAskFor) {
+  PipelineModel model;
+  model.parallel = {.pp = 4, .dp = 1, .tp = 1, .chunks = 1};
+  protocol::JobSpec spec = small_job(4, 1, 8);
+  spec.schedule = "envpipe";
+  model.schedule = make_schedule(spec);
+  model.clocks_mhz = {1400, 1000};
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const auto& [kind, times] : {std::pair{OpKind::forward, 1.0}, {OpKind::backward, 2.0}}) {
+      for (const auto& [clock, longer, joules] : {std::tuple{1400, 1.0, 300.0}, {1000, 1.3, 100.0}}) {
+        model.measured.cells.push_back({.stage = stage,
+                                        .kind = kind,
+                                        .clock_mhz = clock,
+                                        .units = 9,
+                                        .time_s = times * longer,
+                                        .time_error_s = 1e-6,
+                                        .energy_j = joules * times,
+                                        .energy_error_j = 1e-6});
+      }
+    }
+    model.measured.blocking.push_back({.stage = stage, .power_w = 75, .error_w = 0.5});
+  }
+  JobPlanner planner(std::make_shared<const PipelineModel>(model));
+  PlanningConditions conditions;
+  EXPECT_FALSE(planner.plan(conditions).order);
+  conditions.early_forwards = early_forwards(spec);
+  EXPECT_EQ(conditions.early_forwards, (std::vector<int>{4, 4, 2, 0}));
+  // floor(2 * 3 / 1.3), floor(2 * 2 / 1.3), floor(2 / 1.3): forwards at the clock of least energy.
+  EXPECT_EQ(planner.plan(conditions).order->wanted, (std::vector<int>{4, 3, 1, 0}));
+  EXPECT_EQ(planner.plan(conditions).order->fitting, (std::vector<int>{4, 3, 1, 0}));
+  conditions.early_forwards = {2, 2, 0, 0};
+  EXPECT_EQ(planner.plan(conditions).order->fitting, (std::vector<int>{2, 2, 0, 0})) << "no activation more";
+  spec.early_forwards = {3, 1, 1, 0};
+  EXPECT_EQ(early_forwards(spec), spec.early_forwards);
+  EXPECT_TRUE(early_forwards(small_job(4)).empty());
 }
 
 TEST(JobPlanner, LetsReplicasWaitSlowlyForAStraggler) {

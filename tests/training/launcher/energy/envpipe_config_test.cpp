@@ -11,6 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 #include "planning/profile/columns/stage_columns.h"
+#include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "training/launcher/server_job.h"
 #include "training/launcher/train_config.h"
@@ -136,6 +137,24 @@ TEST(EnvPipeConfig, AssumesTwiceTheTimeOfAForwardOnlyWithoutAProfile) {
   EXPECT_THAT(envpipe_forwards(parse_with({"schedule=envpipe"})), ElementsAre(4, 4, 2, 0));
   EXPECT_EQ(Json::parse(server_job_json(parse_with({"schedule=envpipe", "server.address=unix:/s"})))["early_forwards"],
             Json({4, 4, 2, 0}));
+}
+
+TEST(EnvPipeConfig, KeepsAStatedLimitOfMemoryWithoutAProfile) {
+  EXPECT_THAT(envpipe_forwards(parse_with({"schedule=envpipe", "energy.policy=envpipe"})), ElementsAre(4, 4, 2, 0));
+  EXPECT_THAT(envpipe_forwards(
+                  parse_with({"schedule=envpipe", "energy.policy=envpipe", "energy.envpipe.memory_limit=6,5,3,1"})),
+              ElementsAre(2, 2, 1, 0));
+}
+
+TEST(EnvPipeConfig, RunsTheEarlyForwardsThatAreStated) {
+  const TrainConfig config = parse_with({"schedule=envpipe", "early_forwards=[3,1,1,0]", "server.address=unix:/s"});
+  EXPECT_THAT(envpipe_forwards(config), ElementsAre(3, 1, 1, 0));
+  EXPECT_EQ(Json::parse(server_job_json(config))["early_forwards"], Json({3, 1, 1, 0}));
+  EXPECT_EQ(without_communication(training_schedule(config)).ranks,
+            schedule::envpipe_schedule(8, std::vector<int>{3, 1, 1, 0}).ranks);
+  EXPECT_THAT(error_when({"early_forwards=[0,0,0,0]"}), HasSubstr("they are of the schedule envpipe"));
+  EXPECT_THAT(error_when({"schedule=envpipe", "early_forwards=[1,0]"}), HasSubstr("2 numbers for 4 pipeline ranks"));
+  EXPECT_THAT(error_when({"schedule=envpipe", "early_forwards=[1,2,0,0]"}), HasSubstr("early_forwards"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
 
@@ -190,6 +191,24 @@ EnvPipeFindings envpipe_findings(const PlanningProblem& problem, const EnvPipeOp
   const bool own_order = options.order == EnvPipeOptions::Order::own && options.type != EnvPipeOptions::Type::baseline;
   if (own_order) require_envpipe_order(*problem.dag);
   return findings_of(profiled, options, own_order);
+}
+
+EnvPipeFindings envpipe_order_findings(const profile::StageProfile& profile, std::span<const double> blocking_power_w,
+                                       int microbatches, EnvPipeOptions options) {
+  options.order = EnvPipeOptions::Order::own;
+  options.type = EnvPipeOptions::Type::envelope;
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      if (profile.has(stage, kind)) continue;
+      throw InputError(fmt::format("envpipe: the profile has no {} of stage {}", lowgear::name(kind), stage));
+    }
+  }
+  // Any order of whole backwards does: the times are those of stages.
+  const schedule::Schedule any = without_communication(schedule::one_f_one_b_schedule(profile.stages(), microbatches));
+  const schedule::PipelineDag dag = build_dag(any);
+  return envpipe_findings(
+      {.schedule = &any, .dag = &dag, .profile = &profile, .blocking_power_w = blocking_power_w, .progress = nullptr},
+      options);
 }
 
 std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "planning/planner/policies/envpipe/envpipe_options.h"
@@ -39,6 +40,11 @@ class EnvPipePolicy final : public Policy {
 
 /// What EnvPipe's profiling finds: step 1 above. Throws InputError as the policy's plan.
 [[nodiscard]] EnvPipeFindings envpipe_findings(const PlanningProblem& problem, const EnvPipeOptions& options);
+/// The same for its own order of a pipeline with one stage per rank and whole backwards: of `options` only the clocks
+/// count. Throws InputError also where the profile lacks a forward or backward.
+[[nodiscard]] EnvPipeFindings envpipe_order_findings(const profile::StageProfile& profile,
+                                                     std::span<const double> blocking_power_w, int microbatches,
+                                                     EnvPipeOptions options);
 /// The clocks of least energy in it, by rank. Throws InputError as the policy's
 /// plan.
 [[nodiscard]] std::vector<int> envpipe_valley_clocks_mhz(const PlanningProblem& problem, const EnvPipeOptions& options);

@@ -29,6 +29,14 @@ EnvPipeClocks envpipe_clocks(const profile::StageProfile& profile) {
   return clocks;
 }
 
+int envpipe_clock_from(std::span<const int> clocks_mhz, int wanted_mhz) {
+  int clock = clocks_mhz.front();
+  for (const int there : clocks_mhz) {
+    if (there >= wanted_mhz) clock = there;
+  }
+  return clock;
+}
+
 EnvPipeReconfiguration::EnvPipeReconfiguration(const schedule::PipelineDag& dag, EnvPipeClocks clocks,
                                                const EnvPipeOptions& options, EnvPipeState state)
     : dag_(&dag),
@@ -105,11 +113,7 @@ bool EnvPipeReconfiguration::can_rise(int unit) const { return state_.clocks_mhz
 /// To the lowest clock that is at least `by_mhz` higher, or else to the highest.
 void EnvPipeReconfiguration::raise_clock(int unit, int by_mhz) {
   int& clock = state_.clocks_mhz[at(unit)];
-  const int wanted = clock + by_mhz;
-  clock = clocks_of(unit).front();
-  for (const int there : clocks_of(unit)) {
-    if (there >= wanted) clock = there;
-  }
+  clock = envpipe_clock_from(clocks_of(unit), clock + by_mhz);
 }
 
 std::vector<int> EnvPipeReconfiguration::units_to_raise(std::span<const int> path) const {

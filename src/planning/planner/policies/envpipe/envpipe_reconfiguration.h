@@ -18,6 +18,10 @@ using EnvPipeClocks = std::map<std::pair<int, OpKind>, std::vector<int>>;
 /// Those that a profile has.
 [[nodiscard]] EnvPipeClocks envpipe_clocks(const profile::StageProfile& profile);
 
+/// The lowest of the clocks, which are there highest first, that is not below `wanted_mhz`; the highest one where all
+/// are.
+[[nodiscard]] int envpipe_clock_from(std::span<const int> clocks_mhz, int wanted_mhz);
+
 /// What the reconfiguration knows between two training steps.
 struct EnvPipeState {
   std::vector<int> clocks_mhz;  ///< by op

@@ -34,6 +34,14 @@ profile::StageProfile a100_profile(int stages) {
   return profile;
 }
 
+TEST(EnvPipeClockFrom, RoundsUpAndStaysAtTheHighest) {
+  const std::vector<int> clocks = {1350, 1320, 1200};
+  EXPECT_EQ(envpipe_clock_from(clocks, 1320), 1320);
+  EXPECT_EQ(envpipe_clock_from(clocks, 1201), 1320);
+  EXPECT_EQ(envpipe_clock_from(clocks, 100), 1200);
+  EXPECT_EQ(envpipe_clock_from(clocks, 1400), 1350);
+}
+
 struct Case {
   int stages;
   int microbatches;

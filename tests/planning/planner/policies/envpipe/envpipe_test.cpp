@@ -43,6 +43,24 @@ int reconfiguring_steps(const PolicyPlan& plan) {
   return reconfiguring;
 }
 
+TEST(EnvPipe, FindsTheTimesOfItsOrderAsItsPolicyDoes) {
+  const SampleProblem sample = four_stages(12);
+  const PlanningProblem problem = sample.problem();
+  const EnvPipeFindings found =
+      envpipe_order_findings(*problem.profile, problem.blocking_power_w, 12, {.type = Type::baseline});
+  const EnvPipeFindings of_policy = envpipe_findings(problem, {.type = Type::envelope, .order = Order::own});
+  EXPECT_EQ(found.optimal_mhz, of_policy.optimal_mhz);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const auto stage = static_cast<int>(rank);
+    EXPECT_EQ(found.stages[rank].forward_time_s,
+              problem.profile->at_clock(stage, OpKind::forward, found.optimal_mhz[rank]).time_s);
+    EXPECT_EQ(found.stages[rank].backward_time_s, problem.profile->at_max_clock(stage, OpKind::backward).time_s);
+  }
+  profile::StageProfile lacking(2);
+  lacking.add(0, OpKind::forward, {.clock_mhz = 1410, .time_s = 1, .energy_j = 1});
+  EXPECT_THROW((void)envpipe_order_findings(lacking, std::vector<double>{75, 75}, 12, {}), InputError);
+}
+
 TEST(EnvPipe, UniformRunsEveryStageAtItsOwnBestClock) {
   const SampleProblem sample = four_stages(8);
   const PolicyPlan plan =

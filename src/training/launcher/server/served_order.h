@@ -1,0 +1,37 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/protocol/rank_cells.h"
+#include "training/launcher/train_config.h"
+
+/// The order of the schedule `envpipe` by what the server has measured of such a job before.
+namespace lowgear::launcher {
+
+/// Early forwards by rank, and what to tell people.
+struct ServedOrder {
+  std::vector<int> early_forwards;  ///< empty: there is no profile, and the order is that of envpipe_forwards
+  std::string note;
+};
+
+/// Whether nothing else says what the order is by: a server has to be named, and neither early forwards nor a profile.
+[[nodiscard]] bool has_servers_order(const TrainConfig& config);
+
+/// By a profile of the server, within the activations that the policy `envpipe` may hold (without a limit of memory:
+/// those of 1F1B), or else those that the job holds where no profile is known. Throws InputError where the profile is
+/// of another job.
+[[nodiscard]] ServedOrder order_by_profile(const TrainConfig& config, const protocol::MeasuredCells& profile);
+
+/// What follows `/v1/profile`, for ranks on GPUs of this model.
+[[nodiscard]] std::string profile_query(const TrainConfig& config, std::string_view gpu, bool simulated);
+
+/// Asks the server; its addresses after each other. Never throws: where no server answers the note says why, and the
+/// job trains without.
+[[nodiscard]] ServedOrder ask_order(const TrainConfig& config, std::string_view gpu, bool simulated,
+                                    std::chrono::milliseconds patience);
+
+}  // namespace lowgear::launcher
