@@ -18,7 +18,7 @@
 #include "control/client/client.h"
 #include "control/client/rank/rank_environment.h"
 #include "training/launcher/checkpoint_manifest.h"
-#include "training/launcher/server_job.h"
+#include "training/launcher/server/server_job.h"
 #include "training/launcher/training_schedule.h"
 #include "training/trainer/decision_reports.h"
 #include "training/trainer/engine/backend.h"

@@ -15,7 +15,7 @@
 #include "base/http/tls/tls_environment.h"
 #include "control/client/server/server_addresses.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
-#include "training/launcher/server_job.h"
+#include "training/launcher/server/server_job.h"
 #include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {

@@ -13,7 +13,7 @@
 #include "planning/profile/columns/stage_columns.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
-#include "training/launcher/server_job.h"
+#include "training/launcher/server/server_job.h"
 #include "training/launcher/train_config.h"
 #include "training/launcher/training_schedule.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 #include "base/http/message/target.h"
-#include "training/launcher/server_job.h"
+#include "training/launcher/server/server_job.h"
 
 namespace lowgear::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "training/launcher/server_job.h"
+#include "training/launcher/server/server_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
