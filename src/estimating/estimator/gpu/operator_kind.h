@@ -30,8 +30,8 @@ enum class OperatorKind : unsigned char {
   gathered_loss,     ///< {batch, sequence, vocabulary}: that of Hugging Face transformers, on all logits, in fp32
   plain_loss,        ///< the same: PyTorch's cross entropy in fp32, no copies of logits
   fused_dropout,     ///< {batch, heads, sequence, sequence}: what dropout adds to a fused attention kernel
-  experts,        ///< {tokens, hidden, width, experts of this rank}: router, dispatch, experts with GELU, combination
-  gated_experts,  ///< the same with SwiGLU
+  experts,           ///< {tokens, hidden, width, experts of this rank}: router, dispatch, experts with GELU, sum
+  gated_experts,     ///< the same with SwiGLU
 };
 inline constexpr int kOperatorKindCount = 25;
 
