@@ -89,6 +89,16 @@ void require_planned(const schedule::Schedule& schedule, const std::filesystem::
   }
 }
 
+/// The activations beyond those of 1F1B that the order without a profile may hold: of a limit in bytes none, as what a
+/// microbatch's take is not known yet.
+std::vector<int> assumed_fit(const TrainConfig& config) {
+  if (config.envpipe && !config.envpipe->memory_bytes.empty()) return {0};
+  if (config.envpipe && !config.envpipe->options.extra_activations.empty()) {
+    return config.envpipe->options.extra_activations;
+  }
+  return {config.microbatches};
+}
+
 }  // namespace
 
 std::vector<int> envpipe_forwards(const TrainConfig& config) {
@@ -102,10 +112,7 @@ std::vector<int> envpipe_forwards(const TrainConfig& config) {
                                         .stages = std::vector<schedule::EnvPipeStage>(
                                             static_cast<std::size_t>(config.parallel.pp),
                                             {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}})};
-    const bool is_limited = config.envpipe && !config.envpipe->options.extra_activations.empty();
-    const std::vector<int> any_memory = {config.microbatches};
-    return envpipe_order(config.microbatches, even, is_limited ? config.envpipe->options.extra_activations : any_memory)
-        .early_forwards;
+    return envpipe_order(config.microbatches, even, assumed_fit(config)).early_forwards;
   }
   // Any order of whole backwards does: the times are those of stages.
   const schedule::Schedule any = schedule::one_f_one_b_schedule(config.parallel.pp, config.microbatches);
