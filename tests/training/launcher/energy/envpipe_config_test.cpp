@@ -145,9 +145,9 @@ TEST(EnvPipeConfig, KeepsAStatedLimitOfMemoryWithoutAProfile) {
                   parse_with({"schedule=envpipe", "energy.policy=envpipe", "energy.envpipe.memory_limit=6,5,3,1"})),
               ElementsAre(2, 2, 1, 0));
   // What a microbatch's activations take is not known yet.
-  EXPECT_THAT(envpipe_forwards(
-                  parse_with({"schedule=envpipe", "energy.policy=envpipe", "energy.envpipe.memory_limit=12GiB"})),
-              ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(
+      envpipe_forwards(parse_with({"schedule=envpipe", "energy.policy=envpipe", "energy.envpipe.memory_limit=12GiB"})),
+      ElementsAre(0, 0, 0, 0));
 }
 
 TEST(EnvPipeConfig, RunsTheEarlyForwardsThatAreStated) {
