@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr const char* kJob =
+constexpr const char* kEnvPipeJob =
     "model: {vocabulary: 256, hidden: 64, layers: 4, heads: 4}\n"
     "data: {synthetic_tokens: 1000, sequence_length: 32}\n"
     "parallel: {pp: 4, tp: 2}\n"
@@ -27,8 +27,8 @@ constexpr const char* kJob =
     "schedule: envpipe\n"
     "server: {address: 'unix:/nowhere/server.sock'}\n";
 
-TrainConfig parse_with(const std::vector<std::string>& settings = {}) {
-  return parse_train_config(kJob, "train.yaml", "/jobs", settings);
+TrainConfig envpipe_job(const std::vector<std::string>& settings = {}) {
+  return parse_train_config(kEnvPipeJob, "train.yaml", "/jobs", settings);
 }
 
 /// Backwards take 2 s at 1400 MHz, and forwards 1.3 s at 1000, where they use least energy.
@@ -56,36 +56,36 @@ protocol::MeasuredCells measured(int stages) {
 
 TEST(ServedOrder, IsByTheMeasuredTimesWithinWhatTheJobMayHold) {
   // The rule gives floor(2 * 3 / 1.3), floor(2 * 2 / 1.3), floor(2 / 1.3) and 0; without a profile it is 4 4 2 0.
-  EXPECT_THAT(order_by_profile(parse_with(), measured(4)).early_forwards, ElementsAre(4, 3, 1, 0));
+  EXPECT_THAT(order_by_profile(envpipe_job(), measured(4)).early_forwards, ElementsAre(4, 3, 1, 0));
   const ServedOrder limited =
-      order_by_profile(parse_with({"energy.policy=envpipe", "energy.envpipe.memory_limit=6,5,3,1"}), measured(4));
+      order_by_profile(envpipe_job({"energy.policy=envpipe", "energy.envpipe.memory_limit=6,5,3,1"}), measured(4));
   EXPECT_THAT(limited.early_forwards, ElementsAre(2, 2, 1, 0));
   EXPECT_THAT(limited.note, HasSubstr("its rule asks for 4 3 1 0"));
-  const ServedOrder unstated = order_by_profile(parse_with({"energy.policy=envpipe"}), measured(4));
+  const ServedOrder unstated = order_by_profile(envpipe_job({"energy.policy=envpipe"}), measured(4));
   EXPECT_THAT(unstated.early_forwards, ElementsAre(0, 0, 0, 0)) << "what 1F1B holds";
   EXPECT_THAT(unstated.note, HasSubstr("early forwards 0 0 0 0 by the forward and backward times"));
 }
 
 TEST(ServedOrder, IsOfAProfileThatFits) {
-  EXPECT_THROW((void)order_by_profile(parse_with(), measured(3)), InputError);
-  EXPECT_THROW((void)order_by_profile(parse_with(), measured(5)), InputError);
+  EXPECT_THROW((void)order_by_profile(envpipe_job(), measured(3)), InputError);
+  EXPECT_THROW((void)order_by_profile(envpipe_job(), measured(5)), InputError);
   protocol::MeasuredCells lacking = measured(4);
   lacking.cells.pop_back();
   lacking.cells.pop_back();
-  EXPECT_THROW((void)order_by_profile(parse_with(), lacking), InputError);
+  EXPECT_THROW((void)order_by_profile(envpipe_job(), lacking), InputError);
 }
 
 TEST(ServedOrder, IsTheServersWhereNothingElseSaysIt) {
-  EXPECT_TRUE(has_servers_order(parse_with()));
-  EXPECT_TRUE(has_servers_order(parse_with({"energy.policy=envpipe"})));
-  EXPECT_FALSE(has_servers_order(parse_with({"schedule=1f1b"})));
-  EXPECT_FALSE(has_servers_order(parse_with({"early_forwards=[3,2,1,0]"})));
+  EXPECT_TRUE(has_servers_order(envpipe_job()));
+  EXPECT_TRUE(has_servers_order(envpipe_job({"energy.policy=envpipe"})));
+  EXPECT_FALSE(has_servers_order(envpipe_job({"schedule=1f1b"})));
+  EXPECT_FALSE(has_servers_order(envpipe_job({"early_forwards=[3,2,1,0]"})));
   EXPECT_FALSE(has_servers_order(
-      parse_with({"energy.policy=envpipe", "energy.envpipe.profile=p.csv", "energy.envpipe.blocking_power=75"})));
+      envpipe_job({"energy.policy=envpipe", "energy.envpipe.profile=p.csv", "energy.envpipe.blocking_power=75"})));
 }
 
 TEST(ServedOrder, IsAskedForByTheKeyOfTheJob) {
-  const TrainConfig config = parse_with({"partition=custom:0,1,2,3,4"});
+  const TrainConfig config = envpipe_job({"partition=custom:0,1,2,3,4"});
   const std::string query = profile_query(config, "NVIDIA A100 100% & more", true);
   ASSERT_EQ(query[0], '?');
   const auto asked = http::parse_target("/v1/profile", query.substr(1)).parameters;
@@ -106,11 +106,11 @@ TEST(ServedOrder, IsAskedForByTheKeyOfTheJob) {
 }
 
 TEST(ServedOrder, IsTheAssumedOneWhereNoServerAnswers) {
-  const ServedOrder order = ask_order(parse_with(), "A100", false, std::chrono::seconds(1));
+  const ServedOrder order = ask_order(envpipe_job(), "A100", false, std::chrono::seconds(1));
   EXPECT_THAT(order.early_forwards, IsEmpty());
   EXPECT_THAT(order.note, HasSubstr("/nowhere/server.sock"));
   EXPECT_THAT(order.note, HasSubstr("a backward is taken to last twice as long as a forward"));
-  EXPECT_THAT(ask_order(parse_with({"server.address=here"}), "A100", false, std::chrono::seconds(1)).note,
+  EXPECT_THAT(ask_order(envpipe_job({"server.address=here"}), "A100", false, std::chrono::seconds(1)).note,
               HasSubstr("no profile of the server"));
 }
 
