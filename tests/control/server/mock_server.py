@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[3]
-ASSET_FOLDERS = [ROOT / "dashboard", ROOT / "src/report/report/page"]
+ASSET_FOLDERS = [ROOT / "dashboard", ROOT / "src/report/report/page", ROOT / "src/report/report/page/styles"]
 D3 = Path(os.environ.get("LOWGEAR_D3_JS", "/usr/share/javascript/d3/d3.min.js"))
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
