@@ -8,6 +8,7 @@
 #include "base/core/files/file.h"
 #include "planning/plan/plan_json.h"
 #include "planning/plan/power_limit_setting.h"
+#include "planning/planner/policies/envpipe/envpipe_start.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/freezing.h"
@@ -109,9 +110,7 @@ std::vector<int> envpipe_forwards(const TrainConfig& config) {
   if (!config.early_forwards.empty()) return config.early_forwards;
   if (!config.envpipe || !config.envpipe->profile) {
     const planner::EnvPipeFindings even{.optimal_mhz = {},
-                                        .stages = std::vector<schedule::EnvPipeStage>(
-                                            static_cast<std::size_t>(config.parallel.pp),
-                                            {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}})};
+                                        .stages = planner::stages_without_profile(config.parallel.pp)};
     return envpipe_order(config.microbatches, even, assumed_fit(config)).early_forwards;
   }
   // Any order of whole backwards does: the times are those of stages.

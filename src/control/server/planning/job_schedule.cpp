@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "planning/planner/policies/envpipe/envpipe_start.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/generators.h"
@@ -13,12 +14,6 @@
 namespace lowgear::server {
 namespace {
 
-/// Of ranks that do not say: all stages count alike.
-std::vector<schedule::EnvPipeStage> even_stages(const protocol::JobSpec& spec) {
-  return std::vector<schedule::EnvPipeStage>(static_cast<std::size_t>(spec.parallel.pp),
-                                             {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
-}
-
 schedule::Schedule generated(const protocol::JobSpec& spec) {
   if (spec.schedule_is_csv) return schedule::read_torch_csv(spec.schedule, "schedule.csv");
   if (!spec.early_forwards.empty()) return schedule::envpipe_schedule(spec.microbatches, spec.early_forwards);
@@ -26,15 +21,16 @@ schedule::Schedule generated(const protocol::JobSpec& spec) {
                                   .ranks = spec.parallel.pp,
                                   .microbatches = spec.microbatches,
                                   .chunks = spec.parallel.chunks,
-                                  .envpipe_stages = even_stages(spec)});
+                                  .envpipe_stages = planner::stages_without_profile(spec.parallel.pp)});
 }
 
 }  // namespace
 
 std::vector<int> early_forwards(const protocol::JobSpec& spec) {
   if (spec.schedule_is_csv || spec.schedule != "envpipe") return {};
-  return spec.early_forwards.empty() ? envpipe_extra_forwards(spec.microbatches, even_stages(spec))
-                                     : spec.early_forwards;
+  return spec.early_forwards.empty()
+             ? envpipe_extra_forwards(spec.microbatches, planner::stages_without_profile(spec.parallel.pp))
+             : spec.early_forwards;
 }
 
 std::size_t job_units(const protocol::JobSpec& spec) {

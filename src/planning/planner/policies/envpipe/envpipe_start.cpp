@@ -72,4 +72,9 @@ std::vector<int> envpipe_start_clocks_mhz(const schedule::PipelineDag& dag, EnvP
   return highest_mhz;
 }
 
+std::vector<schedule::EnvPipeStage> stages_without_profile(int ranks) {
+  return std::vector<schedule::EnvPipeStage>(static_cast<std::size_t>(ranks),
+                                             {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
+}
+
 }  // namespace lowgear::planner

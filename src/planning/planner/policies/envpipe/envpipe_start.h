@@ -43,4 +43,8 @@ void require_envpipe_order(const schedule::PipelineDag& dag);
 [[nodiscard]] std::vector<int> envpipe_start_clocks_mhz(const schedule::PipelineDag& dag, EnvPipeOptions::Type type,
                                                         std::vector<int> highest_mhz, std::span<const int> optimal_mhz);
 
+/// What its order assumes of stages that were not profiled: all take the same time, and a backward twice that of a
+/// forward.
+[[nodiscard]] std::vector<schedule::EnvPipeStage> stages_without_profile(int ranks);
+
 }  // namespace lowgear::planner
