@@ -18,6 +18,11 @@
 #                                 $OUT/finetune.tar.gz
 #   bench/gpu/run.sh fp8 SECONDS                     a training step of 1.36 billion parameters in bf16 and in fp8 by
 #                                 PyTorch (fp8_probe.py), one GPU; $OUT/fp8_probe.json
+#   bench/gpu/run.sh kernels                         the masked softmax and the mixtures of experts that the sampler times
+#                                 against the same in fp64 on the CPU
+#   bench/gpu/run.sh activations GPUS                what the activations of a microbatch take, by stage, as the trainer
+#                                 measures it, in several forms of the job of pipeline.yaml, and the time of the step
+#                                 in which it does, next to that of other steps; $OUT/activations.tar.gz
 #   bench/gpu/run.sh fp8-products                    the trainer's casts and products in fp8 against the definition of the
 #                                 formats and against fp32, and their rates at the sizes of pipeline.yaml
 #   bench/gpu/run.sh fp8-train SECONDS               pipeline.yaml on one GPU in bf16 and in fp8, in turns, as many seeds
@@ -140,6 +145,41 @@ fp8_products() {
   "$build/bin/fp8_products" cuda 8192,2048,6144 8192,2048,2048 8192,2048,11264 8192,5632,2048
 }
 
+kernels() {
+  build_targets kernel_checks
+  "$build/bin/kernel_checks" cuda
+}
+
+# activations GPUS: the second step after the start, and after each change of what is trained, is the measured one.
+activations() {
+  local form settings folder=$build/activations
+  rm -rf "$folder" && mkdir -p "$folder"
+  for form in ${FORMS:-bf16 recompute fp8 zb-h1 zb-v frozen}; do
+    case $form in
+      bf16) settings=() ;;
+      recompute) settings=(--set recompute=true) ;;
+      fp8) settings=(--set type=fp8) ;;
+      zb-h1) settings=(--set schedule=zb-h1) ;;
+      zb-v) settings=(--set schedule=zb-v) ;;
+      frozen) settings=(--set adapt.freeze.blocks=6) ;;
+    esac
+    echo "lowgear-trainer, $form:"
+    ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set "metrics=$PWD/$folder/$form.jsonl" \
+      "${settings[@]}" bench/gpu/pipeline.yaml | cut -c1-300
+  done
+  tar -C "$build" -czf "$out/activations.tar.gz" activations
+  python3 -c '
+import json, pathlib, statistics, sys
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.jsonl")):
+    steps = [line for line in map(json.loads, open(path)) if "time_s" in line]
+    for line in steps:
+        if "activation_bytes" in line:
+            later = [other["time_s"] for other in steps[4:] if "activation_bytes" not in other]
+            print("%s: step %d of %.3f s (later ones %.3f s): %s MiB" % (path.stem, line["step"], line["time_s"],
+                  statistics.median(later), ", ".join("%.1f" % (b / 2**20) for b in line["activation_bytes"])))
+' "$folder"
+}
+
 fp8_train() {
   # shellcheck disable=SC2086  # a list of words
   python3 bench/gpu/fp8_train.py "$build/bin" --work "$build/fp8" --out "$out/fp8_train.tar.gz" --seconds "$1" ${FP8_OPTIONS:-}
@@ -198,12 +238,14 @@ while [ $# -gt 0 ]; do
     switch) switch "$2"; shift ;;
     finetune) finetune "$2"; shift ;;
     fp8) fp8 "$2"; shift ;;
+    kernels) kernels ;;
+    activations) activations "$2"; shift ;;
     fp8-products) fp8_products ;;
     fp8-train) fp8_train "$2"; shift ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|drop GPUS BUDGET|freeze-record BLOCKS|switch GPUS|finetune SECONDS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|freeze GPUS BLOCKS|drop GPUS BUDGET|freeze-record BLOCKS|switch GPUS|finetune SECONDS|kernels|activations GPUS|fp8 SECONDS|fp8-products|fp8-train SECONDS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/core/error.h"
 #include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 
