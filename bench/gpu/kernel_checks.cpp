@@ -43,7 +43,7 @@ at::Tensor exact(const at::Tensor& numbers) { return numbers.detach().to(at::kCP
 
 class Comparison {
  public:
-  explicit Comparison(std::string name, at::ScalarType type) : name_(std::move(name)), tolerance_(tolerance(type)) {}
+  Comparison(std::string name, at::ScalarType type) : name_(std::move(name)), tolerance_(tolerance(type)) {}
 
   void compare(std::string_view what, const at::Tensor& result, const at::Tensor& expected) const {
     const at::Tensor difference = (exact(result) - expected).abs().max() / expected.abs().max().clamp_min(1e-30);
@@ -75,7 +75,7 @@ void check_masked_softmax(std::int64_t length, at::TensorOptions options) {
   const Comparison comparison(fmt::format("masked softmax, {} keys, {}", length, c10::toString(type)), type);
   comparison.compare("weights", weights, expected.detach());
   comparison.compare("gradient of the scores", result, expected_gradient[0]);
-  if (!at::equal(weights.masked_select(later.to(weights.device())).count_nonzero().cpu(), at::zeros({}, at::kLong))) {
+  if (weights.masked_select(later.to(weights.device())).count_nonzero().item<std::int64_t>() != 0) {
     throw Error("a query has a weight for a later key");
   }
 }
@@ -90,12 +90,15 @@ struct ExpertSizes {
 };
 
 trainer::ExpertWeights random_weights(const ExpertSizes& sizes, bool gated, at::TensorOptions options) {
+  const auto random = [&](std::int64_t rows, std::int64_t columns) {
+    return at::randn({rows, columns}, options).mul_(0.1).requires_grad_();
+  };
   trainer::ExpertWeights weights;
   weights.gated = gated;
-  weights.router = at::randn({sizes.experts, sizes.hidden}, options).mul_(0.1);
+  weights.router = random(sizes.experts, sizes.hidden);
   for (std::int64_t expert = 0; expert < sizes.here; ++expert) {
-    weights.first.push_back(at::randn({gated ? 2 * sizes.width : sizes.width, sizes.hidden}, options).mul_(0.1));
-    weights.second.push_back(at::randn({sizes.hidden, sizes.width}, options).mul_(0.1));
+    weights.first.push_back(random(gated ? 2 * sizes.width : sizes.width, sizes.hidden));
+    weights.second.push_back(random(sizes.hidden, sizes.width));
   }
   return weights;
 }
@@ -127,19 +130,15 @@ at::Tensor token_by_token(const Tensors& variables, const ExpertSizes& sizes, bo
 }
 
 void check_experts(const ExpertSizes& sizes, bool gated, at::TensorOptions options) {
-  trainer::ExpertWeights weights = random_weights(sizes, gated, options);
-  at::Tensor input = at::randn({sizes.tokens, sizes.hidden}, options).requires_grad_();
-  weights.router.requires_grad_();
-  for (const Tensors* matrices : {&weights.first, &weights.second}) {
-    for (const at::Tensor& matrix : *matrices) matrix.requires_grad_();
-  }
-  const trainer::ExpertLayer layer(std::move(weights), input, sizes.per_token);
+  const at::Tensor input = at::randn({sizes.tokens, sizes.hidden}, options).requires_grad_();
+  const trainer::ExpertLayer layer(random_weights(sizes, gated, options), input, sizes.per_token);
   const at::Tensor output = layer.forward();
   const at::Tensor gradient = at::randn_like(output.detach());
   const Tensors gradients = torch::autograd::grad({output}, layer.variables(), {gradient});
 
   Tensors variables;
   for (const at::Tensor& each : layer.variables()) variables.push_back(exact(each).requires_grad_());
+  // Of numbers that have just been rounded to the type, fp64 may choose others.
   const at::Tensor products = at::mm(input.detach(), layer.variables()[1].detach().t());
   const at::Tensor chosen =
       std::get<1>(at::topk(at::softmax(products, -1, at::kFloat), sizes.per_token, -1)).cpu().contiguous();

@@ -21,8 +21,8 @@
 #   bench/gpu/run.sh kernels                         the masked softmax and the mixtures of experts that the sampler times
 #                                 against the same in fp64 on the CPU
 #   bench/gpu/run.sh activations GPUS                what the activations of a microbatch take, by stage, as the trainer
-#                                 measures it, in several forms of the job of pipeline.yaml, and the time of the step
-#                                 in which it does, next to that of other steps; $OUT/activations.tar.gz
+#                                 measures it, in several forms of the job of pipeline.yaml (FORMS: some of them), and
+#                                 the time of the step in which it does, next to that of others; $OUT/activations.tar.gz
 #   bench/gpu/run.sh fp8-products                    the trainer's casts and products in fp8 against the definition of the
 #                                 formats and against fp32, and their rates at the sizes of pipeline.yaml
 #   bench/gpu/run.sh fp8-train SECONDS               pipeline.yaml on one GPU in bf16 and in fp8, in turns, as many seeds
@@ -150,7 +150,7 @@ kernels() {
   "$build/bin/kernel_checks" cuda
 }
 
-# activations GPUS: the second step after the start, and after each change of what is trained, is the measured one.
+# activations GPUS: the trainer measures in the second step of each form.
 activations() {
   local form settings folder=$build/activations
   rm -rf "$folder" && mkdir -p "$folder"
