@@ -259,10 +259,7 @@ void read_clock_profile(const YamlView& map, TrainConfig& config) {
 
 /// A job that reconfigures sets clocks itself, from one step to the next of the same units.
 void read_policy(const YamlView& energy, const fs::path& folder, TrainConfig& config) {
-  if (!energy.has("policy")) {
-    if (energy.has("envpipe")) energy.at("envpipe").fail("there is no policy that it is for", "add policy: envpipe");
-    return;
-  }
+  if (!energy.has("policy")) return;
   const YamlView policy = energy.at("policy");
   if (policy.text() != "envpipe") {
     policy.fail(fmt::format("the policy {} is not followed in a running job", quote(policy.text())),
@@ -276,9 +273,22 @@ void read_policy(const YamlView& energy, const fs::path& folder, TrainConfig& co
     policy.fail(fmt::format("{} sets clocks or changes units, too", other),
                 fmt::format("leave out {}, or the policy", other));
   if (config.parallel.pp < 2) policy.fail("a pipeline of one rank receives nothing", "set parallel.pp to 2 or more");
-  config.envpipe = energy.has("envpipe")
-                       ? read_envpipe(energy.at("envpipe"), folder, config.parallel.pp, config.microbatches)
-                       : EnvPipeConfig{};
+  config.envpipe = energy.has("envpipe") ? read_envpipe(energy.at("envpipe"), folder) : EnvPipeConfig{};
+}
+
+/// Of the policy, or of the schedule `envpipe`, for which only the memory counts.
+void read_order_memory(const YamlView& envpipe, TrainConfig& config) {
+  constexpr const char* kAddPolicy = "add policy: envpipe, or leave it out";
+  if (!config.envpipe && config.schedule != kEnvPipeSchedule) {
+    envpipe.fail("it is of the policy envpipe, and its memory_limit of the schedule envpipe, too", kAddPolicy);
+  }
+  envpipe.require_only(kEnvPipeMembers);
+  for (const std::string_view member : std::span(kEnvPipeMembers).subspan(1)) {
+    if (config.envpipe || !envpipe.has(member)) continue;
+    envpipe.at(member).fail("it is of the policy envpipe, which this job does not follow", kAddPolicy);
+  }
+  if (!envpipe.has("memory_limit")) return;
+  config.envpipe_memory = read_envpipe_memory(envpipe.at("memory_limit"), config.parallel.pp, config.microbatches);
 }
 
 void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& config) {
@@ -299,6 +309,7 @@ void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& con
   if (map.has("recorded_steps")) read_recorded_steps(map.at("recorded_steps"), config);
   if (map.has("profile")) read_clock_profile(map, config);
   read_policy(map, folder, config);
+  if (map.has("envpipe")) read_order_memory(map.at("envpipe"), config);
 }
 
 /// As other names of the same place have it: absolute, without links, dots and a trailing slash.

@@ -14,6 +14,7 @@
 #include "training/launcher/config/adapt_config.h"
 #include "training/launcher/config/train_server_config.h"
 #include "training/launcher/energy/envpipe_config.h"
+#include "training/launcher/energy/envpipe_memory.h"
 
 namespace lowgear::launcher {
 
@@ -118,6 +119,7 @@ struct TrainConfig {
   std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, as Hugging Face has them
   std::optional<std::filesystem::path> plan;
   std::optional<EnvPipeConfig> envpipe;  ///< the policy followed in the running job; empty: none
+  EnvPipeMemory envpipe_memory;          ///< of that policy's order, and of the schedule `envpipe`
   std::optional<std::filesystem::path> recording;
   std::optional<RecordedSteps> recorded_steps;   ///< empty: all
   std::optional<std::filesystem::path> metrics;  ///< JSON lines, one a step

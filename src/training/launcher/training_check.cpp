@@ -131,7 +131,7 @@ void check_training(const TrainConfig& config) {
   if (config.adapt.repartition && config.adapt.repartition->profile) (void)WorkPlanner(config);
   if (config.envpipe && config.envpipe->profile) {
     (void)findings_on_profile(*config.envpipe, training_schedule(config));
-    (void)extra_activations(*config.envpipe, profiled_activation_bytes(*config.envpipe), config.parallel.pp,
+    (void)extra_activations(config.envpipe_memory, profiled_activation_bytes(*config.envpipe), config.parallel.pp,
                             config.microbatches);
   }
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);

@@ -8,12 +8,12 @@
 #include "base/core/files/file.h"
 #include "planning/plan/plan_json.h"
 #include "planning/plan/power_limit_setting.h"
-#include "planning/planner/policies/envpipe/envpipe_start.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/freezing.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
+#include "training/launcher/envpipe_order.h"
 
 namespace lowgear::launcher {
 
@@ -90,38 +90,7 @@ void require_planned(const schedule::Schedule& schedule, const std::filesystem::
   }
 }
 
-/// The activations beyond those of 1F1B that the order without a profile may hold: of a limit in bytes none, as what a
-/// microbatch's take is not known yet.
-std::vector<int> assumed_fit(const TrainConfig& config) {
-  if (config.envpipe && !config.envpipe->memory_bytes.empty()) return {0};
-  if (config.envpipe && !config.envpipe->options.extra_activations.empty()) {
-    return config.envpipe->options.extra_activations;
-  }
-  return {config.microbatches};
-}
-
 }  // namespace
-
-std::vector<int> envpipe_forwards(const TrainConfig& config) {
-  if (config.parallel.chunks != 1) {
-    throw InputError(fmt::format("schedule: {} has one stage per rank, and parallel.chunks is {}", kEnvPipeSchedule,
-                                 config.parallel.chunks));
-  }
-  if (!config.early_forwards.empty()) return config.early_forwards;
-  if (!config.envpipe || !config.envpipe->profile) {
-    const planner::EnvPipeFindings even{.optimal_mhz = {},
-                                        .stages = planner::stages_without_profile(config.parallel.pp)};
-    return envpipe_order(config.microbatches, even, assumed_fit(config)).early_forwards;
-  }
-  // Any order of whole backwards does: the times are those of stages.
-  const schedule::Schedule any = schedule::one_f_one_b_schedule(config.parallel.pp, config.microbatches);
-  EnvPipeConfig own_order = *config.envpipe;
-  own_order.options.order = planner::EnvPipeOptions::Order::own;
-  own_order.options.type = planner::EnvPipeOptions::Type::envelope;
-  const std::vector<int> fit =
-      extra_activations(own_order, profiled_activation_bytes(own_order), config.parallel.pp, config.microbatches);
-  return envpipe_order(config.microbatches, findings_on_profile(own_order, any), fit).early_forwards;
-}
 
 schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t frozen_blocks,
                                      std::span<const int> early_forwards) {
@@ -129,7 +98,7 @@ schedule::Schedule training_schedule(const TrainConfig& config, std::int64_t fro
   if (!early_forwards.empty()) {
     schedule = schedule::envpipe_schedule(config.microbatches, early_forwards);
   } else if (config.schedule == kEnvPipeSchedule) {
-    schedule = schedule::envpipe_schedule(config.microbatches, envpipe_forwards(config));
+    schedule = schedule::envpipe_schedule(config.microbatches, starting_order(config).early_forwards);
   } else if (config.schedule.ends_with(".csv")) {
     schedule = schedule::read_torch_csv(read_file(config.schedule), config.schedule);
   } else {

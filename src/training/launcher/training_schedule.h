@@ -16,12 +16,6 @@ namespace lowgear::launcher {
 /// last stage always has the output layer to train.
 [[nodiscard]] int frozen_stages(std::span<const model::LayerRange> partition, std::int64_t blocks);
 
-/// Early forwards of the schedule `envpipe`, by rank: those that the configuration states, or by the times of the
-/// profile that the policy `envpipe` has, as far as its memory limit admits. With neither: of stages that are all
-/// alike, whose backward takes twice the time of a forward, without a limit unless the policy has one. Throws
-/// InputError as findings_on_profile.
-[[nodiscard]] std::vector<int> envpipe_forwards(const TrainConfig& config);
-
 /// The schedule that a configuration names (or `early_forwards` where they are there: EnvPipe's own order), by name or
 /// as a file (PyTorch's CSV), without the backwards of stages that are frozen with the first `frozen_blocks` blocks,
 /// with its communication written out and proved to run even where a send blocks until it is received. Throws

@@ -211,7 +211,8 @@ class ServedOrderTest(ServedTraining):
 
     def words(self, *more):
         return ["train", str(self.folder / "job.yaml"), "--server", f"unix:{self.socket}", "--schedule", "envpipe",
-                "--set", "server.profile.clocks=4", "--set", "server.profile.iterations=3", *more]
+                "--memory-limit", "4", "--set", "server.profile.clocks=4", "--set", "server.profile.iterations=3",
+                *more]
 
     def newest(self):
         return self.get(f"/v1/jobs/{self.get('/v1/jobs')['jobs'][0]['job']}")["spec"]["early_forwards"]

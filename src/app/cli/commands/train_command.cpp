@@ -18,6 +18,7 @@
 #include "base/core/formats/json.h"
 #include "control/client/rank/gpu_choice.h"
 #include "control/client/rank/rank_environment.h"
+#include "training/launcher/envpipe_order.h"
 #include "training/launcher/rank_processes.h"
 #include "training/launcher/server/served_order.h"
 #include "training/launcher/training_check.h"
@@ -165,6 +166,7 @@ ExitCode run_train(const TrainArguments& arguments, Console& console) {
     return ExitCode::ok;
   }
   check_device(arguments, settings, console);
+  if (const std::string note = launcher::starting_note(config); !note.empty()) console.note(note);
   if (arguments.json) {
     console.print_json(started_json(config, schedule));
   } else {

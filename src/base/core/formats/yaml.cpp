@@ -171,14 +171,17 @@ double YamlView::number_in(double low, double high) const {
 }
 
 void YamlView::require_only(std::initializer_list<std::string_view> keys) const {
+  require_only(std::span(keys.begin(), keys.size()));
+}
+
+void YamlView::require_only(std::span<const std::string_view> keys) const {
   if (!is_map()) fail(fmt::format("expected a map, not {}", kind_of(*node_)));
   for (const YamlNode::Key& key : node_->keys) {
     if (std::ranges::find(keys, key.name) != keys.end()) continue;
-    const auto meant = nearest_name(key.name, std::span(keys.begin(), keys.size()));
-    const std::vector<std::string_view> all(keys);
+    const auto meant = nearest_name(key.name, keys);
     throw_input_error(
         key.place.location(), fmt::format("{}{} is not a setting", path_.empty() ? "" : path_ + ": ", quote(key.name)),
-        meant ? fmt::format("did you mean {}?", *meant) : fmt::format("there are {}", fmt::join(all, ", ")));
+        meant ? fmt::format("did you mean {}?", *meant) : fmt::format("there are {}", fmt::join(keys, ", ")));
   }
 }
 

@@ -54,6 +54,7 @@ class YamlView {
 
   /// Throws InputError unless this is a map with no other keys, naming the first other one and what may be meant.
   void require_only(std::initializer_list<std::string_view> keys) const;
+  void require_only(std::span<const std::string_view> keys) const;
   /// Throws InputError at this value.
   [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
 

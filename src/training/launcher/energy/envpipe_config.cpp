@@ -11,7 +11,6 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "planning/joint/orders/memory_limit.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/planner/policies/envpipe/envpipe_names.h"
@@ -62,25 +61,21 @@ void read_numbers(const YamlView& map, EnvPipeOptions& options) {
   }
 }
 
-void read_memory_limit(const YamlView& view, int ranks, int microbatches, EnvPipeConfig& config) {
-  const std::string text = view.text();
-  try {
-    if (joint::states_bytes(text)) {
-      (void)joint::bytes_by_rank(text, static_cast<std::size_t>(ranks));
-      config.memory_bytes = text;
-    } else {
-      config.options.extra_activations = activations_beyond_1f1b(joint::parse_memory_limit(text), ranks, microbatches);
-    }
-  } catch (const InputError& error) {
-    view.fail(error.what());
-  }
+profile::StageProfile read_own_profile(const EnvPipeConfig& config, int stages) {
+  const std::string source = config.profile.value().string();
+  profile::StageProfile profile = profile::read_stage_profile(read_file(source), source);
+  if (profile.stages() == stages) return profile;
+  throw InputError(fmt::format("{}: a profile of {} stages for a job of {}", source, profile.stages(), stages));
+}
+
+std::vector<double> own_blocking_power(const EnvPipeConfig& config, int ranks) {
+  return read_blocking_power("energy.envpipe.blocking_power", config.blocking_power, ranks);
 }
 
 }  // namespace
 
-EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder, int ranks, int microbatches) {
-  map.require_only({"config", "type", "scheduling", "reconfig", "threshold_scale", "start_clock", "lowest_clock",
-                    "transfer_ms", "memory_limit", "profile", "blocking_power", "log"});
+EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder) {
+  map.require_only(kEnvPipeMembers);
   EnvPipeConfig config;
   if (map.has("config")) {
     const fs::path file = folder / map.at("config").text();
@@ -88,7 +83,6 @@ EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder, int rank
   }
   read_words(map, config.options);
   read_numbers(map, config.options);
-  if (map.has("memory_limit")) read_memory_limit(map.at("memory_limit"), ranks, microbatches, config);
   if (map.has("log")) config.log = folder / map.at("log").text();
   require_valid(config.options);
   if (map.has("profile") != map.has("blocking_power")) {
@@ -101,19 +95,6 @@ EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder, int rank
   return config;
 }
 
-std::vector<int> extra_activations(const EnvPipeConfig& config, std::span<const double> activation_bytes, int ranks,
-                                   int microbatches) {
-  if (config.memory_bytes.empty()) return config.options.extra_activations;
-  if (activation_bytes.empty()) {
-    throw InputError(
-        fmt::format("energy.envpipe.memory_limit: {}: what a microbatch's activations take is measured in the steps "
-                    "that try clocks, which a profile leaves out, and {} has no column activation_bytes; profile it "
-                    "with lowgear profile, give the number of microbatches that fit, or leave out the profile",
-                    config.memory_bytes, config.profile ? config.profile->string() : "nothing else"));
-  }
-  return activations_beyond_1f1b(joint::parse_memory_limit(config.memory_bytes, activation_bytes), ranks, microbatches);
-}
-
 std::vector<double> profiled_activation_bytes(const EnvPipeConfig& config) {
   const std::string source = config.profile.value().string();
   return profile::read_stage_columns(read_file(source), source).activation_bytes;
@@ -122,19 +103,19 @@ std::vector<double> profiled_activation_bytes(const EnvPipeConfig& config) {
 planner::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config, const schedule::Schedule& schedule) {
   const schedule::Schedule computations = without_communication(schedule);
   const schedule::PipelineDag dag = build_dag(computations);
-  const std::string source = config.profile.value().string();
-  const profile::StageProfile profile = profile::read_stage_profile(read_file(source), source);
-  if (profile.stages() != dag.stages) {
-    throw InputError(fmt::format("{}: a profile of {} stages for a job of {}", source, profile.stages(), dag.stages));
-  }
-  const std::vector<double> blocking_power_w =
-      read_blocking_power("energy.envpipe.blocking_power", config.blocking_power, dag.ranks);
+  const profile::StageProfile profile = read_own_profile(config, dag.stages);
+  const std::vector<double> blocking_power_w = own_blocking_power(config, dag.ranks);
   return envpipe_findings({.schedule = &computations,
                            .dag = &dag,
                            .profile = &profile,
                            .blocking_power_w = blocking_power_w,
                            .progress = nullptr},
                           config.options);
+}
+
+planner::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks, int microbatches) {
+  return envpipe_order_findings(read_own_profile(config, ranks), own_blocking_power(config, ranks), microbatches,
+                                config.options);
 }
 
 }  // namespace lowgear::launcher

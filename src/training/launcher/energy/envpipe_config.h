@@ -1,9 +1,10 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/core/formats/yaml.h"
@@ -16,26 +17,21 @@ namespace lowgear::launcher {
 /// EnvPipe's reconfiguration inside the running job (docs/training.md): `energy.policy: envpipe` and the section
 /// `energy.envpipe`.
 struct EnvPipeConfig {
-  planner::EnvPipeOptions options;
-  /// Bytes that activations may take, as `joint::parse_memory_limit` reads them: divided by what a microbatch's take
-  /// when the order is chosen. Empty: `options` have the activations that fit.
-  std::string memory_bytes = {};
+  planner::EnvPipeOptions options;  ///< but for the memory, which EnvPipeMemory has
   /// A stage profile, from which the clocks of least energy come; empty: from a sweep in the job's first steps.
   std::optional<std::filesystem::path> profile;
   std::string blocking_power;  ///< with `profile`: watts of a GPU that waits, or the file that has them by stage
   std::optional<std::filesystem::path> log;  ///< receives and decisions of each step
 };
 
-/// Reads the section, of a job of so many pipeline ranks and microbatches. Paths are relative to `folder`. Throws
-/// InputError with file, line and column.
-[[nodiscard]] EnvPipeConfig read_envpipe(const YamlView& map, const std::filesystem::path& folder, int ranks,
-                                         int microbatches);
+/// Members of the section, the first of which is not the policy's alone.
+inline constexpr auto kEnvPipeMembers =
+    std::to_array<std::string_view>({"memory_limit", "config", "type", "scheduling", "reconfig", "threshold_scale",
+                                     "start_clock", "lowest_clock", "transfer_ms", "profile", "blocking_power", "log"});
 
-/// The activations that fit beyond those of 1F1B, by rank as `EnvPipeOptions::extra_activations`, where one
-/// microbatch's take so many bytes on each rank; no bytes: not known. Throws InputError when they are needed and not
-/// known, and when fewer fit than 1F1B holds.
-[[nodiscard]] std::vector<int> extra_activations(const EnvPipeConfig& config, std::span<const double> activation_bytes,
-                                                 int ranks, int microbatches);
+/// Reads the section but for its `memory_limit`. Paths are relative to `folder`. Throws InputError with file, line and
+/// column.
+[[nodiscard]] EnvPipeConfig read_envpipe(const YamlView& map, const std::filesystem::path& folder);
 
 /// The bytes that the configured profile states of a microbatch's activations by stage; empty: it states none.
 [[nodiscard]] std::vector<double> profiled_activation_bytes(const EnvPipeConfig& config);
@@ -44,5 +40,8 @@ struct EnvPipeConfig {
 /// cannot be read, or does not fit the schedule.
 [[nodiscard]] planner::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config,
                                                            const schedule::Schedule& schedule);
+/// The same for its own order of so many ranks, with one stage each. Throws InputError as findings_on_profile.
+[[nodiscard]] planner::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks,
+                                                                 int microbatches);
 
 }  // namespace lowgear::launcher

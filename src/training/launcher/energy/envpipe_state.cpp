@@ -18,16 +18,19 @@ std::vector<int> read_numbers(const JsonView& list, int low, int high) {
 
 }  // namespace
 
-Json envpipe_settings_json(const planner::EnvPipeOptions& options, const std::vector<int>& clocks_mhz) {
+Json envpipe_settings_json(const planner::EnvPipeOptions& options, const EnvPipeMemory& memory,
+                           const std::vector<int>& clocks_mhz) {
   const auto word = [](const auto& words, auto value) { return words.at(static_cast<std::size_t>(value)); };
-  return {{"type", word(planner::kEnvPipeTypeWords, options.type)},
-          {"scheduling", word(planner::kEnvPipeOrderWords, options.order)},
-          {"reconfig", word(planner::kEnvPipeReconfigWords, options.reconfiguration)},
-          {"threshold_scale", options.threshold_scale},
-          {"raise_step_mhz", options.raise_step_mhz},
-          {"transfer_s", options.transfer_s},
-          {"extra_activations", options.extra_activations},
-          {"clocks_mhz", clocks_mhz}};
+  Json settings = {{"type", word(planner::kEnvPipeTypeWords, options.type)},
+                   {"scheduling", word(planner::kEnvPipeOrderWords, options.order)},
+                   {"reconfig", word(planner::kEnvPipeReconfigWords, options.reconfiguration)},
+                   {"threshold_scale", options.threshold_scale},
+                   {"raise_step_mhz", options.raise_step_mhz},
+                   {"transfer_s", options.transfer_s},
+                   {"extra_activations", memory.extra_activations},
+                   {"clocks_mhz", clocks_mhz}};
+  if (!memory.bytes.empty()) settings["memory_limit"] = memory.bytes;
+  return settings;
 }
 
 Json to_json(const EnvPipeSaved& saved) {

@@ -5,6 +5,7 @@
 #include "base/core/formats/json.h"
 #include "planning/planner/policies/envpipe/envpipe_options.h"
 #include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
+#include "training/launcher/energy/envpipe_memory.h"
 
 namespace lowgear::launcher {
 
@@ -18,7 +19,8 @@ struct EnvPipeSaved {
 };
 
 /// The settings that decisions depend on, with the clocks that there are, highest first.
-[[nodiscard]] Json envpipe_settings_json(const planner::EnvPipeOptions& options, const std::vector<int>& clocks_mhz);
+[[nodiscard]] Json envpipe_settings_json(const planner::EnvPipeOptions& options, const EnvPipeMemory& memory,
+                                         const std::vector<int>& clocks_mhz);
 
 [[nodiscard]] Json to_json(const EnvPipeSaved& saved);
 /// Throws InputError with the JSON path.

@@ -15,8 +15,8 @@
 #include "base/http/tls/tls_environment.h"
 #include "control/client/server/server_addresses.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
+#include "training/launcher/envpipe_order.h"
 #include "training/launcher/server/server_job.h"
-#include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -57,16 +57,11 @@ bool has_servers_order(const TrainConfig& config) {
 }
 
 ServedOrder order_by_profile(const TrainConfig& config, const protocol::MeasuredCells& profile) {
-  planner::EnvPipeOptions options;
-  if (config.envpipe) {
-    options = config.envpipe->options;
-  } else {
-    options.extra_activations = envpipe_forwards(config);
-  }
-  const planner::EnvPipeFindings found = envpipe_order_findings(
-      protocol::stage_profile_of(profile.cells, config.parallel.pp),
-      protocol::blocking_power_of(profile.blocking, config.parallel.pp), config.microbatches, options);
-  planner::EnvPipeOrder order = envpipe_order(config.microbatches, found, options.extra_activations);
+  const planner::EnvPipeFindings found =
+      envpipe_order_findings(protocol::stage_profile_of(profile.cells, config.parallel.pp),
+                             protocol::blocking_power_of(profile.blocking, config.parallel.pp), config.microbatches,
+                             config.envpipe ? config.envpipe->options : planner::EnvPipeOptions{});
+  planner::EnvPipeOrder order = order_in_memory(config.envpipe_memory, config.microbatches, found);
   std::string note = fmt::format("early forwards {} by the forward and backward times of the server's profile",
                                  fmt::join(order.early_forwards, " "));
   if (!order.note.empty()) note += "; " + order.note;

@@ -14,16 +14,15 @@ namespace lowgear::launcher {
 
 /// Early forwards by rank, and what to tell people.
 struct ServedOrder {
-  std::vector<int> early_forwards;  ///< empty: there is no profile, and the order is that of envpipe_forwards
+  std::vector<int> early_forwards;  ///< empty: there is no profile, and the job starts with starting_order
   std::string note;
 };
 
 /// Whether nothing else says what the order is by: a server has to be named, and neither early forwards nor a profile.
 [[nodiscard]] bool has_servers_order(const TrainConfig& config);
 
-/// By a profile of the server, within the activations that the policy `envpipe` may hold (without a limit of memory:
-/// those of 1F1B), or else those that the job holds where no profile is known. Throws InputError where the profile is
-/// of another job.
+/// By a profile of the server, within the activations that the job may hold (order_in_memory). Throws InputError where
+/// the profile is of another job.
 [[nodiscard]] ServedOrder order_by_profile(const TrainConfig& config, const protocol::MeasuredCells& profile);
 
 /// What follows `/v1/profile`, for ranks on GPUs of this model.

@@ -10,7 +10,7 @@
 #include "control/protocol/job_spec.h"
 #include "control/protocol/json_members.h"
 #include "planning/planner/policies/envpipe/envpipe_names.h"
-#include "training/launcher/training_schedule.h"
+#include "training/launcher/envpipe_order.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -78,7 +78,7 @@ std::string server_job_json(const TrainConfig& config) {
   spec.switch_latency_ms = server.switch_latency_ms;
   spec.policy = config.envpipe ? protocol::JobPolicy::envpipe : server.policy;
   if (config.envpipe) spec.envpipe = envpipe_of(config.envpipe->options);
-  if (config.schedule == kEnvPipeSchedule) spec.early_forwards = envpipe_forwards(config);
+  if (config.schedule == kEnvPipeSchedule) spec.early_forwards = starting_order(config).early_forwards;
   if (server.profile_clocks > 0) spec.profiling = profiling_of(server);
   Json json = to_json(spec);
   json.erase("run");

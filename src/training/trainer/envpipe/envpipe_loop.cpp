@@ -116,9 +116,7 @@ void EnvPipeLoop::begin(std::int64_t first_step) {
 
 /// By which the clocks were decided.
 Json EnvPipeLoop::settings() const {
-  Json settings = launcher::envpipe_settings_json(config_->envpipe->options, clocks_mhz_);
-  if (!config_->envpipe->memory_bytes.empty()) settings["memory_limit"] = config_->envpipe->memory_bytes;
-  return settings;
+  return launcher::envpipe_settings_json(config_->envpipe->options, config_->envpipe_memory, clocks_mhz_);
 }
 
 /// From a checkpoint of the same settings and units.
@@ -156,16 +154,16 @@ std::vector<int> EnvPipeLoop::rank_clocks_by_op(std::span<const int> rank_clocks
 
 /// On rank 0. What was measured may be more than is allowed: a job that trains keeps the order of 1F1B then.
 std::vector<int> EnvPipeLoop::find_extra_activations(std::span<const double> activation_bytes) {
-  const launcher::EnvPipeConfig& config = *config_->envpipe;
-  if (!config.memory_bytes.empty() && !activation_bytes.empty()) {
+  const launcher::EnvPipeMemory& memory = config_->envpipe_memory;
+  if (!memory.bytes.empty() && !activation_bytes.empty()) {
     start_news_ +=
         fmt::format("; activations of a microbatch by rank {:.4g} MB",
                     fmt::join(activation_bytes | std::views::transform([](double b) { return b * 1e-6; }), " "));
   }
   try {
-    return extra_activations(config, activation_bytes, dag_.ranks, dag_.microbatches);
+    return extra_activations(memory, activation_bytes, dag_.ranks, dag_.microbatches);
   } catch (const InputError& error) {
-    if (config.profile) throw;
+    if (config_->envpipe->profile) throw;
     start_news_ += fmt::format("; {}; the order stays", error.what());
     return {};
   }

@@ -7,6 +7,7 @@
 
 #include "base/core/formats/json.h"
 #include "planning/adapt/techniques/technique_record.h"
+#include "training/launcher/envpipe_order.h"
 
 namespace lowgear::trainer {
 namespace {
@@ -58,6 +59,7 @@ ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output outpu
     fmt::print("continuing after step {}, from the newest checkpoint\n", first_step);
     std::fflush(stdout);
   }
+  say(launcher::starting_note(config));
   if (config.metrics) metrics_.emplace(*config.metrics, first_step);
   if (!config.server) return;
   server_.emplace(config.server->address, config.parallel.world_size());

@@ -56,14 +56,25 @@ protocol::MeasuredCells measured(int stages) {
 
 TEST(ServedOrder, IsByTheMeasuredTimesWithinWhatTheJobMayHold) {
   // The rule gives floor(2 * 3 / 1.3), floor(2 * 2 / 1.3), floor(2 / 1.3) and 0; without a profile it is 4 4 2 0.
-  EXPECT_THAT(order_by_profile(envpipe_job(), measured(4)).early_forwards, ElementsAre(4, 3, 1, 0));
+  const std::string most = "energy.envpipe.memory_limit=8";
+  EXPECT_THAT(order_by_profile(envpipe_job({most}), measured(4)).early_forwards, ElementsAre(4, 3, 1, 0));
   const ServedOrder limited =
       order_by_profile(envpipe_job({"energy.policy=envpipe", "energy.envpipe.memory_limit=6,5,3,1"}), measured(4));
   EXPECT_THAT(limited.early_forwards, ElementsAre(2, 2, 1, 0));
   EXPECT_THAT(limited.note, HasSubstr("its rule asks for 4 3 1 0"));
-  const ServedOrder unstated = order_by_profile(envpipe_job({"energy.policy=envpipe"}), measured(4));
-  EXPECT_THAT(unstated.early_forwards, ElementsAre(0, 0, 0, 0)) << "what 1F1B holds";
-  EXPECT_THAT(unstated.note, HasSubstr("early forwards 0 0 0 0 by the forward and backward times"));
+}
+
+TEST(ServedOrder, HoldsWhat1F1BDoesUnlessItIsStatedWhatFits) {
+  for (const std::vector<std::string>& policy : {std::vector<std::string>{}, {"energy.policy=envpipe"}}) {
+    const ServedOrder unstated = order_by_profile(envpipe_job(policy), measured(4));
+    EXPECT_THAT(unstated.early_forwards, ElementsAre(0, 0, 0, 0));
+    EXPECT_THAT(unstated.note, HasSubstr("early forwards 0 0 0 0 by the forward and backward times"));
+    EXPECT_THAT(unstated.note, HasSubstr("--memory-limit"));
+  }
+  // A server's profile does not have what a microbatch's activations take.
+  const ServedOrder bytes = order_by_profile(envpipe_job({"energy.envpipe.memory_limit=12GiB"}), measured(4));
+  EXPECT_THAT(bytes.early_forwards, ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(bytes.note, HasSubstr("it is not known how many microbatches 12GiB are"));
 }
 
 TEST(ServedOrder, IsOfAProfileThatFits) {
