@@ -13,6 +13,7 @@ struct Widths {
   explicit Widths(const TrainingJob& job)
       : tp(job.parallel.tp),
         element(activation_bytes(job.dtype)),
+        product_input(job.dtype == DataType::fp8 ? 1 : element),
         hidden(static_cast<double>(job.model.hidden)),
         queries(static_cast<double>(job.model.heads * job.model.head_dim) / tp),
         keys(static_cast<double>(job.model.kv_heads * job.model.head_dim) / tp),
@@ -21,7 +22,8 @@ struct Widths {
         split(job.parallel.sequence_parallel ? tp : 1) {}
 
   double tp;
-  double element;  ///< bytes
+  double element;        ///< bytes
+  double product_input;  ///< bytes of an element that a layer's matrix product keeps for the gradient of its weights
   double hidden;
   double queries;
   double keys;
@@ -30,18 +32,28 @@ struct Widths {
   double split;  ///< ranks among which tensors of the whole width are divided along the sequence
 };
 
-/// Elements inside an MLP of this width that the backward needs: input of the activation (two with a gate), and its
-/// output.
-double mlp_inside(const TrainingJob& job, std::int64_t intermediate) {
-  return (job.model.mlp == MlpKind::gated ? 3.0 : 2.0) * static_cast<double>(intermediate) / job.parallel.tp;
+/// Elements inside an MLP of this width that go into its activation: two with a gate.
+double activation_inputs(const TrainingJob& job, std::int64_t intermediate) {
+  return (job.model.mlp == MlpKind::gated ? 2.0 : 1.0) * static_cast<double>(intermediate) / job.parallel.tp;
+}
+
+/// Bytes inside an MLP of this width that the backward needs: input of the activation, and its output, which a product
+/// reads.
+double mlp_inside_bytes(const TrainingJob& job, const Widths& widths, std::int64_t intermediate) {
+  return widths.element * activation_inputs(job, intermediate) +
+         widths.product_input * static_cast<double>(intermediate) / widths.tp;
 }
 
 /// Bytes of a token in attention without its scores: input, queries, keys, values, input of the output projection.
 double attention_bytes(const TrainingJob& job, const Widths& widths) {
-  double bytes = widths.element * widths.hidden / widths.split;
-  bytes += widths.element * (2 * widths.queries + 2 * widths.keys);
+  double bytes = widths.product_input * (widths.hidden / widths.split + widths.queries);
+  bytes += widths.element * (widths.queries + 2 * widths.keys);
   if (job.model.qk_norms) bytes += widths.element * (widths.queries + widths.keys);
-  if (job.attention == AttentionKind::fused) bytes += kFp32Bytes * widths.heads;  // log of the sum of exponentials
+  if (job.attention == AttentionKind::fused) {
+    bytes += kFp32Bytes * widths.heads;  // log of the sum of exponentials
+    // It keeps its output for its own backward, which is the projection's input unless that is kept in fp8.
+    if (widths.product_input != widths.element) bytes += widths.element * widths.queries;
+  }
   return bytes + widths.mask * widths.hidden / widths.split;
 }
 
@@ -50,25 +62,29 @@ double attention_bytes(const TrainingJob& job, const Widths& widths) {
 double expert_bytes(const TrainingJob& job, const Widths& widths) {
   const ExpertShape& experts = *job.model.experts;
   const auto copies = static_cast<double>(experts.experts_per_token);
-  double bytes = 2 * kFp32Bytes * static_cast<double>(experts.experts) / widths.split;  // logits, probabilities
-  bytes += widths.element * copies * widths.hidden * (1 + 1 / widths.split);            // dispatched; to be combined
-  bytes += widths.element * copies * mlp_inside(job, experts.intermediate);
-  return bytes + widths.element * mlp_inside(job, experts.shared_intermediate);
+  double bytes = 2 * kFp32Bytes * static_cast<double>(experts.experts) / widths.split;       // logits, probabilities
+  bytes += copies * widths.hidden * (widths.product_input + widths.element / widths.split);  // dispatched; combined
+  bytes += copies * mlp_inside_bytes(job, widths, experts.intermediate);
+  return bytes + mlp_inside_bytes(job, widths, experts.shared_intermediate);
 }
 
 double mlp_bytes(const TrainingJob& job, const Widths& widths) {
-  double bytes = widths.element * widths.hidden / widths.split;
-  bytes += job.model.experts ? expert_bytes(job, widths) : widths.element * mlp_inside(job, job.model.intermediate);
+  // The router of experts reads its input in bf16.
+  double bytes = (job.model.experts ? widths.element : widths.product_input) * widths.hidden / widths.split;
+  bytes += job.model.experts ? expert_bytes(job, widths) : mlp_inside_bytes(job, widths, job.model.intermediate);
   return bytes + widths.mask * widths.hidden / widths.split;
 }
 
 /// The widest tensor of a token that a backward makes a gradient of, in elements.
 double widest(const TrainingJob& job, const Widths& widths) {
+  const auto mlp_inside = [&](std::int64_t intermediate) {
+    return activation_inputs(job, intermediate) + static_cast<double>(intermediate) / widths.tp;
+  };
   const double attention = widths.queries + 2 * widths.keys;
-  if (!job.model.experts) return std::max(attention, mlp_inside(job, job.model.intermediate));
+  if (!job.model.experts) return std::max(attention, mlp_inside(job.model.intermediate));
   const ExpertShape& experts = *job.model.experts;
-  const double inside = static_cast<double>(experts.experts_per_token) * mlp_inside(job, experts.intermediate);
-  return std::max({attention, inside, mlp_inside(job, experts.shared_intermediate)});
+  const double inside = static_cast<double>(experts.experts_per_token) * mlp_inside(experts.intermediate);
+  return std::max({attention, inside, mlp_inside(experts.shared_intermediate)});
 }
 
 double logits_of_rank(const TrainingJob& job) {

@@ -5,7 +5,7 @@
 /// Bytes of activations of one microbatch on one of the tp ranks of a stage, by where they are.
 namespace lowgear::estimator {
 
-/// Bytes of an activation's element: fp8 is for the inputs of matrix products alone, what is kept stays bf16.
+/// Bytes of an activation's element, but for inputs of the layers' matrix products, which fp8 keeps in a byte.
 [[nodiscard]] double activation_bytes(DataType dtype);
 
 /// Tokens of a microbatch that a rank works on, all tp ranks of its group together.

@@ -132,6 +132,35 @@ TEST(ActivationBytesPerLayer, CountsALlamaLayerTensorByTensor) {
   EXPECT_DOUBLE_EQ(activation_bytes_per_layer(job), 8192 * (2 * token - 4 * 32));
 }
 
+TEST(ActivationBytesPerLayer, KeepsInputsOfProductsInOneByteWithFp8) {
+  TrainingJob job = llama_job();
+  job.model = named_transformer("llama-3-8b");
+  job.parallel = {};
+  job.dtype = DataType::fp8;
+  // In bf16: two norm inputs, queries, keys, values, what fused attention keeps of its output, gate and up. In fp8: the
+  // inputs of the four products.
+  const double token = 2 * (4 * 4096 + 2 * 1024 + 2 * 14336) + (3 * 4096 + 14336) + 4 * 32;
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(job), 8192 * token);
+  job.attention = AttentionKind::unfused;
+  job.recompute = Recompute::selective;  // without the scores
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(job), 8192 * (token - 2 * 4096 - 4 * 32));
+}
+
+/// bench/RESULTS.md, "Memory of activations": 658 MiB less than in bf16 with 11 layers in fp8, on both stages.
+TEST(ActivationBytesPerLayer, SavesWithFp8WhatWasMeasured) {
+  TrainingJob job = llama_job();
+  job.model.hidden = 2048;
+  job.model.heads = job.model.kv_heads = 16;
+  job.model.head_dim = 128;
+  job.model.intermediate = 5632;
+  job.parallel = {};
+  job.batch.micro = 4;
+  job.batch.sequence_length = 2048;
+  const double in_bf16 = activation_bytes_per_layer(job);
+  job.dtype = DataType::fp8;
+  EXPECT_NEAR(11 * (in_bf16 - activation_bytes_per_layer(job)) / (1 << 20), 658, 0.005 * 658);
+}
+
 TEST(ParametersOfRanks, SumToTheModelWithPaddingAndCopies) {
   TrainingJob job = llama_job();
   for (const char* name : {"llama-3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "pythia-12b", "bloom-7b1"}) {
