@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "base/core/output_of.h"
 
 namespace lowgear::model {
 namespace {
@@ -59,14 +59,7 @@ TEST(MerakPartition, IsThatOfMeraksOwnCode) {
       std::filesystem::path(LOWGEAR_SOURCE_DIR).parent_path() / "shared/peers/merak/Merak/modules/utils.py";
   if (!std::filesystem::exists(own)) GTEST_SKIP() << own << " is not there: NOT compared with Merak's own code";
   const std::string command = "python3 -c '" + std::string(kMeraksOwn) + "' '" + own.string() + "'";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(popen(command.c_str(), "r"), pclose);
-  ASSERT_NE(output, nullptr);
-  std::string text;
-  std::array<char, 65536> block;
-  while (const std::size_t size = std::fread(block.data(), 1, block.size(), output.get()))
-    text.append(block.data(), size);
-
-  std::istringstream cases(text);
+  std::istringstream cases(output_of(command));
   int compared = 0;
   std::string rule;
   int stages = 0;

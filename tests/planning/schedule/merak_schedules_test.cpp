@@ -4,17 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/core/error_of.h"
+#include "base/core/output_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/deadlock.h"
@@ -122,14 +120,7 @@ TEST(MerakSchedules, AreThoseOfMeraksOwnCode) {
       std::filesystem::path(LOWGEAR_SOURCE_DIR).parent_path() / "shared/peers/merak/Merak/runtime/schedule.py";
   if (!std::filesystem::exists(own)) GTEST_SKIP() << own << " is not there: NOT compared with Merak's own code";
   const std::string command = "python3 -B -c '" + std::string(kMeraksOwn) + "' '" + own.string() + "'";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(popen(command.c_str(), "r"), pclose);
-  ASSERT_NE(output, nullptr);
-  std::string text;
-  std::array<char, 65536> block;
-  while (const std::size_t size = std::fread(block.data(), 1, block.size(), output.get()))
-    text.append(block.data(), size);
-
-  std::istringstream lines(text);
+  std::istringstream lines(output_of(command));
   std::map<std::string, int> compared;
   std::string name;
   int ranks = 0;

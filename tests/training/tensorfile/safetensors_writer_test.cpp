@@ -2,14 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdio.h>
 
 #include <cstdint>
 #include <cstring>
 #include <iostream>
 #include <limits>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +16,7 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/limited_process.h"
+#include "base/core/output_of.h"
 #include "base/core/temporary_folder.h"
 #include "training/tensorfile/safetensors_bytes.h"
 
@@ -43,16 +42,7 @@ std::string failure_of(Action action) {
 
 /// What the independent reader makes of a file.
 std::string read_by_python(const std::filesystem::path& path) {
-  const std::string command =
-      "python3 " LOWGEAR_SOURCE_DIR "/tests/training/tensorfile/read_safetensors.py " + path.string();
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
-  if (pipe == nullptr) throw std::runtime_error("python3 cannot be started");
-  std::string output;
-  std::vector<char> buffer(4096);
-  while (const std::size_t count = ::fread(buffer.data(), 1, buffer.size(), pipe.get())) {
-    output.append(buffer.data(), count);
-  }
-  return output;
+  return output_of("python3 " LOWGEAR_SOURCE_DIR "/tests/training/tensorfile/read_safetensors.py " + path.string());
 }
 
 class SafetensorsWriterTest : public testing::Test {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
@@ -41,6 +42,19 @@ void read_freeze_controller(const YamlView& map, const fs::path& folder, std::in
   freeze.controller = std::move(controller);
 }
 
+/// A list of `{step: , what: }` whose steps rise.
+template <typename Read>
+void read_steps(const YamlView& list, std::string_view what, Read read) {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const YamlView entry = list.at(i);
+    entry.require_only({"step", what});
+    const std::int64_t step = entry.at("step").integer_in(first, kMaxSteps);
+    read(step, entry);
+    first = step + 1;
+  }
+}
+
 void read_freeze(const YamlView& map, const fs::path& folder, std::int64_t layers, FreezeConfig& freeze) {
   constexpr std::array kWays = {"blocks", "schedule", "controller", "weight_gradients"};
   map.require_only({kWays[0], kWays[1], kWays[2], kWays[3]});
@@ -59,14 +73,9 @@ void read_freeze(const YamlView& map, const fs::path& folder, std::int64_t layer
     freeze.prefixes = {{.step = 0, .blocks = read_frozen_blocks(map, layers)}};
     return;
   }
-  const YamlView list = map.at("schedule");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const YamlView entry = list.at(i);
-    entry.require_only({"step", "blocks"});
-    const std::int64_t first = i == 0 ? 0 : freeze.prefixes.back().step + 1;
-    freeze.prefixes.push_back(
-        {.step = entry.at("step").integer_in(first, kMaxSteps), .blocks = read_frozen_blocks(entry, layers)});
-  }
+  read_steps(map.at("schedule"), "blocks", [&](std::int64_t step, const YamlView& entry) {
+    freeze.prefixes.push_back({.step = step, .blocks = read_frozen_blocks(entry, layers)});
+  });
 }
 
 OperatingPoints read_points(const YamlView& map, const fs::path& folder) {
@@ -156,14 +165,9 @@ RepartitionConfig read_repartition(const YamlView& view, const fs::path& folder)
     repartition.profile = read_repartition_profile(view, folder);
     return repartition;
   }
-  const YamlView list = view.at("schedule");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const YamlView entry = list.at(i);
-    entry.require_only({"step", "partition"});
-    const std::int64_t first = i == 0 ? 0 : repartition.schedule.back().step + 1;
-    repartition.schedule.push_back(
-        {.step = entry.at("step").integer_in(first, kMaxSteps), .partition = entry.at("partition").text()});
-  }
+  read_steps(view.at("schedule"), "partition", [&](std::int64_t step, const YamlView& entry) {
+    repartition.schedule.push_back({.step = step, .partition = entry.at("partition").text()});
+  });
   return repartition;
 }
 
