@@ -121,12 +121,23 @@ what="only what a command needs"
 fresh; installed_except libgtest-dev chromium clang; run quickstart
 never_calls apt-get "$what"
 
-what="quickstart plans before it builds the trainer"
-fresh; stand_in python3 ''; run quickstart
+what="quickstart plans before it installs and builds what the trainer needs"
+fresh; installed_except libtorch-dev; stand_in python3 ''; run quickstart
 exits 0 "$what"
-planned=$(grep -n "^lowgear plan" "$log" | head -n 1 | cut -d: -f1)
-trainer=$(grep -n "^cmake --build .*lowgear_trainer_program" "$log" | head -n 1 | cut -d: -f1)
-[ -n "$planned" ] && [ -n "$trainer" ] && [ "$planned" -lt "$trainer" ] || fail "$what"
+line_of() { grep -n "^$1" "$log" | head -n 1 | cut -d: -f1; }
+planned=$(line_of "lowgear plan")
+installed=$(line_of "apt-get .*install .*libtorch-dev")
+trainer=$(line_of "cmake --build .*lowgear_trainer_program")
+[ "${planned:-0}" -gt 0 ] && [ "$planned" -lt "${installed:-0}" ] && [ "$installed" -lt "${trainer:-0}" ] || fail "$what"
+calls "cmake --preset release -DLOWGEAR_BUILD_TESTS=OFF -DLOWGEAR_BUILD_BENCH=OFF -DLOWGEAR_ONLY_MODULES=cli" "$what"
+calls "cmake --preset release -DLOWGEAR_BUILD_TESTS=OFF -DLOWGEAR_BUILD_BENCH=OFF" "$what"
+
+what="examples in a folder that has every module"
+fresh; mkdir -p "$work/project/build/release"; stand_in python3 ''
+touch "$work/project/build/release/build.ninja"
+echo "LOWGEAR_ONLY_MODULES:STRING=" >"$work/project/build/release/CMakeCache.txt"; run quickstart
+exits 0 "$what"
+never_calls "cmake --preset" "$what"
 
 what="quickstart stops where a step fails"
 fresh; stand_in python3 'exit 1'; run quickstart
