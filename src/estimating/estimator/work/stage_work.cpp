@@ -129,7 +129,8 @@ void add_residual(BlockBuilder& block, const TrainingJob& job, const RankShape& 
 }
 
 /// Megatron's kernel that scales, masks and normalises in one is for multiples of four rows of scores, and up to 4096
-/// keys (fused_softmax.py); otherwise kernels of PyTorch convert to fp32 and scale, mask, normalise, and convert back.
+/// keys (fused_softmax.py); otherwise kernels of PyTorch convert to fp32, scale (layers scale their queries and keys),
+/// mask, normalise, and convert back.
 void add_softmax(BlockBuilder& block, const std::array<std::int64_t, 4>& scores) {
   constexpr std::int64_t kRows = 4;
   constexpr std::int64_t kMostKeys = 4096;
@@ -138,6 +139,7 @@ void add_softmax(BlockBuilder& block, const std::array<std::int64_t, 4>& scores)
     add(OperatorKind::fused_softmax);
     return;
   }
+  add(OperatorKind::permute);
   add(OperatorKind::permute);
   add(OperatorKind::attention_mask);
   add(OperatorKind::softmax);
