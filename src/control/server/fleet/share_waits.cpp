@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "base/http/message/error.h"
+
 namespace lowgear::server {
 
 void send_shares(http::Reply& reply, const protocol::NodeShares& shares) {
