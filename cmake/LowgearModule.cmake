@@ -21,23 +21,25 @@ endif()
 
 include(LowgearUnity)
 
-# How hard the compiler works in release builds: on what computes, on everything else, on the command line, which takes
-# longer to compile than to run, and on tests, which compute in the modules and not in their own code.
+# How hard the compiler works in release builds: on what computes, on everything else, on the command line and other
+# programs, which take longer to compile than to run, and on tests, which compute in the modules and not in their own code.
 add_library(lowgear_pure_flags INTERFACE)
 add_library(lowgear_module_flags INTERFACE)
 target_compile_options(lowgear_module_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O2>")
 add_library(lowgear_program_flags INTERFACE)
 target_compile_options(lowgear_program_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
-# Tests are linked by the fastest linker that is here, what is installed by the compiler's own.
+# Tests and small programs are linked by the fastest linker that is here, what is installed by the compiler's own.
 include(CheckLinkerFlag)
-add_library(lowgear_test_flags INTERFACE)
+add_library(lowgear_fast_link INTERFACE)
 foreach(linker IN ITEMS lld gold)
   check_linker_flag(CXX -fuse-ld=${linker} LOWGEAR_LINKS_WITH_${linker})
   if(LOWGEAR_LINKS_WITH_${linker})
-    target_link_options(lowgear_test_flags INTERFACE -fuse-ld=${linker})
+    target_link_options(lowgear_fast_link INTERFACE -fuse-ld=${linker})
     break()
   endif()
 endforeach()
+add_library(lowgear_test_flags INTERFACE)
+target_link_libraries(lowgear_test_flags INTERFACE lowgear_fast_link)
 target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
@@ -82,12 +84,13 @@ endfunction()
 set(LOWGEAR_TEST_CORE 2)
 
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...]
-#              [APART b_test.cpp...] [ROOMS_TOGETHER])
+#              [APART b_test.cpp...] [ROOMS_TOGETHER] [BY_SUITE])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
 # printed parameters: GoogleTest prints structs as bytes, which differ from run to run. ROOMS_TOGETHER, for tests in many
-# small folders: they are compiled together across folders.
+# small folders: they are compiled together across folders. BY_SUITE, for a program that takes long to start: every suite
+# becomes one entry, MODULE.Suite.
 function(lowgear_test module)
-  cmake_parse_arguments(ARG "ROOMS_TOGETHER" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "ROOMS_TOGETHER;BY_SUITE" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
   set(grouping "")
   if(ARG_ROOMS_TOGETHER)
@@ -104,8 +107,28 @@ function(lowgear_test module)
   endif()
   target_include_directories(${module}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                       PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
+  if(NOT ARG_BY_SUITE)
+    gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                         PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
+    return()
+  endif()
+  set(entries ${CMAKE_CURRENT_BINARY_DIR}/${module}_suites.cmake)
+  add_custom_command(TARGET ${module}_tests POST_BUILD BYPRODUCTS ${entries}
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${module}_tests> -D PREFIX=${module}. -D FILE=${entries}
+            -D PROCESSORS=${LOWGEAR_TEST_CORE} -P ${PROJECT_SOURCE_DIR}/cmake/discover_suites.cmake)
+  # A program that was not built fails as a test.
+  set(included ${CMAKE_CURRENT_BINARY_DIR}/${module}_included.cmake)
+  file(WRITE ${included} "if(EXISTS \"${entries}\")\n  include(\"${entries}\")\nelse()\n"
+                         "  add_test(${module}_tests_NOT_BUILT ${module}_tests_NOT_BUILT)\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${included})
+endfunction()
+
+# lowgear_small_program(TARGET): compiled as quickly as a program can be that computes in the modules, for benchmarks and
+# for what tests start.
+function(lowgear_small_program target)
+  target_link_libraries(${target} PRIVATE fmt::fmt nlohmann_json::nlohmann_json lowgear_build_flags lowgear_program_flags
+                                          lowgear_fast_link)
+  lowgear_share_precompiled(${target} lowgear_precompiled_program)
 endfunction()
 
 # lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...])

@@ -24,8 +24,9 @@ function(lowgear_share_precompiled target owner)
   endif()
 endfunction()
 
-# Owners of what many share: modules that compute (LOWGEAR_PURE_MODULES), other modules, and tests. Their code is
-# optimised differently (LowgearModule.cmake), and what was parsed for one kind does not serve another.
+# Owners of what many share: modules that compute (LOWGEAR_PURE_MODULES), other modules, programs (benchmarks and those
+# that tests start), and tests. Their code is optimised differently (LowgearModule.cmake), and what was parsed for one kind
+# does not serve another.
 function(lowgear_add_precompiled)
   set(source ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
   foreach(kind IN ITEMS pure module)
@@ -34,6 +35,14 @@ function(lowgear_add_precompiled)
                                                               lowgear_${kind}_flags)
     lowgear_precompile(lowgear_precompiled_${kind} <nlohmann/json.hpp>)
   endforeach()
+  if(LOWGEAR_BUILD_TESTS OR LOWGEAR_BUILD_BENCH)
+    add_executable(lowgear_precompiled_program ${PROJECT_SOURCE_DIR}/cmake/empty_program.cpp)
+    target_link_libraries(lowgear_precompiled_program PRIVATE fmt::fmt nlohmann_json::nlohmann_json lowgear_build_flags
+                                                              lowgear_program_flags)
+    set_target_properties(lowgear_precompiled_program PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)
+    lowgear_precompile(lowgear_precompiled_program <nlohmann/json.hpp>)
+  endif()
   if(LOWGEAR_BUILD_TESTS)
     add_executable(lowgear_precompiled_test ${source})
     target_link_libraries(lowgear_precompiled_test PRIVATE fmt::fmt nlohmann_json::nlohmann_json lowgear_build_flags

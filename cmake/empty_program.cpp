@@ -1,0 +1,2 @@
+// What the precompiled headers of programs are attached to (LowgearPrecompiled.cmake).
+int main() {}
