@@ -84,19 +84,14 @@ endfunction()
 set(LOWGEAR_TEST_CORE 2)
 
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...]
-#              [APART b_test.cpp...] [ROOMS_TOGETHER] [BY_SUITE])
+#              [APART b_test.cpp...] [BY_SUITE])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
-# printed parameters: GoogleTest prints structs as bytes, which differ from run to run. ROOMS_TOGETHER, for tests in many
-# small folders: they are compiled together across folders. BY_SUITE, for a program that takes long to start: every suite
-# becomes one entry, MODULE.Suite.
+# printed parameters: GoogleTest prints structs as bytes, which differ from run to run. Tests are compiled together across
+# folders. BY_SUITE, for a program that takes long to start: every suite becomes one entry, MODULE.Suite.
 function(lowgear_test module)
-  cmake_parse_arguments(ARG "ROOMS_TOGETHER;BY_SUITE" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "BY_SUITE" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
-  set(grouping "")
-  if(ARG_ROOMS_TOGETHER)
-    set(grouping ROOMS_TOGETHER)
-  endif()
-  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART} ${grouping})
+  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART} ROOMS_TOGETHER)
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(${module}_tests PRIVATE lowgear_${module} ${ARG_DEPENDS} ${ARG_LIBRARIES} lowgear_build_flags
                                                 lowgear_test_flags GTest::gmock GTest::gtest_main)
