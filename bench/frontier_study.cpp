@@ -55,7 +55,7 @@ planner::Frontier exact(const profile::StageProfile& profile, int microbatches) 
 
 planner::Frontier exact_with_certificate(const profile::StageProfile& profile, int microbatches) {
   const planner::ProblemInstance instance = instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches);
-  planner::Checkpoints checkpoints;
+  planner::Checkpoints checkpoints(instance);
   planner::CertificateRecorder certificate;
   const std::array<planner::FrontierObserver*, 2> observers{&checkpoints, &certificate};
   return solve_frontier(instance, observers);

@@ -251,7 +251,7 @@ Gaps gaps_of(const Pipeline& pipeline) {
   const planner::PlanningModel model =
       planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
   FlowRecorder flows;
-  planner::Checkpoints checkpoints;
+  planner::Checkpoints checkpoints(model.instance);
   const planner::Frontier frontier =
       solve_frontier(model.instance, std::array<planner::FrontierObserver*, 2>{&flows, &checkpoints});
   planner::DeadlineSolver solver(model.instance, &checkpoints);

@@ -48,6 +48,7 @@ Pipeline::Pipeline(profile::StageProfile profile, double blocking_power_w, int m
 
 SolvedPipeline::SolvedPipeline(const Pipeline& pipeline)
     : model_(planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w())),
+      checkpoints_(model_.instance),
       frontier_(planner::solve_frontier(model_.instance, std::array<planner::FrontierObserver*, 1>{&checkpoints_})),
       solver_(model_.instance, &checkpoints_) {}
 

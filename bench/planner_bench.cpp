@@ -43,7 +43,7 @@ struct Solved {
 
   Pipeline pipeline;
   planner::PlanningModel model;
-  planner::Checkpoints checkpoints;
+  planner::Checkpoints checkpoints{model.instance};
   planner::FrontierObserver* observers[1] = {&checkpoints};
   planner::Frontier frontier = solve_frontier(model.instance, observers);
   planner::DeadlineSolver solver{model.instance, &checkpoints};

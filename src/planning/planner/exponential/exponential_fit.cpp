@@ -82,26 +82,66 @@ std::optional<Fit> fit_from(ExponentialResiduals& residuals, const ExponentialCu
   return Fit{{parameters[0], parameters[1], parameters[2]}, squared_error};
 }
 
+/// The curve of this rate and of least squared error; not finite where the points do not determine it.
+ExponentialCurve best_of_rate(const ExponentialResiduals& residuals, double rate_per_unit) {
+  // Growth is taken from the first point on, as far away it may be below the smallest double.
+  const double first = residuals.units[0];
+  const Eigen::ArrayXd growth = (rate_per_unit * (residuals.units - first)).exp();
+  const Eigen::ArrayXd growth_off = growth - growth.mean();
+  const double scale_j = (growth_off * residuals.energy_j).sum() / growth_off.square().sum();
+  const double offset_j = (residuals.energy_j - scale_j * growth).mean();
+  return {scale_j * std::exp(-rate_per_unit * first), rate_per_unit, offset_j};
+}
+
+void keep_better(std::optional<Fit>& best, const std::optional<Fit>& fit) {
+  if (fit && (!best || fit->squared_error < best->squared_error)) best = fit;
+}
+
+constexpr std::array<double, 6> kDecaysPerMs = {0.01, 0.02, 0.03, 0.04, 0.05, 0.1};
+
+double rate_of(double decay_per_ms, double unit_s) {
+  constexpr double kMillisecond = 1e-3;
+  return -decay_per_ms * unit_s / kMillisecond;
+}
+
+/// From Perseus' starting points.
+std::optional<Fit> fit_from_all(ExponentialResiduals& residuals, double unit_s) {
+  constexpr std::array<double, 3> kMagnitudesJ = {10, 100, 1000};
+  std::optional<Fit> best;
+  for (const double scale_j : kMagnitudesJ) {
+    for (const double offset_j : kMagnitudesJ) {
+      for (const double decay_per_ms : kDecaysPerMs) {
+        keep_better(best, fit_from(residuals, {scale_j, rate_of(decay_per_ms, unit_s), offset_j}));
+      }
+    }
+  }
+  return best;
+}
+
+/// Given a rate, scale and offset are linear least squares: one start for the nine of each rate. Where every rate's
+/// start ends in the same curve, the minimum is plain, and Perseus' starts end there, too. Where some do not, it
+/// depends on the start where the search stops, and only Perseus' own starts stop where it does.
+std::optional<Fit> fit_that_all_rates_agree_on(ExponentialResiduals& residuals, double unit_s) {
+  constexpr double kSame = 1e-6;  // of the rate, which moves most where the minimum is flat
+  std::optional<Fit> best;
+  for (const double decay_per_ms : kDecaysPerMs) {
+    const auto fit = fit_from(residuals, best_of_rate(residuals, rate_of(decay_per_ms, unit_s)));
+    if (!fit) return std::nullopt;
+    if (best && !(std::abs(fit->curve.rate_per_unit / best->curve.rate_per_unit - 1) <= kSame)) return std::nullopt;
+    keep_better(best, fit);
+  }
+  return best;
+}
+
 }  // namespace
 
 double ExponentialCurve::energy_j(double units) const { return scale_j * std::exp(rate_per_unit * units) + offset_j; }
 
 std::optional<ExponentialCurve> fit_exponential(std::span<const CurvePoint> points, double unit_s) {
-  constexpr std::array<double, 3> kMagnitudesJ = {10, 100, 1000};
-  constexpr std::array<double, 6> kDecaysPerMs = {0.01, 0.02, 0.03, 0.04, 0.05, 0.1};
-  constexpr double kMillisecond = 1e-3;
   if (points.size() <= kParameters) return std::nullopt;
   ExponentialResiduals residuals = residuals_of(points);
-
-  std::optional<Fit> best;
-  for (const double scale_j : kMagnitudesJ) {
-    for (const double offset_j : kMagnitudesJ) {
-      for (const double decay_per_ms : kDecaysPerMs) {
-        const auto fit = fit_from(residuals, {scale_j, -decay_per_ms * unit_s / kMillisecond, offset_j});
-        if (fit && (!best || fit->squared_error < best->squared_error)) best = fit;
-      }
-    }
-  }
+  std::optional<Fit> best = fit_that_all_rates_agree_on(residuals, unit_s);
+  if (!best) best = fit_from_all(residuals, unit_s);
   if (!best) return std::nullopt;
   return best->curve;
 }

@@ -50,6 +50,14 @@ void walk_to_least_energy(FrontierSolver& solver, PowerNw blocking_power_nw, Pro
 
 }  // namespace
 
+TimePs fastest_makespan_ps(const ProblemInstance& instance) {
+  std::vector<TimePs> fastest_ps(static_cast<std::size_t>(instance.op_count()));
+  for (int op = 0; op < instance.op_count(); ++op) {
+    fastest_ps[static_cast<std::size_t>(op)] = instance.cost(op).fastest_ps();
+  }
+  return makespan_ps(instance, fastest_ps);
+}
+
 Frontier::Frontier(std::vector<FrontierVertex> vertices, std::vector<BoundLine> bounds, PowerNw blocking_power_nw)
     : vertices_(std::move(vertices)),
       bounds_(upper_envelope(std::move(bounds))),
@@ -122,22 +130,30 @@ std::optional<TimePs> Frontier::fastest_beyond(double epsilon) const {
   return fastest;
 }
 
+Checkpoints::Checkpoints(const ProblemInstance& instance)
+    : ops_(static_cast<std::size_t>(instance.op_count())), fastest_ps_(fastest_makespan_ps(instance)) {}
+
 void Checkpoints::vertex(const FrontierSolver& solver) {
-  if (seen_++ % stride_ != 0) return;
-  if (places_.size() == capacity_) {
-    std::vector<Place> every_other;
-    for (std::size_t i = 0; i < places_.size(); i += 2) every_other.push_back(std::move(places_[i]));
-    places_ = std::move(every_other);
-    stride_ *= 2;
-    if ((seen_ - 1) % stride_ != 0) return;
-  }
+  if (!places_.empty()) return;
+  grid_ = deadline_grid(fastest_ps_, solver.time_ps(), ops_);
+  ahead_ = grid_.count;
+  places_.push_back({solver.time_ps(), solver.save()});
+}
+
+void Checkpoints::leaving(const FrontierSolver& solver) {
+  const auto passes_by = [&](TimePs time_ps) { return ahead_ > 0 && grid_.at_ps(ahead_ - 1) >= time_ps; };
+  while (passes_by(solver.time_ps())) --ahead_;
+  const TimePs next_ps = solver.time_ps() - solver.step_ps();
+  if (!passes_by(next_ps)) return;
+  while (passes_by(next_ps)) --ahead_;
   places_.push_back({solver.time_ps(), solver.save()});
 }
 
 const FrontierSolver::State* Checkpoints::before(TimePs time_ps) const {
-  const FrontierSolver::State* found = nullptr;
+  if (places_.empty() || places_.front().time_ps < time_ps) return nullptr;
+  const FrontierSolver::State* found = &places_.front().state;
   for (const Place& place : places_) {
-    if (place.time_ps < time_ps) break;  // slowest first
+    if (place.time_ps <= time_ps) break;  // slowest first
     found = &place.state;
   }
   return found;
@@ -157,12 +173,10 @@ Frontier solve_frontier(const ProblemInstance& instance, std::span<FrontierObser
   };
   walk_to_least_energy(solver, instance.blocking_power_nw, progress);
   record();
-  std::vector<TimePs> fastest(static_cast<std::size_t>(instance.op_count()));
-  for (int op = 0; op < instance.op_count(); ++op)
-    fastest[static_cast<std::size_t>(op)] = instance.cost(op).fastest_ps();
   const auto slowest_ps = static_cast<double>(solver.time_ps());
-  const double range_ps = slowest_ps - static_cast<double>(makespan_ps(instance, fastest));
+  const double range_ps = slowest_ps - static_cast<double>(fastest_makespan_ps(instance));
   while (solver.saturate() == FrontierSolver::Saturation::shorter_possible) {
+    for (FrontierObserver* observer : observers) observer->leaving(solver);
     solver.shorten();
     record();
     if (progress != nullptr)

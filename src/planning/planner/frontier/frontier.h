@@ -6,6 +6,7 @@
 
 #include "base/core/progress.h"
 #include "base/core/units.h"
+#include "planning/planner/frontier/deadline_grid.h"
 #include "planning/planner/frontier/frontier_solver.h"
 #include "planning/planner/frontier/instance.h"
 #include "planning/planner/frontier/work_report.h"
@@ -25,6 +26,9 @@ struct BoundLine {
   PowerNw slope_nw = 0;
   EnergyZj intercept_zj = 0;
 };
+
+/// Iteration time with every op at its fastest.
+[[nodiscard]] TimePs fastest_makespan_ps(const ProblemInstance& instance);
 
 /// Time against least energy, from the fastest iteration to the one that uses least energy.
 class Frontier {
@@ -74,15 +78,20 @@ class FrontierObserver {
  public:
   virtual ~FrontierObserver() = default;
   virtual void vertex(const FrontierSolver& solver) = 0;
+  /// Called where the walk is about to leave a vertex: `step_ps` says how far.
+  virtual void leaving(const FrontierSolver& solver) { (void)solver; }
 };
 
-/// States on the walk, so that a deadline is solved without repeating the whole walk. Keeps at most a fixed number,
-/// evenly spread over the states so far.
+/// States on the walk, so that a deadline is solved without repeating the whole walk: the first one, and the last one
+/// before each deadline of the grid.
 class Checkpoints final : public FrontierObserver {
  public:
-  explicit Checkpoints(std::size_t capacity = 64) : capacity_(capacity) {}
+  /// For walks of `instance`, or of one with the same times.
+  explicit Checkpoints(const ProblemInstance& instance);
   void vertex(const FrontierSolver& solver) override;
-  /// The fastest place kept that is not faster than `time_ps`; null when there is none.
+  void leaving(const FrontierSolver& solver) override;
+  /// The fastest place kept that is slower than `time_ps`, or the first one, if that is as slow; null when there is
+  /// none. Its flow holds from there on, and at the first one up to there.
   [[nodiscard]] const FrontierSolver::State* before(TimePs time_ps) const;
 
  private:
@@ -90,9 +99,10 @@ class Checkpoints final : public FrontierObserver {
     TimePs time_ps = 0;
     FrontierSolver::State state;
   };
-  std::size_t capacity_;
-  std::size_t stride_ = 1;
-  std::size_t seen_ = 0;
+  std::size_t ops_;
+  TimePs fastest_ps_;
+  DeadlineGrid grid_;
+  TimePs ahead_ = 0;  ///< deadlines of the grid that the walk has yet to pass
   std::vector<Place> places_;
 };
 

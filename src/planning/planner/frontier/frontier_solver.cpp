@@ -134,30 +134,56 @@ bool FrontierSolver::settle_nearest(TimePs& distance_ps) {
   return false;
 }
 
+/// Follows a node's arcs. A start has one arc out, its op, and an end has one in: the rest are precedences, of length
+/// 0.
 void FrontierSolver::relax_arcs_of(std::int32_t node, TimePs distance_ps) {
+  const std::int32_t op = node / 2;
+  if (!is_event_of_op(node)) {
+    relax_edges_out(node, distance_ps);
+    relax_edges_in(node, distance_ps);
+  } else if (node == EventGraph::start_node(op)) {
+    const std::int32_t end = EventGraph::end_node(op);
+    if (!settled(end) && flow_nw_[static_cast<std::size_t>(op)] != 0) {
+      const TimePs window_ps = event(end).time_ps - event(node).time_ps;
+      reach(end, distance_ps, op_arc_[static_cast<std::size_t>(op)].stretch_ps - window_ps, ~op);
+    }
+    relax_edges_in(node, distance_ps);
+  } else {
+    relax_edges_out(node, distance_ps);
+    const std::int32_t start = EventGraph::start_node(op);
+    if (!settled(start)) {
+      const TimePs window_ps = event(node).time_ps - event(start).time_ps;
+      reach(start, distance_ps, window_ps - op_arc_[static_cast<std::size_t>(op)].shrink_ps, op);
+    }
+  }
+}
+
+inline void FrontierSolver::relax_edges_out(std::int32_t node, TimePs distance_ps) {
   const EventGraph::Place place = graph_.place(node);
   const TimePs time_ps = event(node).time_ps;
   for (std::int32_t i = place.out_begin; i < place.out_end; ++i) {
     const auto [next, arc] = graph_.half_arc(i);
-    if (flow_nw_[static_cast<std::size_t>(arc)] == 0) continue;
-    const TimePs length_ps = graph_.is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].stretch_ps : 0;
-    reach(next, distance_ps, length_ps - (event(next).time_ps - time_ps), ~arc);
-  }
-  for (std::int32_t i = place.in_begin; i < place.out_begin; ++i) {
-    const auto [previous, arc] = graph_.half_arc(i);
-    const TimePs length_ps = graph_.is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].shrink_ps : 0;
-    reach(previous, distance_ps, time_ps - event(previous).time_ps - length_ps, arc);
+    if (settled(next) || flow_nw_[static_cast<std::size_t>(arc)] == 0) continue;
+    reach(next, distance_ps, time_ps - event(next).time_ps, ~arc);
   }
 }
 
-/// Notes that `node` is `slack_ps` away from a node settled at `distance_ps`.
-void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t next_arc) {
-  Event& at = event(node);
-  if (at.mark == search_.number + 1) return;
+inline void FrontierSolver::relax_edges_in(std::int32_t node, TimePs distance_ps) {
+  const EventGraph::Place place = graph_.place(node);
+  const TimePs time_ps = event(node).time_ps;
+  for (std::int32_t i = place.in_begin; i < place.out_begin; ++i) {
+    const auto [previous, arc] = graph_.half_arc(i);
+    if (!settled(previous)) reach(previous, distance_ps, time_ps - event(previous).time_ps, arc);
+  }
+}
+
+/// Notes that `node`, not settled, is `slack_ps` away from a node settled at `distance_ps`.
+inline void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t next_arc) {
   if (slack_ps == 0) {
     settle(node, distance_ps, next_arc);
     return;
   }
+  Event& at = event(node);
   if (at.mark == search_.number && at.distance_ps <= distance_ps + slack_ps) return;
   at.distance_ps = distance_ps + slack_ps;
   at.mark = search_.number;

@@ -113,11 +113,14 @@ class FrontierSolver {
   void begin_search();
   [[nodiscard]] TimePs search_path();
   void relax_arcs_of(std::int32_t node, TimePs distance_ps);
+  void relax_edges_out(std::int32_t node, TimePs distance_ps);
+  void relax_edges_in(std::int32_t node, TimePs distance_ps);
   void reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t next_arc);
   void settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc);
   [[nodiscard]] bool settle_nearest(TimePs& distance_ps);
   [[nodiscard]] PowerNw path_room_nw() const;
   void push_along_path(PowerNw amount_nw);
+  [[nodiscard]] bool is_event_of_op(std::int32_t node) const { return node < graph_.source(); }
   [[nodiscard]] bool settled(std::int32_t node) const { return event(node).mark == search_.number + 1; }
 
   const ProblemInstance* instance_;

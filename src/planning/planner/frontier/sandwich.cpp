@@ -99,14 +99,16 @@ class SandwichWalk {
       solver.shorten();
       if (progress_ != nullptr) progress_->update("looking for the least energy", -1);
     }
-    value(solver, checkpoints);
+    value(solver);
+    checkpoints.vertex(solver);
     const TimePs slowest_ps = solver.time_ps();
     while (solver.time_ps() >= until_ps && solver.saturate() == Saturation::shorter_possible) {
-      if (is_due(solver)) value(solver, checkpoints);
+      if (is_due(solver)) value(solver);
+      checkpoints.leaving(solver);
       solver.shorten();
       if (progress_ != nullptr) report(slowest_ps, solver.time_ps());
     }
-    if (solver.time_ps() < last_time_ps_) value(solver, checkpoints);
+    if (solver.time_ps() < last_time_ps_) value(solver);
   }
 
   /// Of all walks so far.
@@ -122,23 +124,17 @@ class SandwichWalk {
                (1 - sampling_ * kTimeStep) * static_cast<double>(last_time_ps_);
   }
 
-  void value(const FrontierSolver& solver, Checkpoints& checkpoints) {
+  void value(const FrontierSolver& solver) {
     last_flow_nw_ = solver.flow_value_nw();
     last_time_ps_ = solver.time_ps();
     solver.op_times(op_time_ps_);
     points_.push_back({solver.time_ps(), effective_energy_zj(*instance_, op_time_ps_)});
     bounds_.push_back(bound_of_flow(*instance_, solver.op_flow_nw(), solver.flow_value_nw()));
-    checkpoints.vertex(solver);
     for (FrontierObserver* observer : observers_) observer->vertex(solver);
   }
 
   void report(TimePs slowest_ps, TimePs now_ps) {
-    if (fastest_ps_ == 0) {
-      for (int op = 0; op < instance_->op_count(); ++op) {
-        op_time_ps_[static_cast<std::size_t>(op)] = instance_->cost(op).fastest_ps();
-      }
-      fastest_ps_ = makespan_ps(*instance_, op_time_ps_);
-    }
+    if (fastest_ps_ == 0) fastest_ps_ = fastest_makespan_ps(*instance_);
     progress_->update("solving the frontier", static_cast<double>(slowest_ps - now_ps) /
                                                   static_cast<double>(std::max<TimePs>(slowest_ps - fastest_ps_, 1)));
   }
@@ -188,7 +184,7 @@ Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon, std::sp
   double sampling = 1;
   while (true) {
     Sandwich::Part part{std::make_unique<const ProblemInstance>(with_rounded_slopes(instance, rounding)),
-                        Checkpoints(24), until_ps};
+                        Checkpoints(instance), until_ps};
     walk.walk(*part.instance, until_ps, sampling, part.checkpoints);
     parts.push_back(std::move(part));
     Frontier frontier = walk.frontier();

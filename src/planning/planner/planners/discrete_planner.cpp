@@ -19,8 +19,7 @@ constexpr auto kRoundings = std::to_array<RoundingRule>({
     {Direction::backward, 16},
 });
 
-/// Work is counted in visits of ops, so that a pipeline of any size gets plans in a similar time (about 5 ns each).
-constexpr std::size_t kLibraryVisits = 6'000'000;
+/// In visits of ops, as the library's deadlines are counted (deadline_grid.h).
 constexpr std::size_t kSpliceVisits = 300'000;
 
 /// A trade costs a few makespans, and there can be one per op.
@@ -33,8 +32,6 @@ constexpr TimePs kRefinements = 2;
 /// Deadlines on either side of a single one for which plans are refined.
 constexpr TimePs kNeighbours = 8;
 
-/// Visits of one rounding with its reclaim, per op.
-constexpr std::size_t kVisitsPerRounding = 6;
 /// Visits of one splice, per op: some 12 makespans and a reclaim.
 constexpr std::size_t kVisitsPerSplice = 16;
 
@@ -56,30 +53,25 @@ DiscretePlanner::DiscretePlanner(const PlanningModel& model, ContinuousSolver& s
       rounder_(model, work),
       library_(model.instance.blocking_power_nw) {}
 
-DiscretePlanner::Grid DiscretePlanner::grid_over(const Frontier& frontier) const {
+DeadlineGrid DiscretePlanner::grid_over(const Frontier& frontier) const {
   const auto ops = static_cast<std::size_t>(model_->instance.op_count());
-  const std::size_t visits_per_plan = ops * std::size(kRoundings) * kVisitsPerRounding;
-  const auto count = static_cast<TimePs>(std::clamp<std::size_t>(kLibraryVisits / visits_per_plan, 16, 192));
-  const TimePs step_ps = (frontier.slowest_ps() - frontier.fastest_ps()) / (count - 1);
-  return {frontier.fastest_ps(), frontier.slowest_ps(), step_ps, count, 0, count};
+  return deadline_grid(frontier.fastest_ps(), frontier.slowest_ps(), ops);
 }
 
-void DiscretePlanner::prepare(const Frontier& frontier) { fill(grid_over(frontier)); }
+void DiscretePlanner::prepare(const Frontier& frontier) { fill(frontier, {0, grid_over(frontier).count}); }
 
 void DiscretePlanner::prepare_for(const Frontier& frontier, TimePs deadline_ps) {
-  Grid grid = grid_over(frontier);
+  const DeadlineGrid grid = grid_over(frontier);
   if (grid.step_ps == 0) return;
-  const TimePs place = (deadline_ps - grid.first_ps) / grid.step_ps;
-  grid.begin = std::max(grid.begin, place - kNeighbours);
-  grid.end = std::min(grid.end, place + kNeighbours + 1);
-  fill(grid);
+  const TimePs place = (deadline_ps - grid.fastest_ps) / grid.step_ps;
+  fill(frontier, {std::max<TimePs>(0, place - kNeighbours), std::min(grid.count, place + kNeighbours + 1)});
 }
 
-void DiscretePlanner::fill(const Grid& grid) {
+void DiscretePlanner::fill(const Frontier& frontier, Refined refined) {
+  const DeadlineGrid grid = grid_over(frontier);
   if (grid.step_ps == 0) return;
-  const auto ops = static_cast<std::size_t>(model_->instance.op_count());
-  const TimePs refined = ops <= kMaxOpsToTrade ? grid.end - grid.begin : 0;
-  const TimePs steps = grid.count + kRefinements * refined;
+  if (static_cast<std::size_t>(model_->instance.op_count()) > kMaxOpsToTrade) refined.end = refined.begin;
+  const TimePs steps = grid.count + kRefinements * (refined.end - refined.begin);
   TimePs done = 0;
   const auto report = [&] {
     const double fraction = static_cast<double>(++done) / static_cast<double>(steps);
@@ -88,9 +80,9 @@ void DiscretePlanner::fill(const Grid& grid) {
   // All of them also for one deadline: the two plans that suit it best may be far apart.
   std::vector<Draft> drafts;
   for (TimePs k = 0; k < grid.count; ++k, report()) {
-    const ContinuousPlan continuous = solver_->solve(grid.first_ps + grid.step_ps * k);
+    const ContinuousPlan continuous = solver_->solve(grid.at_ps(k));
     DiscretePlan rounding = best_rounding(continuous);
-    if (k >= grid.begin && k < grid.begin + refined) drafts.push_back(drafted(continuous, rounding));
+    if (k >= refined.begin && k < refined.end) drafts.push_back(drafted(continuous, rounding));
     library_.add(std::move(rounding));
   }
   // Mixtures of mixtures: each round plans with the library of the one before, the second one between the deadlines.
@@ -98,8 +90,8 @@ void DiscretePlanner::fill(const Grid& grid) {
     library_.add(plan(std::move(draft)));
     report();
   }
-  for (TimePs k = grid.begin; k < grid.begin + refined; ++k, report()) {
-    library_.add(plan(std::min(grid.first_ps + grid.step_ps * k + grid.step_ps / 2, grid.last_ps)));
+  for (TimePs k = refined.begin; k < refined.end; ++k, report()) {
+    library_.add(plan(std::min(grid.at_ps(k) + grid.step_ps / 2, frontier.slowest_ps())));
   }
 }
 

@@ -30,12 +30,8 @@ class DiscretePlanner {
   [[nodiscard]] DiscretePlan plan(TimePs deadline_ps);
 
  private:
-  /// Evenly spaced deadlines over the frontier, of which those numbered [begin, end) are refined.
-  struct Grid {
-    TimePs first_ps = 0;
-    TimePs last_ps = 0;
-    TimePs step_ps = 0;
-    TimePs count = 0;
+  /// Deadlines of the grid [begin, end), and those between them.
+  struct Refined {
     TimePs begin = 0;
     TimePs end = 0;
   };
@@ -45,8 +41,8 @@ class DiscretePlanner {
     std::vector<std::int32_t> order;  ///< ops by their start in the continuous optimum
     DiscretePlan rounding;            ///< the best of all roundings
   };
-  [[nodiscard]] Grid grid_over(const Frontier& frontier) const;
-  void fill(const Grid& grid);
+  [[nodiscard]] DeadlineGrid grid_over(const Frontier& frontier) const;
+  void fill(const Frontier& frontier, Refined refined);
   [[nodiscard]] Draft drafted(const ContinuousPlan& continuous, DiscretePlan rounding) const;
   [[nodiscard]] DiscretePlan plan(Draft draft);
   [[nodiscard]] DiscretePlan best_rounding(const ContinuousPlan& continuous);

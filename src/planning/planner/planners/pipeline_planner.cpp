@@ -38,10 +38,6 @@ double predicted_exact_s(const ProblemInstance& instance) {
   return vertices * static_cast<double>(instance.op_count()) * kSecondsPerOp;
 }
 
-/// States of the walk that are kept. Each deadline starts from one, so that a plan of a small pipeline, which takes
-/// some hundred deadlines, spends much of its time on walks; a state takes 45 bytes an op.
-std::size_t checkpoints_for(const ProblemInstance& instance) { return instance.op_count() <= 4'000 ? 128 : 64; }
-
 FrontierMethod chosen_method(FrontierMethod asked, const ProblemInstance& instance) {
   if (asked != FrontierMethod::automatic) return asked;
   return predicted_exact_s(instance) <= kMaxExactSeconds ? FrontierMethod::exact : FrontierMethod::sandwich;
@@ -59,7 +55,7 @@ class ExactHolder final : public FrontierHolder {
  public:
   ExactHolder(const ProblemInstance& instance, std::span<FrontierObserver* const> observers, Progress* progress,
               WorkReport& work)
-      : checkpoints_(checkpoints_for(instance)),
+      : checkpoints_(instance),
         frontier_(solve(instance, observers, progress)),
         solver_(instance, &checkpoints_, &work) {}
   [[nodiscard]] const Frontier& frontier() const override { return frontier_; }

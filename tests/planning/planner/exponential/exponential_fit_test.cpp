@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -54,6 +55,47 @@ TEST(ExponentialFit, NoCurveNearbyIsBetterOnNoisyPoints) {
       EXPECT_LT(least, squared_error({fit->scale_j * (1 + change), fit->rate_per_unit, fit->offset_j}, points));
       EXPECT_LT(least, squared_error({fit->scale_j, fit->rate_per_unit * (1 + change), fit->offset_j}, points));
       EXPECT_LT(least, squared_error({fit->scale_j, fit->rate_per_unit, fit->offset_j * (1 + change)}, points));
+    }
+  }
+}
+
+/// The search of Perseus' planner, start by start.
+std::optional<ExponentialCurve> best_of_perseus_starts(const std::vector<CurvePoint>& points) {
+  std::optional<ExponentialCurve> best;
+  for (const double scale_j : {10.0, 100.0, 1000.0}) {
+    for (const double offset_j : {10.0, 100.0, 1000.0}) {
+      for (const double decay_per_ms : {0.01, 0.02, 0.03, 0.04, 0.05, 0.1}) {
+        const auto fit = fit_exponential_from(points, {scale_j, -decay_per_ms, offset_j});
+        if (fit && (!best || squared_error(*fit, points) < squared_error(*best, points))) best = fit;
+      }
+    }
+  }
+  return best;
+}
+
+double random_in(std::mt19937& random, double from, double to) {
+  return from + (to - from) * static_cast<double>(random()) / static_cast<double>(std::mt19937::max());
+}
+
+TEST(ExponentialFit, IsTheBestOfPerseusStartsAlsoWhereTheyDoNotAgree) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(round);
+    const double fastest = std::floor(random_in(random, 30, 150));
+    const int count = 4 + static_cast<int>(random() % 40);
+    const double noise_j = std::pow(10, random_in(random, -3, 0.5));
+    const double drop_j = random_in(random, 1, 60);
+    const double rate = -std::exp(random_in(random, std::log(0.005), std::log(0.3)));
+    std::vector<CurvePoint> points;
+    for (int k = 0; k < count; ++k) {
+      points.push_back({fastest + k, 20 + drop_j * std::exp(rate * k) + random_in(random, -noise_j, noise_j)});
+    }
+    const auto fit = fit_exponential(points, kMillisecond);
+    const auto expected = best_of_perseus_starts(points);
+    ASSERT_EQ(fit.has_value(), expected.has_value());
+    if (!fit) continue;
+    for (const CurvePoint& point : points) {
+      EXPECT_NEAR(fit->energy_j(point.units), expected->energy_j(point.units), 1e-5);
     }
   }
 }

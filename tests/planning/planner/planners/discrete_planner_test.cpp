@@ -22,7 +22,8 @@ namespace {
 class PreparedPlanner {
  public:
   explicit PreparedPlanner(const PlanningModel& model, Progress* progress = nullptr)
-      : frontier_(solve_frontier(model.instance, std::array<FrontierObserver*, 1>{&checkpoints_})),
+      : checkpoints_(model.instance),
+        frontier_(solve_frontier(model.instance, std::array<FrontierObserver*, 1>{&checkpoints_})),
         solver_(model.instance, &checkpoints_),
         work_(progress),
         planner_(model, solver_, &work_) {
