@@ -30,7 +30,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct Layout {
+struct SavedLayout {
   int pp = 1;
   int dp = 1;
   int tp = 1;
@@ -38,13 +38,13 @@ struct Layout {
   bool zero1 = false;
   std::int64_t frozen = 0;
 
-  friend void PrintTo(const Layout& layout, std::ostream* out) {
+  friend void PrintTo(const SavedLayout& layout, std::ostream* out) {
     *out << "pp" << layout.pp << " dp" << layout.dp << " tp" << layout.tp << " chunks" << layout.chunks
          << (layout.zero1 ? " zero1" : "") << " frozen" << layout.frozen;
   }
 };
 
-launcher::TrainConfig config_of(const Layout& layout, const model::ModelConfig& model = tiny_llama()) {
+launcher::TrainConfig config_of(const SavedLayout& layout, const model::ModelConfig& model = tiny_llama()) {
   launcher::TrainConfig config;
   config.model = model;
   config.parallel = {.pp = layout.pp, .dp = layout.dp, .tp = layout.tp, .chunks = layout.chunks};
@@ -90,25 +90,25 @@ std::string error_of_loading(const launcher::TrainConfig& config, const fs::path
 }
 
 /// Not every pair is a test of its own: a process takes longer to load libtorch than to check one.
-const std::array kLayouts = {Layout{1, 1, 1},
-                             Layout{2, 1, 1},
-                             Layout{4, 1, 1},
-                             Layout{3, 1, 2},
-                             Layout{1, 1, 2},
-                             Layout{2, 2, 2, 1, true},
-                             Layout{2, 2, 2},
-                             Layout{1, 2, 1, 1, true},
-                             Layout{2, 2, 1, 2, true},
-                             Layout{2, 1, 1, 1, false, 5},
-                             Layout{1, 2, 2, 1, true, 3}};
+const std::array kLayouts = {SavedLayout{1, 1, 1},
+                             SavedLayout{2, 1, 1},
+                             SavedLayout{4, 1, 1},
+                             SavedLayout{3, 1, 2},
+                             SavedLayout{1, 1, 2},
+                             SavedLayout{2, 2, 2, 1, true},
+                             SavedLayout{2, 2, 2},
+                             SavedLayout{1, 2, 1, 1, true},
+                             SavedLayout{2, 2, 1, 2, true},
+                             SavedLayout{2, 1, 1, 1, false, 5},
+                             SavedLayout{1, 2, 2, 1, true, 3}};
 
-class Resharding : public testing::TestWithParam<Layout> {};
+class Resharding : public testing::TestWithParam<SavedLayout> {};
 
 TEST_P(Resharding, KeepsEveryBit) {
   for (const model::ModelConfig& model : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     const TemporaryFolder folder;
     save(config_of(GetParam(), model), folder.path());
-    for (const Layout& to : kLayouts) {
+    for (const SavedLayout& to : kLayouts) {
       SCOPED_TRACE(testing::PrintToString(to));
       expect_loads(config_of(to, model), folder / "step-00000007");
     }
@@ -123,7 +123,7 @@ TEST(Checkpoint, OfBf16HasTheMasterValues) {
   config.bf16 = true;
   save(config, folder.path());
   expect_loads(config, folder / "step-00000007");
-  for (const Layout& layout : {Layout{1, 1, 2}, Layout{2, 2, 1, 1, true, 3}}) {
+  for (const SavedLayout& layout : {SavedLayout{1, 1, 2}, SavedLayout{2, 2, 1, 1, true, 3}}) {
     config = config_of(layout);
     config.bf16 = true;
     expect_loads(config, folder / "step-00000007");
