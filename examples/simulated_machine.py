@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,15 @@ def end_all(processes):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def fresh_folder(path):
+    """The folder as a whole path, emptied; from now on SIGTERM ends this process in order, as Ctrl-C does."""
+    folder = path.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return folder
 
 
 class Machine:

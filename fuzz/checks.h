@@ -23,6 +23,16 @@ void ignore_input_error(Read read) {
   }
 }
 
+/// Reads records; each is written and read back the same by itself, and can be replayed.
+template <typename Read, typename Write, typename Replay>
+void check_records(std::string_view text, Read read, Write write, Replay replay) {
+  for (const auto& record : read(text, "record")) {
+    const auto again = read(write(record), "written");
+    require(again.size() == 1 && write(again.front()) == write(record));
+    (void)replay(record);
+  }
+}
+
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from timing import random, seconds
+
 PRODUCTS = [  # tokens, inputs, outputs
     (4096, 2048, 6144), (4096, 2048, 8192), (4096, 8192, 2048), (4096, 4096, 6144), (4096, 4096, 8192),
     (4096, 8192, 4096), (4096, 6144, 4608), (4096, 6144, 6144), (4096, 7168, 2688), (4096, 896, 7168),
@@ -19,22 +21,6 @@ PRODUCTS = [  # tokens, inputs, outputs
 ATTENTION = [(8, 4096), (16, 4096), (18, 4096), (16, 8192)]  # heads of 128, tokens
 FLOPS_A_MEASUREMENT = 2e14
 TOKENS, WIDTH, VOCABULARY = 16384, 8192, 50304
-
-
-def random(*shape, grad=False):
-    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=grad)
-
-
-def seconds(run, repeats=20):
-    for _ in range(5):
-        run()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(repeats):
-        run()
-    end.record()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end) / repeats / 1e3
 
 
 def products():

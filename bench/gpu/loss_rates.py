@@ -15,25 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from timing import random, seconds
+
 HEADS = (8, 16, 18, 64)
 TOKENS, WIDTH = 4096, 128
 VOCABULARIES = (16384, 131072)
 
 
 def microseconds(run, repeats):
-    for _ in range(10):
-        run()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(repeats):
-        run()
-    end.record()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end) / repeats * 1e3
-
-
-def random(*shape):
-    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    return seconds(run, repeats) * 1e6
 
 
 def attention():
@@ -41,7 +31,7 @@ def attention():
     for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
         for heads in HEADS:
             for dropout in (0.0, 0.1):
-                inputs = [random(1, heads, TOKENS, WIDTH) for _ in range(3)]
+                inputs = [random(1, heads, TOKENS, WIDTH, grad=True) for _ in range(3)]
                 with sdpa_kernel(backend):
                     run = lambda: F.scaled_dot_product_attention(*inputs, dropout_p=dropout, is_causal=True)
                     output = run()
@@ -56,7 +46,7 @@ def loss():
     print("\n| vocabulary | forward, us | backward, us |\n|---|---|---|")
     rows = torch.arange(TOKENS, device="cuda")
     for vocabulary in VOCABULARIES:
-        logits = random(TOKENS, vocabulary).detach()
+        logits = random(TOKENS, vocabulary)
         targets = torch.randint(0, vocabulary, (TOKENS,), device="cuda")
         scale = torch.ones(TOKENS, 1, device="cuda")
 

@@ -11,7 +11,6 @@ training is real and runs on the CPU; the GPUs are simulated. The address of the
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from server_process import Server  # noqa: E402: the examples are no package
-from simulated_machine import Machine, end_all  # noqa: E402
+from simulated_machine import Machine, end_all, fresh_folder  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = ROOT / "examples" / "closed-loop" / "job.yaml"
@@ -145,10 +144,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    out = arguments.out.resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    out = fresh_folder(arguments.out)
     gpus = sum(shape["pp"] for shape in JOBS.values())
     with tempfile.TemporaryDirectory(prefix="lg-") as folder, \
             Machine(arguments.build.resolve(), Path(folder), out / "log.txt", gpus) as machine:

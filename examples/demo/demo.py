@@ -13,7 +13,6 @@ to do their units are made longer, up to four times. Needs no root.
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
-from simulated_machine import Machine, end_all  # noqa: E402
+from simulated_machine import Machine, end_all, fresh_folder  # noqa: E402
 from server_process import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -143,10 +142,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    out = arguments.out.resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    out = fresh_folder(arguments.out)
     with tempfile.TemporaryDirectory(prefix="lg-") as folder, \
             Machine(arguments.build.resolve(), Path(folder), out / "log.txt", STAGES) as machine:
         scale = unit_scale(machine, out, arguments)

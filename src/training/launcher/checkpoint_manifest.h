@@ -9,7 +9,7 @@
 
 #include "estimating/model/model_config.h"
 #include "training/dataset/batch_sampler.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
 

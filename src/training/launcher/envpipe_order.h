@@ -3,7 +3,7 @@
 #include <string>
 
 #include "planning/planner/policies/envpipe/envpipe_start.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 /// The order of the schedule `envpipe`: how many forwards each rank runs early, within the memory that the job has.
 namespace lowgear::launcher {

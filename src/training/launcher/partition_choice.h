@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "estimating/model/partition.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
 

@@ -7,7 +7,7 @@
 
 #include "training/dataset/batch_sampler.h"
 #include "training/dataset/token_text.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
 

@@ -5,7 +5,7 @@
 #include "control/client/client.h"
 #include "control/protocol/rank_decisions.h"
 #include "planning/adapt/techniques/technique_controller.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/run/step_result.h"
 
 namespace lowgear::trainer {

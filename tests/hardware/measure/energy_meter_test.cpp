@@ -9,9 +9,11 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/eventually.h"
+#include "hardware/gpu/reading_gpu.h"
 
 namespace lowgear::measure {
 namespace {
@@ -19,52 +21,33 @@ namespace {
 using testing::HasSubstr;
 
 /// A GPU whose counter grows by 10 J with every reading, whatever the time.
-class CountingGpu final : public gpu::Gpu {
+class CountingGpu final : public gpu::ReadingGpu {
  public:
-  CountingGpu(std::string uuid, std::atomic<bool>& lost) : lost_(&lost) {
-    identity_.uuid = std::move(uuid);
-    for (gpu::GpuFeatureStatus& feature : features_) feature.works = true;
-  }
+  CountingGpu(std::string uuid, const std::atomic<bool>& lost) : ReadingGpu(std::move(uuid)), lost_(&lost) {}
 
-  [[nodiscard]] const gpu::GpuIdentity& identity() const override { return identity_; }
-  [[nodiscard]] const gpu::GpuFeatures& features() const override { return features_; }
   void read(gpu::GpuFeature sensor, gpu::GpuValues& values) override {
     if (sensor == gpu::GpuFeature::instant_power) values.power_w = 310;
     if (sensor == gpu::GpuFeature::sm_clock) values.sm_clock_mhz = 1410;
     if (sensor == gpu::GpuFeature::temperature) values.temperature_c = 50;
     if (sensor == gpu::GpuFeature::utilisation) values.gpu_utilisation_percent = 99;
     if (sensor != gpu::GpuFeature::energy_counter) return;
-    if (*lost_) throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, identity_.uuid + " is lost");
+    if (*lost_) throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, identity().uuid + " is lost");
     values.energy_j = energy_j_ += 10;
   }
-  [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {1410}; }
-  [[nodiscard]] gpu::PowerLimits power_limits() override { return {}; }
-  [[nodiscard]] bool persistence_mode() override { return true; }
-  [[nodiscard]] gpu::WorkloadPowerProfiles workload_power_profiles() override { return {}; }
-  [[nodiscard]] gpu::PowerSmoothing power_smoothing() override { return {}; }
 
  private:
-  gpu::GpuIdentity identity_;
-  gpu::GpuFeatures features_;
   double energy_j_ = 0;
-  std::atomic<bool>* lost_;
+  const std::atomic<bool>* lost_;
 };
 
-class CountingSystem final : public gpu::GpuSystem {
- public:
-  explicit CountingSystem(int count) {
-    for (int i = 0; i < count; ++i) gpus_.push_back(std::make_unique<CountingGpu>("GPU-" + std::to_string(i), lost));
-  }
-  [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return gpus_; }
-  [[nodiscard]] const std::string& driver_version() const override { return version_; }
-  [[nodiscard]] bool simulated() const override { return true; }
+/// Their system; all are lost once `lost` is set.
+gpu::ReadingSystem counting_gpus(int count, const std::atomic<bool>& lost) {
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus;
+  for (int i = 0; i < count; ++i) gpus.push_back(std::make_unique<CountingGpu>("GPU-" + std::to_string(i), lost));
+  return gpu::ReadingSystem(std::move(gpus));
+}
 
-  std::atomic<bool> lost = false;
-
- private:
-  std::vector<std::unique_ptr<gpu::Gpu>> gpus_;
-  std::string version_ = "580.1";
-};
+const std::atomic<bool> kNeverLost = false;
 
 const EnergyMeterOptions kFast{.period_s = 0.0005, .ready_timeout_s = 10};
 
@@ -80,7 +63,7 @@ WindowMeasurement wait_for_readings(EnergyMeter& meter, EnergyMeter::WindowId wi
 }
 
 TEST(EnergyMeter, MeasuresEveryGpu) {
-  const CountingSystem system(3);
+  const gpu::ReadingSystem system = counting_gpus(3, kNeverLost);
   EnergyMeter meter(system, {}, kFast);
   const auto window = meter.begin("work");
   const WindowMeasurement seen = wait_for_readings(meter, window, 5);
@@ -100,7 +83,7 @@ TEST(EnergyMeter, MeasuresEveryGpu) {
 }
 
 TEST(EnergyMeter, MeasuresTheGpusThatWereChosen) {
-  const CountingSystem system(3);
+  const gpu::ReadingSystem system = counting_gpus(3, kNeverLost);
   EnergyMeter meter(system, {system.gpus()[1].get()}, kFast);
   const WindowMeasurement result = meter.end(meter.begin("one"));
   ASSERT_EQ(result.gpus.size(), 1U);
@@ -108,7 +91,7 @@ TEST(EnergyMeter, MeasuresTheGpusThatWereChosen) {
 }
 
 TEST(EnergyMeter, WindowsOverlap) {
-  const CountingSystem system(1);
+  const gpu::ReadingSystem system = counting_gpus(1, kNeverLost);
   EnergyMeter meter(system, {}, kFast);
   const auto outer = meter.begin("outer");
   (void)wait_for_readings(meter, outer, 3);
@@ -121,7 +104,7 @@ TEST(EnergyMeter, WindowsOverlap) {
 }
 
 TEST(EnergyMeter, RefusesAWindowThatIsNotOpen) {
-  const CountingSystem system(1);
+  const gpu::ReadingSystem system = counting_gpus(1, kNeverLost);
   EnergyMeter meter(system, {}, kFast);
   const auto window = meter.begin("once");
   (void)meter.end(window);
@@ -130,11 +113,12 @@ TEST(EnergyMeter, RefusesAWindowThatIsNotOpen) {
 }
 
 TEST(EnergyMeter, GoesOnWhenAGpuIsLost) {
-  CountingSystem system(2);
+  std::atomic<bool> lost = false;
+  const gpu::ReadingSystem system = counting_gpus(2, lost);
   EnergyMeter meter(system, {}, kFast);
   const auto window = meter.begin("broken");
   (void)wait_for_readings(meter, window, 3);
-  system.lost = true;
+  lost = true;
   WindowMeasurement result;
   EXPECT_TRUE(eventually([&] {
     result = meter.measure(window);
@@ -144,7 +128,7 @@ TEST(EnergyMeter, GoesOnWhenAGpuIsLost) {
 }
 
 TEST(EnergyMeter, MeasuresTimeWhereThereAreNoGpus) {
-  const CountingSystem system(0);
+  const gpu::ReadingSystem system = counting_gpus(0, kNeverLost);
   EnergyMeter meter(system, {}, kFast);
   const WindowMeasurement result = meter.end(meter.begin("cpu only"));
   EXPECT_TRUE(result.gpus.empty());

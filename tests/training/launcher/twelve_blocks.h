@@ -1,6 +1,6 @@
 #pragma once
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
 

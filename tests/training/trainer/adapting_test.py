@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from agent_training import AgentTraining
+from json_lines import lines_of, losses_of
 
 RANKS = 2
 POINTS = ["1410 MHz", "1200 MHz", "1005 MHz"]
@@ -39,13 +40,10 @@ class AdaptingTest(AgentTraining):
                 f"adapt.log={self.folder / name}-adapt.jsonl", *more]
 
     def lines(self, name):
-        """Those that are complete."""
-        file = self.folder / f"{name}.jsonl"
-        text = file.read_text() if file.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return lines_of(self.folder / f"{name}.jsonl")
 
     def losses(self, name):
-        return [(line["step"], line["loss"]) for line in self.lines(name)]
+        return losses_of(self.folder / f"{name}.jsonl")
 
     def clocks_of_iterations(self, recording):
         """The clocks in MHz at which each iteration's units ran, of all ranks; 0: the agent has not responded yet."""

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/transport/compat.h"
 
 namespace lowgear::trainer {

@@ -17,6 +17,7 @@ sys.path.insert(0, str(SOURCE / "tests/planning/planner/policies"))
 
 import envpipe_peer  # noqa: E402
 from agent_training import AgentTraining  # noqa: E402
+from json_lines import lines_of  # noqa: E402
 from served_training import ServedTraining  # noqa: E402
 from envpipe_formulas import Formulas  # noqa: E402
 
@@ -56,10 +57,7 @@ class EnvPipeTest(AgentTraining):
                           *more)
 
     def lines(self, name):
-        """Those that are complete."""
-        file = self.folder / f"{name}.jsonl"
-        text = file.read_text() if file.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return lines_of(self.folder / f"{name}.jsonl")
 
     def compare(self, name, of):
         """The recorded run against other code, step by step; returns how many steps."""

@@ -4,7 +4,6 @@ started again, ends as if nothing had been.
 The ranks are started without `lowgear train`; as it would, this test ends those that are left.
 """
 
-import json
 import random
 import shutil
 import tempfile
@@ -12,6 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
+from json_lines import lines_of
 from started_ranks import kill_ranks, start_ranks
 
 RANKS = 2
@@ -40,14 +40,6 @@ def write_text(path, tokens, seed):
     while len(text) < tokens:
         text += generator.choice(words)
     path.write_bytes(b"".join(token.to_bytes(2, "little") for token in text[:tokens]))
-
-
-def lines_of(path):
-    """Those that are complete."""
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    except FileNotFoundError:
-        return []
 
 
 class FreezingKillTest(unittest.TestCase):

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/core/monotonic_clock.h"
+#include "hardware/gpu/reading_gpu.h"
 
 namespace lowgear::trainer {
 namespace {
@@ -18,13 +19,10 @@ constexpr double kPower_w = 300;
 constexpr int kClock_mhz = 1755;
 
 /// A GPU that always draws the same power. Its counter goes in steps of 20 ms, as a real one's does of 100 ms.
-class SteadyGpu final : public gpu::Gpu {
+class SteadyGpu final : public gpu::ReadingGpu {
  public:
-  explicit SteadyGpu(bool works) {
-    for (gpu::GpuFeatureStatus& feature : features_) feature.works = works;
-  }
-  [[nodiscard]] const gpu::GpuIdentity& identity() const override { return identity_; }
-  [[nodiscard]] const gpu::GpuFeatures& features() const override { return features_; }
+  using ReadingGpu::ReadingGpu;
+
   void read(gpu::GpuFeature sensor, gpu::GpuValues& values) override {
     constexpr double kStep_s = 0.02;
     if (sensor == gpu::GpuFeature::energy_counter)
@@ -32,28 +30,13 @@ class SteadyGpu final : public gpu::Gpu {
     if (sensor == gpu::GpuFeature::instant_power) values.power_w = kPower_w;
     if (sensor == gpu::GpuFeature::sm_clock) values.sm_clock_mhz = kClock_mhz;
   }
-  [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {kClock_mhz}; }
-  [[nodiscard]] gpu::PowerLimits power_limits() override { return {}; }
-  [[nodiscard]] bool persistence_mode() override { return true; }
-  [[nodiscard]] gpu::WorkloadPowerProfiles workload_power_profiles() override { return {}; }
-  [[nodiscard]] gpu::PowerSmoothing power_smoothing() override { return {}; }
-
- private:
-  gpu::GpuIdentity identity_;
-  gpu::GpuFeatures features_;
 };
 
-class OneGpu final : public gpu::GpuSystem {
- public:
-  explicit OneGpu(bool works) { gpus_.push_back(std::make_unique<SteadyGpu>(works)); }
-  [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return gpus_; }
-  [[nodiscard]] const std::string& driver_version() const override { return version_; }
-  [[nodiscard]] bool simulated() const override { return true; }
-
- private:
-  std::vector<std::unique_ptr<gpu::Gpu>> gpus_;
-  std::string version_ = "580.1";
-};
+gpu::ReadingSystem one_gpu(bool works) {
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus;
+  gpus.push_back(std::make_unique<SteadyGpu>("GPU-0", works));
+  return gpu::ReadingSystem(std::move(gpus));
+}
 
 /// Work of a millisecond, which counts its runs.
 struct Sleeper {
@@ -71,7 +54,7 @@ struct Sleeper {
 };
 
 TEST(GpuObserver, TellsEnergyOfARunFromAWindowOfMany) {
-  const OneGpu system(/*works=*/true);
+  const gpu::ReadingSystem system = one_gpu(/*works=*/true);
   GpuObserver observer(system, *system.gpus().front());
   Sleeper sleeper;
   const auto sample = observer.energy_of(sleeper.work(), 1e-3, 0.4);
@@ -86,7 +69,7 @@ TEST(GpuObserver, TellsEnergyOfARunFromAWindowOfMany) {
 }
 
 TEST(GpuObserver, RunsAsOftenAsTheSlowestRank) {
-  const OneGpu system(/*works=*/true);
+  const gpu::ReadingSystem system = one_gpu(/*works=*/true);
   GpuObserver observer(system, *system.gpus().front());
   Sleeper sleeper;
   RepeatedWork work = sleeper.work();
@@ -97,7 +80,7 @@ TEST(GpuObserver, RunsAsOftenAsTheSlowestRank) {
 }
 
 TEST(GpuObserver, SaysNothingOfAGpuThatTellsNothing) {
-  const OneGpu system(/*works=*/false);
+  const gpu::ReadingSystem system = one_gpu(/*works=*/false);
   GpuObserver observer(system, *system.gpus().front());
   Sleeper sleeper;
   EXPECT_FALSE(observer.energy_of(sleeper.work(), 0.1, 0.1));

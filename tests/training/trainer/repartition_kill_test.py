@@ -4,13 +4,13 @@ job, started again, ends as if nothing had been, every sample taken once.
 The ranks are started without `lowgear train`; as it would, this test ends those that are left.
 """
 
-import json
 import shutil
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
+from json_lines import lines_of, losses_of
 from started_ranks import kill_ranks, start_ranks
 
 RANKS = 3
@@ -49,13 +49,10 @@ class RepartitionKillTest(unittest.TestCase):
             self.assertEqual(rank.returncode, 0, err)
 
     def lines(self, name):
-        """Those that are complete."""
-        file = self.folder / f"{name}.jsonl"
-        text = file.read_text() if file.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return lines_of(self.folder / f"{name}.jsonl")
 
     def losses(self, name):
-        return [(line["step"], line["loss"]) for line in self.lines(name)]
+        return losses_of(self.folder / f"{name}.jsonl")
 
     def kill_before(self, name, rank, step, delay_s):
         """Kills the rank when the step before has been done and some time more has passed. Whether it was alive."""

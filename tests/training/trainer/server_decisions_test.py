@@ -1,10 +1,10 @@
 """Decisions of a real training on simulated GPUs with a real server: it keeps them through its end, and training never
 waits for it."""
 
-import json
 import signal
 import unittest
 
+from json_lines import lines_of
 from served_training import ServedTraining
 
 RANKS = 2
@@ -41,9 +41,7 @@ class ServerDecisionsTest(ServedTraining):
                 "--set", f"adapt.freeze.controller={controller}", *more]
 
     def metrics(self):
-        file = self.folder / "metrics.jsonl"
-        text = file.read_text() if file.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return lines_of(self.folder / "metrics.jsonl")
 
     def decided(self):
         """(first step, change, reason) of all decisions, as the metrics have them."""

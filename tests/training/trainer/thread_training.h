@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/run/training_run.h"
 
 namespace lowgear::trainer {

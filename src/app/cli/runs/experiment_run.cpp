@@ -18,7 +18,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/core/formats/json.h"
 #include "report/experiment/run_record.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/launcher/training_check.h"
 #include "training/launcher/training_schedule.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/terminal/table.h"
+#include "base/core/formats/json_members.h"
 #include "planning/workflow/plan_tables.h"
 
 namespace lowgear::cli {
@@ -18,11 +19,6 @@ std::string fixed(std::optional<double> value, int digits) {
 std::string duration(double time_s) {
   constexpr double kMilli = 1e-3;
   return time_s < 1 ? fmt::format("{:.3g} ms", time_s / kMilli) : fmt::format("{:.3g} s", time_s);
-}
-
-template <typename Value>
-void set_if(Json& json, const char* key, const std::optional<Value>& value) {
-  if (value) json[key] = *value;
 }
 
 Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow& baseline) {

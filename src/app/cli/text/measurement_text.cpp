@@ -8,31 +8,27 @@
 #include <vector>
 
 #include "app/cli/terminal/table.h"
+#include "base/core/formats/json_members.h"
 
 namespace lowgear::cli {
 namespace {
 
-template <typename Value>
-void set(Json& json, const char* member, const std::optional<Value>& value) {
-  if (value) json[member] = *value;
-}
-
 Json gpu_json(const measure::GpuMeasurement& gpu) {
   Json json = {{"uuid", gpu.identity.uuid}, {"pci_address", gpu.identity.pci_address}, {"name", gpu.identity.name}};
   if (gpu.energy_j) json["energy_source"] = std::string(name(gpu.source));
-  set(json, "energy_j", gpu.energy_j);
-  set(json, "energy_uncertainty_j", gpu.energy_uncertainty_j);
+  set_if(json, "energy_j", gpu.energy_j);
+  set_if(json, "energy_uncertainty_j", gpu.energy_uncertainty_j);
   json["covered_s"] = gpu.covered_s;
-  set(json, "integrated_power_j", gpu.integrated_power_j);
-  set(json, "mean_power_w", gpu.mean_power_w);
-  set(json, "peak_power_w", gpu.peak_power_w);
-  set(json, "mean_sm_clock_mhz", gpu.mean_sm_clock_mhz);
-  set(json, "min_sm_clock_mhz", gpu.min_sm_clock_mhz);
-  set(json, "max_sm_clock_mhz", gpu.max_sm_clock_mhz);
-  set(json, "max_temperature_c", gpu.max_temperature_c);
-  set(json, "mean_utilisation_percent", gpu.mean_utilisation_percent);
-  set(json, "power_capped_s", gpu.power_capped_s);
-  set(json, "thermally_throttled_s", gpu.thermally_throttled_s);
+  set_if(json, "integrated_power_j", gpu.integrated_power_j);
+  set_if(json, "mean_power_w", gpu.mean_power_w);
+  set_if(json, "peak_power_w", gpu.peak_power_w);
+  set_if(json, "mean_sm_clock_mhz", gpu.mean_sm_clock_mhz);
+  set_if(json, "min_sm_clock_mhz", gpu.min_sm_clock_mhz);
+  set_if(json, "max_sm_clock_mhz", gpu.max_sm_clock_mhz);
+  set_if(json, "max_temperature_c", gpu.max_temperature_c);
+  set_if(json, "mean_utilisation_percent", gpu.mean_utilisation_percent);
+  set_if(json, "power_capped_s", gpu.power_capped_s);
+  set_if(json, "thermally_throttled_s", gpu.thermally_throttled_s);
   json["readings"] = gpu.readings;
   if (!gpu.problem.empty()) json["problem"] = gpu.problem;
   return json;
@@ -110,7 +106,7 @@ Json measurement_json(const measure::WindowMeasurement& measurement) {
   if (const std::optional<double> energy_j = measurement.gpu_energy_j()) {
     json["gpu_energy_j"] = *energy_j;
     json["gpu_energy_covers_all"] = measurement.gpu_energy_covers_all();
-    set(json, "gpu_energy_uncertainty_j", measurement.gpu_energy_uncertainty_j());
+    set_if(json, "gpu_energy_uncertainty_j", measurement.gpu_energy_uncertainty_j());
   }
   return json;
 }

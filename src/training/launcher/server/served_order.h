@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "control/protocol/rank_cells.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 /// The order of the schedule `envpipe` by what the server has measured of such a job before.
 namespace lowgear::launcher {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
 

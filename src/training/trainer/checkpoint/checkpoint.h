@@ -6,7 +6,7 @@
 #include <string>
 
 #include "training/dataset/batch_sampler.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/folder_lock.h"
 #include "training/trainer/engine/optimizer.h"
 #include "training/trainer/model/parameter_store.h"

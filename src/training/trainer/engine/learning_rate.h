@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::trainer {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/model/kernels.h"
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"

@@ -13,7 +13,7 @@
 #include "planning/schedule/dag.h"
 #include "training/launcher/energy/envpipe_state.h"
 #include "training/launcher/rank_layout.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/envpipe/envpipe_decision.h"
 #include "training/trainer/envpipe/envpipe_record.h"

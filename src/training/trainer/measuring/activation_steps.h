@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planning/profile/recording.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/measuring/activation_meter.h"
 #include "training/trainer/transport/transport.h"
 

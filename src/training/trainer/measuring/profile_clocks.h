@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::trainer {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/engine/engine.h"
 
 namespace lowgear::trainer {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "control/client/client.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/engine/engine.h"
 #include "training/trainer/measuring/activation_meter.h"
 #include "training/trainer/measuring/simulated_gpu.h"

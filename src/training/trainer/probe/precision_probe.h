@@ -8,7 +8,7 @@
 
 #include "control/client/client.h"
 #include "planning/adapt/precision_choice.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/engine/optimizer.h"
 #include "training/trainer/transport/transport.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "control/client/client.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/envpipe/envpipe_loop.h"
 #include "training/trainer/run/adapting_loop.h"

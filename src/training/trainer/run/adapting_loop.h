@@ -9,7 +9,7 @@
 #include "control/client/client.h"
 #include "planning/adapt/techniques/technique_record.h"
 #include "planning/schedule/schedule.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/measuring/metrics_file.h"
 #include "training/trainer/run/freezing_loop.h"

@@ -9,7 +9,7 @@
 
 #include "planning/freezing/controller.h"
 #include "planning/freezing/weight_gradient_rotation.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/block_signals.h"
 #include "training/trainer/engine/optimizer.h"

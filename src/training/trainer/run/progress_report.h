@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/measuring/metrics_file.h"
 #include "training/trainer/run/run_totals.h"
 #include "training/trainer/run/server_presence.h"

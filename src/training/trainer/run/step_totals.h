@@ -1,6 +1,6 @@
 #pragma once
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/run/step_result.h"
 #include "training/trainer/transport/transport.h"
 

@@ -11,7 +11,7 @@
 #include "estimating/model/partition.h"
 #include "planning/schedule/schedule.h"
 #include "training/launcher/rank_layout.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/engine/engine.h"
 #include "training/trainer/engine/gradient_reducer.h"
 #include "training/trainer/engine/optimizer.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/launcher/training_text.h"
 #include "training/trainer/engine/engine.h"
 

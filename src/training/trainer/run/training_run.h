@@ -7,7 +7,7 @@
 #include <string>
 
 #include "control/client/client.h"
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/backend.h"
 #include "training/trainer/measuring/activation_steps.h"

@@ -16,7 +16,7 @@ using planner::EnvPipeOptions;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string error_when(const std::vector<std::string>& settings) {
+std::string refusal(const std::vector<std::string>& settings) {
   return error_of([&] { (void)four_rank_job(settings); });
 }
 
@@ -45,17 +45,17 @@ TEST(EnvPipeConfig, IsReadAsGiven) {
 }
 
 TEST(EnvPipeConfig, RefusesWhatItCannotFollow) {
-  EXPECT_THAT(error_when({"energy.policy=perseus"}), HasSubstr("is not followed in a running job"));
-  EXPECT_THAT(error_when({"energy.envpipe.type=uniform"}), HasSubstr("add policy: envpipe"));
-  EXPECT_THAT(error_when({"schedule=envpipe", "energy.envpipe.type=uniform"}), HasSubstr("add policy: envpipe"));
-  EXPECT_THAT(error_when({"energy.policy=envpipe", "energy.plan=p.json"}), HasSubstr("energy.plan sets clocks"));
-  EXPECT_THAT(error_when({"energy.policy=envpipe", "adapt.freeze.blocks=2"}), HasSubstr("adapt.freeze sets clocks"));
-  EXPECT_THAT(error_when({"energy.policy=envpipe", "parallel.pp=1"}), HasSubstr("set parallel.pp to 2"));
-  EXPECT_THAT(error_when({"energy.policy=envpipe", "energy.envpipe.type=all"}),
+  EXPECT_THAT(refusal({"energy.policy=perseus"}), HasSubstr("is not followed in a running job"));
+  EXPECT_THAT(refusal({"energy.envpipe.type=uniform"}), HasSubstr("add policy: envpipe"));
+  EXPECT_THAT(refusal({"schedule=envpipe", "energy.envpipe.type=uniform"}), HasSubstr("add policy: envpipe"));
+  EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.plan=p.json"}), HasSubstr("energy.plan sets clocks"));
+  EXPECT_THAT(refusal({"energy.policy=envpipe", "adapt.freeze.blocks=2"}), HasSubstr("adapt.freeze sets clocks"));
+  EXPECT_THAT(refusal({"energy.policy=envpipe", "parallel.pp=1"}), HasSubstr("set parallel.pp to 2"));
+  EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.type=all"}),
               HasSubstr("write one of baseline, uniform, envelope"));
-  EXPECT_THAT(error_when({"energy.policy=envpipe", "energy.envpipe.profile=p.csv"}), HasSubstr("go together"));
+  EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.profile=p.csv"}), HasSubstr("go together"));
   EXPECT_THAT(
-      error_when({"energy.policy=envpipe", "energy.envpipe.start_clock=900", "energy.envpipe.lowest_clock=1000"}),
+      refusal({"energy.policy=envpipe", "energy.envpipe.start_clock=900", "energy.envpipe.lowest_clock=1000"}),
       HasSubstr("energy.envpipe.lowest_clock"));
 }
 

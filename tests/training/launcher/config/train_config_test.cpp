@@ -1,4 +1,4 @@
-#include "training/launcher/train_config.h"
+#include "training/launcher/config/train_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
