@@ -6,8 +6,8 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "training/launcher/rank_layout.h"
 #include "training/launcher/config/train_config.h"
+#include "training/launcher/rank_layout.h"
 #include "training/launcher/training_schedule.h"
 
 namespace {

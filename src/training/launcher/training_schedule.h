@@ -7,8 +7,8 @@
 
 #include "estimating/model/partition.h"
 #include "planning/schedule/schedule.h"
-#include "training/launcher/rank_layout.h"
 #include "training/launcher/config/train_config.h"
+#include "training/launcher/rank_layout.h"
 
 namespace lowgear::launcher {
 

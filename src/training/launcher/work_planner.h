@@ -7,8 +7,8 @@
 
 #include "planning/profile/layers/layer_profile.h"
 #include "planning/schedule/schedule.h"
-#include "training/launcher/partition_choice.h"
 #include "training/launcher/config/train_config.h"
+#include "training/launcher/partition_choice.h"
 
 namespace lowgear::launcher {
 

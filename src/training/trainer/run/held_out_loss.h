@@ -4,8 +4,8 @@
 #include <map>
 
 #include "planning/schedule/schedule.h"
-#include "training/launcher/rank_layout.h"
 #include "training/launcher/config/train_config.h"
+#include "training/launcher/rank_layout.h"
 #include "training/trainer/engine/engine.h"
 #include "training/trainer/run/training_data.h"
 #include "training/trainer/transport/transport.h"

@@ -8,8 +8,8 @@
 
 #include "control/client/client.h"
 #include "estimating/model/partition.h"
-#include "training/launcher/partition_choice.h"
 #include "training/launcher/config/train_config.h"
+#include "training/launcher/partition_choice.h"
 #include "training/launcher/work_planner.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/run/step_result.h"

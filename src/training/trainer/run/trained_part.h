@@ -10,8 +10,8 @@
 
 #include "estimating/model/partition.h"
 #include "planning/schedule/schedule.h"
-#include "training/launcher/rank_layout.h"
 #include "training/launcher/config/train_config.h"
+#include "training/launcher/rank_layout.h"
 #include "training/trainer/engine/engine.h"
 #include "training/trainer/engine/gradient_reducer.h"
 #include "training/trainer/engine/optimizer.h"

@@ -54,9 +54,8 @@ TEST(EnvPipeConfig, RefusesWhatItCannotFollow) {
   EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.type=all"}),
               HasSubstr("write one of baseline, uniform, envelope"));
   EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.profile=p.csv"}), HasSubstr("go together"));
-  EXPECT_THAT(
-      refusal({"energy.policy=envpipe", "energy.envpipe.start_clock=900", "energy.envpipe.lowest_clock=1000"}),
-      HasSubstr("energy.envpipe.lowest_clock"));
+  EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.start_clock=900", "energy.envpipe.lowest_clock=1000"}),
+              HasSubstr("energy.envpipe.lowest_clock"));
 }
 
 }  // namespace
