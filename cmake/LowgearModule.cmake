@@ -79,19 +79,19 @@ function(lowgear_module name)
   endif()
 endfunction()
 
-# What a test that computes, or that a busy machine disturbs, takes of what `ctest --parallel` gives: ./dev test gives two
-# for each core, so that a test that mostly waits, which takes one, has another concurrently.
-set(LOWGEAR_TEST_CORE 2)
+# Places that a test that computes takes of those that `ctest --parallel` gives; one that mostly waits takes one. ./dev test
+# gives four for each core.
+set(LOWGEAR_TEST_PLACES 2)
 
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...]
 #              [APART b_test.cpp...] [BY_SUITE])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
-# printed parameters: GoogleTest prints structs as bytes, which differ from run to run. Tests are compiled together across
-# folders. BY_SUITE, for a program that takes long to start: every suite becomes one entry, MODULE.Suite.
+# printed parameters: GoogleTest prints structs as bytes, which differ from run to run. BY_SUITE, for a
+# program that takes long to start: every suite becomes one entry, MODULE.Suite.
 function(lowgear_test module)
   cmake_parse_arguments(ARG "BY_SUITE" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
-  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART} ROOMS_TOGETHER)
+  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(${module}_tests PRIVATE lowgear_${module} ${ARG_DEPENDS} ${ARG_LIBRARIES} lowgear_build_flags
                                                 lowgear_test_flags GTest::gmock GTest::gtest_main)
@@ -104,13 +104,13 @@ function(lowgear_test module)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT ARG_BY_SUITE)
     gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                         PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
+                         PROPERTIES PROCESSORS ${LOWGEAR_TEST_PLACES})
     return()
   endif()
   set(entries ${CMAKE_CURRENT_BINARY_DIR}/${module}_suites.cmake)
   add_custom_command(TARGET ${module}_tests POST_BUILD BYPRODUCTS ${entries}
     COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${module}_tests> -D PREFIX=${module}. -D FILE=${entries}
-            -D PROCESSORS=${LOWGEAR_TEST_CORE} -P ${PROJECT_SOURCE_DIR}/cmake/discover_suites.cmake)
+            -D PROCESSORS=${LOWGEAR_TEST_PLACES} -P ${PROJECT_SOURCE_DIR}/cmake/discover_suites.cmake)
   # A program that was not built fails as a test.
   set(included ${CMAKE_CURRENT_BINARY_DIR}/${module}_included.cmake)
   file(WRITE ${included} "if(EXISTS \"${entries}\")\n  include(\"${entries}\")\nelse()\n"
@@ -151,8 +151,8 @@ endfunction()
 # A test in Python: words for the interpreter, a script of this folder first; without any, NAME_test.py. WITH names what
 # it finds in its environment: `package` (python/ on its path), and as LOWGEAR_BINARY, LOWGEAR_LIBRARY, LOWGEAR_NVML,
 # LOWGEAR_TRAINER and LOWGEAR_SAMPLER the files of `binary`, `library`, `nvml`, `trainer` and `sampler`. A test that
-# ends with 77 is skipped. COST is about how long it takes: ctest begins with the slowest. WAITS: it computes little,
-# mostly waits for programs, and holds on a busy machine.
+# ends with 77 is skipped. COST is about how long it takes, more where it computes: ctest begins with the largest, and what
+# computes should run with what waits. WAITS: it computes little, mostly waits for programs, and holds on a busy machine.
 set(lowgear_file_of_binary lowgear)
 set(lowgear_file_of_library liblowgear)
 set(lowgear_file_of_nvml lowgear_nvml)
@@ -183,6 +183,6 @@ function(lowgear_python_test test)
     set_tests_properties(${test} PROPERTIES COST ${ARG_COST})
   endif()
   if(NOT ARG_WAITS)
-    set_tests_properties(${test} PROPERTIES PROCESSORS ${LOWGEAR_TEST_CORE})
+    set_tests_properties(${test} PROPERTIES PROCESSORS ${LOWGEAR_TEST_PLACES})
   endif()
 endfunction()

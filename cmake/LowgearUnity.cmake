@@ -1,11 +1,11 @@
-# Unity builds: the sources of a room (a folder) are compiled together, a few at a time, so that what their headers
-# instantiate is compiled once for all of them. It takes a third of the time of a full build; files that are compiled
-# together must not define the same name in their anonymous namespaces. The preset lint compiles every source by itself.
+# Unity builds: the sources of a module are compiled together, a few at a time, so that what their headers instantiate
+# is compiled once for all of them. It takes a third of the time of a full build; files that are compiled together must
+# not define the same name in their anonymous namespaces. The preset lint compiles every source by itself.
 
-option(LOWGEAR_UNITY_BUILD "Compile the sources of a folder together" ON)
+option(LOWGEAR_UNITY_BUILD "Compile the sources of a module together" ON)
 
 # Most sources compiled together: enough to share most instantiations, few enough that after a change the rest of them
-# costs seconds. A folder with more is divided evenly.
+# costs seconds. A module with more is divided evenly.
 set(LOWGEAR_UNITY_SOURCES 12)
 
 # A warning on headers, which takes the sources of a unity build for headers.
@@ -14,37 +14,24 @@ if(LOWGEAR_UNITY_BUILD)
                          "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>")
 endif()
 
-# lowgear_compile_together(TARGET SOURCES a.cpp... [APART b.cpp...] [ROOMS_TOGETHER]): groups the sources by folder, but
-# for generated ones (absolute paths) and those that are to stay apart. ROOMS_TOGETHER: without regard to folders, which
-# makes fewer groups of many small folders.
+# lowgear_compile_together(TARGET SOURCES a.cpp... [APART b.cpp...]): groups the sources in their order, but for generated
+# ones (absolute paths) and those that are to stay apart.
 function(lowgear_compile_together target)
   if(NOT LOWGEAR_UNITY_BUILD)
     return()
   endif()
-  cmake_parse_arguments(ARG "ROOMS_TOGETHER" "" "SOURCES;APART" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;APART" ${ARGN})
   list(FILTER ARG_SOURCES EXCLUDE REGEX "^/")
   if(ARG_APART)
     list(REMOVE_ITEM ARG_SOURCES ${ARG_APART})
   endif()
-  foreach(source IN LISTS ARG_SOURCES)
-    set(folder "")
-    if(NOT ARG_ROOMS_TOGETHER)
-      cmake_path(GET source PARENT_PATH folder)
-    endif()
-    string(MAKE_C_IDENTIFIER "room_${folder}" room)
-    list(APPEND rooms ${room})
-    list(APPEND sources_${room} ${source})
-  endforeach()
-  list(REMOVE_DUPLICATES rooms)
-  foreach(room IN LISTS rooms)
-    list(LENGTH sources_${room} count)
-    math(EXPR parts "(${count} - 1) / ${LOWGEAR_UNITY_SOURCES} + 1")
-    math(EXPR last "${count} - 1")
-    foreach(index RANGE ${last})
-      list(GET sources_${room} ${index} source)
-      math(EXPR part "${index} * ${parts} / ${count}")
-      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${room}_${part})
-    endforeach()
+  list(LENGTH ARG_SOURCES count)
+  math(EXPR parts "(${count} - 1) / ${LOWGEAR_UNITY_SOURCES} + 1")
+  math(EXPR last "${count} - 1")
+  foreach(index RANGE ${last})
+    list(GET ARG_SOURCES ${index} source)
+    math(EXPR part "${index} * ${parts} / ${count}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP part_${part})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "lowgear.checkpoint/1";
 constexpr std::string_view kStepPrefix = "step-";
-constexpr int kMaxRanks = 65'536;
 constexpr std::size_t kMaxDimensions = 8;
 /// Of a parameter, so that no count of elements or bytes overflows.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;

@@ -19,6 +19,7 @@
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/text/plan/joint_plan_text.h"
 #include "base/core/error.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::cli {
 namespace {
@@ -38,8 +39,6 @@ double max_gap_pct(const workflow::PlanResult& result) {
   }
   return largest;
 }
-
-double change_pct(double from, double to) { return 100 * (to - from) / from; }
 
 const workflow::PlanFigures& shown_plan(const workflow::PlanResult& result) {
   return result.plans.at(static_cast<std::size_t>(result.shown_plan));

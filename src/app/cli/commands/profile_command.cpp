@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 2> kClockChoices = {"all", "few"};
 constexpr int kMaxSkippedIterations = 1'000'000;
 constexpr std::string_view kCompose = "compose";  ///< in place of a recording; a folder of that name is ./compose
 constexpr std::string_view kRecordings = "RECORDING";
-constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
+constexpr auto kOptionsOfSources = std::to_array<OptionOfAction>({
     {kCompose, "--max-options"},
     {kRecordings, "--merak"},
     {kRecordings, "--fill"},
@@ -273,7 +273,7 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
 }
 
 ExitCode run_profile(const ProfileArguments& arguments, const CLI::App& app, Console& console) {
-  refuse_options_of_other_actions(app, arguments.composes() ? kCompose : kRecordings, kOptionsOfActions);
+  refuse_options_of_other_actions(app, arguments.composes() ? kCompose : kRecordings, kOptionsOfSources);
   if (arguments.composes()) return run_composition(arguments, console);
   check(arguments);
   if (arguments.choose) return run_choose(arguments, console);

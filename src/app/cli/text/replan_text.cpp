@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include "app/cli/terminal/table.h"
+#include "base/core/numbers/number.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::cli {
 namespace {
 
 using workflow::PlannedWork;
-
-double change_pct(double from, double to) { return 100 * (to - from) / from; }
 
 /// Per microbatch, so that iterations of different numbers of them can be compared.
 simulator::PipelineFigures per_microbatch(const simulator::PipelineFigures& figures, const PlannedWork& work) {

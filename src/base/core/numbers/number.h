@@ -16,4 +16,7 @@ namespace lowgear {
 /// apart).
 [[nodiscard]] std::optional<long long> whole_number(double value);
 
+/// By how many per cent `to` is more than `from`; negative where it is less.
+[[nodiscard]] constexpr double change_pct(double from, double to) { return 100 * (to - from) / from; }
+
 }  // namespace lowgear

@@ -15,6 +15,8 @@ struct AuditedRequest {
   std::string object;      ///< what the route changes: a job's id, a budget's name; empty: nothing that there is
   int status = 0;          ///< of HTTP
   std::string result;      ///< `ok`, or the code of the error
+
+  [[nodiscard]] bool is_refused() const { return status >= 400; }
 };
 
 /// Something else that concerns who may do what, such as tokens that were read again.

@@ -13,7 +13,6 @@ namespace {
 constexpr std::size_t kMaxWaitingLines = 20'000;
 constexpr std::size_t kMaxWaitingBytes = std::size_t{16} << 20U;
 constexpr std::chrono::seconds kRetry{1};
-constexpr int kFirstError = 400;
 
 }  // namespace
 
@@ -29,7 +28,7 @@ AuditLog::~AuditLog() {
 
 void AuditLog::add(const AuditedRequest& request, AuditTime time) {
   report_suppressed(time);
-  if (request.status >= kFirstError && !refusals_.admit(time)) return;
+  if (request.is_refused() && !refusals_.admit(time)) return;
   queue(audit_line(request, time));
 }
 

@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kUnauthorized = 401;
 constexpr int kForbidden = 403;
-constexpr int kFirstError = 400;
 /// Longer bodies are no answers to a change.
 constexpr std::size_t kMaxAnswerBytes = 4'096;
 
@@ -52,7 +51,7 @@ AuditedRequest audited_request(const http::Request& request, const ApiRoute& rou
 void AuditedReply::send(http::Response response) {
   if (is_entered(request_.method, request_.route, response.status)) {
     request_.status = response.status;
-    if (response.status < kFirstError) {
+    if (!request_.is_refused()) {
       request_.result = "ok";
       if (request_.object.empty()) request_.object = text_member(answer_of(response), "job");
     } else {

@@ -18,13 +18,13 @@ namespace {
 constexpr int kRankRatings = 1200;
 constexpr int kFewestRatings = 8;
 /// Bounds are within some 1e-4 of their optimum: a smaller gain is no gain.
-constexpr double kLeastGain = 1e-4;
+constexpr double kLeastImprovement = 1e-4;
 /// Partitions in which orders are searched, but for the given one.
 constexpr std::size_t kSearched = 3;
 
 bool is_better(const RatedPartition& a, const RatedPartition& b) {
-  if (a.bound_j == b.bound_j) return a.least_time_s < b.least_time_s * (1 - kLeastGain);  // both may be infinite
-  return a.bound_j < b.bound_j * (1 - kLeastGain);
+  if (a.bound_j == b.bound_j) return a.least_time_s < b.least_time_s * (1 - kLeastImprovement);  // both may be infinite
+  return a.bound_j < b.bound_j * (1 - kLeastImprovement);
 }
 
 class PartitionClimb {

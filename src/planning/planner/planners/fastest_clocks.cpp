@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxTriedOps = 3'000'000;
 
 /// Relative; what is less comes of rounding.
-constexpr double kRounding = 1e-12;
+constexpr double kTimeRounding = 1e-12;
 
 /// So many ops before one ask for its clock, at most, in a single change: those that run within the latency.
 constexpr int kLongestRun = 4;
@@ -62,7 +62,7 @@ FastestClocks::Candidate FastestClocks::replayed(std::vector<int> clocks_mhz) {
   return candidate;
 }
 
-bool FastestClocks::is_shortest(const Candidate& best) const { return best.time_s <= bound_s_ * (1 + kRounding); }
+bool FastestClocks::is_shortest(const Candidate& best) const { return best.time_s <= bound_s_ * (1 + kTimeRounding); }
 
 bool FastestClocks::may_differ_by_op() const { return latency_->granularity() == PlanGranularity::per_op; }
 
@@ -82,9 +82,9 @@ bool FastestClocks::try_clocks(Candidate& best, std::vector<int> clocks_mhz) {
   if (trials_ == 0 || clocks_mhz == best.clocks.clocks_mhz) return false;
   --trials_;
   Candidate other = replayed(std::move(clocks_mhz));
-  const bool is_shorter = other.time_s < best.time_s * (1 - kRounding);
+  const bool is_shorter = other.time_s < best.time_s * (1 - kTimeRounding);
   const bool has_more_slack =
-      other.time_s <= best.time_s * (1 + kRounding) && other.busy_s < best.busy_s * (1 - kRounding);
+      other.time_s <= best.time_s * (1 + kTimeRounding) && other.busy_s < best.busy_s * (1 - kTimeRounding);
   if (!is_shorter && !has_more_slack) return false;
   best = std::move(other);
   return true;

@@ -19,9 +19,9 @@ namespace lowgear::planner::verifier {
 namespace {
 
 /// Relative difference that sums of doubles in another order may show.
-constexpr double kRounding = 1e-9;
+constexpr double kReplayRounding = 1e-9;
 
-bool is_close(double a, double b) { return std::abs(a - b) <= kRounding * std::max(std::abs(a), std::abs(b)); }
+bool is_close(double a, double b) { return std::abs(a - b) <= kReplayRounding * std::max(std::abs(a), std::abs(b)); }
 
 /// A plan's JSON, with the figure that a Plan does not keep.
 struct StatedPlan {
@@ -203,13 +203,13 @@ class PlanCheck {
     const plan::Plan& plan = stated_.plan;
     compare("the iteration time", plan.time_s, row_.time_s, replayed.time_s);
     compare("the energy", plan.energy_j, row_.energy_j, replayed.energy_j);
-    if (replayed.time_s > plan.deadline_s * (1 + kRounding)) {
+    if (replayed.time_s > plan.deadline_s * (1 + kReplayRounding)) {
       fail(fmt::format("it takes {} s, longer than its deadline of {} s", replayed.time_s, plan.deadline_s));
     }
   }
 
   void check_op_times(const Replay& replayed) {
-    const double tolerance_s = kRounding * replayed.time_s;
+    const double tolerance_s = kReplayRounding * replayed.time_s;
     std::size_t op = 0;
     for (const auto& ops : stated_.plan.ranks) {
       for (const plan::PlannedOp& planned : ops) {
@@ -241,7 +241,7 @@ class PlanCheck {
     compare("the lower bound", *plan.lower_bound_j, *row_.lower_bound_j, bound_j);
     // Energy and bound may differ by rounding, which the gap shows as a difference in per cent of the bound.
     const double gap_pct = (replayed.energy_j - bound_j) / bound_j * 100;
-    const double tolerance_pct = 4 * kRounding * 100;
+    const double tolerance_pct = 4 * kReplayRounding * 100;
     for (const double stated_pct : {*stated_.gap_pct, *row_.gap_pct}) {
       if (!(std::abs(stated_pct - gap_pct) <= tolerance_pct)) {
         fail(fmt::format("the gap is stated as {} %, but comes out as {} %", stated_pct, gap_pct));

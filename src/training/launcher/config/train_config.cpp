@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxRanks = 65'536;
 /// Every rank holds them, in two bytes each.
 constexpr std::int64_t kMaxSyntheticTokens = std::int64_t{1} << 28;
 constexpr double kMaxTokensPerStep = 1e12;

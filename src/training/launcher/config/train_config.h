@@ -18,6 +18,9 @@
 
 namespace lowgear::launcher {
 
+/// Most ranks of a job, and most parts into which anything of it is divided.
+constexpr int kMaxRanks = 65'536;
+
 inline constexpr std::string_view kEnvPipeSchedule = "envpipe";
 
 struct OptimizerConfig {

@@ -8,11 +8,10 @@
 #include "app/cli/arguments/command_line.h"
 #include "app/cli/runs/plan_output.h"
 #include "app/cli/text/replan_text.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::cli {
 namespace {
-
-double change_pct(double from, double to) { return 100 * (to - from) / from; }
 
 /// Numbers of an order's plans: "plans 0 to 4, 7".
 std::string plans_text(const workflow::JointPlanResult& result, std::size_t order) {
