@@ -43,14 +43,14 @@ target_link_libraries(lowgear_test_flags INTERFACE lowgear_fast_link)
 target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
-#                [APART c.cpp...] [EACH_APART] [FLAGS program])
+#                [APART c.cpp...] [TOGETHER room|none] [FLAGS program])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
 # they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include, APART
-# sources that cannot be compiled together with others (LowgearUnity.cmake). EACH_APART: none can, as a library that
-# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS program:
-# compiled as the command line is; such a module needs PRECOMPILED of its own.
+# sources that cannot be compiled together with others (LowgearUnity.cmake). TOGETHER: only those of one folder are (room),
+# or none, as a library that loads into any process (lowgear_loadable) takes some of its objects and must not get what the
+# others need. FLAGS program: compiled as the command line is; such a module needs PRECOMPILED of its own.
 function(lowgear_module name)
-  cmake_parse_arguments(ARG "EACH_APART" "FLAGS" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "" "FLAGS;TOGETHER" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
   if(ARG_FLAGS)
     set(kind ${ARG_FLAGS})
@@ -64,9 +64,7 @@ function(lowgear_module name)
     endif()
   endforeach()
   add_library(lowgear_${name} STATIC ${ARG_SOURCES})
-  if(NOT ARG_EACH_APART)
-    lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
-  endif()
+  lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART} TOGETHER ${ARG_TOGETHER})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   target_sources(lowgear_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)

@@ -14,6 +14,9 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "job"))
+from modelled_profile import write_profile  # noqa: E402: the job is no package
+
 BINARY = os.environ.get("LOWGEAR_BINARY")
 SITE = HERE.parent / "lowgear" / "site"
 PATIENCE_S = 240
@@ -242,13 +245,7 @@ class WithSimulatedGpus(Attached):
 class OnSimulatedGpus(WithSimulatedGpus):
     def make_plan(self):
         """A folder of plans for train.py on two ranks."""
-        rows = ["stage,instruction,frequency,time,energy"]
-        for stage, work in enumerate((1.0, 1.35)):
-            for kind, time_s in (("forward", 0.05), ("backward", 0.1)):
-                for mhz in range(1005, 1981, 15):
-                    seconds = 0.75 * time_s * work * 1980 / mhz + 0.25 * time_s
-                    rows.append(f"{stage},{kind},{mhz},{seconds:.6f},{seconds * (150 + 520 * (mhz / 1980) ** 2.4):.4f}")
-        (self.folder / "profile.csv").write_text("\n".join(rows) + "\n")
+        write_profile(self.folder / "profile.csv")
         plan = self.folder / "plan"
         self.lowgear("plan", "--profile", self.folder / "profile.csv", "--stages", 2, "--microbatches", 4, "--schedule",
                      "1f1b", "--blocking-power", 116, "--plans", 4, "--out", plan)

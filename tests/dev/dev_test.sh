@@ -71,14 +71,14 @@ exits 0 "$what"
 never_calls apt-get "$what"
 calls "cmake --preset release" "$what"
 calls "cmake --build --preset release --parallel 2" "$what"
-calls "ctest --preset release --parallel 4" "$what"
+calls "ctest --preset release --parallel 8" "$what"
 [ "$(tail -n 1 <<<"$output")" = "100% tests passed, 0 tests failed out of 7" ] ||
   fail "$what: the last line must be ctest's count"
 
 what="test of another preset with ctest options"
 fresh; run test asan -R planner
 calls "cmake --build --preset asan --parallel 2" "$what"
-calls "ctest --preset asan --parallel 4 -R planner" "$what"
+calls "ctest --preset asan --parallel 8 -R planner" "$what"
 
 what="missing packages as root"
 fresh; installed_except libgtest-dev ninja-build; run build

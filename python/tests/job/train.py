@@ -1,10 +1,10 @@
 """A training job that knows nothing of Lowgear: train.py RANKS ITERATIONS [WHAT...].
 
 Starts its ranks as torchrun does. JOB_BEGINS names a file for the times at which rank 0 begins its iterations
-(CLOCK_MONOTONIC), JOB_FIRST_GPU the number of rank 0's GPU. With JOB_SIMULATION, a library of simulated GPUs, units are kernels there, and the last
-stage has a third more to do. WHAT goes wrong: `raises`, `exits`, `reorders`; or what else happens: `evaluates` after every
-iteration, `pauses` for evaluations and checkpoints after every tenth, `ramps=N` doubles the microbatches after N of them,
-`returns=N` halves them again."""
+(CLOCK_MONOTONIC), JOB_FIRST_GPU the number of rank 0's GPU. With JOB_SIMULATION, a library of simulated GPUs, units are
+kernels there, and the last stage has a third more to do. WHAT goes wrong: `raises`, `exits`, `reorders`; or what else
+happens: `evaluates` after every iteration, `pauses` for evaluations and checkpoints after every tenth, `ramps=N` doubles
+the microbatches after N of them, `returns=N` halves them again."""
 
 import ctypes
 import os

@@ -4,6 +4,7 @@ two users that follow plans. Ends as skipped where Slurm is not installed (own_r
 import csv
 import json
 import re
+import sys
 import time
 import unittest
 from pathlib import Path
@@ -13,8 +14,11 @@ import own_root
 own_root.enter()
 from cluster import GPUS, LOWGEAR, Cluster, wait_until  # noqa: E402
 
-JOB = f"/usr/bin/python3 {own_root.SOURCE}/tests/deploy/slurm/gpu_job.py"
 PIPELINE = own_root.SOURCE / "python/tests/job"
+sys.path.insert(0, str(PIPELINE))
+from modelled_profile import write_profile  # noqa: E402
+
+JOB = f"/usr/bin/python3 {own_root.SOURCE}/tests/deploy/slurm/gpu_job.py"
 LONG_S = 3600
 COMMENT = re.compile(r"lowgear\[node0 ([^\]]*)\]")
 
@@ -70,14 +74,7 @@ class SlurmTest(unittest.TestCase):
 class Jobs(SlurmTest):
     def make_plan(self):
         """A folder of plans for python/tests/job/train.py on two ranks."""
-        home = Path("/home/alice")
-        rows = ["stage,instruction,frequency,time,energy"]
-        for stage, work in enumerate((1.0, 1.35)):
-            for kind, time_s in (("forward", 0.05), ("backward", 0.1)):
-                for mhz in range(1005, 1981, 15):
-                    seconds = 0.75 * time_s * work * 1980 / mhz + 0.25 * time_s
-                    rows.append(f"{stage},{kind},{mhz},{seconds:.6f},{seconds * (150 + 520 * (mhz / 1980) ** 2.4):.4f}")
-        (home / "profile.csv").write_text("\n".join(rows) + "\n")
+        write_profile(Path("/home/alice/profile.csv"))
         self.cluster.run([LOWGEAR, "plan", "--profile", "profile.csv", "--stages", 2, "--microbatches", 4, "--schedule", "1f1b",
                           "--blocking-power", 116, "--plans", 4, "--out", "plan"], user="alice")
 

@@ -260,6 +260,48 @@ ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, Console
   return ExitCode::ok;
 }
 
+void add_listening_options(CLI::App& app, ServeArguments& arguments) {
+  app.add_option("--listen", arguments.listen,
+                 "TCP address and port to listen on; may be repeated. Addresses that other machines reach need tokens")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--listen-tls", arguments.listen_tls, "The same with TLS, for https://; may be repeated")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--tls-certificate", arguments.tls_certificate, "Certificate for --listen-tls, with its chain, in PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-key", arguments.tls_key, "Key of that certificate, in PEM, mode 0600")->type_name("FILE");
+  app.add_option(
+         "--token-file", arguments.token_file,
+         "File of access tokens: lines SCOPES TOKEN, with the scopes read, jobs and operate, separated by commas")
+      ->type_name("FILE");
+}
+
+void add_perseus_options(CLI::App& app, ServeArguments& arguments) {
+  app.add_option("--perseus-listen", arguments.perseus_listen,
+                 "TCP address and port for unmodified clients of Perseus and Zeus. They send no tokens: every program "
+                 "that reaches it may use it")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--perseus-scheduler", arguments.perseus_scheduler, "Scheduler for the jobs of these clients")
+      ->type_name("NAME")
+      ->default_str("Lowgear");
+  app.add_option("--perseus-args", arguments.perseus_args, "Arguments of that scheduler, as a JSON object")
+      ->type_name("JSON");
+  app.add_option("--perseus-mode", arguments.perseus_mode,
+                 "What that scheduler sets if it can set either: frequency or power limit")
+      ->type_name("MODE")
+      ->default_str("frequency");
+  app.add_option("--perseus-log-level", arguments.perseus_log_level,
+                 "DEBUG logs every request of these clients with its response; INFO, WARNING, ERROR and CRITICAL only "
+                 "what goes wrong")
+      ->type_name("LEVEL")
+      ->default_str("INFO");
+  app.add_option("--perseus-dump-dir", arguments.perseus_dump_dir,
+                 "Folder for the results of these jobs, one folder per job as Perseus' server writes it")
+      ->type_name("FOLDER")
+      ->default_str("perseus in the folder of --state");
+  app.add_flag("--perseus-no-dump", arguments.perseus_no_dump, "Do not write results of these jobs")
+      ->excludes("--perseus-dump-dir");
+}
+
 }  // namespace
 
 VerbAction declare_serve(CLI::App& app) {
@@ -280,43 +322,8 @@ VerbAction declare_serve(CLI::App& app) {
   app.add_option("--unix", arguments->unix_socket,
                  "Unix socket to listen on (default: the configuration's, or server.sock in the state folder)")
       ->type_name("PATH");
-  app.add_option("--listen", arguments->listen,
-                 "TCP address and port to listen on; may be repeated. Addresses that other machines reach need tokens")
-      ->type_name("ADDRESS:PORT");
-  app.add_option("--listen-tls", arguments->listen_tls, "The same with TLS, for https://; may be repeated")
-      ->type_name("ADDRESS:PORT");
-  app.add_option("--tls-certificate", arguments->tls_certificate,
-                 "Certificate for --listen-tls, with its chain, in PEM")
-      ->type_name("FILE");
-  app.add_option("--tls-key", arguments->tls_key, "Key of that certificate, in PEM, mode 0600")->type_name("FILE");
-  app.add_option(
-         "--token-file", arguments->token_file,
-         "File of access tokens: lines SCOPES TOKEN, with the scopes read, jobs and operate, separated by commas")
-      ->type_name("FILE");
-  app.add_option("--perseus-listen", arguments->perseus_listen,
-                 "TCP address and port for unmodified clients of Perseus and Zeus. They send no tokens: every program "
-                 "that reaches it may use it")
-      ->type_name("ADDRESS:PORT");
-  app.add_option("--perseus-scheduler", arguments->perseus_scheduler, "Scheduler for the jobs of these clients")
-      ->type_name("NAME")
-      ->default_str("Lowgear");
-  app.add_option("--perseus-args", arguments->perseus_args, "Arguments of that scheduler, as a JSON object")
-      ->type_name("JSON");
-  app.add_option("--perseus-mode", arguments->perseus_mode,
-                 "What that scheduler sets if it can set either: frequency or power limit")
-      ->type_name("MODE")
-      ->default_str("frequency");
-  app.add_option("--perseus-log-level", arguments->perseus_log_level,
-                 "DEBUG logs every request of these clients with its response; INFO, WARNING, ERROR and CRITICAL only "
-                 "what goes wrong")
-      ->type_name("LEVEL")
-      ->default_str("INFO");
-  app.add_option("--perseus-dump-dir", arguments->perseus_dump_dir,
-                 "Folder for the results of these jobs, one folder per job as Perseus' server writes it")
-      ->type_name("FOLDER")
-      ->default_str("perseus in the folder of --state");
-  app.add_flag("--perseus-no-dump", arguments->perseus_no_dump, "Do not write results of these jobs")
-      ->excludes("--perseus-dump-dir");
+  add_listening_options(app, *arguments);
+  add_perseus_options(app, *arguments);
   app.add_flag("--check", arguments->check, "Check the configuration and exit");
   app.add_flag("--final", arguments->final_backup,
                "backup: of a server that has been stopped; none starts from the folder any more, as its jobs move to "
