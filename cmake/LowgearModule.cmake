@@ -64,6 +64,8 @@ function(lowgear_module name)
     endif()
   endforeach()
   add_library(lowgear_${name} STATIC ${ARG_SOURCES})
+  # So that also a build of one target checks what it is made of.
+  add_dependencies(lowgear_${name} check_layers check_names)
   if(NOT ARG_EACH_APART)
     lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   endif()
