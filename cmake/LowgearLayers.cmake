@@ -2,8 +2,8 @@
 #   LOWGEAR_MODULES               names of the modules that have a folder in src/, in the order of the list
 #   LOWGEAR_MODULE_FOLDER_<name>  the folder of each, below src/: its wing and its name
 #   LOWGEAR_PURE_MODULES          core and those of them marked pure: all that fuzz targets and benchmarks link
-# and has every build check the includes against it (target check_layers), and that each module defines its names in its
-# namespace, each type once (target check_names).
+# and has every build, also that of one target, check the includes against it (target check_layers), and that each module
+# defines its names in its namespace, each type once (target check_names).
 
 set(lowgear_layers_file ${CMAKE_CURRENT_LIST_DIR}/layers.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${lowgear_layers_file})
@@ -48,7 +48,7 @@ foreach(layer IN LISTS lowgear_layers)
 endforeach()
 
 set(LOWGEAR_LAYER_CHECK ${CMAKE_CURRENT_LIST_DIR}/check_layers.sh ${lowgear_layers_file} ${PROJECT_SOURCE_DIR}/src)
-add_custom_target(check_layers ALL COMMAND ${LOWGEAR_LAYER_CHECK} COMMENT "Checking that modules include upwards only"
-                  VERBATIM)
+add_custom_target(check_layers ALL COMMAND ${LOWGEAR_LAYER_CHECK}
+                  COMMENT "Checking that modules include only modules listed before them" VERBATIM)
 set(LOWGEAR_NAME_CHECK ${CMAKE_CURRENT_LIST_DIR}/check_names.sh ${PROJECT_SOURCE_DIR}/src)
 add_custom_target(check_names ALL COMMAND ${LOWGEAR_NAME_CHECK} COMMENT "Checking that each name is defined once, in its module's namespace" VERBATIM)

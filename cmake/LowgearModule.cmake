@@ -64,6 +64,8 @@ function(lowgear_module name)
     endif()
   endforeach()
   add_library(lowgear_${name} STATIC ${ARG_SOURCES})
+  # So that also a build of one target checks what it is made of.
+  add_dependencies(lowgear_${name} check_layers check_names)
   lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART} TOGETHER ${ARG_TOGETHER})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   target_sources(lowgear_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})

@@ -3,7 +3,7 @@
 #
 # Checks the folders below SRC and every #include in them against LAYERS (see cmake/layers.txt) and prints one line for
 # each that breaks it:
-#   - a module includes headers of modules above it in the list only, a room those of rooms before it;
+#   - a module includes headers of modules before it in the list only, a room those of rooms before it;
 #   - a header of a line `only HEADER MODULE...` is included by these modules alone;
 #   - every source lies in a module and a room of the list, and no folder holds more than 30 of them.
 # Exit codes: 0 in order, 1 not in order, 2 bad usage.
@@ -58,7 +58,7 @@ check='
     else if (used == "")
       complain("\"" path "\" names no module of this project; write \"wing/module/file.h\", and <...> for other libraries")
     else if (rank[used] > rank[module])
-      complain(module " may not include \"" path "\": " used " stands below it in " list)
+      complain(module " may not include \"" path "\": " used " stands after it in " list)
     else if (used == module && has_rooms[module] && room_rank[module, used_room] > room_rank[module, room])
       complain("room " room " may not include \"" path "\": room " used_room " stands after it in " list)
     else if ((path in restricted) && !((path, name_of(module)) in allowed))
@@ -104,11 +104,12 @@ check='
     path = substr(FILENAME, 3)
     folder = path
     sub(/\/[^\/]*$/, "", folder)
-    if (++files[folder] == most_files + 1) complain("folder " folder " holds more than " most_files " sources; make rooms")
+    if (++files[folder] == most_files + 1)
+      complain("folder " folder " holds more than " most_files " sources; move some into a room, and list it in " list)
     module = module_of(path)
     room = room_of(path)
     if (module == "") {
-      complain("this file is in no module of " list)
+      complain("this file is in no module of " list "; move it into one, or list its folder there")
       nextfile
     }
     if (has_rooms[module] ? !((module, room) in room_rank) : room != ".")

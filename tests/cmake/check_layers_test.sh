@@ -26,7 +26,7 @@ refuse() {
 fresh_tree
 expect 0 "" "accepts a tree in order"
 
-refuse 'a/logic/solve.h:2: a/logic may not include "b/engine/run.h": b/engine stands below it in layers.txt' \
+refuse 'a/logic/solve.h:2: a/logic may not include "b/engine/run.h": b/engine stands after it in layers.txt' \
   "refuses an include of a lower module" a/logic/solve.h '#include "b/engine/run.h"'
 refuse 'a/base/units.h:3: a/base may not include "a/logic/solve.h"' \
   "refuses an indented include with blanks" a/base/units.h "	#  include  \"a/logic/solve.h\""
@@ -81,7 +81,7 @@ expect 1 'layers.txt names no room attic of a/base' "refuses a room of a module 
 
 fresh_tree
 for number in $(seq 31); do printf '#pragma once\n' >"$work/tree/src/a/base/h$number.h"; done
-expect 1 'folder a/base holds more than 30 sources; make rooms' "refuses a folder with too many sources"
+expect 1 'folder a/base holds more than 30 sources; move some into a room' "refuses a folder with too many sources"
 
 fresh_tree
 printf '#include "b/engine/run.h"\n#include <thread>\n' >>"$work/tree/src/a/logic/solve.h"

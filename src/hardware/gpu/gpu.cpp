@@ -47,15 +47,11 @@ std::string_view name(GpuErrorCode code) {
 }
 
 std::string_view name(GpuFeature feature) {
-  static constexpr std::array<std::string_view, kGpuFeatureCount> kNames = {
-      "energy_counter",   "average_power",
-      "instant_power",    "sm_clock",
-      "memory_clock",     "temperature",
-      "throttle_reasons", "utilisation",
-      "supported_clocks", "power_limits",
-      "persistence_mode", "clock_control",
-      "power_control",    "workload_power_profiles",
-      "power_smoothing"};
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"energy_counter", "average_power", "instant_power", "sm_clock", "memory_clock", "temperature",
+       "throttle_reasons", "utilisation", "supported_clocks", "power_limits", "persistence_mode", "clock_control",
+       "power_control", "workload_power_profiles", "power_smoothing"});
+  static_assert(kNames.size() == kGpuFeatureCount);
   return kNames.at(static_cast<std::size_t>(feature));
 }
 

@@ -10,6 +10,7 @@ set(LOWGEAR_POLICY_TESTS
     policies/envpipe/envpipe_sweep_test.cpp
     policies/envpipe/envpipe_test.cpp
     policies/lowgear_test.cpp
+    policies/max_clock_test.cpp
     policies/perseus_test.cpp
     policies/policy_test.cpp
     policies/published_tables_test.cpp

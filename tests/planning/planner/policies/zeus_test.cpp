@@ -10,7 +10,6 @@
 
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/max_clock.h"
 #include "planning/planner/policies/sample_problem.h"
 
 namespace lowgear::planner {
@@ -29,19 +28,6 @@ std::vector<int> stage_clocks(const SampleProblem& sample, const PolicyPlan& pla
   std::vector<int> by_stage;
   for (const auto& [stage, clock] : clocks) by_stage.push_back(clock);
   return by_stage;
-}
-
-TEST(MaxClock, RunsEverythingAtItsHighestClock) {
-  profile::StageProfile profile(2);
-  profile.add(0, OpKind::forward, {1410, 0.05, 15});
-  profile.add(0, OpKind::backward, {1395, 0.10, 30});
-  profile.add(1, OpKind::forward, {1200, 0.05, 15});
-  profile.add(1, OpKind::forward, {1000, 0.06, 14});
-  profile.add(1, OpKind::backward, {1200, 0.10, 30});
-  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 1), std::move(profile), 80);
-  EXPECT_THAT(MaxClockPolicy().plan(sample.problem(), std::nullopt).clocks_mhz,
-              testing::ElementsAre(1410, 1395, 1200, 1200));
-  EXPECT_THAT(MaxClockPolicy().plan(sample.problem(), 1.0).note, HasSubstr("no deadline"));
 }
 
 TEST(ZeusGlobal, FindsTheBestCommonClock) {
