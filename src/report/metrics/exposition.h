@@ -36,10 +36,13 @@ class MetricFamily {
 
   /// Leaves out what is not finite: readers take no `Nan`, and no number is not zero.
   void add(MetricLabels labels, double value);
-  /// Leaves out what is not known.
+  /// Leaves out what is not known. `scale` leads from the value's unit to the metric's; one below 1 divides by its
+  /// inverse, as 35 / 100 is 0.35 and 35 * 0.01 is not.
   template <typename Number>
   void add(const MetricLabels& labels, const std::optional<Number>& value, double scale = 1) {
-    if (value) add(labels, static_cast<double>(*value) * scale);
+    if (!value) return;
+    const auto number = static_cast<double>(*value);
+    add(labels, scale < 1 ? number / (1 / scale) : number * scale);
   }
   void add(MetricLabels labels, const Histogram& histogram);
 

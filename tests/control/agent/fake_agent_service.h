@@ -39,7 +39,7 @@ class FakeAgentService : public Service {
       gpu.reading.sm_clock_mhz = 1980;
       gpu.reading.memory_clock_mhz = 2619;
       gpu.reading.temperature_c = 41;
-      gpu.reading.gpu_utilisation_percent = 50;
+      gpu.reading.gpu_utilisation_percent = 35;
       gpu.reading.memory_utilisation_percent = 25;
       gpu.reading.throttle_reasons = gpu::ThrottleReasons{};
       gpu_list.push_back(gpu);

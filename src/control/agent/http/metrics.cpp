@@ -173,7 +173,8 @@ void add_shares(const MpsSharing& mps, metrics::Exposition& exposition) {
     restarts.add(labels, static_cast<double>(daemon.restarts));
     for (const auto& [id, share] : mps.shares().all()) {
       if (share.gpu_uuid != daemon.gpu_uuid) continue;
-      ratio.add(metrics::with(labels, "client", share.request.client), share.request.percent * kRatioPerPercent);
+      ratio.add(metrics::with(labels, "client", share.request.client), std::optional(share.request.percent),
+                kRatioPerPercent);
     }
   }
 }

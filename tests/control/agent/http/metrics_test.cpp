@@ -32,7 +32,7 @@ TEST(Metrics, GpusAreReportedInBaseUnits) {
            "lowgear_gpu_power_limit_watts{" + labels(0) + "} 600",
            "lowgear_gpu_sm_clock_hertz{" + labels(0) + "} 1980000000",
            "lowgear_gpu_temperature_celsius{" + labels(0) + "} 41",
-           "lowgear_gpu_utilisation_ratio{" + labels(0) + "} 0.5",
+           "lowgear_gpu_utilisation_ratio{" + labels(0) + "} 0.35",
            "lowgear_gpu_clock_writes_total{" + labels(0) + "} 12",
            "lowgear_gpu_clock_write_errors_total{" + labels(0) + "} 3",
            "lowgear_gpu_late_units_total{" + labels(0) + "} 4",
