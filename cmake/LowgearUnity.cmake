@@ -5,8 +5,11 @@
 option(LOWGEAR_UNITY_BUILD "Compile the sources of a module together" ON)
 
 # Most sources compiled together: enough to share most instantiations, few enough that after a change the rest of them
-# costs seconds. A module with more is divided evenly.
-set(LOWGEAR_UNITY_SOURCES 12)
+# costs seconds. A module with more is divided evenly. With sanitizers the compiler takes more memory.
+set(LOWGEAR_UNITY_SOURCES 20)
+if(LOWGEAR_SANITIZE)
+  set(LOWGEAR_UNITY_SOURCES 12)
+endif()
 
 # A warning on headers, which takes the sources of a unity build for headers.
 if(LOWGEAR_UNITY_BUILD)

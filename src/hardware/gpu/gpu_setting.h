@@ -35,6 +35,9 @@ struct ResetMemoryClocks {
   static constexpr std::string_view kName = "reset memory clocks";
 };
 
+/// Beyond the power limit of any GPU, so that a mistaken unit is refused.
+constexpr double kMaxPowerW = 100'000;
+
 /// The power above which the driver lowers the clocks. It has no reset: the limit from before is set again.
 struct SetPowerLimit {
   static constexpr std::string_view kName = "set the power limit";

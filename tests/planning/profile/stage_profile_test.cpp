@@ -19,12 +19,12 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr const char* kHeader = "stage,instruction,frequency,time,energy\n";
+constexpr const char* kProfileHeader = "stage,instruction,frequency,time,energy\n";
 
-StageProfile read(const std::string& rows) { return read_stage_profile(kHeader + rows, "p.csv"); }
+StageProfile read_profile(const std::string& rows) { return read_stage_profile(kProfileHeader + rows, "p.csv"); }
 
 std::string read_error_of(const std::string& rows) {
-  return error_of([&] { (void)read(rows); });
+  return error_of([&] { (void)read_profile(rows); });
 }
 
 std::vector<int> clocks_of(const StageProfile& profile, int stage, OpKind kind) {
@@ -125,7 +125,7 @@ TEST(StageProfile, RefusesValuesThatCannotBeMeasured) {
 }
 
 TEST(ReadStageProfile, ReadsStagesKindsAndClocks) {
-  const StageProfile profile = read(
+  const StageProfile profile = read_profile(
       "1,forward,1200,0.2,20\n0,forward,1410,0.1,30\n0,backward,1410,0.3,60.5\n1,backward,1200,0.4,50\n"
       "1,forward,1410,0.11,31\n");
   EXPECT_EQ(profile.stages(), 2);
@@ -148,12 +148,12 @@ TEST(ReadStageProfile, AcceptsWhatSpreadsheetsMakeOfIt) {
 
 TEST(ReadStageProfile, SkipsTheLoadInstructionOfMerak) {
   const StageProfile profile =
-      read("0,load,1410,0,0\n0,forward,1410,0.1,30\n9,load,1410,1,1\n0,backward,1410,0.1,30\n");
+      read_profile("0,load,1410,0,0\n0,forward,1410,0.1,30\n9,load,1410,1,1\n0,backward,1410,0.1,30\n");
   EXPECT_EQ(profile.stages(), 1);
 }
 
 TEST(ReadStageProfile, ReadsOpsThatWereMeasuredSplit) {
-  const StageProfile profile = read(
+  const StageProfile profile = read_profile(
       "0,forward,1410,0.1,30\n0,input_gradient,1410,0.1,30\n0,weight_gradient,1410,0.1,30\n"
       "1,forward,1410,0.1,30\n1,backward,1410,0.1,30\n");
   EXPECT_TRUE(profile.has(0, OpKind::weight_gradient));
@@ -244,7 +244,8 @@ TEST(ReadStageProfile, RefusesAStageThatLacksAnOp) {
 
 TEST(ReadStageProfile, RefusesFilesThatAreNoProfile) {
   EXPECT_THAT(error_of([] { (void)read_stage_profile("", "p.csv"); }), StartsWith("p.csv: is empty"));
-  EXPECT_THAT(error_of([] { (void)read_stage_profile(kHeader, "p.csv"); }), StartsWith("p.csv: holds no measurements"));
+  EXPECT_THAT(error_of([] { (void)read_stage_profile(kProfileHeader, "p.csv"); }),
+              StartsWith("p.csv: holds no measurements"));
   EXPECT_THAT(read_error_of("0,load,1410,0.1,30\n"), StartsWith("p.csv: holds no measurements"));
   EXPECT_THAT(error_of([] { (void)read_stage_profile("stage,instruction,clock,time,energy\n", "p.csv"); }),
               AllOf(StartsWith("p.csv:1: there is no column \"frequency\""), HasSubstr("\"clock\"")));
@@ -278,7 +279,7 @@ TEST(WriteStageProfile, IsReadBackUnchanged) {
 }
 
 TEST(WithSplitBackward, SplitsTimeAndEnergy) {
-  const StageProfile profile = read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,backward,1200,0.4,50\n");
+  const StageProfile profile = read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,backward,1200,0.4,50\n");
   const StageProfile split = with_split_backward(profile, 0.4);
   EXPECT_EQ(clocks_of(split, 0, OpKind::input_gradient), (std::vector{1410, 1200}));
   const Measurement& input = split.at_clock(0, OpKind::input_gradient, 1410);
@@ -292,7 +293,7 @@ TEST(WithSplitBackward, SplitsTimeAndEnergy) {
 }
 
 TEST(WithSplitBackward, KeepsWhatWasMeasuredSplit) {
-  const StageProfile profile = read(
+  const StageProfile profile = read_profile(
       "0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,input_gradient,1410,0.2,41\n0,weight_gradient,1410,0.1,17\n");
   expect_equal(with_split_backward(profile, 0.5), profile);
 }
@@ -306,7 +307,7 @@ TEST(WithSplitBackward, RefusesAFractionThatIsNone) {
 
 TEST(WithRecomputation, IsAShareOfTheForward) {
   const StageProfile profile =
-      read("0,forward,1410,0.1,30\n0,forward,1200,0.2,20\n0,backward,1410,0.3,60\n0,backward,1110,0.4,50\n");
+      read_profile("0,forward,1410,0.1,30\n0,forward,1200,0.2,20\n0,backward,1410,0.3,60\n0,backward,1110,0.4,50\n");
   const StageProfile with = with_recomputation(profile, 0.9);
   EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputation, 1200).time_s, 0.18);
   EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputation, 1410).energy_j, 27);
@@ -317,16 +318,17 @@ TEST(WithRecomputation, IsAShareOfTheForward) {
 }
 
 TEST(WithRecomputation, KeepsWhatWasMeasured) {
-  const StageProfile profile = read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,recomputation,1410,0.08,25\n");
+  const StageProfile profile =
+      read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,recomputation,1410,0.08,25\n");
   for (const std::optional<double> share : {std::optional<double>(), std::optional(1.0)}) {
     const StageProfile with = with_recomputation(profile, share);
     EXPECT_EQ(with.at_clock(0, OpKind::recomputation, 1410).time_s, 0.08);
     EXPECT_DOUBLE_EQ(with.at_clock(0, OpKind::recomputing_backward, 1410).energy_j, 85);
   }
   const StageProfile whole =
-      read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,recomputing_backward,1410,0.5,70\n");
+      read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,recomputing_backward,1410,0.5,70\n");
   EXPECT_EQ(with_recomputation(whole, 1).at_clock(0, OpKind::recomputing_backward, 1410).time_s, 0.5);
-  const StageProfile plain = read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n");
+  const StageProfile plain = read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n");
   expect_equal(with_recomputation(plain, std::nullopt), plain);
 }
 
@@ -338,7 +340,7 @@ TEST(WithRecomputation, RefusesAShareThatIsNone) {
 
 TEST(WithVirtualStages, DividesEachStageAmongItsChunks) {
   const StageProfile profile =
-      read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n1,forward,1410,0.2,40\n1,backward,1410,0.4,80\n");
+      read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n1,forward,1410,0.2,40\n1,backward,1410,0.4,80\n");
   const StageProfile chunked = with_virtual_stages(profile, 2);
   ASSERT_EQ(chunked.stages(), 4);
   for (const int stage : {1, 3}) {
@@ -399,7 +401,7 @@ TEST(SettingsOfAProfile, AreWrittenAndReadAgain) {
 }
 
 TEST(SettingsOfAProfile, AreNoColumnWhereThereAreNone) {
-  const StageProfile profile = read("0,forward,1400,0.1,20\n0,backward,1400,0.2,40\n");
+  const StageProfile profile = read_profile("0,forward,1400,0.1,20\n0,backward,1400,0.2,40\n");
   EXPECT_FALSE(profile.has_settings());
   EXPECT_EQ(write_stage_profile(profile),
             "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,20\n0,backward,1400,0.2,40\n");

@@ -27,8 +27,8 @@ struct Sizes {
 };
 
 /// The tensors of a layer: input and weights, in double.
-struct Tensors {
-  explicit Tensors(const Sizes& sizes) : gated(sizes.gated), per_token(sizes.per_token) {
+struct ExpertTensors {
+  explicit ExpertTensors(const Sizes& sizes) : gated(sizes.gated), per_token(sizes.per_token) {
     at::manual_seed(7);
     const auto random = [](std::int64_t rows, std::int64_t columns) {
       return at::randn({rows, columns}, at::kDouble).requires_grad_();
@@ -71,7 +71,7 @@ double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x
 double silu(double x) { return x / (1 + std::exp(-x)); }
 
 /// What one expert makes of one token.
-Row pass_expert(const Tensors& tensors, std::size_t expert, const Row& token) {
+Row pass_expert(const ExpertTensors& tensors, std::size_t expert, const Row& token) {
   Row inner = product(matrix_of(tensors.weights.first[expert]), token);
   if (tensors.gated) {
     const std::size_t width = inner.size() / 2;
@@ -84,7 +84,7 @@ Row pass_expert(const Tensors& tensors, std::size_t expert, const Row& token) {
 }
 
 /// One token: the experts of largest weight, one by one; those that are not here add nothing.
-Row pass_token(const Tensors& tensors, const Row& token) {
+Row pass_token(const ExpertTensors& tensors, const Row& token) {
   Row weights = product(matrix_of(tensors.weights.router), token);
   std::ranges::transform(weights, weights.begin(), [](double x) { return std::exp(x); });
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -101,7 +101,7 @@ Row pass_token(const Tensors& tensors, const Row& token) {
   return output;
 }
 
-Matrix pass_all(const Tensors& tensors) {
+Matrix pass_all(const ExpertTensors& tensors) {
   Matrix output;
   for (const Row& token : matrix_of(tensors.input)) output.push_back(pass_token(tensors, token));
   return output;
@@ -110,7 +110,7 @@ Matrix pass_all(const Tensors& tensors) {
 class ExpertLayers : public testing::TestWithParam<Sizes> {};
 
 TEST_P(ExpertLayers, SendEachTokenThroughItsExperts) {
-  const Tensors tensors(GetParam());
+  const ExpertTensors tensors(GetParam());
   const Matrix made = matrix_of(tensors.layer().forward());
   const Matrix expected = pass_all(tensors);
   ASSERT_EQ(made.size(), expected.size());
@@ -131,7 +131,7 @@ double weighted_sum(const Matrix& output) {
 }
 
 TEST_P(ExpertLayers, HaveTheGradientsOfFiniteDifferences) {
-  const Tensors tensors(GetParam());
+  const ExpertTensors tensors(GetParam());
   const ExpertLayer layer = tensors.layer();
   const at::Tensor output = layer.forward();
   at::Tensor incoming = at::empty_like(output);

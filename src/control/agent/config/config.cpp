@@ -13,12 +13,12 @@
 #include "base/core/formats/toml.h"
 #include "base/core/host_name.h"
 #include "base/core/units.h"
+#include "hardware/gpu/gpu_setting.h"
 
 namespace lowgear::agent {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
-constexpr double kMaxPowerW = 100'000;
 
 std::optional<gid_t> parse_group(TomlTable& section, std::string_view key, const NameLookup& lookup) {
   const std::optional<std::string> group = section.text(key);
@@ -120,7 +120,7 @@ std::optional<PowerShareOptions> parse_power_share(TomlTable& section) {
   PowerShareOptions options;
   if (const auto file = section.text("token_file")) options.token_file = *file;
   if (const auto file = section.text("ca_file")) options.ca_file = *file;
-  const std::optional<double> safe_w = section.number_in("safe_w", 1, kMaxPowerW);
+  const std::optional<double> safe_w = section.number_in("safe_w", 1, gpu::kMaxPowerW);
   options.host = section.text("host").value_or(host_name());
   if (server && !safe_w)
     section.fail("[power_share] needs safe_w: the power limit of each GPU while the server is away");
@@ -155,8 +155,8 @@ AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
   rule.min_clock_mhz = section.integer_in("min_clock_mhz", 1, kMaxClockMhz);
   rule.max_clock_mhz = section.integer_in("max_clock_mhz", 1, kMaxClockMhz);
   rule.power = section.boolean("power").value_or(false);
-  rule.min_power_w = section.number_in("min_power_w", 1, kMaxPowerW);
-  rule.max_power_w = section.number_in("max_power_w", 1, kMaxPowerW);
+  rule.min_power_w = section.number_in("min_power_w", 1, gpu::kMaxPowerW);
+  rule.max_power_w = section.number_in("max_power_w", 1, gpu::kMaxPowerW);
   rule.memory_clocks = section.boolean("memory_clocks").value_or(false);
   rule.persistence = section.boolean("persistence").value_or(false);
   rule.workload_power_profiles = section.boolean("workload_power_profiles").value_or(false);

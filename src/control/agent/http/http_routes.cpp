@@ -15,11 +15,11 @@
 #include "base/http/message/router.h"
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
+#include "hardware/gpu/gpu_setting.h"
 
 namespace lowgear::agent {
 namespace {
 
-constexpr double kMaxPowerW = 100'000;
 constexpr std::size_t kMaxBodyValues = 64;
 
 JsonView body_view(const Json& body) { return {body, "body"}; }
@@ -168,7 +168,7 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   require_members(body_view(body), {"power_limit_w"});
   const JsonView limit = body_view(body).at("power_limit_w");
   const double power_limit_w = limit.number();
-  if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
+  if (power_limit_w <= 0 || power_limit_w > gpu::kMaxPowerW) {
     limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus shows the GPU's range");
   }
   return answer_when_set(call, gpu::SetPowerLimit{power_limit_w});

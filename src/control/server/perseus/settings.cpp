@@ -21,7 +21,7 @@
 namespace lowgear::server::perseus {
 namespace {
 
-constexpr int kMaxWindows = 1'000'000;
+constexpr int kMaxWindowIterations = 1'000'000;
 constexpr double kMaxPowerW = 1e5;
 constexpr std::size_t kMaxSolutions = 100'000;
 /// All plans of a folder together.
@@ -106,8 +106,8 @@ Arguments read_arguments(const JsonView& view) {
   number("eta_knob", 0, 1, arguments.eta_knob);
   number("slowdown_pct", 0, 1000, arguments.slowdown_pct);
   whole("minimum_power_state", 0, kMaxClockMhz, arguments.minimum_power_state);
-  whole("warmup_iters", 0, kMaxWindows, arguments.warmup_iters);
-  whole("num_iters", 1, kMaxWindows, arguments.num_iters);
+  whole("warmup_iters", 0, kMaxWindowIterations, arguments.warmup_iters);
+  whole("num_iters", 1, kMaxWindowIterations, arguments.num_iters);
   whole("forward_freq", 1, kMaxClockMhz, arguments.forward_freq);
   whole("backward_freq", 1, kMaxClockMhz, arguments.backward_freq);
   whole("clocks", profile::kMinMeasuredClocks, 1000, arguments.clocks);

@@ -145,7 +145,7 @@ Dims dims_of(const SampledFunction& function, const SampledShape& shape, std::in
   }
 }
 
-bool has_word(std::string_view words, std::string_view word) {
+bool has_column(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const std::size_t end = std::min(words.find(','), words.size());
     if (words.substr(0, end) == word) return true;
@@ -261,7 +261,7 @@ OperatorSamples parse_operator_samples(std::string_view csv, const std::string& 
   };
   std::vector<Column> columns;
   for (const SampleColumn& column : kShapeColumns) {
-    if (has_word(function.columns, column.name)) columns.push_back({column, table.column(column.name)});
+    if (has_column(function.columns, column.name)) columns.push_back({column, table.column(column.name)});
   }
   const std::size_t forward = table.column(function.one_pass ? "dur(us)" : "F_dur(us)");
   const std::size_t backward = function.one_pass ? forward : table.column("B_dur(us)");

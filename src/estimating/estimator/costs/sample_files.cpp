@@ -13,13 +13,13 @@
 namespace lowgear::estimator {
 namespace {
 
-struct DriverName {
+struct GpuOfDriverName {
   std::string_view part;
   std::string_view gpu;
 };
 
 /// What names contain; the first that fits counts.
-constexpr auto kDriverNames = std::to_array<DriverName>({
+constexpr auto kGpusOfDriverNames = std::to_array<GpuOfDriverName>({
     {"V100-SXM2-16GB", "v100-16gb-sxm"},
     {"V100-SXM", "v100-sxm"},
     {"A100-SXM4-40GB", "a100-40gb-sxm"},
@@ -41,7 +41,7 @@ DataType other_16_bit(DataType dtype) {
 }  // namespace
 
 std::optional<std::string_view> gpu_of_driver_name(std::string_view name) {
-  for (const auto& [part, gpu] : kDriverNames) {
+  for (const auto& [part, gpu] : kGpusOfDriverNames) {
     if (name.find(part) != std::string_view::npos) return gpu;
   }
   return std::nullopt;

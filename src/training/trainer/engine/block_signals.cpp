@@ -8,16 +8,16 @@ namespace {
 constexpr std::int64_t kSums = 3;
 
 /// Elements [first, last) of the store's buffers: trained parameters of one block that count on this rank.
-struct Stretch {
+struct BlockStretch {
   std::int64_t block = 0;
   std::int64_t first = 0;
   std::int64_t last = 0;
 };
 
 /// Those in [begin, end). Neighbours are one stretch: a GPU takes as long to begin work on a matrix as to do it.
-std::vector<Stretch> stretches(const ParameterStore& store, const AdamW& optimizer, std::int64_t blocks,
-                               std::int64_t begin, std::int64_t end) {
-  std::vector<Stretch> result;
+std::vector<BlockStretch> stretches(const ParameterStore& store, const AdamW& optimizer, std::int64_t blocks,
+                                    std::int64_t begin, std::int64_t end) {
+  std::vector<BlockStretch> result;
   for (const Parameter* parameter : store.trained_by_offset()) {
     const std::int64_t first = std::max(parameter->offset, begin);
     const std::int64_t last = std::min(parameter->offset + parameter->count(), end);
@@ -41,7 +41,7 @@ at::Tensor block_squares(const ParameterStore& store, AdamW& optimizer, const Co
   const OptimizerState& state = optimizer.state();
   const std::int64_t end = state.begin + state.master.numel();
   const at::Tensor sums = no_block_squares(store, blocks);
-  for (const Stretch& stretch : stretches(store, optimizer, blocks, state.begin, end)) {
+  for (const BlockStretch& stretch : stretches(store, optimizer, blocks, state.begin, end)) {
     const auto part = [&](const at::Tensor& tensor) {
       return tensor.narrow(0, stretch.first - state.begin, stretch.last - stretch.first);
     };

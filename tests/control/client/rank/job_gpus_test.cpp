@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <memory>
 #include <string>
 
 #include "base/core/error.h"
+#include "control/client/listed_variables.h"
 #include "hardware/gpu/fake_gpu.h"
 
 namespace lowgear::client {
@@ -15,13 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-Environment variables(std::map<std::string, std::string, std::less<>> values) {
-  return [values = std::move(values)](std::string_view name) -> std::optional<std::string> {
-    const auto found = values.find(name);
-    return found == values.end() ? std::nullopt : std::optional(found->second);
-  };
-}
 
 RankInfo first_of(int ranks, std::string launcher) {
   RankInfo rank;

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 
 #include "base/core/error.h"
+#include "control/client/listed_variables.h"
 
 namespace lowgear::client {
 namespace {
@@ -15,13 +15,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::ThrowsMessage;
-
-Environment variables(std::map<std::string, std::string, std::less<>> values) {
-  return [values = std::move(values)](std::string_view name) -> std::optional<std::string> {
-    const auto found = values.find(name);
-    return found == values.end() ? std::nullopt : std::optional(found->second);
-  };
-}
 
 TEST(SearchRequest, ReadsTheBound) {
   EXPECT_EQ(parse_allowed_slowdown_pct("slowdown=2%"), 2);

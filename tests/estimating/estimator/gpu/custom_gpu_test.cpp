@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "estimating/estimator/costs/link_costs.h"
-#include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/gpu/test_name_of_gpu.h"
 #include "estimating/estimator/iteration/emitted_profile.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/iteration/job_energy.h"
+#include "estimating/estimator/iteration/roofline_estimate.h"
 #include "estimating/estimator/power/power_model.h"
 
 namespace lowgear::estimator {
@@ -30,10 +29,6 @@ TrainingJob job_on(const std::string& gpu) {
   job.batch = {.global = 16, .micro = 1, .sequence_length = 4096};
   job.dtype = DataType::fp16;
   return job;
-}
-
-IterationEstimate estimate(const TrainingJob& job) {
-  return estimate_iteration(job, {RooflineCosts(job.gpu), LinkCosts(job.cluster)});
 }
 
 IterationEstimate estimate_under(TrainingJob& job, double limit_w) {
@@ -141,19 +136,13 @@ TEST(UnderPowerLimit, LeavesWhatMemoryAndLinksLimitAsItIs) {
   EXPECT_EQ(under_power_limit(gpu, {}).time_s(), 0);
 }
 
-double sum_of(const std::vector<CostItem>& items) {
-  double sum_s = 0;
-  for (const CostItem& item : items) sum_s += item.cost.time_s();
-  return sum_s;
-}
-
 TEST(EstimateIteration, PartsAddUpUnderAPowerLimit) {
   TrainingJob job = job_on("h100-sxm");
   const IterationEstimate usual = estimate(job);
   const IterationEstimate limited = estimate_under(job, 500);
   for (std::size_t i = 0; i < limited.stages.size(); ++i) {
     const StageEstimate& stage = limited.stages[i];
-    EXPECT_NEAR(sum_of(stage.forward_items), stage.forward.time_s(), 1e-9);
+    EXPECT_NEAR(time_s_of(stage.forward_items), stage.forward.time_s(), 1e-9);
     EXPECT_GT(stage.backward.time_s(), usual.stages[i].backward.time_s());
     EXPECT_GT(stage.weight_gradient.time_s(), usual.stages[i].weight_gradient.time_s());
     EXPECT_LT(stage.weight_gradient.time_s(), stage.backward.time_s());

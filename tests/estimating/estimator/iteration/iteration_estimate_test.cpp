@@ -10,6 +10,7 @@
 #include "base/core/error.h"
 #include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
+#include "estimating/estimator/iteration/roofline_estimate.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -28,24 +29,14 @@ TrainingJob job_on(int dp, int tp, int pp) {
   return job;
 }
 
-IterationEstimate estimate(const TrainingJob& job) {
-  return estimate_iteration(job, {RooflineCosts(job.gpu), LinkCosts(job.cluster)});
-}
-
-double sum_of(const std::vector<CostItem>& items) {
-  double sum = 0;
-  for (const CostItem& item : items) sum += item.cost.time_s();
-  return sum;
-}
-
 double item_s(const std::vector<CostItem>& items, std::string_view name) {
   const auto found = std::ranges::find(items, name, &CostItem::name);
   return found == items.end() ? 0 : found->cost.time_s();
 }
 
 void expect_parts_add_up(const StageEstimate& stage) {
-  EXPECT_NEAR(sum_of(stage.forward_items), stage.forward.time_s(), 1e-9);
-  EXPECT_NEAR(sum_of(stage.backward_items), stage.backward.time_s(), 1e-9);
+  EXPECT_NEAR(time_s_of(stage.forward_items), stage.forward.time_s(), 1e-9);
+  EXPECT_NEAR(time_s_of(stage.backward_items), stage.backward.time_s(), 1e-9);
   EXPECT_GT(stage.weight_gradient.time_s(), 0);
   EXPECT_LT(stage.weight_gradient.time_s(), stage.backward.time_s());
 }

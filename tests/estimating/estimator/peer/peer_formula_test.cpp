@@ -146,12 +146,12 @@ TEST(PeerFormula, SaysWhatIsMissing) {
   EXPECT_THAT(error_with([](SampledJob& job) { job.hidden = 4095; }), HasSubstr("do not divide hidden size 4095"));
 }
 
-struct PublishedRun {
+struct RunOfPeer {
   const char* config;
   double time_s;  ///< that the published tool printed, with its own libraries
 };
 
-class PublishedRuns : public ::testing::TestWithParam<PublishedRun> {};
+class PublishedRuns : public ::testing::TestWithParam<RunOfPeer> {};
 
 TEST_P(PublishedRuns, AreReproducedWithinThreePerCent) {
   const bool perlmutter = std::string(GetParam().config).ends_with("P");
@@ -167,8 +167,8 @@ TEST_P(PublishedRuns, AreReproducedWithinThreePerCent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PeerFormula, PublishedRuns,
-                         ::testing::Values(PublishedRun{"llemma_7b_4_2_2_P", 9.5088100905},
-                                           PublishedRun{"llemma_7b_4_2_2_V", 4.7599400279}),
+                         ::testing::Values(RunOfPeer{"llemma_7b_4_2_2_P", 9.5088100905},
+                                           RunOfPeer{"llemma_7b_4_2_2_V", 4.7599400279}),
                          [](const auto& run) { return std::string(run.param.config); });
 
 }  // namespace

@@ -27,7 +27,7 @@ const std::string kLinear =
     "\"starts\":[1, 2, 1024, 2048], \"steps\":[2, 2, 512, 512], \"ends\":[16, 8, 2048, 3072], "
     "\"operators\":['mul', 'mul', 'add', 'add'], \"shapes\":[1, 16, 2048, 1024]";
 
-sampling::SamplingOptions options_of(const std::string& yaml) {
+sampling::SamplingOptions options_written(const std::string& yaml) {
   PublishedSampling read = parse_published_sampling(yaml, "linear1.yml");
   read.words.insert(read.words.begin(), read.subject);
   read.words.insert(read.words.end(), {"--out", "samples"});
@@ -35,7 +35,7 @@ sampling::SamplingOptions options_of(const std::string& yaml) {
 }
 
 TEST(PublishedSampling, TakesTheGridOfCollect) {
-  const auto options = options_of(published("linear1", "'mp', 'b', 'l', 'dim'", kLinear, "get_all"));
+  const auto options = options_written(published("linear1", "'mp', 'b', 'l', 'dim'", kLinear, "get_all"));
   EXPECT_THAT(options.operators, ElementsAre(sampling::SampledOperator::linear_qkv));
   EXPECT_THAT(options.grid.tp, ElementsAre(1, 2, 4, 8, 16));
   EXPECT_THAT(options.grid.microbatch, ElementsAre(2, 4, 8));
@@ -45,7 +45,7 @@ TEST(PublishedSampling, TakesTheGridOfCollect) {
 
 TEST(PublishedSampling, TakesTheOneShapeOfTestAndProfilers) {
   for (const char* const run : {"get_one", "get_profiler"}) {
-    const auto options = options_of(published("linear1", "'mp', 'b', 'l', 'dim'", kLinear, run));
+    const auto options = options_written(published("linear1", "'mp', 'b', 'l', 'dim'", kLinear, run));
     EXPECT_THAT(options.grid.microbatch, ElementsAre(16)) << run;
     EXPECT_THAT(options.grid.hidden, ElementsAre(1024)) << run;
   }
@@ -53,20 +53,20 @@ TEST(PublishedSampling, TakesTheOneShapeOfTestAndProfilers) {
 
 TEST(PublishedSampling, KeepsTheHeads) {
   const std::string columns = "'mp', 'b', 'h', 'l', 'dim'";
-  const auto one = options_of(published("flash_atten", columns, "\"shapes\":[1, 4, 20, 1024, 2560]", "get_one"));
+  const auto one = options_written(published("flash_atten", columns, "\"shapes\":[1, 4, 20, 1024, 2560]", "get_one"));
   EXPECT_THAT(one.grid.heads, ElementsAre(20));
   EXPECT_THAT(one.grid.hidden, ElementsAre(2560));
-  const auto all = options_of(published("flash_atten", columns,
-                                        "\"starts\":[1, 2, 16, 1024, 2048], \"steps\":[2, 2, 8, 512, 512], "
-                                        "\"ends\":[2, 4, 40, 1024, 3072], "
-                                        "\"operators\":['mul', 'mul', 'add', 'add', 'add']",
-                                        "get_all"));
+  const auto all = options_written(published("flash_atten", columns,
+                                             "\"starts\":[1, 2, 16, 1024, 2048], \"steps\":[2, 2, 8, 512, 512], "
+                                             "\"ends\":[2, 4, 40, 1024, 3072], "
+                                             "\"operators\":['mul', 'mul', 'add', 'add', 'add']",
+                                             "get_all"));
   EXPECT_THAT(all.grid.heads, ElementsAre(16, 24, 32, 40));
   EXPECT_THAT(all.grid.hidden, ElementsAre(2048, 2560, 3072));
 }
 
 TEST(PublishedSampling, ReadsTheOptimizersOfStages) {
-  const auto options = options_of(
+  const auto options = options_written(
       "{'kernel_name': 'middleStage_optimizer', 'columns_name': ['mp', 'dim', 'encoders', 'dur(us)'], 'starts': [1, "
       "2048, "
       "4], 'steps': [2, 512, 4], 'ends': [4, 2560, 12], 'operators': ['mul', 'add', 'add'], 'run': 'get_all',}");
@@ -77,7 +77,7 @@ TEST(PublishedSampling, ReadsTheOptimizersOfStages) {
 }
 
 TEST(PublishedSampling, ReadsTheMaskedSoftmax) {
-  const auto options = options_of(
+  const auto options = options_written(
       published("ScaledUpperTriangMaskedSoftmax", "'mp', 'b', 'h', 'l'", "\"shapes\":[1, 4, 16, 1024]", "get_one"));
   EXPECT_THAT(options.operators, ElementsAre(sampling::SampledOperator::masked_softmax));
   EXPECT_THAT(options.grid.heads, ElementsAre(16));
@@ -91,7 +91,7 @@ const std::string kExperts =
     "\"shapes\":[2, 16, 16, 2048, 1024]";
 
 TEST(PublishedSampling, ReadsExpertsWhoseLastSizesLackAnOperator) {
-  const auto options = options_of(published("moe", kExpertColumns, kExperts, "get_all"));
+  const auto options = options_written(published("moe", kExpertColumns, kExperts, "get_all"));
   EXPECT_THAT(options.operators, ElementsAre(sampling::SampledOperator::experts));
   EXPECT_THAT(options.grid.tp, ElementsAre(1, 2, 4, 8, 16, 32, 64, 128));
   EXPECT_EQ(options.grid.experts.size(), 80U);
@@ -103,10 +103,10 @@ TEST(PublishedSampling, ReadsExpertsWhoseLastSizesLackAnOperator) {
 }
 
 TEST(PublishedSampling, AddsWhereMultiplyingMissesTheEnd) {
-  const auto options = options_of(published("linear1", "'mp', 'b', 'l', 'dim'",
-                                            "\"starts\":[1, 2, 512, 1000], \"steps\":[2, 2, 512, 500], "
-                                            "\"ends\":[2, 4, 512, 2000], \"operators\":['mul', 'mul', 'add']",
-                                            "get_all"));
+  const auto options = options_written(published("linear1", "'mp', 'b', 'l', 'dim'",
+                                                 "\"starts\":[1, 2, 512, 1000], \"steps\":[2, 2, 512, 500], "
+                                                 "\"ends\":[2, 4, 512, 2000], \"operators\":['mul', 'mul', 'add']",
+                                                 "get_all"));
   EXPECT_THAT(options.grid.hidden, ElementsAre(1000, 1500, 2000));
 }
 
@@ -115,14 +115,14 @@ TEST(PublishedSampling, SaysWhichSizesAShapeLacks) {
   EXPECT_THAT(error_of([&] { (void)parse_published_sampling(file, "f.yml"); }),
               HasSubstr("shapes: has 5 sizes and none for intermediate_size, top_k"));
   const auto options =
-      options_of(published("moe", kExpertColumns, "\"shapes\":[4, 4, 1024, 1024, 16, 2048, 4]", "get_one"));
+      options_written(published("moe", kExpertColumns, "\"shapes\":[4, 4, 1024, 1024, 16, 2048, 4]", "get_one"));
   EXPECT_THAT(options.grid.experts, ElementsAre(16));
   EXPECT_THAT(options.grid.expert_width, ElementsAre(2048));
   EXPECT_THAT(options.grid.experts_per_token, ElementsAre(4));
 }
 
 TEST(PublishedSampling, ReadsCollectives) {
-  const auto options = options_of(
+  const auto options = options_written(
       "{'module_name': 'nccl_functions', 'kernel_name': 'allgather_large', 'starts': [134217728], 'steps': [600000], "
       "'ends': [1200000000], 'operators': ['add'],}");
   EXPECT_THAT(options.collectives, ElementsAre(sampling::SampledCollective::all_gather));

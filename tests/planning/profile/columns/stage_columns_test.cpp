@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr const char* kRows =
+constexpr const char* kProfileRows =
     "stage,instruction,frequency,time,energy\n0,forward,1410,0.1,30\n0,backward,1410,0.2,60\n"
     "1,forward,1410,0.1,30\n1,backward,1410,0.2,60\n";
 
@@ -21,11 +21,11 @@ TEST(StageColumns, AreReadAsTheyAreWritten) {
   for (const StageColumns& columns :
        {StageColumns{}, StageColumns{.activation_bytes = {1e9, 5e8}}, StageColumns{.transfer_s = 0.001},
         StageColumns{.activation_bytes = {3, 4}, .transfer_s = 0}}) {
-    const std::string text = with_stage_columns(kRows, columns);
+    const std::string text = with_stage_columns(kProfileRows, columns);
     EXPECT_EQ(read_stage_columns(text, "p.csv"), columns) << text;
-    EXPECT_EQ(write_stage_profile(read_stage_profile(text, "p.csv")), kRows) << "rows are read alike with them";
+    EXPECT_EQ(write_stage_profile(read_stage_profile(text, "p.csv")), kProfileRows) << "rows are read alike with them";
   }
-  EXPECT_EQ(with_stage_columns(kRows, {}), kRows);
+  EXPECT_EQ(with_stage_columns(kProfileRows, {}), kProfileRows);
 }
 
 TEST(StageColumns, AreTheLargestOfAStage) {
