@@ -275,7 +275,7 @@ void add_listening_options(CLI::App& app, ServeArguments& arguments) {
       ->type_name("FILE");
 }
 
-void add_perseus_options(CLI::App& app, ServeArguments& arguments) {
+void add_perseus_port_options(CLI::App& app, ServeArguments& arguments) {
   app.add_option("--perseus-listen", arguments.perseus_listen,
                  "TCP address and port for unmodified clients of Perseus and Zeus. They send no tokens: every program "
                  "that reaches it may use it")
@@ -323,7 +323,7 @@ VerbAction declare_serve(CLI::App& app) {
                  "Unix socket to listen on (default: the configuration's, or server.sock in the state folder)")
       ->type_name("PATH");
   add_listening_options(app, *arguments);
-  add_perseus_options(app, *arguments);
+  add_perseus_port_options(app, *arguments);
   app.add_flag("--check", arguments->check, "Check the configuration and exit");
   app.add_flag("--final", arguments->final_backup,
                "backup: of a server that has been stopped; none starts from the folder any more, as its jobs move to "

@@ -14,7 +14,7 @@ namespace lowgear::trainer {
 namespace {
 
 /// Largest difference, as a part of the tensor's largest element.
-double relative_difference(const at::Tensor& a, const at::Tensor& b) {
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
@@ -22,7 +22,7 @@ void expect_near(const ThreadJobResult& result, const ThreadJobResult& expected,
   EXPECT_NEAR(result.loss, expected.loss, tolerance * expected.loss);
   ASSERT_EQ(result.gradients.size(), expected.gradients.size());
   for (const auto& [name, gradient] : expected.gradients) {
-    EXPECT_LE(relative_difference(result.gradients.at(name), gradient), tolerance) << name;
+    EXPECT_LE(largest_difference(result.gradients.at(name), gradient), tolerance) << name;
   }
 }
 
@@ -168,7 +168,7 @@ TEST(PipelineComparison, SeesAMessageThatIsSlightlyWrong) {
   const ThreadJobResult result = run_iteration(faulty);
   double largest = 0;
   for (const auto& [name, gradient] : expected.gradients) {
-    largest = std::max(largest, relative_difference(result.gradients.at(name), gradient));
+    largest = std::max(largest, largest_difference(result.gradients.at(name), gradient));
   }
   EXPECT_GT(largest, 1e-4);
 }
