@@ -26,11 +26,10 @@ def end_all(processes):
 
 
 def fresh_folder(path):
-    """The folder as a whole path, emptied; from now on SIGTERM ends this process in order, as Ctrl-C does."""
+    """The folder as a whole path, emptied."""
     folder = path.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return folder
 
 

@@ -19,6 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from modelled_profile import write_profile  # noqa: E402: the examples are no package
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MICROBATCHES = 6
@@ -26,18 +29,6 @@ RUN_S = 7
 AFTER_S = 3
 SAMPLE_S = 0.004
 SETTLED_S = 0.045  # a clock change takes some 20 ms on the simulated GPU; then it has to be right
-
-
-def write_profile(path):
-    """A synthetic profile of two stages on an H100: the second has 35 % more work."""
-    rows = ["stage,instruction,frequency,time,energy"]
-    for stage, work in enumerate((1.0, 1.35)):
-        for kind, time_s in (("forward", 0.05), ("backward", 0.1)):
-            for mhz in range(1005, 1981, 15):
-                seconds = 0.75 * time_s * work * 1980 / mhz + 0.25 * time_s
-                watts = 150 + 520 * (mhz / 1980) ** 2.4
-                rows.append(f"{stage},{kind},{mhz},{seconds:.6f},{seconds * watts:.4f}")
-    path.write_text("\n".join(rows) + "\n")
 
 
 def write_config(path, folder):

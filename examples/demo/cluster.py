@@ -145,6 +145,7 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     out = fresh_folder(arguments.out)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     gpus = sum(shape["pp"] for shape in JOBS.values())
     with tempfile.TemporaryDirectory(prefix="lg-") as folder, \
             Machine(arguments.build.resolve(), Path(folder), out / "log.txt", gpus) as machine:

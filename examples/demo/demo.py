@@ -143,6 +143,7 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     out = fresh_folder(arguments.out)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="lg-") as folder, \
             Machine(arguments.build.resolve(), Path(folder), out / "log.txt", STAGES) as machine:
         scale = unit_scale(machine, out, arguments)

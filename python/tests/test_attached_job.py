@@ -14,8 +14,8 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "job"))
-from modelled_profile import write_profile  # noqa: E402: the job is no package
+sys.path.insert(0, str(HERE.parent.parent / "examples"))
+from modelled_profile import write_profile  # noqa: E402: the examples are no package
 
 BINARY = os.environ.get("LOWGEAR_BINARY")
 SITE = HERE.parent / "lowgear" / "site"

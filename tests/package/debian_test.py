@@ -17,7 +17,7 @@ class DebianPackages(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="lowgear-packages-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        # Compressed less than what is published, which takes most of the time.
+        # The published packages are compressed more, which would take most of the time of this test.
         run(os.environ["CPACK"], "--config", BUILD / "CPackConfig.cmake", "-B", cls.folder, "-D",
             "CPACK_DEBIAN_COMPRESSION_TYPE=gzip")
         cls.debs = {run("dpkg-deb", "--field", deb, "Package").stdout.strip(): deb for deb in cls.folder.glob("*.deb")}

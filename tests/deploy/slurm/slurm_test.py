@@ -15,7 +15,7 @@ own_root.enter()
 from cluster import GPUS, LOWGEAR, Cluster, wait_until  # noqa: E402
 
 PIPELINE = own_root.SOURCE / "python/tests/job"
-sys.path.insert(0, str(PIPELINE))
+sys.path.insert(0, str(own_root.SOURCE / "examples"))
 from modelled_profile import write_profile  # noqa: E402
 
 JOB = f"/usr/bin/python3 {own_root.SOURCE}/tests/deploy/slurm/gpu_job.py"
