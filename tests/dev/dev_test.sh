@@ -10,7 +10,7 @@ output=''
 status=0
 
 # Only these commands can be found: neither sudo nor a real apt-get of this machine.
-real_commands="awk bash cat dirname env find grep ls mkdir nproc rm sed sort tail tee xargs"
+real_commands="awk bash cat dirname env find grep ls mkdir nproc rm sed sleep sort tail tee xargs"
 bin=$work/bin
 log=$work/calls
 
@@ -80,6 +80,39 @@ fresh; run test asan -R planner
 calls "cmake --build --preset asan --parallel 2" "$what"
 calls "ctest --preset asan --parallel 8 -R planner" "$what"
 
+# line_of PATTERN: where in the calls the first one that begins so stands.
+line_of() { grep -n "^$1" "$log" | head -n 1 | cut -d: -f1; }
+
+what="test builds the planner while it installs what the planner does not need"
+fresh; installed_except cmake libgtest-dev chromium
+stand_in apt-get 'case $* in *chromium*) sleep 0.3; echo "chromium is there" >>'"'$log'"' ;; esac'
+run test
+exits 0 "$what"
+calls "apt-get $apt_options install --no-install-recommends cmake" "$what"
+planner=$(line_of "cmake --build --preset release --target lowgear ")
+installed=$(line_of "chromium is there")
+all=$(line_of "cmake --build --preset release --parallel")
+[ "${planner:-0}" -gt 0 ] && [ "$planner" -lt "${installed:-0}" ] && [ "$installed" -lt "${all:-0}" ] || fail "$what"
+
+what="test with a missing package in a folder that was built before"
+fresh; installed_except chromium; mkdir -p "$work/project/build/release"; touch "$work/project/build/release/build.ninja"
+run test
+exits 0 "$what"
+never_calls "cmake --build --preset release --target" "$what"
+
+what="test with missing packages, and neither root nor sudo"
+fresh; installed_except chromium; stand_in id 'echo 1000'; run test
+exits 1 "$what"
+says "apt-get install chromium" "$what"
+never_calls cmake "$what"
+
+what="test without what could not be installed during the build"
+fresh; installed_except chromium; stand_in apt-get '[[ $* != *chromium* ]] || { echo "no such archive"; exit 100; }'
+run test
+exits 1 "$what"
+says "no such archive" "$what"
+never_calls ctest "$what"
+
 what="missing packages as root"
 fresh; installed_except libgtest-dev ninja-build; run build
 exits 0 "$what"
@@ -124,7 +157,6 @@ never_calls apt-get "$what"
 what="quickstart plans before it installs and builds what the trainer needs"
 fresh; installed_except libtorch-dev; stand_in python3 ''; run quickstart
 exits 0 "$what"
-line_of() { grep -n "^$1" "$log" | head -n 1 | cut -d: -f1; }
 planned=$(line_of "lowgear plan")
 installed=$(line_of "apt-get .*install .*libtorch-dev")
 trainer=$(line_of "cmake --build .*lowgear_trainer_program")
