@@ -89,7 +89,7 @@ stand_in apt-get 'case $* in *chromium*) sleep 0.3; echo "chromium is there" >>'
 run test
 exits 0 "$what"
 calls "apt-get $apt_options install --no-install-recommends cmake" "$what"
-planner=$(line_of "cmake --build --preset release --target lowgear ")
+planner=$(line_of "cmake --build --preset release --target lowgear_planner ")
 installed=$(line_of "chromium is there")
 all=$(line_of "cmake --build --preset release --parallel")
 [ "${planner:-0}" -gt 0 ] && [ "$planner" -lt "${installed:-0}" ] && [ "$installed" -lt "${all:-0}" ] || fail "$what"

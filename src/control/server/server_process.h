@@ -39,8 +39,8 @@ struct Messages {
 };
 
 /// Serves until SIGTERM, SIGINT or SIGHUP, then lets requests at hand finish. These are caught once it answers: until
-/// then they have the effect that the caller gave them. Throws InputError when what it is given
-/// does not do (an address that is taken, a state folder of another server), and Error when the system refuses.
+/// then they have the effect that the caller gave them. Throws InputError when the options cannot be used (an address
+/// that is taken, a state folder of another server), and Error when the system refuses.
 void run_server(const ProcessOptions& options, const Messages& messages);
 
 }  // namespace lowgear::server

@@ -58,7 +58,7 @@ TEST(Process, AFullDiskLeavesNothing) {
 TEST(Process, AFolderThatCannotBeWrittenIsRefused) {
   const TemporaryFolder folder;
   const std::string profile = write_text(folder / "profile.csv", small_profile(3));
-  // Nobody, not even root, can make a folder there.
+  // No user, not even root, can make a folder there.
   const ProgramResult result = run_lowgear(pipeline_command("plan", profile, 3, 4, {"--out", "/proc/lowgear/out"}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;

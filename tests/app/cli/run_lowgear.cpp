@@ -69,13 +69,15 @@ bool LowgearProcess::running() {
   return !ended_;
 }
 
+std::string LowgearProcess::output() const { return read_text(folder_ / "out"); }
+
 ProgramResult LowgearProcess::wait() {
   if (!ended_) ::waitpid(child_, &status_, 0);
   ended_ = true;
   ProgramResult result;
   if (WIFEXITED(status_)) result.exit_code = WEXITSTATUS(status_);
   if (WIFSIGNALED(status_)) result.signal = WTERMSIG(status_);
-  result.out = read_text(folder_ / "out");
+  result.out = output();
   result.err = read_text(folder_ / "err");
   return result;
 }

@@ -29,6 +29,8 @@ class LowgearProcess {
   void send_signal(int signal_number) const;
   /// Whether it is still at work.
   [[nodiscard]] bool running();
+  /// What it has written to standard output until now.
+  [[nodiscard]] std::string output() const;
   /// Waits for its end.
   [[nodiscard]] ProgramResult wait();
 

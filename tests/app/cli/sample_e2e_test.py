@@ -97,7 +97,7 @@ class SampleTest(unittest.TestCase):
             self.assertEqual(len(set(whole)), len(whole))
             self.assertCountEqual(parts, whole)
 
-    def test_goes_on_behind_the_last_whole_row_after_a_kill(self):
+    def test_continues_after_the_last_whole_row_after_a_kill(self):
         words = ["operators", "--out", "killed", "--operators", "linear1,linear2,norm", *TINY, "--repeats", "20"]
         process = subprocess.Popen([SAMPLER, *words], env=CLEAN, cwd=self.folder, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
@@ -124,7 +124,7 @@ class SampleTest(unittest.TestCase):
                          sum(file["planned"] for file in result["files"]) -
                          sum(len(text.splitlines()) - 1 for text in before.values()))
 
-    def test_a_signal_ends_it_behind_a_row(self):
+    def test_a_signal_ends_it_after_a_row(self):
         process = subprocess.Popen([LOWGEAR, "sample", "operators", "--out", "ended", *TINY, "--repeats", "200"],
                                    env=CLEAN, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         files = self.folder / "ended/operator"
@@ -140,7 +140,7 @@ class SampleTest(unittest.TestCase):
         for path in files.glob("*.csv"):
             self.assertTrue(path.read_text().endswith("\n"))
 
-    def test_a_time_limit_ends_it_and_it_goes_on(self):
+    def test_a_time_limit_ends_it_and_it_continues(self):
         words = ["operators", "--out", "limited", "--operators", "norm,residual", "--device", "cpu", "--hidden", "64,128",
                  "--microbatch", "1,2,4,8", "--sequence", "16"]
         result = json.loads(self.sampled(*words, "--repeats", "60", "--time-limit", "1", "--json").stdout)

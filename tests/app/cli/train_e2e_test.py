@@ -200,7 +200,7 @@ class Output(TrainTest):
 class Server(TrainTest):
     def setUp(self):
         super().setUp()
-        self.address = f"http://127.0.0.1:{unused_port()}"  # nothing is behind it
+        self.address = f"http://127.0.0.1:{unused_port()}"  # nothing listens there
 
     def test_that_is_not_there_is_said_at_once_and_in_the_end_and_counted(self):
         code, out, err = self.train("--server", self.address, "--set", "parallel.pp=2", "--json")
@@ -316,7 +316,7 @@ class Ends(TrainTest):
         self.assertEqual(code, 1)
         self.assertIn("was killed by signal 9", err.splitlines()[-1])
 
-    def test_ctrl_c_ends_behind_a_step(self):
+    def test_ctrl_c_ends_after_a_step(self):
         process = self.start_endless("--set", "parallel.pp=2")
         os.kill(process.pid, signal.SIGINT)
         code, out, err = self.end_of(process)
@@ -327,7 +327,7 @@ class Ends(TrainTest):
         self.assertTrue((self.folder / "metrics.jsonl").read_text().endswith("}\n"))
         self.assertIn(f"{steps} steps: loss", out)
 
-    def test_a_rank_that_somebody_else_ends_fails_the_job_behind_a_checkpoint(self):
+    def test_a_rank_that_another_process_ends_fails_the_job_after_a_checkpoint(self):
         process = self.start_endless("--set", "parallel.pp=2", "--set", "checkpoint.folder=ckpt")
         os.kill(children_of(process.pid)[1], signal.SIGTERM)
         code, _, err = self.end_of(process)
@@ -509,7 +509,7 @@ class BadInput(TrainTest):
         self.assertIn("mine.csv:2:5", self.refused(*two))
         self.assertIn("1f1b", self.refused("--schedule", "1f2b"))
 
-    def test_tokens_outside_the_vocabulary_are_told_once(self):
+    def test_tokens_outside_the_vocabulary_are_reported_once(self):
         tokens = [300] * 5000
         header = struct.pack("<iii", 20240520, 1, len(tokens)).ljust(1024, b"\0")
         (self.folder / "tokens.bin").write_bytes(header + struct.pack(f"<{len(tokens)}H", *tokens))

@@ -5,12 +5,12 @@
 
 namespace lowgear {
 
-/// For its lifetime root is somebody who may do only what everybody may; all others are that anyway.
+/// For its lifetime root has only the rights of an ordinary user; every other user has no more anyway.
 class OrdinaryUser {
  public:
   OrdinaryUser() {
-    constexpr uid_t kNobody = 65534;
-    become(kNobody);
+    constexpr uid_t kNobodyUid = 65534;
+    become(kNobodyUid);
   }
   ~OrdinaryUser() { become(0); }
   OrdinaryUser(const OrdinaryUser&) = delete;

@@ -24,7 +24,7 @@ FileDescriptor open_to_hold(const std::filesystem::path& path) {
 TEST(HeldFile, TellsOthersWhoHasIt) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "lock";
-  std::ofstream(path) << "somebody whose name is longer";
+  std::ofstream(path) << "a holder whose name is longer";
   {
     const FileDescriptor first = open_to_hold(path);
     EXPECT_EQ(hold_file(first, "the first\n").outcome, FileHold::Outcome::held);

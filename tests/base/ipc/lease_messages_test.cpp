@@ -155,7 +155,7 @@ TEST(FrameReader, RefusesWhatIsNoFrameBeforeItIsWhole) {
   expect_refused(size, huge, "too large");
 }
 
-TEST(FrameReader, RefusesGarbageBehindAFrame) {
+TEST(FrameReader, RefusesGarbageAfterAFrame) {
   std::vector<std::byte> stream = encode_empty(FrameType::accepted);
   stream.resize(stream.size() + kFrameHeaderBytes, std::byte{0x55});
   FrameReader reader;

@@ -25,7 +25,7 @@ FileDescriptor listen_at(const UnixAddress& address) {
   return listener;
 }
 
-bool somebody_listens_at(const UnixAddress& address) {
+bool is_listened_at(const UnixAddress& address) {
   const FileDescriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return ::connect(client.get(), address.get(), address.size()) == 0;
 }
@@ -41,8 +41,8 @@ TEST(UnixAddress, IsTheSocketOfThatPath) {
   const std::filesystem::path path = folder / "socket";
   const FileDescriptor listener = listen_at(UnixAddress::of_path(path));
   EXPECT_TRUE(std::filesystem::is_socket(path));
-  EXPECT_TRUE(somebody_listens_at(UnixAddress::of_path(path)));
-  EXPECT_FALSE(somebody_listens_at(UnixAddress::of_path(folder / "socke")));
+  EXPECT_TRUE(is_listened_at(UnixAddress::of_path(path)));
+  EXPECT_FALSE(is_listened_at(UnixAddress::of_path(folder / "socke")));
 }
 
 TEST(UnixAddress, TakesThePathThatJustFits) {
@@ -50,7 +50,7 @@ TEST(UnixAddress, TakesThePathThatJustFits) {
   const std::filesystem::path path = path_of_length(folder.path(), kMaxUnixPathBytes);
   const FileDescriptor listener = listen_at(UnixAddress::of_path(path));
   EXPECT_TRUE(std::filesystem::is_socket(path));
-  EXPECT_TRUE(somebody_listens_at(UnixAddress::of_path(path)));
+  EXPECT_TRUE(is_listened_at(UnixAddress::of_path(path)));
 }
 
 TEST(UnixAddress, RefusesPathsThatDoNotFitAndSaysTheLimit) {
@@ -64,8 +64,8 @@ TEST(UnixAddress, RefusesPathsThatDoNotFitAndSaysTheLimit) {
 TEST(UnixAddress, ReachesAbstractSockets) {
   const std::string name = "lowgear-unix-address-test-" + std::to_string(::getpid());
   const FileDescriptor listener = listen_at(UnixAddress::of_abstract_name(name));
-  EXPECT_TRUE(somebody_listens_at(UnixAddress::of_abstract_name(name)));
-  EXPECT_FALSE(somebody_listens_at(UnixAddress::of_abstract_name(name + "x")));
+  EXPECT_TRUE(is_listened_at(UnixAddress::of_abstract_name(name)));
+  EXPECT_FALSE(is_listened_at(UnixAddress::of_abstract_name(name + "x")));
   EXPECT_FALSE(std::filesystem::exists(name));
 }
 

@@ -40,7 +40,7 @@ TEST_F(UnixListener, ReplacesASocketOnWhichNobodyListens) {
   EXPECT_TRUE(listen_unix(path, 0600, std::nullopt));
 }
 
-TEST_F(UnixListener, LeavesASocketOnWhichSomebodyListens) {
+TEST_F(UnixListener, LeavesASocketOnWhichAProcessListens) {
   const auto path = folder_ / "socket";
   const FileDescriptor first = listen_unix(path, 0600, std::nullopt);
   EXPECT_THROW((void)listen_unix(path, 0600, std::nullopt), InputError);

@@ -95,7 +95,7 @@ class Restores(AgentTest):
         wait_until(lambda: self.locked() is not None, "the clock is locked")
         return client
 
-    def test_when_the_agent_is_told_to_end(self):
+    def test_when_the_agent_is_asked_to_end(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             agent = self.start_agent()
             client = self.lock()
@@ -109,7 +109,7 @@ class Restores(AgentTest):
         client = self.lock()
         self.kill(agent)
         self.kill(client)
-        self.assertIsNotNone(self.locked(), "nobody could restore it")
+        self.assertIsNotNone(self.locked(), "no agent could restore it")
         self.start_agent()
         self.assertIsNone(self.locked())
 
@@ -216,7 +216,7 @@ class Restores(AgentTest):
         self.expect_default()
         self.assertEqual(self.http("GET", "/v1/leases")[1]["leases"], [])
 
-    def test_when_training_hangs_and_goes_on(self):
+    def test_when_training_hangs_and_continues(self):
         self.start_agent()
         client = self.lock()
         client.stdin.write("pause\n")
@@ -333,7 +333,7 @@ class AllowsARange(AgentTest):
         self.assertEqual([gpu["writes"] for gpu in self.machine()], [0, 0])
 
 
-@unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+@unittest.skipUnless(os.geteuid() == 0, "only root can be another user")
 class KeepsOthersOut(AgentTest):
     allow = 'user = "root"\n'
 

@@ -79,7 +79,7 @@ class Degraded(HealthTest):
         self.assertIn(self.uuids[0], self.http("GET", "/healthz")[1]["problems"][0])
 
 
-class HoldsUpNobody(HealthTest):
+class HoldsUpNoOther(HealthTest):
     """Every call to the driver of GPU 0 hangs; whatever is asked of GPU 1 is answered all the same."""
 
     def test_else_while_a_gpu_hangs(self):

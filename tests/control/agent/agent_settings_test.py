@@ -27,7 +27,7 @@ class TellsSettings(AgentTest):
         self.expect("/gpu/get_persistence_mode", {"0": {"enabled": True}, "1": {"enabled": True}})
         self.expect("/gpu/get_power_limit", {"0": {"power_limit_mw": 700000}, "1": {"power_limit_mw": 700000}})
 
-    def test_as_somebody_else_has_set_them(self):
+    def test_as_another_process_has_set_them(self):
         self.start_agent()
         subprocess.run([sys.executable, "-c", FOREIGN], check=True, timeout=60)
         self.expect("/gpu/get_persistence_mode", {"0": {"enabled": False}, "1": {"enabled": True}})

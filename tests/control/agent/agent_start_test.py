@@ -89,7 +89,7 @@ class JournalIsDamaged(StartTest):
         self.journal = self.folder / "journal" / "journal"
 
     def leave_changed(self, persistence):
-        """Clock, power limit and persistence mode of GPU 0 are changed, and nobody is left to restore them."""
+        """Clock, power limit and persistence mode of GPU 0 are changed, and no process is left to restore them."""
         agent = self.start_agent()
         uuid = self.machine()[0]["uuid"]
         self.assertEqual(self.http("POST", f"/v1/gpus/{uuid}/clocks", {"min_mhz": 1200, "max_mhz": 1200})[0], 200)

@@ -34,7 +34,7 @@ TestTrainer::TestTrainer(const std::filesystem::path& socket)
     : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const ipc::UnixAddress address = ipc::UnixAddress::of_path(socket);
   if (::connect(socket_.get(), address.get(), address.size()) != 0) {
-    throw Error(socket.string() + ": nobody listens there");
+    throw Error(socket.string() + ": no process listens there");
   }
 }
 

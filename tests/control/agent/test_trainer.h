@@ -16,7 +16,7 @@ namespace lowgear::agent {
 /// The client's side of the lease socket, as bare as it gets, for tests that want to do things wrong.
 class TestTrainer {
  public:
-  /// Connects; throws Error when nobody listens.
+  /// Connects; throws Error when no process listens.
   explicit TestTrainer(const std::filesystem::path& socket);
   ~TestTrainer();
   TestTrainer(const TestTrainer&) = delete;

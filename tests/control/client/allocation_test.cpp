@@ -13,7 +13,7 @@
 #include "control/client/test_agent.h"
 
 // Takes the place of the C library's allocator in this program and all libraries that it loads, to count calls. The
-// names behind it are glibc's own.
+// names after it are glibc's own.
 namespace {
 thread_local std::uint64_t thread_allocations = 0;
 }

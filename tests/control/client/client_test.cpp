@@ -163,7 +163,7 @@ TEST_F(ClientTest, TellsAServerNoPlaceThatIsNotCertain) {
   EXPECT_EQ(open()->status().pp_rank, 0);
 }
 
-TEST_F(ClientTest, GoesOnWithoutAnAgent) {
+TEST_F(ClientTest, ContinuesWithoutAnAgent) {
   const auto client = open();
   EXPECT_FALSE(client->status().has_lease);
   EXPECT_THAT(client->status().problem, HasSubstr("no agent responds"));
@@ -173,9 +173,9 @@ TEST_F(ClientTest, GoesOnWithoutAnAgent) {
 }
 
 TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
-  TestAgent agent(options_.agent_socket, {.refuse = "somebody else has it", .refuse_plan = {}});
+  TestAgent agent(options_.agent_socket, {.refuse = "another job has it", .refuse_plan = {}});
   const auto client = open();
-  EXPECT_THAT(client->status().problem, HasSubstr("somebody else has it"));
+  EXPECT_THAT(client->status().problem, HasSubstr("another job has it"));
 }
 
 TEST_F(ClientTest, SaysWhyThePlanIsRefused) {
@@ -310,7 +310,7 @@ TEST_F(ClientTest, RecordsTheIterationsThatAreAskedFor) {
   EXPECT_EQ(std::ranges::count(read_file(folder_ / "run/rank-00000/iterations.csv"), '\n'), 1 + 2);
 }
 
-TEST_F(ClientTest, GoesOnCountingFromTheNumberThatItWasGiven) {
+TEST_F(ClientTest, ContinuesCountingFromTheNumberThatItWasGiven) {
   options_.agent_socket.clear();
   options_.recording.folder = folder_ / "run";
   {
@@ -512,7 +512,7 @@ TEST_F(StreamClientTest, SaysWhyMarksAreTheHosts) {
   EXPECT_THAT(client->status().stream_problem, AllOf(HasSubstr("marks are the host's"), HasSubstr("/no/such/libcuda")));
 }
 
-TEST_F(StreamClientTest, GoesOnWithTheHostsMarksWhenTheDriverFails) {
+TEST_F(StreamClientTest, ContinuesWithTheHostsMarksWhenTheDriverFails) {
   const auto client = open();
   client->use_stream(stream_);
   cuda_.set("idle", 1);
@@ -567,7 +567,7 @@ TEST_F(ClientTest, RecordsAResumedJobBesideWhatThereIs) {
   EXPECT_THROW((void)open(), InputError);
 }
 
-TEST_F(ClientTest, GoesOnWhenTheDiskIsFull) {
+TEST_F(ClientTest, ContinuesWhenTheDiskIsFull) {
   options_.recording.folder = folder_ / "run";
   options_.agent_socket.clear();
   const pid_t child = fork();
@@ -637,7 +637,7 @@ TEST_F(ClientTest, ChecksItsGpu) {
   EXPECT_THROW((void)open(), InputError);
 }
 
-TEST_F(ClientTest, GoesOnWhereItIsShownNoGpu) {
+TEST_F(ClientTest, ContinuesWhereItIsShownNoGpu) {
   TestAgent agent(options_.agent_socket);
   for (const char* shown : {"", "-1"}) {
     Client client(options_, [shown](std::string_view name) {

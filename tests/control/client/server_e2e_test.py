@@ -241,7 +241,7 @@ class PlansOfTheServer(AgentTest):
         self.start_agent()
         wait_until(lambda: self.train(1) or self.client.status().plan_version == 1, "the plan is followed again")
         clocks, versions = self.finish()
-        self.assertIn(0, [versions[i] for i in range(2, 5)], "nobody set clocks")
+        self.assertIn(0, [versions[i] for i in range(2, 5)], "no process set clocks")
         self.assertEqual(clocks[self.iteration - 1], [1305] * UNITS)
         self.assertEqual(versions[self.iteration - 1], 1)
 

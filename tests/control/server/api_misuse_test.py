@@ -104,7 +104,7 @@ class Misuse(ServerTest):
                 self.assertEqual((answer.status, answer.code), (403, "not_your_rank"), key)
         self.assertEqual(self.reports(mine, my_keys[0], 0, [0]).status, 200)
         for document in (f"/v1/jobs/{mine}", "/v1/jobs", f"/v1/jobs/{mine}/decisions", "/metrics"):
-            self.assertNotIn(my_keys[0], self.request("GET", document).text, "keys are shown to nobody")
+            self.assertNotIn(my_keys[0], self.request("GET", document).text, "keys are shown to no user")
 
     def test_ranks_that_disagree(self):
         self.register()
@@ -273,7 +273,7 @@ class Misuse(ServerTest):
         self.assertEqual(self.reports(job, keys[0], 0, [0]).status, 200, "ranks that do not know yet are let be")
         poll = f"/v1/jobs/{job}/plan?rank=0&after=1000000&wait_s=60"
         self.assertEqual(self.request("GET", poll, key=keys[0]).status, 204)
-        answer = self.reports(job, "a key that nobody keeps any more", 0, [1])
+        answer = self.reports(job, "a key that no store keeps any more", 0, [1])
         self.assertEqual((answer.status, answer.code), (409, "job_over"))
 
     def test_paths_and_parameters_that_are_none(self):
@@ -360,7 +360,7 @@ class ShortPatience(ServerTest):
     def test_connections_are_bounded(self):
         self.start()
         held = [self.connect() for _ in range(100)]
-        wait_until(lambda: self.answers(), "somebody else is served")
+        wait_until(lambda: self.answers(), "another client is served")
         for connection in held:
             connection.close()
 

@@ -450,7 +450,7 @@ class IsUsable(DashboardTest):
           .map((node) => node.outerHTML)""")
         self.assertEqual(nameless, [])
 
-    def test_tables_stand_behind_plots(self):
+    def test_tables_follow_plots(self):
         self.open_job(MockJob(iterations=60))
         self.browser.wait("document.querySelector('.timeline canvas')")
         self.browser.value("document.querySelectorAll('.behind summary').forEach((node) => node.click())")

@@ -275,7 +275,7 @@ LoadConnections::Whole LoadConnections::ask(std::size_t connection, std::string_
   while (!there) {
     if (Clock::now() > deadline) throw Error(fmt::format("no answer to {} {}", method, target));
     receive(std::chrono::milliseconds(100), [&](std::size_t from, const LoadAnswer& answer) {
-      if (from != connection) throw Error("an answer that nobody waits for");
+      if (from != connection) throw Error("an answer that no request waits for");
       whole = {.status = answer.status, .body = std::string(answer.body)};
       there = true;
     });

@@ -56,8 +56,7 @@ class Process {
 };
 
 struct LoadAnswer {
-  int status =
-      0;  ///< 0: the connection ended, or there is nobody to connect to; it connects again with the next request
+  int status = 0;  ///< 0: the connection ended, or nothing listens; it connects again with the next request
   std::string_view body;
 };
 

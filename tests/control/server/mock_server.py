@@ -213,7 +213,7 @@ class MockJob:
         pp, forward_s, backward_s = self.parallel["pp"], 0.07, 0.14
         stages, microbatches = [], 8
         for stage in range(pp):
-            # Not 1F1B to the letter: every op where it fits behind its neighbours, for something to draw.
+            # Not 1F1B to the letter: every op where it fits after its neighbours, for something to draw.
             ops = [("forward", m, stage * forward_s + m * (forward_s + backward_s)) for m in range(microbatches)]
             first_s = (2 * pp - stage) * forward_s + (pp - 1 - stage) * 0.07
             ops += [("backward", m, first_s + m * (forward_s + backward_s)) for m in range(microbatches)]

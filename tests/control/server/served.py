@@ -51,7 +51,7 @@ class ServerTest(unittest.TestCase):
     """A server for each test, on a loopback port and a Unix socket."""
 
     top = ""  # of the configuration, before its tables
-    config = ""  # more of it, behind [listen]
+    config = ""  # more of it, after [listen]
     wrapper = ()  # what the server is started by
 
     def setUp(self):

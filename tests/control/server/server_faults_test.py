@@ -113,7 +113,7 @@ class Restarts(ServerTest):
         self.end(number)
         self.start()
 
-    def test_in_every_state_the_job_goes_on(self):
+    def test_in_every_state_the_job_continues(self):
         for number, signal_number in enumerate((signal.SIGKILL, signal.SIGTERM)):
             with self.subTest(signal_number):
                 if number == 0:
@@ -152,7 +152,7 @@ class Restarts(ServerTest):
     def restarted(self, ranks, signal_number):
         before = ranks.summary()
         iterations = ranks.show("/iterations")["iterations"]
-        # People see what is decided at once, maybe before the disk has it. An answer to a change comes behind all that.
+        # People see what is decided at once, maybe before the disk has it. An answer to a change comes after all that.
         ranks.call("POST", "/v1/jobs", ranks.show()["spec"])
         self.restart(signal_number)
         after = ranks.summary()
@@ -371,7 +371,7 @@ class LockedDatabase(ServerTest):
 
 
 class DamagedRows(ServerTest):
-    def test_a_job_goes_on_without_them(self):
+    def test_a_job_continues_without_them(self):
         self.start()
         ranks = Ranks(self, pp=2)
         for rank in range(2):

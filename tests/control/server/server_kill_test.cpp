@@ -78,7 +78,7 @@ class Life {
     if (connection != admin_) return job_.answered(connection, answer);
     if (answer.status == 200) {
       const std::int64_t id = member_integer(answer.body, "decision");
-      if (id <= last_decision_) throw Error(fmt::format("decision {} came behind {}", id, last_decision_));
+      if (id <= last_decision_) throw Error(fmt::format("decision {} came after {}", id, last_decision_));
       last_decision_ = id;
       phase_ = Phase::planned_again;
     } else if (answer.status == 0 || answer.status == 503) {
@@ -234,7 +234,7 @@ class Rounds {
   }
 
   void run_round() {
-    // Some kills fall into the start, others soon behind it.
+    // Some kills fall into the start, others soon after it.
     if (random_() % 5 == 0) {
       server_.launch();
       std::this_thread::sleep_for(seconds(uniform(0.04)));

@@ -105,7 +105,7 @@ void expect_on_small_disk(const std::function<void(const fs::path&)>& scenario) 
   EXPECT_EQ(status, 0);
 }
 
-TEST(StoreFullDisk, RefusesWhatDoesNotFitAndGoesOnOnceThereIsRoom) {
+TEST(StoreFullDisk, RefusesWhatDoesNotFitAndContinuesOnceThereIsRoom) {
   expect_on_small_disk([](const fs::path& disk) {
     StoreOnDisk writer(disk / "state");
     writer.open();

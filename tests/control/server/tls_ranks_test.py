@@ -74,7 +74,7 @@ class TlsRanks(TlsServerTest):
             self.assertGreater(seen["iterations"], 0)
         self.assertNotIn("/v1/jobs", (self.state / "audit.jsonl").read_text())
 
-    def test_a_rank_speaks_tls_only_where_it_is_told_to(self):
+    def test_a_rank_speaks_tls_only_where_it_is_configured_to(self):
         self.start()
         seen = self.rank(scheme="http", ca=self.folder / "ca.pem")
         self.assertFalse(seen["connected"])

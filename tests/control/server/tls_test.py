@@ -96,7 +96,7 @@ class Tls(TlsServerTest):
         self.assertEqual(self.get(host="localhost") if ADDRESS == "127.0.0.1" else 200, 200)
         self.assertEqual(self.get(), 200)
 
-    def test_plain_http_on_the_port_is_told_so(self):
+    def test_plain_http_on_the_port_is_answered_so(self):
         self.start()
         connection = http.client.HTTPConnection(ADDRESS, self.port, timeout=30)
         self.addCleanup(connection.close)

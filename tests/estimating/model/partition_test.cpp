@@ -143,7 +143,7 @@ std::pair<double, double> judge(const LayerCosts& costs, const std::vector<Layer
   return {worst, squares};
 }
 
-/// The least of all divisions of the layers from `begin` on, which go behind those in `ranges`.
+/// The least of all divisions of the layers from `begin` on, which follow those in `ranges`.
 void try_all(const LayerCosts& costs, int stages, std::vector<LayerRange>& ranges, std::pair<double, double>& best) {
   const std::int64_t begin = ranges.empty() ? 0 : ranges.back().end;
   const auto layers = static_cast<std::int64_t>(costs.layers.size());

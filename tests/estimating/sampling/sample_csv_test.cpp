@@ -57,7 +57,7 @@ class Resume : public ::testing::Test {
   std::string text = format.header() + format.row(row_of(plan[0])) + format.row(row_of(plan[1]));
 };
 
-TEST_F(Resume, GoesOnBehindTheLastRow) {
+TEST_F(Resume, ContinuesAfterTheLastRow) {
   const ResumePoint point = resume(format, text, "rows.csv", plan);
   EXPECT_EQ(point.kept_bytes, text.size());
   EXPECT_EQ(point.rows, 2U);

@@ -112,7 +112,7 @@ TEST(EnergyMeter, RefusesAWindowThatIsNotOpen) {
   EXPECT_THROW((void)meter.measure(77), InputError);
 }
 
-TEST(EnergyMeter, GoesOnWhenAGpuIsLost) {
+TEST(EnergyMeter, ContinuesWhenAGpuIsLost) {
   std::atomic<bool> lost = false;
   const gpu::ReadingSystem system = counting_gpus(2, lost);
   EnergyMeter meter(system, {}, kFast);

@@ -36,7 +36,7 @@ TEST(EnergyTrack, KnowsNothingBeforeTwoSteps) {
   EXPECT_TRUE(track.ready());
 }
 
-TEST(EnergyTrack, GoesOnWithThePowerOfTheLastStep) {
+TEST(EnergyTrack, ContinuesWithThePowerOfTheLastStep) {
   EnergyTrack track;
   track.add(0.04, 0);
   track.add(0.06, 10);  // stepped at 0.05

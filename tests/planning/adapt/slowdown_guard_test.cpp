@@ -24,7 +24,7 @@ struct GuardedJob {
   int reaction_iterations = 3;
   std::vector<double> plans_s;
   std::vector<GuardDecision> decisions;
-  std::vector<double> told_s;  ///< planned time of what was to be run after each iteration; 0: full clocks
+  std::vector<double> reported_s;  ///< planned time of what was to be run after each iteration; 0: full clocks
   double now_s = 0;
   double time_s = 0;
   double full_clock_time_s = 0;  ///< what the same iterations would have taken at full clocks
@@ -37,18 +37,18 @@ struct GuardedJob {
   void set_plans(std::vector<double> planned_times_s) {
     plans_s = planned_times_s;
     guard.set_plans(std::move(planned_times_s));
-    if (told_s.empty()) told_s.push_back(now_told_s());
-    told_s.back() = now_told_s();
+    if (reported_s.empty()) reported_s.push_back(now_reported_s());
+    reported_s.back() = now_reported_s();
   }
 
-  [[nodiscard]] double now_told_s() const {
+  [[nodiscard]] double now_reported_s() const {
     return guard.level().is_full_clocks ? 0 : plans_s[static_cast<std::size_t>(guard.level().steps_back)];
   }
 
   /// Planned time of the iteration that comes next; 0: full clocks.
   [[nodiscard]] double running_s() const {
-    const auto told = static_cast<int>(told_s.size()) - 1 - reaction_iterations;
-    return told_s[static_cast<std::size_t>(std::max(0, told))];
+    const auto told = static_cast<int>(reported_s.size()) - 1 - reaction_iterations;
+    return reported_s[static_cast<std::size_t>(std::max(0, told))];
   }
 
   void iteration(double iteration_s, double full_clock_s, double scale = 1) {
@@ -56,7 +56,7 @@ struct GuardedJob {
     time_s += iteration_s;
     full_clock_time_s += full_clock_s;
     if (auto decision = guard.observe(now_s, iteration_s, scale)) decisions.push_back(*decision);
-    told_s.push_back(now_told_s());
+    reported_s.push_back(now_reported_s());
   }
 };
 
@@ -249,8 +249,8 @@ std::vector<NamedAdversary> adversaries() {
        [](const GuardedJob& job, int) {
          return job.guard.level() == GuardLevel{false, 0} ? 1.0 : 0.0;
        }},
-      {"only while nobody looks",
-       [](const GuardedJob& job, int) { return job.running_s() == job.now_told_s() ? 0.0 : 1.0; }},
+      {"only between the looks",
+       [](const GuardedJob& job, int) { return job.running_s() == job.now_reported_s() ? 0.0 : 1.0; }},
       {"in bursts", [](const GuardedJob&, int i) { return (i / 100) % 2 == 0 ? 1.0 : 0.0; }},
       {"only close to the limit",
        [](const GuardedJob& job, int) { return job.guard.lost_s() > job.guard.allowed_s() / 2 ? 1.0 : 0.5; }},

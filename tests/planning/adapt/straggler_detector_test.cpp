@@ -91,7 +91,7 @@ TEST(StragglerDetector, FindsARankAgainThatItWasToldToForget) {
   EXPECT_NEAR(again->factor, 1.3, 0.07);
 }
 
-TEST(StragglerDetector, GoesOnFromWhatAnotherOneKnew) {
+TEST(StragglerDetector, ContinuesFromWhatAnotherOneKnew) {
   NoisyJob job(4, 0.005, 4);
   StragglerDetector detector(4);
   detector.assume(2, 1.3, SlowdownCause::power_throttle);

@@ -159,7 +159,7 @@ TEST(FreezingController, NeedsNoNumbersOfFrozenBlocks) {
   EXPECT_EQ(decision.blocks, 3);
 }
 
-TEST(FreezingController, GoesOnFromItsState) {
+TEST(FreezingController, ContinuesFromItsState) {
   Calm calm;
   Controller controller(8, quick());
   for (int window = 0; window < 10; ++window) {

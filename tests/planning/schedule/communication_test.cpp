@@ -60,7 +60,7 @@ int time_with_queues(const Schedule& schedule) {
   return end;
 }
 
-/// The same iteration where messages take no time and wait for nobody.
+/// The same iteration where messages take no time and wait for no receiver.
 int time_without_messages(const Schedule& schedule) {
   const PipelineDag dag = build_dag(schedule);
   std::vector<int> end(dag.ops.size(), 0);

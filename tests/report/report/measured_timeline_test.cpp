@@ -112,7 +112,7 @@ TEST(MeasuredTimelines, RefuseRecordingsOfAnotherPipeline) {
                                     "forward of stage 0, microbatch 0"));
 }
 
-TEST(CompareWith, TakesMeansBehindTheWarmUp) {
+TEST(CompareWith, TakesMeansAfterTheWarmUp) {
   SampleRun run;
   for (profile::Recording& recording : run.recordings) {
     for (profile::RecordedUnit& unit : recording.units) {

@@ -113,7 +113,7 @@ TEST_F(BatchSamplerTest, ResumesWhereItWas) {
   EXPECT_EQ(resumed, through);
 }
 
-TEST_F(BatchSamplerTest, GoesOnBehindTheSameSampleWithAnotherBatch) {
+TEST_F(BatchSamplerTest, ContinuesAfterTheSameSampleWithAnotherBatch) {
   const BatchSamplerOptions options{.sequence_length = 7, .global_batch = 5, .seed = 2};
   const std::vector<std::int64_t> through = firsts(sampler(options), 0, 100);
   std::vector<std::int64_t> resumed = firsts(sampler(options), 0, 40);

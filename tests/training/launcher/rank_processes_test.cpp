@@ -80,7 +80,7 @@ bool comes_true(Condition condition) {
   return true;
 }
 
-/// Neither running nor waiting to be reaped by somebody else.
+/// Neither running nor waiting to be reaped by another process.
 bool is_gone(pid_t pid) {
   const std::string status = text_of(fs::path("/proc") / std::to_string(pid) / "stat");
   const std::size_t end = status.rfind(')');

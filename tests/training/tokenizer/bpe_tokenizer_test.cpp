@@ -39,7 +39,7 @@ TEST(BpeTokenizer, EncodesWordByWord) {
   const BpeTokenizer tokenizer = tokenizer_of(hello_json());
   EXPECT_EQ(tokenizer.vocabulary_size(), 260);
   EXPECT_THAT(tokenizer.encode("hello o"), ElementsAre(258, 'o', 259));
-  // Nothing is merged over the end of a word: a blank belongs to the word behind it.
+  // Nothing is merged over the end of a word: a blank belongs to the word after it.
   EXPECT_THAT(tokenizer.encode("h e"), ElementsAre('h', ' ', 'e'));
   EXPECT_THAT(tokenizer.encode(""), ElementsAre());
 }

@@ -72,7 +72,7 @@ class LoneRankTest(unittest.TestCase):
                 newest = sorted((self.folder / "ckpt").glob("step-*/checkpoint.json"))[-1]
                 self.assertEqual(int(newest.parent.name[5:]), self.steps())
 
-    def test_started_to_ignore_hanging_up_it_goes_on(self):
+    def test_started_to_ignore_hanging_up_it_continues(self):
         self.start(hang_up=signal.SIG_IGN)
         self.wait_for_steps(1)
         self.rank.send_signal(signal.SIGHUP)

@@ -36,7 +36,7 @@ class ProfileResumeTest(AgentTraining):
         return len(file.read_text().splitlines()) if file.exists() else 0
 
     def train_until(self, steps):
-        """Ends training behind a step once that many are done."""
+        """Ends training after a step once that many are done."""
         job = self.start("train", str(self.folder / "job.yaml"))
         self.wait_until(lambda: self.steps() >= steps or job.poll() is not None, "it trains")
         job.send_signal(signal.SIGTERM)
@@ -47,20 +47,20 @@ class ProfileResumeTest(AgentTraining):
         with open(self.folder / "rec" / part / "rank-00000" / "units.csv", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
-    def test_goes_on_with_the_clock_at_which_it_ended(self):
+    def test_continues_with_the_clock_at_which_it_ended(self):
         within_second_clock = SETTLE + COUNTED + SETTLE + 2
         self.train_until(within_second_clock)
-        ended_behind = self.steps()
-        self.assertLess(ended_behind, STEPS)
+        ended_after = self.steps()
+        self.assertLess(ended_after, STEPS)
         self.run_lowgear("train", str(self.folder / "job.yaml"))
         self.assertEqual(self.steps(), STEPS)
 
-        before, behind = self.units(""), self.units("part-00001")
-        self.assertEqual([int(unit["iteration"]) for unit in before + behind],
+        before, later = self.units(""), self.units("part-00001")
+        self.assertEqual([int(unit["iteration"]) for unit in before + later],
                          [step for step in range(STEPS) for _ in range(2 * MICROBATCHES)])
         length = SETTLE + COUNTED
         counted = Counter()
-        for part, first in (before, 0), (behind, ended_behind):
+        for part, first in (before, 0), (later, ended_after):
             for unit in part:
                 step = int(unit["iteration"])
                 begins = max(step // length * length, first)

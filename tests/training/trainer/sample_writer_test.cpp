@@ -35,7 +35,7 @@ class SampleWriterTest : public ::testing::Test {
   Plan plan = {{10}, {20}, {30}};
 };
 
-TEST_F(SampleWriterTest, GoesOnWhereItWasClosed) {
+TEST_F(SampleWriterTest, ContinuesWhereItWasClosed) {
   {
     SampleWriter file = open();
     EXPECT_EQ(file.next(), 0U);

@@ -9,7 +9,7 @@
 
 namespace lowgear::trainer {
 
-Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind) {
+Outcome train(const launcher::TrainConfig& config, std::int64_t end_after) {
   std::mutex mutex;
   Outcome outcome;
   run_thread_ranks(config.parallel, [&](int rank, Communicators ranks) {
@@ -17,7 +17,7 @@ Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind) {
     client::Client client({}, nothing);
     TrainingRun run(config, {.device = at::kCPU, .ranks = std::move(ranks)}, client, nullptr);
     std::int64_t done = run.first_step();
-    run.run([&] { return rank == 0 && done++ == end_behind; },
+    run.run([&] { return rank == 0 && done++ == end_after; },
             [&](const StepResult& result) {
               outcome.losses.push_back(result.loss);
               outcome.gradient_norms.push_back(result.gradient_norm);

@@ -26,8 +26,8 @@ struct Outcome {
   std::map<int, std::int64_t> gradient_elements;   ///< by rank, at the end
 };
 
-/// Trains, and is asked to end behind step `end_behind`.
-Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind = -1);
+/// Trains, and is asked to end after step `end_after`.
+Outcome train(const launcher::TrainConfig& config, std::int64_t end_after = -1);
 
 /// Six steps of a small Llama with tied embeddings.
 [[nodiscard]] launcher::TrainConfig small_job(const protocol::JobParallel& parallel);

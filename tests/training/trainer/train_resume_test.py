@@ -121,7 +121,7 @@ class TrainResumeTest(unittest.TestCase):
         self.assertEqual(self.losses("killed")[-1][1], expected)
         self.assertEqual([path.name for path in (self.folder / "killed").iterdir() if path.name.startswith(".")], [])
 
-    def test_told_to_end_it_saves_the_step_and_goes_on_from_it(self):
+    def test_asked_to_end_it_saves_the_step_and_continues_from_it(self):
         self.undisturbed()
         job = self.start("ended", "checkpoint.every=1000")
         self.addCleanup(job.kill)

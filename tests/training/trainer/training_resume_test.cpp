@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, Resuming,
                                          Case{{.tp = 2}}, Case{{.tp = 2}, true},
                                          Case{{.pp = 2, .dp = 2, .tp = 2}, true, true}));
 
-TEST(ResumedTraining, GoesOnInAnotherLayout) {
+TEST(ResumedTraining, ContinuesInAnotherLayout) {
   const TemporaryFolder folder;
   launcher::TrainConfig config = small_job({.pp = 4});
   const Outcome straight = train(config);
@@ -91,7 +91,7 @@ launcher::TrainConfig still_job() {
 /// The mean of two neighbouring losses, as one step of twice as many samples has it.
 double pair(const std::vector<double>& losses, std::size_t first) { return (losses[first] + losses[first + 1]) / 2; }
 
-TEST(ResumedTraining, GoesOnBehindTheSamplesThatWereTaken) {
+TEST(ResumedTraining, ContinuesAfterTheSamplesThatWereTaken) {
   const std::vector<double> straight = train(still_job()).losses;
   launcher::TrainConfig more_microbatches = still_job();
   more_microbatches.microbatches = 4;
@@ -119,7 +119,7 @@ TEST(ResumedTraining, GoesOnBehindTheSamplesThatWereTaken) {
   }
 }
 
-TEST(ResumedTraining, GoesOnByItsStepsWhereTheManifestDoesNotSayWhichSamplesWereTaken) {
+TEST(ResumedTraining, ContinuesByItsStepsWhereTheManifestDoesNotSayWhichSamplesWereTaken) {
   const std::vector<double> straight = train(still_job()).losses;
   const TemporaryFolder folder;
   launcher::TrainConfig config = still_job();
@@ -159,7 +159,7 @@ TEST(ResumedTraining, RefusesOtherData) {
   EXPECT_EQ(train(same_text).losses.size(), 6);
 }
 
-TEST(ResumedTraining, HasNothingToDoBehindTheLastStep) {
+TEST(ResumedTraining, HasNothingToDoAfterTheLastStep) {
   const TemporaryFolder folder;
   launcher::TrainConfig config = small_job({});
   config.checkpoint = folder.path();

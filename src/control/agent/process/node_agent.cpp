@@ -116,9 +116,8 @@ StartedNode start_node(const Config& config, Mode mode, const Messages& messages
 
 /// Starts the node on a thread of its own: the driver may never return from it. Empty when a signal came and the driver
 /// has held up the start for longer than an end may take.
-std::optional<StartedNode> start_unless_told_to_end(const Config& config, Mode mode,
-                                                    const std::shared_ptr<Voice>& voice,
-                                                    const ipc::TerminationSignals& signals) {
+std::optional<StartedNode> start_unless_signalled(const Config& config, Mode mode, const std::shared_ptr<Voice>& voice,
+                                                  const ipc::TerminationSignals& signals) {
   constexpr std::chrono::milliseconds kLook{5};
   constexpr std::chrono::milliseconds kPatience{700};
   const auto promise = std::make_shared<std::promise<StartedNode>>();
@@ -146,7 +145,7 @@ std::vector<std::string> serve_node(const Config& config, Mode mode, const Messa
                                     const ipc::TerminationSignals& signals) {
   const auto voice = std::make_shared<Voice>(unguarded);
   const Messages messages = messages_of(voice);
-  std::optional<StartedNode> node = start_unless_told_to_end(config, mode, voice, signals);
+  std::optional<StartedNode> node = start_unless_signalled(config, mode, voice, signals);
   if (!node) {
     return {
         "stopped while the driver blocked the start; what the journal names is restored at the next start, or by "

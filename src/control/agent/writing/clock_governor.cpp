@@ -114,7 +114,7 @@ bool ClockGovernor::try_apply(const gpu::GpuSetting& setting) {
     retry_at_.reset();
     return true;
   } catch (const Error& error) {
-    status_.problem = error.what();  // nobody else hears of it
+    status_.problem = error.what();  // only the status reports it
     retry_at_ = options_.now() + options_.retry_after;
     return false;
   }

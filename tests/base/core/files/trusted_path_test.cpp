@@ -74,11 +74,11 @@ TEST_F(TrustedPathTest, RefusesWhatOthersMayWriteTo) {
   }
 }
 
-TEST_F(TrustedPathTest, RefusesWhatBelongsToSomebodyElse) {
+TEST_F(TrustedPathTest, RefusesWhatBelongsToAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
-  constexpr uid_t kSomebody = 4242;
-  ASSERT_EQ(::chown(file_.c_str(), kSomebody, 0), 0);
-  ASSERT_EQ(::chown(inner_.c_str(), kSomebody, 0), 0);
+  constexpr uid_t kOtherUid = 4242;
+  ASSERT_EQ(::chown(file_.c_str(), kOtherUid, 0), 0);
+  ASSERT_EQ(::chown(inner_.c_str(), kOtherUid, 0), 0);
   EXPECT_THAT(file_refusal(file_), AllOf(HasSubstr("belongs to user 4242"), HasSubstr("chown root")));
   EXPECT_THAT(folder_refusal(inner_), HasSubstr("belongs to user 4242"));
 }

@@ -73,7 +73,7 @@ TEST(ParseCsv, KnowsWhereCellsStand) {
   EXPECT_EQ(rows[0].cells[1].column, 4);
   EXPECT_EQ(rows[1].line, 3);
   EXPECT_EQ(rows[1].cells[0].line, 3);
-  EXPECT_EQ(rows[1].cells[1].line, 4) << "behind a cell of two lines";
+  EXPECT_EQ(rows[1].cells[1].line, 4) << "after a cell of two lines";
   EXPECT_EQ(rows[1].cells[1].column, 5);
 }
 
@@ -81,7 +81,7 @@ TEST(ParseCsv, RefusesAQuoteThatNeverCloses) {
   EXPECT_THAT(parse_error_of("a,b\n1,\"2\n3,4\n"), StartsWith("t.csv:2:3: a quote opens here and never closes"));
 }
 
-TEST(ParseCsv, RefusesTextBehindAQuote) {
+TEST(ParseCsv, RefusesTextAfterAQuote) {
   EXPECT_THAT(parse_error_of("a\n\"1\" 2\n"), StartsWith("t.csv:2:5: text after a closing quote"));
 }
 

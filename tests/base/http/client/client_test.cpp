@@ -153,7 +153,7 @@ TEST_F(HttpClientTest, WhereNobodyListensIsSaid) {
 }
 
 TEST_F(HttpClientTest, ANameThatIsNotKnownIsSaid) {
-  // RFC 6761 keeps .invalid from being known anywhere; the dots make it no name at all, so that nobody is asked.
+  // RFC 6761 keeps .invalid from being known anywhere; the dots make it no name at all, so that no server is asked.
   Client client({.host = "..invalid", .port = 80, .unix_path = {}});
   try {
     (void)client.request("GET", "/");

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// As a connection does it: what was not taken comes again, with the next piece behind it.
+/// As a connection does it: what was not taken comes again, with the next piece after it.
 RequestParser parse_request(std::string_view text, std::size_t piece, Limits limits = {}) {
   RequestParser parser(limits);
   std::string waiting;

@@ -123,7 +123,7 @@ TEST_F(HttpServerTest, HeadHasNoBodyAndHttp10NoSecondRequest) {
   EXPECT_TRUE(old.ended());
 }
 
-TEST_F(HttpServerTest, AnAnswerMayComeLateAndHoldsUpNobody) {
+TEST_F(HttpServerTest, AnAnswerMayComeLateAndHoldsUpNoOther) {
   options.request_timeout = 20ms;
   options.idle_timeout = 20ms;
   serve();

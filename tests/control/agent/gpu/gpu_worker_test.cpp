@@ -297,7 +297,7 @@ TEST_F(GpuWorkerTest, CountsIterationsPastTheEndOfTheirNumbers) {
   expect_forward_at(1200);
 }
 
-/// Also when its begin is in the ring and nobody has read it yet.
+/// Also when its begin is in the ring and unread.
 TEST_F(GpuWorkerTest, IgnoresAPlanWhoseIterationHasBegunAndKeepsTheOneThatWaits) {
   start();
   begin_lease_with_plan();

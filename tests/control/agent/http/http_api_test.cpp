@@ -111,7 +111,7 @@ TEST_F(HttpApiTest, HeadersAndBodiesAreBounded) {
   http::expect_bounded_requests([this](const std::string& request) { return ask(request); });
 }
 
-TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
+TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNoOther) {
   serve();
   http::RawClient cpu(path);
   cpu.get("/cpu/get_power");
@@ -119,7 +119,7 @@ TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
   EXPECT_THAT(cpu.read_response(), HasSubstr("\"power_mw\""));
 }
 
-TEST_F(HttpApiTest, AWriteThatTakesTimeHoldsUpNobody) {
+TEST_F(HttpApiTest, AWriteThatTakesTimeHoldsUpNoOther) {
   service.holds_writes = true;
   serve();
   http::RawClient slow(path);

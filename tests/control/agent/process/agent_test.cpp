@@ -581,7 +581,7 @@ TEST_F(AgentTest, DoesNotSayThatAGpuIsRestoredThatNobodyCanReach) {
   EXPECT_TRUE(on_agent([](Agent& agent) { return agent.unattended_gpus().empty(); }));
 }
 
-TEST_F(AgentTest, ASlowDriverHoldsUpNobodyButItsAsker) {
+TEST_F(AgentTest, ASlowDriverHoldsUpNoOtherButItsAsker) {
   options_.hung_after = 1h;
   start();
   log(0).hang();
@@ -602,7 +602,7 @@ TEST_F(AgentTest, ASlowDriverHoldsUpNobodyButItsAsker) {
   EXPECT_EQ(log(0).calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
 }
 
-TEST_F(AgentTest, RestoresTheOthersOfAHungDriverAndHoldsUpNobodyMeanwhile) {
+TEST_F(AgentTest, RestoresTheOthersOfAHungDriverAndHoldsUpNoOtherMeanwhile) {
   start();
   log(0).hang();
   std::promise<std::string> told;
@@ -648,7 +648,7 @@ TEST_F(AgentTest, IsLeftAloneByADriverThatAnswersOnceItIsGone) {
   EXPECT_EQ(io_.poll(), 0U) << "the loop may have gone, too";
 }
 
-TEST_F(AgentTest, GoesOnToRestoreWhatTheKillSwitchDidNot) {
+TEST_F(AgentTest, ContinuesToRestoreWhatTheKillSwitchDidNot) {
   options_.worker.retry_after = 1ms;
   start();
   log(0).failing_restores = 1;

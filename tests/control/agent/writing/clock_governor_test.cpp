@@ -263,7 +263,7 @@ TEST_F(ClockGovernorTest, KnowsWhatIsInForceAfterARefusal) {
   gpu_.fail("lock SM clocks", gpu::GpuErrorCode::invalid_value);
   EXPECT_FALSE(governor->follow(1005));
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
-  EXPECT_FALSE(governor->status().problem.empty()) << "nobody else hears of it";
+  EXPECT_FALSE(governor->status().problem.empty()) << "only the status reports it";
   now_ += 2s;
   EXPECT_TRUE(governor->follow(1005));
   EXPECT_TRUE(governor->status().problem.empty());
@@ -292,7 +292,7 @@ TEST_F(ClockGovernorTest, WaitsAfterAWriteThatFailed) {
   EXPECT_TRUE(governor->status().problem.empty());
 }
 
-TEST_F(ClockGovernorTest, LeavesTheClocksOfSomebodyElseAlone) {
+TEST_F(ClockGovernorTest, LeavesTheClocksOfAnotherProcessAlone) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
   now_ += 2s;
@@ -311,7 +311,7 @@ TEST_F(ClockGovernorTest, LeavesTheClocksOfSomebodyElseAlone) {
   EXPECT_TRUE(governor->follow(1500));
 }
 
-TEST_F(ClockGovernorTest, TakesNothingElseForSomebodyElse) {
+TEST_F(ClockGovernorTest, TakesNothingElseForAnotherProcess) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1500));
   now_ += 2s;
@@ -338,7 +338,7 @@ TEST_F(ClockGovernorTest, RestoresNoMorePowerThanIsSafe) {
   EXPECT_EQ(gpu_.power_limits().current_w, 350);
 }
 
-TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
+TEST_F(ClockGovernorTest, LeavesThePowerLimitOfAnotherProcessAlone) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1500));
   now_ += 5s;

@@ -38,7 +38,7 @@ TEST_F(ClockLogTest, HasARowFromTheReturnOfOneCallToTheNextCall) {
   EXPECT_TRUE(problems_.empty());
 }
 
-TEST_F(ClockLogTest, GoesOnInTheFileOfAnEarlierRun) {
+TEST_F(ClockLogTest, ContinuesInTheFileOfAnEarlierRun) {
   for (const int clock_mhz : {1410, 900}) {
     ClockLog log = make();
     log.set(clock_mhz, 1, 2);

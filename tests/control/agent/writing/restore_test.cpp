@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST(Restore, GoesOnWhenAStepFails) {
+TEST(Restore, ContinuesWhenAStepFails) {
   gpu::FakeGpu gpu;
   gpu::FakeGpuControl control(gpu);
   const OriginalGpuState original = original_state(control);

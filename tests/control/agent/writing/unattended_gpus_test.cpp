@@ -110,7 +110,7 @@ TEST_F(UnattendedGpusTest, TriesAtOnceWhenItIsAsked) {
   EXPECT_THAT(system_->fake(0).control_calls(), IsEmpty());
 }
 
-TEST_F(UnattendedGpusTest, GoesOnToNameAConfiguredGpuThatItRestored) {
+TEST_F(UnattendedGpusTest, ContinuesToNameAConfiguredGpuThatItRestored) {
   const auto unattended = attend(true);
   unattended->restore().get();
   ASSERT_EQ(unattended->list().size(), 1U);

@@ -161,7 +161,7 @@ TEST_F(AgentLeaseTest, LetsAPlanGoWhoseIterationBeganWhileTheAgentWasAway) {
   agent_.reset();
   while (lease_->status().has_lease) lease_->keep();
   for (std::uint64_t i = 0; i < 5; ++i) lease_->iteration_begins(i);
-  EXPECT_EQ(lease_->plan_version(3), 0) << "nobody set clocks";
+  EXPECT_EQ(lease_->plan_version(3), 0) << "no process set clocks";
   start_agent();
   while (!lease_->status().has_lease) lease_->keep();
   EXPECT_EQ(lease_->plan_version(5), 1) << "it is the plan by now";
@@ -229,7 +229,7 @@ TEST_F(AgentLeaseTest, AsksAgainForAnEndedLeaseOnceTheAgentIsThere) {
   EXPECT_EQ(agent_->plans()[0].plan_json, "new");
 }
 
-TEST_F(AgentLeaseTest, GoesOnWithThePlanThatItHasWhenAnotherIsRefused) {
+TEST_F(AgentLeaseTest, ContinuesWithThePlanThatItHasWhenAnotherIsRefused) {
   start_agent();
   take_lease();
   lease_->load_plan(plan("good"));

@@ -41,13 +41,13 @@ measure::GpuMeter gpu_meter() {
   return {gpu::GpuIdentity{}, features};
 }
 
-/// Ten iterations of a second, each with two units of 0.3 s, marked and sampled as they happen but seen `late` behind.
+/// Ten iterations of a second, each with two units of 0.3 s, marked and sampled as they happen but seen `late` later.
 std::vector<MeasuredIteration> measure(IterationMeter& meter) {
   std::vector<MeasuredIteration> measured;
   double sampled_s = 0;
   for (std::uint64_t i = 0; i < 10; ++i) {
     const auto start_s = static_cast<double>(i);
-    // Samples come before the records of the same time, or some time behind: by up to a look of 50 ms.
+    // Samples come before the records of the same time, or some time after: by up to a look of 50 ms.
     for (; sampled_s < start_s + 1.05; sampled_s += 0.047) meter.add(sample_at(sampled_s));
     EXPECT_FALSE(meter.add(record(RecordType::iteration_begin, i, start_s, start_s)));
     for (const double at_s : {0.1, 0.5}) {

@@ -441,7 +441,7 @@ TEST_F(ServerConnectionTest, ForgetsVersionsOfAServerThatHasLostItsJobs) {
   EXPECT_EQ(taker_.plans()[1].version, 1);
 }
 
-TEST_F(ServerConnectionTest, GoesOnAfterAnswersOfAllKinds) {
+TEST_F(ServerConnectionTest, ContinuesAfterAnswersOfAllKinds) {
   start_server();
   server_->answer_next("/v1/jobs", json_answer(503, R"({"error": {"message": "draining", "code": "draining"}})"));
   server_->answer_next("/v1/jobs", json_answer(200, "{"));

@@ -71,7 +71,7 @@ TEST(JobProfiling, TriesNoMoreClocksAfterSomeIterationsHoweverUncertainThePlanIs
   EXPECT_LT(sweep.round().end_iteration - first.end_iteration, 40);
 }
 
-TEST_F(JobProfiling2x2, GoesOnWithoutARankWhoseStageIsMeasuredElsewhere) {
+TEST_F(JobProfiling2x2, ContinuesWithoutARankWhoseStageIsMeasuredElsewhere) {
   begin_without(3);
   ASSERT_TRUE(training.run_until(JobState::running, kPatience));
   EXPECT_THAT(training.reasons("plan"), Contains(HasSubstr("once more: there are no reports of rank 3")));
@@ -122,7 +122,7 @@ TEST_F(JobProfiling2x2, TakesNoCellsOfARankThatHasEndedForThoseOfAnother) {
   EXPECT_EQ(training.record().plan_version(), first_version) << "rank 3 still measures";
 }
 
-TEST_F(JobProfiling2x2, GoesOnWithoutARankThoughTheServerWasStartedAgain) {
+TEST_F(JobProfiling2x2, ContinuesWithoutARankThoughTheServerWasStartedAgain) {
   begin_without(3);
   run_to_next_version();
   training.restart_server();

@@ -178,7 +178,7 @@ class JobRestoreWithoutAProfile : public testing::Test {
   StoreContents before;  ///< as stored before the last clock was measured
 };
 
-TEST_F(JobRestoreWithoutAProfile, GoesOnObserving) {
+TEST_F(JobRestoreWithoutAProfile, ContinuesObserving) {
   const Json summary = summary_json(training.record());
   const int version = training.record().plan_version();
   training.restart_server();

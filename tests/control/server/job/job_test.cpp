@@ -239,7 +239,7 @@ TEST(Job, SaysWhatACapWouldNeedWhenNoPlanKeepsIt) {
   EXPECT_EQ(training.record().state(), JobState::running);
 }
 
-TEST(Job, GoesOnInAnyStateAfterTheServerWasStartedAgain) {
+TEST(Job, ContinuesInAnyStateAfterTheServerWasStartedAgain) {
   SimulatedJob straight(small_job(2));
   straight.train();
   for (int restart_at = 1; restart_at < 60; restart_at += 7) {
@@ -397,7 +397,7 @@ TEST(Job, FallsBackToFullClocksWhenPlansAreSlowerThanAllowed) {
   SimulatedJob training(small_job(4));
   training.train();
   training.run(3);
-  // Everything is slower under plans, and nobody knows why: no rank stands out.
+  // Everything is slower under plans, for no known reason: no rank stands out.
   training.slow_all(1.04);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), testing::Not(IsEmpty()));

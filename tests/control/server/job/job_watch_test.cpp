@@ -293,7 +293,7 @@ TEST_F(JobWatch, GivesAProfileUpThatNobodyMeasures) {
   EXPECT_THAT(training.reasons("failed"), IsEmpty());
 }
 
-TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
+TEST_F(JobWatch, ContinuesWhenTheServerEndsWhileAProfileIsJudged) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
   Job& job = training.job();

@@ -91,7 +91,7 @@ TEST(IterationLog, WaitsForNoRankThatHasEnded) {
   log.finish(2);
   EXPECT_EQ(whole(log), Iterations{1});
   (void)log.add(reports(0, 2), 0);
-  log.finish(0);  // it has reported what it has ended behind
+  log.finish(0);  // it has reported what it ended after
   EXPECT_EQ(whole(log), Iterations{});
   (void)log.add(reports(1, 2), 0);
   EXPECT_EQ(whole(log), Iterations{2});

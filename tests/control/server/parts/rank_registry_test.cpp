@@ -70,7 +70,7 @@ TEST(RankRegistry, HasTheClocksThatAllGpusSupport) {
   RankRegistry ranks(kTwoByTwo);
   (void)ranks.add(spec(0, 0, 0), "", 1);
   (void)ranks.add(spec(1, 0, 1, {1410, 1300, 900}), "", 1);
-  EXPECT_TRUE(ranks.common_clocks().empty());  // nobody of stage 1 yet
+  EXPECT_TRUE(ranks.common_clocks().empty());  // no rank of stage 1 yet
   (void)ranks.add(spec(2, 1, 0), "", 1);
   EXPECT_EQ(ranks.common_clocks(), (std::vector<int>{1410, 900}));
   (void)ranks.add(spec(3, 1, 1, {}), "", 1);

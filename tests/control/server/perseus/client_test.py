@@ -233,7 +233,7 @@ class PerseusClient(unittest.TestCase):
             self.assertIn("status code 400", str(rank.error))
             self.assertIn("ZeusLocalPowerState3D", str(rank.error))
 
-    def test_lowgear_plans_and_training_goes_on(self):
+    def test_lowgear_plans_and_training_continues(self):
         server = self.serve("Lowgear", {"blocking_power_w": 80, "clocks": 4, "warmup_iters": 1,
                                         "minimum_power_state": 1200})
         ranks = self.train(Job(server, Layout(pp=3, dp=1, tp=1), windows=8))
@@ -242,7 +242,7 @@ class PerseusClient(unittest.TestCase):
         # The last stage is the slowest; others have time to spare.
         self.assertLess(min(ranks[0].states[7]), CLOCKS[0])
 
-    def test_a_killed_server_goes_on_where_it_was(self):
+    def test_a_killed_server_continues_where_it_was(self):
         server = self.serve("InstructionProfiler", {"minimum_power_state": 1300, "blocking_power_w": 80}, "frequency")
         job = Job(server, Layout(pp=2, dp=1, tp=1))
         trained = threading.Barrier(job.layout.world)
@@ -250,7 +250,7 @@ class PerseusClient(unittest.TestCase):
         def crash_while_training(rank, window):
             if window not in (2, 5):
                 return
-            trained.wait(BARRIER_TIMEOUT_S)  # nobody has a request under way
+            trained.wait(BARRIER_TIMEOUT_S)  # no rank has a request under way
             if rank == 0:
                 server.kill()
                 server.start()

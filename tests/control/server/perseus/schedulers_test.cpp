@@ -121,7 +121,7 @@ TEST(PerseusSchedulers, TwoFrequenciesChangeWithTheComputationOnly) {
               HasSubstr("no clock of 901 MHz"));
 }
 
-TEST(PerseusSchedulers, APointSolutionRunsEveryPlanBehindItsWarmUp) {
+TEST(PerseusSchedulers, APointSolutionRunsEveryPlanAfterItsWarmUp) {
   SimulatedJob run(solution("PointSolution", {plan_of(2, 900), plan_of(2, 1200)}, 1), {});
   EXPECT_THAT(run.states(0), Each(1410));
   run.run_window();
@@ -183,7 +183,7 @@ TEST(PerseusSchedulers, ZeusClientsGetTheNamesOfThePlan) {
   EXPECT_THROW(static_cast<void>(make_perseus_scheduler(settings_of("AllMaxFrequency"), layout)), InputError);
 }
 
-TEST(PerseusSchedulers, TheProfilerMeasuresEveryStateOnceBehindTwoWindows) {
+TEST(PerseusSchedulers, TheProfilerMeasuresEveryStateOnceAfterTwoWindows) {
   SimulatedJob run(settings_of("InstructionProfiler", R"({"minimum_power_state": 1000})", "frequency"),
                    {2, 2, 1, nullptr});
   run.slower = [](int rank) { return rank == 3 ? 1.1 : 1.0; };

@@ -256,7 +256,7 @@ TEST_F(PerseusServiceTest, ResultsOfAJobThatIsOverAreNotWrittenAgain) {
   const std::string job = registered_job(kTwo);
   while (run_window(job, kTwo) != 0) {
   }
-  files.clear();  // somebody has taken them away
+  files.clear();  // as if another program had removed them
   restart();
   EXPECT_EQ(all_ask(job, kTwo)[0]->status(), 500);
   EXPECT_TRUE(files.empty());
@@ -532,7 +532,7 @@ TEST_F(PerseusServiceTest, ZeusClientsAskOnceAndKeepTheirPlan) {
 /// Whatever a server that never ended would have done, one that is started anew after every single step does too.
 class PerseusRestart : public PerseusServiceTest, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(PerseusRestart, AJobGoesOnWhereItWas) {
+TEST_P(PerseusRestart, AJobContinuesWhereItWas) {
   const std::string args = std::string(GetParam()) == "Lowgear"
                                ? R"({"blocking_power_w": 80, "clocks": 4, "minimum_power_state": 810})"
                                : "";

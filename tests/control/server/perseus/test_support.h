@@ -161,7 +161,7 @@ inline Result test_result(const RankInfo& rank, const std::vector<int>& states, 
     for (std::size_t k = 0; k < states.size(); ++k) {
       const Instruction kind = rank.pipe_schedule[k];
       if (!is_computation(kind)) continue;
-      const double warming = i == 0 ? 1.5 : 1;  // which nobody should count
+      const double warming = i == 0 ? 1.5 : 1;  // which must not count
       const double time_s = test_time_s(rank.pp_rank, kind, states[k]) * slower * warming;
       times[kind].push_back(time_s);
       energies[kind].push_back(time_s * test_power_w(states[k]));

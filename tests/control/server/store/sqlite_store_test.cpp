@@ -229,7 +229,7 @@ TEST_F(SqliteStoreTest, WritesEverythingBeforeItCloses) {
   EXPECT_THAT(open().load().ranks, SizeIs(200));
 }
 
-TEST_F(SqliteStoreTest, ReadsDecisionsBehindWhatWasWritten) {
+TEST_F(SqliteStoreTest, ReadsDecisionsAfterWhatWasWritten) {
   SqliteStore& store = open();
   StoreChange change;
   for (int id = 1; id <= 5; ++id) change.decisions.push_back({"j-1", id, id * 1.0, "d" + std::to_string(id)});

@@ -153,7 +153,7 @@ TEST(Frontier, ReportsHowFarItHasCome) {
   (void)solve_frontier(instance, {}, &log);
   ASSERT_FALSE(log.fractions.empty());
   EXPECT_TRUE(std::is_sorted(log.fractions.begin(), log.fractions.end()));
-  EXPECT_LT(log.fractions.front(), 0) << "how far T* is nobody knows";
+  EXPECT_LT(log.fractions.front(), 0) << "the distance to T* is unknown";
   EXPECT_EQ(std::ranges::count(log.fractions, 0), 0);
   EXPECT_DOUBLE_EQ(log.fractions.back(), 1);
 }

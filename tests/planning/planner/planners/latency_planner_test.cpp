@@ -187,7 +187,7 @@ TEST(LatencyPlanner, TakesOutChangesThatDoNotPay) {
 TEST(LatencyPlanner, TakesOutChangesThatNeverTakeEffect) {
   const SamplePipeline pipeline = two_ranks(3);
   const LatencyPlanner planner(pipeline.dag, pipeline.profile, pipeline.blocking_power_w, 1);
-  // By the time the lag is over, the op behind has called the change off.
+  // By the time the lag is over, the next op has called the change off.
   std::vector<int> clocks_mhz(pipeline.dag.ops.size(), 1400);
   clocks_mhz[1] = 1300;
   const std::vector<LatencyPlanner::Proposal> proposals{[&](TimePs) { return std::optional(clocks_mhz); }};

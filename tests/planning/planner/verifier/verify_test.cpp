@@ -24,7 +24,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Replaces the first `from` behind `anchor`; a test whose text has changed must not pass by changing nothing.
+/// Replaces the first `from` after `anchor`; a test whose text has changed must not pass by changing nothing.
 void replace(std::string& text, std::string_view anchor, std::string_view from, std::string_view to) {
   const std::size_t begin = text.find(anchor);
   ASSERT_NE(begin, std::string::npos) << anchor;
@@ -64,7 +64,7 @@ void scale_member(std::string& text, const std::string& name, double factor) {
   text.replace(begin, end - begin, fmt::format(" {}", std::stod(text.substr(begin, end - begin)) * factor));
 }
 
-/// Adds to the number that stands behind the given piece of text, the first one.
+/// Adds to the number that follows the given piece of text, the first one.
 void add_behind(std::string& text, const std::string& piece, long long amount) {
   const std::size_t begin = text.find(piece) + piece.size();
   const std::size_t end = text.find_first_not_of("-0123456789", begin);

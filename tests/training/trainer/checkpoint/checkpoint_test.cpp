@@ -236,7 +236,7 @@ TEST_F(DamagedCheckpoint, HasAManifestOfAnotherFormat) {
   EXPECT_THAT(error(), AllOf(HasSubstr(manifest().string()), HasSubstr("lowgear.checkpoint/2")));
 }
 
-/// Behind step after step.
+/// With checkpoints after each step.
 void run_steps(const launcher::TrainConfig& config, std::int64_t first, std::int64_t last) {
   run_state_job(config, [&](StateRank& rank) {
     CheckpointFolder checkpoints(config, rank.state(), rank.ranks());

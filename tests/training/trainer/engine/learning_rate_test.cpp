@@ -22,7 +22,7 @@ auto near(const std::vector<double>& expected) {
   return Pointwise(DoubleNear(kRounding), expected);
 }
 
-TEST(LearningRate, FallsTowardsTheLeastBehindTheLastStep) {
+TEST(LearningRate, FallsTowardsTheLeastAfterTheLastStep) {
   const launcher::OptimizerConfig config{.learning_rate = 4e-3};
   // 4e-3 (1 + cos(pi k/4)) / 2
   EXPECT_THAT(rates(config, 4), near({4e-3, 3.414213562373095e-3, 2e-3, 5.857864376269049e-4}));

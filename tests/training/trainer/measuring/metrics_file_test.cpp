@@ -19,7 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(MetricsFile, LeavesOutALineThatHasNoRoomAndGoesOnBehindIt) {
+TEST(MetricsFile, LeavesOutALineThatHasNoRoomAndContinuesAfterIt) {
   const TemporaryFolder folder;
   const std::string first = R"({"step":0})";
   MetricsFile file(folder / "metrics.jsonl", 0);

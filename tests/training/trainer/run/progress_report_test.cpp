@@ -62,7 +62,7 @@ TEST_F(Metrics, StateWhatActivationsTakeWhereThatWasMeasured) {
   EXPECT_THAT(content().substr(0, content().find('\n')), Not(HasSubstr("activation_bytes")));
 }
 
-TEST_F(Metrics, OfARunThatGoesOnKeepTheStepsBeforeIt) {
+TEST_F(Metrics, OfARunThatContinuesKeepTheStepsBeforeIt) {
   report(0, 3, 10);
   report(2, 4, 20);
   EXPECT_EQ(content(), line(0, "10.0") + line(1, "11.0") + line(2, "22.0") + line(3, "23.0"));

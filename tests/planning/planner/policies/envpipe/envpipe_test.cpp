@@ -144,7 +144,7 @@ TEST(EnvPipe, GreedyNeedsManyMoreStepsThanBalanced) {
 }
 
 TEST(EnvPipe, AHigherThresholdSeesLessWaiting) {
-  // With a threshold beyond every wait, the path stays on the first rank: nobody else is ever raised.
+  // With a threshold beyond every wait, the path stays on the first rank: no other rank is ever raised.
   const SampleProblem sample = four_stages(8);
   const EnvPipeOptions blind = {.order = Order::given, .threshold_scale = 1e6};
   const PolicyPlan plan = plan_with(sample, blind);
