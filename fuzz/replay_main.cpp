@@ -1,6 +1,6 @@
-/// Runs a fuzz target over the files of one or more corpus folders, without libFuzzer: `NAME_replay FOLDER...`.
-/// Exits with 1 when a folder has no files or one cannot be read; a target that finds something aborts the process, and
-/// the last line printed names the input.
+/// Runs a fuzz target over the files of one or more corpus folders, without libFuzzer: `fuzz_replay NAME FOLDER...`.
+/// Exits with 1 when there is no such target, a folder has no files or one cannot be read; a target that finds
+/// something aborts the process, and the last line printed names the input.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +11,10 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#include "replay_targets.h"
 
 namespace {
 
@@ -34,16 +35,24 @@ std::vector<std::uint8_t> bytes_of(const std::filesystem::path& file) {
   return bytes;
 }
 
+FuzzTarget* target_of(std::string_view name) {
+  for (const auto& [known, target] : kFuzzTargets) {
+    if (known == name) return target;
+  }
+  throw std::runtime_error("there is no fuzz target '" + std::string(name) + "'");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 2) throw std::runtime_error("usage: NAME_replay FOLDER...");
-    for (const std::string& folder : std::vector<std::string>(argv + 1, argv + argc)) {
+    if (argc < 3) throw std::runtime_error("usage: fuzz_replay NAME FOLDER...");
+    FuzzTarget* const target = target_of(argv[1]);
+    for (const std::string& folder : std::vector<std::string>(argv + 2, argv + argc)) {
       for (const std::filesystem::path& file : files_below(folder)) {
         std::cout << "replaying " << file.string() << std::endl;
         const std::vector<std::uint8_t> bytes = bytes_of(file);
-        LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+        target(bytes.data(), bytes.size());
       }
     }
     return 0;

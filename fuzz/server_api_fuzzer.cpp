@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -132,7 +134,7 @@ class Server {
                 .activity = &activity_,
                 .now_s = [this] { return now_s_; },
                 .calendar_s = {},
-                .new_key = [this] { return std::string(31, '0') + static_cast<char>('0' + keys_++ % 10); },
+                .new_key = [this] { return fmt::format("{:032}", keys_++ % 10); },
                 .log = {}},
                {.jobs = 4, .kept_jobs = 1, .ranks = 64, .silence_s = 1'800}),
         authenticator_({}, [](uid_t, gid_t) { return false; }),
