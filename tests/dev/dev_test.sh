@@ -171,6 +171,13 @@ echo "LOWGEAR_ONLY_MODULES:STRING=" >"$work/project/build/release/CMakeCache.txt
 exits 0 "$what"
 never_calls "cmake --preset" "$what"
 
+what="quickstart after a test that ended while packages were installed"
+fresh; mkdir -p "$work/project/build/release"; stand_in python3 ''
+touch "$work/project/build/release/build.ninja"
+echo "LOWGEAR_ONLY_MODULES:STRING=planner" >"$work/project/build/release/CMakeCache.txt"; run quickstart
+exits 0 "$what"
+calls "cmake --preset release -DLOWGEAR_BUILD_TESTS=OFF -DLOWGEAR_BUILD_BENCH=OFF -DLOWGEAR_ONLY_MODULES=cli" "$what"
+
 what="quickstart stops where a step fails"
 fresh; stand_in python3 'exit 1'; run quickstart
 exits 1 "$what"

@@ -47,8 +47,8 @@ struct GuardedJob {
 
   /// Planned time of the iteration that comes next; 0: full clocks.
   [[nodiscard]] double running_s() const {
-    const auto told = static_cast<int>(reported_s.size()) - 1 - reaction_iterations;
-    return reported_s[static_cast<std::size_t>(std::max(0, told))];
+    const auto reported = static_cast<int>(reported_s.size()) - 1 - reaction_iterations;
+    return reported_s[static_cast<std::size_t>(std::max(0, reported))];
   }
 
   void iteration(double iteration_s, double full_clock_s, double scale = 1) {
@@ -231,7 +231,7 @@ TEST(SlowdownGuard, SaysThatItsBaselineIsStale) {
 }
 
 /// What an adversary makes of an iteration, knowing everything: how much longer than planned it takes, from 0 (as long
-/// as at full clocks) to 1 (all that the guard is told to expect).
+/// as at full clocks) to 1 (all that the guard expects).
 using Adversary = std::function<double(const GuardedJob& job, int iteration)>;
 
 struct NamedAdversary {
