@@ -43,14 +43,15 @@ target_link_libraries(lowgear_test_flags INTERFACE lowgear_fast_link)
 target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
-#                [APART c.cpp...] [TOGETHER room|none] [FLAGS program])
+#                [PRECOMPILED_AS module] [APART c.cpp...] [TOGETHER room|none] [FLAGS program])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
-# they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include, APART
-# sources that cannot be compiled together with others (LowgearUnity.cmake). TOGETHER: only those of one folder are (room),
-# or none, as a library that loads into any process (lowgear_loadable) takes some of its objects and must not get what the
-# others need. FLAGS program: compiled as the command line is; such a module needs PRECOMPILED of its own.
+# they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include,
+# PRECOMPILED_AS a module whose PRECOMPILED serve this one, too; APART names sources that cannot be compiled together with
+# others (LowgearUnity.cmake). TOGETHER: only those of one folder are (room), or none, as a library that loads into any
+# process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS program: compiled as the
+# command line is; such a module needs PRECOMPILED or PRECOMPILED_AS.
 function(lowgear_module name)
-  cmake_parse_arguments(ARG "" "FLAGS;TOGETHER" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "" "FLAGS;PRECOMPILED_AS;TOGETHER" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
   if(ARG_FLAGS)
     set(kind ${ARG_FLAGS})
@@ -72,10 +73,12 @@ function(lowgear_module name)
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(lowgear_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES}
                         PRIVATE lowgear_build_flags lowgear_${kind}_flags)
-  if(NOT ARG_PRECOMPILED)
-    lowgear_share_precompiled(lowgear_${name} lowgear_precompiled_${kind})
-  else()
+  if(ARG_PRECOMPILED)
     lowgear_precompile(lowgear_${name} ${ARG_PRECOMPILED})
+  elseif(ARG_PRECOMPILED_AS)
+    lowgear_share_precompiled(lowgear_${name} lowgear_${ARG_PRECOMPILED_AS})
+  else()
+    lowgear_share_precompiled(lowgear_${name} lowgear_precompiled_${kind})
   endif()
 endfunction()
 

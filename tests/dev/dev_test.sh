@@ -37,7 +37,7 @@ fresh() {
   stand_in cmake
   stand_in ctest 'echo "100% tests passed, 0 tests failed out of 7"; echo "The following tests did not run:"'
   stand_in id 'echo 0'
-  stand_in lowgear '' "$work/project/build/release/bin"
+  stand_in lowgear_planning '' "$work/project/build/release/bin"
 }
 
 # installed_except [PACKAGE...]: dpkg-query knows every package but these.
@@ -154,10 +154,10 @@ what="only what a command needs"
 fresh; installed_except libgtest-dev chromium clang; run quickstart
 never_calls apt-get "$what"
 
-what="quickstart plans before it installs and builds what the trainer needs"
+what="quickstart plans before it installs and builds what training needs"
 fresh; installed_except libtorch-dev; stand_in python3 ''; run quickstart
 exits 0 "$what"
-planned=$(line_of "lowgear plan")
+planned=$(line_of "lowgear_planning plan")
 installed=$(line_of "apt-get .*install .*libtorch-dev")
 trainer=$(line_of "cmake --build .*lowgear_trainer_program")
 [ "${planned:-0}" -gt 0 ] && [ "$planned" -lt "${installed:-0}" ] && [ "$installed" -lt "${trainer:-0}" ] || fail "$what"

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/commands/application.h"
@@ -11,12 +12,12 @@
 
 namespace lowgear::cli {
 
-int run_program(int argc, char** argv) {
+int run_program(int argc, char** argv, std::vector<Verb> verbs) {
   install_signal_handlers();
   Console console(STDOUT_FILENO);
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    return Application().run(arguments, console);
+    return Application(std::move(verbs)).run(arguments, console);
   } catch (const Interrupted& interrupted) {
     raise_by_default(interrupted.signal);
     return EXIT_FAILURE;

@@ -248,24 +248,6 @@ TEST_F(Commands, CompareSkipsWhatCannotPlanThisPipeline) {
   EXPECT_THAT(json["skipped"][0].get<std::string>(), StartsWith("envpipe: "));
 }
 
-TEST_F(Commands, ServesFromACheckoutWithoutAConfiguration) {
-  if (std::filesystem::exists("/etc/lowgear/server.toml")) GTEST_SKIP() << "this machine has a configuration";
-  const std::string home = (folder_ / "home").string();
-  const ProgramResult own =
-      run_lowgear({"serve", "--check", "--json"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
-  ASSERT_EQ(own.exit_code, 0) << own.err;
-  EXPECT_EQ(parse_json(own.out, "stdout")["unix"], home + "/lowgear-server/server.sock");
-  const std::string state = (folder_ / "state").string();
-  EXPECT_EQ(json_of({"serve", "--check", "--state", state})["unix"], state + "/server.sock");
-
-  LowgearProcess server({"serve", "--listen", "127.0.0.1:0"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
-  // It prints its addresses once a signal lets requests at hand finish.
-  while (server.running() && server.output().find("/lowgear-server/server.sock") == std::string::npos) ::usleep(20'000);
-  server.send_signal(SIGTERM);
-  const ProgramResult served = server.wait();
-  EXPECT_EQ(served.exit_code, 0) << served.err;
-}
-
 TEST_F(Commands, CompareWritesAPage) {
   const std::string page = (folder_ / "compare.html").string();
   ASSERT_EQ(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--html", page})).exit_code, 0);

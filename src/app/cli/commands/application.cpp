@@ -21,9 +21,9 @@ namespace {
 
 std::string footer(const Verb& verb) { return fmt::format("Example:\n  {}\n", verb.example); }
 
-std::string verb_names() {
+std::string names_of(std::span<const Verb> verbs) {
   std::string names;
-  for (const Verb& verb : verbs()) names += fmt::format("{}{}", names.empty() ? "" : ", ", verb.name);
+  for (const Verb& verb : verbs) names += fmt::format("{}{}", names.empty() ? "" : ", ", verb.name);
   return names;
 }
 
@@ -32,16 +32,16 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
   return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
 }
 
-std::string no_verb_message(const std::string& word) {
+std::string no_verb_message(std::span<const Verb> verbs, const std::string& word) {
   std::vector<std::string_view> names;
-  for (const Verb& verb : verbs()) names.push_back(verb.name);
+  for (const Verb& verb : verbs) names.push_back(verb.name);
   return fmt::format("there is no command {}{}; the commands are {}; see lowgear --help", quote(word),
-                     did_you_mean(word, names), verb_names());
+                     did_you_mean(word, names), names_of(verbs));
 }
 
-bool is_unknown_verb(std::span<const std::string> words) {
+bool is_unknown_verb(std::span<const Verb> verbs, std::span<const std::string> words) {
   if (words.empty() || words.front().starts_with('-')) return false;
-  return std::ranges::find(verbs(), words.front(), &Verb::name) == verbs().end();
+  return std::ranges::find(verbs, words.front(), &Verb::name) == verbs.end();
 }
 
 /// The first option among the arguments that the verb does not have, without its value. What stands after `--` is not
@@ -66,7 +66,8 @@ std::string no_option_message(const CLI::App& verb, const std::string& option) {
 }
 
 /// A mistake in the command line, in one line that ends in where help is.
-std::string usage_message(const CLI::App& app, std::span<const std::string> arguments, const CLI::ParseError& error) {
+std::string usage_message(const CLI::App& app, std::span<const Verb> verbs, std::span<const std::string> arguments,
+                          const CLI::ParseError& error) {
   const auto selected = app.get_subcommands();
   if (!selected.empty()) {
     const CLI::App& verb = *selected.front();
@@ -77,7 +78,7 @@ std::string usage_message(const CLI::App& app, std::span<const std::string> argu
                        unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
                        verb.get_name());
   }
-  return fmt::format("a command is missing; the commands are {}; see lowgear --help", verb_names());
+  return fmt::format("a command is missing; the commands are {}; see lowgear --help", names_of(verbs));
 }
 
 /// `help` and `help VERB` as `--help` and `VERB --help`.
@@ -91,8 +92,9 @@ std::vector<std::string> with_help_option(std::span<const std::string> arguments
 
 }  // namespace
 
-Application::Application()
-    : app_(
+Application::Application(std::vector<Verb> verbs)
+    : verbs_(std::move(verbs)),
+      app_(
           "Lowgear makes large-model training use less energy without finishing later: every pipeline stage runs in "
           "the lowest gear (GPU clock) that still arrives on time.",
           "lowgear") {
@@ -103,7 +105,7 @@ Application::Application()
   app_.footer(
       "lowgear help COMMAND shows the options of a command, with an example.\n"
       "Exit codes: 0 success, 1 failure, 2 invalid usage or input.\n");
-  for (const Verb& verb : verbs()) {
+  for (const Verb& verb : verbs_) {
     CLI::App* app = app_.add_subcommand(std::string(verb.name), std::string(verb.summary));
     app->footer(footer(verb));
     actions_.emplace(verb.name, verb.declare(*app));
@@ -112,8 +114,8 @@ Application::Application()
 
 ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
   const std::vector<std::string> words = with_help_option(arguments);
-  if (is_unknown_verb(words)) {
-    console.error(no_verb_message(words.front()));
+  if (is_unknown_verb(verbs_, words)) {
+    console.error(no_verb_message(verbs_, words.front()));
     return ExitCode::bad_usage;
   }
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
@@ -126,7 +128,7 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
     console.print(fmt::format("lowgear {}\n", version()));
     return ExitCode::ok;
   } catch (const CLI::ParseError& error) {
-    console.error(usage_message(app_, words, error));
+    console.error(usage_message(app_, verbs_, words, error));
     return ExitCode::bad_usage;
   }
   throw_if_interrupted();

@@ -4,16 +4,18 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/console.h"
 
 namespace lowgear::cli {
 
-/// The command line: all verbs with their options.
+/// The command line: verbs with their options.
 class Application {
  public:
-  Application();
+  /// The help shows the verbs in the given order.
+  explicit Application(std::vector<Verb> verbs);
 
   /// Runs one command line (without the program's name) and returns the exit code. Whatever goes wrong is one line on
   /// standard error. Throws Interrupted.
@@ -22,6 +24,7 @@ class Application {
  private:
   [[nodiscard]] ExitCode parse_and_run(std::span<const std::string> arguments, Console& console);
 
+  std::vector<Verb> verbs_;
   CLI::App app_;
   std::map<std::string, VerbAction, std::less<>> actions_;
 };

@@ -5,7 +5,7 @@
 namespace lowgear::cli {
 namespace {
 
-constexpr auto kVerbs = std::to_array<Verb>({
+constexpr auto kPlanningVerbs = std::to_array<Verb>({
     {"plan", "Plan clocks: the time-energy frontier of a pipeline and plans on it, each with a proven bound",
      "lowgear plan --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64 --out "
      "out\n"
@@ -36,15 +36,6 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear inspect --profile profile.csv --blocking-power 83.64", declare_inspect},
     {"schedule", "Write a schedule in PyTorch's notation, show the memory it needs, and check that it cannot deadlock",
      "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
-    {"report",
-     "Compare training runs by energy, time, cost and loss; account for a month; or write report.html of a plan again",
-     "lowgear report --arm full=a1.jsonl,a2.jsonl --arm planned=b1.jsonl,b2.jsonl --html runs.html\n"
-     "  lowgear report --month 2026-11 --usage usage.csv --kwh 0.12\n"
-     "  lowgear report out",
-     declare_report},
-    {"experiment",
-     "Train with several settings in turns and report their differences, or replay policies on estimated jobs",
-     "lowgear experiment examples/adapt/clocks.yaml --dry-run", declare_experiment},
     {"evaluate",
      "Show the published tables of Perseus (SOSP'24) beside what its artifact's data and Lowgear give, cell by cell",
      "lowgear evaluate sosp24_data", declare_evaluate},
@@ -62,39 +53,11 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv\n"
      "  lowgear profile compose parts.csv --out profile.csv",
      declare_profile},
-    {"doctor",
-     "Check GPUs, clocks, energy readings and frameworks of this machine: what works, what does not, why, and how to "
-     "fix it",
-     "lowgear doctor", declare_doctor},
-    {"monitor", "Run a program and report the energy that GPUs and CPUs used during it",
-     "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"pack", "Find jobs of a node that can share GPUs, how much slower they get and what that saves",
      "lowgear pack jobs.csv --gpu h100-sxm --freed used", declare_pack},
-    {"agent", "Set the clocks of this machine's GPUs for training processes, and always restore them",
-     "lowgear agent --config /etc/lowgear/agent.toml --dry-run", declare_agent},
-    {"serve", "Keep training jobs on their frontier: profile, plan, monitor and replan, with a dashboard",
-     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
-     "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",
-     declare_serve},
-    {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, inspect it, inject faults, run loads",
-     "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
-     "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
-     declare_simgpu},
-    {"run", "Run an existing training job so that its GPUs' clocks follow plans, and its units are measured",
-     "lowgear run --record recordings -- torchrun --nproc-per-node 8 train.py\n"
-     "  lowgear run --server http://planner:7787 --slowdown 2 -- torchrun --nproc-per-node 8 train.py",
-     declare_run},
-    {"train", "Train a model on several ranks of this machine, with clocks that follow a plan",
-     "lowgear train examples/training/llama-4-stages.yaml --plan out/plans/00000.json", declare_train},
-    {"sample", "Measure time and energy of operators and collectives on this machine, for the estimator",
-     "lowgear sample operators --out samples\n"
-     "  lowgear sample collectives --ranks 4 --out samples",
-     declare_sample},
-    {"data", "Write token files for training from text or with synthetic tokens, and show their contents",
-     "lowgear data tokenize --tokenizer tokenizer.json --out train.bin part1.txt part2.txt\n"
-     "  lowgear data synthetic --tokens 1000000 --seed 1 --out synthetic.bin\n"
-     "  lowgear data show train.bin",
-     declare_data},
+});
+
+constexpr auto kShellVerbs = std::to_array<Verb>({
     {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
      declare_completion},
     {"man", "Print the manual page of a command, or of the program", "lowgear man plan | man -l -", declare_man},
@@ -102,6 +65,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
 
 }  // namespace
 
-std::span<const Verb> verbs() { return kVerbs; }
+std::span<const Verb> planning_verbs() { return kPlanningVerbs; }
+
+std::span<const Verb> shell_verbs() { return kShellVerbs; }
 
 }  // namespace lowgear::cli

@@ -28,8 +28,11 @@ struct Verb {
   VerbAction (*declare)(CLI::App&);  ///< declares the options of the verb
 };
 
-/// All verbs, in the order in which the help shows them.
-[[nodiscard]] std::span<const Verb> verbs();
+/// Verbs that compute from files: they need no GPU, agent, server or training process. In the order in which the help
+/// shows them.
+[[nodiscard]] std::span<const Verb> planning_verbs();
+/// Verbs about the program itself.
+[[nodiscard]] std::span<const Verb> shell_verbs();
 
 // One file per verb: plan_command.cpp, ...
 [[nodiscard]] VerbAction declare_plan(CLI::App& app);
@@ -42,22 +45,11 @@ struct Verb {
 [[nodiscard]] VerbAction declare_search(CLI::App& app);
 [[nodiscard]] VerbAction declare_inspect(CLI::App& app);
 [[nodiscard]] VerbAction declare_schedule(CLI::App& app);
-[[nodiscard]] VerbAction declare_report(CLI::App& app);
-[[nodiscard]] VerbAction declare_experiment(CLI::App& app);
 [[nodiscard]] VerbAction declare_evaluate(CLI::App& app);
 [[nodiscard]] VerbAction declare_emulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_example(CLI::App& app);
 [[nodiscard]] VerbAction declare_profile(CLI::App& app);
-[[nodiscard]] VerbAction declare_doctor(CLI::App& app);
-[[nodiscard]] VerbAction declare_monitor(CLI::App& app);
 [[nodiscard]] VerbAction declare_pack(CLI::App& app);
-[[nodiscard]] VerbAction declare_agent(CLI::App& app);
-[[nodiscard]] VerbAction declare_serve(CLI::App& app);
-[[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
-[[nodiscard]] VerbAction declare_run(CLI::App& app);
-[[nodiscard]] VerbAction declare_train(CLI::App& app);
-[[nodiscard]] VerbAction declare_sample(CLI::App& app);
-[[nodiscard]] VerbAction declare_data(CLI::App& app);
 [[nodiscard]] VerbAction declare_completion(CLI::App& app);
 [[nodiscard]] VerbAction declare_man(CLI::App& app);
 

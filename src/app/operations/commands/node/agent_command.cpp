@@ -1,0 +1,306 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/table.h"
+#include "app/operations/commands/verbs.h"
+#include "app/operations/runs/agent_requests.h"
+#include "base/core/error.h"
+#include "control/agent/journal/journal.h"
+#include "control/agent/lease/control_client.h"
+#include "control/agent/process/node_agent.h"
+#include "control/agent/process/preview.h"
+#include "hardware/gpu/nvml_system.h"
+
+namespace lowgear::operations {
+namespace {
+
+enum class AgentAction : unsigned char { serve, restore, status, check };
+constexpr auto kAgentActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
+constexpr std::string_view name(AgentAction action) { return kAgentActions[static_cast<std::size_t>(action)]; }
+
+/// Which options belong to which action, besides --config.
+constexpr auto kOptionsOfAgentActions = std::to_array<cli::OptionOfAction>({
+    {name(AgentAction::serve), "--dry-run"},
+    {name(AgentAction::serve), "--no-writes"},
+    {name(AgentAction::restore), "--dry-run"},
+    {name(AgentAction::restore), "--journal"},
+    {name(AgentAction::status), "--json"},
+    {name(AgentAction::check), "--json"},
+});
+
+struct AgentArguments {
+  AgentAction action = AgentAction::serve;
+  std::string config = agent::kDefaultAgentConfig;
+  std::string journal;
+  bool dry_run = false;
+  bool no_writes = false;
+  bool json = false;
+};
+
+agent::Messages messages_to(cli::Console& console) {
+  return {.note = [&console](std::string_view text) { console.note(text); },
+          .warn = [&console](std::string_view text) { console.warn(text); }};
+}
+
+/// Failed, saying what, when there is something.
+cli::ExitCode report(const std::vector<std::string>& failures, cli::Console& console) {
+  for (const std::string& failure : failures) console.error(failure);
+  return failures.empty() ? cli::ExitCode::ok : cli::ExitCode::failed;
+}
+
+/// Through the agent that holds the journal, wherever that answers.
+cli::ExitCode ask_to_restore(const agent::LockHolder& holder, cli::Console& console) {
+  const std::string who = describe(holder);
+  if (holder.control_socket.empty()) {
+    throw Error(
+        fmt::format("{} holds the journal and accepts no requests; wait until it has restored, or end it and "
+                    "restore again",
+                    who));
+  }
+  const auto answer = agent::ask_agent(holder.control_socket, "POST", "/v1/restore");
+  if (!answer) {
+    throw Error(fmt::format("{} holds the journal and does not respond; end it, and restore again", who));
+  }
+  if (answer->status >= 300) throw_refusal(answer->status, answer->body);
+  console.note("the running agent has ended every lease and restored every GPU");
+  return cli::ExitCode::ok;
+}
+
+cli::ExitCode run_restore(const agent::Config& config, cli::Console& console) {
+  try {
+    const std::vector<std::string> failures = restore_node(config, messages_to(console));
+    if (failures.empty()) console.note("every GPU is in its original state");
+    return report(failures, console);
+  } catch (const agent::JournalHeld& held) {
+    return ask_to_restore(held.holder(), console);
+  }
+}
+
+std::string preview_of(const agent::OriginalGpuState& state) {
+  std::string text = fmt::format("GPU {}: would reset its clocks to the driver's default", state.uuid);
+  if (state.power_limit_w) text += fmt::format(", its power limit to {} W", *state.power_limit_w);
+  if (state.persistence_mode) text += fmt::format(", persistence mode to {}", *state.persistence_mode ? "on" : "off");
+  if (state.workload_power_profiles) {
+    text += fmt::format(", its workload power profiles to {}", gpu::to_string(*state.workload_power_profiles));
+  }
+  if (state.power_smoothing) {
+    text += fmt::format(", power smoothing to {}", state.power_smoothing->enabled ? "on" : "off");
+  }
+  return text + "\n";
+}
+
+/// What would be restored first; empty when nothing is known that would be.
+std::string preview_of_recovery(const agent::Config& config) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(config.journal, unknown)) return {};
+  std::string text;
+  try {
+    const agent::JournalContent journal = agent::read_journal_folder(config.journal);
+    for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
+    if (journal.damaged) text += "the journal is damaged: `lowgear agent restore --dry-run` shows what that means\n";
+  } catch (const std::exception& error) {
+    text += fmt::format("the journal cannot be read, so it is not known which GPUs would be restored first: {}\n",
+                        error.what());
+  }
+  return text;
+}
+
+/// Says what the agent would do, to which GPU, and does none of it. Without a configuration, too: then there is nothing
+/// that it may do.
+cli::ExitCode preview_serve(const AgentArguments& arguments, cli::Console& console) {
+  std::error_code unknown;
+  const bool none =
+      arguments.config == agent::kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
+  const agent::Config config = none ? agent::parse_agent_config("", arguments.config, system_name_lookup())
+                                    : agent::load_agent_config(arguments.config);
+  std::string text;
+  if (none) {
+    text = fmt::format(
+        "no configuration: {} does not exist, and the agent does not start without one. Name one with --config FILE; "
+        "deploy/agent.toml of the source explains all settings. With an empty one the agent:\n",
+        arguments.config);
+  }
+  const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
+  for (const std::string& problem : system->problems()) console.warn(problem);
+  text += preview_of_recovery(config) + preview_of_agent(config, *system);
+  console.print(text + "Nothing was done.\n");
+  return cli::ExitCode::ok;
+}
+
+/// Says what `restore` would do, from the journal alone.
+cli::ExitCode preview_restore(const agent::Config& config, cli::Console& console) {
+  const agent::JournalContent journal = agent::read_journal_folder(config.journal);
+  std::string text;
+  for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
+  if (journal.damaged) {
+    text +=
+        "the journal is damaged: would restore every GPU that may be changed, its power limit and persistence mode to "
+        "the driver's defaults\n";
+  }
+  if (text.empty()) text = "the journal names no GPU that was left changed: nothing would be changed\n";
+  console.print(text + "A running agent would be asked to do it, and would first end every lease. Nothing was done.\n");
+  return cli::ExitCode::ok;
+}
+
+std::string text_of(const Json& object, const char* member) {
+  if (!object.contains(member) || object[member].is_null()) return "-";
+  return object[member].is_string() ? object[member].get<std::string>() : object[member].dump();
+}
+
+std::string status_text(const Json& gpus, const Json& leases) {
+  cli::Table table({{"GPU", cli::Table::Align::left},
+                    {"model", cli::Table::Align::left},
+                    {"clocks", cli::Table::Align::left},
+                    {"requested"},
+                    {"writes"},
+                    {"lease"}});
+  for (const Json& gpu : gpus["gpus"]) {
+    const Json& clocks = gpu["clocks"];
+    table.add_row({text_of(gpu, "uuid"), text_of(gpu, "name"), text_of(clocks, "state"),
+                   text_of(clocks, "requested_max_mhz"), text_of(clocks, "writes"), text_of(gpu, "lease")});
+  }
+  std::string text = gpus.value("simulated", false) ? "simulated GPUs\n" : "";
+  text += table.text();
+  for (const Json& gpu : gpus["gpus"]) {
+    if (gpu["problem"].is_null()) continue;
+    text += fmt::format("{} {}: {}\n", gpu.value("healthy", true) ? "problem of" : "not healthy:", text_of(gpu, "uuid"),
+                        text_of(gpu, "problem"));
+  }
+  for (const Json& gpu : gpus["unattended"]) text += fmt::format("unattended: {}\n", text_of(gpu, "problem"));
+  for (const Json& gpu : gpus["gpus"]) {
+    if (!gpu.contains("assigned_to") || gpu["assigned_to"].is_null()) continue;  // of an older agent
+    const Json& assigned = gpu["assigned_to"];
+    text += fmt::format("assigned: GPU {} to job {} of user id {}; only this user and root can lease it\n",
+                        text_of(gpu, "uuid"), text_of(assigned, "job"), text_of(assigned, "uid"));
+  }
+  for (const Json& lease : leases["leases"]) {
+    text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
+                        text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),
+                        text_of(lease, "rank"), text_of(lease, "units"));
+  }
+  return text;
+}
+
+/// Empty where the agent runs no daemon.
+std::string mps_text(const Json& mps) {
+  if (mps.is_null()) return "";
+  std::string text;
+  for (const Json& daemon : mps["daemons"]) {
+    text += fmt::format("MPS daemon of {}: {}, {} % given{}\n", text_of(daemon, "gpu_uuid"), text_of(daemon, "state"),
+                        text_of(daemon, "sum_percent"),
+                        daemon["problem"].is_null() ? "" : fmt::format("; {}", text_of(daemon, "problem")));
+  }
+  for (const Json& share : mps["shares"]) {
+    text += fmt::format("share {}: {} % of GPU {}, {}, user {}, process {}\n", text_of(share, "id"),
+                        text_of(share, "percent"), text_of(share, "gpu_uuid"), text_of(share, "client"),
+                        text_of(share, "user"), text_of(share, "pid"));
+  }
+  return text;
+}
+
+cli::ExitCode run_status(const agent::Config& config, const AgentArguments& arguments, cli::Console& console) {
+  const std::filesystem::path& socket = config.process.http_socket;
+  const Json gpus = ask_agent_json(socket, "GET", "/v1/gpus");
+  const Json leases = ask_agent_json(socket, "GET", "/v1/leases");
+  const Json mps = config.process.mps.gpus.empty() ? Json() : ask_agent_json(socket, "GET", "/v1/mps");
+  if (arguments.json) {
+    Json both = gpus;
+    both["leases"] = leases["leases"];
+    if (!mps.is_null()) both["mps"] = {{"daemons", mps["daemons"]}, {"shares", mps["shares"]}};
+    console.print_json(both);
+  } else {
+    console.print(status_text(gpus, leases) + mps_text(mps));
+  }
+  return cli::ExitCode::ok;
+}
+
+cli::ExitCode run_check(const agent::Config& config, const AgentArguments& arguments, cli::Console& console) {
+  const std::string gpus = config.all_gpus ? "every GPU" : fmt::format("{} GPUs", config.gpus.size());
+  if (arguments.json) {
+    console.print_json({{"config", arguments.config},
+                        {"gpus", config.gpus},
+                        {"all_gpus", config.all_gpus},
+                        {"allow_rules", config.allow.size()},
+                        {"journal", config.journal.string()}});
+  } else {
+    console.print(fmt::format("{}: {} may be changed; {} access rules; journal in {}\n", arguments.config, gpus,
+                              config.allow.size(), config.journal.string()));
+  }
+  return cli::ExitCode::ok;
+}
+
+/// With a journal GPUs are restored even if the configuration is invalid: this command is the last resort.
+agent::Config config_of(const AgentArguments& arguments) {
+  if (arguments.journal.empty()) return agent::load_agent_config(arguments.config);
+  agent::Config config;
+  config.journal = arguments.journal;
+  config.all_gpus = true;
+  return config;
+}
+
+cli::ExitCode run_serve(const AgentArguments& arguments, cli::Console& console) {
+  const ipc::TerminationSignals signals;
+  cli::repeat_received_signal();
+  const agent::Config config = config_of(arguments);
+  const agent::Mode mode = arguments.no_writes ? agent::Mode::dry_run : agent::Mode::write;
+  return report(serve_node(config, mode, messages_to(console), signals), console);
+}
+
+cli::ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, cli::Console& console) {
+  cli::refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfAgentActions);
+  if (arguments.action == AgentAction::serve) {
+    return arguments.dry_run ? preview_serve(arguments, console) : run_serve(arguments, console);
+  }
+  const agent::Config config = config_of(arguments);
+  switch (arguments.action) {
+    case AgentAction::serve:
+      break;
+    case AgentAction::restore:
+      return arguments.dry_run ? preview_restore(config, console) : run_restore(config, console);
+    case AgentAction::status:
+      return run_status(config, arguments, console);
+    case AgentAction::check:
+      return run_check(config, arguments, console);
+  }
+  return cli::ExitCode::failed;
+}
+
+}  // namespace
+
+cli::VerbAction declare_agent(CLI::App& app) {
+  auto arguments = std::make_shared<AgentArguments>();
+  cli::add_choice(
+      app, "action", kAgentActions,
+      [arguments](std::size_t place) { arguments->action = static_cast<AgentAction>(place); },
+      "serve (the default): set clocks until SIGTERM or SIGINT; restore: reset every changed GPU, with or without a "
+      "running agent; status: show the GPUs and leases of the running agent; check: check a configuration")
+      ->default_str("serve");
+  CLI::Option* const config =
+      app.add_option("--config", arguments->config, "Configuration file; deploy/agent.toml explains it")
+          ->type_name("FILE")
+          ->default_str(agent::kDefaultAgentConfig);
+  app.add_option("--journal", arguments->journal,
+                 "restore: journal folder that names the GPUs to reset; needs no configuration")
+      ->type_name("FOLDER")
+      ->excludes(config);
+  CLI::Option* const dry_run =
+      app.add_flag("--dry-run", arguments->dry_run,
+                   "serve, restore: print what would be done to which GPU, change nothing, and exit");
+  app.add_flag("--no-writes", arguments->no_writes,
+               "serve: take leases and follow plans, and only log what would be set; change no GPU")
+      ->excludes(dry_run);
+  cli::add_json_flag(app, arguments->json);
+  return [arguments, &app](cli::Console& console) { return run_agent_verb(*arguments, app, console); };
+}
+
+}  // namespace lowgear::operations

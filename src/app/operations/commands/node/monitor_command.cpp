@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/operations/commands/verbs.h"
+#include "app/operations/text/measurement_text.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "hardware/gpu/nvml_system.h"
+#include "hardware/gpu/rapl.h"
+#include "hardware/measure/command.h"
+#include "hardware/measure/energy_meter.h"
+
+namespace lowgear::operations {
+namespace {
+
+struct MonitorArguments {
+  std::vector<std::string> command;
+  std::vector<std::string> gpus;
+  std::string out;
+  double period_ms = 47;
+  bool json = false;
+};
+
+/// The GPUs of this machine; none, with a warning, where there is no driver: time and CPU energy are measured all the
+/// same.
+class NoGpus final : public gpu::GpuSystem {
+ public:
+  [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::string& driver_version() const override { return version_; }
+  [[nodiscard]] bool simulated() const override { return false; }
+
+ private:
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus_;
+  std::string version_;
+};
+
+std::unique_ptr<gpu::GpuSystem> open_gpus(const MonitorArguments& arguments, cli::Console& console) {
+  try {
+    std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
+    for (const std::string& problem : system->problems()) console.warn(problem);
+    return system;
+  } catch (const gpu::GpuError& error) {
+    if (!arguments.gpus.empty()) throw InputError(error.what());
+    console.warn(fmt::format("no GPU is measured: {}", error.what()));
+    return std::make_unique<NoGpus>();
+  }
+}
+
+std::vector<gpu::Gpu*> chosen_gpus(const gpu::GpuSystem& system, const std::vector<std::string>& names) {
+  std::vector<gpu::Gpu*> gpus;
+  gpus.reserve(names.size());
+  for (const std::string& name : names) gpus.push_back(&find_gpu(system, name));
+  return gpus;
+}
+
+void report(const MonitorArguments& arguments, const measure::WindowMeasurement& measurement,
+            const measure::CommandResult& result, cli::Console& console) {
+  Json json = measurement_json(measurement);
+  json["exit_status"] = result.shell_status();
+  if (arguments.json) {
+    console.print_json(json);
+  } else {
+    console.print_aside(measurement_text(measurement));
+  }
+  if (arguments.out.empty()) return;
+  // The status that counts is the command's.
+  try {
+    write_file_atomically(arguments.out, json.dump(2) + "\n");
+  } catch (const Error& error) {
+    console.warn(fmt::format("{}; the measurement is only in the output above", error.what()));
+  }
+}
+
+cli::ExitCode run_monitor(const MonitorArguments& arguments, cli::Console& console) {
+  if (!arguments.out.empty()) check_writable(arguments.out);
+  measure::SignalGuard guard;
+  const std::unique_ptr<gpu::GpuSystem> system = open_gpus(arguments, console);
+  measure::EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
+                             std::make_unique<gpu::Rapl>());
+  const measure::EnergyMeter::WindowId window = meter.begin(arguments.command.front());
+  const measure::CommandResult result = run_command(
+      arguments.command,
+      arguments.json ? measure::CommandOutput::standard_error : measure::CommandOutput::standard_output, guard);
+  report(arguments, meter.end(window), result, console);
+  return static_cast<cli::ExitCode>(result.shell_status());
+}
+
+}  // namespace
+
+cli::VerbAction declare_monitor(CLI::App& app) {
+  auto arguments = std::make_shared<MonitorArguments>();
+  app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
+      ->required()
+      ->type_name("CMD");
+  app.add_option("--gpu", arguments->gpus, "GPU to measure, by UUID or PCI address; may be repeated (default: all)")
+      ->type_name("GPU")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  cli::add_number(app, "--period", {.low = 5, .high = 1000}, cli::into(arguments->period_ms),
+                  "Time between readings of the GPUs, in ms (default 47)");
+  app.add_option("--out", arguments->out, "Also write the measurement to this file, as JSON")->type_name("FILE");
+  cli::add_json_flag(app, arguments->json);
+  return [arguments](cli::Console& console) { return run_monitor(*arguments, console); };
+}
+
+}  // namespace lowgear::operations

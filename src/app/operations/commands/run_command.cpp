@@ -1,0 +1,282 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/doctor/python_package.h"
+#include "app/operations/commands/rank_programs.h"
+#include "app/operations/commands/verbs.h"
+#include "app/operations/runs/agent_requests.h"
+#include "base/core/error.h"
+#include "control/client/rank/rank_environment.h"
+#include "control/client/search/search_request.h"
+#include "control/client/server/server_addresses.h"
+
+namespace lowgear::operations {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAgentSocket = "/run/lowgear/agent.sock";
+
+struct RunArguments {
+  std::string server;
+  std::string plan;
+  std::string recording;
+  std::string search;
+  std::string points;
+  std::optional<double> search_block_s;
+  std::string search_record;
+  std::optional<double> slowdown_pct;
+  std::optional<double> switch_latency_ms;
+  std::string share;
+  std::string agent = kAgentSocket;
+  std::vector<std::string> command;
+  bool dry_run = false;
+};
+
+/// A variable of this process; empty where it is not set.
+std::string environment_text(std::string_view name) { return process_environment()(name).value_or(""); }
+
+/// The Python package that comes with this program.
+fs::path package_folder() {
+  if (const std::optional<fs::path> package = doctor::python_package(program_folder())) return *package;
+  throw InputError(
+      fmt::format("Lowgear's Python package is not there, neither installed below {} nor in a source tree; "
+                  "install python3-lowgear, or the wheel",
+                  program_folder().parent_path().string()));
+}
+
+/// A plan, or an output folder of `lowgear plan`.
+std::string checked_plan(const std::string& name) {
+  std::error_code unknown;
+  if (fs::is_regular_file(name, unknown) || fs::exists(fs::path(name) / "plans.csv", unknown)) {
+    return fs::absolute(name).string();
+  }
+  throw InputError(fmt::format("--plan: {}: {}; name a plan or an output folder of lowgear plan", name,
+                               fs::exists(name, unknown) ? "it holds no plans.csv" : "no such file or folder"));
+}
+
+/// The addresses, with absolute paths of sockets: the command may start its processes in other folders.
+std::string checked_server(const std::string& addresses) {
+  constexpr std::string_view kUnix = "unix:";
+  std::string checked;
+  for (const std::string_view address : client::split_server_addresses(addresses)) {
+    if (!checked.empty()) checked += ',';
+    const bool is_socket = address.starts_with(kUnix);
+    checked += is_socket ? std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string() : address;
+  }
+  return checked;
+}
+
+/// The value of an option among the words of a command, as `--name VALUE` or `--name=VALUE`, where `-` and `_` are
+/// alike; empty where it has none.
+std::string value_of(std::string_view option, const std::vector<std::string>& command) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::size_t end = std::min(command[i].find('='), command[i].size());
+    std::string name = command[i].substr(0, end);
+    std::replace(name.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(name.size(), 2)), name.end(), '_',
+                 '-');
+    if (name != option) continue;
+    if (end < command[i].size()) return command[i].substr(end + 1);
+    return i + 1 < command.size() ? command[i + 1] : "";
+  }
+  return "";
+}
+
+/// Whether the command is one part of a start on several machines, which have to agree on its name: torchrun's options,
+/// whose default is one machine, accelerate's, and DeepSpeed's without ssh.
+bool is_part_of_many(const std::vector<std::string>& command) {
+  for (const std::string_view option : {"--nnodes", "--num-machines"}) {
+    const std::string machines = value_of(option, command);
+    if (!machines.empty()) return machines != "1" && machines != "1:1";
+  }
+  const std::string machines = environment_text("PET_NNODES");  // torchrun's own
+  if (!machines.empty()) return machines != "1" && machines != "1:1";
+  return !value_of("--node-rank", command).empty() || !value_of("--machine-rank", command).empty();
+}
+
+/// Throws InputError where the launcher that the command is starts several ranks here.
+void require_one_rank(const std::vector<std::string>& command) {
+  for (const std::string_view option : {"--nproc-per-node", "--num-processes", "--num-gpus"}) {
+    const std::string ranks = value_of(option, command);
+    if (ranks.empty() || ranks == "1") continue;
+    throw InputError(
+        fmt::format("--share: {} {} starts several ranks, and NCCL refuses two ranks of a communicator on "
+                    "one GPU; start one rank",
+                    option, ranks));
+  }
+}
+
+/// The job whose ranks meet in communicators. Two steps of one Slurm job are different ones.
+std::string job_of(const client::RankInfo& rank) {
+  for (const std::string& name : {environment_text("LOWGEAR_JOB"), rank.run, rank.job}) {
+    if (!name.empty()) return name;
+  }
+  return "";
+}
+
+/// Asks the agent for the share, which lasts as long as this process, and so as long as the command.
+std::map<std::string, std::string> share_variables(const RunArguments& arguments) {
+  require_one_rank(arguments.command);
+  const GpuShare share = parse_gpu_share(arguments.share);
+  if (arguments.dry_run) return {};
+  const client::RankInfo rank = client::rank_from_environment(process_environment());
+  GpuShareClient client{
+      .name = fmt::format("{}-{}", fs::path(arguments.command.front()).filename().string(), ::getpid()),
+      .job = job_of(rank),
+      .rank = {}};
+  if (!client.job.empty()) client.rank = rank.rank;
+  return request_gpu_share(arguments.agent, share, client);
+}
+
+/// Whether the command is to be attached, by an option or a variable.
+bool attaches(const RunArguments& arguments) {
+  const auto is_set = [](const char* name) { return !environment_text(name).empty(); };
+  return !arguments.server.empty() || !arguments.plan.empty() || !arguments.recording.empty() ||
+         !arguments.search.empty() || is_set("LOWGEAR_SERVER") || is_set("LOWGEAR_PLAN") ||
+         is_set("LOWGEAR_RECORDING") || is_set("LOWGEAR_SEARCH");
+}
+
+/// What the command finds set besides what this program finds.
+std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
+  std::map<std::string, std::string> variables;
+  if (attaches(arguments)) variables = doctor::attaching_variables(package_folder(), program_folder());
+  if (!arguments.share.empty()) variables.merge(share_variables(arguments));
+  const auto set = [&variables](const char* name, const std::string& value) {
+    if (!value.empty()) variables[name] = value;
+  };
+  set("LOWGEAR_SERVER", checked_server(arguments.server));
+  if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
+  if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
+  set("LOWGEAR_SEARCH", arguments.search);
+  set("LOWGEAR_SEARCH_POINTS", arguments.points);
+  if (arguments.search_block_s) set("LOWGEAR_SEARCH_BLOCK", fmt::format("{}", *arguments.search_block_s));
+  if (!arguments.search_record.empty()) {
+    set("LOWGEAR_SEARCH_RECORD", fs::absolute(arguments.search_record).string());
+  }
+  if (arguments.slowdown_pct) set("LOWGEAR_SLOWDOWN", fmt::format("{}", *arguments.slowdown_pct));
+  if (arguments.switch_latency_ms) set("LOWGEAR_SWITCH_LATENCY", fmt::format("{}", *arguments.switch_latency_ms));
+  // Slurm and torchrun's --rdzv-id name a start by themselves.
+  if (!arguments.server.empty() && environment_text("LOWGEAR_RUN").empty() &&
+      environment_text("SLURM_JOB_ID").empty() && !is_part_of_many(arguments.command)) {
+    set("LOWGEAR_RUN", random_run("run"));
+  }
+  return variables;
+}
+
+void check_search(const RunArguments& arguments) {
+  if (arguments.search.empty()) {
+    if (arguments.points.empty() && !arguments.search_block_s && arguments.search_record.empty()) return;
+    throw InputError("--points, --search-block and --search-record are of a search; add --search slowdown=2%");
+  }
+  (void)client::parse_allowed_slowdown_pct(arguments.search);
+  if (!arguments.points.empty()) (void)client::parse_points(arguments.points);
+  if (!arguments.server.empty() || !arguments.plan.empty()) {
+    throw InputError("--search sets clocks or power limits itself; leave out --server and --plan");
+  }
+  if (!arguments.share.empty()) {
+    throw InputError("--search and --share: the energy of a shared GPU is that of all its jobs; leave out one of them");
+  }
+}
+
+void check_asked(const RunArguments& arguments) {
+  if (arguments.share.empty() && !attaches(arguments)) {
+    throw InputError(
+        "nothing to do for the command; add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or "
+        "--share GPU:PERCENT%");
+  }
+  check_search(arguments);
+  if (!arguments.server.empty() && !arguments.plan.empty()) {
+    throw InputError("--server and --plan: plans come from one of them");
+  }
+  if (arguments.switch_latency_ms && !arguments.plan.empty()) {
+    throw InputError(
+        "--switch-latency and --plan: the plan has its own (lowgear plan --switch-latency MS --ask-ahead)");
+  }
+}
+
+/// Becomes the command, so that its exit status, signals and terminal are its own.
+[[noreturn]] void become_command(const std::vector<std::string>& command,
+                                 const std::map<std::string, std::string>& variables) {
+  std::signal(SIGPIPE, SIG_DFL);  // this program ignores it
+  const std::string problem = replace_process(command, variables);
+  throw InputError(fmt::format("{}: cannot be started: {}", command.front(), problem));
+}
+
+cli::ExitCode run_attached(const RunArguments& arguments, cli::Console& console) {
+  check_asked(arguments);
+  const std::map<std::string, std::string> variables = variables_of(arguments);
+  if (!arguments.dry_run) become_command(arguments.command, variables);
+  std::string text;
+  for (const auto& [name, value] : variables) text += fmt::format("{}={}\n", name, value);
+  for (const std::string& word : arguments.command)
+    text += fmt::format("{}{}", word, &word == &arguments.command.back() ? "\n" : " ");
+  if (!arguments.share.empty()) {
+    text += fmt::format("The agent at {} would be asked for a share, {}, with further variables.\n", arguments.agent,
+                        arguments.share);
+  }
+  console.print(text + "Nothing was started.\n");
+  return cli::ExitCode::ok;
+}
+
+}  // namespace
+
+cli::VerbAction declare_run(CLI::App& app) {
+  auto arguments = std::make_shared<RunArguments>();
+  app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
+      ->required()
+      ->type_name("CMD");
+  app.add_option("--server", arguments->server,
+                 "Address of the server that plans the job (lowgear serve): http://host:port, https://host:port or "
+                 "unix:/path; several with commas between them if it may move")
+      ->type_name("ADDRESS");
+  app.add_option("--plan", arguments->plan,
+                 "Output folder of lowgear plan, or one of its plans, whose clocks are followed")
+      ->type_name("DIR");
+  app.add_option("--record", arguments->recording,
+                 "Folder in which every rank records the times of its units and its energy")
+      ->type_name("DIR");
+  app.add_option("--search", arguments->search,
+                 "Search the clock (or power limit) at which an iteration uses least energy and takes at most so much "
+                 "longer than at full speed")
+      ->type_name("slowdown=2%");
+  app.add_option("--points", arguments->points,
+                 "With --search: clock (default) or power-limit, also with values in MHz or W, full speed first: "
+                 "clock=1980,1755,1530")
+      ->type_name("KIND");
+  cli::add_number(app, "--search-block", {.low = 0.001, .high = 86'400}, cli::into(arguments->search_block_s),
+                  "With --search: least time for which a point is measured at once, in s (default 30)");
+  app.add_option("--search-record", arguments->search_record,
+                 "With --search: file to which observations and decisions are appended")
+      ->type_name("FILE");
+  cli::add_number(
+      app, "--slowdown", {.low = 0, .high = 1000}, [arguments](double percent) { arguments->slowdown_pct = percent; },
+      "Per cent that an iteration may take longer than by the fastest plan (default 0)");
+  cli::add_number(app, "--switch-latency", {.low = 0, .high = 10'000}, cli::into(arguments->switch_latency_ms),
+                  "With --server: time from the request of a clock change until it takes effect, in ms; agents request "
+                  "clocks that long "
+                  "before their units (default 0; lowgear doctor --measure-switch-latency measures it)");
+  app.add_option(
+         "--share", arguments->share,
+         "Start the command as a client of the agent's MPS daemon that may use so much of the GPU's SMs; the GPU by "
+         "index, PCI address or UUID: 0:50%")
+      ->type_name("GPU:PERCENT%");
+  app.add_option("--agent", arguments->agent, "With --share: HTTP socket of the agent")
+      ->type_name("SOCKET")
+      ->default_str(kAgentSocket);
+  app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that it would find set");
+  return [arguments](cli::Console& console) { return run_attached(*arguments, console); };
+}
+
+}  // namespace lowgear::operations

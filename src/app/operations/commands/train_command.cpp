@@ -1,0 +1,226 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/operations/commands/envpipe_settings.h"
+#include "app/operations/commands/rank_programs.h"
+#include "app/operations/commands/verbs.h"
+#include "base/core/error.h"
+#include "base/core/formats/json.h"
+#include "control/client/rank/gpu_choice.h"
+#include "control/client/rank/rank_environment.h"
+#include "training/launcher/envpipe_order.h"
+#include "training/launcher/rank_processes.h"
+#include "training/launcher/server/served_order.h"
+#include "training/launcher/training_check.h"
+#include "training/launcher/training_schedule.h"
+
+namespace lowgear::operations {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTrainer = "lowgear-trainer";
+
+struct TrainArguments {
+  std::string config;
+  std::string plan;
+  std::string recording;
+  std::string metrics;
+  std::string schedule;
+  std::string gpus;
+  std::string server;
+  std::string adapt;
+  std::string policy;
+  EnvPipeSettings envpipe;
+  std::optional<int> steps;
+  std::vector<std::string> settings;
+  bool json = false;
+  bool dry_run = false;
+  bool require_server = false;
+};
+
+/// The options as settings of the configuration; paths of the command line are relative to where it is given.
+std::vector<std::string> settings_of(const TrainArguments& arguments) {
+  std::vector<std::string> settings = arguments.settings;
+  const auto set = [&settings](std::string_view name, const std::string& value) {
+    if (!value.empty()) settings.push_back(fmt::format("{}={}", name, value));
+  };
+  const auto path = [](const std::string& text) {
+    return text.empty() ? text : yaml_quoted(fs::absolute(text).string());
+  };
+  if (!arguments.server.empty()) set("server.address", yaml_quoted(arguments.server));
+  if (!arguments.adapt.empty()) set("adapt.techniques", fmt::format("[{}]", arguments.adapt));
+  set("energy.policy", arguments.policy);
+  settings.insert(settings.end(), arguments.envpipe.settings.begin(), arguments.envpipe.settings.end());
+  set("energy.plan", path(arguments.plan));
+  set("energy.recording", path(arguments.recording));
+  set("metrics", path(arguments.metrics));
+  const bool is_file = arguments.schedule.ends_with(".csv");
+  set("schedule", is_file ? path(arguments.schedule) : arguments.schedule);
+  if (arguments.steps) set("steps", fmt::to_string(*arguments.steps));
+  return settings;
+}
+
+std::vector<std::string> trainer_arguments(const TrainArguments& arguments, const std::vector<std::string>& settings) {
+  std::vector<std::string> words;
+  if (arguments.json) words.emplace_back("--json");
+  if (arguments.require_server) words.emplace_back("--require-server");
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.push_back(arguments.config);
+  return words;
+}
+
+/// Only the trainer knows what its libtorch computes on.
+void check_device(const TrainArguments& arguments, const std::vector<std::string>& settings, cli::Console& console) {
+  launcher::RankCommand command = sibling_command(kTrainer);
+  command.arguments = trainer_arguments(arguments, settings);
+  command.arguments.emplace_back("--check-device");
+  run_watched(command, {.ending = "ending"}, console);
+}
+
+void run_all_ranks(const TrainArguments& arguments, const std::vector<std::string>& settings, int ranks,
+                   cli::Console& console) {
+  const RendezvousFolder rendezvous;
+  launcher::RankCommand command = sibling_command(kTrainer);
+  command.arguments = trainer_arguments(arguments, settings);
+  command.world_size = ranks;
+  command.threads = launcher::threads_per_rank(ranks);
+  if (const char* run = std::getenv("LOWGEAR_RUN"); run == nullptr || *run == '\0') {
+    command.environment["LOWGEAR_RUN"] = random_run("train");
+  }
+  command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
+  if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
+
+  run_watched(command, {.ending = "stopping after this step; press Ctrl-C again to stop now"}, console);
+}
+
+/// The first of them; that of a job on simulated GPUs is of LOWGEAR_NVML.
+client::RankGpu open_first_gpu(const std::string& gpus) {
+  const Environment environment = [&gpus, process = process_environment()](std::string_view name) {
+    return name == "CUDA_VISIBLE_DEVICES" && !gpus.empty() ? std::optional(gpus) : process(name);
+  };
+  return client::open_rank_gpu("", 0, environment);
+}
+
+/// Asked for here, once for all ranks: they must not run different orders.
+std::vector<std::string> with_servers_order(std::vector<std::string> settings, const launcher::TrainConfig& config,
+                                            const std::string& gpus, cli::Console& console) {
+  constexpr std::chrono::seconds kPatience{3};
+  const client::RankGpu gpu = open_first_gpu(gpus);
+  launcher::ServedOrder order{.early_forwards = {}, .note = {}};
+  if (gpu.gpu == nullptr) {
+    order.note = fmt::format("no profile of the server: {}; a backward is taken to last twice as long as a forward",
+                             gpu.problem);
+  } else {
+    order = ask_order(config, gpu.gpu->identity().name, gpu.simulated(), kPatience);
+  }
+  console.note("schedule envpipe: " + order.note);
+  if (order.early_forwards.empty()) return settings;
+  settings.push_back(fmt::format("early_forwards=[{}]", fmt::join(order.early_forwards, ",")));
+  return settings;
+}
+
+std::string started_text(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
+  return fmt::format("would start {} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
+                     config.parallel.world_size(), config.parallel.pp, config.parallel.dp, config.parallel.tp,
+                     schedule.name, config.microbatches, config.steps, config.tokens_per_step());
+}
+
+Json started_json(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
+  return {{"ranks", config.parallel.world_size()},
+          {"pp", config.parallel.pp},
+          {"dp", config.parallel.dp},
+          {"tp", config.parallel.tp},
+          {"schedule", schedule.name},
+          {"microbatches", config.microbatches},
+          {"steps", config.steps},
+          {"tokens_per_step", config.tokens_per_step()}};
+}
+
+cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) {
+  const std::vector<std::string> settings = settings_of(arguments);
+  const launcher::TrainConfig config = launcher::read_train_config(arguments.config, settings);
+  if (arguments.require_server && !config.server) {
+    throw InputError("--require-server: no server is named; add --server ADDRESS");
+  }
+  const schedule::Schedule schedule = training_schedule(config);
+  if (!arguments.dry_run && is_one_rank_of_many(process_environment())) {
+    // It looks at what it reads by itself, and what other ranks write may be on other machines.
+    become_program(kTrainer, trainer_arguments(arguments, settings));
+  }
+  check_training(config);
+  if (!arguments.dry_run) {
+    run_all_ranks(arguments,
+                  has_servers_order(config) ? with_servers_order(settings, config, arguments.gpus, console) : settings,
+                  config.parallel.world_size(), console);
+    return cli::ExitCode::ok;
+  }
+  check_device(arguments, settings, console);
+  if (const std::string note = launcher::starting_note(config); !note.empty()) console.note(note);
+  if (arguments.json) {
+    console.print_json(started_json(config, schedule));
+  } else {
+    console.print(started_text(config, schedule));
+  }
+  return cli::ExitCode::ok;
+}
+
+}  // namespace
+
+cli::VerbAction declare_train(CLI::App& app) {
+  auto arguments = std::make_shared<TrainArguments>();
+  app.add_option("config", arguments->config, "Configuration of the job; docs/training.md describes it")
+      ->type_name("CONFIG.yaml")
+      ->required();
+  app.add_option("--plan", arguments->plan, "Plan whose clocks are followed: plans/NNNNN.json of lowgear plan")
+      ->type_name("FILE");
+  app.add_option("--recording", arguments->recording,
+                 "Folder in which every rank records the times of its units and its energy")
+      ->type_name("DIR");
+  app.add_option("--metrics", arguments->metrics, "File that gets one line of JSON per step")->type_name("FILE");
+  app.add_option("--schedule", arguments->schedule,
+                 "Pipeline schedule, instead of the configuration's; see lowgear schedule")
+      ->type_name("NAME");
+  app.add_option(
+         "--server", arguments->server,
+         "Address of the server whose plans are followed (lowgear serve): http://host:port, https://host:port or "
+         "unix:/path; several with commas between them if it may move")
+      ->type_name("ADDRESS");
+  app.add_flag("--require-server", arguments->require_server,
+               "Fail when the server has not accepted every rank within 10 s; without this option training continues "
+               "without a server, with a warning");
+  app.add_option("--adapt", arguments->adapt,
+                 "What may change while the job trains, as the section adapt of the configuration says: freezing, "
+                 "slowdown, or both separated by a comma")
+      ->type_name("LIST");
+  app.add_option("--policy", arguments->policy,
+                 "Policy that sets clocks by what the running job measures: envpipe (EnvPipe's profiling and "
+                 "reconfiguration); the plans of other policies come from lowgear plan, and are followed with --plan. "
+                 "Example: --policy envpipe --envpipe-reconfig greedy --metrics envpipe.jsonl")
+      ->type_name("NAME");
+  add_envpipe_settings(app, arguments->envpipe);
+  app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1,2,3 or UUIDs")->type_name("LIST");
+  cli::add_whole_number(
+      app, "--steps", {.low = 1, .high = 1'000'000'000}, [arguments](int steps) { arguments->steps = steps; },
+      "Number of steps, instead of the configuration's");
+  app.add_option("--set", arguments->settings,
+                 "Override a setting of the configuration, as optimizer.learning_rate=1e-4; may be repeated")
+      ->type_name("PATH=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--dry-run", arguments->dry_run,
+               "Check the configuration and the files and folders that it names, and print what would be started");
+  cli::add_json_flag(app, arguments->json);
+  return [arguments](cli::Console& console) { return run_train(*arguments, console); };
+}
+
+}  // namespace lowgear::operations

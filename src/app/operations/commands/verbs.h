@@ -1,0 +1,27 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "app/cli/commands/verbs.h"
+
+namespace lowgear::operations {
+
+/// All verbs of the program, in the order in which the help shows them: those that plan, those that work with machines,
+/// servers and training jobs, and those about the program itself.
+[[nodiscard]] std::vector<cli::Verb> all_verbs();
+
+// One file per verb: serve_command.cpp, ...
+[[nodiscard]] cli::VerbAction declare_report(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_experiment(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_doctor(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_monitor(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_agent(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_serve(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_simgpu(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_run(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_train(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_sample(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_data(CLI::App& app);
+
+}  // namespace lowgear::operations

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "base/core/formats/json.h"
+#include "report/experiment/arm_comparison.h"
+#include "report/report/estimate_report.h"
+
+namespace lowgear::operations {
+
+/// `simulated`, or that there is no energy.
+[[nodiscard]] std::string basis_text(const experiment::ArmComparison& comparison);
+
+/// Tables for the terminal: quantities of all arms, their differences from the baseline with verdicts, and remarks.
+[[nodiscard]] std::string arms_text(const experiment::ArmComparison& comparison);
+
+/// `lowgear.arms/1` (docs/formats.md).
+[[nodiscard]] Json arms_json(const experiment::ArmComparison& comparison);
+
+/// The page of a comparison of runs.
+[[nodiscard]] report::EstimateReport arms_page(const experiment::ArmComparison& comparison, std::string command);
+
+}  // namespace lowgear::operations

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/doctor/diagnosis.h"
+#include "app/doctor/python_facts.h"
+#include "app/doctor/sharing_facts.h"
+#include "base/core/formats/json.h"
+
+namespace lowgear::operations {
+
+enum class Colours : unsigned char { off, on };
+
+/// One line per finding, its fix on a line below, a verdict at the end.
+[[nodiscard]] std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours colours);
+
+/// What allows jobs to share GPUs, the member `sharing` of what `lowgear doctor --json` prints.
+[[nodiscard]] Json sharing_json(const doctor::SharingFacts& sharing);
+
+/// Facts and findings, as `lowgear doctor --json` prints them.
+[[nodiscard]] Json diagnosis_json(const doctor::MachineFacts& facts, const doctor::PythonFacts& python,
+                                  const std::vector<doctor::Finding>& findings);
+
+}  // namespace lowgear::operations

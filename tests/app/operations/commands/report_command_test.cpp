@@ -1,0 +1,193 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::operations {
+namespace {
+
+using cli::lines_of;
+using cli::ProgramResult;
+using cli::run_lowgear;
+using cli::write_text;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ReportCommand : public ::testing::Test {
+ protected:
+  /// A metrics file of ten steps of 1000 tokens and 1 s.
+  std::string metrics(const std::string& file, double energy_j, const std::string& basis = "simulated") {
+    std::string text;
+    for (int i = 0; i < 10; ++i) {
+      text += fmt::format(R"({{"step":{},"loss":{},"time_s":1,"tokens":1000,"energy_j":{},"energy":"{}"}})"
+                          "\n",
+                          i, 5 - 0.1 * i, energy_j, basis);
+    }
+    return write_text(folder_ / file, text);
+  }
+  [[nodiscard]] std::string path(const std::string& file) const { return (folder_ / file).string(); }
+  static std::string content(const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(ReportCommand, ComparesArms) {
+  std::vector<std::string> words{"report", "--json", "--kwh", "0.36", "--co2", "500", "--loss", "4.5"};
+  for (const char* name : {"full", "planned"}) {
+    const double energy_j = name == std::string("full") ? 1000 : 900;
+    std::string runs;
+    for (int i = 0; i < 3; ++i) {
+      runs += (i == 0 ? "" : ",") + metrics(fmt::format("{}{}.jsonl", name, i), energy_j * (1 + 0.001 * i));
+    }
+    words.insert(words.end(), {"--arm", fmt::format("{}={}", name, runs)});
+  }
+  words.insert(words.end(), {"--html", path("page.html")});
+  const ProgramResult result = run_lowgear(words);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "report");
+  EXPECT_EQ(json["format"], "lowgear.arms/1");
+  EXPECT_EQ(json["basis"], "simulated");
+  EXPECT_EQ(json["common_tokens"], 10'000);
+  const Json& planned = json["arms"][1];
+  EXPECT_NEAR(planned["energy_per_token_j"]["difference_pct"]["mean"].get<double>(), -10, 1e-9);
+  EXPECT_EQ(planned["energy_per_token_j"]["verdict"], "less");
+  EXPECT_EQ(planned["energy_per_token_j"]["paired"], false);
+  EXPECT_EQ(planned["time_s"]["verdict"], "no difference shown");
+  EXPECT_NEAR(planned["cost_usd"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 0.36, 1e-12);
+  EXPECT_NEAR(planned["co2_g"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 500, 1e-9);
+  EXPECT_NEAR(planned["energy_to_loss_j"]["value"]["mean"].get<double>(), 900.9 * 6, 1e-9);
+  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Differences from full"), Not(HasSubstr("{{"))));
+
+  std::erase(words, "--json");
+  const ProgramResult text = run_lowgear(words);
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("simulated; equal work: 10000 tokens"), HasSubstr("-10.00 %"),
+                              HasSubstr("less"), HasSubstr("no difference shown")));
+}
+
+TEST_F(ReportCommand, WithoutFactorsThereIsNoMoneyAndNoCo2) {
+  const ProgramResult result = run_lowgear({"report", metrics("a.jsonl", 10), metrics("b.jsonl", 11)});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("too few runs"), Not(HasSubstr("CO2")), Not(HasSubstr("cost"))));
+}
+
+TEST_F(ReportCommand, PairsOnRequest) {
+  const std::string base = metrics("a.jsonl", 1000) + "," + metrics("b.jsonl", 2000);
+  const std::string other = metrics("c.jsonl", 990) + "," + metrics("d.jsonl", 1981);
+  const auto verdict = [&](std::vector<std::string> more) -> std::string {
+    std::vector<std::string> words{"report", "--arm", "base=" + base, "--arm", "other=" + other, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return parse_json(run_lowgear(words).out, "report")["arms"][1]["energy_j"]["verdict"].get<std::string>();
+  };
+  EXPECT_EQ(verdict({}), "no difference shown");
+  EXPECT_EQ(verdict({"--paired"}), "less");
+  EXPECT_EQ(verdict({"--paired", "--baseline", "base"}), "less");
+}
+
+TEST_F(ReportCommand, RefusesWithAReason) {
+  const std::string run = metrics("a.jsonl", 10);
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "report");
+    const ProgramResult result = run_lowgear(words);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({run, metrics("real.jsonl", 10, "measured")}),
+              AllOf(HasSubstr("real.jsonl: has measured energy"), HasSubstr("do not compare")));
+  EXPECT_THAT(refusal({}), HasSubstr("nothing to report"));
+  EXPECT_THAT(refusal({run, path("none")}), HasSubstr("none: is no run"));
+  EXPECT_THAT(refusal({"--arm", run}), HasSubstr("write NAME=RUN"));
+  EXPECT_THAT(refusal({run, "--baseline", "x"}), HasSubstr("there is no arm \"x\""));
+  EXPECT_THAT(refusal({run, "--kwh", "-1"}), HasSubstr("--kwh"));
+  EXPECT_THAT(refusal({run, "--html", path("none/page.html")}), HasSubstr("none"));
+  EXPECT_THAT(refusal({write_text(path("bad.jsonl"), "{}\n"), run}), HasSubstr("bad.jsonl:1"));
+}
+
+TEST_F(ReportCommand, AFileWithACommaInItsNameIsOneRun) {
+  const std::string run = metrics("a,b.jsonl", 10);
+  const ProgramResult result = run_lowgear({"report", "--arm", "odd=" + run, "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["runs"], 1);
+}
+
+TEST_F(ReportCommand, AFolderWithMetricsIsARun) {
+  std::filesystem::create_directory(path("run"));
+  metrics("run/metrics.jsonl", 10);
+  const ProgramResult result = run_lowgear({"report", path("run"), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["name"], path("run"));
+}
+
+constexpr const char* kUsage =
+    "hour_s,job,run,name,user,gpu,simulated,iterations,measured_iterations,time_s,energy_j,energy_error_j,"
+    "baseline_time_s,baseline_energy_j,baseline_error_j\n"
+    "1793491200,j-1,r,llama,ada,H100,false,10,10,20,36000000,1000,,,\n"
+    "1793494800,j-1,r,llama,ada,H100,false,100,100,202,324000000,0,2,3600000,3600\n"
+    "1793494800,j-2,r2,<b>gpt</b>,,H100,false,100,90,200,36000000,0,,,\n"
+    "1796083200,j-2,r2,gpt,,H100,false,100,100,200,36000000,0,,,\n";
+
+TEST_F(ReportCommand, AccountsForAMonth) {
+  const std::string usage = write_text(path("usage.csv"), kUsage);
+  const ProgramResult result = run_lowgear(
+      {"report", "--month", "2026-11", "--usage", usage, "--json", "--kwh", "0.5", "--html", path("page.html")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "report");
+  EXPECT_TRUE(json["simulated"].is_null());
+  const Json& total = json["measured"]["total"];
+  EXPECT_EQ(total["energy_j"], 396e6);
+  EXPECT_EQ(total["unmeasured_iterations"], 10);
+  EXPECT_DOUBLE_EQ(total["cost_usd"].get<double>(), 55);
+  EXPECT_TRUE(total["co2_g"].is_null()) << "no factor was given";
+  const Json& ada = json["measured"]["users"][0];
+  EXPECT_EQ(ada["user"], "ada");
+  EXPECT_EQ(ada["saving"]["saved_j"], 36e6);
+  EXPECT_DOUBLE_EQ(ada["saving"]["saved_pct"].get<double>(), 10);
+  EXPECT_DOUBLE_EQ(ada["saving"]["saved_error_j"].get<double>(), 360'000);
+  EXPECT_DOUBLE_EQ(ada["saving"]["saved_usd"].get<double>(), 5);
+  EXPECT_TRUE(json["measured"]["users"][1]["user"].is_null());
+  EXPECT_TRUE(json["measured"]["users"][1]["saving"].is_null());
+  EXPECT_EQ(json["measured"]["jobs"][1]["name"], "<b>gpt</b>");
+  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Energy of 2026-11"), Not(HasSubstr("<b>gpt</b>"))));
+}
+
+TEST_F(ReportCommand, ShowsAMonthAsTables) {
+  const std::string usage = write_text(path("usage.csv"), kUsage);
+  const ProgramResult result = run_lowgear({"report", "--month", "2026-11", "--usage", usage});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("ada"), HasSubstr("10.00 \u00b1 0.10"), HasSubstr("(not stated)"),
+                                HasSubstr("10 of 210 iterations is not known"), Not(HasSubstr("$"))));
+  EXPECT_THAT(run_lowgear({"report", "--month", "2026-01", "--usage", usage}).out, HasSubstr("no job has completed"));
+}
+
+TEST_F(ReportCommand, RefusesAMonthWithoutASourceOrWithRuns) {
+  const std::string usage = write_text(path("usage.csv"), kUsage);
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "report");
+    const ProgramResult result = run_lowgear(words);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"--month", "2026-11"}), HasSubstr("--server"));
+  EXPECT_THAT(refusal({"--month", "2026-11", "--usage", usage, "--server", "unix:/x"}), HasSubstr("--usage"));
+  EXPECT_THAT(refusal({"--month", "November", "--usage", usage}), HasSubstr("such as 2026-11"));
+  EXPECT_THAT(refusal({"--month", "2026-11", "--usage", usage, metrics("a.jsonl", 1)}), HasSubstr("no runs"));
+  EXPECT_THAT(refusal({"--usage", usage}), HasSubstr("--month"));
+}
+
+}  // namespace
+}  // namespace lowgear::operations

@@ -1,0 +1,181 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::operations {
+namespace {
+
+using cli::lines_of;
+using cli::LowgearProcess;
+using cli::ProgramResult;
+using cli::run_lowgear;
+using cli::write_text;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+/// `lowgear run`, with no variable of Lowgear set.
+ProgramResult run(std::vector<std::string> arguments, const char* python_path = nullptr) {
+  arguments.insert(arguments.begin(), "run");
+  return run_lowgear(std::move(arguments), [python_path] {
+    for (const char* name :
+         {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH", "LOWGEAR_RUN", "SLURM_JOB_ID"}) {
+      ::unsetenv(name);
+    }
+    if (python_path == nullptr) {
+      ::unsetenv("PYTHONPATH");
+    } else {
+      ::setenv("PYTHONPATH", python_path, 1);
+    }
+  });
+}
+
+TEST(RunCommand, SetsTheEnvironmentOfTheCommand) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"--record", folder / "out", "--slowdown", "2.5", "--", "env"}, "/some/where");
+  EXPECT_EQ(result.exit_code, 0);
+  const std::vector<std::string> variables = lines_of(result.out);
+  EXPECT_THAT(variables, Contains("LOWGEAR_RECORDING=" + (folder / "out").string()));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SLOWDOWN=2.5"));
+  EXPECT_THAT(variables, Contains(testing::EndsWith("/site:/some/where")));
+  EXPECT_THAT(variables, testing::Not(Contains(testing::StartsWith("LOWGEAR_RUN="))));
+}
+
+TEST(RunCommand, AsksForASearch) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"--search", "slowdown=2%", "--points", "power-limit=700,600", "--search-block", "5",
+                                    "--search-record", folder / "record.jsonl", "--", "env"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<std::string> variables = lines_of(result.out);
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH=slowdown=2%"));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH_POINTS=power-limit=700,600"));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH_BLOCK=5"));
+  EXPECT_THAT(variables, Contains("LOWGEAR_SEARCH_RECORD=" + (folder / "record.jsonl").string()));
+}
+
+TEST(RunCommand, RefusesASearchThatCannotBe) {
+  EXPECT_THAT(run({"--search", "2%", "--", "env"}).err, HasSubstr("slowdown=2%"));
+  EXPECT_THAT(run({"--search", "slowdown=2%", "--points", "watts", "--", "env"}).err,
+              HasSubstr("clock and power-limit"));
+  EXPECT_THAT(run({"--search", "slowdown=2%", "--server", "http://127.0.0.1:1", "--", "env"}).err,
+              HasSubstr("leave out --server and --plan"));
+  EXPECT_THAT(run({"--record", "out", "--points", "clock", "--", "env"}).err, HasSubstr("add --search"));
+}
+
+TEST(RunCommand, RefusesSharesThatCannotBe) {
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "--share");
+    const ProgramResult result = run(std::move(words));
+    EXPECT_NE(result.exit_code, 0) << result.out;
+    return result.err;
+  };
+  for (const char* share : {"0", "0:50", "0:0%", "0:101%", ":50%", "0:x%", "0:%"}) {
+    EXPECT_THAT(refusal({share, "--", "env"}), HasSubstr("expected GPU:PERCENT%")) << share;
+  }
+  EXPECT_THAT(refusal({"0:50%", "--", "torchrun", "--nproc_per_node=2", "train.py"}),
+              HasSubstr("NCCL refuses two ranks of a communicator"));
+  EXPECT_THAT(refusal({"0:50%", "--search", "slowdown=2%", "--", "env"}), HasSubstr("leave out one of them"));
+  EXPECT_THAT(refusal({"0:50%", "--agent", "/nonexistent/agent.sock", "--", "env"}), HasSubstr("no agent responds at"));
+}
+
+TEST(RunCommand, SaysWhichShareItWouldAskFor) {
+  const ProgramResult result = run({"--share", "0000:17:00.0:25%", "--agent", "/a.sock", "--dry-run", "--", "env"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("The agent at /a.sock would be asked for a share, 0000:17:00.0:25%"));
+  EXPECT_THAT(result.out, Not(HasSubstr("PYTHONPATH")));
+}
+
+TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
+  const ProgramResult result = run({"--server", "unix:state/server.sock", "--", "env"});
+  EXPECT_THAT(lines_of(result.out),
+              Contains("LOWGEAR_SERVER=unix:" + (std::filesystem::current_path() / "state/server.sock").string()));
+  EXPECT_THAT(lines_of(run({"--server", "unix:/run/a.sock", "--", "env"}).out),
+              Contains("LOWGEAR_SERVER=unix:/run/a.sock"));
+  EXPECT_THAT(lines_of(run({"--server", "http://a:1,unix:/run/a.sock", "--", "env"}).out),
+              Contains("LOWGEAR_SERVER=http://a:1,unix:/run/a.sock"));
+}
+
+TEST(RunCommand, TellsTheServersJobHowLateClocksChange) {
+  EXPECT_THAT(lines_of(run({"--server", "http://127.0.0.1:1", "--switch-latency", "25", "--", "env"}).out),
+              Contains("LOWGEAR_SWITCH_LATENCY=25"));
+  const TemporaryFolder folder;
+  const ProgramResult refused = run({"--plan", folder / "plan", "--switch-latency", "25", "--", "env"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("the plan has its own"));
+}
+
+TEST(RunCommand, NamesAStartThatNothingElseNames) {
+  const ProgramResult one = run({"--server", "http://127.0.0.1:1", "--", "env"});
+  EXPECT_THAT(lines_of(one.out), Contains(testing::StartsWith("LOWGEAR_RUN=run-")));
+  EXPECT_THAT(lines_of(one.out), Contains(testing::EndsWith("/site"))) << "no empty entry, which is the working folder";
+  const ProgramResult many = run({"--server", "http://127.0.0.1:1", "--", "sh", "-c", "env", "x", "--nnodes=2"});
+  EXPECT_THAT(many.out, testing::Not(HasSubstr("LOWGEAR_RUN="))) << "each machine would name it differently";
+}
+
+TEST(RunCommand, TakesLaunchersOfOneMachineForWhatTheyAre) {
+  const auto named = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--server", "http://127.0.0.1:1", "--", "sh", "-c", "env", "x"});
+    return run(std::move(words)).out.find("LOWGEAR_RUN=run-") != std::string::npos;
+  };
+  EXPECT_TRUE(named({"--nnodes", "1", "--node_rank", "0", "--master_addr", "localhost"}));
+  EXPECT_TRUE(named({"--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"}))
+      << "torchrun's default is one machine";
+  EXPECT_TRUE(named({"--num_machines=1"}));
+  EXPECT_FALSE(named({"--nnodes", "2:4"}));
+  EXPECT_FALSE(named({"--num_machines", "2", "--machine_rank", "0"}));
+  EXPECT_FALSE(named({"--no_ssh", "--node_rank=1"}));
+  EXPECT_TRUE(named({"--nnodes"})) << "the launcher itself refuses it";
+}
+
+TEST(RunCommand, IsTheCommandToWhoeverWaitsForIt) {
+  EXPECT_EQ(run({"--record", "out", "--", "sh", "-c", "exit 7"}).exit_code, 7);
+  EXPECT_EQ(run({"--record", "out", "--", "sh", "-c", "kill -TERM $$"}).signal, SIGTERM);
+  const ProgramResult missing = run({"--record", "out", "--", "/no/such/program"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("/no/such/program: cannot be started: No such file or directory"));
+}
+
+TEST(RunCommand, PassesASignalOnOnce) {
+  const TemporaryFolder folder;
+  const std::string script = "trap 'echo interrupted' INT; : > " + (folder / "ready").string() + "; while [ ! -e " +
+                             (folder / "end").string() + " ]; do sleep 0.01; done";
+  LowgearProcess process({"run", "--record", folder / "out", "--", "sh", "-c", script});
+  while (!std::filesystem::exists(folder / "ready")) ASSERT_TRUE(process.running());
+  process.send_signal(SIGINT);
+  write_text(folder / "end", "");
+  const ProgramResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "interrupted\n");
+}
+
+TEST(RunCommand, RefusesWhatMakesNoSense) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(run({"--", "true"}).err,
+              HasSubstr("add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or --share"));
+  EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err,
+              HasSubstr("none: no such file or folder; name a plan or an output folder of lowgear plan"));
+  const ProgramResult both = run({"--server", "http://a", "--plan", folder / "x", "--", "touch", folder / "it_ran"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("plans come from one of them"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "it_ran"));
+}
+
+TEST(RunCommand, SaysWhatItWouldDo) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"--record", folder / "out", "--dry-run", "--", "touch", folder / "it_ran"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("LOWGEAR_RECORDING=" + (folder / "out").string() + "\n"));
+  EXPECT_THAT(result.out, HasSubstr("touch " + (folder / "it_ran").string() + "\nNothing was started.\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "it_ran"));
+}
+
+}  // namespace
+}  // namespace lowgear::operations

@@ -1,0 +1,124 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::operations {
+namespace {
+
+using cli::LowgearProcess;
+using cli::ProgramResult;
+using cli::run_lowgear;
+
+using testing::HasSubstr;
+
+/// A server on a folder of its own, and commands about its state.
+class ServeCommand : public testing::Test {
+ protected:
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  /// Serves until `meanwhile` has run.
+  void serve(const std::string& state, const std::function<void()>& meanwhile) const {
+    LowgearProcess server({"serve", "--state", path(state), "--unix", path("socket")});
+    while (server.running() && !std::filesystem::exists(path("socket"))) ::usleep(20'000);
+    EXPECT_TRUE(server.running());
+    meanwhile();
+    server.send_signal(SIGTERM);
+    EXPECT_EQ(server.wait().exit_code, 0);
+  }
+  [[nodiscard]] ProgramResult state_command(const std::string& action, const std::string& state,
+                                            const std::vector<std::string>& others) const {
+    std::vector<std::string> words = {"serve", action, "--state", path(state)};
+    words.insert(words.end(), others.begin(), others.end());
+    return run_lowgear(words);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ServeCommand, ServesFromACheckoutWithoutAConfiguration) {
+  if (std::filesystem::exists("/etc/lowgear/server.toml")) GTEST_SKIP() << "this machine has a configuration";
+  const std::string home = path("home");
+  const ProgramResult own =
+      run_lowgear({"serve", "--check", "--json"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
+  ASSERT_EQ(own.exit_code, 0) << own.err;
+  EXPECT_EQ(parse_json(own.out, "stdout")["unix"], home + "/lowgear-server/server.sock");
+  const std::string state = path("state");
+  const ProgramResult given = run_lowgear({"serve", "--check", "--state", state, "--json"});
+  ASSERT_EQ(given.exit_code, 0) << given.err;
+  EXPECT_EQ(parse_json(given.out, "stdout")["unix"], state + "/server.sock");
+
+  LowgearProcess server({"serve", "--listen", "127.0.0.1:0"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
+  // It prints its addresses once a signal lets requests at hand finish.
+  while (server.running() && server.output().find("/lowgear-server/server.sock") == std::string::npos) ::usleep(20'000);
+  server.send_signal(SIGTERM);
+  const ProgramResult served = server.wait();
+  EXPECT_EQ(served.exit_code, 0) << served.err;
+}
+
+TEST_F(ServeCommand, BacksUpARunningServerAndRestoresIt) {
+  serve("state", [&] {
+    const ProgramResult checked = state_command("backup", "state", {path("file"), "--dry-run"});
+    EXPECT_THAT(checked.out, HasSubstr("nothing is changed"));
+    EXPECT_FALSE(std::filesystem::exists(path("file")));
+    const ProgramResult backup = state_command("backup", "state", {path("file"), "--json"});
+    ASSERT_EQ(backup.exit_code, 0) << backup.err;
+    const Json json = parse_json(backup.out, "stdout");
+    EXPECT_EQ(json["file"], path("file"));
+    EXPECT_EQ(json["state"], path("state"));
+    EXPECT_EQ(json["open_jobs"], 0);
+    EXPECT_EQ(json["final"], false);
+    EXPECT_GT(json["schema_version"], 0);
+    EXPECT_THAT(state_command("backup", "state", {path("other"), "--final"}).err, HasSubstr("stop it"));
+  });
+  const ProgramResult restored = state_command("restore", "restored", {path("file")});
+  EXPECT_EQ(restored.exit_code, 0) << restored.err;
+  EXPECT_THAT(restored.out, HasSubstr("0 open and 0 finished jobs"));
+  serve("restored", [] {});
+}
+
+TEST_F(ServeCommand, MovesAState) {
+  serve("state", [] {});
+  const ProgramResult moved = state_command("backup", "state", {path("file"), "--final"});
+  EXPECT_EQ(moved.exit_code, 0) << moved.err;
+  EXPECT_THAT(moved.out, HasSubstr("no server starts from"));
+  const ProgramResult again = run_lowgear({"serve", "--state", path("state")});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("have moved"));
+}
+
+TEST_F(ServeCommand, TakesTheVariablesOfPerseusServerWherePerseusPortIsServed) {
+  const auto check = [&](std::vector<std::string> others) {
+    others.insert(others.begin(), {"serve", "--state", path("state"), "--unix", path("socket"), "--check"});
+    return run_lowgear(others, [] {
+      ::setenv("PERSEUS_SCHEDULER", "NoScheduler", 1);
+      ::setenv("PERSEUS_DUMP_DATA", "False", 1);
+    });
+  };
+  const ProgramResult refused = check({"--perseus-listen", "127.0.0.1:0"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("NoScheduler"));
+  EXPECT_EQ(check({}).exit_code, 0) << "nothing is taken from them where there is no such port";
+  EXPECT_EQ(check({"--perseus-listen", "127.0.0.1:0", "--perseus-scheduler", "AllMaxFrequency"}).exit_code, 0);
+}
+
+TEST_F(ServeCommand, SaysWhatDoesNotGoWithABackup) {
+  EXPECT_THAT(state_command("backup", "state", {}).err, HasSubstr("lowgear serve backup FILE"));
+  EXPECT_THAT(state_command("backup", "state", {path("file"), "--listen", "127.0.0.1:1"}).err,
+              HasSubstr("--listen does not go with `serve backup`"));
+  EXPECT_THAT(state_command("restore", "state", {path("file"), "--final"}).err, HasSubstr("--final does not go with"));
+  EXPECT_THAT(run_lowgear({"serve", "--state", path("state"), "--dry-run"}).err,
+              HasSubstr("--dry-run does not go with"));
+  EXPECT_EQ(state_command("restore", "state", {path("file")}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace lowgear::operations
