@@ -75,6 +75,10 @@ function(lowgear_link_old_glibc target)
   target_link_options(${target} PRIVATE LINKER:--push-state,--no-as-needed ${files} LINKER:--pop-state)
 endfunction()
 
+# fmt for what brings it along, compiled once.
+add_library(lowgear_own_fmt OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/fmt_implementation.cpp)
+target_link_libraries(lowgear_own_fmt PRIVATE fmt::fmt lowgear_build_flags lowgear_module_flags)
+
 # lowgear_portable_program(TARGET SOURCES a.cpp... LIBRARIES target... STATIC libx.a...)
 # A program that runs with glibc 2.31 or newer and needs nothing else: it brings the C++ library, fmt, spdlog and OpenSSL along,
 # and the archives STATIC whole, which stand in for the shared libraries that its modules are linked with. Shared
@@ -82,8 +86,7 @@ endfunction()
 function(lowgear_portable_program target)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;STATIC" ${ARGN})
   set(exports ${PROJECT_SOURCE_DIR}/cmake/no_exports.map)
-  add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/cmake/old_start.cpp
-                           ${PROJECT_SOURCE_DIR}/cmake/fmt_implementation.cpp
+  add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/cmake/old_start.cpp $<TARGET_OBJECTS:lowgear_own_fmt>
                            ${PROJECT_SOURCE_DIR}/cmake/spdlog_implementation.cpp)
   target_link_libraries(${target} PRIVATE -Wl,--as-needed -Wl,--whole-archive ${ARG_STATIC} -Wl,--no-whole-archive
                                           ${ARG_LIBRARIES} lowgear_build_flags)

@@ -5,10 +5,13 @@
 option(LOWGEAR_UNITY_BUILD "Compile the sources of a module together" ON)
 
 # Most sources compiled together: enough to share most instantiations, few enough that after a change the rest of them
-# costs seconds. A module with more is divided evenly. With sanitizers the compiler takes more memory.
+# costs seconds. A module with more is divided evenly. Tests, which are not optimised, share most: what they compare is
+# of the same types everywhere. With sanitizers the compiler takes more memory.
 set(LOWGEAR_UNITY_SOURCES 20)
+set(LOWGEAR_UNITY_TESTS 40)
 if(LOWGEAR_SANITIZE)
   set(LOWGEAR_UNITY_SOURCES 12)
+  set(LOWGEAR_UNITY_TESTS 12)
 endif()
 
 # A warning on headers, which takes the sources of a unity build for headers.
@@ -17,10 +20,14 @@ if(LOWGEAR_UNITY_BUILD)
                          "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>")
 endif()
 
-# lowgear_compile_together(TARGET SOURCES a.cpp... [APART b.cpp...] [TOGETHER room|none]): groups the sources in their
-# order, but for generated ones (absolute paths) and those that are to stay apart; with `room` only those of one folder.
+# lowgear_compile_together(TARGET SOURCES a.cpp... [APART b.cpp...] [TOGETHER room|none] [MOST n]): groups the sources in
+# their order, but for generated ones (absolute paths) and those that are to stay apart; with `room` only those of one
+# folder. MOST: how many at most, LOWGEAR_UNITY_SOURCES unless given.
 function(lowgear_compile_together target)
-  cmake_parse_arguments(ARG "" "TOGETHER" "SOURCES;APART" ${ARGN})
+  cmake_parse_arguments(ARG "" "TOGETHER;MOST" "SOURCES;APART" ${ARGN})
+  if(NOT ARG_MOST)
+    set(ARG_MOST ${LOWGEAR_UNITY_SOURCES})
+  endif()
   if(NOT LOWGEAR_UNITY_BUILD OR ARG_TOGETHER STREQUAL "none")
     return()
   endif()
@@ -41,7 +48,7 @@ function(lowgear_compile_together target)
   list(REMOVE_DUPLICATES rooms)
   foreach(room IN LISTS rooms)
     list(LENGTH sources_${room} count)
-    math(EXPR parts "(${count} - 1) / ${LOWGEAR_UNITY_SOURCES} + 1")
+    math(EXPR parts "(${count} - 1) / ${ARG_MOST} + 1")
     math(EXPR last "${count} - 1")
     foreach(index RANGE ${last})
       list(GET sources_${room} ${index} source)

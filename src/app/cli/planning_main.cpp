@@ -1,7 +1,3 @@
-#include "app/cli/commands/verbs.h"
-#include "app/cli/program.h"
+#include "app/cli/planning_program.h"
 
-int main(int argc, char** argv) {
-  const auto verbs = lowgear::cli::planning_verbs();
-  return lowgear::cli::run_program(argc, argv, {verbs.begin(), verbs.end()});
-}
+int main(int argc, char** argv) { return lowgear::cli::run_planning_program(argc, argv); }

@@ -1,4 +1,3 @@
-#include "app/cli/program.h"
-#include "app/operations/commands/verbs.h"
+#include "app/operations/program.h"
 
-int main(int argc, char** argv) { return lowgear::cli::run_program(argc, argv, lowgear::operations::all_verbs()); }
+int main(int argc, char** argv) { return lowgear::operations::run_program(argc, argv); }

@@ -18,6 +18,7 @@
 #include "base/core/host_name.h"
 #include "base/core/monotonic_clock.h"
 #include "base/core/stop_switch.h"
+#include "base/core/version.h"
 #include "base/http/message/host.h"
 #include "base/http/server/server.h"
 #include "base/http/tls/watched_tls.h"
@@ -267,7 +268,7 @@ class Server {
   void start_otlp(const Config& config) {
     if (!config.otlp) return;
     otlp_ = std::make_unique<metrics::OtlpExporter>(
-        *config.otlp, metrics::OtlpResource{"lowgear-server", LOWGEAR_VERSION, host_name()},
+        *config.otlp, metrics::OtlpResource{"lowgear-server", version(), host_name()},
         [this](const std::string& text) { asio::post(io_, [warn = messages_.warn, text] { warn(text); }); });
   }
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "app/cli/run_lowgear.h"
-#include "app/cli/terminal/version.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/temporary_folder.h"
+#include "base/core/version.h"
 
 namespace lowgear::operations {
 namespace {
@@ -69,7 +69,7 @@ TEST(Help, ListsEveryVerb) {
 TEST(Help, Version) {
   const ProgramResult result = run_lowgear({"--version"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.out, "lowgear " + std::string(cli::version()) + "\n");
+  EXPECT_EQ(result.out, "lowgear " + version() + "\n");
 }
 
 TEST(Man, EveryVerbHasAPage) {

@@ -12,9 +12,9 @@
 
 #include "app/cli/terminal/help_formatter.h"
 #include "app/cli/terminal/interrupt.h"
-#include "app/cli/terminal/version.h"
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
+#include "base/core/version.h"
 
 namespace lowgear::cli {
 namespace {
@@ -98,7 +98,7 @@ Application::Application(std::vector<Verb> verbs)
           "Lowgear makes large-model training use less energy without finishing later: every pipeline stage runs in "
           "the lowest gear (GPU clock) that still arrives on time.",
           "lowgear") {
-  app_.set_version_flag("--version", std::string(version()), "Print the version");
+  app_.set_version_flag("--version", version(), "Print the version");
   app_.set_help_flag("-h,--help", "Print help");
   app_.require_subcommand(1);
   app_.formatter(std::make_shared<HelpFormatter>());  // the verbs take it over

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "app/cli/terminal/version.h"
 #include "base/core/error.h"
+#include "base/core/version.h"
 #include "planning/plan/plan_json.h"
 #include "planning/planner/verifier/joint_folder.h"
 #include "planning/profile/profile_latency.h"

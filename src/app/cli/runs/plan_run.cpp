@@ -7,9 +7,9 @@
 
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/terminal/parallel_tasks.h"
-#include "app/cli/terminal/version.h"
 #include "base/core/error.h"
 #include "base/core/stopwatch.h"
+#include "base/core/version.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/schedule/torch_csv.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "app/cli/terminal/version.h"
+#include "base/core/version.h"
 
 namespace lowgear::cli {
 namespace {

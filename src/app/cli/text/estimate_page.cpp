@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "app/cli/terminal/amount_text.h"
-#include "app/cli/terminal/version.h"
 #include "base/core/units.h"
+#include "base/core/version.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/iteration/time_breakdown.h"
@@ -206,7 +206,7 @@ report::EstimateReport estimate_page(const estimator::JobEstimate& estimate, con
   const estimator::TrainingJob& job = estimate.job;
   const int gpus = job.parallel.gpus();
   return {
-      .lowgear_version = std::string(version()),
+      .lowgear_version = version(),
       .command = std::move(command),
       .title = job_title(job, gpus),
       .facts = {{"Layout", describe(layout_of(job))},

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "app/cli/terminal/amount_text.h"
-#include "app/cli/terminal/version.h"
 #include "app/cli/text/estimate_page.h"
 #include "base/core/units.h"
+#include "base/core/version.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 
 namespace lowgear::cli {
@@ -140,7 +140,7 @@ std::vector<report::Card> cards_of(const estimator::SearchRequest& request, cons
 report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
                                    const estimator::SearchReportData& found, std::string command) {
   return {
-      .lowgear_version = std::string(version()),
+      .lowgear_version = version(),
       .command = std::move(command),
       .title = "Layouts of " + job_title(request.job, request.limits.gpus),
       .facts = {{"Objective", std::string(name(request.objective))},

@@ -15,6 +15,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/interrupt.h"
 #include "base/core/error.h"
+#include "base/core/version.h"
 #include "training/launcher/release.h"
 
 namespace lowgear::operations {
@@ -127,15 +128,14 @@ fs::path sibling_program(std::string_view name) {
 launcher::RankCommand sibling_command(std::string_view name) {
   launcher::RankCommand command;
   command.program = sibling_program(name);
-  command.environment[launcher::kLauncherReleaseVariable] = launcher::release();
+  command.environment[launcher::kLauncherReleaseVariable] = version();
   return command;
 }
 
 void become_program(std::string_view name, std::vector<std::string> words) {
   const std::string program = sibling_program(name).string();
   words.insert(words.begin(), program);
-  const std::string problem =
-      replace_process(std::move(words), {{launcher::kLauncherReleaseVariable, std::string(launcher::release())}});
+  const std::string problem = replace_process(std::move(words), {{launcher::kLauncherReleaseVariable, version()}});
   throw Error(fmt::format("{}: cannot be started: {}", program, problem));
 }
 

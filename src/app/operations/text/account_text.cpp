@@ -9,7 +9,7 @@
 
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/table.h"
-#include "app/cli/terminal/version.h"
+#include "base/core/version.h"
 
 namespace lowgear::operations {
 namespace {
@@ -277,7 +277,7 @@ Json account_json(const PricedAccount& priced) {
 
 report::EstimateReport account_page(const PricedAccount& priced, std::string command) {
   const auto accounts = accounts_of(priced.account);
-  report::EstimateReport page{.lowgear_version = std::string(cli::version()),
+  report::EstimateReport page{.lowgear_version = version(),
                               .command = std::move(command),
                               .title = "Energy of " + priced.account.month.name,
                               .facts = {{"Month", priced.account.month.name + ", UTC"}},

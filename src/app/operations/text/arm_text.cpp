@@ -8,8 +8,8 @@
 
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/table.h"
-#include "app/cli/terminal/version.h"
 #include "app/operations/text/change_text.h"
+#include "base/core/version.h"
 
 namespace lowgear::operations {
 namespace {
@@ -337,7 +337,7 @@ Json arms_json(const ArmComparison& comparison) {
 }
 
 report::EstimateReport arms_page(const ArmComparison& comparison, std::string command) {
-  report::EstimateReport page{.lowgear_version = std::string(cli::version()),
+  report::EstimateReport page{.lowgear_version = version(),
                               .command = std::move(command),
                               .title = fmt::format("{} arms of training runs", comparison.arms.size()),
                               .facts = {{"Kind", basis_text(comparison)},

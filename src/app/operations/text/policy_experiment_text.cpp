@@ -7,9 +7,9 @@
 
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/table.h"
-#include "app/cli/terminal/version.h"
 #include "app/operations/text/change_text.h"
 #include "base/core/formats/csv.h"
+#include "base/core/version.h"
 
 namespace lowgear::operations {
 namespace {
@@ -155,7 +155,7 @@ std::string policy_experiment_csv(const PolicyExperiment& file, const std::vecto
 report::EstimateReport policy_experiment_page(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs,
                                               std::string command) {
   report::EstimateReport page;
-  page.lowgear_version = std::string(cli::version());
+  page.lowgear_version = version();
   page.command = std::move(command);
   page.title = file.title.empty() ? "Policies compared" : file.title;
   page.facts = {{"Baseline", file.baseline},

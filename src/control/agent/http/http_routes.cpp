@@ -12,6 +12,7 @@
 #include "base/core/formats/json_members.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
+#include "base/core/version.h"
 #include "base/http/message/router.h"
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
@@ -232,7 +233,7 @@ RouteAnswer post_restore(const RouteCall& call) {
 
 RouteAnswer get_version(const RouteCall& call) {
   Json body = answer(call.context.service);
-  body["version"] = LOWGEAR_VERSION;
+  body["version"] = version();
   body["driver_version"] = call.context.service.driver_version();
   return http::json_response(body);
 }

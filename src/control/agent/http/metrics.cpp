@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/core/version.h"
+
 namespace lowgear::agent {
 namespace {
 
@@ -24,7 +26,7 @@ metrics::MetricLabels gpu_labels(const GpuStatus& gpu) {
 void add_agent(Service& service, metrics::Exposition& exposition) {
   metrics::MetricFamily& build =
       exposition.gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
-  build.add({{"version", LOWGEAR_VERSION}, {"driver_version", service.driver_version()}}, 1.0);
+  build.add({{"version", version()}, {"driver_version", service.driver_version()}}, 1.0);
   metrics::MetricFamily& simulated =
       exposition.gauge("simulated", "1 when the GPUs are Lowgear's simulation, 0 when they are real.");
   simulated.add({}, service.simulated() ? 1.0 : 0.0);

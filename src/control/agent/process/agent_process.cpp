@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/core/host_name.h"
+#include "base/core/version.h"
 #include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
 #include "control/agent/http/http_api.h"
@@ -73,11 +74,10 @@ std::unique_ptr<MpsSharing> start_mps(asio::io_context& io, const ProcessOptions
 std::unique_ptr<metrics::OtlpExporter> start_otlp(const ProcessOptions& options,
                                                   const std::function<void(std::string_view)>& warn) {
   if (!options.otlp) return nullptr;
-  return std::make_unique<metrics::OtlpExporter>(*options.otlp,
-                                                 metrics::OtlpResource{"lowgear-agent", LOWGEAR_VERSION, host_name()},
-                                                 [warn](const std::string& text) {
-                                                   if (warn) warn(text);
-                                                 });
+  return std::make_unique<metrics::OtlpExporter>(
+      *options.otlp, metrics::OtlpResource{"lowgear-agent", version(), host_name()}, [warn](const std::string& text) {
+        if (warn) warn(text);
+      });
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <utility>
+
+#include "base/core/version.h"
 namespace lowgear::server {
 namespace {
 
@@ -19,7 +21,7 @@ metrics::Histogram& histogram_of(std::map<std::string, metrics::Histogram, std::
 metrics::MetricLabels job_labels(const JobSnapshot& job) { return {{"job_id", job.job}, {"model", job.model}}; }
 
 void add_server(const Snapshot& snapshot, metrics::Exposition& exposition) {
-  exposition.gauge("build_info", "Version of the server; always 1.").add({{"version", LOWGEAR_VERSION}}, 1.0);
+  exposition.gauge("build_info", "Version of the server; always 1.").add({{"version", version()}}, 1.0);
   exposition.gauge("server_draining", "1 while the server is shutting down.").add({}, snapshot.draining ? 1.0 : 0.0);
   metrics::MetricFamily& jobs = exposition.gauge("server_jobs", "Jobs by state.");
   for (const auto& [state, count] : snapshot.jobs) jobs.add({{"state", state}}, static_cast<double>(count));

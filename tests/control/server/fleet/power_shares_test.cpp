@@ -50,7 +50,7 @@ struct SimulatedNode {
   }
 };
 
-const std::set<std::string> kAll;
+const std::set<std::string> kNoneMissing;
 
 TEST(PowerShares, AreTheWholeRangeWithoutABudget) {
   PowerShares shares;
@@ -68,7 +68,7 @@ TEST(PowerShares, AreInProportionToWhatJobsWant) {
   node.ask(shares, 0);
   const std::unordered_map<std::string, double> wanted_w = {{"a-0", 400}, {"a-1", 300}};
   for (int round = 0; round < 3; ++round) {
-    shares.divide({{760, &kAll}}, wanted_w, 0);
+    shares.divide({{760, &kNoneMissing}}, wanted_w, 0);
     node.ask(shares, 0);
   }
   EXPECT_EQ(node.limits_w, (std::vector<double>{320, 240, 200}));  // the third one has no job: the safe limit
@@ -83,7 +83,7 @@ TEST(PowerShares, KeepTheBudgetOfEachNode) {
   SimulatedNode second("b", 2);
   const std::set<std::string> only_first = {"a"};
   for (int round = 0; round < 4; ++round) {
-    shares.divide({{1'200, &kAll}, {500, &only_first}}, {}, 0);
+    shares.divide({{1'200, &kNoneMissing}, {500, &only_first}}, {}, 0);
     first.ask(shares, 0);
     second.ask(shares, 0);
   }
@@ -96,7 +96,7 @@ TEST(PowerShares, AreRaisedOnlyByWhatOthersHaveGivenUp) {
   SimulatedNode first("a", 1);
   SimulatedNode second("b", 1);
   std::unordered_map<std::string, double> wanted_w = {{"a-0", 400}, {"b-0", 200}};
-  const auto divide = [&] { shares.divide({{600, &kAll}}, wanted_w, 0); };
+  const auto divide = [&] { shares.divide({{600, &kNoneMissing}}, wanted_w, 0); };
   for (int round = 0; round < 3; ++round) {
     divide();
     first.ask(shares, 0);
@@ -122,7 +122,7 @@ TEST(PowerShares, AreBelowTheSafeLimitOnlyWhereAllCannotHaveThat) {
   const std::unordered_map<std::string, double> wanted_w = {{"a-0", 400}, {"a-1", 100}};
   for (const auto& [watts, first_w, second_w] : {std::tuple(500, 300, 200), std::tuple(380, 280, 100)}) {
     for (int round = 0; round < 3; ++round) {
-      shares.divide({{static_cast<double>(watts), &kAll}}, wanted_w, 0);
+      shares.divide({{static_cast<double>(watts), &kNoneMissing}}, wanted_w, 0);
       node.ask(shares, 0);
     }
     EXPECT_EQ(node.limits_w, (std::vector<double>{static_cast<double>(first_w), static_cast<double>(second_w)}));
@@ -133,20 +133,20 @@ TEST(PowerShares, CountANodeThatIsNotHeardOfAtFullPower) {
   PowerShares shares;
   SimulatedNode first("a", 1);
   SimulatedNode second("b", 1);
-  shares.divide({{600, &kAll}}, {}, 0);
+  shares.divide({{600, &kNoneMissing}}, {}, 0);
   first.ask(shares, 0);
   second.ask(shares, 0);
-  shares.divide({{600, &kAll}}, {}, PowerShares::kValidS + 1);
+  shares.divide({{600, &kNoneMissing}}, {}, PowerShares::kValidS + 1);
   EXPECT_EQ(shares.uses()[0].silent_nodes, 2U);
   EXPECT_EQ(shares.uses()[0].held_w, 2 * kMostW);
   second.ask(shares, PowerShares::kValidS + 1);
-  shares.divide({{600, &kAll}}, {}, PowerShares::kValidS + 1);
+  shares.divide({{600, &kNoneMissing}}, {}, PowerShares::kValidS + 1);
   second.ask(shares, PowerShares::kValidS + 1);
   EXPECT_EQ(second.sum_w(), 600 - kMostW);
   EXPECT_TRUE(shares.forget("a"));
   EXPECT_FALSE(shares.forget("a"));
   for (int round = 0; round < 2; ++round) {
-    shares.divide({{600, &kAll}}, {}, PowerShares::kValidS + 1);
+    shares.divide({{600, &kNoneMissing}}, {}, PowerShares::kValidS + 1);
     second.ask(shares, PowerShares::kValidS + 1);
   }
   EXPECT_EQ(second.sum_w(), kMostW);
@@ -170,7 +170,7 @@ TEST(PowerShares, AreOfOneMachineOfANameAtATime) {
 TEST(PowerShares, OfNodesThatAreOnlyKnownFromBeforeAreFull) {
   PowerShares shares;
   shares.restore("a", SimulatedNode("a", 2).power());
-  shares.divide({{1'000, &kAll}}, {}, 0);
+  shares.divide({{1'000, &kNoneMissing}}, {}, 0);
   EXPECT_EQ(shares.uses()[0].held_w, 2 * kMostW);
   EXPECT_FALSE(shares.knows("a", SimulatedNode("a", 1).power()));
   EXPECT_TRUE(shares.knows("a", SimulatedNode("a", 2).power()));
@@ -214,7 +214,7 @@ TEST(PowerShares, NeverAddUpToMoreThanABudgetForLong) {
         if (chance(100)) wanted_w[node.uuid(gpu)] = 100 + static_cast<double>(random() % 300);
       }
     }
-    if (now_s >= server_from_s) shares.divide({{budget_w, &kAll}}, wanted_w, now_s);
+    if (now_s >= server_from_s) shares.divide({{budget_w, &kNoneMissing}}, wanted_w, now_s);
     for (SimulatedNode& node : nodes) {
       if (node.is_dead) continue;
       node.look(now_s);

@@ -12,12 +12,12 @@ namespace {
 
 std::string no_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
 
-TrainingJob parse(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
+TrainingJob parse_job(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
   return parse_training_job(yaml, "job.yaml", settings, no_files);
 }
 
-std::string error_of(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
-  return lowgear::error_of([&] { (void)parse(yaml, settings); });
+std::string error_in(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
+  return lowgear::error_of([&] { (void)parse_job(yaml, settings); });
 }
 
 constexpr std::string_view kWhole = R"(model: llama-3-70b
@@ -53,7 +53,7 @@ host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoin
 )";
 
 TEST(ParseTrainingJob, ReadsEveryKey) {
-  const TrainingJob job = parse(kWhole);
+  const TrainingJob job = parse_job(kWhole);
   EXPECT_EQ(job.model, named_transformer("llama-3-70b"));
   EXPECT_EQ(job.gpu.name, "h100-sxm");
   EXPECT_EQ(job.cluster.gpus_per_node, 4);
@@ -79,7 +79,7 @@ TEST(ParseTrainingJob, ReadsEveryKey) {
 }
 
 TEST(ParseTrainingJob, ReadsWhatFrameworksDoDifferently) {
-  const TrainingJob job = parse(kWhole);
+  const TrainingJob job = parse_job(kWhole);
   EXPECT_FALSE(job.overlap.tensor_gradients);
   EXPECT_FALSE(job.split_messages);
   EXPECT_FALSE(job.fused_gradient_sums);
@@ -93,28 +93,28 @@ TEST(ParseTrainingJob, ReadsWhatFrameworksDoDifferently) {
 constexpr std::string_view kLeast = "{model: llama-3-8b, gpu: h100, batch: {global: 8, sequence: 1024}}";
 
 TEST(ParseTrainingJob, AssumesTheRest) {
-  const TrainingJob job = parse(kLeast);
+  const TrainingJob job = parse_job(kLeast);
   EXPECT_EQ(job.parallel, ParallelLayout{});
   EXPECT_EQ(job.dtype, DataType::bf16);
   EXPECT_EQ(job.cluster.inter_node.bytes_per_s, default_cluster(job.gpu).inter_node.bytes_per_s);
   EXPECT_EQ(job.schedule, "1f1b");
-  EXPECT_EQ(parse(kLeast, {{"--gpu v100", "gpu", "v100"}}).dtype, DataType::fp16);
-  EXPECT_TRUE(parse(kLeast, {{"--tp 8", "parallel.tp", "8"}}).parallel.sequence_parallel);
-  EXPECT_FALSE(parse(kLeast, {{"--tp 8", "parallel.tp", "8"}, {"--seq 1023", "batch.sequence", "1023"}})
+  EXPECT_EQ(parse_job(kLeast, {{"--gpu v100", "gpu", "v100"}}).dtype, DataType::fp16);
+  EXPECT_TRUE(parse_job(kLeast, {{"--tp 8", "parallel.tp", "8"}}).parallel.sequence_parallel);
+  EXPECT_FALSE(parse_job(kLeast, {{"--tp 8", "parallel.tp", "8"}, {"--seq 1023", "batch.sequence", "1023"}})
                    .parallel.sequence_parallel);
-  EXPECT_EQ(
-      parse(kLeast, {{"--pp 4", "parallel.pp", "4"}, {"--virtual-stages 2", "parallel.virtual_stages", "2"}}).schedule,
-      "interleaved");
+  EXPECT_EQ(parse_job(kLeast, {{"--pp 4", "parallel.pp", "4"}, {"--virtual-stages 2", "parallel.virtual_stages", "2"}})
+                .schedule,
+            "interleaved");
 }
 
 TEST(ParseTrainingJob, LetsSettingsMakeAWholeJob) {
-  const TrainingJob job = parse("{}", {{"--model llama-3-70b", "model", "llama-3-70b"},
-                                       {"--gpu h100-sxm", "gpu", "h100-sxm"},
-                                       {"--gpus 64", "cluster.gpus", "64"},
-                                       {"--tp 8", "parallel.tp", "8"},
-                                       {"--pp 4", "parallel.pp", "4"},
-                                       {"--global-batch 512", "batch.global", "512"},
-                                       {"--seq 8192", "batch.sequence", "8192"}});
+  const TrainingJob job = parse_job("{}", {{"--model llama-3-70b", "model", "llama-3-70b"},
+                                           {"--gpu h100-sxm", "gpu", "h100-sxm"},
+                                           {"--gpus 64", "cluster.gpus", "64"},
+                                           {"--tp 8", "parallel.tp", "8"},
+                                           {"--pp 4", "parallel.pp", "4"},
+                                           {"--global-batch 512", "batch.global", "512"},
+                                           {"--seq 8192", "batch.sequence", "8192"}});
   EXPECT_EQ(job.parallel.dp, 2);
   EXPECT_EQ(job.microbatches(), 256);
 }
@@ -125,13 +125,13 @@ batch: {global: 8, sequence: 1024}
 )";
 
 TEST(ParseTrainingJob, TakesAGpuThatIsNotQuiteTheCatalogues) {
-  const GpuModel gpu = parse(kOwnGpu).gpu;
+  const GpuModel gpu = parse_job(kOwnGpu).gpu;
   EXPECT_EQ(gpu.name, "h100-sxm");
   EXPECT_EQ(gpu.power.limit_w, 500);
   EXPECT_EQ(gpu.power.kernel_limit_w, 700);
   EXPECT_EQ(gpu.memory_bytes, 96 * kGiB);
   EXPECT_EQ(gpu.memory_bytes_per_s, 2400e9);
-  const TrainingJob plain = parse("{model: llama-3-8b, gpu: {name: v100}, batch: {global: 8, sequence: 1024}}");
+  const TrainingJob plain = parse_job("{model: llama-3-8b, gpu: {name: v100}, batch: {global: 8, sequence: 1024}}");
   EXPECT_EQ(plain.gpu.name, "v100-sxm");
   EXPECT_EQ(plain.gpu.power.limit_w, named_gpu("v100").power.limit_w);
   EXPECT_EQ(plain.dtype, DataType::fp16);
@@ -140,12 +140,12 @@ TEST(ParseTrainingJob, TakesAGpuThatIsNotQuiteTheCatalogues) {
 TEST(ParseTrainingJob, ChangesAGpuByItsNameOrWithinIt) {
   const YamlSetting limit{"--power-limit-w 400", "gpu.power_limit_w", "400"};
   const YamlSetting other{"--gpu h200", "gpu", "h200"};
-  EXPECT_EQ(parse(kLeast, {limit}).gpu.power.limit_w, 400);
-  const GpuModel both = parse(kOwnGpu, {limit}).gpu;
+  EXPECT_EQ(parse_job(kLeast, {limit}).gpu.power.limit_w, 400);
+  const GpuModel both = parse_job(kOwnGpu, {limit}).gpu;
   EXPECT_EQ(both.power.limit_w, 400) << "the option stands before the file";
   EXPECT_EQ(both.memory_bytes, 96 * kGiB);
   for (const std::vector<YamlSetting>& settings : {std::vector{limit, other}, std::vector{other, limit}}) {
-    const GpuModel gpu = parse(kOwnGpu, settings).gpu;
+    const GpuModel gpu = parse_job(kOwnGpu, settings).gpu;
     EXPECT_EQ(gpu.name, "h200-sxm");
     EXPECT_EQ(gpu.power.limit_w, 400);
     EXPECT_EQ(gpu.memory_bytes, 141 * kGiB) << "what the file says is of another GPU";
@@ -154,7 +154,7 @@ TEST(ParseTrainingJob, ChangesAGpuByItsNameOrWithinIt) {
 
 TEST(ParseTrainingJob, SaysWhatAGpuCannotBe) {
   const auto error_with = [](std::string_view gpu) {
-    return error_of(std::string("model: llama-3-8b\ngpu: ").append(gpu).append("\n"));
+    return error_in(std::string("model: llama-3-8b\ngpu: ").append(gpu).append("\n"));
   };
   EXPECT_EQ(error_with("{name: h100, power_limit_w: 349}"),
             "job.yaml:2:34: gpu.power_limit_w: 349 W are not from 350 to 875; the data sheet says 700");
@@ -172,19 +172,19 @@ TEST(ParseTrainingJob, SaysWhatAGpuCannotBe) {
             "job.yaml:2:13: gpu.name: there is no GPU \"h100-sx\"; did you mean h100-sxm?");
   EXPECT_EQ(error_with("{power_limit_w: 500}"), "job.yaml:2:6: gpu: \"name\" is missing");
   EXPECT_THAT(error_with("[h100]"), testing::StartsWith("job.yaml:2:6: gpu: expected a text, not a list"));
-  EXPECT_EQ(error_of(kLeast, {{"--power-limit-w 1000", "gpu.power_limit_w", "1000"}}),
+  EXPECT_EQ(error_in(kLeast, {{"--power-limit-w 1000", "gpu.power_limit_w", "1000"}}),
             "--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875; the data sheet says 700");
 }
 
 TEST(ParseTrainingJob, DerivesReplicasFromGpusOrNodes) {
-  EXPECT_EQ(parse(kLeast, {{"", "cluster.gpus", "8"}, {"", "parallel.tp", "2"}}).parallel.dp, 4);
-  EXPECT_EQ(parse(kLeast, {{"", "cluster.nodes", "1"}, {"", "parallel.cp", "4"}}).parallel.dp, 2);
-  EXPECT_EQ(error_of(kLeast, {{"--gpus 12", "cluster.gpus", "12"}, {"", "parallel.tp", "8"}}),
+  EXPECT_EQ(parse_job(kLeast, {{"", "cluster.gpus", "8"}, {"", "parallel.tp", "2"}}).parallel.dp, 4);
+  EXPECT_EQ(parse_job(kLeast, {{"", "cluster.nodes", "1"}, {"", "parallel.cp", "4"}}).parallel.dp, 2);
+  EXPECT_EQ(error_in(kLeast, {{"--gpus 12", "cluster.gpus", "12"}, {"", "parallel.tp", "8"}}),
             "--gpus 12: cluster.gpus: 12 GPUs are not a multiple of 8 (tp 8 x pp 1 x cp 1); give 16 GPUs, or another "
             "layout");
-  EXPECT_EQ(error_of(kLeast, {{"--gpus 8", "cluster.gpus", "8"}, {"", "parallel.dp", "4"}}),
+  EXPECT_EQ(error_in(kLeast, {{"--gpus 8", "cluster.gpus", "8"}, {"", "parallel.dp", "4"}}),
             "--gpus 8: cluster.gpus: 8 GPUs give a dp of 8, not 4; leave one of them out");
-  EXPECT_THAT(error_of(kLeast, {{"", "cluster.nodes", "1"}, {"", "cluster.gpus", "16"}}),
+  EXPECT_THAT(error_in(kLeast, {{"", "cluster.nodes", "1"}, {"", "cluster.gpus", "16"}}),
               testing::HasSubstr("16 GPUs give a dp of 16, not 8"));
 }
 
@@ -195,7 +195,7 @@ TEST(ParseTrainingJob, ReadsModelsThatAreConfigsInTheFileOrBesideIt) {
       "6144, max_position_embeddings: 40960, num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768}}";
   TransformerShape expected = named_transformer("qwen3-30b-a3b");
   expected.name = "model";
-  EXPECT_EQ(parse(inside).model, expected);
+  EXPECT_EQ(parse_job(inside).model, expected);
 
   const auto read = [](const std::string& path) -> std::string {
     EXPECT_EQ(path, "models/gpt2.json");
@@ -214,7 +214,7 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
   const auto error_with = [](std::string_view line, std::string_view replacement) {
     std::string text(kWhole);
     text.replace(text.find(line), line.size(), replacement);
-    return error_of(text);
+    return error_in(text);
   };
   const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
       {"model: llama-3-70b", "model: lama-3-70b",
@@ -242,8 +242,8 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
   for (const auto& [line, replacement, expected] : cases) {
     EXPECT_THAT(error_with(line, replacement), testing::StartsWith(expected)) << replacement;
   }
-  EXPECT_EQ(error_of("model: llama-3-8b\n", {{"--tp 3", "parallel.tp", "3"}}), "job.yaml:1:1: \"gpu\" is missing");
-  EXPECT_THAT(error_of(kLeast, {{"--tp 3", "parallel.tp", "3"}}),
+  EXPECT_EQ(error_in("model: llama-3-8b\n", {{"--tp 3", "parallel.tp", "3"}}), "job.yaml:1:1: \"gpu\" is missing");
+  EXPECT_THAT(error_in(kLeast, {{"--tp 3", "parallel.tp", "3"}}),
               testing::StartsWith("--tp 3: parallel.tp: 3 does not divide the 32 heads"));
   try {
     (void)parse_training_job(kLeast, "", std::vector<YamlSetting>{{"--pp 9", "parallel.pp", "9"}}, no_files);
@@ -251,8 +251,8 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), testing::StartsWith("cluster.gpus_per_node: 9 GPUs do not fill nodes of 8"));
   }
-  EXPECT_THAT(error_of("- 1\n"), testing::HasSubstr("expected a map of settings"));
-  EXPECT_THAT(error_of("{model: there/is/none.json}"), testing::HasSubstr("there are no files here"));
+  EXPECT_THAT(error_in("- 1\n"), testing::HasSubstr("expected a map of settings"));
+  EXPECT_THAT(error_in("{model: there/is/none.json}"), testing::HasSubstr("there are no files here"));
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Paper, KorthikantiTable5,
                                          PublishedMemory{"530B", 20480, 105, 128, 35, 3, 1, 280, 31.64, 114.02, 23.08},
                                          PublishedMemory{"1T", 25600, 128, 160, 64, 1, 1, 512, 32.96, 131.25, 26.56}));
 
-TrainingJob llama_job() {
+TrainingJob llama_memory_job() {
   TrainingJob job;
   job.model = named_transformer("llama-3-70b");
   job.gpu = named_gpu("h100-sxm");
@@ -92,7 +92,7 @@ TrainingJob llama_job() {
 }
 
 TEST(ActivationBytesPerLayer, IsThePapersFormulaForEveryVariant) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model = gpt(12288, 96, 96);
   job.batch.sequence_length = 2048;
   job.attention = AttentionKind::unfused;
@@ -118,7 +118,7 @@ TEST(ActivationBytesPerLayer, IsThePapersFormulaForEveryVariant) {
 }
 
 TEST(ActivationBytesPerLayer, CountsALlamaLayerTensorByTensor) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model = named_transformer("llama-3-8b");
   job.parallel = {};
   // Two norm inputs and two linear inputs of 4096, queries and attention's output of 4096, keys and values of 1024,
@@ -133,7 +133,7 @@ TEST(ActivationBytesPerLayer, CountsALlamaLayerTensorByTensor) {
 }
 
 TEST(ActivationBytesPerLayer, KeepsInputsOfProductsInOneByteWithFp8) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model = named_transformer("llama-3-8b");
   job.parallel = {};
   job.dtype = DataType::fp8;
@@ -148,7 +148,7 @@ TEST(ActivationBytesPerLayer, KeepsInputsOfProductsInOneByteWithFp8) {
 
 /// bench/RESULTS.md, "Memory of activations": 658 MiB less than in bf16 with 11 layers in fp8, on both stages.
 TEST(ActivationBytesPerLayer, SavesWithFp8WhatWasMeasured) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model.hidden = 2048;
   job.model.heads = job.model.kv_heads = 16;
   job.model.head_dim = 128;
@@ -162,7 +162,7 @@ TEST(ActivationBytesPerLayer, SavesWithFp8WhatWasMeasured) {
 }
 
 TEST(ParametersOfRanks, SumToTheModelWithPaddingAndCopies) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   for (const char* name : {"llama-3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "pythia-12b", "bloom-7b1"}) {
     job.model = named_transformer(name);
     for (const int pp : {1, 2, 4}) {
@@ -178,7 +178,7 @@ TEST(ParametersOfRanks, SumToTheModelWithPaddingAndCopies) {
 }
 
 TEST(ParametersOfRanks, AreDividedAmongTensorAndExpertRanks) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model = named_transformer("mixtral-8x7b");
   job.parallel = {.dp = 8, .tp = 1, .pp = 1};
   const double whole = parameters_of_ranks(job).front();
@@ -192,7 +192,7 @@ TEST(ParametersOfRanks, AreDividedAmongTensorAndExpertRanks) {
 }
 
 TEST(EstimateMemory, DividesStatesAmongReplicasByZeroStage) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.parallel = {.dp = 16, .tp = 1, .pp = 1};
   const double parameters = parameters_of_ranks(job).front();
   const auto memory = [&job](int zero) {
@@ -209,7 +209,7 @@ TEST(EstimateMemory, DividesStatesAmongReplicasByZeroStage) {
 }
 
 TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model = named_transformer("mixtral-8x7b");
   job.parallel = {.dp = 8, .tp = 1, .pp = 1, .ep = 8};
   const double experts = 32 * static_cast<double>(parameter_counts(job.model).experts_per_layer) / 8;
@@ -235,7 +235,7 @@ void expect_as_many_as_in_flight(const TrainingJob& job) {
 }
 
 TEST(EstimateMemory, HoldsAsManyMicrobatchesAsTheScheduleHasInFlight) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model.layers = 48;
   int checked = 0;
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "interleaved"}) {
@@ -256,7 +256,7 @@ TEST(EstimateMemory, HoldsAsManyMicrobatchesAsTheScheduleHasInFlight) {
 }
 
 TEST(EstimateMemory, HoldsTheHeadOfAMicrobatchOnTheLastRank) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   const MemoryEstimate estimate = estimate_memory(job);
   const double layers = 20 * activation_bytes_per_layer(job);
   const double logits = 4.0 * 8192 * 128 * 1008 / 8;  // padded to 129,024
@@ -265,7 +265,7 @@ TEST(EstimateMemory, HoldsTheHeadOfAMicrobatchOnTheLastRank) {
 }
 
 TEST(EstimateMemory, NeedsLessForEverythingThatSaves) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.parallel = {.dp = 8, .tp = 8, .pp = 1};
   job.attention = AttentionKind::unfused;
   job.zero = 0;
@@ -300,7 +300,7 @@ TEST(EstimateMemory, IsWithinThreePercentOfTorchtitansWithContextParallelism) {
     std::int64_t sequence;
     double gib;
   };
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.model = named_transformer("llama-3.1-8b");
   job.zero = 3;
   job.recompute = Recompute::full;
@@ -312,7 +312,7 @@ TEST(EstimateMemory, IsWithinThreePercentOfTorchtitansWithContextParallelism) {
 }
 
 TEST(ExplainOverflow, SaysNothingWhereTheJobFits) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.recompute = Recompute::full;
   const MemoryEstimate estimate = estimate_memory(job);
   EXPECT_TRUE(estimate.fits());
@@ -320,7 +320,7 @@ TEST(ExplainOverflow, SaysNothingWhereTheJobFits) {
 }
 
 TEST(ExplainOverflow, NamesTheFullestRankItsLargestPartAndWhatHelps) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.parallel.sequence_parallel = false;
   const MemoryEstimate estimate = estimate_memory(job);
   const auto overflow = explain_overflow(job, estimate);
@@ -340,7 +340,7 @@ TEST(ExplainOverflow, NamesTheFullestRankItsLargestPartAndWhatHelps) {
 }
 
 TEST(ExplainOverflow, SuggestsNoInvalidLayout) {
-  TrainingJob job = llama_job();
+  TrainingJob job = llama_memory_job();
   job.parallel = {.dp = 8, .tp = 8, .pp = 1};
   job.zero = 0;
   const auto overflow = explain_overflow(job, estimate_memory(job));

@@ -74,7 +74,7 @@ ConstantSamples constant_samples() {
   return samples;
 }
 
-SampledJob small_job() {
+SampledJob small_sampled_job() {
   return {.gpu_name = "G",
           .operator_data_folder = "",
           .nccl_data_folder = "",
@@ -98,7 +98,7 @@ SampledJob small_job() {
 
 TEST(PeerFormula, AddsUpAsPublished) {
   const ConstantSamples samples = constant_samples();
-  const PeerEstimate estimate = peer_estimate(small_job(), samples.get());
+  const PeerEstimate estimate = peer_estimate(small_sampled_job(), samples.get());
   EXPECT_THAT(estimate.layers, ::testing::ElementsAre(8, 9, 6));
   const double layer_forward = 10 + 100 + 10 + 2 * 17;
   const double layer_backward = 20 + 200 + 20 + 17 + layer_forward;
@@ -116,14 +116,14 @@ TEST(PeerFormula, AddsUpAsPublished) {
 
 TEST(PeerFormula, SumsGradientsInBuckets) {
   const ConstantSamples samples = constant_samples();
-  SampledJob job = small_job();
+  SampledJob job = small_sampled_job();
   job.comm_bucket = 200'000'000;  // of the 908 million parameters of the first stage: five
   EXPECT_NEAR(peer_estimate(job, samples.get()).gradients_s, 5 * 1000e-6, 1e-12);
 }
 
 TEST(PeerFormula, HasNoUpdateWithoutReplicas) {
   const ConstantSamples samples = constant_samples();
-  SampledJob job = small_job();
+  SampledJob job = small_sampled_job();
   job.dp = 1;
   const PeerEstimate estimate = peer_estimate(job, samples.get());
   EXPECT_EQ(estimate.update_s, 0);
@@ -133,7 +133,7 @@ TEST(PeerFormula, HasNoUpdateWithoutReplicas) {
 TEST(PeerFormula, SaysWhatIsMissing) {
   const ConstantSamples samples = constant_samples();
   const auto error_with = [&](auto change) {
-    SampledJob job = small_job();
+    SampledJob job = small_sampled_job();
     change(job);
     return error_of([&] { (void)peer_estimate(job, samples.get()); });
   };

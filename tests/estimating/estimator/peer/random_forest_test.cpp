@@ -8,7 +8,7 @@
 namespace lowgear::estimator {
 namespace {
 
-struct Samples {
+struct TreeSamples {
   FeatureTable features{2};
   std::vector<double> targets;
 
@@ -20,8 +20,8 @@ struct Samples {
 };
 
 /// A step along the first feature; the second one says nothing.
-Samples step() {
-  Samples samples;
+TreeSamples step() {
+  TreeSamples samples;
   for (int i = 0; i < 200; ++i) {
     const auto x = static_cast<float>(i);
     samples.add(x, static_cast<float>(i * 37 % 11), i < 120 ? 10 : 30);
@@ -29,37 +29,37 @@ Samples step() {
   return samples;
 }
 
-double predict(const Samples& samples, float a, float b, const ForestParameters& parameters) {
+double predict(const TreeSamples& samples, float a, float b, const ForestParameters& parameters) {
   const float point[] = {a, b};
   return random_forest_prediction(samples.features, samples.targets, point, parameters);
 }
 
 TEST(RandomForest, FindsAStep) {
-  const Samples samples = step();
+  const TreeSamples samples = step();
   const ForestParameters parameters{.n_estimators = 50};
   EXPECT_DOUBLE_EQ(predict(samples, 40, 3, parameters), 10);
   EXPECT_DOUBLE_EQ(predict(samples, 180, 3, parameters), 30);
 }
 
 TEST(RandomForest, ClampsBeyondItsSamples) {
-  const Samples samples = step();
+  const TreeSamples samples = step();
   EXPECT_DOUBLE_EQ(predict(samples, 1e6F, 3, {.n_estimators = 20}), 30);
 }
 
 TEST(RandomForest, SplitsOnTheFeatureThatMatters) {
-  Samples samples;
+  TreeSamples samples;
   for (int i = 0; i < 100; ++i) samples.add(static_cast<float>(i % 10), static_cast<float>(i / 10), i / 10 < 5 ? 1 : 2);
   EXPECT_DOUBLE_EQ(predict(samples, 0, 1, {.n_estimators = 20}), 1);
   EXPECT_DOUBLE_EQ(predict(samples, 0, 8, {.n_estimators = 20}), 2);
 }
 
 TEST(RandomForest, WithoutDepthIsTheMeanOfItsDraws) {
-  const Samples samples = step();
+  const TreeSamples samples = step();
   EXPECT_NEAR(predict(samples, 40, 3, {.n_estimators = 400, .max_depth = 0}), 18, 0.3);
 }
 
 TEST(RandomForest, KeepsLeavesAsLargeAsIsAsked) {
-  Samples samples;
+  TreeSamples samples;
   for (int i = 0; i < 9; ++i) samples.add(static_cast<float>(i), 0, i == 0 ? 100 : 0);
   EXPECT_GT(predict(samples, 0, 0, {.n_estimators = 200}), 50);
   EXPECT_LT(predict(samples, 0, 0, {.n_estimators = 200, .min_samples_leaf = 4}), 40);
@@ -67,7 +67,7 @@ TEST(RandomForest, KeepsLeavesAsLargeAsIsAsked) {
 }
 
 TEST(RandomForest, DrawsTheSameEachTimeAndOthersByItsState) {
-  Samples samples;
+  TreeSamples samples;
   for (int i = 0; i < 60; ++i) samples.add(static_cast<float>(i % 7), static_cast<float>(i % 5), i * i % 17);
   const double once = predict(samples, 3, 2, {.n_estimators = 10});
   EXPECT_EQ(predict(samples, 3, 2, {.n_estimators = 10}), once);
@@ -75,7 +75,7 @@ TEST(RandomForest, DrawsTheSameEachTimeAndOthersByItsState) {
 }
 
 TEST(RandomForest, NeedsATargetForEachRow) {
-  Samples samples = step();
+  TreeSamples samples = step();
   samples.targets.pop_back();
   EXPECT_THROW((void)predict(samples, 1, 1, {}), std::invalid_argument);
 }

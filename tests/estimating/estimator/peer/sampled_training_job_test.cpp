@@ -14,10 +14,10 @@
 namespace lowgear::estimator {
 namespace {
 
-std::string no_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
+std::string no_such_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
 
-TrainingJob parse(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
-  return parse_job_file(yaml, "job.yaml", settings, no_files);
+TrainingJob parse_sampled(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
+  return parse_job_file(yaml, "job.yaml", settings, no_such_files);
 }
 
 TEST(ParseJobFile, ReadsThePublishedEstimatorsFiles) {
@@ -33,7 +33,7 @@ TEST(ParseJobFile, ReadsThePublishedEstimatorsFiles) {
     const SampledJob sampled = parse_sampled_job(text, source);
     TrainingJob job;
     try {
-      job = parse_job_file(text, source, {}, no_files);
+      job = parse_job_file(text, source, {}, no_such_files);
     } catch (const InputError& error) {
       ADD_FAILURE() << error.what();
       continue;
@@ -51,7 +51,7 @@ constexpr std::string_view kSampled = R"({"gpu_name": "NVIDIAGH200120GB", "opera
   "layernorm_name": "RMSlayernorm", "fwd_syncs": 2, "bwd_syncs": 2,})";
 
 TEST(ParseJobFile, TakesWhatItCanFromAPublishedFile) {
-  const TrainingJob job = parse(kSampled);
+  const TrainingJob job = parse_sampled(kSampled);
   EXPECT_EQ(job.gpu.name, "gh200");
   EXPECT_EQ(job.cluster.gpus_per_node, 1);
   EXPECT_EQ(job.model.norm, NormKind::rms_norm);
@@ -60,14 +60,14 @@ TEST(ParseJobFile, TakesWhatItCanFromAPublishedFile) {
   EXPECT_EQ(job.attention, AttentionKind::fused);
   EXPECT_EQ(job.batch.global, 64);
   EXPECT_FALSE(job.parallel.sequence_parallel);
-  EXPECT_EQ(parse(kSampled, {{"--zero 0", "zero", "0"}}).zero, 0);
-  EXPECT_EQ(parse(kSampled, {{"", "gpu.power_limit_w", "600"}}).gpu.power.limit_w, 600);
-  EXPECT_EQ(parse(kSampled, {{"--gpu a100", "gpu", "a100"}}).gpu.name, "a100-80gb-sxm");
+  EXPECT_EQ(parse_sampled(kSampled, {{"--zero 0", "zero", "0"}}).zero, 0);
+  EXPECT_EQ(parse_sampled(kSampled, {{"", "gpu.power_limit_w", "600"}}).gpu.power.limit_w, 600);
+  EXPECT_EQ(parse_sampled(kSampled, {{"--gpu a100", "gpu", "a100"}}).gpu.name, "a100-80gb-sxm");
 }
 
 TEST(ParseJobFile, ReadsThisEstimatorsFormatToo) {
   const char* const text = "{model: llama-3-8b, gpu: h100, cluster: {gpus: 16}, batch: {global: 8, sequence: 1024}}";
-  const TrainingJob job = parse(text, {{"--tp 2", "parallel.tp", "2"}});
+  const TrainingJob job = parse_sampled(text, {{"--tp 2", "parallel.tp", "2"}});
   EXPECT_EQ(job.model, named_transformer("llama-3-8b"));
   EXPECT_EQ(job.parallel.tp, 2);
   EXPECT_EQ(job.parallel.dp, 8);

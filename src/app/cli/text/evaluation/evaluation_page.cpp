@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/terminal/version.h"
+#include "base/core/version.h"
 
 namespace lowgear::cli {
 namespace {
@@ -151,7 +151,7 @@ report::Table cells_table(std::span<const Cell> cells) {
 
 report::EstimateReport evaluation_page(const EvaluationResults& results, std::string command) {
   report::EstimateReport page;
-  page.lowgear_version = std::string(version());
+  page.lowgear_version = version();
   page.command = std::move(command);
   page.title = "Perseus' evaluation (SOSP'24), recomputed";
   page.facts = {{"Emulated pipelines", fmt::to_string(results.extrinsic.size())},

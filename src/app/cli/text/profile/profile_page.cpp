@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "app/cli/terminal/amount_text.h"
-#include "app/cli/terminal/version.h"
+#include "base/core/version.h"
 #include "report/report/valley.h"
 
 namespace lowgear::cli {
@@ -31,7 +31,7 @@ std::vector<std::string> least_row(const profile::StageProfile& profile, const p
 report::EstimateReport profile_page(const profile::StageProfile& profile, const std::string& basis,
                                     std::string command) {
   report::EstimateReport page;
-  page.lowgear_version = std::string(version());
+  page.lowgear_version = version();
   page.command = std::move(command);
   page.title = fmt::format("Stage profile: {} {}", profile.stages(), profile.stages() == 1 ? "stage" : "stages");
   page.facts = {{"Rows", basis}};

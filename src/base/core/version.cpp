@@ -1,0 +1,7 @@
+#include "base/core/version.h"
+
+namespace lowgear {
+
+std::string version() { return LOWGEAR_VERSION; }
+
+}  // namespace lowgear
