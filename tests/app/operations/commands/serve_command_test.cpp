@@ -21,6 +21,11 @@ using cli::run_lowgear;
 
 using testing::HasSubstr;
 
+/// It prints its addresses once a signal lets requests at hand finish; before, the socket is there already.
+void wait_until_it_serves(LowgearProcess& server, const std::string& socket) {
+  while (server.running() && server.output().find(socket) == std::string::npos) ::usleep(20'000);
+}
+
 /// A server on a folder of its own, and commands about its state.
 class ServeCommand : public testing::Test {
  protected:
@@ -28,7 +33,7 @@ class ServeCommand : public testing::Test {
   /// Serves until `meanwhile` has run.
   void serve(const std::string& state, const std::function<void()>& meanwhile) const {
     LowgearProcess server({"serve", "--state", path(state), "--unix", path("socket")});
-    while (server.running() && !std::filesystem::exists(path("socket"))) ::usleep(20'000);
+    wait_until_it_serves(server, path("socket"));
     EXPECT_TRUE(server.running());
     meanwhile();
     server.send_signal(SIGTERM);
@@ -57,8 +62,7 @@ TEST_F(ServeCommand, ServesFromACheckoutWithoutAConfiguration) {
   EXPECT_EQ(parse_json(given.out, "stdout")["unix"], state + "/server.sock");
 
   LowgearProcess server({"serve", "--listen", "127.0.0.1:0"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
-  // It prints its addresses once a signal lets requests at hand finish.
-  while (server.running() && server.output().find("/lowgear-server/server.sock") == std::string::npos) ::usleep(20'000);
+  wait_until_it_serves(server, "/lowgear-server/server.sock");
   server.send_signal(SIGTERM);
   const ProgramResult served = server.wait();
   EXPECT_EQ(served.exit_code, 0) << served.err;
