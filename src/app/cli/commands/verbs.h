@@ -28,8 +28,8 @@ struct Verb {
   VerbAction (*declare)(CLI::App&);  ///< declares the options of the verb
 };
 
-/// Verbs that compute from files: they need no GPU, agent, server or training process. In the order in which the help
-/// shows them.
+/// Verbs that plan and estimate: they need no GPU, agent, server or training job. In the order in which the help shows
+/// them.
 [[nodiscard]] std::span<const Verb> planning_verbs();
 /// Verbs about the program itself.
 [[nodiscard]] std::span<const Verb> shell_verbs();
