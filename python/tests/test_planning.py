@@ -639,6 +639,24 @@ class TestCommand(InAFolder):
         with self.assertRaises(ProcessLookupError):
             os.kill(int(note.read_text()), 0)
 
+    def test_an_interrupt_while_the_command_starts_ends_it(self):
+        started = []
+
+        class Interrupted(subprocess.Popen):
+            """Interrupted when the program runs and Popen() has not returned."""
+
+            def _execute_child(self, *words):
+                super()._execute_child(*words)
+                started.append(self.pid)
+                signal.raise_signal(signal.SIGINT)
+
+        with self.fake("exec sleep 1000"), mock.patch("subprocess.Popen", Interrupted):
+            with self.assertRaises(KeyboardInterrupt):
+                planning.command._execute([planning.find_command()], None)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(started[0], 0)
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+
 
 class TestNames(unittest.TestCase):
     def test_public_functions_are_documented_and_typed(self):

@@ -202,6 +202,31 @@ what="tests that fail"
 fresh; stand_in ctest 'exit 8'; run test
 exits 1 "$what"
 
+what="test where one fails"
+fresh
+stand_in ctest '
+  logs=build/release/Testing/Temporary
+  mkdir -p "$logs"
+  echo 2:client.python >"$logs/LastTestsFailed.log"
+  for test in "1/2 client.abi" "2/2 client.python"; do
+    printf "%s Test: %s\nOutput:\n---\n" $test
+    seq -f "line %g of ${test#* }" 50
+    printf "<end of output>\nTest time = 1 sec\n"
+  done >"$logs/LastTest.log"
+  echo "50% tests passed, 1 tests failed out of 2"
+  exit 8'
+ln -s "$(command -v seq)" "$bin/seq"
+run test
+exits 1 "$what"
+says "the last lines of client.python:" "$what"
+says "line 11 of client.python" "$what"
+says "line 50 of client.python" "$what"
+for line in "line 10 of client.python" "of client.abi" "Test time"; do
+  ! grep -qF -- "$line" <<<"$output" || fail "$what: must not print '$line'"
+done
+[ "$(tail -n 1 <<<"$output")" = "50% tests passed, 1 tests failed out of 2" ] ||
+  fail "$what: the last line must be ctest's count"
+
 what="a fuzz target by name and time"
 fresh; stand_in csv_fuzzer '' "$work/project/build/fuzz/bin"; run fuzz csv 5
 exits 0 "$what"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -107,16 +109,36 @@ def _end(process: subprocess.Popen) -> None:
         process.wait()
 
 
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Handles SIGINT after the block instead of within it."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # Python calls handlers in its main thread alone
+        return
+    waiting: List[Tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *which: waiting.append(which))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if waiting:
+            handler(*waiting[0])
+
+
 def _execute(words: Sequence[str], folder: Optional[Path]) -> Tuple[int, str, str]:
     """Exit code, output and errors of a program. One that is interrupted is ended first."""
-    with subprocess.Popen(
-        words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            output, errors = process.communicate()
-        except BaseException:
+    process = None
+    try:
+        with _interrupts_wait():  # one within Popen() would leave a program that is started and has no name here
+            process = subprocess.Popen(
+                words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        output, errors = process.communicate()
+    except BaseException:
+        if process is not None:
             _end(process)
-            raise
+        raise
     return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
