@@ -149,8 +149,7 @@ function(lowgear_loadable target module exports)
   set_target_properties(${target} PROPERTIES PREFIX "" LINK_DEPENDS ${script} LOWGEAR_STANDS_ALONE ON)
 endfunction()
 
-# lowgear_python_test(MODULE.NAME [words...] TIMEOUT seconds [COST seconds] [WAITS] [WITH thing...]
-#                     [ENVIRONMENT NAME=value...])
+# lowgear_python_test(MODULE.NAME [words...] [COST seconds] [WAITS] [WITH thing...] [ENVIRONMENT NAME=value...])
 # A test in Python: words for the interpreter, a script of this folder first; without any, NAME_test.py. WITH names what
 # it finds in its environment: `package` (python/ on its path), and as LOWGEAR_BINARY, LOWGEAR_LIBRARY, LOWGEAR_NVML,
 # LOWGEAR_TRAINER and LOWGEAR_SAMPLER the files of `binary`, `library`, `nvml`, `trainer` and `sampler`. A test that
@@ -162,7 +161,7 @@ set(lowgear_file_of_nvml lowgear_nvml)
 set(lowgear_file_of_trainer lowgear_trainer_program)
 set(lowgear_file_of_sampler lowgear_sampler_program)
 function(lowgear_python_test test)
-  cmake_parse_arguments(ARG "WAITS" "TIMEOUT;COST" "WITH;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "COST" "WITH;ENVIRONMENT" ${ARGN})
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set(words ${ARG_UNPARSED_ARGUMENTS})
   if(NOT words)
@@ -181,7 +180,7 @@ function(lowgear_python_test test)
     endif()
   endforeach()
   add_test(NAME ${test} COMMAND Python3::Interpreter ${words})
-  set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+  set_tests_properties(${test} PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   if(ARG_COST)
     set_tests_properties(${test} PROPERTIES COST ${ARG_COST})
   endif()

@@ -11,7 +11,7 @@ from pathlib import Path
 from program_test_base import ProgramTest
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
-PATIENCE_S = 120
+PATIENCE_S = 300
 # Student's t at 0.975 with one degree of freedom.
 T_OF_TWO_VALUES = 12.7062
 JOB = """
@@ -39,7 +39,7 @@ class ExperimentTest(ProgramTest):
 
     def run_lowgear(self, *words):
         process = self.start(*words)
-        out, err = process.communicate(timeout=2 * PATIENCE_S)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, err
 
     def experiment(self, *words):
@@ -196,7 +196,7 @@ class Continued(ExperimentTest):
         code, _, err = self.experiment()
         self.assertEqual(code, 2)
         self.assertIn("another lowgear experiment runs in this folder", err)
-        self.assertEqual(running.wait(timeout=2 * PATIENCE_S), 0)
+        self.assertEqual(running.wait(timeout=PATIENCE_S), 0)
 
         self.write(self.EXPERIMENT, JOB.replace("steps: 4", "steps: 3"))
         code, _, err = self.experiment()

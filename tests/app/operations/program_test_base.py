@@ -13,7 +13,7 @@ from clean_environment import CLEAN
 class ProgramTest(unittest.TestCase):
     """`folder` is new for each test, and what `popen` has started there ends with it."""
 
-    patience_s = 120
+    patience_s = 300
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lowgear-test-"))

@@ -14,7 +14,7 @@ from clean_environment import CLEAN
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 SAMPLER = os.environ["LOWGEAR_SAMPLER"]
-PATIENCE_S = 60
+PATIENCE_S = 300
 TINY = ("--device cpu --hidden 64,128 --tp 1,2 --microbatch 1,2 --sequence 16 --head-dim 32 --parameters 1000 "
         "--experts 4 --expert-width 32 --experts-per-token 2").split()
 QUICK = [*TINY, "--repeats", "2"]

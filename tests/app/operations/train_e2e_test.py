@@ -15,7 +15,7 @@ from program_test_base import ProgramTest
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 TRAINER = os.environ["LOWGEAR_TRAINER"]
-PATIENCE_S = 40
+PATIENCE_S = 300
 CONFIG = """
 model: {vocabulary: 256, hidden: 32, layers: 4, heads: 4, kv_heads: 2, intermediate: 64, max_positions: 64}
 data: {synthetic_tokens: 100000, sequence_length: 32}

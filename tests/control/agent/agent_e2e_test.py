@@ -9,7 +9,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from agent_test_base import LOWGEAR, AgentTest, wait_until
+from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until
 
 
 class FollowsPlans(AgentTest):
@@ -28,7 +28,7 @@ class FollowsPlans(AgentTest):
         client, _ = self.start_client([1200])
         wait_until(lambda: self.locked() is not None, "the clock is locked")
         client.stdin.close()
-        self.assertEqual(client.wait(20), 0)
+        self.assertEqual(client.wait(PATIENCE_S), 0)
         self.expect_default()
 
     @unittest.skipUnless(os.geteuid() == 0, "SKIPPED: only root assigns GPUs")
@@ -349,7 +349,7 @@ class KeepsOthersOut(AgentTest):
              f"c.sock.connect('{self.folder}/agent.sock')\n"
              "c.request('POST', '/gpu/set_gpu_locked_clocks?gpu_ids=1&block=true&min_clock_mhz=900&max_clock_mhz=1200')\n"
              "print(c.getresponse().status)"],
-            capture_output=True, text=True, timeout=30)
+            capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertIn(result.stdout.strip(), ("403", "400"), result.stderr)
         self.assertIsNone(self.locked(1))
 

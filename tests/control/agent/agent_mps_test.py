@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from agent_test_base import LOWGEAR, AgentTest, wait_until
+from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until
 
 DAEMON = os.environ["LOWGEAR_MPS_CONTROL"]
 
@@ -119,7 +119,7 @@ class MpsTest(AgentTest):
 
     def let_go(self, holder):
         holder.stdin.close()
-        holder.wait(20)
+        holder.wait(PATIENCE_S)
 
     def shares(self):
         return self.http("GET", "/v1/mps")[1]["shares"]
@@ -216,10 +216,10 @@ class Shares(MpsTest):
         [share] = self.shares()
         self.assertEqual((share["percent"], share["pid"], share["gpu_uuid"]), (30, job.pid, self.uuids[0]))
         self.assertIn(f"python3-{job.pid}" if "python3" in sys.executable else str(job.pid), share["client"])
-        refused = subprocess.run([*words, "0:80%", "--", "true"], capture_output=True, text=True, timeout=60)
+        refused = subprocess.run([*words, "0:80%", "--", "true"], capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("30 % of GPU", refused.stderr)
-        absent = subprocess.run([*words, "7:80%", "--", "true"], capture_output=True, text=True, timeout=60)
+        absent = subprocess.run([*words, "7:80%", "--", "true"], capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertIn("shows no GPU 7", absent.stderr)
         self.let_go(job)
         wait_until(lambda: not self.shares(), "the share ends with the command")

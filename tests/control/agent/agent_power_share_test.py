@@ -6,7 +6,7 @@ import signal
 import socket
 import unittest
 
-from agent_test_base import LOWGEAR, AgentTest, wait_until
+from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until
 
 SAFE_W = 300
 MOST_W = 700
@@ -61,7 +61,7 @@ class PowerShareTest(AgentTest):
         server = self.start_server()
         self.wait_for_limits(BUDGET_W / 2, "the server is back")
         agent.send_signal(signal.SIGTERM)
-        self.assertEqual(agent.wait(20), 0)
+        self.assertEqual(agent.wait(PATIENCE_S), 0)
         self.assertEqual(self.limits_w(), [SAFE_W, SAFE_W], "no agent, so no more than what is safe")
 
     def test_an_agent_that_is_killed_leaves_its_limits(self):

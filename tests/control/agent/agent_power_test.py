@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from agent_test_base import AgentTest, wait_until
+from agent_test_base import PATIENCE_S, AgentTest, wait_until
 
 # A process that asks the agent over HTTP, says its status, and lives until its standard input ends: its lease, too.
 HOLDER = """
@@ -78,7 +78,7 @@ class Sets(PowerTest):
         self.assertIsNone(self.http("GET", "/v1/gpus")[1]["gpus"][1]["workload_power_profiles"])
         self.assertIn('profile="llm_training",state="enforced"} 1', self.http("GET", "/metrics")[1])
         holder.stdin.close()
-        holder.wait(20)
+        holder.wait(PATIENCE_S)
         self.expect_default()
         self.expect_original()
 
@@ -135,7 +135,7 @@ class Restores(PowerTest):
         self.expect_original()
 
     def test_what_another_program_has_requested_even_if_it_conflicts(self):
-        subprocess.run([sys.executable, "-c", FOREIGN], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", FOREIGN], check=True, timeout=PATIENCE_S)
         self.assertEqual(self.changed(), (0b11, False, 0))
         agent = self.start_agent()
         holder = self.change()

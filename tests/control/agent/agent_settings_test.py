@@ -4,7 +4,7 @@ import subprocess
 import sys
 import unittest
 
-from agent_test_base import AgentTest, wait_until
+from agent_test_base import PATIENCE_S, AgentTest, wait_until
 
 # Writes to GPU 0 as any program of the machine's administrator may.
 FOREIGN = """
@@ -29,7 +29,7 @@ class TellsSettings(AgentTest):
 
     def test_as_another_process_has_set_them(self):
         self.start_agent()
-        subprocess.run([sys.executable, "-c", FOREIGN], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", FOREIGN], check=True, timeout=PATIENCE_S)
         self.expect("/gpu/get_persistence_mode", {"0": {"enabled": False}, "1": {"enabled": True}})
         self.expect("/gpu/get_power_limit", {"0": {"power_limit_mw": 450000}, "1": {"power_limit_mw": 700000}})
 

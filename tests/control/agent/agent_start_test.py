@@ -33,17 +33,19 @@ class EndsWhileItStarts(StartTest):
     def test_at_any_moment(self):
         self.leave_locked([0])
         journal = self.folder / "journal" / "journal"
-        changed, ended_in_order = journal.read_bytes(), 0
-        for moment in range(24):
+        changed = journal.read_bytes()
+        moment_s, ended_in_order = 0.0, 0
+        while ended_in_order < 20:
             agent = self.starting_agent()
-            time.sleep(0.004 * moment)
+            time.sleep(moment_s)
             agent.send_signal(signal.SIGTERM)
             if agent.wait(PATIENCE_S) == -signal.SIGTERM:  # a signal that is lost lets it serve for ever
-                continue  # the program had not begun
+                moment_s += max(0.004, moment_s / 4)  # the program had not begun; when it does depends on the machine
+                continue
+            moment_s += 0.004
             ended_in_order += 1
             self.expect_restored_or_blocked(agent)
             journal.write_bytes(changed)  # as if it were to be restored again
-        self.assertGreater(ended_in_order, 0)
 
     def test_while_it_opens_the_driver(self):
         self.leave_locked([0])
@@ -141,7 +143,7 @@ class JournalCannotBeWritten(StartTest):
         journal = self.folder / "journal"
         mount = f'mount --bind "{journal}" "{journal}" && mount -o remount,bind,ro "{journal}" && exec "$@"'
         return subprocess.run(["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh", LOWGEAR, *words],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=PATIENCE_S)
 
     def test_restores_and_says_what_to_mend(self):
         for words in (["agent"], ["agent", "restore"]):

@@ -9,7 +9,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from agent_test_base import LOWGEAR, AgentTest, wait_until
+from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until
 
 TESTS = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TESTS / "control/server"), str(TESTS / "report/metrics/otlp")]
@@ -58,7 +58,7 @@ class MetricsTest(TlsTest):
         self.config.write_text(self.config.read_text().replace("[sockets]\n", more, 1))
 
     def get(self, path, context=None):
-        connection = http.client.HTTPSConnection(HOST, self.port, timeout=20, context=context or self.context())
+        connection = http.client.HTTPSConnection(HOST, self.port, timeout=PATIENCE_S, context=context or self.context())
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -78,7 +78,7 @@ class Metrics(MetricsTest):
         Authority(self.folder, "stranger")
         with self.assertRaises(ssl.SSLCertVerificationError):
             self.get("/metrics", self.context("stranger"))
-        plain = http.client.HTTPConnection(HOST, self.port, timeout=20)
+        plain = http.client.HTTPConnection(HOST, self.port, timeout=PATIENCE_S)
         self.addCleanup(plain.close)
         plain.request("GET", "/metrics")
         answer = plain.getresponse()
@@ -100,7 +100,7 @@ class Metrics(MetricsTest):
     def test_a_wrong_key_is_refused_at_the_start(self):
         (self.folder / "node.key").chmod(0o644)
         agent = self.start([LOWGEAR, "agent", "--config", str(self.config)])
-        self.assertEqual(agent.wait(20), 2)
+        self.assertEqual(agent.wait(PATIENCE_S), 2)
         self.assertIn("node.key: others may read it", agent.stderr.read())
 
 
@@ -174,7 +174,7 @@ class PowerShare(TlsTest):
         agent = self.start_agent()
         wait_until(lambda: self.limits_w() == [SAFE_W] * 2, "what is safe")
         agent.terminate()
-        _, errors = agent.communicate(timeout=20)
+        _, errors = agent.communicate(timeout=PATIENCE_S)
         self.assertIn("no share of power from the server", errors)
         self.assertIn("TLS failed", errors)
 
@@ -182,7 +182,7 @@ class PowerShare(TlsTest):
         self.address = f"https://{HOST}:9"
         self.configure(f'ca_file = "{self.folder}/none.pem"\n')
         agent = self.start([LOWGEAR, "agent", "--config", str(self.config)])
-        self.assertEqual(agent.wait(20), 2)
+        self.assertEqual(agent.wait(PATIENCE_S), 2)
         self.assertIn("none.pem", agent.stderr.read())
 
 

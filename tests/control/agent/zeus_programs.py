@@ -14,7 +14,7 @@ import warnings
 sys.path.insert(0, os.environ["ZEUS_FOLDER"])
 sys.path.append(os.environ["STAND_INS"])
 
-PATIENCE_S = 20
+PATIENCE_S = 300  # a machine that has other work to do makes every process wait
 
 
 def say(**members):

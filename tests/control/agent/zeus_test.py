@@ -53,7 +53,7 @@ class ZeusTest(AgentTest):
 
     def next_answer(self, program):
         """The next line that a program prints."""
-        ready, _, _ = select.select([program.stdout], [], [], 8 * PATIENCE_S)
+        ready, _, _ = select.select([program.stdout], [], [], PATIENCE_S)
         line = program.stdout.readline() if ready else ""
         if not line:
             program.kill()
@@ -67,7 +67,7 @@ class ZeusTest(AgentTest):
     def finish(self, program):
         """The program's end, in good order."""
         program.stdin.close()
-        self.assertEqual(program.wait(8 * PATIENCE_S), 0, program.stderr.read())
+        self.assertEqual(program.wait(PATIENCE_S), 0, program.stderr.read())
         self.assertNotIn("Traceback", program.stderr.read())
 
 
@@ -93,7 +93,7 @@ class WithOurAnswers(ZeusTest):
         answer = self.next_answer(program)
         self.assertEqual(answer["cpu_energy"], {"0": [1000000, 500000], "1": [2000000, None]})
         self.assertEqual(answer["cpu_power"], {"0": [0, 0], "1": [0, None]})
-        self.assertLess(answer["clock_differs_s"], PATIENCE_S)
+        self.assertLess(answer["clock_differs_s"], 20)
         self.finish(program)
 
     def test_energy_of_cpus(self):

@@ -25,7 +25,7 @@ RANK = str(Path(__file__).with_name("moving_server_rank.py"))
 JOBS, RANKS = 3, 2
 MOVES, SEED = 3, 1
 PORT = 7787
-PATIENCE_S = 120
+PATIENCE_S = 300
 JOB = {"model": "m", "partition": "uniform", "gpu": "NVIDIA A100-SXM4-80GB", "schedule": "1f1b",
        "parallel": {"pp": 1, "dp": RANKS, "tp": 1, "chunks": 1}, "microbatches": 2, "microbatch_size": 2,
        "guard_pct": 500, "profile": None}
@@ -56,7 +56,7 @@ class Machine:
 
     def end(self, number):
         self.process.send_signal(number)
-        code = self.process.wait(60)
+        code = self.process.wait(PATIENCE_S)
         self.process.stdout.close()
         if number == signal.SIGTERM and code != 0:
             raise AssertionError(f"the server ended with {code}: {(self.folder / 'log').read_text()}")
@@ -67,7 +67,7 @@ class Machine:
 
     def get(self, path):
         from http.client import HTTPConnection
-        connection = HTTPConnection(self.address, PORT, timeout=30)
+        connection = HTTPConnection(self.address, PORT, timeout=PATIENCE_S)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {TOKENS['admin']}"})
             answer = Answer(connection.getresponse())
@@ -178,7 +178,7 @@ class ServerThatMoves(AgentTest):
             process.stdin.close()
         for key, process in self.ranks.items():
             end = json.loads(process.stdout.readline())
-            self.assertEqual(process.wait(60), 0, key)
+            self.assertEqual(process.wait(PATIENCE_S), 0, key)
             self.assertEqual((end["reports_lost"], end["connected"]), (0, True), end)
 
     def check_reports(self, did, jobs):

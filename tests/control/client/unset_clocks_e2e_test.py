@@ -21,7 +21,7 @@ UNSET, SLOW = 1, 1.5  # a rank, and how many times slower it is
 JOB = {"run": "r", "model": "m", "partition": "uniform", "gpu": "NVIDIA A100-SXM4-80GB", "schedule": "1f1b",
        "parallel": {"pp": 1, "dp": REPLICAS, "tp": 1, "chunks": 1}, "microbatches": 2, "microbatch_size": 2,
        "guard_pct": 500, "profile": None}
-PATIENCE_S = 90
+PATIENCE_S = 300
 # Iterations; the server takes a rank that is so slow for a straggler within two.
 WATCHED = 20
 

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from api_misuse_test import JOB
-from served import TOKENS, Events, ServerTest, wait_until
+from served import PATIENCE_S, TOKENS, Events, ServerTest, wait_until
 
 OLD, NEW = "the-old-token-of-tests", "the-new-token-of-tests"
 
@@ -163,7 +163,7 @@ class Access(ServerTest):
 
     def test_a_server_that_cannot_write_it_does_not_start(self):
         self.config = f'[audit]\nfile = "{self.folder}/none/audit.jsonl"\n'
-        result = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
+        result = subprocess.run(self.command(), capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("audit log cannot be written", result.stderr)
 

@@ -8,7 +8,7 @@ import time
 import unittest
 from pathlib import Path
 
-from served import LOWGEAR, OPENAPI, Events, ServerTest, wait_until
+from served import LOWGEAR, OPENAPI, PATIENCE_S, Events, ServerTest, wait_until
 from training_ranks import TrainingRanks, unit_time_s
 
 API_PAGE = OPENAPI.parents[4] / "docs" / "server-api.md"
@@ -37,12 +37,12 @@ class Ranks(TrainingRanks):
     def decide(self, what, body):
         return self.test.ok("POST", f"/v1/jobs/{self.job}/{what}", body)["decision"]
 
-    def train_until(self, condition, what, patience_s=60):
+    def train_until(self, condition, what):
         """Trains as long as it takes: the server plans meanwhile, in its own time."""
-        end = time.monotonic() + patience_s
+        end = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > end:
-                raise AssertionError(f"not within {patience_s} s: {what}; {self.summary()}")
+                raise AssertionError(f"not within {PATIENCE_S} s: {what}; {self.summary()}")
             self.train(1)
 
     def train_to_state(self, state):
@@ -236,7 +236,7 @@ class Policies(ServerTest):
     def test_a_check_names_it_and_refuses_another(self):
         def check(*more):
             command = [LOWGEAR, "serve", "--config", str(self.write_config()), "--check", *more]
-            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
         self.assertIn("policy of jobs that state none: perseus", check().stdout)
         self.assertEqual(json.loads(check("--json").stdout)["policy"], "perseus")

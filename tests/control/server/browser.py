@@ -129,7 +129,7 @@ class Browser:
             raise BrowserError(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
 
-    def wait(self, expression, what="", patience_s=15):
+    def wait(self, expression, what="", patience_s=300):
         """Waits until the expression is truthy; one that throws is not yet."""
         end = time.monotonic() + patience_s
         while True:

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from served import ADDRESS, ServerTest
+from served import ADDRESS, PATIENCE_S, ServerTest
 
 
 def skip_without_openssl():
@@ -21,7 +21,7 @@ class Authority:
         self.run("req", "-x509", *self.new_key(name), "-subj", f"/CN={name}", "-days", "2", "-out", f"{name}.pem")
 
     def run(self, *words):
-        subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True, timeout=60)
+        subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True, timeout=PATIENCE_S)
 
     def new_key(self, name):
         return "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key"

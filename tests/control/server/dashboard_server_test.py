@@ -60,7 +60,7 @@ class WatchesARealServer(unittest.TestCase):
 
     def wait_text(self, part, selector="#main"):
         self.browser.wait(f"document.querySelector({json.dumps(selector)}).textContent.includes({json.dumps(part)})",
-                          f"{selector} says {part}", patience_s=40)
+                          f"{selector} says {part}")
 
     def train_until_something_is_saved(self, ranks):
         """Trains while the server profiles and plans, which takes it as long as it takes; returns the job's summary."""
@@ -87,9 +87,8 @@ class WatchesARealServer(unittest.TestCase):
             ranks.register(rank)
         summary = self.train_until_something_is_saved(ranks)
         browser.wait(f"document.documentElement.dataset.iteration === '{ranks.iteration - 1}'",
-                     "all iterations are there", patience_s=40)
-        browser.wait("document.querySelectorAll('.frontier .point').length === 3", "the frontier is drawn",
-                     patience_s=40)
+                     "all iterations are there")
+        browser.wait("document.querySelectorAll('.frontier .point').length === 3", "the frontier is drawn")
         browser.wait("Number(document.querySelector('.timeline canvas').dataset.visibleOps) === 64",
                      "the timeline is drawn")
         self.wait_text(f"{summary['saved_pct']:.1f} ± ", ".card .value")
@@ -101,10 +100,10 @@ class WatchesARealServer(unittest.TestCase):
         server.end(signal.SIGKILL)
         self.wait_text("The server does not respond", ".alerts")
         server.start()
-        browser.wait("document.documentElement.dataset.connection === 'live'", "it is live again", patience_s=40)
+        browser.wait("document.documentElement.dataset.connection === 'live'", "it is live again")
         ranks.train(20)
         browser.wait(f"document.documentElement.dataset.iteration === '{ranks.iteration - 1}'",
-                     "iterations come again", patience_s=40)
+                     "iterations come again")
         known = ranks.call("GET", f"/v1/jobs/{ranks.job}/decisions")["decisions"]
         shown = "[...document.querySelectorAll('.decisions li')].map((line) => Number(line.dataset.id))"
         browser.wait(f"{shown}.length >= {len(known)}", "all decisions are there")

@@ -162,7 +162,7 @@ class IsLive(DashboardTest):
         job.decide("plan", "decided while nobody looked", 4)
         server.start()
         self.servers.append(server)
-        self.browser.wait(LIVE, "it is live again", patience_s=30)
+        self.browser.wait(LIVE, "it is live again")
         self.browser.wait("document.documentElement.dataset.iteration === '64'")
         self.wait_text("decided while nobody looked", ".decisions li:first-child")
         server.decide(job, "cap", "decided afterwards")

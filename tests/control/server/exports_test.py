@@ -16,7 +16,7 @@ import unittest
 
 from api_test import Ranks
 from certificates import Authority
-from served import ADDRESS, LOWGEAR, TOKENS, ServerTest, wait_until
+from served import ADDRESS, LOWGEAR, PATIENCE_S, TOKENS, ServerTest, wait_until
 
 
 class Reporting(Ranks):
@@ -68,7 +68,7 @@ class ExportTest(ServerTest):
         token.touch(0o600)
         token.write_text(TOKENS["read"] + "\n")
         return subprocess.run([LOWGEAR, "report", *words, "--server", f"http://{ADDRESS}:{self.port}", "--token-file",
-                               str(token)], capture_output=True, text=True, timeout=120, check=check)
+                               str(token)], capture_output=True, text=True, timeout=PATIENCE_S, check=check)
 
     def month(self):
         return time.strftime("%Y-%m", time.gmtime())
@@ -241,7 +241,7 @@ class Receiver:
                 number, outer.requests = outer.requests, outer.requests + 1
                 said = answer(number)
                 if said == "hang":
-                    outer.ended.wait(60)
+                    outer.ended.wait(PATIENCE_S)
                     return
                 if said != "huge" and said < 300:
                     outer.bodies.append(body)  # before the response, after which another thread gets the next one
@@ -337,14 +337,14 @@ class Webhooks(ExportTest):
         share = {"safe_w": 200, "gpus": [{"uuid": "GPU-9", "limit_w": 200, "least_w": 100, "most_w": 400}]}
         self.ok("POST", "/v1/nodes/node-9/power", share)
         self.ok("PUT", "/v1/budgets/row-1", {"watts": 100, "other_w": 300})
-        wait_until(lambda: len(receiver.bodies) >= 2, "the budget cannot be kept, and the agent does not ask again", 60)
+        wait_until(lambda: len(receiver.bodies) >= 2, "the budget cannot be kept, and the agent does not ask again")
         self.assertEqual(set(self.events(receiver)), {"budget_exceeded", "agent_silent"})
         self.ok("PUT", "/v1/budgets/row-1", {"watts": 1000, "other_w": 300})
 
         def is_heard():
             self.ok("POST", "/v1/nodes/node-9/power", share)
             return len(receiver.bodies) >= 4
-        wait_until(is_heard, "both are well again", 60)
+        wait_until(is_heard, "both are well again")
         bodies = {body["event"]: body for body in receiver.bodies}
         self.assertEqual(set(bodies), {"budget_exceeded", "agent_silent", "budget_kept", "agent_heard"})
         self.assertEqual((bodies["budget_kept"]["budget"], bodies["agent_silent"]["node"]), ("row-1", "node-9"))
@@ -355,7 +355,7 @@ class Webhooks(ExportTest):
 
     def test_an_unknown_event_is_refused(self):
         self.hook("w", "http://127.0.0.1:9/", 'events = ["job_gone"]')
-        started = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
+        started = subprocess.run(self.command(), capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(started.returncode, 2)
         self.assertIn("there is no event \"job_gone\"; there are decision, job_registered", started.stderr)
 
@@ -365,7 +365,7 @@ class Webhooks(ExportTest):
         self.start()
         ranks = Reporting(self).start_all()
         ranks.train(1)
-        wait_until(lambda: receiver.bodies, "the third attempt", 60)
+        wait_until(lambda: receiver.bodies, "the third attempt")
         wait_until(lambda: self.posted(receiver) == self.decisions(ranks), "all decisions")
         self.assertEqual(self.metric("failures_total"), {'webhook="w"': 2})
         log = (self.folder / "log").read_text()
@@ -427,7 +427,7 @@ class Webhooks(ExportTest):
 
     def test_a_wrong_configuration_shows_no_secret(self):
         self.hook("w", "ftp://hooks.example/SECRET-PART")
-        started = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
+        started = subprocess.run(self.command(), capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(started.returncode, 2)
         self.assertIn("address-w: expected one address", started.stderr)
         self.assertNotIn("SECRET-PART", started.stderr + started.stdout)

@@ -11,7 +11,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from served import LOWGEAR, ServerTest, wait_until
+from served import LOWGEAR, PATIENCE_S, ServerTest, wait_until
 
 STATES = Path(__file__).with_name("old_states")
 OPEN_RUN, FINISHED_RUN = "open-run", "finished-run"
@@ -61,7 +61,7 @@ class OldStates(ServerTest):
         self.assertGreaterEqual(len(self.decisions(job)), decisions[job["job"]])
         slow = self.ok("POST", f"/v1/jobs/{job['job']}/straggler", {"rank": 1, "factor": 1.5})["decision"]
         wait_until(lambda: any(each["id"] > slow and each["kind"] == "plan" for each in self.decisions(job)),
-                   "it is planned again", patience_s=120)
+                   "it is planned again")
 
     def decisions(self, job):
         return self.ok("GET", f"/v1/jobs/{job['job']}/decisions?limit=1000")["decisions"]
@@ -98,7 +98,7 @@ def restores(version):
         backup = self.folder / "backup"
         for words in (["backup", "--state", str(self.folder / "old")], ["restore", "--state", str(self.state)]):
             result = subprocess.run([LOWGEAR, "serve", *words, str(backup), "--json"], capture_output=True, text=True,
-                                    timeout=60)
+                                    timeout=PATIENCE_S)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(json.loads(result.stdout)["schema_version"], version)
         self.expect_all(*was)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from api_test import Ranks
 from certificates import Authority
-from served import ADDRESS, ServerTest, wait_until
+from served import ADDRESS, PATIENCE_S, ServerTest, wait_until
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "report/metrics/otlp"))
 from otlp_decoder import Collector, Invalid, decode, read_exposition  # noqa: E402
@@ -70,7 +70,7 @@ class Otlp(ServerTest):
             before, count = read_exposition(self.metrics_text()), len(collector.requests)
             wait_until(lambda: len(collector.requests) > count + 1, "two more exports")
             return self.try_same(before, collector.exports()[count + 1][1])
-        wait_until(is_steady, "an export with the values of /metrics", 60)
+        wait_until(is_steady, "an export with the values of /metrics")
         resource, exported = collector.exports()[-1]
         self.assertEqual(resource["service.name"], "lowgear-server")
         self.assertEqual(resource["host.name"], resource["service.instance.id"])
@@ -127,7 +127,7 @@ class Otlp(ServerTest):
         collector = Collector(self, lambda number: answers[min(number, 2)], address=ADDRESS)
         self.otlp(collector.url)
         self.start()
-        wait_until(lambda: self.metric("lowgear_otlp_exports_total").get((("outcome", "sent"),), 0) >= 1, "an export", 60)
+        wait_until(lambda: self.metric("lowgear_otlp_exports_total").get((("outcome", "sent"),), 0) >= 1, "an export")
         self.assertEqual(self.metric("lowgear_otlp_failures_total"), {(): 2})
         bodies = [body for _, _, body in collector.requests]
         self.assertEqual(bodies[0], bodies[1])
@@ -175,7 +175,7 @@ class Otlp(ServerTest):
         file = self.headers_file("SECRET\n")
         self.otlp("http://127.0.0.1:9", f'headers_file = "{file}"\n')
         for more in ((), ("--check",)):
-            started = subprocess.run([*self.command(), *more], capture_output=True, text=True, timeout=60)
+            started = subprocess.run([*self.command(), *more], capture_output=True, text=True, timeout=PATIENCE_S)
             self.assertEqual(started.returncode, 2, more)
             self.assertIn("otlp-headers:1: expected a header", started.stderr)
             self.assertNotIn("SECRET", started.stderr + started.stdout)

@@ -16,11 +16,12 @@ from pathlib import Path
 from openapi_checker import OpenApi
 
 LOWGEAR = os.environ.get("LOWGEAR_BINARY", "lowgear")
+PATIENCE_S = 300  # for what comes at once: a machine that has other work to do makes every process wait
 TOKENS = {role: f"{role}-token-for-tests-only" for role in ("read", "train", "admin")}
 OPENAPI = Path(__file__).resolve().parents[3] / "src/control/server/http/openapi.json"
 
 
-def wait_until(condition, what, patience_s=30):
+def wait_until(condition, what, patience_s=PATIENCE_S):
     end = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > end:
@@ -93,7 +94,7 @@ class ServerTest(unittest.TestCase):
     def end(self, number=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE_S)
 
     def request(self, method, path, body=None, role="admin", key=None, headers=(), checked=True):
         """One request over TCP. `body` is made JSON unless it is bytes."""
@@ -103,7 +104,7 @@ class ServerTest(unittest.TestCase):
         if key:
             head["Lowgear-Rank-Key"] = key
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(ADDRESS, self.port, timeout=30)
+        connection = http.client.HTTPConnection(ADDRESS, self.port, timeout=PATIENCE_S)
         try:
             connection.request(method, path, data, head)
             answer = Answer(connection.getresponse())
@@ -126,7 +127,7 @@ class ServerTest(unittest.TestCase):
         self.assertNotIn("\n", answer.json["error"]["message"])
         return answer
 
-    def connect(self, timeout=20):
+    def connect(self, timeout=PATIENCE_S):
         connection = socket.create_connection((ADDRESS, self.port), timeout)
         self.addCleanup(connection.close)
         return connection
@@ -138,7 +139,7 @@ class Events(threading.Thread):
     def __init__(self, test, path="/v1/events"):
         super().__init__(daemon=True)
         self.events, self.ended = [], False
-        self.connection = http.client.HTTPConnection(ADDRESS, test.port, timeout=60)
+        self.connection = http.client.HTTPConnection(ADDRESS, test.port, timeout=PATIENCE_S)
         self.connection.request("GET", path, headers={"Authorization": f"Bearer {TOKENS['read']}"})
         self.answer = self.connection.getresponse()
         test.addCleanup(self.connection.close)

@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 from api_test import Ranks
-from served import ADDRESS, LOWGEAR, TOKENS, Events, ServerTest, wait_until
+from served import ADDRESS, LOWGEAR, PATIENCE_S, TOKENS, Events, ServerTest, wait_until
 from training_ranks import TrainingRanks
 
 TRAINING_DECISIONS = {
@@ -204,11 +204,9 @@ class Ends(ServerTest):
         polls = [self.wait_for_a_plan(answers) for _ in range(10)]
         streams = [Events(self) for _ in range(10)]
         wait_until(lambda: self.waiting() == 10, "all of them wait")
-        before = time.monotonic()
         self.assertEqual(self.end(), 0)
-        self.assertLess(time.monotonic() - before, 4)
         for poll in polls:
-            poll.join(10)
+            poll.join(PATIENCE_S)
         self.assertEqual([answer.status for answer in answers], [204] * 10)
         wait_until(lambda: all(stream.ended for stream in streams), "the streams end")
 
@@ -217,7 +215,7 @@ class Ends(ServerTest):
         return sum(float(line.split()[-1]) for line in text.splitlines()
                    if not line.startswith("#") and "waiting" in line and "perseus" not in line)
 
-    def test_asked_twice_it_ends_at_once(self):
+    def time_to_end_when_asked_twice(self):
         self.start()
         with self.connect() as connection:
             # A request at hand.
@@ -228,7 +226,11 @@ class Ends(ServerTest):
             self.assertIsNone(self.process.poll())
             before = time.monotonic()
             self.assertEqual(self.end(), 0)
-            self.assertLess(time.monotonic() - before, 3)
+            return time.monotonic() - before
+
+    def test_asked_twice_it_ends_at_once(self):
+        # Asked once, it would wait 3.5 s for the request. The shortest of several: any one may be held up by the machine.
+        self.assertTrue(any(self.time_to_end_when_asked_twice() < 2 for _ in range(5)))
 
     def test_a_request_at_hand_is_finished(self):
         self.start()
@@ -241,7 +243,7 @@ class Ends(ServerTest):
             time.sleep(0.2)
             connection.sendall(body[10:])
             self.assertIn(b"503", connection.recv(4096).partition(b"\r\n")[0])  # draining: no new job
-        self.assertEqual(self.process.wait(10), 0)
+        self.assertEqual(self.process.wait(PATIENCE_S), 0)
 
 
 class Starting(ServerTest):
@@ -252,7 +254,7 @@ class Starting(ServerTest):
             time.sleep(0.004 * moment)
             server.send_signal(signal.SIGTERM)
             try:
-                _, said = server.communicate(timeout=30)  # one that is lost lets it serve for ever
+                _, said = server.communicate(timeout=PATIENCE_S)  # one that is lost lets it serve for ever
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.communicate()
@@ -277,7 +279,7 @@ class LargeJobs(ServerTest):
                               microbatches=4096)
         for rank in range(large.pp):
             large.register(rank)
-        wait_until(lambda: large.train(1) or self.planned_for() > 0, "there is a profile to plan with", 120)
+        wait_until(lambda: large.train(1) or self.planned_for() > 0, "there is a profile to plan with")
         small = Ranks(self, pp=2, run="small", model="small")
         for rank in range(2):
             small.register(rank)
@@ -366,7 +368,7 @@ class LockedDatabase(ServerTest):
             self.refused(503, "busy", "POST", "/v1/jobs", {**JOB, "run": "other"})
             self.assertEqual(self.request("GET", "/healthz").json, {"status": "store_busy"})
             other.execute("ROLLBACK")
-        wait_until(lambda: self.request("GET", "/healthz").status == 200, "the server notices that it may write", 120)
+        wait_until(lambda: self.request("GET", "/healthz").status == 200, "the server notices that it may write")
         self.assertIn(self.request("POST", "/v1/jobs", {**JOB, "run": "other"}).status, (200, 201))
 
 
@@ -392,7 +394,7 @@ class TakenPlaces(ServerTest):
         path = self.folder / "second.toml"
         path.touch(0o600)
         path.write_text(config)
-        ended = subprocess.run([LOWGEAR, "serve", "--config", str(path)], capture_output=True, text=True, timeout=20)
+        ended = subprocess.run([LOWGEAR, "serve", "--config", str(path)], capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertNotEqual(ended.returncode, 0)
         self.assertEqual(len(ended.stderr.strip().splitlines()), 1, ended.stderr)
         self.assertIn(text, ended.stderr)

@@ -11,7 +11,7 @@ import time
 import unittest
 
 from certificates import Authority, TlsServerTest, skip_without_openssl
-from served import ADDRESS, LOWGEAR, TOKENS, wait_until
+from served import ADDRESS, LOWGEAR, PATIENCE_S, TOKENS, wait_until
 
 skip_without_openssl()
 
@@ -23,7 +23,7 @@ class Tls(TlsServerTest):
         return context
 
     def get(self, path="/v1/jobs", context=None, token=TOKENS["read"], host=ADDRESS):
-        connection = http.client.HTTPSConnection(host, self.port, timeout=30, context=context or self.context())
+        connection = http.client.HTTPSConnection(host, self.port, timeout=PATIENCE_S, context=context or self.context())
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
             return connection.getresponse().status
@@ -33,7 +33,7 @@ class Tls(TlsServerTest):
     def s_client(self, *words, send=b""):
         result = subprocess.run(["openssl", "s_client", "-connect", f"{ADDRESS}:{self.port}", "-CAfile",
                                  self.folder / "ca.pem", "-verify_return_error", *words],
-                                input=send, capture_output=True, timeout=60)
+                                input=send, capture_output=True, timeout=PATIENCE_S)
         return result.returncode, (result.stdout + result.stderr).decode(errors="replace")
 
     def log_text(self):
@@ -52,7 +52,7 @@ class Tls(TlsServerTest):
 
     def test_a_keep_alive_connection_carries_many_requests(self):
         self.start()
-        connection = http.client.HTTPSConnection(ADDRESS, self.port, timeout=30, context=self.context())
+        connection = http.client.HTTPSConnection(ADDRESS, self.port, timeout=PATIENCE_S, context=self.context())
         self.addCleanup(connection.close)
         for _ in range(20):
             connection.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {TOKENS['read']}"})
@@ -68,13 +68,13 @@ class Tls(TlsServerTest):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LOWGEAR_SERVER")}
         for ca, code, words in (("ca.pem", 0, "no job has completed an iteration"), ("", 1, "TLS failed")):
             more = {"LOWGEAR_SERVER_CA_FILE": str(self.folder / ca)} if ca else {}
-            result = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, timeout=60)
+            result = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, timeout=PATIENCE_S)
             self.assertEqual(result.returncode, code, result.stderr)
             self.assertIn(words, result.stdout + result.stderr)
 
     def test_the_certificate_says_in_metrics_when_it_expires(self):
         self.start()
-        connection = http.client.HTTPSConnection(ADDRESS, self.port, timeout=30, context=self.context())
+        connection = http.client.HTTPSConnection(ADDRESS, self.port, timeout=PATIENCE_S, context=self.context())
         self.addCleanup(connection.close)
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKENS['read']}"})
         [line] = [line for line in connection.getresponse().read().decode().splitlines()
@@ -83,7 +83,7 @@ class Tls(TlsServerTest):
 
     def test_a_stream_of_events_arrives(self):
         self.start()
-        connection = http.client.HTTPSConnection(ADDRESS, self.port, timeout=30, context=self.context())
+        connection = http.client.HTTPSConnection(ADDRESS, self.port, timeout=PATIENCE_S, context=self.context())
         self.addCleanup(connection.close)
         connection.request("GET", "/v1/events", headers={"Authorization": f"Bearer {TOKENS['read']}"})
         self.assertEqual(connection.getresponse().readline(), b"retry: 2000\n")
@@ -98,7 +98,7 @@ class Tls(TlsServerTest):
 
     def test_plain_http_on_the_port_is_answered_so(self):
         self.start()
-        connection = http.client.HTTPConnection(ADDRESS, self.port, timeout=30)
+        connection = http.client.HTTPConnection(ADDRESS, self.port, timeout=PATIENCE_S)
         self.addCleanup(connection.close)
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
@@ -176,7 +176,7 @@ class Tls(TlsServerTest):
 
     def refuses(self, why):
         for more in ([], ["--check"]):
-            result = subprocess.run([*self.command(), *more], capture_output=True, text=True, timeout=60)
+            result = subprocess.run([*self.command(), *more], capture_output=True, text=True, timeout=PATIENCE_S)
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(why, result.stderr)
             self.assertNotIn("PRIVATE", result.stderr)

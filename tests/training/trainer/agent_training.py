@@ -18,7 +18,7 @@ class AgentTraining(unittest.TestCase):
     config = ""
     gpus = "1xA100"
     allow = "everybody = true\n"
-    patience_s = 120
+    patience_s = 300
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lg-"))

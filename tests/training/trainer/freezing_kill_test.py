@@ -16,7 +16,7 @@ from started_ranks import kill_ranks, start_ranks
 
 RANKS = 2
 STEPS = 45
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 CONFIG = f"""
 model: {{architecture: gpt2, vocabulary: 256, hidden: 32, layers: 4, heads: 4}}

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 TRAINER = os.environ["LOWGEAR_TRAINER"]
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 CONFIG = """
 model: {architecture: llama, vocabulary: 256, hidden: 16, layers: 1, heads: 2}

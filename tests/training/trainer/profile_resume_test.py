@@ -29,7 +29,6 @@ simulated_gpu: {{layer_forward_s: 0.03}}
 
 class ProfileResumeTest(AgentTraining):
     config = CONFIG
-    patience_s = 60
 
     def steps(self):
         file = self.folder / "metrics.jsonl"

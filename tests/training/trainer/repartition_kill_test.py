@@ -16,7 +16,7 @@ from started_ranks import kill_ranks, start_ranks
 RANKS = 3
 STEPS = 14
 SWITCHES = {3: "custom:0,4,5,6", 7: "custom:0,1,2,6", 11: "custom:0,2,5,6"}
-PATIENCE_S = 180
+PATIENCE_S = 300
 
 CONFIG = f"""
 model: {{vocabulary: 256, hidden: 64, layers: 6, heads: 4}}

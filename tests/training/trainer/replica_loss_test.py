@@ -16,7 +16,7 @@ from started_ranks import start_ranks
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
 SEED = int(os.environ.get("KILL_SEED", "6"))
-PATIENCE_S = 60
+PATIENCE_S = 300
 LOST_A_PEER = 3
 
 CONFIG = """

@@ -16,7 +16,7 @@ ROUNDS = int(os.environ.get("KILL_ROUNDS", "6"))
 SEED = int(os.environ.get("KILL_SEED", "4"))
 STEPS = 60
 EVERY = 5
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 CONFIG = """
 model: {architecture: llama, vocabulary: 256, hidden: 32, layers: 4, heads: 4, kv_heads: 2, intermediate: 48}
