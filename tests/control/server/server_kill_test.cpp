@@ -34,7 +34,7 @@ using Clock = LoadConnections::Clock;
 
 constexpr double kIterationS = 0.01;
 /// A job that has not come to its end so long after the last kill is stuck.
-constexpr double kPatienceS = 60;
+constexpr double kPatienceS = 300;
 constexpr std::size_t kJobsAtOnce = 3;
 
 Clock::duration seconds(double value) {

@@ -72,7 +72,7 @@ std::string text_of(const fs::path& path) {
 
 template <typename Condition>
 bool comes_true(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + 20s;
+  const auto end = std::chrono::steady_clock::now() + 300s;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(5ms);
