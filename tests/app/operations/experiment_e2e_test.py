@@ -11,7 +11,6 @@ from pathlib import Path
 from program_test_base import ProgramTest
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
-PATIENCE_S = 300
 # Student's t at 0.975 with one degree of freedom.
 T_OF_TWO_VALUES = 12.7062
 JOB = """
@@ -28,8 +27,6 @@ SIMULATED = "simulated_gpu: {layer_forward_s: 0.05, memory_share: 0.3}\n"
 
 
 class ExperimentTest(ProgramTest):
-    patience_s = PATIENCE_S
-
     def write(self, experiment, job=JOB):
         (self.folder / "job.yaml").write_text(job)
         (self.folder / "e.yaml").write_text("train: job.yaml\n" + experiment)
@@ -39,7 +36,7 @@ class ExperimentTest(ProgramTest):
 
     def run_lowgear(self, *words):
         process = self.start(*words)
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=self.patience_s)
         return process.returncode, out, err
 
     def experiment(self, *words):
@@ -163,7 +160,7 @@ class Continued(ExperimentTest):
         second = self.start("experiment", "e.yaml", "--out", "runs")
         self.wait_for_turn(second, 5)
         second.send_signal(signal.SIGINT)
-        _, err = second.communicate(timeout=PATIENCE_S)
+        _, err = second.communicate(timeout=self.patience_s)
         self.assertEqual(second.returncode, -signal.SIGINT)
         self.assertIn("continues after the finished runs", err)
         self.assertEqual(self.trainers(), [])
@@ -196,7 +193,7 @@ class Continued(ExperimentTest):
         code, _, err = self.experiment()
         self.assertEqual(code, 2)
         self.assertIn("another lowgear experiment runs in this folder", err)
-        self.assertEqual(running.wait(timeout=PATIENCE_S), 0)
+        self.assertEqual(running.wait(timeout=self.patience_s), 0)
 
         self.write(self.EXPERIMENT, JOB.replace("steps: 4", "steps: 3"))
         code, _, err = self.experiment()

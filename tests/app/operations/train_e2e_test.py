@@ -15,7 +15,6 @@ from program_test_base import ProgramTest
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 TRAINER = os.environ["LOWGEAR_TRAINER"]
-PATIENCE_S = 300
 CONFIG = """
 model: {vocabulary: 256, hidden: 32, layers: 4, heads: 4, kv_heads: 2, intermediate: 64, max_positions: 64}
 data: {synthetic_tokens: 100000, sequence_length: 32}
@@ -54,8 +53,6 @@ def unused_port():
 
 
 class TrainTest(ProgramTest):
-    patience_s = PATIENCE_S
-
     def setUp(self):
         super().setUp()
         self.config = self.folder / "train.yaml"
@@ -65,7 +62,7 @@ class TrainTest(ProgramTest):
         return self.popen([*program, self.config, *arguments], environment)
 
     def end_of(self, process):
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=self.patience_s)
         return process.returncode, out, err
 
     def train(self, *arguments, **options):

@@ -204,7 +204,9 @@ class Ends(ServerTest):
         polls = [self.wait_for_a_plan(answers) for _ in range(10)]
         streams = [Events(self) for _ in range(10)]
         wait_until(lambda: self.waiting() == 10, "all of them wait")
+        before = time.monotonic()
         self.assertEqual(self.end(), 0)
+        self.assertLess(time.monotonic() - before, 4)
         for poll in polls:
             poll.join(PATIENCE_S)
         self.assertEqual([answer.status for answer in answers], [204] * 10)

@@ -18,10 +18,10 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/eventually.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear::launcher {
@@ -68,16 +68,6 @@ std::string text_of(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
-}
-
-template <typename Condition>
-bool comes_true(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + 300s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(5ms);
-  }
-  return true;
 }
 
 /// Neither running nor waiting to be reaped by another process.
@@ -343,13 +333,13 @@ TEST(RunRanks, RanksEndWithTheirLauncher) {
   std::vector<fs::path> names;
   for (const char* rank : {"-0", "-1", "-2"}) names.push_back(files + rank);
   const bool started =
-      comes_true([&] { return std::ranges::all_of(names, [](const fs::path& p) { return fs::exists(p); }); });
+      eventually([&] { return std::ranges::all_of(names, [](const fs::path& p) { return fs::exists(p); }); });
   ::kill(launcher, SIGKILL);
   ::waitpid(launcher, nullptr, 0);
   ASSERT_TRUE(started);
   for (const fs::path& name : names) {
     const auto pid = static_cast<pid_t>(std::stoi(text_of(name)));
-    EXPECT_TRUE(comes_true([&] { return is_gone(pid); })) << name;
+    EXPECT_TRUE(eventually([&] { return is_gone(pid); })) << name;
   }
 }
 

@@ -4,10 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <memory>
 #include <string>
+
+#include "base/core/eventually.h"
 
 namespace lowgear::agent {
 namespace {
@@ -62,9 +63,7 @@ TEST(ChildProgram, EndsItsWholeSessionWithItself) {
   EXPECT_EQ(::kill(grandchild, 0), 0);
   child.reset();
   io.poll();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(300);
-  while (!has_ended(grandchild) && std::chrono::steady_clock::now() < end) ::usleep(10'000);
-  EXPECT_TRUE(has_ended(grandchild));
+  EXPECT_TRUE(eventually([&] { return has_ended(grandchild); }));
 }
 
 }  // namespace

@@ -99,12 +99,7 @@ class AgentTest : public ::testing::Test {
     return on_agent([](Agent& agent) { return agent.leases().size(); });
   }
   [[nodiscard]] bool no_lease_soon() {
-    const auto deadline = std::chrono::steady_clock::now() + 300s;
-    while (leases() > 0) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(1ms);
-    }
-    return true;
+    return eventually([this] { return leases() == 0; });
   }
   [[nodiscard]] static std::string uuid(int gpu) { return gpu::FakeGpu(gpu).identity().uuid; }
   [[nodiscard]] static Peer self() { return {.uid = ::getuid(), .gid = ::getgid(), .pid = ::getpid()}; }
@@ -697,11 +692,11 @@ TEST_F(AgentTest, RefusesToStartForAGpuThatIsNotThere) {
 TEST_F(AgentTest, ReadsWithoutControllingAnything) {
   policy_ = std::make_shared<FakePolicy>(std::vector<std::string>{});
   start();
-  const auto deadline = std::chrono::steady_clock::now() + 300s;
   std::vector<GpuStatus> statuses;
-  do {
+  ASSERT_TRUE(eventually([&] {
     statuses = on_agent([](Agent& agent) { return agent.gpus(); });
-  } while (statuses.at(2).reading.time_ns == 0 && std::chrono::steady_clock::now() < deadline);
+    return statuses.at(2).reading.time_ns != 0;
+  }));
   EXPECT_EQ(statuses.at(2).reading.sm_clock_mhz, 1980);
   EXPECT_FALSE(statuses.at(2).controlled);
 }
