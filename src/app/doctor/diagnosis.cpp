@@ -84,7 +84,7 @@ Finding energy_finding(const gpu::GpuSurvey& gpu) {
           "measure on a GPU of Volta or newer, outside a virtual GPU"};
 }
 
-/// What no plan needs and few GPUs have.
+/// What no plan needs and many GPUs lack.
 bool is_extra(gpu::GpuFeature feature) {
   return feature == gpu::GpuFeature::workload_power_profiles || feature == gpu::GpuFeature::power_smoothing;
 }

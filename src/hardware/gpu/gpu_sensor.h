@@ -70,8 +70,7 @@ struct GpuSensor {
 };
 
 /// Every sensor, in the order in which they are asked. All that reads, publishes and names sensors goes through this
-/// table: a row here is all that a new one needs, apart from its GpuFeature, its member of GpuValues and, where no
-/// other sensor uses it, the symbol in nvml_library. What a time span shows of it is a member of GpuMeasurement.
+/// table. CONTRIBUTING.md, "Add a sensor", lists what a new row needs in other places.
 [[nodiscard]] const std::vector<GpuSensor>& gpu_sensors();
 
 }  // namespace lowgear::gpu

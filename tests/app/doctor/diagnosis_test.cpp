@@ -71,7 +71,7 @@ TEST(Diagnosis, EnergyCanComeFromPowerButFromSomewhereItMust) {
   EXPECT_FALSE(can_measure(diagnose(facts)));
 }
 
-bool is_power_feature(gpu::GpuFeature feature) {
+bool is_extra(gpu::GpuFeature feature) {
   return feature == gpu::GpuFeature::workload_power_profiles || feature == gpu::GpuFeature::power_smoothing;
 }
 
@@ -99,7 +99,7 @@ TEST(Diagnosis, NamesEveryFeatureThatIsMissing) {
   const std::vector<Finding> findings = diagnose(facts);
   for (int i = 0; i < gpu::kGpuFeatureCount; ++i) {
     const auto feature = static_cast<gpu::GpuFeature>(i);
-    if (feature == gpu::GpuFeature::energy_counter || is_power_feature(feature)) continue;
+    if (feature == gpu::GpuFeature::energy_counter || is_extra(feature)) continue;
     EXPECT_THAT(findings,
                 Contains(finding(FindingLevel::limited, "GPU 0", "no " + std::string(name(feature)) + ": the reason")));
   }

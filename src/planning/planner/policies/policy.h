@@ -56,7 +56,7 @@ class Policy {
   virtual ~Policy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// The plan for an iteration time of at most `deadline_s`; without one, the fastest plan that the policy knows.
-  /// Policies that cannot aim at a time (max, EnvPipe) say so in the note and ignore it.
+  /// Policies that cannot aim at a time say so in the note and ignore it.
   /// Throws InputError when the deadline cannot be met by a policy that can aim at one.
   [[nodiscard]] virtual PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const = 0;
 };
