@@ -1,0 +1,82 @@
+#include "base/core/energy/energy_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "base/core/numbers/number.h"
+
+namespace lowgear {
+namespace {
+
+/// With enough digits to compare two of them.
+std::string joules(double energy_j) { return fmt::format("{:.{}f} J", energy_j, std::abs(energy_j) < 100 ? 2 : 0); }
+
+std::string seconds(double time_s) {
+  return time_s < 1000 ? fmt::format("{:.3g} s", time_s) : fmt::format("{:.0f} s", time_s);
+}
+
+std::string energy_over_time(double energy_j, double time_s) { return joules(energy_j) + " in " + seconds(time_s); }
+
+EnergyVerdict too_high(const StatedEnergy& stated) {
+  const std::string mean =
+      stated.time_s > 0 ? fmt::format(", {:.0f} W on average", stated.energy_j / stated.time_s) : "";
+  return {.fault = EnergyFault::too_high,
+          .reason = fmt::format("shows {}{}, and at most {:.0f} W are possible",
+                                energy_over_time(stated.energy_j, stated.time_s), mean, stated.highest_power_w)};
+}
+
+EnergyVerdict stands_still(const StatedEnergy& stated) {
+  std::string drawn;
+  if (stated.readings) {
+    drawn = fmt::format(", and the power readings {:.0f} W on average", stated.readings->energy_j / stated.time_s);
+  }
+  return {.fault = EnergyFault::stands_still, .reason = "shows no energy for " + seconds(stated.time_s) + drawn};
+}
+
+/// Against the power readings: the share by which the two differ, once their errors are taken off.
+EnergyVerdict compare_with_readings(const StatedEnergy& stated) {
+  const double readings_j = stated.readings->energy_j;
+  const double mean_power_w = std::max(stated.energy_j, readings_j) / stated.time_s;
+  const double errors_j = stated.error_j + stated.readings->error_j + mean_power_w * stated.period_s;
+  const double beyond_j = std::abs(stated.energy_j - readings_j) - errors_j;
+  const double share = beyond_j / std::max(stated.energy_j, readings_j);
+  // Written so that a figure which is not a number is a contradiction.
+  if (share <= kNotableDifference) return {};
+  return {.fault = share <= kContradiction ? EnergyFault::differs : EnergyFault::contradicts,
+          .reason = fmt::format("shows {}, and the power readings make {}: {:+.0f} %",
+                                energy_over_time(stated.energy_j, stated.time_s), joules(readings_j),
+                                change_pct(readings_j, stated.energy_j))};
+}
+
+}  // namespace
+
+std::string_view name(EnergyFault fault) {
+  static constexpr std::array<std::string_view, kEnergyFaultCount> kNames = {"none",         "differs", "contradicts",
+                                                                             "stands_still", "falls",   "too_high"};
+  return kNames.at(static_cast<std::size_t>(fault));
+}
+
+double highest_gpu_power_w(std::optional<double> power_limit_w) {
+  return power_limit_w && *power_limit_w > 0 ? kPowerLimitOvershoot * *power_limit_w : kHighestGpuPowerW;
+}
+
+EnergyVerdict check_energy(const StatedEnergy& stated) {
+  if (!(stated.energy_j >= 0)) {
+    return {.fault = EnergyFault::falls, .reason = "shows " + energy_over_time(stated.energy_j, stated.time_s)};
+  }
+  const double time_s = std::max(0.0, stated.time_s);
+  if (!(stated.energy_j - stated.error_j <= stated.highest_power_w * (time_s + stated.period_s))) {
+    return too_high(stated);
+  }
+  const bool nothing_drawn = stated.readings && stated.readings->energy_j <= 0;
+  if (stated.energy_j == 0 && time_s > kLongestStepS + stated.period_s && !nothing_drawn) return stands_still(stated);
+  const bool nothing_read = stated.readings && stated.energy_j == 0 && nothing_drawn;
+  if (!stated.readings || time_s <= 0 || nothing_read) return {};
+  return compare_with_readings(stated);
+}
+
+}  // namespace lowgear

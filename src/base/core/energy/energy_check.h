@@ -1,0 +1,75 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// A GPU draws at most this multiple of its power limit on average over a step of its counter or longer. The limit's
+/// controller overshoots for milliseconds: an H100 with a limit of 700 W showed a reading of 949 W (docs/hardware.md).
+inline constexpr double kPowerLimitOvershoot = 2;
+/// What no GPU draws whose limit is unknown: the largest modules of 2026 have limits of 1,400 W (a B300), and 2,700 W
+/// with two GPUs and a CPU (a GB200).
+inline constexpr double kHighestGpuPowerW = 3000;
+/// What no CPU package or its memory draws: the largest of 2026 are sold for 500 W.
+inline constexpr double kHighestCpuPowerW = 2000;
+/// Share of the larger one by which a counter and integrated power readings may differ, besides their errors, without
+/// a word: up to 0.5 % over 10 s on an H100, at worst 6.9 % (docs/hardware.md).
+inline constexpr double kNotableDifference = 0.10;
+/// Share from which on they contradict each other. A100 and H100 sample power during a quarter of the time
+/// (arXiv 2312.02741), which errs by more where the load keeps time with the sampling.
+inline constexpr double kContradiction = 0.25;
+/// Error of integrated power readings as a share of the energy: the worst that was seen (docs/hardware.md).
+inline constexpr double kIntegratedPowerError = 0.07;
+/// A counter that has not moved for this long does not answer any more. An H100's moves every 0.1 s.
+inline constexpr double kLongestStepS = 0.5;
+
+/// Why an energy cannot be, or not be relied on. Their names are part of messages and metrics.
+enum class EnergyFault : unsigned char {
+  none,
+  differs,       ///< more than notably from the power readings: the energy stays, and the difference is said
+  contradicts,   ///< the power readings, by more than both can err
+  stands_still,  ///< no energy over a time in which a GPU or CPU draws some
+  falls,         ///< less than nothing, or not a number
+  too_high,      ///< above anything that the GPU or CPU can draw
+};
+inline constexpr int kEnergyFaultCount = 6;
+/// `none`, `differs`, `contradicts`, `stands_still`, `falls`, `too_high`
+[[nodiscard]] std::string_view name(EnergyFault fault);
+
+/// Power readings added up over the time of the energy.
+struct IntegratedPower {
+  double energy_j = 0;
+  double error_j = 0;  ///< besides the shares above: what readings at the edges of the time leave open
+};
+
+/// An energy that somebody states: the difference of a counter's readings, or what a report or a recording says.
+struct StatedEnergy {
+  double energy_j = 0;
+  double time_s = 0;
+  double error_j = 0;   ///< of the energy; 0 where it is not known
+  double period_s = 0;  ///< of the counter's steps: the energy may be of a time longer or shorter by this
+  /// The most that the GPU or CPU can draw; `highest_gpu_power_w` of the limit for a GPU.
+  double highest_power_w = kHighestGpuPowerW;
+  std::optional<IntegratedPower> readings = std::nullopt;
+};
+
+/// The most that a GPU with this power limit can draw on average, and any GPU without one.
+[[nodiscard]] double highest_gpu_power_w(std::optional<double> power_limit_w);
+
+struct EnergyVerdict {
+  EnergyFault fault = EnergyFault::none;
+  /// Both figures, as the rest of a sentence whose subject is the source of the energy: `the energy counter ...`,
+  /// `the report ...`. Empty without a fault.
+  std::string reason;
+
+  /// The energy can be used: it has no fault, or only a difference to mention.
+  [[nodiscard]] bool usable() const { return fault == EnergyFault::none || fault == EnergyFault::differs; }
+};
+
+/// Whether a GPU or CPU can have drawn this energy in this time. All energies that Lowgear takes from counters, reports
+/// and recordings pass through this.
+[[nodiscard]] EnergyVerdict check_energy(const StatedEnergy& stated);
+
+}  // namespace lowgear

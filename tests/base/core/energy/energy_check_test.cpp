@@ -1,0 +1,117 @@
+#include "base/core/energy/energy_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// 8 s of a GPU with a limit of 400 W, by its counter and by the power readings.
+StatedEnergy eight_seconds(double counter_j, double readings_j) {
+  return {.energy_j = counter_j,
+          .time_s = 8,
+          .period_s = 0.1,
+          .highest_power_w = highest_gpu_power_w(400),
+          .readings = IntegratedPower{.energy_j = readings_j, .error_j = 20}};
+}
+
+TEST(EnergyCheck, AcceptsWhatHonestGpusShow) {
+  EXPECT_EQ(check_energy(eight_seconds(1862, 1862)).fault, EnergyFault::none);
+  EXPECT_EQ(check_energy(eight_seconds(1862, 1893)).fault, EnergyFault::none);
+  // The worst that an H100 showed: 6.9 % (docs/hardware.md).
+  const EnergyVerdict worst = check_energy(
+      {.energy_j = 3983, .time_s = 6, .readings = IntegratedPower{.energy_j = 3983 * (1 - 0.069), .error_j = 0}});
+  EXPECT_EQ(worst.fault, EnergyFault::none);
+  EXPECT_EQ(worst.reason, "");
+  EXPECT_TRUE(worst.usable());
+}
+
+TEST(EnergyCheck, StatesADifferenceThatIsNoContradiction) {
+  const EnergyVerdict verdict = check_energy(eight_seconds(1500, 1862));
+  EXPECT_EQ(verdict.fault, EnergyFault::differs);
+  EXPECT_TRUE(verdict.usable());
+  EXPECT_THAT(verdict.reason, AllOf(HasSubstr("1500 J"), HasSubstr("1862 J"), HasSubstr("-19 %")));
+}
+
+TEST(EnergyCheck, RefusesACounterThatContradictsThePowerReadings) {
+  for (const double share : {0.0001, 0.5, 0.57, 0.67, 1.5, 1.8}) {
+    const EnergyVerdict verdict = check_energy(eight_seconds(1862 * share, 1862));
+    EXPECT_EQ(verdict.fault, EnergyFault::contradicts) << share;
+    EXPECT_FALSE(verdict.usable());
+  }
+  EXPECT_EQ(check_energy(eight_seconds(1061, 1862)).reason,
+            "shows 1061 J in 8 s, and the power readings make 1862 J: -43 %");
+}
+
+TEST(EnergyCheck, LeavesRoomForTheErrorsOfBoth) {
+  StatedEnergy stated = eight_seconds(1061, 1862);
+  stated.error_j = 400;
+  EXPECT_EQ(check_energy(stated).fault, EnergyFault::differs);
+  stated.readings->error_j = 400;
+  EXPECT_EQ(check_energy(stated).fault, EnergyFault::none);
+}
+
+TEST(EnergyCheck, RefusesMoreThanTheGpuCanDraw) {
+  const EnergyVerdict verdict =
+      check_energy({.energy_j = 1e6, .time_s = 2.4, .highest_power_w = highest_gpu_power_w(400)});
+  EXPECT_EQ(verdict.fault, EnergyFault::too_high);
+  EXPECT_EQ(verdict.reason, "shows 1000000 J in 2.4 s, 416667 W on average, and at most 800 W are possible");
+  EXPECT_EQ(check_energy({.energy_j = 1e6, .time_s = 2.4}).fault, EnergyFault::too_high);
+  EXPECT_EQ(check_energy({.energy_j = 2000, .time_s = 2.4}).fault, EnergyFault::none);
+  EXPECT_EQ(check_energy({.energy_j = 1e4, .time_s = 2.4, .highest_power_w = kHighestCpuPowerW}).fault,
+            EnergyFault::too_high);
+}
+
+TEST(EnergyCheck, AllowsAStepOfTheCounterMoreThanTheTime) {
+  // Two readings 10 ms apart with a step of 100 ms at 700 W between them.
+  StatedEnergy step{.energy_j = 70, .time_s = 0.01, .period_s = 0.1, .highest_power_w = highest_gpu_power_w(700)};
+  EXPECT_EQ(check_energy(step).fault, EnergyFault::none);
+  step.period_s = 0;
+  EXPECT_EQ(check_energy(step).fault, EnergyFault::too_high);
+}
+
+TEST(EnergyCheck, RefusesEnergyWithoutTime) {
+  EXPECT_EQ(check_energy({.energy_j = 1, .time_s = 0}).fault, EnergyFault::too_high);
+  EXPECT_EQ(check_energy({.energy_j = 1, .time_s = -5}).fault, EnergyFault::too_high);
+  EXPECT_EQ(check_energy({.energy_j = 0, .time_s = 0}).fault, EnergyFault::none);
+}
+
+TEST(EnergyCheck, RefusesACounterThatStandsStill) {
+  const EnergyVerdict still = check_energy(eight_seconds(0, 1862));
+  EXPECT_EQ(still.fault, EnergyFault::stands_still);
+  EXPECT_EQ(still.reason, "shows no energy for 8 s, and the power readings 233 W on average");
+  EXPECT_EQ(check_energy({.energy_j = 0, .time_s = 0.7, .period_s = 0.1}).reason, "shows no energy for 0.7 s");
+  // Within a step, or a GPU that is switched off.
+  EXPECT_EQ(check_energy({.energy_j = 0, .time_s = 0.5, .period_s = 0.1}).fault, EnergyFault::none);
+  EXPECT_EQ(check_energy(eight_seconds(0, 0)).fault, EnergyFault::none);
+}
+
+TEST(EnergyCheck, RefusesACounterThatFallsAndWhatIsNoNumber) {
+  EXPECT_EQ(check_energy({.energy_j = -100, .time_s = 1}).fault, EnergyFault::falls);
+  EXPECT_EQ(check_energy({.energy_j = std::numeric_limits<double>::quiet_NaN(), .time_s = 1}).fault,
+            EnergyFault::falls);
+  EXPECT_EQ(check_energy({.energy_j = std::numeric_limits<double>::infinity(), .time_s = 1}).fault,
+            EnergyFault::too_high);
+  EXPECT_EQ(check_energy({.energy_j = 1, .time_s = std::numeric_limits<double>::quiet_NaN()}).fault,
+            EnergyFault::too_high);
+}
+
+TEST(EnergyCheck, KnowsTheHighestPowerOfAGpu) {
+  EXPECT_EQ(highest_gpu_power_w(400), 800);
+  EXPECT_EQ(highest_gpu_power_w(std::nullopt), kHighestGpuPowerW);
+  EXPECT_EQ(highest_gpu_power_w(0), kHighestGpuPowerW);
+}
+
+TEST(EnergyCheck, NamesFaultsAsMetricsDo) {
+  EXPECT_EQ(name(EnergyFault::none), "none");
+  EXPECT_EQ(name(EnergyFault::stands_still), "stands_still");
+  EXPECT_EQ(name(EnergyFault::too_high), "too_high");
+}
+
+}  // namespace
+}  // namespace lowgear
