@@ -46,10 +46,11 @@ EnergyVerdict compare_with_readings(const StatedEnergy& stated) {
   const double share = beyond_j / std::max(stated.energy_j, readings_j);
   // Written so that a figure which is not a number is a contradiction.
   if (share <= kNotableDifference) return {};
+  const std::string difference =
+      readings_j > 0 ? fmt::format(": {:+.0f} %", change_pct(readings_j, stated.energy_j)) : "";
   return {.fault = share <= kContradiction ? EnergyFault::differs : EnergyFault::contradicts,
-          .reason = fmt::format("shows {}, and the power readings make {}: {:+.0f} %",
-                                energy_over_time(stated.energy_j, stated.time_s), joules(readings_j),
-                                change_pct(readings_j, stated.energy_j))};
+          .reason = fmt::format("shows {}, and the power readings make {}{}",
+                                energy_over_time(stated.energy_j, stated.time_s), joules(readings_j), difference)};
 }
 
 }  // namespace

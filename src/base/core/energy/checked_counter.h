@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "base/core/energy/energy_check.h"
+#include "base/core/energy/power_integral.h"
+
+namespace lowgear {
+
+/// What is known of a counter beforehand.
+struct CounterTraits {
+  double period_s = 0.1;  ///< between its steps
+  double highest_power_w = kHighestGpuPowerW;
+  double power_averaging_s = 0.1;  ///< of the power readings next to it, see PowerIntegral
+  /// The power readings are of the same parts as the counter. A GH200's counter covers its CPU, too.
+  bool compares_power = true;
+};
+
+/// A reading of a counter, and of power at that time where there is one.
+struct CounterReading {
+  double time_s = 0;
+  double time_error_s = 0;  ///< how much earlier or later the counter may have been read
+  std::optional<double> energy_j;
+  std::optional<double> power_w;
+};
+
+/// Follows an energy counter and decides for every step whether it can be. Has no clock: readings come in order.
+///
+/// A step that cannot be is set aside. Power readings take its place, or the power of the steps before it where there
+/// are none. So differences of `energy_j` are energies that were drawn, over any time.
+class CheckedCounter {
+ public:
+  explicit CheckedCounter(CounterTraits traits);
+
+  /// What is wrong with the step that this reading shows: `falls`, `too_high`, or `contradicts` after a time in which
+  /// the counter stood still. No fault where there is no step, or a good one.
+  [[nodiscard]] EnergyVerdict add(const CounterReading& reading);
+
+  /// What is wrong with the counter at present: it stands still, or it contradicts the power readings of the last
+  /// seconds. Falls and jumps are over with their step.
+  [[nodiscard]] const EnergyVerdict& state() const { return still_.usable() ? span_verdict_ : still_; }
+  /// It has shown a step that can be.
+  [[nodiscard]] bool has_moved() const { return has_moved_; }
+  /// The energy so far, which begins with the first reading and leaves out what was set aside. Empty before that.
+  [[nodiscard]] std::optional<double> energy_j() const;
+  /// When it last showed another value.
+  [[nodiscard]] double last_change_s() const { return changed_s_; }
+  /// How often the counter was set aside for this reason: steps, and times in which it stood still or contradicted.
+  [[nodiscard]] long set_aside(EnergyFault fault) const { return set_aside_[static_cast<std::size_t>(fault)]; }
+
+ private:
+  [[nodiscard]] EnergyVerdict judge_step(const CounterReading& reading, double step_j) const;
+  void look_for_standstill(const CounterReading& reading);
+  [[nodiscard]] EnergyVerdict add_step(const CounterReading& reading, double step_j);
+  void judge_span();
+  void note(EnergyFault fault) { ++set_aside_[static_cast<std::size_t>(fault)]; }
+  [[nodiscard]] double instead_of_step_j(double over_s) const;
+  [[nodiscard]] std::optional<IntegratedPower> readings(const PowerIntegral& power) const;
+
+  CounterTraits traits_;
+  std::optional<double> last_j_;  ///< as the counter showed it
+  double last_time_s_ = 0;        ///< of the last reading, with energy or without
+  double last_energy_time_s_ = 0;
+  double changed_s_ = 0;
+  double changed_error_s_ = 0;
+  double sum_j_ = 0;  ///< `energy_j` when the counter last changed
+  bool has_moved_ = false;
+  PowerIntegral since_change_;
+  double step_power_w_ = 0;  ///< of the last good step
+  EnergyVerdict still_;
+  double span_start_s_ = 0;
+  double span_counted_j_ = 0;
+  PowerIntegral span_;
+  EnergyVerdict span_verdict_;
+  std::array<long, kEnergyFaultCount> set_aside_{};
+};
+
+}  // namespace lowgear

@@ -1,0 +1,161 @@
+#include "base/core/energy/checked_counter.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+
+namespace lowgear {
+namespace {
+
+constexpr double kPeriodS = 0.047;
+
+/// A GPU with a limit of 400 W that draws `power_w` and counts its energy every 0.1 s. `spoil` changes what it shows.
+struct CountedGpu {
+  std::function<double(double)> power_w = [](double) { return 300.0; };
+  std::function<void(CounterReading&)> spoil = [](CounterReading&) {};
+  CheckedCounter counter{{.highest_power_w = highest_gpu_power_w(400)}};
+  double time_s = 0;
+  double true_j = 0;
+  double shown_j = 5e6;
+  std::string faults = {};
+
+  void run_until(double end_s) {
+    for (; time_s < end_s; time_s += kPeriodS) {
+      const double steps_before = std::floor((time_s - kPeriodS) * 10);
+      true_j += power_w(time_s) * kPeriodS;
+      if (std::floor(time_s * 10) > steps_before) shown_j = 5e6 + true_j;
+      CounterReading reading{.time_s = time_s, .energy_j = shown_j, .power_w = power_w(time_s)};
+      spoil(reading);
+      const EnergyVerdict verdict = counter.add(reading);
+      if (verdict.fault != EnergyFault::none) faults += std::string(name(verdict.fault)) + " ";
+    }
+  }
+  [[nodiscard]] double counted_j() const { return counter.energy_j().value() - 5e6; }
+};
+
+TEST(CheckedCounter, FollowsAnHonestCounter) {
+  CountedGpu gpu{.power_w = [](double time_s) { return std::fmod(time_s, 2) < 1 ? 400.0 : 60.0; }};
+  gpu.run_until(60);
+  EXPECT_EQ(gpu.faults, "");
+  EXPECT_EQ(gpu.counter.state().fault, EnergyFault::none);
+  EXPECT_NEAR(gpu.counted_j(), gpu.true_j, 60);
+}
+
+TEST(CheckedCounter, SetsAJumpAside) {
+  CountedGpu gpu{.spoil = [](CounterReading& reading) {
+    if (reading.time_s > 4) *reading.energy_j += 1e6;
+  }};
+  gpu.run_until(20);
+  EXPECT_EQ(gpu.faults, "too_high ");
+  EXPECT_NEAR(gpu.counted_j(), gpu.true_j, 60);
+  EXPECT_TRUE(gpu.counter.state().usable());
+  EXPECT_EQ(gpu.counter.set_aside(EnergyFault::too_high), 1);
+}
+
+TEST(CheckedCounter, ContinuesWhereTheCounterStartsOver) {
+  CountedGpu gpu{.spoil = [](CounterReading& reading) {
+    if (reading.time_s > 4) *reading.energy_j -= 5e6;
+  }};
+  gpu.run_until(20);
+  EXPECT_EQ(gpu.faults, "falls ");
+  EXPECT_NEAR(gpu.counted_j(), gpu.true_j, 60);
+}
+
+TEST(CheckedCounter, ContinuesAfterOneWrongReading) {
+  CountedGpu gpu{.spoil = [](CounterReading& reading) {
+    if (reading.time_s > 4 && reading.time_s < 4.05) reading.energy_j = 2.8e11;
+  }};
+  gpu.run_until(20);
+  EXPECT_EQ(gpu.faults, "too_high falls ");
+  EXPECT_NEAR(gpu.counted_j(), gpu.true_j, 80);
+}
+
+TEST(CheckedCounter, SaysThatACounterStandsStillWhileItDoes) {
+  double frozen_j = 0;
+  CountedGpu gpu{.spoil = [&](CounterReading& reading) {
+    if (reading.time_s <= 4) frozen_j = *reading.energy_j;
+    if (reading.time_s > 4 && reading.time_s < 30) reading.energy_j = frozen_j;
+  }};
+  gpu.run_until(4.4);
+  EXPECT_TRUE(gpu.counter.state().usable()) << "within a few periods";
+  gpu.run_until(29);
+  EXPECT_EQ(gpu.counter.state().fault, EnergyFault::stands_still);
+  EXPECT_NE(gpu.counter.state().reason.find("300 W"), std::string::npos) << gpu.counter.state().reason;
+  gpu.run_until(40);
+  EXPECT_TRUE(gpu.counter.state().usable());
+  EXPECT_EQ(gpu.faults, "") << "it caught up with what was drawn";
+  EXPECT_NEAR(gpu.counted_j(), gpu.true_j, 80);
+  EXPECT_EQ(gpu.counter.set_aside(EnergyFault::stands_still), 1);
+}
+
+TEST(CheckedCounter, FillsInWhatACounterLostWhileItStoodStill) {
+  double frozen_j = 0;
+  double lost_j = 0;
+  CountedGpu gpu{.spoil = [&](CounterReading& reading) {
+    if (reading.time_s <= 4) frozen_j = *reading.energy_j;
+    if (reading.time_s > 4 && reading.time_s < 30) lost_j = *reading.energy_j - frozen_j;
+    if (reading.time_s > 4) *reading.energy_j -= lost_j;
+  }};
+  gpu.run_until(40);
+  EXPECT_EQ(gpu.faults, "contradicts ");
+  EXPECT_NEAR(gpu.counted_j(), gpu.true_j, 0.02 * gpu.true_j);
+}
+
+TEST(CheckedCounter, KnowsACounterThatNeverMoves) {
+  for (const double constant_j : {0.0, 123456.789, 1.8446744e16}) {
+    CountedGpu gpu{.spoil = [=](CounterReading& reading) { reading.energy_j = constant_j; }};
+    gpu.run_until(1);
+    EXPECT_EQ(gpu.counter.state().fault, EnergyFault::stands_still);
+    EXPECT_FALSE(gpu.counter.has_moved());
+  }
+}
+
+TEST(CheckedCounter, LeavesAGpuThatIsSwitchedOffAlone) {
+  CountedGpu gpu{.power_w = [](double) { return 0.0; }};
+  gpu.run_until(5);
+  EXPECT_TRUE(gpu.counter.state().usable());
+}
+
+TEST(CheckedCounter, KnowsACounterThatContradictsThePowerReadings) {
+  for (const double factor : {0.57, 1.8, 0.001}) {
+    CountedGpu gpu{
+        .spoil = [=](CounterReading& reading) { *reading.energy_j = (*reading.energy_j - 5e6) * factor + 5e6; }};
+    gpu.run_until(4);
+    EXPECT_EQ(gpu.counter.state().fault, EnergyFault::contradicts) << factor;
+    gpu.run_until(60);
+    EXPECT_EQ(gpu.counter.set_aside(EnergyFault::contradicts), 1);
+  }
+}
+
+TEST(CheckedCounter, ComparesNoPowerThatIsOfOtherParts) {
+  CountedGpu gpu{.spoil = [](CounterReading& reading) { *reading.energy_j = (*reading.energy_j - 5e6) * 1.8 + 5e6; },
+                 .counter = CheckedCounter({.compares_power = false})};
+  gpu.run_until(60);
+  EXPECT_EQ(gpu.counter.state().fault, EnergyFault::none);
+}
+
+TEST(CheckedCounter, NeedsNoPowerReadings) {
+  CountedGpu gpu{.spoil = [](CounterReading& reading) {
+    reading.power_w.reset();
+    if (reading.time_s > 4) *reading.energy_j += 1e6;
+  }};
+  gpu.run_until(20);
+  EXPECT_EQ(gpu.faults, "too_high ");
+  EXPECT_NEAR(gpu.counted_j(), gpu.true_j, 80) << "the power of the steps before it";
+}
+
+TEST(CheckedCounter, AllowsLateReadings) {
+  // The thread was held up for 2 s between the clock and the counter.
+  CountedGpu gpu;
+  gpu.run_until(4);
+  CounterReading late{.time_s = 4.05, .time_error_s = 0, .energy_j = 5e6 + gpu.true_j + 2 * 300, .power_w = 300};
+  CheckedCounter strict = gpu.counter;
+  EXPECT_EQ(strict.add(late).fault, EnergyFault::too_high);
+  late.time_error_s = 1;
+  EXPECT_EQ(gpu.counter.add(late).fault, EnergyFault::none);
+}
+
+}  // namespace
+}  // namespace lowgear
