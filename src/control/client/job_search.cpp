@@ -75,7 +75,7 @@ JobSearch::JobSearch(const SearchRequest& request, const SearchingRank& rank, co
           fmt::format("{} does not count its energy: operating points cannot be compared", gpu->identity().uuid));
     }
     uuids.push_back(gpu->identity().uuid);
-    meters.emplace_back(gpu->identity(), gpu->features());
+    meters.emplace_back(*gpu);
   }
   PointSearchOptions options = search_options(*own_.gpu, request);
   HeldPoint held(std::make_unique<AgentPointSetter>(rank.agent_http_socket, uuids, options.kind), now_ns);

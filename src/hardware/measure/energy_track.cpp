@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/core/energy/energy_check.h"
+
 namespace lowgear::measure {
 namespace {
 
@@ -11,6 +13,9 @@ namespace {
 constexpr std::size_t kRememberedSteps = 64;
 /// Steps whose powers say how much the power changes from one to the next.
 constexpr std::size_t kRememberedPowers = 10;
+/// Periods without a step after which the counter does not tell what is drawn, where that is longer than
+/// `kLongestStepS`.
+constexpr double kMostPeriodsWithoutStep = 3;
 
 }  // namespace
 
@@ -101,6 +106,8 @@ double EnergyTrack::power_spread_w() const {
 std::optional<EnergyEstimate> EnergyTrack::at(double time_s) const {
   if (!ready()) return std::nullopt;
   const double power_w = powers_w_.back();
+  const double longest_s = std::max(kLongestStepS, kMostPeriodsWithoutStep * period_s_.middle());
+  if (time_s - last_step_s_.middle() > longest_s) time_s = last_step_s_.middle();
   const double since_step_s = std::max(0.0, time_s - last_step_s_.middle());
   return EnergyEstimate{
       .time_s = time_s,

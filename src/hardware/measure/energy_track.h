@@ -18,17 +18,20 @@ struct EnergyEstimate {
 ///
 /// A step that is seen between two readings happened somewhere between them. As steps are evenly spaced, all recent
 /// ones together narrow down the time of the last to some milliseconds, when readings fall at changing phases of the
-/// steps. Since then, energy is taken to grow with the power of the last whole step. That is right for a load that
-/// begins or ends with a window: the power just before a window's edge is the power up to it.
+/// steps. Since then, energy is taken to grow with the power of the last whole step, for a few periods. That is right
+/// for a load that begins or ends with a window: the power just before a window's edge is the power up to it.
 class EnergyTrack {
  public:
   /// A reading of the counter, taken at `time_s`. Times rise; a reading that is missing makes for a longer step. A
   /// counter that falls (the driver was loaded anew) starts the track over.
   void add(double time_s, double energy_j);
+  /// What was added does not compare with what will be.
+  void start_over();
 
   /// Two steps have been seen, so that `at` has something to go by.
   [[nodiscard]] bool ready() const { return !powers_w_.empty(); }
-  /// Energy at `time_s`, which is not before the last reading. Empty before `ready`.
+  /// Energy at `time_s`, which is not before the last reading; that of the last step where no step has come for too
+  /// long. Empty before `ready`.
   [[nodiscard]] std::optional<EnergyEstimate> at(double time_s) const;
   /// Time between steps; empty before `ready`.
   [[nodiscard]] std::optional<double> step_period_s() const;
@@ -51,7 +54,6 @@ class EnergyTrack {
     Range time_s;
   };
 
-  void start_over();
   void add_step(Range time_s, double energy_j);
   [[nodiscard]] double power_spread_w() const;
   [[nodiscard]] long periods_since_last(const Range& time_s) const;

@@ -1,6 +1,7 @@
 #include "hardware/measure/gpu_meter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace lowgear::measure {
@@ -9,6 +10,9 @@ namespace {
 /// A counter that could not be read for the rest of a window is still worth more than power readings, which say
 /// nothing of how far off they are, unless they cover clearly more.
 constexpr double kCounterPreferredShare = 0.9;
+/// Over which NVML averages power (docs/hardware.md).
+constexpr double kInstantPowerS = 0.1;
+constexpr double kAveragePowerS = 1;
 
 template <typename Value>
 void raise(std::optional<Value>& highest, Value value) {
@@ -22,20 +26,19 @@ void lower(std::optional<Value>& lowest, Value value) {
 
 }  // namespace
 
-GpuWindow::GpuWindow(double start_time_s, std::optional<EnergyEstimate> start)
-    : start_time_s_(start_time_s), start_(start), last_time_s_(start_time_s) {}
+GpuWindow::GpuWindow(double start_time_s, std::optional<EnergyEstimate> start, const CounterTraits& traits)
+    : start_time_s_(start_time_s),
+      start_(start),
+      traits_(traits),
+      last_time_s_(start_time_s),
+      power_(traits.power_averaging_s) {}
 
 void GpuWindow::add(const GpuSample& sample) {
   if (sample.time_s <= last_time_s_) return;  // taken before the window began
   const double over_s = sample.time_s - last_time_s_;
   last_time_s_ = sample.time_s;
   ++readings_;
-  if (sample.power_w) {
-    // Between two readings power is taken to change evenly.
-    power_.add((last_power_w_.value_or(*sample.power_w) + *sample.power_w) / 2, over_s);
-    raise(extremes_.peak_power_w, *sample.power_w);
-  }
-  last_power_w_ = sample.power_w;
+  power_.add(sample.power_w, over_s);
   if (sample.sm_clock_mhz) {
     clock_.add(*sample.sm_clock_mhz, over_s);
     lower(extremes_.min_clock_mhz, *sample.sm_clock_mhz);
@@ -55,19 +58,37 @@ GpuWindow::CoveredEnergy GpuWindow::counted(const std::optional<EnergyEstimate>&
   return {.energy_j = std::max(0.0, end->energy_j - start_->energy_j), .covered_s = end->time_s - start_->time_s};
 }
 
-/// What the power readings say; the last one holds until the end.
-GpuWindow::CoveredEnergy GpuWindow::integrated(double end_time_s) const {
-  const double rest_s = last_power_w_ ? std::max(0.0, end_time_s - last_time_s_) : 0;
-  return {.energy_j = power_.sum + last_power_w_.value_or(0) * rest_s, .covered_s = power_.time_s + rest_s};
+/// Power readings are held against the counter where they cover the same time.
+EnergyVerdict GpuWindow::check(const CoveredEnergy& counted, double error_j, const IntegratedPower& power,
+                               double power_covered_s) const {
+  std::optional<IntegratedPower> readings;
+  if (traits_.compares_power && power_.comparable() && power_covered_s >= kCounterPreferredShare * counted.covered_s) {
+    const double scale = counted.covered_s / power_covered_s;
+    readings = IntegratedPower{.energy_j = power.energy_j * scale, .error_j = power.error_j * scale};
+  }
+  return check_energy({.energy_j = counted.energy_j,
+                       .time_s = counted.covered_s,
+                       .error_j = error_j,
+                       .period_s = readings ? 0 : traits_.period_s,
+                       .highest_power_w = traits_.highest_power_w,
+                       .readings = readings});
 }
 
 GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimate> end) const {
   GpuMeasurement result;
   result.time_s = end_time_s - start_time_s_;
   const CoveredEnergy by_counter = counted(end);
-  const CoveredEnergy by_power = integrated(end_time_s);
-  const bool counter_serves =
-      by_counter.covered_s > 0 && by_counter.covered_s >= kCounterPreferredShare * by_power.covered_s;
+  const double rest_s = power_.last_power_w() ? std::max(0.0, end_time_s - last_time_s_) : 0;
+  const IntegratedPower power = power_.until(rest_s);  // the last reading holds until the end
+  const CoveredEnergy by_power{.energy_j = power.energy_j, .covered_s = power_.covered_s() + rest_s};
+  const double counter_error_j = start_ && end ? end->uncertainty_j + start_->uncertainty_j : 0;
+  EnergyVerdict verdict;
+  bool counter_serves = by_counter.covered_s > 0 && by_counter.covered_s >= kCounterPreferredShare * by_power.covered_s;
+  if (counter_serves) {
+    verdict = check(by_counter, counter_error_j, power, by_power.covered_s);
+    counter_serves = verdict.usable();
+  }
+  if (!verdict.reason.empty()) result.problem = "the energy counter " + verdict.reason;
   const CoveredEnergy& energy = counter_serves ? by_counter : by_power;
   result.source = counter_serves ? EnergySource::counter : EnergySource::integrated_power;
   result.covered_s = energy.covered_s;
@@ -76,12 +97,22 @@ GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimat
     result.energy_j = energy.energy_j;
     result.mean_power_w = energy.energy_j / energy.covered_s;
   }
-  if (counter_serves) result.energy_uncertainty_j = end->uncertainty_j + start_->uncertainty_j;
-  result.peak_power_w = extremes_.peak_power_w;
+  if (counter_serves) {
+    const double differs_j = verdict.fault == EnergyFault::none ? 0 : std::abs(by_counter.energy_j - by_power.energy_j);
+    result.energy_uncertainty_j = std::max(counter_error_j, differs_j);
+  } else if (power_.comparable()) {
+    result.energy_uncertainty_j = error_j(power);
+  }
+  result.peak_power_w = power_.peak_power_w();
   // Readings lie between the moments that they are taken at; the counter's energy shows what they have missed.
   if (result.peak_power_w && result.mean_power_w) {
     result.peak_power_w = std::max(*result.peak_power_w, *result.mean_power_w);
   }
+  add_clocks(result);
+  return result;
+}
+
+void GpuWindow::add_clocks(GpuMeasurement& result) const {
   result.mean_sm_clock_mhz = clock_.mean();
   result.min_sm_clock_mhz = extremes_.min_clock_mhz;
   result.max_sm_clock_mhz = extremes_.max_clock_mhz;
@@ -92,7 +123,6 @@ GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimat
     result.thermally_throttled_s = thermally_throttled_.sum;
   }
   result.readings = readings_;
-  return result;
 }
 
 GpuSample sample(gpu::Gpu& gpu, const std::function<double()>& now_s) {
@@ -104,7 +134,11 @@ GpuSample sample(gpu::Gpu& gpu, const std::function<double()>& now_s) {
     try {
       const double before_s = is_counter ? now_s() : 0;
       gpu.read(sensor.feature, result);
-      if (is_counter) result.counter_time_s = (before_s + now_s()) / 2;
+      if (is_counter) {
+        const double after_s = now_s();
+        result.counter_time_s = (before_s + after_s) / 2;
+        result.counter_error_s = (after_s - before_s) / 2;
+      }
       answered = sensor.feature;
     } catch (const gpu::GpuError& error) {
       result.problem = error.what();
@@ -114,26 +148,87 @@ GpuSample sample(gpu::Gpu& gpu, const std::function<double()>& now_s) {
   return result;
 }
 
-GpuMeter::GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features)
-    : identity_(std::move(identity)), counter_(features[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)]) {}
+CounterTraits counter_traits(gpu::Gpu& gpu) {
+  CounterTraits traits;
+  traits.compares_power = !gpu.identity().counts_whole_module;
+  if (!works(gpu, gpu::GpuFeature::instant_power)) traits.power_averaging_s = kAveragePowerS;
+  if (!traits.compares_power || !works(gpu, gpu::GpuFeature::power_limits)) return traits;
+  try {
+    // The highest that can be set: the limit in effect may change at any time.
+    traits.highest_power_w = highest_gpu_power_w(gpu.power_limits().max_w);
+  } catch (const gpu::GpuError&) {
+    // Without a limit the bound of all GPUs holds.
+  }
+  return traits;
+}
+
+CounterReading counter_reading(const GpuSample& sample) {
+  return {.time_s = sample.energy_time_s(),
+          .time_error_s = sample.counter_error_s,
+          .energy_j = sample.energy_j,
+          .power_w = sample.power_w};
+}
+
+GpuMeter::GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, const CounterTraits& traits)
+    : identity_(std::move(identity)),
+      counter_(features[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)]),
+      traits_(traits),
+      check_(traits) {}
 
 void GpuMeter::add(const GpuSample& sample) {
   if (!sample.problem.empty()) problem_ = sample.problem;
   if (!counter_.works) return;
-  counter_answers_ = sample.energy_j.has_value();
-  if (!counter_answers_) return;
-  counter_time_s_ = sample.counter_time_s;
-  track_.add(counter_time_s_, *sample.energy_j);
+  const EnergyVerdict step = check_.add(counter_reading(sample));
+  if (!step.usable()) {
+    set_aside_ = step.reason;
+    set_aside_s_ = sample.energy_time_s();
+    track_.start_over();
+  }
+  counter_answers_ = sample.energy_j && check_.state().usable();
+  if (!sample.energy_j) return;
+  // A counter that stands still has said nothing since its last step.
+  counter_time_s_ = check_.state().fault == EnergyFault::stands_still ? check_.last_change_s() : sample.counter_time_s;
+  track_.add(sample.counter_time_s, *sample.energy_j);
 }
 
-bool GpuMeter::ready() const { return track_.ready() || !counter_.works || !problem_.empty(); }
+bool GpuMeter::ready() const {
+  return track_.ready() || !counter_.works || !problem_.empty() || !check_.state().usable();
+}
 
-GpuWindow GpuMeter::begin(double time_s) const { return {time_s, counter_answers_ ? track_.at(time_s) : std::nullopt}; }
+GpuWindow GpuMeter::begin(double time_s) const {
+  std::optional<EnergyEstimate> start = counter_answers_ ? track_.at(time_s) : std::nullopt;
+  if (start && start->time_s < time_s) start.reset();  // no step has come for too long
+  return {time_s, start, traits_};
+}
+
+/// Why a window's energy is not the counter's although the GPU has one.
+std::string GpuMeter::why_not_counted(const GpuWindow& window) const {
+  std::string why;
+  if (!check_.state().usable()) {
+    why = check_.state().reason;
+  } else if (!set_aside_.empty() && set_aside_s_ > window.start_time_s()) {
+    why = set_aside_;
+  } else if (counter_answers_) {
+    why = check_.has_moved() ? "did not answer all the time" : "has not moved yet";
+  } else {
+    return problem_;
+  }
+  return "the energy counter " + why;
+}
 
 GpuMeasurement GpuMeter::measure(const GpuWindow& window, double time_s) const {
-  GpuMeasurement result = window.measure(time_s, track_.at(counter_answers_ ? time_s : counter_time_s_));
+  const bool contradicts = check_.state().fault == EnergyFault::contradicts;
+  const std::optional<EnergyEstimate> end = track_.at(counter_answers_ ? time_s : counter_time_s_);
+  GpuMeasurement result = window.measure(time_s, contradicts ? std::nullopt : end);
   result.identity = identity_;
-  result.problem = problem_.empty() ? counter_.reason : problem_;
+  const bool by_counter = result.source == EnergySource::counter;
+  std::string why = result.problem;
+  if (why.empty() && !counter_.works) why = counter_.reason;
+  if (why.empty() && !(by_counter && result.covers_all())) why = why_not_counted(window);
+  if (!by_counter && result.energy_j && !why.empty()) why += "; its energy is that of the power readings";
+  // What else has failed.
+  const bool is_said = problem_.empty() || why.find(problem_) != std::string::npos;
+  result.problem = is_said ? why : why.empty() ? problem_ : problem_ + "; " + why;
   return result;
 }
 

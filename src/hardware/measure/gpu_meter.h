@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/core/energy/checked_counter.h"
+#include "base/core/energy/power_integral.h"
 #include "hardware/gpu/gpu.h"
 #include "hardware/measure/energy_track.h"
 #include "hardware/measure/measurement.h"
@@ -13,9 +15,10 @@ namespace lowgear::measure {
 
 /// One reading of every sensor of a GPU, on the caller's clock.
 struct GpuSample : gpu::GpuValues {
-  double time_s = 0;          ///< after the last sensor
-  double counter_time_s = 0;  ///< of `energy_j`, where there is one
-  std::string problem;        ///< the last thing that failed; empty when nothing did
+  double time_s = 0;           ///< after the last sensor
+  double counter_time_s = 0;   ///< of `energy_j`, where there is one
+  double counter_error_s = 0;  ///< how much earlier or later it may have been read
+  std::string problem;         ///< the last thing that failed; empty when nothing did
 
   /// When the energy was read; the sample's own time where there is none.
   [[nodiscard]] double energy_time_s() const { return energy_j ? counter_time_s : time_s; }
@@ -24,18 +27,24 @@ struct GpuSample : gpu::GpuValues {
 /// Asks every sensor that the GPU has. The counter has its own time: its call takes milliseconds.
 [[nodiscard]] GpuSample sample(gpu::Gpu& gpu, const std::function<double()>& now_s);
 
+/// What this GPU's counter can show: by its highest power limit, and by which power readings it has.
+[[nodiscard]] CounterTraits counter_traits(gpu::Gpu& gpu);
+/// The reading of the counter in a sample, for the check.
+[[nodiscard]] CounterReading counter_reading(const GpuSample& sample);
+
 /// Samples of one GPU added up over a window.
 class GpuWindow {
  public:
   /// `start` is the counter's estimate at the window's begin; empty where there is no counter.
-  GpuWindow(double start_time_s, std::optional<EnergyEstimate> start);
+  GpuWindow(double start_time_s, std::optional<EnergyEstimate> start, const CounterTraits& traits = {});
 
   /// A sample stands for the time since the one before it, or since the window's begin.
   void add(const GpuSample& sample);
 
   /// The window up to `end_time_s`. Does not end it. `end` is the counter's estimate there, or earlier when it has not
-  /// been read since.
+  /// been read since. `problem` of the result says why the counter's energy cannot be, where that is so.
   [[nodiscard]] GpuMeasurement measure(double end_time_s, std::optional<EnergyEstimate> end) const;
+  [[nodiscard]] double start_time_s() const { return start_time_s_; }
 
  private:
   /// An energy, and the time over which it was read.
@@ -44,7 +53,9 @@ class GpuWindow {
     double covered_s = 0;
   };
   [[nodiscard]] CoveredEnergy counted(const std::optional<EnergyEstimate>& end) const;
-  [[nodiscard]] CoveredEnergy integrated(double end_time_s) const;
+  [[nodiscard]] EnergyVerdict check(const CoveredEnergy& counted, double error_j, const IntegratedPower& power,
+                                    double power_covered_s) const;
+  void add_clocks(GpuMeasurement& result) const;
 
   /// A quantity added up over time.
   struct TimeIntegral {
@@ -58,7 +69,6 @@ class GpuWindow {
   };
 
   struct Extremes {
-    std::optional<double> peak_power_w;
     std::optional<int> min_clock_mhz;
     std::optional<int> max_clock_mhz;
     std::optional<int> max_temperature_c;
@@ -66,9 +76,9 @@ class GpuWindow {
 
   double start_time_s_;
   std::optional<EnergyEstimate> start_;
+  CounterTraits traits_;
   double last_time_s_;
-  std::optional<double> last_power_w_;
-  TimeIntegral power_;
+  PowerIntegral power_;
   TimeIntegral clock_;
   TimeIntegral utilisation_;
   TimeIntegral power_capped_;
@@ -80,7 +90,9 @@ class GpuWindow {
 /// What the samples of one GPU say about any window. Has no thread and no clock: times are passed in and rise.
 class GpuMeter {
  public:
-  GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features);
+  GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, const CounterTraits& traits = {});
+  /// Asks the GPU for its traits.
+  explicit GpuMeter(gpu::Gpu& gpu) : GpuMeter(gpu.identity(), gpu.features(), counter_traits(gpu)) {}
 
   void add(const GpuSample& sample);
   /// The counter has shown two steps, or there is none: a window that begins now is measured as well as it can be.
@@ -88,13 +100,21 @@ class GpuMeter {
 
   [[nodiscard]] GpuWindow begin(double time_s) const;
   [[nodiscard]] GpuMeasurement measure(const GpuWindow& window, double time_s) const;
+  /// Why the counter's energy is not used, or what is to be said of it; empty where nothing is.
+  [[nodiscard]] const EnergyVerdict& counter_state() const { return check_.state(); }
 
  private:
+  [[nodiscard]] std::string why_not_counted(const GpuWindow& window) const;
+
   gpu::GpuIdentity identity_;
   gpu::GpuFeatureStatus counter_;
+  CounterTraits traits_;
+  CheckedCounter check_;
   EnergyTrack track_;
   double counter_time_s_ = 0;    ///< of its last reading
-  bool counter_answers_ = true;  ///< in the last sample
+  bool counter_answers_ = true;  ///< in the last sample, and it does not stand still
+  std::string set_aside_;        ///< why the last step that cannot be could not
+  double set_aside_s_ = 0;       ///< when
   std::string problem_;
 };
 

@@ -11,7 +11,7 @@ namespace lowgear::measure {
 /// Where the energy of a GPU comes from.
 enum class EnergySource : unsigned char {
   counter,           ///< the GPU's own energy counter
-  integrated_power,  ///< power readings added up: GPUs before Volta have no counter
+  integrated_power,  ///< power readings added up: GPUs before Volta have no counter, and some counters cannot be right
 };
 [[nodiscard]] std::string_view name(EnergySource source);
 
@@ -21,12 +21,13 @@ struct GpuMeasurement {
   gpu::GpuIdentity identity;
   double time_s = 0;  ///< of the window
   EnergySource source = EnergySource::counter;
-  std::optional<double> energy_j;              ///< during `covered_s`; the rest is not extrapolated
-  std::optional<double> energy_uncertainty_j;  ///< of the counter's steps at both ends of that time, as +-
-  double covered_s = 0;                        ///< time of the window over which the energy could be read
-  std::optional<double> integrated_power_j;    ///< power readings added up: a check on the counter
-  std::optional<double> mean_power_w;          ///< energy by the time that it covers
-  std::optional<double> peak_power_w;          ///< highest reading; at least the mean
+  std::optional<double> energy_j;  ///< during `covered_s`; the rest is not extrapolated
+  /// As +-: of the counter's steps at both ends of that time, or of the power readings. Empty where there are too few.
+  std::optional<double> energy_uncertainty_j;
+  double covered_s = 0;                      ///< time of the window over which the energy could be read
+  std::optional<double> integrated_power_j;  ///< power readings added up: a check on the counter
+  std::optional<double> mean_power_w;        ///< energy by the time that it covers
+  std::optional<double> peak_power_w;        ///< highest reading; at least the mean
   std::optional<double> mean_sm_clock_mhz;
   std::optional<int> min_sm_clock_mhz;
   std::optional<int> max_sm_clock_mhz;
@@ -35,7 +36,7 @@ struct GpuMeasurement {
   std::optional<double> power_capped_s;         ///< time during which a power limit held the clock down
   std::optional<double> thermally_throttled_s;  ///< time during which heat held it down
   int readings = 0;
-  std::string problem;  ///< why something is missing; empty when nothing is
+  std::string problem;  ///< why something is missing, or why the counter's energy is not used; empty when nothing is
 
   /// `energy_j` is that of the whole window.
   [[nodiscard]] bool covers_all() const;

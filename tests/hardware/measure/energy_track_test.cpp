@@ -87,6 +87,15 @@ TEST(EnergyTrack, StartsOverWhenTheCounterFalls) {
   EXPECT_NEAR(track.at(0.7).value().energy_j, 28, 1e-9) << "the step came half a reading ago";
 }
 
+TEST(EnergyTrack, ContinuesForAFewPeriodsAndNoLonger) {
+  EnergyTrack track;
+  for (int i = 0; i <= 20; ++i) track.add(0.05 * i, 10.0 * (i / 2));
+  EXPECT_NEAR(track.at(1.3).value().energy_j, 100 + 100 * 0.3, 5);
+  const EnergyEstimate later = track.at(60).value();
+  EXPECT_NEAR(later.time_s, 1, 0.05);
+  EXPECT_NEAR(later.energy_j, 100, 1e-9);
+}
+
 TEST(EnergyTrack, CountsOnOverReadingsThatAreMissing) {
   const StepCounter counter(500, 0.1, 0.03);
   for (const double gap_s : {0.4, 3.0, 30.0, 3000.0}) {

@@ -1,10 +1,12 @@
 #include "hardware/measure/gpu_meter.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string>
 
 namespace lowgear::measure {
 namespace {
@@ -120,8 +122,8 @@ TEST(GpuMeter, IntegratesPowerWhereThereIsNoCounter) {
   const GpuMeasurement result = meter.measure(window, 5);
   EXPECT_EQ(result.source, EnergySource::integrated_power);
   EXPECT_NEAR(result.energy_j.value(), 1400, 1e-6);
-  EXPECT_FALSE(result.energy_uncertainty_j);
-  EXPECT_EQ(result.problem, "no energy counter before Volta");
+  EXPECT_NEAR(result.energy_uncertainty_j.value(), 0.07 * 1400, 1e-6);
+  EXPECT_EQ(result.problem, "no energy counter before Volta; its energy is that of the power readings");
 }
 
 TEST(GpuMeter, DoesNotTakeACounterThatStartedOverForEnergy) {
@@ -139,6 +141,7 @@ TEST(GpuMeter, DoesNotTakeACounterThatStartedOverForEnergy) {
   const GpuMeasurement result = meter.measure(window, time_s);
   EXPECT_EQ(result.source, EnergySource::integrated_power);
   EXPECT_NEAR(result.energy_j.value(), gpu.energy_j(time_s) - gpu.energy_j(1), 40);
+  EXPECT_THAT(result.problem, testing::StartsWith("the energy counter shows -"));
 }
 
 /// Measures from 1 s to `end_s`. Each sample goes through `spoil` first.
@@ -190,7 +193,120 @@ TEST(GpuMeter, TakesPowerReadingsWhereTheCounterStoppedAnswering) {
   EXPECT_EQ(result.source, EnergySource::integrated_power);
   EXPECT_TRUE(result.covers_all());
   EXPECT_NEAR(result.energy_j.value(), 4900, 1e-6);
-  EXPECT_FALSE(result.energy_uncertainty_j);
+  EXPECT_NEAR(result.energy_uncertainty_j.value(), 0.07 * 4900, 1e-6);
+}
+
+/// A GPU with a limit of 400 W: 4 s of load, then 4 s of nothing.
+struct ShortLoad {
+  LoadedGpu gpu{.idle_w = 65, .load_w = 400, .load_start_s = 2, .load_end_s = 6};
+  double begin_s = 1.9;
+  double end_s = 10;
+  std::function<void(GpuSample&)> spoil;
+
+  [[nodiscard]] double true_j() const { return gpu.energy_j(end_s) - gpu.energy_j(begin_s); }
+  [[nodiscard]] GpuMeasurement measure() const {
+    GpuMeter meter(identity(), all_features(), {.highest_power_w = highest_gpu_power_w(400)});
+    std::optional<GpuWindow> window;
+    for (double time_s = 0.5; time_s < end_s; time_s += 0.047) {
+      if (!window && time_s > begin_s) window = meter.begin(begin_s);
+      GpuSample sample = gpu.sample(time_s);
+      spoil(sample);
+      meter.add(sample);
+      if (window) window->add(sample);
+    }
+    return meter.measure(*window, end_s);
+  }
+};
+
+/// The power readings have taken the counter's place, with their error and the reason.
+void expect_by_power(const ShortLoad& load, const std::string& reason) {
+  const GpuMeasurement result = load.measure();
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_TRUE(result.covers_all());
+  EXPECT_NEAR(result.energy_j.value(), load.true_j(), 0.03 * load.true_j());
+  EXPECT_LE(std::abs(result.energy_j.value() - load.true_j()), result.energy_uncertainty_j.value());
+  EXPECT_LT(result.energy_uncertainty_j.value(), 0.15 * load.true_j());
+  EXPECT_THAT(result.problem, testing::HasSubstr(reason));
+  EXPECT_THAT(result.problem, testing::HasSubstr("its energy is that of the power readings"));
+  EXPECT_EQ(result.peak_power_w, 400);
+}
+
+TEST(GpuMeter, TakesPowerReadingsWhereTheCounterStandsStill) {
+  for (const double from_s : {0.0, 1.0, 1.5, 1.97, 3.0, 5.0, 7.0}) {
+    SCOPED_TRACE(from_s);
+    double frozen_j = 0;
+    expect_by_power({.spoil =
+                         [&](GpuSample& sample) {
+                           if (sample.time_s <= from_s) frozen_j = *sample.energy_j;
+                           if (sample.time_s > from_s) sample.energy_j = frozen_j;
+                         }},
+                    "shows no energy for");
+  }
+}
+
+TEST(GpuMeter, TakesPowerReadingsWhereTheCounterStoodStillAndLostEnergy) {
+  double frozen_j = 0;
+  double lost_j = 0;
+  expect_by_power({.spoil =
+                       [&](GpuSample& sample) {
+                         if (sample.time_s <= 3) frozen_j = *sample.energy_j;
+                         if (sample.time_s > 3 && sample.time_s < 5) lost_j = *sample.energy_j - frozen_j;
+                         if (sample.time_s > 3) *sample.energy_j -= lost_j;
+                       }},
+                  "the power readings make");
+}
+
+TEST(GpuMeter, TakesPowerReadingsWhereTheCounterJumps) {
+  for (const double jump_j : {1e6, 1e3, -1e6, 2.8e11}) {
+    SCOPED_TRACE(jump_j);
+    expect_by_power({.spoil =
+                         [&](GpuSample& sample) {
+                           if (sample.time_s > 4) *sample.energy_j += jump_j;
+                         }},
+                    jump_j > 0 ? "W are possible" : "shows -");
+  }
+}
+
+TEST(GpuMeter, TakesPowerReadingsWhereTheCounterContradictsThem) {
+  for (const double factor : {0.001, 0.5, 0.57, 1.8, 5.0}) {
+    SCOPED_TRACE(factor);
+    expect_by_power({.spoil = [&](GpuSample& sample) { *sample.energy_j *= factor; }}, "the energy counter shows");
+  }
+}
+
+TEST(GpuMeter, TakesNoShortWindowFromACounterThatHasContradictedThem) {
+  ShortLoad load{.begin_s = 8.9, .end_s = 9, .spoil = [](GpuSample& sample) { *sample.energy_j *= 0.57; }};
+  const GpuMeasurement result = load.measure();
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_NEAR(result.energy_j.value(), load.true_j(), 1);
+  EXPECT_FALSE(result.energy_uncertainty_j) << "two readings say nothing of their error";
+}
+
+TEST(GpuMeter, StatesASmallerDifferenceAndWidensTheError) {
+  const ShortLoad load{.spoil = [](GpuSample& sample) { *sample.energy_j *= 1.25; }};
+  const GpuMeasurement result = load.measure();
+  EXPECT_EQ(result.source, EnergySource::counter);
+  EXPECT_GE(result.energy_uncertainty_j.value(), 0.2 * load.true_j());
+  EXPECT_THAT(result.problem, testing::HasSubstr("the power readings make"));
+}
+
+TEST(GpuMeter, KeepsTheCounterOfAWholeModule) {
+  GpuMeter meter(identity(), all_features(), {.compares_power = false});
+  const LoadedGpu gpu;
+  GpuWindow window = meter.begin(0);
+  for (double time_s = 0.02; time_s < 20; time_s += 0.047) {
+    GpuSample sample = gpu.sample(time_s);
+    *sample.energy_j *= 1.8;
+    meter.add(sample);
+    if (time_s < 1) {
+      window = meter.begin(time_s);
+    } else {
+      window.add(sample);
+    }
+  }
+  const GpuMeasurement result = meter.measure(window, 20);
+  EXPECT_EQ(result.source, EnergySource::counter);
+  EXPECT_EQ(result.problem, "");
 }
 
 TEST(WindowMeasurement, HasNoUncertaintyWhenOneOfItsPartsHasNone) {
