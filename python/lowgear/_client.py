@@ -24,13 +24,15 @@ class Measurement(NamedTuple):
 
     time_s: float
     energy_j: Optional[float]
-    energy_uncertainty_j: Optional[float]  # of the counter's steps, as +-
+    energy_uncertainty_j: Optional[float]  # of the counter's steps, or of the power readings, as +-
     mean_power_w: Optional[float]
     peak_power_w: Optional[float]
     mean_sm_clock_mhz: Optional[float]
     power_capped_s: Optional[float]
     max_temperature_c: Optional[int]
     simulated: bool
+    energy_source: Optional[str]  # "counter"; "integrated power" where there is none, or it cannot be right
+    problem: str  # why something is missing, or why the counter is not used; empty when nothing is
 
 
 class Status(NamedTuple):
@@ -385,9 +387,14 @@ class Client:
         finally:
             result = _library.MeasurementStruct(ctypes.sizeof(_library.MeasurementStruct))
             self._check(self._library.lowgear_window_end(self._handle, number, ctypes.byref(result)))
-            values = [getattr(result, field) for field in Measurement._fields[:-1]]
+            values = {field: getattr(result, field) for field in Measurement._fields[:8]}
+            values = {field: None if value < 0 else value for field, value in values.items()}
+            source = "integrated power" if result.by_power else "counter"
             window.measurement = Measurement(
-                *(None if value < 0 else value for value in values), simulated=bool(result.simulated)
+                **values,
+                simulated=bool(result.simulated),
+                energy_source=None if values["energy_j"] is None else source,
+                problem=result.problem.decode(errors="replace"),
             )
 
     def status(self) -> Status:

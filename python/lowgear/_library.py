@@ -58,7 +58,12 @@ class MeasurementStruct(ctypes.Structure):
             "mean_sm_clock_mhz",
             "power_capped_s",
         )
-    ] + [("max_temperature_c", ctypes.c_int32), ("simulated", ctypes.c_int32)]
+    ] + [
+        ("max_temperature_c", ctypes.c_int32),
+        ("simulated", ctypes.c_int32),
+        ("by_power", ctypes.c_int32),
+        ("problem", ctypes.c_char * 256),
+    ]
 
 
 class UnitStruct(ctypes.Structure):

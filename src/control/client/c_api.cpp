@@ -210,12 +210,14 @@ lowgear_measurement measurement_of(const lowgear::measure::WindowMeasurement& wi
   if (gpu.covers_all()) {
     result.energy_j = *gpu.energy_j;
     result.energy_uncertainty_j = gpu.energy_uncertainty_j.value_or(-1);
+    result.by_power = gpu.source == lowgear::measure::EnergySource::integrated_power ? 1 : 0;
   }
   result.mean_power_w = gpu.mean_power_w.value_or(-1);
   result.peak_power_w = gpu.peak_power_w.value_or(-1);
   result.mean_sm_clock_mhz = gpu.mean_sm_clock_mhz.value_or(-1);
   result.power_capped_s = gpu.power_capped_s.value_or(-1);
   result.max_temperature_c = gpu.max_temperature_c.value_or(-1);
+  copy_text(result.problem, gpu.problem);
   return result;
 }
 

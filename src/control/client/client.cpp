@@ -294,6 +294,7 @@ Status Client::status() {
     status.server_problem = served.server.problem;
   }
   if (status.problem.empty() && recording_) status.problem = recording_->problem();
+  if (status.problem.empty() && meter_) status.problem = meter_->counter_problem();
   return status;
 }
 

@@ -213,17 +213,19 @@ typedef struct lowgear_measurement {
   size_t struct_size; /* set by the caller */
   double time_s;
   double energy_j;
-  double energy_uncertainty_j; /* +-, of the counter's steps; an H100's advances every 100 ms */
+  double energy_uncertainty_j; /* +-, of the counter's steps (an H100's advances every 100 ms), or of power readings */
   double mean_power_w;
   double peak_power_w;
   double mean_sm_clock_mhz;
   double power_capped_s; /* time during which the power limit throttled the GPU */
   int32_t max_temperature_c;
   int32_t simulated; /* 1: the GPU is Lowgear's simulation */
+  int32_t by_power;  /* 1: the energy is that of power readings, as there is no counter or it cannot be right */
+  char problem[256]; /* why something is missing, or why the counter is not used; empty when nothing is */
 } lowgear_measurement;
 
 #define LOWGEAR_MEASUREMENT_INIT \
-  { sizeof(lowgear_measurement), -1, -1, -1, -1, -1, -1, -1, -1, 0 }
+  { sizeof(lowgear_measurement), -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, "" }
 
 /* Starts to measure. Windows may overlap. */
 LOWGEAR_API int lowgear_window_begin(lowgear_client* client, const char* name, uint64_t* window);

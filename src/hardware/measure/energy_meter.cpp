@@ -99,6 +99,17 @@ WindowMeasurement EnergyMeter::measure(WindowId window) {
   return measure(find(window)->second);
 }
 
+std::string EnergyMeter::counter_problem() {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t gpu = 0; gpu < meters_.size(); ++gpu) {
+    const EnergyVerdict& state = meters_[gpu].counter_state();
+    if (state.usable()) continue;
+    return gpus_[gpu]->identity().uuid + ": the energy counter " + state.reason +
+           "; energies are those of the power readings";
+  }
+  return {};
+}
+
 WindowMeasurement EnergyMeter::end(WindowId window) {
   const std::lock_guard lock(mutex_);
   const auto found = find(window);

@@ -52,6 +52,8 @@ class EnergyMeter {
   [[nodiscard]] WindowMeasurement measure(WindowId window);
   /// The window until now, and its end. Throws InputError when there is no such window.
   WindowMeasurement end(WindowId window);
+  /// Why the counter of a GPU is not used at present; empty while all are that there are.
+  [[nodiscard]] std::string counter_problem();
 
  private:
   struct Window {

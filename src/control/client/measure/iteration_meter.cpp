@@ -73,6 +73,7 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or its error would be unknown
     result.energy_j = gpu.energy_j;
     result.energy_error_j = *gpu.energy_uncertainty_j;
+    result.is_counted = gpu.source == measure::EnergySource::counter;
   }
   result.throttled_power_s = gpu.power_capped_s;
   result.throttled_thermal_s = gpu.thermally_throttled_s;

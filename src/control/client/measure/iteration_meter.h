@@ -19,8 +19,9 @@ struct MeasuredIteration {
   double compute_s = 0;  ///< in which a unit ran, without waiting
   /// How long each unit came after the one before it, or after the iteration's begin, in the order of their ends.
   std::vector<double> wait_s;
-  std::optional<double> energy_j;  ///< empty: no GPU, or its counter does not tell
-  double energy_error_j = 0;       ///< +-, of the counter's steps
+  std::optional<double> energy_j;  ///< empty: no GPU, or neither its counter nor its power readings tell
+  double energy_error_j = 0;       ///< +-, of the counter's steps, or of the power readings
+  bool is_counted = false;         ///< the energy is the counter's, not that of power readings
   std::optional<double> throttled_power_s;
   std::optional<double> throttled_thermal_s;
   std::optional<double> mean_sm_clock_mhz;  ///< time-weighted

@@ -174,8 +174,10 @@ void PointSearch::keep_held() {
 void PointSearch::add(const UnitRecord& record) {
   std::optional<MeasuredIteration> all;
   for (IterationMeter& meter : meters_) {
-    const std::optional<MeasuredIteration> measured = meter.add(record);
+    std::optional<MeasuredIteration> measured = meter.add(record);
     if (!measured) continue;
+    // Points differ by less than power readings err.
+    if (!measured->is_counted) measured->energy_j.reset();
     if (!all) {
       all = measured;
     } else if (all->energy_j && measured->energy_j) {

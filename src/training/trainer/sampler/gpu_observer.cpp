@@ -54,9 +54,9 @@ std::optional<sampling::SampledEnergy> GpuObserver::energy_of(const RepeatedWork
   const measure::EnergyMeter::WindowId window = meter_.begin("sample");
   const double time_s = run_all(work, runs);
   const measure::GpuMeasurement measured = meter_.end(window).gpus.front();
-  if (!measured.covers_all()) return std::nullopt;
+  if (!measured.covers_all() || !measured.energy_uncertainty_j) return std::nullopt;
   return sampling::SampledEnergy{.energy_j = *measured.energy_j / count,
-                                 .error_j = measured.energy_uncertainty_j.value_or(0) / count,
+                                 .error_j = *measured.energy_uncertainty_j / count,
                                  .window_us = time_s / count * 1e6,
                                  .clock_mhz = measured.mean_sm_clock_mhz};
 }

@@ -65,18 +65,44 @@ TEST(IterationMeter, TellsTimeAndEnergyOfWhatIsOver) {
   IterationMeter meter(gpu_meter());
   const auto measured = measure(meter);
   ASSERT_EQ(measured.size(), 10U);
-  EXPECT_FALSE(measured[0].energy_j) << "the counter had not shown two steps yet";
+  EXPECT_FALSE(measured[0].is_counted) << "the counter had not shown two steps yet";
+  EXPECT_NEAR(measured[0].energy_j.value(), kPowerW * 0.98, measured[0].energy_error_j);
   for (std::size_t i = 1; i < measured.size(); ++i) {
     EXPECT_EQ(measured[i].iteration, i);
     EXPECT_NEAR(measured[i].time_s, 0.98, 1e-9);
     EXPECT_NEAR(measured[i].compute_s, 0.6, 1e-9);
-    ASSERT_TRUE(measured[i].energy_j) << i;
+    ASSERT_TRUE(measured[i].energy_j && measured[i].is_counted) << i;
     EXPECT_NEAR(*measured[i].energy_j, kPowerW * 0.98, measured[i].energy_error_j + 1e-6) << i;
     EXPECT_LT(measured[i].energy_error_j, kPowerW * 0.06) << i;
   }
   EXPECT_NEAR(measured[2].throttled_power_s.value(), 0.98, 0.06);
   EXPECT_NEAR(measured[8].throttled_power_s.value(), 0, 0.06);
   EXPECT_EQ(measured[8].throttled_thermal_s, 0);
+}
+
+TEST(IterationMeter, TakesPowerReadingsWhereTheCounterCannotBeRight) {
+  IterationMeter meter(gpu_meter());
+  std::vector<MeasuredIteration> measured;
+  double sampled_s = 0;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    const auto start_s = static_cast<double>(i);
+    for (; sampled_s < start_s + 1.05; sampled_s += 0.047) {
+      measure::GpuSample sample = sample_at(sampled_s);
+      if (sampled_s > 2.5) *sample.energy_j += 1e6;
+      if (sampled_s > 5.5) sample.energy_j = 1e6;
+      meter.add(sample);
+    }
+    (void)meter.add(record(RecordType::iteration_begin, i, start_s, start_s));
+    measured.push_back(meter.add(record(RecordType::iteration_end, i, start_s, start_s + 0.98)).value());
+  }
+  for (const MeasuredIteration& iteration : measured) {
+    EXPECT_NEAR(iteration.energy_j.value(), kPowerW * 0.98, iteration.energy_error_j + 1e-6) << iteration.iteration;
+    EXPECT_LT(iteration.energy_error_j, kPowerW * 0.1) << iteration.iteration;
+  }
+  EXPECT_FALSE(measured[2].is_counted) << "it jumped";
+  EXPECT_TRUE(measured[4].is_counted);
+  EXPECT_FALSE(measured[6].is_counted) << "it stands still";
+  EXPECT_FALSE(measured[9].is_counted);
 }
 
 TEST(IterationMeter, TellsTimesWithoutAGpu) {
