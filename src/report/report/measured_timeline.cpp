@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/core/energy/checked_counter.h"
 #include "base/core/error.h"
 
 namespace lowgear::report {
@@ -97,8 +98,13 @@ std::vector<MeasuredPower> power_between(const profile::Recording& recording, do
     if (!sample.energy_j) continue;
     if (before != nullptr && *sample.energy_j == *before->energy_j) continue;
     if (before != nullptr && sample.time_s > begin_s && before->time_s < end_s) {
-      const double power_w = (*sample.energy_j - *before->energy_j) / (sample.time_s - before->time_s);
-      power.push_back({std::max(before->time_s, begin_s) - begin_s, power_w});
+      const double step_j = *sample.energy_j - *before->energy_j;
+      const double over_s = sample.time_s - before->time_s;
+      const EnergyVerdict verdict =
+          check_energy({.energy_j = step_j, .time_s = over_s, .period_s = CounterTraits{}.period_s});
+      // The power reading stands for a step that cannot be.
+      const std::optional<double> power_w = verdict.usable() ? std::optional(step_j / over_s) : sample.power_w;
+      if (power_w) power.push_back({std::max(before->time_s, begin_s) - begin_s, *power_w});
       if (sample.time_s >= end_s) break;
     }
     before = &sample;

@@ -66,7 +66,16 @@ TEST(MeasuredTimelines, KnowPowerAndClockOfTheTime) {
   }
   ASSERT_FALSE(timeline.ranks[0].clocks.empty());
   EXPECT_EQ(timeline.ranks[0].clocks[0].clock_mhz, 1195);
-  run.recordings[0].samples.clear();
+  // A counter that jumps, then starts over: the readings of power next to it are right.
+  std::vector<profile::EnergySample>& samples = run.recordings[0].samples;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    samples[i].power_w = 240;
+    *samples[i].energy_j += i < samples.size() / 3 ? 0 : i < samples.size() / 2 ? 1e6 : -1e5;
+  }
+  for (const MeasuredTimeline& each : measured_timelines(run.recordings, run.dag)) {
+    for (const MeasuredPower& point : each.ranks[0].power) EXPECT_NEAR(point.power_w, 245, 6);
+  }
+  samples.clear();
   EXPECT_TRUE(measured_timelines(run.recordings, run.dag)[1].ranks[0].power.empty());
 }
 
