@@ -5,17 +5,31 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <initializer_list>
 
+#include "hardware/gpu/gpu_setting.h"
+
 namespace lowgear::gpu {
 namespace {
 
-/// What to do about an error; empty where there is nothing more to say.
-std::string_view advice(nvml::Return code) {
+/// What changes a GPU; all other calls read.
+bool is_setting(std::string_view what) {
+  static constexpr auto kSettings = std::to_array(
+      {LockSmClocks::kName, ResetSmClocks::kName, LockMemoryClocks::kName, ResetMemoryClocks::kName,
+       SetPowerLimit::kName, SetPersistenceMode::kName, RequestWorkloadPowerProfiles::kName, SetPowerSmoothing::kName});
+  return std::ranges::find(kSettings, what) != kSettings.end();
+}
+
+/// What to do about an error of this call; empty where there is nothing more to say.
+std::string_view advice(nvml::Return code, std::string_view what) {
   switch (code) {
     case nvml::Return::no_permission:
+      if (!is_setting(what)) {
+        return "this user may not read it: the driver, the container or the virtual GPU restricts it to administrators";
+      }
       return "only root may set clocks and limits: run `lowgear agent` as root (or with CAP_SYS_ADMIN) and let it set "
              "them";
     case nvml::Return::operating_system:
@@ -42,8 +56,8 @@ std::string_view advice(nvml::Return code) {
   }
 }
 
-std::string with_advice(std::string words, nvml::Return code) {
-  const std::string_view fix = advice(code);
+std::string with_advice(std::string words, nvml::Return code, std::string_view what) {
+  const std::string_view fix = advice(code, what);
   return fix.empty() ? words : fmt::format("{}; {}", words, fix);
 }
 
@@ -202,7 +216,8 @@ void NvmlLibrary::find_power_features() {
 
 void NvmlLibrary::initialise() {
   if (const nvml::Return code = functions_.init(); code != nvml::Return::success) {
-    throw GpuError(gpu_error_code(code), with_advice(fmt::format("{}: nvmlInit: {}", path_, describe(code)), code));
+    throw GpuError(gpu_error_code(code),
+                   with_advice(fmt::format("{}: nvmlInit: {}", path_, describe(code)), code, "nvmlInit"));
   }
   std::array<char, nvml::kDriverVersionBytes> version{};
   if (functions_.system_get_driver_version &&
@@ -225,7 +240,8 @@ std::string NvmlLibrary::describe(nvml::Return code) const {
 
 void NvmlLibrary::check(nvml::Return code, std::string_view gpu, std::string_view what) const {
   if (code == nvml::Return::success) return;
-  throw GpuError(gpu_error_code(code), with_advice(fmt::format("GPU {}: {}: {}", gpu, what, describe(code)), code));
+  throw GpuError(gpu_error_code(code),
+                 with_advice(fmt::format("GPU {}: {}: {}", gpu, what, describe(code)), code, what));
 }
 
 }  // namespace lowgear::gpu
