@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "base/core/energy/checked_counter.h"
 
 namespace lowgear::gpu {
 
@@ -12,7 +15,12 @@ struct RaplReading {
   std::string zone;     ///< `package-0`, `package-0/dram`
   int package = 0;      ///< the number in the package's name
   bool dram = false;    ///< the package's memory, which its own counter does not hold
-  double energy_j = 0;  ///< since the Rapl was made
+  double energy_j = 0;  ///< since the Rapl was made, without steps that cannot be
+  /// How often the counter was set aside since then. An energy over such a time is not known.
+  long set_aside = 0;
+  /// Why the energy is not known at present: the counter cannot be read, stands still, or has not moved yet. Empty:
+  /// it is known.
+  std::string problem;
 };
 
 /// Reads the energy counters of CPUs and memory as Linux shows them under powercap (Documentation/power/powercap:
@@ -21,8 +29,8 @@ struct RaplReading {
 class Rapl {
  public:
   /// `root` is where powercap's zones are; another one in tests. Zones that cannot be read are left out, and `problem`
-  /// says why.
-  explicit Rapl(const std::filesystem::path& root = "/sys/class/powercap");
+  /// says why. `now_s` is a monotonic clock, the system's where empty.
+  explicit Rapl(const std::filesystem::path& root = "/sys/class/powercap", std::function<double()> now_s = {});
 
   /// Must be called more often than the counters wrap around (a minute at full load, on the smallest).
   [[nodiscard]] std::vector<RaplReading> read();
@@ -33,13 +41,18 @@ class Rapl {
   struct Zone {
     RaplReading reading;
     std::filesystem::path energy_file;
-    std::uint64_t range_uj = 0;  ///< the counter starts over after this
-    std::uint64_t last_uj = 0;
+    std::uint64_t range_uj = 0;    ///< the counter starts over after this
+    std::uint64_t last_uj = 0;     ///< as it was read
+    std::uint64_t wrapped_uj = 0;  ///< that it started over for
+    double last_time_s = 0;
+    CheckedCounter counter;
   };
 
   void add_zone(const std::filesystem::path& folder, RaplReading reading);
   void add_package(const std::filesystem::path& folder);
+  static void add(Zone& zone, std::uint64_t now_uj, double time_s);
 
+  std::function<double()> now_s_;
   std::vector<Zone> zones_;
   std::string problem_;
 };

@@ -9,6 +9,16 @@
 namespace lowgear::measure {
 namespace {
 
+/// The energy of a zone between two readings. A counter that was set aside meanwhile leaves it open.
+CpuMeasurement cpu_measurement(const gpu::RaplReading& from, const gpu::RaplReading& to) {
+  CpuMeasurement result{.zone = to.zone, .energy_j = {}, .problem = to.problem};
+  if (result.problem.empty() && to.set_aside != from.set_aside) {
+    result.problem = "the counter has jumped, fallen or stood still meanwhile";
+  }
+  if (result.problem.empty()) result.energy_j = to.energy_j - from.energy_j;
+  return result;
+}
+
 /// CPU counters are exact to a millisecond whenever they are read; in between it is enough to see them wrap around.
 constexpr long kRoundsPerCpuReading = 100;
 
@@ -89,7 +99,7 @@ WindowMeasurement EnergyMeter::measure(const Window& window) {
   }
   const std::vector<gpu::RaplReading> cpus = read_cpus();  // as many as at the begin
   for (std::size_t zone = 0; zone < cpus.size(); ++zone) {
-    result.cpus.push_back({.zone = cpus[zone].zone, .energy_j = cpus[zone].energy_j - window.cpus[zone].energy_j});
+    result.cpus.push_back(cpu_measurement(window.cpus[zone], cpus[zone]));
   }
   return result;
 }

@@ -44,8 +44,9 @@ struct GpuMeasurement {
 
 /// Energy of one CPU package or memory domain.
 struct CpuMeasurement {
-  std::string zone;  ///< `package-0`, `dram`
-  double energy_j = 0;
+  std::string zone;                ///< `package-0`, `package-0/dram`
+  std::optional<double> energy_j;  ///< empty: not known
+  std::string problem;             ///< why not; empty when it is
 };
 
 /// What a window measured.

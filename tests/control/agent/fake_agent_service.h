@@ -32,7 +32,7 @@ class FakeAgentService : public Service {
       gpu.controlled = true;
       gpu.power_limits = gpu::PowerLimits{200, 700, 700, 650, 600};
       gpu.persistence_mode = index == 0;
-      gpu.has_energy_counter = true;
+      gpu.energy_counter.present = gpu.energy_counter.works = true;
       gpu.reading.time_ns = 1'762'000'000'000'000'000;
       gpu.reading.energy_j = 123.456 + index;
       gpu.reading.power_w = 75 + 25 * index;
@@ -130,12 +130,17 @@ class FakeCpuMeter : public CpuMeter {
   std::vector<CpuEnergy> read() override {
     CpuEnergy first{.package = 0, .package_uj = 1'000'000 + gained_uj, .dram_uj = 500'000 + gained_uj / 2};
     CpuEnergy second{.package = 1, .package_uj = 2'000'000 + gained_uj, .dram_uj = std::nullopt};
+    first.package_set_aside = first.dram_set_aside = set_aside;
+    if (!dram_problem.empty()) first.dram_uj.reset();
+    first.problem = dram_problem;
     if (!problem().empty()) return {};
     return {first, second};
   }
   std::string problem() const override { return absent_because; }
 
   std::uint64_t gained_uj = 0;
+  long set_aside = 0;        ///< of package 0
+  std::string dram_problem;  ///< why its memory's counter does not tell
   std::string absent_because;
 };
 

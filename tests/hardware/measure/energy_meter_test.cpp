@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/eventually.h"
+#include "base/core/monotonic_clock.h"
 #include "hardware/gpu/reading_gpu.h"
 
 namespace lowgear::measure {
@@ -20,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A GPU whose counter grows by 10 J with every reading, whatever the time.
+/// A GPU that draws 310 W, and whose counter shows it at any time.
 class CountingGpu final : public gpu::ReadingGpu {
  public:
   CountingGpu(std::string uuid, const std::atomic<bool>& lost) : ReadingGpu(std::move(uuid)), lost_(&lost) {}
@@ -32,11 +33,10 @@ class CountingGpu final : public gpu::ReadingGpu {
     if (sensor == gpu::GpuFeature::utilisation) values.gpu_utilisation_percent = 99;
     if (sensor != gpu::GpuFeature::energy_counter) return;
     if (*lost_) throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, identity().uuid + " is lost");
-    values.energy_j = energy_j_ += 10;
+    values.energy_j = 310 * monotonic_s();
   }
 
  private:
-  double energy_j_ = 0;
   const std::atomic<bool>* lost_;
 };
 
@@ -73,8 +73,7 @@ TEST(EnergyMeter, MeasuresEveryGpu) {
   for (const GpuMeasurement& gpu : seen.gpus) {
     EXPECT_EQ(gpu.source, EnergySource::counter);
     EXPECT_GT(gpu.energy_j.value(), 0);
-    // The reading over 100 ms, not over a second; the counter of this GPU, which steps with each reading, may show
-    // more.
+    // The reading over 100 ms, not over a second; the counter, extrapolated, may show more.
     EXPECT_EQ(gpu.peak_power_w, std::max(310.0, gpu.mean_power_w.value()));
     EXPECT_EQ(gpu.max_temperature_c, 50);
     EXPECT_TRUE(gpu.problem.empty());

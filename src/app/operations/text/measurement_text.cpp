@@ -101,7 +101,8 @@ Json measurement_json(const measure::WindowMeasurement& measurement) {
                {"cpus", Json::array()}};
   for (const measure::GpuMeasurement& gpu : measurement.gpus) json["gpus"].push_back(gpu_json(gpu));
   for (const measure::CpuMeasurement& cpu : measurement.cpus) {
-    json["cpus"].push_back({{"zone", cpu.zone}, {"energy_j", cpu.energy_j}});
+    json["cpus"].push_back({{"zone", cpu.zone}, {"energy_j", or_null(cpu.energy_j)}});
+    if (!cpu.problem.empty()) json["cpus"].back()["problem"] = cpu.problem;
   }
   if (const std::optional<double> energy_j = measurement.gpu_energy_j()) {
     json["gpu_energy_j"] = *energy_j;
@@ -116,8 +117,12 @@ std::string measurement_text(const measure::WindowMeasurement& measurement) {
   text += total_text(measurement) + '\n';
   if (!measurement.gpus.empty()) text += gpu_table(measurement);
   for (const measure::CpuMeasurement& cpu : measurement.cpus) {
-    text += fmt::format("CPU {}: {:.1f} J, {:.1f} W\n", cpu.zone, cpu.energy_j,
-                        measurement.time_s > 0 ? cpu.energy_j / measurement.time_s : 0);
+    if (!cpu.energy_j) {
+      text += fmt::format("CPU {}: energy not known: {}\n", cpu.zone, cpu.problem);
+      continue;
+    }
+    text += fmt::format("CPU {}: {:.1f} J, {:.1f} W\n", cpu.zone, *cpu.energy_j,
+                        measurement.time_s > 0 ? *cpu.energy_j / measurement.time_s : 0);
   }
   for (const measure::GpuMeasurement& gpu : measurement.gpus) {
     if (gpu.energy_j && !gpu.covers_all()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <numeric>
 #include <optional>
 
 #include "base/core/energy/energy_check.h"
@@ -48,6 +49,8 @@ class CheckedCounter {
   [[nodiscard]] double last_change_s() const { return changed_s_; }
   /// How often the counter was set aside for this reason: steps, and times in which it stood still or contradicted.
   [[nodiscard]] long set_aside(EnergyFault fault) const { return set_aside_[static_cast<std::size_t>(fault)]; }
+  /// For any reason.
+  [[nodiscard]] long set_aside() const { return std::accumulate(set_aside_.begin(), set_aside_.end(), 0L); }
 
  private:
   [[nodiscard]] EnergyVerdict judge_step(const CounterReading& reading, double step_j) const;

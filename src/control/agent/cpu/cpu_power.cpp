@@ -8,9 +8,11 @@ namespace {
 constexpr std::int64_t kShortestNs = 100'000'000;
 constexpr std::int64_t kLongestNs = 1'000'000'000;
 
-double watts(std::uint64_t from_uj, std::uint64_t to_uj, std::int64_t duration_ns) {
-  if (to_uj <= from_uj) return 0;
-  return static_cast<double>(to_uj - from_uj) * 1e3 / static_cast<double>(duration_ns);
+/// Empty where the counter does not tell: a CPU that is on draws power.
+std::optional<double> watts(std::optional<std::uint64_t> from_uj, std::optional<std::uint64_t> to_uj,
+                            std::int64_t duration_ns) {
+  if (!from_uj || !to_uj || *to_uj <= *from_uj) return std::nullopt;
+  return static_cast<double>(*to_uj - *from_uj) * 1e3 / static_cast<double>(duration_ns);
 }
 
 }  // namespace
@@ -42,8 +44,11 @@ std::optional<std::vector<CpuPackagePower>> CpuPower::power() {
       const std::int64_t duration_ns = later_->time_ns - earlier_->time_ns;
       CpuPackagePower power;
       power.package = to.package;
-      power.package_w = watts(from.package_uj, to.package_uj, duration_ns);
-      if (from.dram_uj && to.dram_uj) power.dram_w = watts(*from.dram_uj, *to.dram_uj, duration_ns);
+      // The power of a step that was set aside is not known.
+      if (from.package_set_aside == to.package_set_aside) {
+        power.package_w = watts(from.package_uj, to.package_uj, duration_ns);
+      }
+      if (from.dram_set_aside == to.dram_set_aside) power.dram_w = watts(from.dram_uj, to.dram_uj, duration_ns);
       result.push_back(power);
     }
   }

@@ -13,7 +13,7 @@ namespace lowgear::agent {
 /// Mean power of one CPU package between two readings.
 struct CpuPackagePower {
   int package = 0;
-  double package_w = 0;
+  std::optional<double> package_w;  ///< empty when its counter does not tell
   std::optional<double> dram_w;
 };
 

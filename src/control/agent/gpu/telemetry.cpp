@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/core/monotonic_clock.h"
-#include "hardware/measure/gpu_meter.h"
 
 namespace lowgear::agent {
 namespace {
@@ -33,6 +32,14 @@ auto read_if(const gpu::Gpu& gpu, gpu::GpuFeature feature, Read read) -> std::op
   }
 }
 
+EnergyCounterStatus energy_counter_when_opened(const gpu::Gpu& gpu) {
+  const gpu::GpuFeatureStatus& feature = gpu.features()[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)];
+  EnergyCounterStatus status;
+  status.present = status.works = feature.works;
+  status.problem = feature.reason;
+  return status;
+}
+
 bool tells_anything(const gpu::GpuValues& values) {
   const auto is_known = [&](const gpu::GpuQuantity& quantity) { return quantity.of(values).has_value(); };
   const auto knows_any = [&](const gpu::GpuSensor& sensor) { return std::ranges::any_of(sensor.quantities, is_known); };
@@ -41,10 +48,26 @@ bool tells_anything(const gpu::GpuValues& values) {
 
 }  // namespace
 
-GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem) {
+EnergyCounter::EnergyCounter(gpu::Gpu& gpu)
+    : counter_(measure::counter_traits(gpu)), status_(energy_counter_when_opened(gpu)) {}
+
+std::optional<double> EnergyCounter::add(const measure::GpuSample& sample) {
+  if (!status_.present) return std::nullopt;
+  const EnergyVerdict step = counter_.add(measure::counter_reading(sample));
+  if (!step.usable()) status_.newest_set_aside = "the energy counter " + step.reason;
+  status_.works = counter_.state().usable();
+  status_.problem = status_.works ? "" : "the energy counter " + counter_.state().reason;
+  for (std::size_t fault = 0; fault < status_.set_aside.size(); ++fault) {
+    status_.set_aside.at(fault) = counter_.set_aside(static_cast<EnergyFault>(fault));
+  }
+  return sample.energy_j && status_.works ? counter_.energy_j() : std::nullopt;
+}
+
+GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem, EnergyCounter* counter) {
   const std::int64_t time_ns = wall_time_ns();
-  const measure::GpuSample taken = measure::sample(gpu, monotonic_s);
+  measure::GpuSample taken = measure::sample(gpu, monotonic_s);
   if (problem != nullptr) *problem = taken.problem;
+  if (counter != nullptr) taken.energy_j = counter->add(taken);
   return {taken, time_ns};
 }
 
@@ -63,7 +86,6 @@ struct Telemetry::Sampler {
   std::shared_ptr<gpu::GpuSystem> system;
   gpu::Gpu* gpu = nullptr;
   Clock::duration period{};
-  bool has_energy_counter = false;
   Clock::duration settings_period{};
 
   mutable std::mutex mutex;
@@ -73,6 +95,7 @@ struct Telemetry::Sampler {
   std::string problem;
   std::optional<std::int64_t> answered_ns;    // CLOCK_MONOTONIC
   std::optional<std::int64_t> busy_since_ns;  // CLOCK_MONOTONIC
+  EnergyCounterStatus energy_counter;
   bool settings_changed = true;
   bool stopping = false;
 
@@ -80,6 +103,7 @@ struct Telemetry::Sampler {
     Clock::time_point next = Clock::now();
     Clock::time_point next_settings = next;
     std::unique_lock lock(mutex);
+    EnergyCounter counter = ask(lock, [this] { return EnergyCounter(*gpu); });
     while (!stopping) {
       if (settings_changed || Clock::now() >= next_settings) {
         settings_changed = false;
@@ -89,7 +113,8 @@ struct Telemetry::Sampler {
       }
       if (Clock::now() >= next) {
         std::string problem_now;
-        const GpuReading read = ask(lock, [&] { return read_gpu(*gpu, &problem_now); });
+        const GpuReading read = ask(lock, [&] { return read_gpu(*gpu, &problem_now, &counter); });
+        energy_counter = counter.status();
         take(read, std::move(problem_now));
         // A GPU that answers slower than asked for is asked at once, but not several times to catch up.
         next = std::max(next + period, Clock::now());
@@ -127,7 +152,7 @@ Telemetry::Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::mil
     sampler->gpu = gpu.get();
     sampler->period = period;
     sampler->settings_period = settings_period;
-    sampler->has_energy_counter = works(*gpu, gpu::GpuFeature::energy_counter);
+    sampler->energy_counter = energy_counter_when_opened(*gpu);
     threads_.emplace_back([sampler] { sampler->run(); });
     samplers_.push_back(std::move(sampler));
   }
@@ -174,6 +199,10 @@ void Telemetry::settings_changed(std::size_t gpu) {
   sampler.wake.notify_all();
 }
 
-bool Telemetry::has_energy_counter(std::size_t gpu) const { return samplers_.at(gpu)->has_energy_counter; }
+EnergyCounterStatus Telemetry::energy_counter(std::size_t gpu) const {
+  const Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  return sampler.energy_counter;
+}
 
 }  // namespace lowgear::agent

@@ -8,16 +8,33 @@
 #include <string>
 #include <vector>
 
+#include "base/core/energy/checked_counter.h"
 #include "control/agent/gpu/driver_thread.h"
 #include "control/agent/gpu/guarded_gpus.h"
 #include "control/agent/service/agent_service.h"
 #include "hardware/gpu/gpu.h"
+#include "hardware/measure/gpu_meter.h"
 
 namespace lowgear::agent {
 
+/// Follows a GPU's energy counter and decides what of it is published. Steps that cannot be are left out.
+class EnergyCounter {
+ public:
+  explicit EnergyCounter(gpu::Gpu& gpu);
+
+  /// The energy to publish for this sample: empty where the counter does not work.
+  [[nodiscard]] std::optional<double> add(const measure::GpuSample& sample);
+  [[nodiscard]] const EnergyCounterStatus& status() const { return status_; }
+
+ private:
+  CheckedCounter counter_;
+  EnergyCounterStatus status_;
+};
+
 /// Reads everything that a GPU reports; values that it does not report, or not at present, stay empty. `problem`, if
-/// not null, is set to the driver's error for a reading that worked when the GPU was opened; empty if all work.
-[[nodiscard]] GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem = nullptr);
+/// not null, is set to the driver's error for a reading that worked when the GPU was opened; empty if all work. The
+/// energy is what `counter`, if not null, makes of the GPU's.
+[[nodiscard]] GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem = nullptr, EnergyCounter* counter = nullptr);
 
 /// Present settings of a GPU, by any program; empty if it does not report them.
 struct GpuSettings {
@@ -55,8 +72,8 @@ class Telemetry {
   [[nodiscard]] GpuAnswering answering(std::size_t gpu) const;
   /// Reads the settings of this GPU at once, as they have been changed. Does not wait for it.
   void settings_changed(std::size_t gpu);
-  /// Whether the GPU counts its energy, found out when it was opened.
-  [[nodiscard]] bool has_energy_counter(std::size_t gpu) const;
+  /// Whether the GPU counts its energy, and whether that can be right.
+  [[nodiscard]] EnergyCounterStatus energy_counter(std::size_t gpu) const;
 
  private:
   struct Sampler;

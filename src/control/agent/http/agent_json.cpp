@@ -72,6 +72,7 @@ Json to_json(const GpuStatus& gpu) {
           {"controlled", gpu.controlled},
           {"healthy", gpu.healthy},
           {"problem", gpu.problem.empty() ? Json(nullptr) : Json(gpu.problem)},
+          {"energy_problem", gpu.energy_counter.problem.empty() ? Json(nullptr) : Json(gpu.energy_counter.problem)},
           {"lease", or_null(gpu.lease_id)},
           {"assigned_to",
            gpu.assignment ? Json{{"uid", gpu.assignment->uid}, {"job", gpu.assignment->job}} : Json(nullptr)},

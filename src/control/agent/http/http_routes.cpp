@@ -246,6 +246,9 @@ RouteAnswer get_health(const RouteCall& call) {
     if (!gpu.healthy || gpu.clock_state == ClockState::failed) {
       problems.push_back(fmt::format("{}: {}", gpu.identity.uuid, gpu.problem));
     }
+    if (gpu.energy_counter.present && !gpu.energy_counter.works) {
+      problems.push_back(fmt::format("{}: {}", gpu.identity.uuid, gpu.energy_counter.problem));
+    }
   }
   for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) problems.push_back(gpu.problem);
   Json body = answer(call.context.service);

@@ -18,6 +18,8 @@ constexpr double kHertzPerMegahertz = 1e6;
 constexpr double kRatioPerPercent = 0.01;
 constexpr std::array kClockStates = {ClockState::untouched, ClockState::leased, ClockState::restored,
                                      ClockState::foreign, ClockState::failed};
+constexpr std::array kSetAsideFor = {EnergyFault::contradicts, EnergyFault::stands_still, EnergyFault::falls,
+                                     EnergyFault::too_high};
 
 metrics::MetricLabels gpu_labels(const GpuStatus& gpu) {
   return {{"gpu", std::to_string(gpu.identity.index)}, {"uuid", gpu.identity.uuid}};
@@ -107,6 +109,24 @@ void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposi
   }
 }
 
+/// Energy counters of GPUs. A GPU without one has no samples.
+void add_energy_counters(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
+  metrics::MetricFamily& works = exposition.gauge(
+      "gpu_energy_counter_works", "1 while the energy counter moves and does not contradict the power readings.");
+  metrics::MetricFamily& set_aside = exposition.counter(
+      "gpu_energy_counter_set_aside",
+      "Steps of the energy counter that cannot be, and times in which it does not work, since the agent's start.");
+  for (const GpuStatus& gpu : gpus) {
+    if (!gpu.energy_counter.present) continue;
+    const metrics::MetricLabels labels = gpu_labels(gpu);
+    works.add(labels, gpu.energy_counter.works ? 1.0 : 0.0);
+    for (const EnergyFault fault : kSetAsideFor) {
+      set_aside.add(metrics::with(labels, "reason", std::string(name(fault))),
+                    static_cast<double>(gpu.energy_counter.set_aside.at(static_cast<std::size_t>(fault))));
+    }
+  }
+}
+
 /// What the driver has below clocks and limits. A GPU without it has no samples.
 void add_power_features(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
   metrics::MetricFamily& profiles =
@@ -155,9 +175,16 @@ void add_throttling(const std::vector<GpuStatus>& gpus,
 void add_cpus(const std::vector<CpuEnergy>& cpus, metrics::Exposition& exposition) {
   metrics::MetricFamily& energy =
       exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
+  metrics::MetricFamily& set_aside = exposition.counter(
+      "cpu_energy_counter_set_aside",
+      "Steps of the counter that cannot be, and times in which it stood still, since the agent's start.");
   for (const CpuEnergy& cpu : cpus) {
-    energy.add({{"zone", fmt::format("package-{}", cpu.package)}}, static_cast<double>(cpu.package_uj) * 1e-6);
-    energy.add({{"zone", fmt::format("dram-{}", cpu.package)}}, cpu.dram_uj, 1e-6);
+    const metrics::MetricLabels package = {{"zone", fmt::format("package-{}", cpu.package)}};
+    const metrics::MetricLabels dram = {{"zone", fmt::format("dram-{}", cpu.package)}};
+    energy.add(package, cpu.package_uj, 1e-6);
+    energy.add(dram, cpu.dram_uj, 1e-6);
+    set_aside.add(package, static_cast<double>(cpu.package_set_aside));
+    if (cpu.dram_uj || cpu.dram_set_aside > 0) set_aside.add(dram, static_cast<double>(cpu.dram_set_aside));
   }
 }
 
@@ -204,6 +231,7 @@ metrics::Exposition Metrics::gather(Service& service, const std::vector<CpuEnerg
   add_agent(service, exposition);
   add_readings(gpus, exposition);
   add_control(gpus, exposition);
+  add_energy_counters(gpus, exposition);
   add_power_features(gpus, exposition);
   add_throttling(gpus, throttled_, exposition);
   add_cpus(cpus, exposition);

@@ -210,8 +210,9 @@ RouteAnswer set_persistence_mode(const RouteCall& call) {
 }
 
 /// A map from GPU to what `value` says of it; empty where the GPU does not report it, for which zeusd answers 400.
-template <typename Value>
-RouteAnswer read_each(const RouteCall& call, std::string_view what, Value value) {
+/// `why` says why one does not, where that is known.
+template <typename Value, typename Why>
+RouteAnswer read_each(const RouteCall& call, std::string_view what, Value value, Why why) {
   DeviceErrors errors;
   Json body = Json::object();
   for (const GpuStatus& gpu : selected_gpus(call)) {
@@ -223,17 +224,27 @@ RouteAnswer read_each(const RouteCall& call, std::string_view what, Value value)
                  fmt::format("{} does not answer: {}", gpu.identity.uuid, gpu.problem));
     } else {
       errors.add(gpu.identity.index, http::ErrorCode::not_reported,
-                 fmt::format("{} does not report its {}", gpu.identity.uuid, what));
+                 fmt::format("{} does not report its {}{}", gpu.identity.uuid, what, why(gpu)));
     }
   }
   return errors.empty() ? http::json_response(body) : errors.response();
 }
 
+template <typename Value>
+RouteAnswer read_each(const RouteCall& call, std::string_view what, Value value) {
+  return read_each(call, what, value, [](const GpuStatus&) { return ""; });
+}
+
 RouteAnswer get_cumulative_energy(const RouteCall& call) {
-  return read_each(call, "energy", [](const GpuStatus& gpu) -> std::optional<Json> {
-    if (!gpu.reading.energy_j) return std::nullopt;
-    return Json{{"energy_mj", thousandths(*gpu.reading.energy_j)}};
-  });
+  return read_each(
+      call, "energy",
+      [](const GpuStatus& gpu) -> std::optional<Json> {
+        if (!gpu.reading.energy_j) return std::nullopt;
+        return Json{{"energy_mj", thousandths(*gpu.reading.energy_j)}};
+      },
+      [](const GpuStatus& gpu) {
+        return gpu.energy_counter.problem.empty() ? "" : fmt::format(": {}", gpu.energy_counter.problem);
+      });
 }
 
 RouteAnswer get_power_limit(const RouteCall& call) {
@@ -343,14 +354,15 @@ RouteAnswer get_cpu_energy(const RouteCall& call) {
   for (const int id : selected_cpus(call, cpus)) {
     const CpuEnergy& cpu = *std::ranges::find(cpus, id, &CpuEnergy::package);
     Json& reply = body[std::to_string(id)];
-    reply["cpu_energy_uj"] = package ? Json(cpu.package_uj) : Json(nullptr);
-    reply["dram_energy_uj"] = dram && cpu.dram_uj ? Json(*cpu.dram_uj) : Json(nullptr);
+    reply["cpu_energy_uj"] = package ? or_null(cpu.package_uj) : Json(nullptr);
+    reply["dram_energy_uj"] = dram ? or_null(cpu.dram_uj) : Json(nullptr);
+    if (!cpu.problem.empty()) reply["problem"] = cpu.problem;
   }
   return http::json_response(body);
 }
 
 void add_power(Json& body, const CpuPackagePower& power) {
-  body["cpu_mw"] = thousandths(power.package_w);
+  body["cpu_mw"] = power.package_w ? Json(thousandths(*power.package_w)) : Json(nullptr);
   body["dram_mw"] = power.dram_w ? Json(thousandths(*power.dram_w)) : Json(nullptr);
 }
 
@@ -403,7 +415,7 @@ RouteAnswer discover(const RouteCall& call) {
     body["gpus"].push_back(Json{{"id", gpu.identity.index},
                                 {"name", gpu.identity.name},
                                 {"pci_address", gpu.identity.pci_address},
-                                {"cumulative_energy_available", gpu.has_energy_counter}});
+                                {"cumulative_energy_available", gpu.energy_counter.works}});
     body["gpu_ids"].push_back(gpu.identity.index);
     controlled = controlled || gpu.controlled;
   }

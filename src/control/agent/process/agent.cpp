@@ -26,7 +26,7 @@ Agent::Agent(boost::asio::io_context& io, Options options, AgentEnvironment envi
       environment_(std::move(environment)),
       pending_writes_(io, options_.driver_timeout) {
   for (const gpu::GpuIdentity& identity : environment_.gpus.identities()) {
-    gpus_.push_back({.identity = identity, .worker = nullptr, .silence = {}, .problem = {}});
+    gpus_.push_back({.identity = identity, .worker = nullptr, .silence = {}, .problem = {}, .energy_counter = {}});
   }
   for (const std::string& name : environment_.policy->controlled_gpus()) {
     Managed& managed = gpus_[environment_.gpus.index_of(name)];
@@ -91,6 +91,7 @@ void Agent::check_health() {
   for (std::size_t index = 0; index < gpus_.size(); ++index) {
     Managed& managed = gpus_[index];
     report_silence(index);
+    report_energy(index);
     if (!managed.worker) continue;
     if (managed.silence.empty() && leases_.of_gpu(index) != nullptr) {
       (void)managed.worker->post(
@@ -119,6 +120,23 @@ void Agent::report_silence(std::size_t index) {
     note(fmt::format("{}: the driver responds again", uuid));
   } else {
     warn(fmt::format("{}: {}", uuid, managed.silence));
+  }
+}
+
+void Agent::report_energy(std::size_t index) {
+  Managed& managed = gpus_[index];
+  const EnergyCounterStatus before = std::exchange(managed.energy_counter, telemetry_->energy_counter(index));
+  const EnergyCounterStatus& now = managed.energy_counter;
+  if (!now.present) return;
+  const std::string& uuid = managed.identity.uuid;
+  if (now.newest_set_aside != before.newest_set_aside) {
+    warn(fmt::format("{}: {}; this step is left out of its energy", uuid, now.newest_set_aside));
+  }
+  if (before.present && before.works == now.works) return;
+  if (!now.works) {
+    warn(fmt::format("{}: {}; its energy is not available until the counter can be right", uuid, now.problem));
+  } else if (before.present) {
+    note(fmt::format("{}: the energy counter works again", uuid));
   }
 }
 
@@ -153,7 +171,7 @@ GpuStatus Agent::status_of(std::size_t index) {
   if (const GpuAssignment* assigned = environment_.assignments->find(managed.identity.uuid)) {
     status.assignment = *assigned;
   }
-  status.has_energy_counter = telemetry_->has_energy_counter(index);
+  status.energy_counter = telemetry_->energy_counter(index);
   if (!managed.worker) return status;
   const GpuWorkerStatus worker = managed.worker->status();
   status.controlled = true;

@@ -78,9 +78,10 @@ class Agent final : public Service, private LeaseGranter {
   /// One GPU of the system, in its order.
   struct Managed {
     gpu::GpuIdentity identity;
-    std::unique_ptr<GpuWorker> worker;  ///< null for a GPU that is only read
-    std::string silence;                ///< as last reported
-    std::string problem;                ///< as last reported
+    std::unique_ptr<GpuWorker> worker;   ///< null for a GPU that is only read
+    std::string silence;                 ///< as last reported
+    std::string problem;                 ///< as last reported
+    EnergyCounterStatus energy_counter;  ///< as last reported
   };
 
   [[nodiscard]] Grant open_lease(const Peer& peer, const ipc::HelloMessage& hello) override;
@@ -115,6 +116,8 @@ class Agent final : public Service, private LeaseGranter {
   [[nodiscard]] std::string silence_of(std::size_t index) const;
   /// Says that a GPU has become silent, and that it answers again.
   void report_silence(std::size_t index);
+  /// Says that a GPU's energy counter does not work any more, that it does again, and what was set aside.
+  void report_energy(std::size_t index);
   /// Says what goes wrong with a GPU when that changes.
   void report_problem(Managed& managed);
   [[nodiscard]] GpuStatus status_of(std::size_t index);

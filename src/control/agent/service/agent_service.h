@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "base/ipc/unix_peer.h"
 #include "hardware/gpu/gpu.h"
@@ -51,6 +53,16 @@ struct GpuReading : gpu::GpuValues {
   std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
 
+/// The energy counter of a GPU, every step of which is checked.
+struct EnergyCounterStatus {
+  bool present = false;  ///< the GPU counts its energy, whether or not there is a reading yet
+  bool works = false;    ///< and the counter can be right: it moves, and does not contradict the power readings
+  std::string problem;   ///< why it does not work; empty when it does
+  /// Steps that could not be, and times in which it did not work, by reason. Readings leave out the former.
+  std::array<long, kEnergyFaultCount> set_aside{};
+  std::string newest_set_aside;  ///< why the newest step could not be
+};
+
 /// A GPU that a scheduler has given to a job: only its user may lease it, and no other Slurm job of that user.
 struct GpuAssignment {
   uid_t uid = 0;
@@ -71,13 +83,13 @@ struct GpuStatus {
   std::optional<bool> persistence_mode;                               ///< empty when not known
   std::optional<gpu::WorkloadPowerProfiles> workload_power_profiles;  ///< empty where the GPU has none
   std::optional<gpu::PowerSmoothing> power_smoothing;                 ///< empty where the GPU has none
-  bool has_energy_counter = false;  ///< the GPU counts its energy, whether or not there is a reading yet
-  std::uint64_t clock_writes = 0;   ///< setter calls that the driver took
+  EnergyCounterStatus energy_counter;
+  std::uint64_t clock_writes = 0;  ///< setter calls that the driver took
   std::uint64_t clock_write_errors = 0;
   std::uint64_t late_units = 0;  ///< unit starts that came while a write was under way and were skipped
   std::optional<std::uint64_t> lease_id;
   std::optional<GpuAssignment> assignment;
-  GpuReading reading;                   ///< the newest that it answered
+  GpuReading reading;                   ///< the newest that it answered; no energy of a counter that does not work
   std::optional<double> reading_age_s;  ///< empty: there is none yet
 };
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/core/eventually.h"
 #include "base/core/monotonic_clock.h"
@@ -50,6 +52,67 @@ TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
   EXPECT_EQ(reading.power_w, 123);
   EXPECT_FALSE(reading.temperature_c);
   EXPECT_EQ(reading.sm_clock_mhz, 1980);
+}
+
+/// Samples a GPU of 300 W every 50 ms until `end_s`; `spoil` changes them.
+std::optional<double> follow(EnergyCounter& counter, double begin_s, double end_s,
+                             const std::function<void(measure::GpuSample&)>& spoil) {
+  std::optional<double> energy_j;
+  for (double time_s = begin_s; time_s < end_s; time_s += 0.05) {
+    measure::GpuSample sample;
+    sample.time_s = sample.counter_time_s = time_s;
+    sample.energy_j = 1000 + 300 * time_s;
+    sample.power_w = 300;
+    spoil(sample);
+    energy_j = counter.add(sample);
+  }
+  return energy_j;
+}
+
+TEST(EnergyCounter, LeavesOutAJumpAndCountsIt) {
+  gpu::FakeGpu gpu;
+  EnergyCounter counter(gpu);
+  const std::optional<double> energy_j = follow(counter, 0, 10, [](measure::GpuSample& sample) {
+    if (sample.time_s > 5) *sample.energy_j += 1e6;
+  });
+  EXPECT_NEAR(energy_j.value(), 4000, 40);
+  EXPECT_TRUE(counter.status().works);
+  EXPECT_EQ(counter.status().set_aside.at(static_cast<std::size_t>(EnergyFault::too_high)), 1);
+  EXPECT_NE(counter.status().newest_set_aside.find("at most 1400 W"), std::string::npos)
+      << counter.status().newest_set_aside;
+}
+
+TEST(EnergyCounter, PublishesNothingOfACounterThatDoesNotWork) {
+  gpu::FakeGpu gpu;
+  EnergyCounter counter(gpu);
+  EXPECT_FALSE(follow(counter, 0, 5, [](measure::GpuSample& sample) { sample.energy_j = 1000; }));
+  EXPECT_FALSE(counter.status().works);
+  EXPECT_NE(counter.status().problem.find("shows no energy"), std::string::npos) << counter.status().problem;
+  const std::optional<double> energy_j =
+      follow(counter, 5, 10, [](measure::GpuSample& sample) { *sample.energy_j -= 300 * 5; });
+  EXPECT_TRUE(counter.status().works);
+  EXPECT_NEAR(energy_j.value(), 4000, 100) << "with what it had lost";
+
+  EnergyCounter other(gpu);
+  EXPECT_FALSE(follow(other, 0, 10, [](measure::GpuSample& sample) { *sample.energy_j *= 0.57; }));
+  EXPECT_FALSE(other.status().works);
+}
+
+TEST(EnergyCounter, IsAbsentWhereTheGpuHasNone) {
+  gpu::FakeGpu gpu;
+  gpu.disable(gpu::GpuFeature::energy_counter, gpu::GpuErrorCode::not_supported, "too old");
+  EnergyCounter counter(gpu);
+  EXPECT_FALSE(follow(counter, 0, 5, [](measure::GpuSample& sample) { sample.energy_j.reset(); }));
+  EXPECT_FALSE(counter.status().present);
+  EXPECT_EQ(counter.status().problem, "too old");
+}
+
+TEST(Telemetry, KnowsACounterThatStandsStill) {
+  const auto system = std::make_shared<gpu::FakeGpuSystem>(1);  // its counter never moves
+  const Telemetry telemetry(system, 100, 1h);
+  EXPECT_TRUE(eventually([&] { return !telemetry.energy_counter(0).works; }));
+  EXPECT_TRUE(telemetry.energy_counter(0).present);
+  EXPECT_TRUE(eventually([&] { return !telemetry.reading(0).energy_j; }));
 }
 
 TEST(ReadSettings, SaysSinceWhenTheyHold) {

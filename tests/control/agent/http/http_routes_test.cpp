@@ -378,6 +378,13 @@ TEST_F(HttpRoutes, PowerIsReadOnceOrStreamed) {
 
 TEST_F(HttpRoutes, HealthTellsOfGpusThatDoNotAnswer) {
   EXPECT_EQ(json(ask("GET", "/healthz"))["status"], "ok");
+  service.gpu_list[0].energy_counter.works = false;
+  service.gpu_list[0].energy_counter.problem = "the energy counter shows no energy for 2 s";
+  EXPECT_EQ(json(ask("GET", "/healthz"))["status"], "degraded");
+  EXPECT_THAT(json(ask("GET", "/healthz"))["problems"].dump(), HasSubstr("shows no energy for 2 s"));
+  EXPECT_EQ(json(ask("GET", "/v1/gpus"))["gpus"][0]["energy_problem"], "the energy counter shows no energy for 2 s");
+  service.gpu_list[0].energy_counter.works = true;
+  service.gpu_list[0].energy_counter.problem.clear();
   service.gpu_list[1].healthy = false;
   const RouteAnswer response = ask("GET", "/healthz");
   EXPECT_EQ(response.status, 200);

@@ -59,6 +59,24 @@ TEST(Metrics, WhatIsNotReportedIsLeftOut) {
   EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_sm_clock_hertz{" + labels(1))));
 }
 
+TEST(Metrics, EnergyCountersThatAreSetAsideAreCounted) {
+  FakeAgentService service;
+  EnergyCounterStatus& counter = service.gpu_list[0].energy_counter;
+  counter.works = false;
+  counter.set_aside.at(static_cast<std::size_t>(EnergyFault::too_high)) = 2;
+  service.gpu_list[1].energy_counter.present = false;
+  FakeCpuMeter cpus;
+  cpus.set_aside = 3;
+  cpus.dram_problem = "stands still";
+  const std::string text = Metrics().gather(service, cpus.read()).text();
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_counter_works{" + labels(0) + "} 0\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_counter_set_aside_total{" + labels(0) + ",reason=\"too_high\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_counter_set_aside_total{" + labels(0) + ",reason=\"falls\"} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_energy_counter_works{" + labels(1))));
+  EXPECT_THAT(text, HasSubstr("lowgear_cpu_energy_counter_set_aside_total{zone=\"dram-0\"} 3\n"));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_cpu_energy_joules_total{zone=\"dram-0\"}")));
+}
+
 TEST(Metrics, PowerFeaturesAreThoseThatTheGpuHas) {
   FakeAgentService service;
   EXPECT_THAT(Metrics().gather(service, {}).text(), Not(HasSubstr("lowgear_gpu_power_smoothing{")));

@@ -214,6 +214,24 @@ TEST_F(ZeusdRoutes, CpuEnergyIsInMicrojoules) {
   EXPECT_EQ(ask("GET", "/cpu/get_cumulative_energy", "cpu_ids=5&cpu=true&dram=true").status, 400);
 }
 
+TEST_F(ZeusdRoutes, EnergyOfACounterThatDoesNotWorkIsNull) {
+  cpu_meter.dram_problem = "energy_uj: the counter shows no energy for 2 s";
+  const Json cpu = read("/cpu/get_cumulative_energy", "cpu_ids=0&cpu=true&dram=true")["0"];
+  EXPECT_EQ(cpu["cpu_energy_uj"], 1'000'000);
+  EXPECT_TRUE(cpu["dram_energy_uj"].is_null());
+  EXPECT_EQ(cpu["problem"], cpu_meter.dram_problem);
+  EXPECT_EQ(read("/discover")["dram_available"].dump(), "[false,false]");
+
+  service.gpu_list[0].energy_counter.works = false;
+  service.gpu_list[0].energy_counter.problem = "the energy counter shows no energy for 2 s";
+  service.gpu_list[0].reading.energy_j.reset();
+  const RouteAnswer refused = ask("GET", "/gpu/get_cumulative_energy", "gpu_ids=0");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.text(), testing::HasSubstr("shows no energy for 2 s"));
+  EXPECT_EQ(read("/discover")["gpus"][0]["cumulative_energy_available"], false);
+  EXPECT_EQ(read("/discover")["gpus"][1]["cumulative_energy_available"], true);
+}
+
 TEST_F(ZeusdRoutes, CpuPowerTakesTwoReadings) {
   const RouteAnswer later = ask("GET", "/cpu/get_power");
   EXPECT_EQ(later.ask_again_after, std::chrono::milliseconds(100));
@@ -247,7 +265,7 @@ TEST_F(ZeusdRoutes, DiscoverTellsWhatIsHere) {
 }
 
 TEST_F(ZeusdRoutes, DiscoverTellsOfAGpuThatCountsNoEnergy) {
-  service.gpu_list[0].has_energy_counter = false;
+  service.gpu_list[0].energy_counter.works = false;
   service.gpu_list[1].reading.energy_j.reset();  // counted, and not read yet
   const Json body = read("/discover");
   EXPECT_EQ(body["gpus"][0]["cumulative_energy_available"], false);
