@@ -70,10 +70,18 @@ std::string summary(const gpu::GpuSurvey& gpu) {
   return text;
 }
 
-Finding energy_finding(const gpu::GpuSurvey& gpu) {
+Finding energy_finding(const gpu::GpuSurvey& gpu, const MachineFacts& facts) {
   const gpu::GpuFeatureStatus& counter = status_of(gpu, gpu::GpuFeature::energy_counter);
   const bool power =
       status_of(gpu, gpu::GpuFeature::average_power).works || status_of(gpu, gpu::GpuFeature::instant_power).works;
+  const auto wrong = facts.wrong_counters.find(gpu.identity.uuid);
+  if (counter.works && wrong != facts.wrong_counters.end()) {
+    return {FindingLevel::limited, topic_of(gpu),
+            fmt::format("energy by integrating power, less exact than a counter that is right: {}", wrong->second),
+            fmt::format("reset it while nothing runs on it (sudo nvidia-smi --gpu-reset -i {}); if that does not help, "
+                        "the driver or the GPU is at fault",
+                        gpu.identity.index)};
+  }
   if (counter.works) return {FindingLevel::works, topic_of(gpu), "energy by the GPU's own counter", ""};
   if (power) {
     return {FindingLevel::limited, topic_of(gpu),
@@ -114,9 +122,9 @@ void add_missing_features(const gpu::GpuSurvey& gpu, std::vector<Finding>& findi
   }
 }
 
-void add_gpu(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
+void add_gpu(const gpu::GpuSurvey& gpu, const MachineFacts& facts, std::vector<Finding>& findings) {
   findings.push_back({FindingLevel::works, topic_of(gpu), summary(gpu), ""});
-  findings.push_back(energy_finding(gpu));
+  findings.push_back(energy_finding(gpu, facts));
   add_missing_features(gpu, findings);
   add_power_features(gpu, findings);
   if (gpu.identity.mig_enabled) {
@@ -136,8 +144,9 @@ void add_gpu(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
   }
 }
 
-void add_gpus(const gpu::NvmlSurvey& nvml, std::vector<Finding>& findings) {
-  for (const gpu::GpuSurvey& gpu : nvml.gpus) add_gpu(gpu, findings);
+void add_gpus(const MachineFacts& facts, std::vector<Finding>& findings) {
+  const gpu::NvmlSurvey& nvml = *facts.nvml;
+  for (const gpu::GpuSurvey& gpu : nvml.gpus) add_gpu(gpu, facts, findings);
   for (const std::string& problem : nvml.problems) findings.push_back({FindingLevel::broken, "GPU", problem, ""});
   if (nvml.gpus.empty() && nvml.problems.empty()) {
     findings.push_back({FindingLevel::broken, "GPU", "the driver shows no GPU",
@@ -214,7 +223,9 @@ void add_switch_latencies(const MachineFacts& facts, std::vector<Finding>& findi
 
 Finding cpu_finding(const MachineFacts& facts) {
   if (!facts.rapl_zones.empty()) {
-    return {FindingLevel::works, "CPU energy", fmt::format("by RAPL: {}", fmt::join(facts.rapl_zones, ", ")), ""};
+    const std::string zones = fmt::format("by RAPL: {}", fmt::join(facts.rapl_zones, ", "));
+    if (facts.rapl_problem.empty()) return {FindingLevel::works, "CPU energy", zones, ""};
+    return {FindingLevel::limited, "CPU energy", fmt::format("{}; not all: {}", zones, facts.rapl_problem), ""};
   }
   const bool denied = facts.rapl_problem.find("only root") != std::string::npos;
   return {FindingLevel::limited, "CPU energy", facts.rapl_problem,
@@ -259,7 +270,7 @@ std::string_view name(FindingLevel level) {
 std::vector<Finding> diagnose(const MachineFacts& facts) {
   std::vector<Finding> findings = {driver_finding(facts)};
   if (facts.nvml) {
-    add_gpus(*facts.nvml, findings);
+    add_gpus(facts, findings);
     findings.push_back(permission_finding(facts));
     add_switch_latencies(facts, findings);
   }

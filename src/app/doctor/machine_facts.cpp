@@ -12,16 +12,22 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "app/doctor/environment.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/monotonic_clock.h"
 #include "base/ipc/unix_address.h"
+#include "hardware/gpu/nvml_system.h"
 #include "hardware/gpu/rapl.h"
+#include "hardware/measure/energy_meter.h"
 
 namespace lowgear::doctor {
 namespace {
@@ -30,6 +36,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kDefaultAgentSocket = "/run/lowgear/lease.sock";
 constexpr int kCapSysAdmin = 21;
+/// Ten steps of an H100's counter.
+constexpr std::chrono::milliseconds kWatched{1'200};
 
 std::string first_line(const fs::path& file) {
   std::ifstream stream(file);
@@ -94,10 +102,37 @@ void collect_kernel(MachineFacts& facts) {
   }
 }
 
-void collect_rapl(MachineFacts& facts, const fs::path& root) {
-  gpu::Rapl rapl(root / "sys/class/powercap");
-  for (const gpu::RaplReading& reading : rapl.read()) facts.rapl_zones.push_back(reading.zone);
+/// Watches the energy counters of GPUs next to their power readings.
+void watch_counters(MachineFacts& facts) {
+  try {
+    const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
+    measure::EnergyMeter meter(*system);
+    const measure::EnergyMeter::WindowId window = meter.begin("doctor");
+    std::this_thread::sleep_for(kWatched);
+    for (const measure::GpuMeasurement& gpu : meter.end(window).gpus) {
+      const bool by_counter = gpu.source == measure::EnergySource::counter;
+      if (!by_counter && !gpu.problem.empty()) facts.wrong_counters[gpu.identity.uuid] = gpu.problem;
+    }
+  } catch (const gpu::GpuError&) {
+    // The survey says why.
+  }
+}
+
+void collect_energy(MachineFacts& facts, const fs::path& root) {
+  gpu::Rapl rapl(root / "sys/class/powercap", monotonic_s);
+  if (facts.nvml && !facts.nvml->gpus.empty()) {
+    watch_counters(facts);
+  } else if (rapl.problem().empty()) {
+    std::this_thread::sleep_for(kWatched);
+  }
   facts.rapl_problem = rapl.problem();
+  for (const gpu::RaplReading& reading : rapl.read()) {
+    if (reading.problem.empty()) {
+      facts.rapl_zones.push_back(reading.zone);
+    } else if (facts.rapl_problem.empty()) {
+      facts.rapl_problem = reading.problem;
+    }
+  }
 }
 
 }  // namespace
@@ -148,7 +183,7 @@ MachineFacts collect_machine_facts(const fs::path& root) {
   facts.root = ::geteuid() == 0;
   facts.cap_sys_admin = has_capability(root, kCapSysAdmin);
   facts.container = container_kind(root);
-  collect_rapl(facts, root);
+  collect_energy(facts, root);
   const std::string socket = environment("LOWGEAR_AGENT_SOCKET");
   facts.agent_socket = socket.empty() ? std::string(kDefaultAgentSocket) : socket;
   facts.agent = reach_agent(facts.agent_socket);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,8 +45,10 @@ struct MachineFacts {
   bool cap_sys_admin = false;  ///< in the effective set
   std::string container;       ///< `docker`, `podman`, `kubernetes`, ...; empty outside
 
-  std::vector<std::string> rapl_zones;
-  std::string rapl_problem;
+  /// Why the energy counters of GPUs cannot be right, by UUID: they were watched for a second, next to power readings.
+  std::map<std::string, std::string> wrong_counters;
+  std::vector<std::string> rapl_zones;  ///< that tell their energy
+  std::string rapl_problem;             ///< why there are none, or why one does not
 
   std::string agent_socket;
   AgentReach agent = AgentReach::absent;

@@ -75,6 +75,17 @@ bool is_extra(gpu::GpuFeature feature) {
   return feature == gpu::GpuFeature::workload_power_profiles || feature == gpu::GpuFeature::power_smoothing;
 }
 
+TEST(Diagnosis, SaysThatAnEnergyCounterCannotBeRight) {
+  MachineFacts facts = good_machine();
+  facts.wrong_counters["GPU-1"] =
+      "the energy counter shows no energy for 1.2 s, and the power readings 70 W on average";
+  const std::vector<Finding> findings = diagnose(facts);
+  EXPECT_THAT(findings,
+              Contains(finding(FindingLevel::limited, "GPU 0", "shows no energy for 1.2 s", "--gpu-reset -i 0")));
+  EXPECT_THAT(findings, Not(Contains(finding(FindingLevel::works, "GPU 0", "own counter"))));
+  EXPECT_TRUE(can_measure(findings)) << "by the power readings";
+}
+
 TEST(Diagnosis, ShowsPowerFeaturesOnlyWhereAGpuHasThem) {
   MachineFacts facts = good_machine();
   gpu::GpuSurvey& gpu = facts.nvml->gpus[0];
@@ -174,6 +185,13 @@ TEST(Diagnosis, EveryStateOfTheAgentHasItsFix) {
                                          Field(&Finding::fix, Not("")))));
     EXPECT_TRUE(can_measure(findings)) << "measuring needs no agent";
   }
+}
+
+TEST(Diagnosis, NamesACpuCounterThatDoesNotTell) {
+  MachineFacts facts = good_machine();
+  facts.rapl_zones = {"package-0"};
+  facts.rapl_problem = "dram/energy_uj: the counter shows no energy for 1.2 s";
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "CPU energy", "package-0; not all: dram")));
 }
 
 TEST(Diagnosis, CpuEnergyAndKernelOnlyLimit) {
