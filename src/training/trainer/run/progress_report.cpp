@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/core/formats/json.h"
 #include "planning/adapt/techniques/technique_record.h"
@@ -77,9 +78,20 @@ void ProgressReport::count_server(const StepResult& result) {
   totals_.set_steps_without_server(server_->steps_without());
 }
 
+/// Once: an error that is larger from then on.
+void ProgressReport::note_energy(const StepResult& result) {
+  if (result.ranks_by_power == 0 || std::exchange(said_by_power_, true)) return;
+  say(
+      fmt::format("step {}: the energy of {} of {} ranks is that of power readings, whose error is larger than a "
+                  "counter's{}{}; ranks_by_power_readings of the metrics counts them from now on",
+                  result.step + 1, result.ranks_by_power, config_->parallel.world_size(),
+                  result.energy_problem.empty() ? "" : ": ", result.energy_problem));
+}
+
 void ProgressReport::add(const StepResult& result) {
   totals_.add(result);
   count_server(result);
+  note_energy(result);
   if (metrics_) write_metrics(result);
   if (result.precision && output_ == Output::lines) {
     fmt::print("type: {}: {}; {} steps were tried and undone in {:.3g} s\n", type_name(*result.precision),
@@ -142,6 +154,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
     json["energy_j"] = *result.energy_j;
     if (result.energy_uncertainty_j) json["energy_uncertainty_j"] = *result.energy_uncertainty_j;
     json["energy"] = result.simulated ? "simulated" : "measured";
+    if (result.ranks_by_power > 0) json["ranks_by_power_readings"] = result.ranks_by_power;
   }
   if (result.mfu) json["mfu"] = *result.mfu;
   if (result.invalid) json["invalid"] = true;

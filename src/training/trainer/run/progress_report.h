@@ -33,6 +33,7 @@ class ProgressReport {
 
  private:
   void count_server(const StepResult& result);
+  void note_energy(const StepResult& result);
   void write_metrics(const StepResult& result);
   void print_envpipe(const StepResult& result) const;
   void print_line(const StepResult& result);
@@ -44,6 +45,7 @@ class ProgressReport {
   std::optional<ServerPresence> server_;  ///< empty: the job has none
   RunTotals totals_;
   std::optional<std::chrono::steady_clock::time_point> printed_;
+  bool said_by_power_ = false;
 };
 
 }  // namespace lowgear::trainer

@@ -31,6 +31,8 @@ struct StepResult {
   double time_s = 0;
   std::optional<double> energy_j;              ///< of all GPUs; empty when not all report it all the time
   std::optional<double> energy_uncertainty_j;  ///< +-; empty when that of a GPU is not known
+  int ranks_by_power = 0;                      ///< ranks whose energy is that of power readings, not of a counter
+  std::string energy_problem = {};             ///< why that of this rank is; empty: it is not
   bool simulated = false;                      ///< the GPUs are Lowgear's simulation
   /// Model FLOPs utilisation (training_flops_per_token, without what frozen blocks save) of all GPUs, 0 to 1; empty
   /// unless the peak of each is known.

@@ -31,8 +31,8 @@ double needed_flops_per_token(const launcher::TrainConfig& config, const StepRes
 }  // namespace
 
 void StepTotals::add_up(Collective& world) {
-  const std::array<double*, 12> members = {
-      &loss,    &energy_j,    &energy_uncertainty_j, &without_energy, &without_uncertainty, &simulated,
+  const std::array<double*, 13> members = {
+      &loss,    &energy_j,    &energy_uncertainty_j, &without_energy, &without_uncertainty, &by_power, &simulated,
       &invalid, &peak_flop_s, &without_peak,         &without_server, &not_switched,        &end};
   const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
   auto* values = sum.data_ptr<double>();
@@ -45,6 +45,7 @@ void StepTotals::describe(const launcher::TrainConfig& config, StepResult& resul
   result.loss = loss;
   if (without_energy == 0) result.energy_j = energy_j;
   if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;
+  result.ranks_by_power = static_cast<int>(by_power);
   result.simulated = simulated > 0;
   result.invalid = invalid > 0;
   result.ranks_without_server = static_cast<int>(without_server);

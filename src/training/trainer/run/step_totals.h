@@ -13,6 +13,7 @@ struct StepTotals {
   double energy_uncertainty_j = 0;
   double without_energy = 0;       ///< ranks whose GPU did not report it
   double without_uncertainty = 0;  ///< ranks that cannot tell how far off theirs is
+  double by_power = 0;             ///< ranks whose energy is that of power readings, not of a counter
   double simulated = 0;
   double invalid = 0;
   double peak_flop_s = 0;

@@ -157,6 +157,11 @@ StepTotals TrainingRun::totals_of(const at::Tensor& loss, const Adaptation::Chan
   totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j().value_or(0);
   totals.without_energy = measured.gpu_energy_j() && measured.gpu_energy_covers_all() ? 0 : 1;
   totals.without_uncertainty = measured.gpu_energy_uncertainty_j() ? 0 : 1;
+  for (const measure::GpuMeasurement& gpu : measured.gpus) {  // that of the rank
+    if (gpu.source == measure::EnergySource::counter || !gpu.energy_j) continue;
+    totals.by_power = 1;
+    result.energy_problem = gpu.problem;
+  }
   totals.simulated = measured.simulated ? 1 : 0;
   totals.invalid = marks_.invalid() ? 1 : 0;
   totals.peak_flop_s = meter_.peak_flop_s().value_or(0);

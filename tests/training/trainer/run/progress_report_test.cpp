@@ -62,6 +62,25 @@ TEST_F(Metrics, StateWhatActivationsTakeWhereThatWasMeasured) {
   EXPECT_THAT(content().substr(0, content().find('\n')), Not(HasSubstr("activation_bytes")));
 }
 
+TEST_F(Metrics, CountRanksWhoseEnergyIsThatOfPowerReadings) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  StepResult result;
+  result.time_s = 1;
+  result.energy_j = 100;
+  report.add(result);
+  result.ranks_by_power = 1;
+  result.energy_problem = "the energy counter shows no energy for 2 s";
+  testing::internal::CaptureStderr();
+  report.add(result);
+  report.add(result);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("the energy of 1 of 1 ranks is that of power readings"));
+  EXPECT_THAT(said, HasSubstr("shows no energy for 2 s"));
+  EXPECT_EQ(said.find("step 1"), said.rfind("step 1")) << "said once";
+  EXPECT_THAT(content(), HasSubstr("\"ranks_by_power_readings\":1"));
+  EXPECT_THAT(content().substr(0, content().find('\n')), Not(HasSubstr("ranks_by_power_readings")));
+}
+
 TEST_F(Metrics, OfARunThatContinuesKeepTheStepsBeforeIt) {
   report(0, 3, 10);
   report(2, 4, 20);
