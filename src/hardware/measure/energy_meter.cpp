@@ -9,16 +9,6 @@
 namespace lowgear::measure {
 namespace {
 
-/// The energy of a zone between two readings. A counter that was set aside meanwhile leaves it open.
-CpuMeasurement cpu_measurement(const gpu::RaplReading& from, const gpu::RaplReading& to) {
-  CpuMeasurement result{.zone = to.zone, .energy_j = {}, .problem = to.problem};
-  if (result.problem.empty() && to.set_aside != from.set_aside) {
-    result.problem = "the counter has jumped, fallen or stood still meanwhile";
-  }
-  if (result.problem.empty()) result.energy_j = to.energy_j - from.energy_j;
-  return result;
-}
-
 /// CPU counters are exact to a millisecond whenever they are read; in between it is enough to see them wrap around.
 constexpr long kRoundsPerCpuReading = 100;
 

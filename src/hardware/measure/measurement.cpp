@@ -19,6 +19,19 @@ bool GpuMeasurement::covers_all() const {
   return energy_j.has_value() && covered_s >= time_s - kRoundingS;
 }
 
+CpuMeasurement cpu_measurement(const gpu::RaplReading& from, const gpu::RaplReading& to) {
+  CpuMeasurement result{.zone = to.zone, .energy_j = {}, .problem = to.problem};
+  // One that has not moved yet has counted nothing; another's energy of before would fall into the window.
+  if (result.problem.empty() && !from.problem.empty() && from.energy_j > 0) {
+    result.problem = "not known when the window began: " + from.problem;
+  }
+  if (result.problem.empty() && to.set_aside != from.set_aside) {
+    result.problem = "the counter has jumped, fallen or stood still meanwhile";
+  }
+  if (result.problem.empty()) result.energy_j = to.energy_j - from.energy_j;
+  return result;
+}
+
 std::optional<double> WindowMeasurement::gpu_energy_j() const {
   std::optional<double> sum_j;
   for (const GpuMeasurement& gpu : gpus) {

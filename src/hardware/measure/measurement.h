@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hardware/gpu/gpu.h"
+#include "hardware/gpu/rapl.h"
 
 namespace lowgear::measure {
 
@@ -48,6 +49,9 @@ struct CpuMeasurement {
   std::optional<double> energy_j;  ///< empty: not known
   std::string problem;             ///< why not; empty when it is
 };
+
+/// The energy of a zone between two readings. A counter that was set aside meanwhile leaves it open.
+[[nodiscard]] CpuMeasurement cpu_measurement(const gpu::RaplReading& from, const gpu::RaplReading& to);
 
 /// What a window measured.
 struct WindowMeasurement {

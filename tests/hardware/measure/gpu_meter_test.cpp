@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace lowgear::measure {
 namespace {
@@ -307,6 +308,26 @@ TEST(GpuMeter, KeepsTheCounterOfAWholeModule) {
   const GpuMeasurement result = meter.measure(window, 20);
   EXPECT_EQ(result.source, EnergySource::counter);
   EXPECT_EQ(result.problem, "");
+}
+
+TEST(CpuMeasurement, IsNotKnownOverATimeInWhichTheCounterWasSetAside) {
+  const auto reading = [](double energy_j, long set_aside, std::string problem) {
+    gpu::RaplReading reading;
+    reading.zone = "package-0";
+    reading.energy_j = energy_j;
+    reading.set_aside = set_aside;
+    reading.problem = std::move(problem);
+    return reading;
+  };
+  EXPECT_EQ(cpu_measurement(reading(10, 1, ""), reading(70, 1, "")).energy_j, 60);
+  EXPECT_EQ(cpu_measurement(reading(0, 0, "has not moved yet"), reading(70, 0, "")).energy_j, 70);
+  for (const CpuMeasurement& unknown : {cpu_measurement(reading(10, 0, ""), reading(10, 1, "shows no energy for 2 s")),
+                                        cpu_measurement(reading(10, 0, ""), reading(70, 1, "")),
+                                        cpu_measurement(reading(10, 0, "cannot be read"), reading(70, 0, ""))}) {
+    EXPECT_EQ(unknown.zone, "package-0");
+    EXPECT_FALSE(unknown.energy_j) << "not 0";
+    EXPECT_NE(unknown.problem, "");
+  }
 }
 
 TEST(WindowMeasurement, HasNoUncertaintyWhenOneOfItsPartsHasNone) {

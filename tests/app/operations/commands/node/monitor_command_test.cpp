@@ -64,6 +64,27 @@ measure::GpuMeasurement measured(double covered_s, std::optional<double> uncerta
   return gpu;
 }
 
+TEST(MonitorCommand, SaysWhyAnEnergyIsNotTheCounters) {
+  measure::WindowMeasurement window{
+      .name = "train", .time_s = 2, .simulated = false, .gpus = {measured(2, 8)}, .cpus = {}};
+  window.gpus[0].source = measure::EnergySource::integrated_power;
+  window.gpus[0].problem = "the energy counter shows 57 J in 2 s, and the power readings make 100 J: -43 %";
+  window.cpus = {
+      {.zone = "package-0", .energy_j = 80, .problem = ""},
+      {.zone = "package-0/dram", .energy_j = {}, .problem = "energy_uj: the counter shows no energy for 2 s"}};
+  const std::string text = measurement_text(window);
+  EXPECT_THAT(text, HasSubstr("100.0 +-8.0 J"));
+  EXPECT_THAT(text, HasSubstr("GPU 0000:01:00.0: " + window.gpus[0].problem));
+  EXPECT_THAT(text, HasSubstr("CPU package-0: 80.0 J, 40.0 W\n"));
+  EXPECT_THAT(text,
+              HasSubstr("CPU package-0/dram: energy not known: energy_uj: the counter shows no energy for 2 s\n"));
+  const Json json = measurement_json(window);
+  EXPECT_EQ(json["gpus"][0]["energy_source"], "integrated power");
+  EXPECT_EQ(json["gpus"][0]["problem"], window.gpus[0].problem);
+  EXPECT_TRUE(json["cpus"][1]["energy_j"].is_null());
+  EXPECT_EQ(json["cpus"][1]["problem"], window.cpus[1].problem);
+}
+
 TEST(MonitorCommand, SaysWhatItsTotalLeavesOut) {
   measure::WindowMeasurement window{
       .name = "train", .time_s = 2, .simulated = false, .gpus = {measured(2, 1.5)}, .cpus = {}};
