@@ -135,20 +135,31 @@ def _open():
         except OSError as error:
             tried.append(str(error))
     raise LowgearError(
-        "liblowgear.so is not found ("
+        f"liblowgear.so {'cannot be loaded' if any(map(os.path.exists, _candidates())) else 'is not found'} ("
         + "; ".join(tried)
         + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
     )
 
 
+def _abi_version(library):
+    try:
+        function = library.lowgear_abi_version
+    except AttributeError:
+        raise LowgearError(
+            f"{library._name} is not liblowgear.so: it lacks lowgear_abi_version; set LOWGEAR_LIBRARY to the path of "
+            "liblowgear.so, or unset it"
+        ) from None
+    function.restype = ctypes.c_uint32
+    return function()
+
+
 def load():
-    """The library, with prototypes. Raises LowgearError when it is nowhere, or of another version.
+    """The library, with prototypes. Raises LowgearError when it is nowhere, of another version, or not Lowgear's.
 
     A function that an older library of this version lacks raises LowgearError when it is called.
     """
     library = _open()
-    library.lowgear_abi_version.restype = ctypes.c_uint32
-    version = library.lowgear_abi_version()
+    version = _abi_version(library)
     if version >> 16 != _ABI_MAJOR or version & 0xFFFF < _ABI_MINOR:
         raise LowgearError(f"{library._name} is of another version than this package; install both from one release")
     client = ctypes.c_void_p

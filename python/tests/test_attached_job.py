@@ -4,6 +4,7 @@ library, agent and simulated GPUs, and an engine with the shape of DeepSpeed's."
 import csv
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -120,6 +122,16 @@ class Jobs(Attached):
         self.assertIn("this job is not measured: liblowgear.so is not found", run.stderr)
         self.assertEqual(run.stderr.count("lowgear:"), 1)
 
+    def test_a_library_that_is_another_one_is_said_and_the_job_runs(self):
+        text = self.folder / "libtext.so"
+        text.write_text("no library\n")
+        for library, said in (("libm.so.6", "libm.so.6 is not liblowgear.so: it lacks lowgear_abi_version; set LOWGEAR_LIBRARY"),
+                              (str(text), f"liblowgear.so cannot be loaded ({text}: ")):
+            run = self.train(1, 3, LOWGEAR_LIBRARY=library)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f"this job is not measured: {said}", run.stderr)
+            self.assertEqual(run.stderr.count("lowgear:"), 1)
+
 
 class Processes(Attached):
     def test_python_without_a_framework_is_as_it_was(self):
@@ -151,6 +163,66 @@ class Processes(Attached):
         script = self.script("import sitecustomize; print(sitecustomize.VALUE, sitecustomize.__file__)")
         run = self.run_attached(sys.executable, script, PYTHONPATH=str(hidden))
         self.assertEqual(run.stdout, f"of the site {hidden}/sitecustomize.py\n", run.stderr)
+
+    def installed(self, name):
+        """The `site` folder of another installation."""
+        package = self.folder / name / "lowgear"
+        shutil.copytree(SITE.parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
+        return package / "site"
+
+    def user_site(self, name, text=""):
+        """A folder with a sitecustomize that writes its name into a file when it runs."""
+        folder = self.folder / name
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(f"open({str(self.folder / 'ran')!r}, 'a').write({name + ' '!r})\n{text}")
+        return folder
+
+    def what_runs(self, *path):
+        """The names of users' sitecustomize that run when the folders are in PYTHONPATH."""
+        (self.folder / "ran").write_text("")
+        script = self.script("import sys; print([type(finder).__name__ for finder in sys.meta_path].count('AfterImport'))")
+        run = self.run_attached(sys.executable, script, PYTHONPATH=":".join(map(str, path)))
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "1\n", ""))
+        return (self.folder / "ran").read_text().split()
+
+    def test_of_several_installations_one_attaches_and_the_users_sitecustomize_runs_once(self):
+        debian, wheel, users = self.installed("debian"), self.installed("wheel"), self.user_site("users")
+        link = self.folder / "link"
+        link.symlink_to(debian)
+        linked_package = self.folder / "linked"
+        linked_package.symlink_to(SITE.parent)
+        archive = self.folder / "zipped.zip"
+        with zipfile.ZipFile(archive, "w") as zipped:
+            zipped.writestr("sitecustomize.py", f"open({str(self.folder / 'ran')!r}, 'a').write('zipped ')\n")
+        self.assertEqual(self.what_runs(debian, wheel), [])
+        for path in ([SITE, users], [debian, users], [debian, wheel, users], [users, debian, wheel], [debian, users, wheel],
+                     [link, debian, users], [linked_package / "site", users], [os.path.relpath(SITE), users, wheel],
+                     ["", debian, users, users]):
+            with self.subTest(path=path):
+                self.assertEqual(self.what_runs(*path), ["users"])
+        self.assertEqual(self.what_runs(wheel, archive, users), ["zipped"])
+        other = self.user_site("other")
+        self.assertEqual(self.what_runs(other, debian, users), ["other"], "as without Lowgear: the first of them")
+
+    def test_commands_that_attach_within_each_other_attach_once(self):
+        self.user_site("users")
+        script = self.script("import sys; print([type(finder).__name__ for finder in sys.meta_path].count('AfterImport'))")
+        words = [BINARY, "run", "--record", str(self.folder / "inner"), "--", sys.executable, script]
+        run = self.run_attached(*words, PYTHONPATH=str(self.folder / "users"))
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "1\n", ""))
+        self.assertEqual((self.folder / "ran").read_text(), "users ")
+
+    def test_a_sitecustomize_that_runs_the_one_it_hides_does_so_once(self):
+        tool = self.user_site("tool", "import os, sys\n"
+                                      "del sys.modules['sitecustomize']\n"
+                                      "own = os.path.dirname(__file__)\n"
+                                      "kept, sys.path = sys.path, [entry for entry in sys.path if entry != own]\n"
+                                      "import sitecustomize\n"
+                                      "sys.path = kept\n")
+        users = self.user_site("users")
+        self.assertEqual(self.what_runs(tool, users), ["tool", "users"])
+        self.assertEqual(self.what_runs(tool, self.installed("wheel"), users), ["tool", "users"])
+        self.assertEqual(self.what_runs(users, tool), ["users"])
 
     def test_what_the_hidden_one_raises_is_its_own(self):
         hidden = self.folder / "hidden"

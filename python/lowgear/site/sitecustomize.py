@@ -41,19 +41,38 @@ def _attach():
         importing.AfterImport(importing.ADAPTERS, _install).install()
 
 
-def _run_hidden():
-    """The sitecustomize that Python would have imported without this folder. Its exceptions are its own."""
+def _is_lowgears(file):
+    """Whether it is the sitecustomize of a Lowgear, this one or another installation's."""
+    folder, name = os.path.split(file)
+    package = os.path.dirname(folder)
+    return name.startswith("sitecustomize.") and os.path.isfile(os.path.join(package, "adapters", "importing.py"))
+
+
+def _run_hidden(ran):
+    """The sitecustomize that Python would have imported without Lowgear's. Its exceptions are its own. `ran` has what has
+    run in this process: others, too, run the one that they hide, which may be this one again."""
     from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
 
-    others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _SITE]
-    spec = PathFinder.find_spec("sitecustomize", others)
-    if spec is None or spec.loader is None or not spec.origin:
+    for entry in list(sys.path):
+        spec = PathFinder.find_spec("sitecustomize", [entry])
+        if spec is None or spec.loader is None or not spec.origin:
+            continue
+        file = os.path.realpath(spec.origin)
+        if file in ran or _is_lowgears(file):
+            continue
+        ran.add(file)
+        module = module_from_spec(spec)  # by its own loader: it may be in an archive
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
         return
-    _load("sitecustomize", spec.origin)
 
 
-try:
-    _attach()
-except Exception as error:
-    sys.stderr.write(f"lowgear: not attached: {error}\n")
-_run_hidden()
+_RAN = sys.__dict__.setdefault("_lowgear_sitecustomize", set())  # real paths, of all that ran in this process
+if not any(map(_is_lowgears, _RAN)):
+    _RAN.add(os.path.realpath(__file__))
+    try:
+        _attach()
+    except Exception as error:
+        sys.stderr.write(f"lowgear: not attached: {error}\n")
+_run_hidden(_RAN)
