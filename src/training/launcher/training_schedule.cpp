@@ -74,7 +74,7 @@ std::vector<schedule::Action> computations(const std::vector<plan::PlannedOp>& o
 
 /// An agent that follows a plan counts units: in another order they would get each other's clocks.
 void require_planned(const schedule::Schedule& schedule, const std::filesystem::path& path) {
-  const plan::Plan plan = plan::read_plan(read_file(path), path.string());
+  const plan::Plan plan = plan::read_plan(read_file(path, plan::kMaxPlanBytes), path.string());
   const auto refuse = [&](const std::string& what) {
     throw InputError(fmt::format("{}: {}; plan again, or train by the plan's schedule.csv", path.string(), what));
   };

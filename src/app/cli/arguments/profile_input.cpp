@@ -40,10 +40,10 @@ std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_vi
 
 profile::Recording load_recording(const fs::path& folder, int part) {
   const std::string json = read_file(folder / "recording.json");
-  const std::string units = read_file(folder / "units.csv");
-  const std::string energy = read_file(folder / "energy.csv");
+  const std::string units = read_file(folder / "units.csv", kMaxFileBytes);
+  const std::string energy = read_file(folder / "energy.csv", kMaxFileBytes);
   const fs::path iterations_csv = folder / "iterations.csv";
-  const std::string iterations = fs::exists(iterations_csv) ? read_file(iterations_csv) : "";
+  const std::string iterations = fs::exists(iterations_csv) ? read_file(iterations_csv, kMaxFileBytes) : "";
   profile::Recording recording = profile::read_recording({folder.string(), json, units, energy, iterations});
   recording.part = part;
   const fs::path activations = folder / profile::kActivationsFile;
@@ -113,8 +113,8 @@ std::vector<profile::Recording> load_merak(const fs::path& folder, const profile
     if (energy == energies.end()) {
       throw_input_error({path.string(), 0, 0}, fmt::format("there is no time-energy-{}.csv next to it", rank));
     }
-    const std::string instructions_csv = read_file(path);
-    const std::string energy_csv = read_file(energy->second);
+    const std::string instructions_csv = read_file(path, kMaxFileBytes);
+    const std::string energy_csv = read_file(energy->second, kMaxFileBytes);
     recordings.push_back(read_merak({rank, path.string(), energy->second.string(), instructions_csv, energy_csv}, run));
   }
   return recordings;

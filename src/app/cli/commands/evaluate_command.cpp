@@ -73,7 +73,7 @@ ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
     for (const std::string& folder : arguments.folders) {
       for (const FoundFile& file : artifact_files(folder)) {
         progress.update("reading", -1);
-        add_file(artifact, file.name, read_file(file.path));
+        add_file(artifact, file.name, read_file(file.path, kMaxFileBytes));
       }
     }
     if (artifact.files == 0) {

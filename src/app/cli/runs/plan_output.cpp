@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 planner::PlanFolder::File read_part(const fs::path& folder, std::string_view name) {
-  return {(folder / name).string(), read_file(folder / name)};
+  return {(folder / name).string(), read_file(folder / name, kMaxFileBytes)};
 }
 
 /// Numbers of the plans that the table lists.

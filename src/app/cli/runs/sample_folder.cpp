@@ -17,7 +17,7 @@ void append_files(const std::filesystem::path& folder, std::vector<estimator::Sa
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
     std::optional<estimator::SampleFileName> name = estimator::parse_sample_file_name(entry.path().filename().string());
     if (!name || !entry.is_regular_file(failure)) continue;
-    files.push_back({entry.path().string(), std::move(*name), read_file(entry.path())});
+    files.push_back({entry.path().string(), std::move(*name), read_file(entry.path(), kMaxFileBytes)});
   }
   if (failure) {
     throw_input_error({folder.string(), 0, 0}, "cannot be read: " + failure.message(),

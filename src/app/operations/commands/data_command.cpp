@@ -80,7 +80,7 @@ Written tokenize(const DataArguments& arguments, const tokenizer::Tokenizer& tok
   cli::ProgressBar progress;
   for (std::size_t i = 0; i < arguments.files.size(); ++i) {
     const std::string& file = arguments.files[i];
-    const std::string text = read_file(file);
+    const std::string text = read_file(file, kMaxFileBytes);
     const std::string activity = fmt::format("tokenizing {}", printable(file, 40));
     std::size_t done = 0;
     const auto write = [&](std::span<const std::int64_t> tokens, std::size_t bytes) {

@@ -73,10 +73,10 @@ RunPath kind_of_run(const fs::path& path) {
 experiment::RunRecord load_run(const fs::path& path, std::optional<double> tokens_per_iteration) {
   switch (kind_of_run(path)) {
     case RunPath::metrics:
-      return experiment::read_metrics(read_file(path), path.string());
+      return experiment::read_metrics(read_file(path, kMaxFileBytes), path.string());
     case RunPath::run_folder: {
       const fs::path metrics = path / names::kMetrics;
-      experiment::RunRecord run = experiment::read_metrics(read_file(metrics), metrics.string());
+      experiment::RunRecord run = experiment::read_metrics(read_file(metrics, kMaxFileBytes), metrics.string());
       const fs::path recording = path / names::kRecording;
       std::error_code error;
       if (fs::is_directory(recording, error)) add_recording(recording, run);

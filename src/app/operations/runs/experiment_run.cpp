@@ -17,6 +17,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/formats/json.h"
+#include "planning/plan/plan_json.h"
 #include "report/experiment/run_record.h"
 #include "training/launcher/config/train_config.h"
 #include "training/launcher/training_check.h"
@@ -55,7 +56,7 @@ std::vector<std::string> settings_of(const experiment::ExperimentArm& arm) {
 
 std::string contents_of(const launcher::TrainConfig& config) {
   std::string contents;
-  if (config.plan) contents += read_file(*config.plan);
+  if (config.plan) contents += read_file(*config.plan, plan::kMaxPlanBytes);
   if (config.schedule.ends_with(".csv")) contents += read_file(config.schedule);
   return contents;
 }
@@ -93,7 +94,7 @@ void prepare_folder(const experiment::ExperimentRecord& record, const fs::path& 
 }
 
 std::string last_line(const fs::path& log) {
-  std::string text = read_file(log);
+  std::string text = read_file(log, kMaxFileBytes);
   while (text.ends_with('\n')) text.pop_back();
   const std::size_t start = text.find_last_of("\n\r");
   return printable(start == std::string::npos ? text : text.substr(start + 1));
@@ -122,7 +123,7 @@ class TurnRunner {
     }
     if (*train.status() != 0) fail(turn, *train.status());
     const fs::path metrics = folder / names::kMetrics;
-    return !experiment::read_metrics(read_file(metrics), metrics.string()).invalid;
+    return !experiment::read_metrics(read_file(metrics, kMaxFileBytes), metrics.string()).invalid;
   }
 
   void finish(const Turn& turn, int attempts) const {

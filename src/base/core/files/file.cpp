@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,6 +62,13 @@ bool is_users_mistake(int error_number) {
 
 /// Closes now, to see the error that some file systems report only then. Returns errno, 0 when all is well.
 int close_now(FileDescriptor file) { return ::close(file.release()) == 0 ? 0 : errno; }
+
+/// A device, such as a disk or /dev/zero, that is neither a terminal, at which a user may write a file, nor the empty
+/// one.
+bool is_foreign_device(int fd, const struct stat& status) {
+  if (S_ISBLK(status.st_mode)) return true;
+  return S_ISCHR(status.st_mode) && status.st_rdev != makedev(1, 3) && ::isatty(fd) == 0;
+}
 
 /// All bytes up to the end of the file. Reads one byte more than allowed to notice a stream that is too long.
 std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::size_t expected_bytes) {
@@ -168,6 +176,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   struct stat status = {};
   if (!file || ::fstat(file.get(), &status) != 0) throw_read_error(path, errno);
   if (S_ISDIR(status.st_mode)) throw_read_error(path, "it is a folder", "name a file");
+  if (is_foreign_device(file.get(), status)) throw_read_error(path, "it is a device", "name a file");
   const auto size = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
   if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
   return read_all(file.get(), path, max_bytes, size);

@@ -8,12 +8,15 @@
 
 namespace lowgear {
 
-/// Largest file that a reader accepts by default.
+/// Largest document that a reader accepts: a profile, a configuration, a record of a run.
+inline constexpr std::size_t kMaxDocumentBytes = std::size_t{1} << 26;
+/// Largest file of what grows with time or with the data: recordings, samples, logs, texts to train on.
 inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 
-/// The whole file. Throws InputError with the path and the system's reason when it is missing, unreadable, a directory,
-/// or larger than `max_bytes`. `-` reads standard input.
-[[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxFileBytes);
+/// The whole file; a pipe up to its end. Throws InputError with the path and the system's reason when it is missing,
+/// unreadable, a directory, a device other than a terminal or /dev/null, or larger than `max_bytes`, of which no more
+/// is read. `-` reads standard input.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxDocumentBytes);
 
 /// Makes renames in a folder durable. Does nothing on a file system that does not support it.
 void flush_directory(const std::filesystem::path& path);

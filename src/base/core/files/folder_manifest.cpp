@@ -51,7 +51,8 @@ bool is_listed(const fs::path& folder, const fs::directory_entry& entry, const F
 /// Whether a file of this content stands there: to write it again takes nothing from its owner.
 bool has_content(const fs::path& path, std::string_view content) {
   std::error_code error;
-  return fs::is_regular_file(path, error) && fs::file_size(path, error) == content.size() && read_file(path) == content;
+  return fs::is_regular_file(path, error) && fs::file_size(path, error) == content.size() &&
+         read_file(path, content.size()) == content;
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ AdaptingLoop::AdaptingLoop(const launcher::TrainConfig& config, FreezingLoop& fr
     freezing.hand_over([this](const freezing::Observation& window) { observe_window(window); });
   }
   if (!config.adapt.slowdown) return;
-  for (const std::filesystem::path& plan : config.adapt.slowdown->plans) plans_.push_back(read_file(plan));
+  for (const std::filesystem::path& plan : config.adapt.slowdown->plans)
+    plans_.push_back(read_file(plan, plan::kMaxPlanBytes));
 }
 
 void AdaptingLoop::begin(std::int64_t first_step, const schedule::Schedule& schedule) {

@@ -30,7 +30,7 @@ std::string followed_policy(const launcher::TrainConfig& config) {
   if (config.server) return "";
   if (config.envpipe) return "envpipe";
   if (config.adapt.repartition && config.adapt.repartition->profile) return "lowgear";
-  return config.plan ? plan::read_plan(read_file(*config.plan), config.plan->string()).policy : "";
+  return config.plan ? plan::read_plan(read_file(*config.plan, plan::kMaxPlanBytes), config.plan->string()).policy : "";
 }
 
 /// What moving layers took, over all ranks.

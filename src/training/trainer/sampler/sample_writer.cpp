@@ -49,7 +49,7 @@ SampleWriter::SampleWriter(const fs::path& path, sampling::SampleFormat format,
                            std::vector<std::vector<std::int64_t>> plan)
     : path_(path), format_(std::move(format)), plan_(std::move(plan)), descriptor_(open_alone(path)) {
   try {
-    const sampling::ResumePoint point = resume(format_, read_file(path), path.string(), plan_);
+    const sampling::ResumePoint point = resume(format_, read_file(path, kMaxFileBytes), path.string(), plan_);
     next_ = point.next;
     rows_ = point.rows;
     if (::ftruncate(descriptor_, static_cast<off_t>(point.kept_bytes)) != 0) fail(path, "cannot be written");

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -78,9 +80,35 @@ TEST_F(FileTest, ReadsAFifoToItsEnd) {
   writer.join();
 }
 
-TEST_F(FileTest, StopsReadingADeviceWithoutEnd) {
-  EXPECT_EQ(error_of([] { (void)read_file("/dev/zero", 1000000); }),
-            "/dev/zero: cannot be read: it is larger than 1000000 bytes");
+TEST_F(FileTest, RefusesADeviceThatIsNoFile) {
+  for (const std::string device : {"/dev/zero", "/dev/urandom", "/dev/full"}) {
+    EXPECT_EQ(error_of([&] { (void)read_file(device); }), device + ": cannot be read: it is a device; name a file");
+  }
+  EXPECT_EQ(read_file("/dev/null"), "");
+}
+
+TEST_F(FileTest, StopsReadingAFifoWithoutEndAtTheBound) {
+  const fs::path fifo = folder_ / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const std::string part(1 << 16, '\0');
+  std::size_t written = 0;
+  std::thread writer([&] {
+    std::signal(SIGPIPE, SIG_IGN);
+    for (std::ofstream out(fifo, std::ios::binary); out.write(part.data(), std::streamsize(part.size()));) {
+      written += part.size();
+    }
+  });
+  EXPECT_EQ(error_of([&] { (void)read_file(fifo); }),
+            fifo.string() + ": cannot be read: it is larger than 67108864 bytes");
+  writer.join();
+  EXPECT_LT(written, kMaxDocumentBytes + (1U << 22)) << "no more is read than needed to know";
+}
+
+TEST_F(FileTest, RefusesALargeFileBeforeReadingIt) {
+  const fs::path file = make_file("f", "x");
+  fs::resize_file(file, std::uintmax_t{1} << 36);  // a hole: it takes no room
+  EXPECT_THAT(error_of([&] { (void)read_file(file); }), HasSubstr("it is larger than 67108864 bytes"));
+  EXPECT_THAT(error_of([&] { (void)read_file(file, kMaxFileBytes); }), HasSubstr("larger than 1073741824 bytes"));
 }
 
 TEST_F(FileTest, ReadsStandardInput) {
