@@ -64,7 +64,7 @@ std::size_t bytes_of(const StoreChange& change) {
 class StoreFile {
  public:
   StoreFile(const std::filesystem::path& folder, const StoreRetention& retention) : folder_(folder) {
-    folder_.require_not_moved();
+    StateFolder::require_not_moved(folder);
     try {
       open(Database::Sharing::shared, retention);
     } catch (const DatabaseError& error) {

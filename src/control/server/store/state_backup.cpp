@@ -11,8 +11,10 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -95,18 +97,48 @@ auto reading(Read read) {
   }
 }
 
-/// A new file next to `target` that is removed unless it gets that name.
+/// What the file of a backup is called until it is whole: the same in every folder, for `remove_unfinished`.
+constexpr std::string_view kUnfinished = "unfinished-lowgear-backup.";
+constexpr std::string_view kRandomLetters = "XXXXXX";  // mkostemp's
+
+/// The file goes last: what is next to it is found by it.
+void remove_database(const fs::path& file) {
+  for (const char* suffix : {"-wal", "-shm", "-journal", ""}) (void)::unlink(next_to(file, suffix).c_str());
+}
+
+/// Locks a byte that SQLite does not lock, for as long as the file is open.
+bool lock_unfinished(const FileDescriptor& file) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  return ::fcntl(file.get(), F_OFD_SETLK, &lock) == 0;
+}
+
+/// Removes what backups that were killed have left in a folder: it holds the keys of ranks, and nothing else tells.
+void remove_unfinished(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(kUnfinished) && name.size() == kUnfinished.size() + kRandomLetters.size()) {
+      found.push_back(entry->path());
+    }
+  }
+  for (const fs::path& path : found) {
+    const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file && lock_unfinished(file)) remove_database(path);
+  }
+}
+
+/// A new file in the folder of `target` that is removed unless it gets that name.
 class NewFile {
  public:
   explicit NewFile(fs::path target) : target_(std::move(target)) {
-    std::string name = target_.string() + ".XXXXXX";
-    const FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
-    if (!file) throw InputError(fmt::format("{}: {}; name another file", shown(target_), reason(errno)));
-    path_ = name;
+    remove_unfinished(folder_of(target_));
+    while (!make()) continue;
   }
-  ~NewFile() {
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) (void)::unlink(next_to(path_, suffix).c_str());
-  }
+  ~NewFile() { remove_database(path_); }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
@@ -125,8 +157,20 @@ class NewFile {
   static fs::path folder_of(const fs::path& file) { return fs::absolute(file).lexically_normal().parent_path(); }
 
  private:
+  /// False when the start of another backup removed it before it was locked.
+  bool make() {
+    std::string name = folder_of(target_) / fmt::format("{}{}", kUnfinished, kRandomLetters);
+    lock_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
+    if (!lock_) throw InputError(fmt::format("{}: {}; name another file", shown(target_), reason(errno)));
+    path_ = name;
+    const bool taken = !lock_unfinished(lock_) && (errno == EAGAIN || errno == EACCES);  // else: there are no locks
+    struct stat status {};
+    return !taken && ::fstat(lock_.get(), &status) == 0 && status.st_nlink > 0;
+  }
+
   fs::path target_;
   fs::path path_;
+  FileDescriptor lock_;
 };
 
 /// Copies `from` into the file at `path`, as one file that needs no log next to it, and reads all of the copy.
@@ -180,7 +224,7 @@ StateSummary check_backup(const BackupRequest& request) {
   std::optional<StateFolder> held;
   if (request.kind == BackupKind::final) {
     held.emplace(request.state);
-    held->require_not_moved();
+    StateFolder::require_not_moved(request.state);
   }
   const StateSummary summary = reading([&] {
     Database state(database, Database::Sharing::shared, Database::Opening::existing);

@@ -84,15 +84,15 @@ std::string StateFolder::moved(const std::filesystem::path& folder) {
   return where.empty() ? "an unknown file" : printable(where);
 }
 
-void StateFolder::require_not_moved() const {
-  const std::string where = moved(folder_);
+void StateFolder::require_not_moved(const std::filesystem::path& folder) {
+  const std::string where = moved(folder);
   if (where.empty()) return;
-  const std::string name = printable(folder_.string());
+  const std::string name = printable(folder.string());
   throw InputError(fmt::format(
       "{}: its jobs have moved: `lowgear serve backup --final` wrote them to {}. Start the server where that file was "
       "restored. To serve them here again, restore that server's last backup into this folder, or, if no other server "
       "has run since, remove {}",
-      name, where, printable(mark_of(folder_).string())));
+      name, where, printable(mark_of(folder).string())));
 }
 
 }  // namespace lowgear::server

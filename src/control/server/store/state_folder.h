@@ -27,7 +27,7 @@ class StateFolder {
   /// What `mark_moved` said; empty: it has not moved.
   [[nodiscard]] static std::string moved(const std::filesystem::path& folder);
   /// Throws InputError when it has moved.
-  void require_not_moved() const;
+  static void require_not_moved(const std::filesystem::path& folder);
 
  private:
   std::filesystem::path folder_;

@@ -1,12 +1,15 @@
 #include "control/server/store/state_backup.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,7 +19,9 @@
 #include <vector>
 
 #include "base/core/error_of.h"
+#include "base/core/eventually.h"
 #include "base/core/files/file.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
 #include "control/server/store/database.h"
 #include "control/server/store/sqlite_store.h"
@@ -30,6 +35,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 
 /// Change N is the decision N and two reports that say N.
@@ -70,6 +76,12 @@ class StateBackupTest : public testing::Test {
   }
   void make_backup(BackupKind kind = BackupKind::copy) const {
     (void)back_up({.state = state(), .file = file(), .kind = kind});
+  }
+  /// What is in the folder of the backup.
+  [[nodiscard]] std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename().string());
+    return names;
   }
   /// A database at `file()` made by these statements.
   void make_file(const char* sql) const { Database(file(), Database::Sharing::shared).execute(sql); }
@@ -125,6 +137,49 @@ TEST_F(StateBackupTest, NeverReplacesAFile) {
   write_file_atomically(file(), "mine");
   EXPECT_THAT(backup_refusal(), HasSubstr("backup: exists already; name a new file"));
   EXPECT_EQ(read_file(file()), "mine");
+}
+
+TEST_F(StateBackupTest, RemovesWhatAKilledOneHasLeft) {
+  write(3);
+  std::ofstream(folder_ / "unfinished-lowgear-backup.notes") << "a file of another name, as it has five letters";
+  for (const char* name : {"unfinished-lowgear-backup.aB3dE6", "unfinished-lowgear-backup.aB3dE6-journal"}) {
+    std::ofstream(folder_ / name) << "keys of ranks";
+  }
+  const fs::path at_work = folder_ / "unfinished-lowgear-backup.zzzzzz";
+  const FileDescriptor other(::open(at_work.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_len = 1;
+  ASSERT_EQ(::fcntl(other.get(), F_OFD_SETLK, &lock), 0);
+  make_backup();
+  EXPECT_THAT(entries(), UnorderedElementsAre("backup", "state", "unfinished-lowgear-backup.notes",
+                                              "unfinished-lowgear-backup.zzzzzz"))
+      << "but not what another backup writes at this time";
+}
+
+TEST_F(StateBackupTest, KilledAnywhereLeavesNothingToTheNextOne) {
+  write(200);
+  std::size_t left = 0;
+  for (int round = 0; round < 40; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      while (true) {
+        make_backup();
+        (void)::unlink(file().c_str());
+      }
+    }
+    // A kill anywhere: while it spins, another file appears all the time.
+    ASSERT_TRUE(eventually([&] { return entries().size() > 1; }));
+    for (int step = 0; step < round; ++step) (void)entries();
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    (void)::unlink(file().c_str());
+    left += entries().size() - 1;
+    make_backup();
+    EXPECT_THAT(entries(), UnorderedElementsAre("backup", "state"));
+    (void)::unlink(file().c_str());
+  }
+  EXPECT_GT(left, 0U) << "no kill came within a backup";
 }
 
 TEST_F(StateBackupTest, SaysWhatIsMissing) {
