@@ -67,16 +67,25 @@ std::string checked_plan(const std::string& name) {
                                fs::exists(name, unknown) ? "it holds no plans.csv" : "no such file or folder"));
 }
 
-/// The addresses, with absolute paths of sockets: the command may start its processes in other folders.
-std::string checked_server(const std::string& addresses) {
-  constexpr std::string_view kUnix = "unix:";
-  std::string checked;
-  for (const std::string_view address : client::split_server_addresses(addresses)) {
-    if (!checked.empty()) checked += ',';
-    const bool is_socket = address.starts_with(kUnix);
-    checked += is_socket ? std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string() : address;
+/// Throws InputError, which names `source`, an option or a variable, where an address cannot be one of a server.
+void require_server_addresses(const std::string& addresses, std::string_view source) {
+  try {
+    (void)client::parse_server_addresses(addresses);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", source, error.what()));
   }
-  return checked;
+}
+
+/// The addresses, with absolute paths of sockets: the command may start its processes in other folders.
+std::string absolute_addresses(const std::string& addresses) {
+  constexpr std::string_view kUnix = "unix:";
+  std::string absolute;
+  for (const std::string_view address : client::split_server_addresses(addresses)) {
+    if (!absolute.empty()) absolute += ',';
+    const bool is_socket = address.starts_with(kUnix);
+    absolute += is_socket ? std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string() : address;
+  }
+  return absolute;
 }
 
 /// The value of an option among the words of a command, as `--name VALUE` or `--name=VALUE`, where `-` and `_` are
@@ -156,7 +165,7 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   const auto set = [&variables](const char* name, const std::string& value) {
     if (!value.empty()) variables[name] = value;
   };
-  set("LOWGEAR_SERVER", checked_server(arguments.server));
+  if (!arguments.server.empty()) set("LOWGEAR_SERVER", absolute_addresses(arguments.server));
   if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
   if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
   set("LOWGEAR_SEARCH", arguments.search);
@@ -197,6 +206,11 @@ void check_asked(const RunArguments& arguments) {
         "--share GPU:PERCENT%");
   }
   check_search(arguments);
+  if (!arguments.server.empty()) {
+    require_server_addresses(absolute_addresses(arguments.server), "--server");
+  } else if (const std::string inherited = environment_text("LOWGEAR_SERVER"); !inherited.empty()) {
+    require_server_addresses(inherited, "LOWGEAR_SERVER");
+  }
   if (!arguments.server.empty() && !arguments.plan.empty()) {
     throw InputError("--server and --plan: plans come from one of them");
   }

@@ -1,10 +1,13 @@
 #include "base/http/message/endpoint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
+#include "base/ipc/unix_address.h"
 
 namespace lowgear::http {
 namespace {
@@ -62,6 +65,9 @@ Endpoint Endpoint::parse(std::string_view text) {
   const std::string_view path = text.substr(kUnix.size());
   if (!path.starts_with('/') || path.find('\0') != std::string_view::npos) {
     throw_endpoint_error(text, "the path of a Unix socket starts with /");
+  }
+  if (path.size() > ipc::kMaxUnixPathBytes) {
+    throw_endpoint_error(text, fmt::format("the path of a Unix socket has at most {} bytes", ipc::kMaxUnixPathBytes));
   }
   return {.host = {}, .port = 0, .unix_path = std::string(path), .tls = false};
 }

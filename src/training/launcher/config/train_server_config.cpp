@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/core/error.h"
+#include "control/client/server/server_addresses.h"
 #include "training/launcher/config/yaml_members.h"
 
 namespace lowgear::launcher {
@@ -32,13 +33,23 @@ protocol::JobPolicy server_policy(const YamlView& view) {
   return *policy;
 }
 
+std::string server_address(const YamlView& view) {
+  std::string addresses = view.text();
+  try {
+    (void)client::parse_server_addresses(addresses);
+  } catch (const InputError& error) {
+    view.fail(error.what());
+  }
+  return addresses;
+}
+
 }  // namespace
 
 TrainServerConfig read_train_server(const YamlView& map, const fs::path& folder) {
   map.require_only({"address", "token_file", "ca_file", "name", "policy", "slowdown_pct", "guard_pct",
                     "switch_latency_ms", "profile"});
   TrainServerConfig server;
-  server.address = map.at("address").text();
+  server.address = server_address(map.at("address"));
   read_optional(map, "token_file", folder, server.token_file);
   read_optional(map, "ca_file", folder, server.ca_file);
   if (map.has("name")) server.name = map.at("name").text();

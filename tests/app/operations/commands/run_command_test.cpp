@@ -49,6 +49,28 @@ TEST(RunCommand, SetsTheEnvironmentOfTheCommand) {
   EXPECT_THAT(variables, testing::Not(Contains(testing::StartsWith("LOWGEAR_RUN="))));
 }
 
+TEST(RunCommand, RefusesWhatIsNoServersAddressBeforeTheCommandStarts) {
+  const TemporaryFolder folder;
+  const std::string started = (folder / "started").string();
+  const std::string long_path = "unix:/" + std::string(200, 'x');
+  const std::vector<std::string> addresses = {
+      "file:///etc/passwd",  "ftp://host",           "host:7787", "http://", "http://:80", "http://host:70000",
+      "http://host:7787/v1", "http://a:1,file:///b", long_path};
+  for (const std::string& address : addresses) {
+    for (const bool as_option : {true, false}) {
+      std::vector<std::string> words = {"run"};
+      if (as_option) words.insert(words.end(), {"--server", address});
+      words.insert(words.end(), {"--", "touch", started});
+      const ProgramResult result = run_lowgear(
+          words, [&] { as_option ? ::unsetenv("LOWGEAR_SERVER") : ::setenv("LOWGEAR_SERVER", address.c_str(), 1); });
+      EXPECT_EQ(result.exit_code, 2) << address;
+      EXPECT_THAT(result.err, HasSubstr(as_option ? "--server: " : "LOWGEAR_SERVER: ")) << address;
+      EXPECT_THAT(result.err, HasSubstr("write http://host:port, https://host:port or unix:/path")) << address;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(started));
+}
+
 TEST(RunCommand, AsksForASearch) {
   const TemporaryFolder folder;
   const ProgramResult result = run({"--search", "slowdown=2%", "--points", "power-limit=700,600", "--search-block", "5",

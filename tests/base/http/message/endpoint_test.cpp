@@ -48,9 +48,12 @@ TEST(HttpEndpointTest, AnythingElseIsAnInputError) {
                            "unix:",
                            "unix:relative",
                            "http://a\r\nb",
+                           "file:///a",
                            "ftp://host"}) {
     EXPECT_THROW((void)Endpoint::parse(text), InputError) << text;
   }
+  EXPECT_EQ(Endpoint::parse("unix:/" + std::string(106, 'x')).unix_path.size(), 107U);
+  EXPECT_THROW((void)Endpoint::parse("unix:/" + std::string(107, 'x')), InputError) << "no socket can be there";
 }
 
 }  // namespace

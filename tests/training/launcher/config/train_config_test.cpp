@@ -1,5 +1,6 @@
 #include "training/launcher/config/train_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -301,6 +302,16 @@ TEST(TrainConfig, RefusesFp8WhereItCannotBe) {
   EXPECT_EQ(error_when({"type=fp8", "device=cuda", "data.sequence_length=24", "microbatch_size=2"}), "no error");
   EXPECT_THAT(error_with("type: auto\ndevice: cuda\nenergy: {plan: p.json}"),
               HasSubstr("energy.plan needs to know the type before the run; set type: bf16 or fp8"));
+}
+
+TEST(TrainConfig, RefusesWhatIsNoServersAddress) {
+  EXPECT_EQ(parse(kSmallest, {"server.address=\"http://a:1,unix:/run/b.sock\""}).server->address,
+            "http://a:1,unix:/run/b.sock");
+  EXPECT_THAT(error_with("server: {address: \"file:///etc/passwd\"}"),
+              HasSubstr("server.address: \"file:///etc/passwd\": this is not the address of a server; write http://"));
+  for (const char* address : {"ftp://host", "host:7787", "http://", "http://host:0", "unix:relative"}) {
+    EXPECT_THAT(error_when({fmt::format("server.address=\"{}\"", address)}), HasSubstr("server.address: ")) << address;
+  }
 }
 
 TEST(TrainConfig, RefusesTechniquesThatCannotBe) {
