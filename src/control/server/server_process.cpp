@@ -38,6 +38,7 @@
 #include "control/server/planning/work_thread.h"
 #include "control/server/store/secret.h"
 #include "control/server/store/sqlite_store.h"
+#include "control/server/store/state_folder.h"
 #include "report/metrics/otlp/otlp_exporter.h"
 
 namespace lowgear::server {
@@ -390,9 +391,19 @@ class Server {
 
 }  // namespace
 
+void check_server(const ProcessOptions& options) {
+  const Config& config = options.config;
+  require_safe_listening(config);
+  StateFolder::require_not_moved(config.state);
+  (void)watched_tokens(config);
+  if (!config.tls.empty()) (void)http::TlsServerSide(config.tls_files);
+  for (const WebhookConfig& webhook : config.webhooks) check_webhook(webhook);
+  if (config.otlp) metrics::check_otlp(*config.otlp);
+}
+
 void run_server(const ProcessOptions& options, const Messages& messages) {
   raise_file_limit();
-  require_safe_listening(options.config);
+  check_server(options);  // before anything is begun
   asio::io_context io(1);
   Server server(io, options, messages);
   asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);

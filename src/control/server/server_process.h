@@ -38,6 +38,10 @@ struct Messages {
   std::function<void(const Addresses&)> started;
 };
 
+/// Reads all files that serving reads, but the database, and writes nothing. Throws InputError when one cannot be used,
+/// or the jobs of the state folder have moved.
+void check_server(const ProcessOptions& options);
+
 /// Serves until SIGTERM, SIGINT or SIGHUP, then lets requests at hand finish. These are caught once it answers: until
 /// then they have the effect that the caller gave them. Throws InputError when the options cannot be used (an address
 /// that is taken, a state folder of another server), and Error when the system refuses.

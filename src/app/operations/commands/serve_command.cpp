@@ -17,7 +17,6 @@
 #include "app/operations/commands/verbs.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
-#include "base/http/tls/tls_credentials.h"
 #include "control/client/rank/rank_environment.h"
 #include "control/server/server_process.h"
 
@@ -230,11 +229,7 @@ cli::ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, cl
   if (arguments.action != ServeAction::run) return run_backup_or_restore(arguments, console);
   const server::ProcessOptions options = options_of(arguments);
   if (arguments.check) {
-    if (options.config.token_file) (void)server::load_tokens(*options.config.token_file);
-    if (!options.config.tls.empty()) (void)http::TlsServerSide(options.config.tls_files);
-    if (const auto& otlp = options.config.otlp; otlp && !otlp->headers_file.empty()) {
-      (void)metrics::read_otlp_headers(otlp->headers_file);
-    }
+    server::check_server(options);
     if (arguments.json) {
       console.print_json({{"state", options.config.state.string()},
                           {"unix", options.config.unix_socket.string()},

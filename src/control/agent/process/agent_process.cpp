@@ -82,6 +82,12 @@ std::unique_ptr<metrics::OtlpExporter> start_otlp(const ProcessOptions& options,
 
 }  // namespace
 
+void check_agent(const ProcessOptions& options) {
+  if (options.metrics && options.metrics->tls) (void)http::TlsServerSide(*options.metrics->tls);
+  if (options.otlp) metrics::check_otlp(*options.otlp);
+  if (options.power_share) check_power_share(*options.power_share);
+}
+
 std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment, CpuMeter* cpu_meter,
                                    const ipc::TerminationSignals& signals) {
   asio::io_context io(1);

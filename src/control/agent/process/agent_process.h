@@ -10,6 +10,9 @@
 
 namespace lowgear::agent {
 
+/// Reads all files that serving reads, but the journal, and writes nothing. Throws InputError when one cannot be used.
+void check_agent(const ProcessOptions& options);
+
 /// Runs an agent until one of the signals comes, and restores every GPU before it returns, also when it ends by an
 /// exception. Tells the service manager when it serves, that it lives, and when it stops. Throws InputError when it
 /// cannot start.

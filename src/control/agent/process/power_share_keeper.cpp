@@ -43,6 +43,11 @@ double clamped(double watts, const gpu::PowerLimits& limits) { return std::clamp
 
 }  // namespace
 
+void check_power_share(const PowerShareOptions& options) {
+  if (!options.token_file.empty()) (void)http::read_token_file(options.token_file);
+  const http::Client client(options.server, client_options(options));
+}
+
 class PowerShareRequests {
  public:
   /// With the body of the response, or a problem.

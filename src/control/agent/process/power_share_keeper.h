@@ -15,6 +15,9 @@
 
 namespace lowgear::agent {
 
+/// Reads the files that asking the server needs. Throws InputError when one cannot be used.
+void check_power_share(const PowerShareOptions& options);
+
 /// Sends one request at a time on a thread of its own, which no driver blocks and that blocks no other.
 class PowerShareRequests;
 

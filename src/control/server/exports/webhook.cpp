@@ -101,6 +101,10 @@ WebhookAddress read_webhook_address(const std::filesystem::path& file) {
   return address;
 }
 
+void check_webhook(const WebhookConfig& config) {
+  const http::Client client(read_webhook_address(config.url_file).endpoint, client_options(config));
+}
+
 std::string webhook_body(const NamedEvent& event, const Json& data) {
   Json body = data;
   body["event"] = event.name;

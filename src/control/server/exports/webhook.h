@@ -40,6 +40,10 @@ struct WebhookAddress {
 /// Reads a file that only its owner may read. Throws InputError, which does not show the address.
 [[nodiscard]] WebhookAddress read_webhook_address(const std::filesystem::path& file);
 
+/// Reads what posting to it needs: its address and the authorities to trust. Throws InputError when a file cannot be
+/// used.
+void check_webhook(const WebhookConfig& config);
+
 /// What is posted of an event: its own members, `event`, and `text`, which Slack shows.
 [[nodiscard]] std::string webhook_body(const NamedEvent& event, const Json& data);
 

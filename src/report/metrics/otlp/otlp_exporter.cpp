@@ -57,6 +57,11 @@ Rejected rejected_of(const std::string& body) {
 
 }  // namespace
 
+void check_otlp(const OtlpOptions& options) {
+  if (!options.headers_file.empty()) (void)read_otlp_headers(options.headers_file);
+  const http::Client client(options.collector, client_options(options));
+}
+
 OtlpExporter::OtlpExporter(OtlpOptions options, OtlpResource resource, std::function<void(const std::string&)> warn,
                            OtlpLimits limits)
     : options_(std::move(options)),
@@ -68,7 +73,7 @@ OtlpExporter::OtlpExporter(OtlpOptions options, OtlpResource resource, std::func
       not_before_(due_),
       backoff_(limits_.first_pause, limits_.longest_pause, std::random_device()()),
       client_(options_.collector, client_options(options_)) {
-  if (!options_.headers_file.empty()) (void)read_otlp_headers(options_.headers_file);
+  check_otlp(options_);
   thread_ = std::thread([this] { run(); });
 }
 

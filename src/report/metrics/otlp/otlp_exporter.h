@@ -36,6 +36,9 @@ struct OtlpStatistics {
   std::size_t waiting = 0;
 };
 
+/// Reads the files that the options name. Throws InputError when one cannot be used.
+void check_otlp(const OtlpOptions& options);
+
 /// Posts metrics to an OpenTelemetry collector, one request after the other, from a thread of its own: no collector can
 /// hold the program up. What can be repeated by OTLP's specification (429, 502, 503, 504, no response) is repeated
 /// until it is received or newer exports need its place.

@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -97,6 +99,7 @@ TEST_F(ServeCommand, MovesAState) {
   const ProgramResult again = run_lowgear({"serve", "--state", path("state")});
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("have moved"));
+  EXPECT_THAT(run_lowgear({"serve", "--state", path("state"), "--check"}).err, HasSubstr("have moved"));
 }
 
 TEST_F(ServeCommand, TakesTheVariablesOfPerseusServerWherePerseusPortIsServed) {
@@ -112,6 +115,39 @@ TEST_F(ServeCommand, TakesTheVariablesOfPerseusServerWherePerseusPortIsServed) {
   EXPECT_THAT(refused.err, HasSubstr("NoScheduler"));
   EXPECT_EQ(check({}).exit_code, 0) << "nothing is taken from them where there is no such port";
   EXPECT_EQ(check({"--perseus-listen", "127.0.0.1:0", "--perseus-scheduler", "AllMaxFrequency"}).exit_code, 0);
+}
+
+TEST_F(ServeCommand, ACheckReadsEveryFileThatServingReads) {
+  const auto write = [&](const std::string& name, const std::string& text) {
+    const std::string file = cli::write_text(path(name), text);
+    ::chmod(file.c_str(), 0600);
+    return file;
+  };
+  const std::string start = fmt::format("state = \"{}\"\n[listen]\nunix = \"{}\"\n", path("state"), path("socket"));
+  const std::string webhook = fmt::format("[[webhook]]\nname = \"w\"\nurl_file = \"{}\"\n", path("url"));
+  const std::string ca = fmt::format("ca_file = \"{}\"\n", path("ca"));
+  const std::string otlp = "[otlp]\nurl = \"https://localhost:1\"\n";
+  const auto refuses = [&](const std::string& config, const std::string& why) {
+    const std::string file = write("server.toml", config);
+    for (const bool checks : {true, false}) {
+      std::vector<std::string> words = {"serve", "--config", file};
+      if (checks) words.emplace_back("--check");
+      const ProgramResult result = run_lowgear(words);
+      EXPECT_EQ(result.exit_code, 2) << config;
+      EXPECT_THAT(result.err, HasSubstr(why)) << (checks ? "checked: " : "served: ") << config;
+    }
+    EXPECT_FALSE(std::filesystem::exists(path("state"))) << "nothing is begun";
+  };
+  refuses(start + webhook, path("url"));
+  (void)write("url", "file:///etc/passwd\n");
+  refuses(start + webhook, "expected one address that begins with https:// or http://");
+  (void)write("url", "https://localhost:1/SECRET\n");
+  refuses(start + webhook + ca, path("ca"));
+  refuses(start + otlp + ca, path("ca"));
+  refuses(start + otlp + fmt::format("headers_file = \"{}\"\n", path("headers")), path("headers"));
+  refuses(start + fmt::format("token_file = \"{}\"\n", path("tokens")), path("tokens"));
+  const std::string whole = write("server.toml", start + webhook);
+  EXPECT_EQ(run_lowgear({"serve", "--config", whole, "--check"}).exit_code, 0);
 }
 
 TEST_F(ServeCommand, SaysWhatDoesNotGoWithABackup) {

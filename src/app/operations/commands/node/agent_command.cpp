@@ -17,6 +17,7 @@
 #include "base/core/error.h"
 #include "control/agent/journal/journal.h"
 #include "control/agent/lease/control_client.h"
+#include "control/agent/process/agent_process.h"
 #include "control/agent/process/node_agent.h"
 #include "control/agent/process/preview.h"
 #include "hardware/gpu/nvml_system.h"
@@ -225,6 +226,7 @@ cli::ExitCode run_status(const agent::Config& config, const AgentArguments& argu
 }
 
 cli::ExitCode run_check(const agent::Config& config, const AgentArguments& arguments, cli::Console& console) {
+  agent::check_agent(config.process);
   const std::string gpus = config.all_gpus ? "every GPU" : fmt::format("{} GPUs", config.gpus.size());
   if (arguments.json) {
     console.print_json({{"config", arguments.config},
