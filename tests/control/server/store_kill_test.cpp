@@ -1,6 +1,7 @@
 /// store_kill_test [ROUNDS SEED]: a process that writes to a store is killed (SIGKILL) at a random moment, 1,000 times
-/// when nothing is said; the next one opens what it left. Everything that was acknowledged has to be there, whole, and
-/// in the order in which it was written. Also built as bench's store_kill_study.
+/// when nothing is said, every other time after a random amount of work; the next one opens what it left. Everything
+/// that was acknowledged has to be there, whole, and in the order in which it was written. Also built as bench's
+/// store_kill_study.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -105,6 +106,15 @@ struct Result {
 /// The folder is started anew from time to time, so that reading it all back stays quick.
 constexpr std::int64_t kMostChanges = 4'000;
 
+/// Waits until the change is acknowledged, or the writer has ended.
+void wait_for_change(pid_t writer, const Acknowledged& seen, std::int64_t change) {
+  siginfo_t ended{};
+  while (seen.last < change && ended.si_pid == 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    (void)::waitid(P_PID, static_cast<id_t>(writer), &ended, WEXITED | WNOHANG | WNOWAIT);
+  }
+}
+
 void run_round(const std::filesystem::path& folder, Acknowledged& seen, std::mt19937_64& random, Result& result,
                std::int64_t& next) {
   seen.last = next - 1;
@@ -122,10 +132,9 @@ void run_round(const std::filesystem::path& folder, Acknowledged& seen, std::mt1
       ::_exit(2);
     }
   }
-  // Half of the kills fall into opening and the first commits.
-  const double longest_s = random() % 2 == 0 ? 0.01 : 0.06;
-  std::this_thread::sleep_for(
-      std::chrono::duration<double>(std::uniform_real_distribution<double>(0, longest_s)(random)));
+  // Every other kill falls into opening and the first commits, or before them where the machine is busy.
+  if (result.rounds % 2 == 1) wait_for_change(pid, seen, next + std::uniform_int_distribution<>(0, 200)(random));
+  std::this_thread::sleep_for(std::chrono::duration<double>(std::uniform_real_distribution<double>(0, 0.01)(random)));
   ::kill(pid, SIGKILL);
   int status = 0;
   ::waitpid(pid, &status, 0);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -11,10 +10,6 @@
 
 namespace lowgear::trainer {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Steps of the blocks of the first pair: memory is allocated, and the length of the others follows from their time.
 constexpr std::int64_t kWarmUpSteps = 2;
@@ -43,7 +38,7 @@ PrecisionProbe::Block PrecisionProbe::block(bool fp8, std::int64_t begin, std::i
   restore();
   job_.use_fp8(fp8);
   synchronize(job_.device);
-  const auto start = Clock::now();
+  const double start_s = job_.now_s();
   const auto window = job_.client != nullptr ? std::optional(job_.client->window_begin("probe")) : std::nullopt;
   double loss = 0;
   for (std::int64_t i = 0; i < steps; ++i) {
@@ -52,7 +47,7 @@ PrecisionProbe::Block PrecisionProbe::block(bool fp8, std::int64_t begin, std::i
     loss += job_.train(job_.first_step + (begin + i) % left) / static_cast<double>(steps);
   }
   synchronize(job_.device);
-  const double time_s = seconds_since(start);
+  const double time_s = job_.now_s() - start_s;
   const auto measured = window ? job_.client->window_end(*window) : measure::WindowMeasurement{};
   const bool has_energy = measured.gpu_energy_j() && measured.gpu_energy_covers_all();
 
@@ -96,7 +91,7 @@ adapt::PrecisionChoice PrecisionProbe::choose() {
 }
 
 ChosenPrecision PrecisionProbe::run() {
-  const auto start = Clock::now();
+  const double start_s = job_.now_s();
   const adapt::PrecisionChoice choice = choose();
   restore();
   job_.use_fp8(choice.fp8);
@@ -104,7 +99,7 @@ ChosenPrecision PrecisionProbe::run() {
   return {.fp8 = choice.fp8,
           .reason = choice.reason,
           .steps = trained_steps_,
-          .time_s = seconds_since(start),
+          .time_s = job_.now_s() - start_s,
           .energy_j = std::isfinite(energy_j_) ? std::optional(energy_j_) : std::nullopt};
 }
 

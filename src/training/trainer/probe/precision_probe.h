@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/core/monotonic_clock.h"
 #include "control/client/client.h"
 #include "planning/adapt/precision_choice.h"
 #include "training/launcher/config/train_config.h"
@@ -35,6 +36,7 @@ struct ProbedJob {
   at::Device device = at::kCPU;
   std::int64_t first_step = 0;
   std::int64_t steps = 0;  ///< of the whole job
+  std::function<double()> now_s = monotonic_s;
 };
 
 /// Tries a job in bf16 and in fp8 before its first step: blocks in the order A B, B A, each from the state that the job
