@@ -8,12 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tests"))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
+
 JOB = HERE / "job" / "train.py"
-PATIENCE_S = 600  # a machine that has other work to do makes every process wait
 ENDING_S = 40  # torchrun gives its ranks 30
 TOKENS = "train token-of-the-ranks\nread token-of-readers\n"
 
@@ -21,14 +22,6 @@ TOKENS = "train token-of-the-ranks\nread token-of-readers\n"
 def answers(path):
     with socket.socket(socket.AF_UNIX) as connection:
         return connection.connect_ex(str(path)) == 0
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {PATIENCE_S} s: {what}")
-        time.sleep(0.05)
 
 
 class AttachedLoop:
@@ -93,7 +86,7 @@ everybody = true
 ''')
         with open(self.folder / "agent.log", "a", encoding="utf-8") as log:
             self._start("agent", "--config", config, stderr=log)
-        wait_for(lambda: answers(self.folder / "lease.sock"), "the agent answers")
+        wait_until(lambda: answers(self.folder / "lease.sock"), "the agent answers")
 
     def _start_server(self):
         tokens = self._private("tokens", TOKENS)

@@ -18,7 +18,6 @@ from lowgear.adapters.report import FORMAT, FRAMEWORKS, examine
 from stand_ins import PEERS, needs
 
 PROGRAM = Path(__file__).resolve().parents[1] / "lowgear" / "adapters"
-PATIENCE_S = 240
 
 STAGE = """
 class _PipelineStageBase:
@@ -84,7 +83,7 @@ class Reported(unittest.TestCase):
         """Without site packages, so that a framework that is installed does not matter."""
         environment = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **variables}
         run = subprocess.run([sys.executable, "-S", *map(str, words)], capture_output=True, text=True, check=False,
-                             timeout=PATIENCE_S, cwd=cwd or self.folder, env=environment)
+                             cwd=cwd or self.folder, env=environment)
         self.assertEqual(run.returncode, 0, run.stderr)
         return run.stdout
 
@@ -281,7 +280,7 @@ class OfInstalledFrameworks(unittest.TestCase):
             self.skipTest(f"SKIPPED: {verdict}")
         path = os.pathsep.join([str(PROGRAM.parents[1]), *sys.path])
         run = subprocess.run([sys.executable, "-c", IMPORTING, *framework.modules], capture_output=True, text=True,
-                             check=False, timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": path})
+                             check=False, env={**os.environ, "PYTHONPATH": path})
         if run.returncode != 0:
             self.skipTest(f"SKIPPED: it cannot be imported here: {run.stderr.strip().splitlines()[-1:]}")
         refused = "".join(run.stdout.strip().splitlines()[-1:])

@@ -6,7 +6,7 @@ import statistics
 import tempfile
 import unittest
 
-from attached_loop import AttachedLoop, wait_for
+from attached_loop import AttachedLoop, wait_until
 
 BINARY, NVML = os.environ.get("LOWGEAR_BINARY"), os.environ.get("LOWGEAR_NVML", "")
 FOREVER = 100_000  # iterations
@@ -29,7 +29,7 @@ class AttachedLoops(unittest.TestCase):
             self.assertLessEqual(len(jobs), number + 1, jobs)
             return len(jobs) == number + 1 and jobs[number]["state"] == state
 
-        wait_for(lambda: found() or self.fail_if_ended(), f"job {number} is {state}")
+        wait_until(lambda: found() or self.fail_if_ended(), f"job {number} is {state}")
         return self.loop.jobs()[number]
 
     def fail_if_ended(self):
@@ -40,7 +40,7 @@ class AttachedLoops(unittest.TestCase):
         def seen():
             return [one for one in self.loop.iterations(job) if one["planned_time_s"] is not None]
 
-        wait_for(lambda: len(seen()) >= iterations or self.fail_if_ended(), "the plan is followed")
+        wait_until(lambda: len(seen()) >= iterations or self.fail_if_ended(), "the plan is followed")
         return seen()
 
     def kinds(self, job):

@@ -6,7 +6,7 @@ import os
 import tempfile
 import unittest
 
-from attached_loop import AttachedLoop, wait_for
+from attached_loop import AttachedLoop, wait_until
 
 BINARY, NVML = os.environ.get("LOWGEAR_BINARY"), os.environ.get("LOWGEAR_NVML", "")
 OTHER_HOST = os.environ.get("LOWGEAR_OTHER_HOST")
@@ -60,13 +60,13 @@ class StaggeredHosts(unittest.TestCase):
         self.start("a", 0)
         self.start("b", 2, LD_PRELOAD=OTHER_HOST, OTHER_HOST_NAME="node-2", OTHER_HOST_AHEAD_S=str(AHEAD_S))
         self.loop.request("PUT", "/v1/budgets/all", {"watts": 1e6, "stagger_pct": 90, "stagger_apply": True})
-        wait_for(self.staggered, "both jobs are kept at phases")
+        wait_until(self.staggered, "both jobs are kept at phases")
         hosts = {rank["host"] for job in self.loop.jobs() for rank in self.loop.get(f"/v1/jobs/{job['job']}")["ranks"]}
         self.assertEqual(len(hosts), 2, hosts)
         shown = self.staggered() or {}
         for job in shown.values():
             self.assertIsNone(job["not_delayed"])
-        wait_for(self.are_in_phase, "both jobs begin their iterations as far apart as the server says")
+        wait_until(self.are_in_phase, "both jobs begin their iterations as far apart as the server says")
         self.assertGreater(abs(self.staggered()["a"]["delay_s"] - self.staggered()["b"]["delay_s"]), 0)
 
 

@@ -216,8 +216,7 @@ class WithoutAgent(unittest.TestCase):
     @staticmethod
     def wait_until_the_server_failed(client):
         """A thread of the client's calls the server; only after its first failure does close() warn."""
-        end = time.monotonic() + 300
-        while not client.status().server_problem and time.monotonic() < end:
+        while not client.status().server_problem:
             time.sleep(0.01)
 
     def test_reports_decisions_and_work(self):
@@ -263,8 +262,7 @@ class WithoutAgent(unittest.TestCase):
                 self.assertEqual(client.status().units, 0)
                 self.assertEqual(cuda.fake_cuda_waiting(), 4)
                 cuda.fake_cuda_work(4)
-                end = time.monotonic() + 30
-                while client.status().units == 0 and time.monotonic() < end:
+                while client.status().units == 0:
                     time.sleep(0.001)
                 self.assertEqual(client.status().units, 1)
 

@@ -7,10 +7,13 @@ import re
 import shutil
 import socket
 import subprocess
-import time
+import sys
+from pathlib import Path
 from urllib.parse import urlencode
 
-PATIENCE_S = 120  # a machine that has other work to do makes every process wait
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
+
 INTERVAL = "500ms"  # of scrapes and rules
 STARTS = 5
 
@@ -29,18 +32,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def wait_until(condition, what):
-    """The condition's value, once it is true."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {PATIENCE_S} s: {what() if callable(what) else what}")
-        time.sleep(0.1)
 
 
 def replace_once(text, old, new):
@@ -71,12 +62,7 @@ class Listener:
         self.process = process
         self.test.addCleanup(process.wait, PATIENCE_S)
         self.test.addCleanup(process.kill)
-        end = time.monotonic() + PATIENCE_S
-        while process.poll() is None and time.monotonic() < end:
-            if self.is_ready():
-                return True
-            time.sleep(0.05)
-        return False
+        return wait_until(lambda: process.poll() is not None or self.is_ready(), "it is ready") and process.poll() is None
 
     def is_ready(self):
         try:

@@ -8,7 +8,6 @@ from pathlib import Path
 BUILD, SOURCE, PREFIX = (Path(os.environ[name]) for name in ("BUILD", "SOURCE", "PREFIX"))
 LIBDIR, VERSION = os.environ["LIBDIR"], os.environ["VERSION"]
 SECRET = re.compile(r"\.tokens?$")  # what tokens.sh makes
-PATIENCE_S = 300  # a busy machine packs slowly
 PACKAGES = {
     "lowgear": "lowgear",
     "trainer": "lowgear-trainer",
@@ -21,7 +20,7 @@ PACKAGES = {
 
 def run(*words, environment=None, check=True):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("LOWGEAR_", "PYTHONPATH"))}
-    result = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=PATIENCE_S,
+    result = subprocess.run([str(word) for word in words], capture_output=True, text=True,
                             env=clean | {"OMP_NUM_THREADS": "1"} | (environment or {}))
     if check and result.returncode != 0:
         raise AssertionError(f"{words} ended with {result.returncode}:\n{result.stdout}{result.stderr}")

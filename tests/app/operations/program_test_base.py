@@ -2,18 +2,21 @@
 
 import shutil
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
 from clean_environment import CLEAN
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
+
 
 class ProgramTest(unittest.TestCase):
     """`folder` is new for each test, and what `popen` has started there ends with it."""
 
-    patience_s = 300
+    patience_s = PATIENCE_S
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lowgear-test-"))
@@ -33,7 +36,4 @@ class ProgramTest(unittest.TestCase):
         return process
 
     def wait_until(self, condition, what):
-        end = time.monotonic() + self.patience_s
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
-            time.sleep(0.01)
+        wait_until(condition, what)

@@ -14,7 +14,6 @@ from clean_environment import CLEAN
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 SAMPLER = os.environ["LOWGEAR_SAMPLER"]
-PATIENCE_S = 300
 TINY = ("--device cpu --hidden 64,128 --tp 1,2 --microbatch 1,2 --sequence 16 --head-dim 32 --parameters 1000 "
         "--experts 4 --expert-width 32 --experts-per-token 2").split()
 QUICK = [*TINY, "--repeats", "2"]
@@ -50,7 +49,7 @@ class SampleTest(unittest.TestCase):
 
     def run_sample(self, *words, program=(LOWGEAR, "sample"), environment=None):
         return subprocess.run([*program, *map(str, words)], env={**CLEAN, **(environment or {})}, cwd=self.folder,
-                              capture_output=True, text=True, timeout=PATIENCE_S)
+                              capture_output=True, text=True)
 
     def sampled(self, *words, **options):
         result = self.run_sample(*words, **options)
@@ -102,9 +101,7 @@ class SampleTest(unittest.TestCase):
         process = subprocess.Popen([SAMPLER, *words], env=CLEAN, cwd=self.folder, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
         files = self.folder / "killed/operator"
-        last = time.monotonic() + PATIENCE_S
         while sum(len(shapes_of(path)) for path in files.glob("*.csv") if path.read_text()) < 8:
-            self.assertLess(time.monotonic(), last)
             self.assertIsNone(process.poll(), "it was done before it could be killed")
             time.sleep(0.005)
         process.kill()
@@ -128,12 +125,11 @@ class SampleTest(unittest.TestCase):
         process = subprocess.Popen([LOWGEAR, "sample", "operators", "--out", "ended", *TINY, "--repeats", "200"],
                                    env=CLEAN, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         files = self.folder / "ended/operator"
-        last = time.monotonic() + PATIENCE_S
         while not any(len(path.read_text().splitlines()) > 1 for path in files.glob("*.csv")):
-            self.assertLess(time.monotonic(), last)
+            self.assertIsNone(process.poll(), "it ended by itself")
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=PATIENCE_S)
+        output, errors = process.communicate()
         self.assertEqual(process.returncode, -signal.SIGINT)
         self.assertIn("stopping after this row", errors)
         self.assertIn("linear1", output)  # the summary
@@ -174,7 +170,7 @@ class SampleTest(unittest.TestCase):
                                   "LOWGEAR_RENDEZVOUS": str(self.folder / "meet")})
             for rank in range(4)
         ]
-        self.assertEqual([rank.wait(timeout=PATIENCE_S) for rank in ranks], [0, 0, 0, 0])
+        self.assertEqual([rank.wait() for rank in ranks], [0, 0, 0, 0])
         rows = rows_of(self.folder / "torchrun/gloo/CPU_allreduce_bf16_2_2.csv")
         self.assertEqual([(row["nodes"], row["GPUsPerNode"]) for row in rows], [("2", "2")])
 
@@ -185,9 +181,8 @@ class SampleTest(unittest.TestCase):
         self.addCleanup(first.wait)
         self.addCleanup(first.kill)
         path = self.folder / "twice/operator/CPU_linear1_bf16.csv"
-        last = time.monotonic() + PATIENCE_S
         while not path.exists() or not path.read_text():
-            self.assertLess(time.monotonic(), last)
+            self.assertIsNone(first.poll(), "it ended by itself")
             time.sleep(0.005)
         first.send_signal(signal.SIGSTOP)  # it stays what it is while the other looks
         second = self.run_sample(*words)

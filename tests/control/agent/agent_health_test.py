@@ -1,7 +1,6 @@
 """The real agent beside simulated GPUs that hang, are lost or fail: it says so at once, and serves the others."""
 
 import threading
-import time
 import unittest
 
 from agent_test_base import AgentTest, wait_until
@@ -10,7 +9,7 @@ HOUR_S = 3600
 
 
 class HealthTest(AgentTest):
-    suspend_after_s = "30\nhung_after_s = 0.3\ndriver_timeout_s = 1"
+    suspend_after_s = "30\nhung_after_s = 2\ndriver_timeout_s = 1"
     allow = "everybody = true\npower = true\npersistence = true\nmemory_clocks = true\n"
 
     def setUp(self):
@@ -25,9 +24,12 @@ class HealthTest(AgentTest):
         return self.http("GET", "/v1/gpus")[1]["gpus"][gpu]
 
     def expect_degraded(self, words):
-        wait_until(lambda: self.http("GET", "/healthz")[1]["status"] == "degraded", "it is degraded")
+        def health():
+            shown = self.http("GET", "/healthz")[1]
+            return shown["status"], shown["gpus"], shown["healthy_gpus"], len(shown["problems"])
+
+        wait_until(lambda: health() == ("degraded", 2, 1, 1), lambda: f"it is degraded: {health()}")
         health = self.http("GET", "/healthz")[1]
-        self.assertEqual((health["gpus"], health["healthy_gpus"], len(health["problems"])), (2, 1, 1), health)
         self.assertIn(self.uuids[0], health["problems"][0])
         self.assertIn(words, health["problems"][0])
         self.assertFalse(self.gpu()["healthy"])
@@ -46,7 +48,7 @@ class HealthTest(AgentTest):
         metrics = self.http("GET", "/metrics")[1]
         age = next(line for line in metrics.splitlines() if line.startswith('lowgear_gpu_reading_age_seconds{gpu="0"'))
         self.assertGreater(float(age.split()[-1]), 1)
-        self.assertLess(self.gpu(1)["reading_age_s"], self.gpu(0)["reading_age_s"])
+        wait_until(lambda: self.gpu(1)["reading_age_s"] < self.gpu(0)["reading_age_s"], "the other one's does not grow")
 
 
 class Degraded(HealthTest):
@@ -80,26 +82,22 @@ class Degraded(HealthTest):
 
 
 class HoldsUpNoOther(HealthTest):
-    """Every call to the driver of GPU 0 hangs; whatever is asked of GPU 1 is answered all the same."""
+    """Every call to the driver of GPU 0 hangs for an hour; whatever is asked of GPU 1 is answered all the same."""
+
+    suspend_after_s = "30\nhung_after_s = 2\ndriver_timeout_s = 600"  # longer than anything of GPU 1 takes
 
     def test_else_while_a_gpu_hangs(self):
         self.inject("--call", "*", "--delay", str(HOUR_S))
         for path, body in (("clocks", {"min_mhz": 900, "max_mhz": 1200}), ("power_limit", {"power_limit_w": 300})):
             threading.Thread(target=self.http, args=("POST", f"/v1/gpus/{self.uuids[0]}/{path}", body),
                              daemon=True).start()
-        time.sleep(0.2)  # what hangs has begun, or the rest shows less
-        slowest_s = 0
+        wait_until(lambda: self.http("GET", "/healthz")[1]["status"] == "degraded", "what hangs has begun")
         for _ in range(20):
             for method, path, body in (("POST", "clocks", {"min_mhz": 900, "max_mhz": 1200}),
                                        ("POST", "power_limit", {"power_limit_w": 300}), ("DELETE", "clocks", None)):
-                begin = time.monotonic()
                 self.assertEqual(self.http(method, f"/v1/gpus/{self.uuids[1]}/{path}", body)[0], 200)
-                slowest_s = max(slowest_s, time.monotonic() - begin)
             for path in ("/healthz", "/v1/gpus", "/metrics", "/v1/leases"):
-                begin = time.monotonic()
                 self.assertEqual(self.http("GET", path)[0], 200)
-                slowest_s = max(slowest_s, time.monotonic() - begin)
-        self.assertLess(slowest_s, 10)  # of an hour; milliseconds on a machine that does nothing else
 
     def test_else_while_a_getter_hangs_that_decides_who_may_what(self):
         for call in ("DeviceGetSupportedGraphicsClocks", "DeviceGetSupportedMemoryClocks",

@@ -32,7 +32,6 @@ class WhileAPlanIsFollowed(AgentTest):
     def connect(self, name):
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(self.folder / name))  # waits while the agent's backlog is full
-        connection.settimeout(20)
         return connection
 
     def expect_all_is_well(self, agent, client):

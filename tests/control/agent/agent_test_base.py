@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
+
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 CLIENT = str(Path(__file__).with_name("agent_test_client.py"))
-PATIENCE_S = 300  # a machine that has other work to do makes every process wait
 
 
 def plan_text(clocks, **members):
@@ -28,16 +29,6 @@ def plan_text(clocks, **members):
         {"format": "lowgear.plan/1", "policy": "test", "schedule": "gpipe", "microbatches": len(clocks), **figures, **members,
          "stages": [{"stage": 0, "ops": ops}]}
     )
-
-
-def wait_until(condition, what):
-    """Waits until the condition holds; fails when that takes too long."""
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"waited in vain until {what}")
 
 
 class AgentTest(unittest.TestCase):

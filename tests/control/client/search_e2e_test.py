@@ -12,11 +12,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.with_name("agent")))
-from agent_test_base import LOWGEAR, AgentTest  # noqa: E402
+from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until  # noqa: E402
 
 JOB = str(HERE / "searched_job.py")
 STAND_INS = HERE.parents[2] / "python" / "tests" / "job_torch"
-PATIENCE_S = 240
 FULL_MHZ, LOW_MHZ = 1980, 1305
 SEARCH = ["--search", "slowdown=60%", "--search-block", "0.8"]
 CLOCKS = ["--points", f"clock={FULL_MHZ},{LOW_MHZ}"]
@@ -43,13 +42,11 @@ class Searches(AgentTest):
 
     def said(self, text, job):
         """Waits for a line of the job's standard error that has this text."""
-        end = time.monotonic() + PATIENCE_S
         while True:
             lines = [line for line in self.log.read_text().splitlines() if text in line]
             if lines:
                 return lines[0]
             self.assertIsNone(job.poll(), self.log.read_text())
-            self.assertLess(time.monotonic(), end, f"not said: {text}; {self.log.read_text()}")
             time.sleep(0.1)
 
     def end(self, job):
@@ -68,10 +65,7 @@ class Searches(AgentTest):
         self.until(lambda: self.locked() is not None, "the first point is set")
 
     def until(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"in vain: {what}; {self.log.read_text()}")
-            time.sleep(0.05)
+        wait_until(condition, lambda: f"{what}; {self.log.read_text()}")
 
     def test_find_the_clock_of_an_optimizer_loop(self):
         record = self.folder / "search.jsonl"
@@ -148,11 +142,10 @@ class Searches(AgentTest):
         holder, said = self.start_client([1500])
         self.assertEqual(said, "ok")
         job = self.start_job("marks", options=[*SEARCH, *CLOCKS])
-        time.sleep(3)
+        self.said("holds this GPU", job)
         found = json.loads(self.end(job))
         self.assertEqual(found["state"], "waiting")
         self.assertIn(str(holder.pid), found["reason"])
-        self.assertIn("holds this GPU", self.log.read_text())
 
     def test_are_refused_for_a_limit_that_the_user_may_not_set(self):
         self.kill(self.agent)

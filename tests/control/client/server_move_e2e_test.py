@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.with_name("agent")))
 sys.path.insert(0, str(Path(__file__).parent.with_name("server")))
-from agent_test_base import LOWGEAR, AgentTest  # noqa: E402
+from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until  # noqa: E402
 from served import ADDRESS, TOKENS, Answer  # noqa: E402
 from training_ranks import TrainingRanks  # noqa: E402
 
@@ -25,7 +25,6 @@ RANK = str(Path(__file__).with_name("moving_server_rank.py"))
 JOBS, RANKS = 3, 2
 MOVES, SEED = 3, 1
 PORT = 7787
-PATIENCE_S = 300
 JOB = {"model": "m", "partition": "uniform", "gpu": "NVIDIA A100-SXM4-80GB", "schedule": "1f1b",
        "parallel": {"pp": 1, "dp": RANKS, "tp": 1, "chunks": 1}, "microbatches": 2, "microbatch_size": 2,
        "guard_pct": 500, "profile": None}
@@ -125,11 +124,7 @@ class ServerThatMoves(AgentTest):
         ranks.call("POST", f"/v1/jobs/{ranks.job}/finish", {"rank": 0}, ranks.keys[0])
 
     def until(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            if time.monotonic() > end:
-                self.fail(f"not within {PATIENCE_S} s: {what}; {self.here.get('/v1/jobs')}")
-            time.sleep(0.05)
+        wait_until(condition, lambda: f"{what}; {self.here.get('/v1/jobs')}")
 
     def start_ranks(self):
         servers = f"{self.here.url},{self.there.url}"
@@ -195,10 +190,7 @@ class ServerThatMoves(AgentTest):
                     if (lost := set(range(done["iterations"])) - set(stored[jobs[run]["job"], rank]))}
 
         # The server shows an iteration before it is on the disk, and acknowledges it after.
-        end = time.monotonic() + PATIENCE_S
-        while missing() and time.monotonic() < end:
-            time.sleep(0.05)
-        self.assertEqual(missing(), {}, "iterations are lost")
+        wait_until(lambda: not missing(), lambda: f"all iterations are stored, not without {missing()}")
         for run, job in jobs.items():
             shown = [each["iteration"] for each in self.here.get(f"/v1/jobs/{job['job']}/iterations?limit=1000")["iterations"]]
             self.assertEqual(shown, sorted(set(shown)), "an iteration of the job counts twice")

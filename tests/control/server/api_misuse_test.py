@@ -1,6 +1,7 @@
 """The real server when those who talk to it are wrong or hostile: they are refused in one line that says why, and the
 job that trains meanwhile goes on."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -23,6 +24,8 @@ def report(iteration, **changes):
 
 
 class Misuse(ServerTest):
+    config = "[limits]\nrequest_timeout_s = 3600\n"  # what is slow is not ended
+
     def setUp(self):
         super().setUp()
         self.start()
@@ -304,10 +307,10 @@ class Misuse(ServerTest):
         slow = [self.connect() for _ in range(50)]
         for connection in slow[:25]:
             connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
-        before = time.monotonic()
         self.ok("GET", "/v1/jobs")
-        self.assertLess(time.monotonic() - before, 5)
         for connection in slow:
+            connection.setblocking(False)
+            self.assertRaises(BlockingIOError, connection.recv, 1)  # it still waits for it
             connection.close()
 
     def test_fifty_who_ask_at_once(self):
@@ -341,20 +344,13 @@ class ShortPatience(ServerTest):
     def test_a_slow_loris_is_closed(self):
         self.start()
         with self.connect() as connection:
-            before = time.monotonic()
-            try:
-                for _ in range(100):
+            sent = 0
+            with contextlib.suppress(OSError):  # closed
+                while sent < 5_000:  # fewer than it would refuse for their number
                     connection.sendall(b"G")
+                    sent += 1
                     time.sleep(0.05)
-            except OSError:
-                pass  # closed
-            connection.settimeout(5)
-            try:
-                while connection.recv(4096):
-                    pass
-            except ConnectionError:
-                pass
-            self.assertLess(time.monotonic() - before, 5)
+            self.assertLess(sent, 5_000)
         self.ok("GET", "/healthz")
 
     def test_connections_are_bounded(self):

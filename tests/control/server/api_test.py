@@ -4,7 +4,6 @@ docs/server-api.md names the same routes."""
 import json
 import re
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
@@ -39,11 +38,7 @@ class Ranks(TrainingRanks):
 
     def train_until(self, condition, what):
         """Trains as long as it takes: the server plans meanwhile, in its own time."""
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            if time.monotonic() > end:
-                raise AssertionError(f"not within {PATIENCE_S} s: {what}; {self.summary()}")
-            self.train(1)
+        wait_until(lambda: condition() or self.train(1), lambda: f"{what}; {self.summary()}", pause_s=0)
 
     def train_to_state(self, state):
         self.train_until(lambda: self.summary()["state"] == state, state)

@@ -3,20 +3,21 @@
 import base64
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from waiting import wait_until  # noqa: E402: the tests are no package
 
 FLAGS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
     "--hide-scrollbars", "--remote-debugging-pipe",
 ]
-COMMAND_S = 30
 
 
 def find_chromium():
@@ -75,17 +76,14 @@ class Browser:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.write_end, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + COMMAND_S
         while self.last_id not in self.answers:
-            self.receive(end - time.monotonic(), method)
+            self.receive()
         answer = self.answers.pop(self.last_id)
         if "error" in answer:
             raise BrowserError(f"{method}: {answer['error']['message']}")
         return answer["result"]
 
-    def receive(self, patience_s, what):
-        if not select.select([self.read_end], [], [], max(0, patience_s))[0]:
-            raise BrowserError(f"the browser did not answer {what}")
+    def receive(self):
         chunk = os.read(self.read_end, 1 << 20)
         if not chunk:
             raise BrowserError("the browser has ended")
@@ -129,15 +127,10 @@ class Browser:
             raise BrowserError(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
 
-    def wait(self, expression, what="", patience_s=300):
+    def wait(self, expression, what=""):
         """Waits until the expression is truthy; one that throws is not yet."""
-        end = time.monotonic() + patience_s
-        while True:
-            if self.value(f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"):
-                return
-            if time.monotonic() > end:
-                raise BrowserError(f"waited in vain until {what or expression}")
-            time.sleep(0.05)
+        asked = f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"
+        wait_until(lambda: self.value(asked), what or expression, pause_s=0.05)
 
     def key(self, key, code=None, modifiers=0):
         texts = {"Enter": "\r", "Tab": "\t", " ": " "}

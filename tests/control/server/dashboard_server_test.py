@@ -44,7 +44,7 @@ class RealServer:
     def end(self, number):
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.wait(20)
+        self.process.wait()
         self.process.stdout.close()
 
 

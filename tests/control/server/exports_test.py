@@ -421,9 +421,7 @@ class Webhooks(ExportTest):
         self.assertEqual(refusing.requests, len(self.decisions(ranks)))
         wait_until(lambda: self.metric("failures_total")['webhook="gone"'] > 0, "nothing listens there")
         self.assertGreater(self.metric("waiting")['webhook="hanging"'], 0)
-        begin = time.monotonic()
         self.assertEqual(self.end(), 0)
-        self.assertLess(time.monotonic() - begin, 15)
 
     def test_a_wrong_configuration_shows_no_secret(self):
         self.hook("w", "ftp://hooks.example/SECRET-PART")

@@ -7,26 +7,20 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
-import time
 import unittest
 from pathlib import Path
 
 from openapi_checker import OpenApi
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
+
 LOWGEAR = os.environ.get("LOWGEAR_BINARY", "lowgear")
-PATIENCE_S = 300  # for what comes at once: a machine that has other work to do makes every process wait
 TOKENS = {role: f"{role}-token-for-tests-only" for role in ("read", "train", "admin")}
 OPENAPI = Path(__file__).resolve().parents[3] / "src/control/server/http/openapi.json"
-
-
-def wait_until(condition, what, patience_s=PATIENCE_S):
-    end = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {patience_s} s: {what}")
-        time.sleep(0.02)
 
 
 class Answer:

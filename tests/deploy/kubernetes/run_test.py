@@ -34,7 +34,6 @@ SOURCE = Path(os.environ["SOURCE"])
 IMAGES = read_images(SOURCE / "deploy/images/images.json")
 SERVER = "http://127.0.0.1:7787"
 AGENT = "http://127.0.0.1:9401"
-PATIENCE_S = 120
 
 
 def enter_namespaces():
@@ -151,7 +150,7 @@ class Pods(unittest.TestCase):
         pod = self.pod("Job")
         job = self.node.start(pod, pod.spec["containers"][0], self.logs / "job.log")
         self.addCleanup(job.stop)
-        self.assertEqual(job.process.wait(PATIENCE_S * 6), 0, job.output())
+        self.assertEqual(job.process.wait(), 0, job.output())
         token = self.secret("lowgear-read-token")
         jobs = json.loads(response_of(f"{SERVER}/v1/jobs", token=token)[1])["jobs"]
         self.assertEqual([(each["simulated"], each["ranks"]) for each in jobs], [(True, 4)], job.output())
@@ -167,14 +166,14 @@ class Pods(unittest.TestCase):
                 check = ([*command[:2], "check", *command[2:]] if command[1] == "agent" else [*command, "--check"])
                 with self.subTest(pod.name):
                     checked = node.start(pod, container, self.logs / "check.log", command=check)
-                    self.assertEqual(checked.process.wait(PATIENCE_S), 0, checked.output())
+                    self.assertEqual(checked.process.wait(), 0, checked.output())
 
     def test_a_configuration_that_is_mounted_as_a_link_is_refused(self):
         pod = self.pod("DaemonSet")
         container = json.loads(json.dumps(pod.spec["containers"][0]))
         next(m for m in container["volumeMounts"] if m["name"] == "config").update(mountPath="/etc/lowgear", subPath=".")
         refused = self.node.start(pod, container, self.logs / "link.log")
-        self.assertEqual(refused.process.wait(PATIENCE_S), 2, refused.output())
+        self.assertEqual(refused.process.wait(), 2, refused.output())
 
     @unittest.skipUnless("ROOTS" in os.environ, "the client's image is needed: ./dev image --check")
     def test_the_client_is_injected_into_the_pods_of_a_job(self):
@@ -182,7 +181,7 @@ class Pods(unittest.TestCase):
         pod = self.pod("JobSet", self.jobset)
         volumes = {"lowgear": node.volume_of(pod, pod.volume("lowgear"))}
         copy = node.start(pod, pod.spec["initContainers"][0], self.logs / "copy.log", volumes=volumes)
-        self.assertEqual(copy.process.wait(PATIENCE_S), 0, copy.output())
+        self.assertEqual(copy.process.wait(), 0, copy.output())
         container = json.loads(json.dumps(pod.spec["containers"][0]))
         container["image"] = "lowgear-agent:any"  # an image that has a C library and nothing of Python
         container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] == "lowgear"]
@@ -190,7 +189,7 @@ class Pods(unittest.TestCase):
         split = command.index("--")
         container["env"] = [e for e in container["env"] if "value" in e]
         dry = node.start(pod, container, self.logs / "run.log", [*command[:split], "--dry-run", "--", "train"], volumes)
-        self.assertEqual(dry.process.wait(PATIENCE_S), 0, dry.output())
+        self.assertEqual(dry.process.wait(), 0, dry.output())
         self.assertIn("LOWGEAR_SERVER=http://lowgear-server.lowgear:7787", dry.output())
         self.assertIn("PYTHONPATH=/lowgear/lowgear/site", dry.output())
 

@@ -9,14 +9,16 @@ import signal
 import socket
 import stat
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 from own_root import ADDRESS, GROUP, NODE, SOURCE
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
+
 LOWGEAR = os.environ.get("LOWGEAR_BINARY", "")
 SCRIPTS = SOURCE / "deploy/slurm"
-PATIENCE_S = 120  # a machine that has other work to do makes every process wait
 GPUS = 4
 AGENT_SOCKET = "/run/lowgear/agent.sock"
 MACHINE = "/run/lowgear-simgpu/machine"
@@ -59,18 +61,6 @@ id = "all"
 group = "{GROUP[0]}"
 power = true
 """
-
-
-def wait_until(condition, what, patience_s=PATIENCE_S):
-    """The condition's value, once it is true."""
-    end = time.monotonic() + patience_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {patience_s} s: {what() if callable(what) else what}")
-        time.sleep(0.05)
 
 
 class Cluster:

@@ -4,10 +4,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 
@@ -18,7 +21,7 @@ class AgentTraining(unittest.TestCase):
     config = ""
     gpus = "1xA100"
     allow = "everybody = true\n"
-    patience_s = 300
+    patience_s = PATIENCE_S
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
@@ -58,7 +61,4 @@ class AgentTraining(unittest.TestCase):
         return [int(child) for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()]
 
     def wait_until(self, condition, what):
-        end = time.monotonic() + self.patience_s
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
-            time.sleep(0.01)
+        wait_until(condition, what)

@@ -16,7 +16,6 @@ from started_ranks import kill_ranks, start_ranks
 
 RANKS = 2
 STEPS = 45
-PATIENCE_S = 300
 
 CONFIG = f"""
 model: {{architecture: gpt2, vocabulary: 256, hidden: 32, layers: 4, heads: 4}}
@@ -60,7 +59,7 @@ class FreezingKillTest(unittest.TestCase):
 
     def finish(self, ranks):
         for rank in ranks:
-            _, err = rank.communicate(timeout=PATIENCE_S)
+            _, err = rank.communicate()
             self.assertEqual(rank.returncode, 0, err)
 
     def decisions(self, name):
@@ -79,11 +78,9 @@ class FreezingKillTest(unittest.TestCase):
     def kill_at_change(self, name, rank, change):
         """Kills the rank when the change after so many steps has been decided. Whether it was alive then."""
         ranks = self.start(name)
-        end = time.monotonic() + PATIENCE_S
         while change not in self.changes(name) and all(process.poll() is None for process in ranks):
-            self.assertLess(time.monotonic(), end, "it did not decide")
             time.sleep(0.0005)
-        return kill_ranks(ranks, rank, PATIENCE_S)
+        return kill_ranks(ranks, rank)
 
     def test_all_ranks_are_on_one_configuration_afterwards(self):
         self.finish(self.start("straight"))

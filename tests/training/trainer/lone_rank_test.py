@@ -10,7 +10,6 @@ import unittest
 from pathlib import Path
 
 TRAINER = os.environ["LOWGEAR_TRAINER"]
-PATIENCE_S = 300
 
 CONFIG = """
 model: {architecture: llama, vocabulary: 256, hidden: 16, layers: 1, heads: 2}
@@ -42,17 +41,15 @@ class LoneRankTest(unittest.TestCase):
         return metrics.read_text().count("\n") if metrics.exists() else 0
 
     def wait_for_steps(self, steps):
-        end = time.monotonic() + PATIENCE_S
         while self.steps() < steps:
             if self.rank.poll() is not None:
                 self.fail(f"it ended with {self.rank.returncode}: {self.rank.communicate()[1]}")
-            self.assertLess(time.monotonic(), end, "it did not train")
             time.sleep(0.005)
 
     def end_by(self, number):
         """Ends it with a signal; what it wrote to standard error."""
         self.rank.send_signal(number)
-        return self.rank.communicate(timeout=PATIENCE_S)[1]
+        return self.rank.communicate()[1]
 
     def test_a_connection_that_closes_as_it_writes_does_not_end_it(self):
         self.start()

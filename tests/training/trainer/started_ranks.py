@@ -22,11 +22,11 @@ def start_ranks(test, config, settings, size, meeting):
     return ranks
 
 
-def kill_ranks(ranks, first, patience_s):
+def kill_ranks(ranks, first):
     """Kills this rank and then all of them, and waits for their ends. Whether it was alive."""
     alive = ranks[first].poll() is None
     ranks[first].kill()
     for process in ranks:
         process.kill()
-        process.communicate(timeout=patience_s)
+        process.communicate()
     return alive

@@ -16,7 +16,6 @@ ROUNDS = int(os.environ.get("KILL_ROUNDS", "6"))
 SEED = int(os.environ.get("KILL_SEED", "4"))
 STEPS = 60
 EVERY = 5
-PATIENCE_S = 300
 
 CONFIG = """
 model: {architecture: llama, vocabulary: 256, hidden: 32, layers: 4, heads: 4, kv_heads: 2, intermediate: 48}
@@ -56,7 +55,7 @@ class TrainResumeTest(unittest.TestCase):
     def finish(self, job):
         """Waits for the end of a job; its exit status, and what it wrote to both outputs."""
         try:
-            out, err = job.communicate(timeout=PATIENCE_S)
+            out, err = job.communicate()
         except subprocess.TimeoutExpired:
             job.kill()
             job.communicate()
@@ -85,8 +84,7 @@ class TrainResumeTest(unittest.TestCase):
     def kill_behind(self, job, name, steps, wait_s, choice):
         """SIGKILLs a rank a while after so many further steps. Whether there was one to kill."""
         before = self.steps_written(name)
-        end = time.monotonic() + PATIENCE_S
-        while self.steps_written(name) - before < steps and job.poll() is None and time.monotonic() < end:
+        while self.steps_written(name) - before < steps and job.poll() is None:
             time.sleep(0.002)
         time.sleep(wait_s)
         ranks = ranks_of(job)

@@ -18,8 +18,6 @@ import unittest
 from urllib.parse import quote, urlencode
 
 FIXTURE = sys.argv.pop(1)
-POST_TIMEOUT_S = 5
-BARRIER_TIMEOUT_S = 60
 CLOCKS = list(range(1410, 1200, -15))
 MICROBATCHES = 4
 
@@ -47,13 +45,13 @@ class Server:
 
     def stop(self):
         self._process.stdin.close()
-        code = self._process.wait(BARRIER_TIMEOUT_S)
+        code = self._process.wait()
         self._process.stdout.close()
         assert code == 0, f"the server ended with {code}"
 
-    def ask(self, method, path, parameters=None, body=None, timeout_s=POST_TIMEOUT_S):
+    def ask(self, method, path, parameters=None, body=None):
         """One request on a connection of its own, as httpx' module-level functions send it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
         headers = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "keep-alive",
                    "User-Agent": "python-httpx/0.24.1"}
         content = None
@@ -136,13 +134,13 @@ class Rank(threading.Thread):
         schedule = pipe_schedule(job.layout.pp, place["pp_rank"])
         if self.rank == 0:
             job.register()
-        job.registered.wait(BARRIER_TIMEOUT_S)  # stands for the broadcast of the id
+        job.registered.wait()  # stands for the broadcast of the id
         assert job.server.ask("POST", "/register_rank", body={
             "job_id": job.id, "rank": self.rank, **place, "pipe_schedule": schedule,
             "power_state_range": CLOCKS}) is None
         while len(self.states) < job.windows:
             try:
-                reply = job.server.ask("GET", f"/schedule/{job.id}", {"rank": self.rank}, timeout_s=BARRIER_TIMEOUT_S)
+                reply = job.server.ask("GET", f"/schedule/{job.id}", {"rank": self.rank})
             except ServerError as error:
                 self.ended = "[profiling-done]" in error.args[0]
                 if not self.ended:
@@ -175,8 +173,7 @@ class Job:
         for rank in ranks:
             rank.start()
         for rank in ranks:
-            rank.join(2 * BARRIER_TIMEOUT_S)
-            assert not rank.is_alive(), f"rank {rank.rank} hangs"
+            rank.join()
         return ranks
 
 
@@ -250,11 +247,11 @@ class PerseusClient(unittest.TestCase):
         def crash_while_training(rank, window):
             if window not in (2, 5):
                 return
-            trained.wait(BARRIER_TIMEOUT_S)  # no rank has a request under way
+            trained.wait()  # no rank has a request under way
             if rank == 0:
                 server.kill()
                 server.start()
-            trained.wait(BARRIER_TIMEOUT_S)
+            trained.wait()
 
         job.at_window = crash_while_training
         clocks = [1410, 1410] + [clock for clock in CLOCKS if clock >= 1300]
@@ -274,12 +271,12 @@ class PerseusClient(unittest.TestCase):
         replies = [None, None]
 
         def ask(rank):
-            replies[rank] = server.ask("GET", f"/schedule/{job}", {"rank": rank}, timeout_s=BARRIER_TIMEOUT_S)
+            replies[rank] = server.ask("GET", f"/schedule/{job}", {"rank": rank})
 
         other = threading.Thread(target=ask, args=(1,))
         other.start()
         ask(0)
-        other.join(BARRIER_TIMEOUT_S)
+        other.join()
         self.assertEqual(replies, [{"rank": rank, "frequencies": [list(pair) for pair in plan[rank]]}
                                    for rank in range(2)])
 

@@ -19,10 +19,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2]))
+from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
+
 STAND_INS = HERE.parents[2] / "stand_ins"
 PEERS = pathlib.Path(os.environ["PEERS"])
 PERSEUS = PEERS / "perseus" / "perseus"
@@ -30,7 +32,6 @@ ZEUS = PEERS / "zeus"
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 MODULES = ("aiofiles", "fastapi", "httpx", "numpy", "pandas", "pydantic", "uvicorn")
 SKIP_CODE = 77
-PATIENCE_S = 600
 MICROBATCHES = 4
 PARTITION = "custom:0,12,24"
 
@@ -42,14 +43,6 @@ def why_not():
             return f"{path} is not there"
     missing = [name for name in MODULES if importlib.util.find_spec(name) is None]
     return f"{sys.executable} has no {', '.join(missing)}: apt-get install python3-NAME" if missing else None
-
-
-def wait_until(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {PATIENCE_S} s: {what()}")
-        time.sleep(0.05)
 
 
 class Server:
@@ -91,9 +84,9 @@ class Server:
     def end(self, number=signal.SIGTERM):
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)  # of the session that was made for it
-            self.process.wait(30)
+            self.process.wait()
             # The server itself is a child of the script, and ends after it.
-            self._test.assertTrue(select.select([self.ended], [], [], 60)[0], self.text())
+            self._test.assertTrue(select.select([self.ended], [], [])[0], self.text())
 
     def results(self, job):
         return self.folder / "dump" / job
@@ -152,7 +145,7 @@ class PeersTest(unittest.TestCase):
     def end_rank(process):
         if process.poll() is None:
             process.kill()
-        process.wait(30)
+        process.wait()
 
     def finish(self, group, ranks):
         """What each rank says of itself when it has ended well."""
