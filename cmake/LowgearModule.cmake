@@ -106,7 +106,7 @@ function(lowgear_test module)
   target_include_directories(${module}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT ARG_BY_SUITE)
-    gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+    gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 1800
                          PROPERTIES PROCESSORS ${LOWGEAR_TEST_PLACES})
     return()
   endif()

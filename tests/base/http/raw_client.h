@@ -16,14 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/eventually.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 
 namespace lowgear::http {
 
 /// For what must happen; nothing waits that long unless it fails.
-inline constexpr std::chrono::seconds kPatience{20};
-
 /// A blocking client that sends and receives bytes as the test says, and gives up after kPatience.
 class RawClient {
  public:
@@ -95,7 +94,7 @@ class RawClient {
 
  private:
   void be_patient() const {
-    const timeval timeout{.tv_sec = kPatience.count(), .tv_usec = 0};
+    const timeval timeout{.tv_sec = std::chrono::seconds(kPatience).count(), .tv_usec = 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   }

@@ -8,6 +8,8 @@
 #include <functional>
 #include <thread>
 
+#include "base/core/eventually.h"
+
 namespace lowgear::ipc {
 namespace {
 
@@ -28,7 +30,7 @@ TEST(TerminationSignals, KeepWhatCameBeforeAnybodyWaits) {
                 const TerminationSignals signals;
                 if (signals.came()) return 1;
                 ::kill(::getpid(), number);
-                return signals.came() && signals.came_within(20s) ? 0 : 2;
+                return signals.came() && signals.came_within(kPatience) ? 0 : 2;
               }),
               0)
         << number;
@@ -39,7 +41,7 @@ TEST(TerminationSignals, AreNotTakenByAThreadThatIsStartedLater) {
   EXPECT_EQ(in_child([] {
               const TerminationSignals signals;
               std::thread([] { ::kill(::getpid(), SIGTERM); }).join();
-              return signals.came_within(20s) ? 0 : 1;
+              return signals.came_within(kPatience) ? 0 : 1;
             }),
             0);
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/eventually.h"
 #include "control/agent/allowed_everything.h"
 #include "control/agent/service/gpu_writer.h"
 
@@ -31,16 +32,16 @@ class WriterLog {
     const std::scoped_lock lock(mutex_);
     return calls_;
   }
-  /// Whether this call was made; waits for it, at most twenty seconds.
+  /// Whether this call was made; waits for it.
   [[nodiscard]] bool wait_for(const std::string& call) const {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20),
+    return changed_.wait_for(lock, kPatience,
                              [&] { return std::find(calls_.begin(), calls_.end(), call) != calls_.end(); });
   }
   /// The same for the last call.
   [[nodiscard]] bool wait_for_last(const std::string& call) const {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return !calls_.empty() && calls_.back() == call; });
+    return changed_.wait_for(lock, kPatience, [&] { return !calls_.empty() && calls_.back() == call; });
   }
 
   std::atomic<int> failing_follows{0};

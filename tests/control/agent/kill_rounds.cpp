@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "base/core/error.h"
+#include "base/core/eventually.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
@@ -31,8 +32,6 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr int kGpus = 2;
-constexpr auto kStartLimit = 20s;
-constexpr auto kRestoreLimit = 10s;
 
 /// Everything below the folder, every GPU for everybody.
 std::string config_text(const std::filesystem::path& folder) {
@@ -126,7 +125,7 @@ void Rounds::start_agent() {
     ::_exit(99);
   }
   agent_ = std::make_unique<Child>(pid);
-  const auto deadline = Clock::now() + kStartLimit;
+  const auto deadline = Clock::now() + kPatience;
   while (Clock::now() < deadline && agent_->running()) {
     pollfd readable{.fd = ready.get(), .events = POLLIN, .revents = 0};
     if (::poll(&readable, 1, 50) == 0) continue;
@@ -185,7 +184,7 @@ void Rounds::run_round(int round) {
   trainers_.clear();  // at the latest now: they have nothing more to say to the agent that was killed
   if (victims != trainers) start_agent();
   // An agent that comes back restores before it says that it is ready; one that stayed does so soon.
-  const auto deadline = Clock::now() + (victims == trainers ? kRestoreLimit : 0s);
+  const auto deadline = Clock::now() + (victims == trainers ? Clock::duration(kPatience) : 0s);
   while (any_changed() && Clock::now() < deadline) std::this_thread::sleep_for(1ms);
   for (int gpu = 0; gpu < kGpus; ++gpu) {
     if (!gpu_changed(gpu)) continue;

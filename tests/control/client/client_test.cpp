@@ -52,7 +52,7 @@ class ClientTest : public testing::Test {
     setenv("LOWGEAR_SIMGPU_GPUS", "2xH100", 1);
     setenv("LOWGEAR_NVML", LOWGEAR_NVML_LIBRARY, 1);
     options_.agent_socket = folder_ / "lease.sock";
-    options_.agent_timeout = 2s;
+    options_.agent_timeout = kPatience;
     options_.reconnect_after = 10ms;
     options_.drain_period = 5ms;
   }

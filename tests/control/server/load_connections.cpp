@@ -21,11 +21,11 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/eventually.h"
 
 namespace lowgear::server {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
 constexpr std::size_t kBufferBytes = 256 * 1024;
 
 void write_token(const std::filesystem::path& path) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/eventually.h"
 #include "base/core/formats/json.h"
 #include "base/core/kill_program.h"
 #include "control/server/load_connections.h"
@@ -33,8 +34,6 @@ namespace {
 using Clock = LoadConnections::Clock;
 
 constexpr double kIterationS = 0.01;
-/// A job that has not come to its end so long after the last kill is stuck.
-constexpr double kPatienceS = 300;
 constexpr std::size_t kJobsAtOnce = 3;
 
 Clock::duration seconds(double value) {
@@ -177,7 +176,7 @@ class Rounds {
     start();
     const Clock::time_point begin = Clock::now();
     while (!lives_.empty()) {
-      if (seconds_since(begin) > kPatienceS) {
+      if (Clock::now() - begin > kPatience) {
         LoadConnections person(server_.socket(), 0);
         (void)person.add(1);
         throw Error(fmt::format("stuck: {}", lives_.front()->state(person)));

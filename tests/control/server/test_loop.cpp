@@ -3,9 +3,9 @@
 #include <chrono>
 #include <utility>
 
-namespace lowgear::server {
+#include "base/core/eventually.h"
 
-using namespace std::chrono_literals;
+namespace lowgear::server {
 
 std::function<void(std::function<void()>)> TestLoop::post() {
   return [this](std::function<void()> function) {
@@ -16,7 +16,7 @@ std::function<void(std::function<void()>)> TestLoop::post() {
 }
 
 bool TestLoop::run_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + 120s;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!condition()) {
     std::vector<std::function<void()>> functions;
     {

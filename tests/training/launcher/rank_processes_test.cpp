@@ -34,13 +34,13 @@ using testing::SizeIs;
 
 namespace fs = std::filesystem;
 
-/// Ranks that run a script of the shell; whatever goes wrong, they end after a minute.
+/// Ranks that run a script of the shell.
 RankCommand shell(const std::string& script, int world_size) {
   RankCommand command;
   command.program = "/bin/sh";
   command.arguments = {"-c", script};
   command.world_size = world_size;
-  command.grace = 20s;
+  command.grace = kPatience;
   return command;
 }
 

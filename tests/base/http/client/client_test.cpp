@@ -74,7 +74,7 @@ TEST_F(HttpClientTest, ARefusalBeforeAllIsSentIsAnAnswer) {
 }
 
 TEST_F(HttpClientTest, AConnectionThatTheServerClosedIsReplaced) {
-  options.idle_timeout = 20ms;
+  options.idle_timeout = 1s;
   serve();
   Client client(tcp());
   for (int i = 0; i < 3; ++i) {

@@ -8,6 +8,8 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 
+#include "base/core/eventually.h"
+
 namespace lowgear::agent {
 namespace {
 
@@ -47,8 +49,6 @@ class FakeProcessTable final : public ProcessTable {
   [[nodiscard]] std::string slurm_job(pid_t) const override { return {}; }
 };
 
-constexpr auto kLongEnough = std::chrono::seconds(20);
-
 TEST(ProcessWatch, CallsBackWhenTheProcessEndsThoughItIsNotWaitedFor) {
   const Sleeper process;
   const SystemProcessTable processes;
@@ -62,7 +62,7 @@ TEST(ProcessWatch, CallsBackWhenTheProcessEndsThoughItIsNotWaitedFor) {
   EXPECT_EQ(ends, 0);
   io.restart();
   process.kill();
-  io.run_one_for(kLongEnough);
+  io.run_one_for(kPatience);
   EXPECT_EQ(ends, 1);
 }
 
@@ -86,7 +86,7 @@ TEST(ProcessWatch, AProcessThatHasTakenOverThePidIsAnotherOne) {
   boost::asio::io_context io;
   int ends = 0;
   EXPECT_EQ(ProcessWatch::start(io, processes, before, [&ends] { ++ends; }), nullptr);
-  io.run_for(kLongEnough);
+  io.run_for(kPatience);
   EXPECT_EQ(ends, 1);
 }
 
@@ -99,7 +99,7 @@ TEST(ProcessWatch, AnEndedProcessIsReportedAtOnce) {
   boost::asio::io_context io;
   int ends = 0;
   EXPECT_EQ(ProcessWatch::start(io, processes, *identity, [&ends] { ++ends; }), nullptr);
-  io.run_for(kLongEnough);
+  io.run_for(kPatience);
   EXPECT_EQ(ends, 1);
 }
 

@@ -44,7 +44,7 @@ class AgentTest : public ::testing::Test {
     std::string name = ::testing::TempDir() + "lowgear_agent_XXXXXX";
     folder_ = ::mkdtemp(name.data());
     options_.lease_server.socket = folder_ / "lease.sock";
-    options_.driver_timeout = 10s;
+    options_.driver_timeout = kPatience;
     policy_ = std::make_shared<FakePolicy>(std::vector{uuid(0), uuid(1)});
   }
   ~AgentTest() override {
@@ -666,7 +666,7 @@ TEST_F(AgentTest, NamesTheGpuThatTheKillSwitchDidNotRestoreInTime) {
 
 TEST_F(AgentTest, ReportsAHungDriver) {
   options_.hung_after = 1ms;
-  options_.driver_timeout = 20ms;
+  options_.driver_timeout = 2s;
   start();
   log(0).hang();
   EXPECT_THROW(write([](Agent& agent, WriteDone done) {

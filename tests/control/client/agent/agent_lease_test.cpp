@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "base/core/eventually.h"
 #include "base/core/temporary_folder.h"
 #include "control/client/test_agent.h"
 
@@ -30,7 +31,7 @@ class AgentLeaseTest : public testing::Test {
     options.socket = socket();
     options.hello.gpu = "GPU-1";
     options.hello.rank = 5;
-    options.timeout = 2s;
+    options.timeout = kPatience;
     options.reconnect_after = 0ms;
     lease_ = std::make_unique<AgentLease>(std::move(options));
   }

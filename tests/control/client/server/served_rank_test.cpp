@@ -45,7 +45,7 @@ class ServedRankTest : public testing::Test {
     start_agent();
     AgentLeaseOptions lease;
     lease.socket = agent_socket();
-    lease.timeout = 2s;
+    lease.timeout = kPatience;
     lease.reconnect_after = 0ms;
     lease_ = std::make_unique<AgentLease>(std::move(lease));
     ServedRankOptions options;
