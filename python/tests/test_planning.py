@@ -596,6 +596,14 @@ class TestCommand(InAFolder):
             with self.assertRaisesRegex(lowgear.LowgearError, "0.0.1.*one release"):
                 plan()
 
+    def test_one_that_is_no_program_is_refused(self):
+        path = self.folder / "lowgear"
+        path.write_text("text\n")
+        path.chmod(0o755)
+        with mock.patch.dict(os.environ, LOWGEAR_COMMAND=str(path)):
+            with self.assertRaisesRegex(lowgear.LowgearError, "lowgear cannot be run: Exec format error; set LOWGEAR_COMMAND"):
+                plan()
+
     def test_failures_and_signals_are_errors_of_their_own(self):
         with self.fake("echo 'lowgear: error: the disk is full' >&2; exit 1"):
             with self.assertRaisesRegex(lowgear.LowgearError, "^the disk is full$") as caught:

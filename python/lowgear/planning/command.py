@@ -88,7 +88,10 @@ def find_command() -> Path:
 def _require_same_version(command: Path) -> None:
     from .. import __version__  # known once the package is whole
 
-    said = subprocess.run([str(command), "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    try:
+        said = subprocess.run([str(command), "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError as error:
+        raise LowgearError(f"{command} cannot be run: {error.strerror}; set LOWGEAR_COMMAND to the path of lowgear") from None
     version = said.stdout.decode("utf-8", "replace").strip()
     if version != f"lowgear {__version__}":
         raise LowgearError(
