@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -227,6 +229,11 @@ TEST_F(BadInput, InputsAreNotOverwritten) {
 TEST_F(BadInput, FilesThatCannotBeReadAreRefused) {
   expect_refused(plan({"--profile", (folder_ / "none.csv").string()}), {"none.csv", "No such file"});
   expect_refused(plan({"--profile", folder_.path().string()}), {"folder"});
+  expect_refused(plan({"--profile", "/dev/zero"}), {"/dev/zero: cannot be read: it is a device; name a file"});
+  expect_refused(plan({"--schedule", "/dev/zero"}), {"/dev/zero"});
+  std::ofstream(folder_ / "large.csv").flush();
+  std::filesystem::resize_file(folder_ / "large.csv", std::uintmax_t{1} << 36);  // a hole: it takes no room
+  expect_refused(plan({"--profile", (folder_ / "large.csv").string()}), {"larger than 67108864 bytes"});
 }
 
 TEST_F(BadInput, InitialGuessesAreFiniteNumbers) {

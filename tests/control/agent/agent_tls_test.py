@@ -40,6 +40,12 @@ class TlsTest(AgentTest):
             context.load_cert_chain(self.folder / f"{client}.pem", self.folder / f"{client}.key")
         return context
 
+    def refuses(self, why, actions=("serve", "check")):
+        for action in actions:
+            agent = self.start([LOWGEAR, "agent", action, "--config", str(self.config)])
+            self.assertEqual(agent.wait(PATIENCE_S), 2)
+            self.assertIn(why, agent.stderr.read())
+
     def set_environment(self, name, value):
         os.environ[name] = str(value)
         self.addCleanup(os.environ.pop, name)
@@ -89,7 +95,7 @@ class Metrics(MetricsTest):
         agent = self.start_agent()
 
         def serial():
-            with socket.create_connection((HOST, self.port), 20) as connection:
+            with socket.create_connection((HOST, self.port)) as connection:
                 with self.context().wrap_socket(connection, server_hostname=HOST) as stream:
                     return stream.getpeercert()["serialNumber"]
         before = serial()
@@ -99,9 +105,7 @@ class Metrics(MetricsTest):
 
     def test_a_wrong_key_is_refused_at_the_start(self):
         (self.folder / "node.key").chmod(0o644)
-        agent = self.start([LOWGEAR, "agent", "--config", str(self.config)])
-        self.assertEqual(agent.wait(PATIENCE_S), 2)
-        self.assertIn("node.key: others may read it", agent.stderr.read())
+        self.refuses("node.key: others may read it")
 
 
 class MetricsForSome(MetricsTest):
@@ -179,9 +183,12 @@ class PowerShare(TlsTest):
     def test_a_file_without_authorities_is_refused_at_the_start(self):
         self.address = f"https://{HOST}:9"
         self.configure(f'ca_file = "{self.folder}/none.pem"\n')
-        agent = self.start([LOWGEAR, "agent", "--config", str(self.config)])
-        self.assertEqual(agent.wait(PATIENCE_S), 2)
-        self.assertIn("none.pem", agent.stderr.read())
+        self.refuses("none.pem")
+
+    def test_a_check_reads_the_token(self):
+        self.address = f"https://{HOST}:9"
+        self.configure(f'ca_file = "{self.folder}/ca.pem"\n')
+        self.refuses(f"{self.folder}/token: cannot be read", actions=["check"])
 
 
 class Otlp(TlsTest):
