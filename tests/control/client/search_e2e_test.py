@@ -144,7 +144,7 @@ class Searches(AgentTest):
         job = self.start_job("marks", options=[*SEARCH, *CLOCKS])
         self.said("holds this GPU", job)
         found = json.loads(self.end(job))
-        self.assertEqual(found["state"], "waiting")
+        self.assertEqual(found["state"], "cut_off", "it has waited long enough")
         self.assertIn(str(holder.pid), found["reason"])
 
     def test_are_refused_for_a_limit_that_the_user_may_not_set(self):

@@ -33,7 +33,8 @@ class LoneRankTest(unittest.TestCase):
                                       str(self.folder / "job.yaml")],
                                      env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                      restore_signals=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up))
-        self.addCleanup(self.rank.communicate)
+        self.addCleanup(self.rank.stderr.close)
+        self.addCleanup(self.rank.wait)
         self.addCleanup(self.rank.kill)
 
     def steps(self):

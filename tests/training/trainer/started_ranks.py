@@ -16,7 +16,8 @@ def start_ranks(test, config, settings, size, meeting):
                        "WORLD_SIZE": str(size), "LOWGEAR_RENDEZVOUS": str(meeting)}
         process = subprocess.Popen([TRAINER, *words, str(config)], env=environment, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, text=True)
-        test.addCleanup(process.communicate)
+        test.addCleanup(process.stderr.close)
+        test.addCleanup(process.wait)
         test.addCleanup(process.kill)
         ranks.append(process)
     return ranks
