@@ -188,6 +188,7 @@ class PowerShare(TlsTest):
     def test_a_check_reads_the_token(self):
         self.address = f"https://{HOST}:9"
         self.configure(f'ca_file = "{self.folder}/ca.pem"\n')
+        (self.folder / "token").unlink(missing_ok=True)
         self.refuses(f"{self.folder}/token: cannot be read", actions=["check"])
 
 
