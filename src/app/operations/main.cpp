@@ -1,3 +1,4 @@
 #include "app/operations/program.h"
+#include "control/agent/gpu/driver_thread.h"
 
-int main(int argc, char** argv) { return lowgear::operations::run_program(argc, argv); }
+int main(int argc, char** argv) { lowgear::agent::end_process(lowgear::operations::run_program(argc, argv)); }

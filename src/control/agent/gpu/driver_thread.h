@@ -8,7 +8,8 @@
 namespace lowgear::agent {
 
 /// A thread that calls the driver, which may never return: the wait for its end is bounded. An abandoned thread still
-/// uses what its function holds, so the function must own all of it.
+/// uses what its function holds, so the function must own all of it, and the driver's library and all others, so a
+/// program with such threads returns from `main` by `end_process`.
 class DriverThread {
  public:
   using Clock = std::chrono::steady_clock;
@@ -30,5 +31,10 @@ class DriverThread {
   std::future<void> ended_;
   std::thread thread_;
 };
+
+/// Ends the program as a return from `main` does. Once a DriverThread was abandoned, it does so without destroying what
+/// is static: objects of the libraries, the driver's among them, that the thread may be using or use when the driver
+/// returns.
+[[noreturn]] void end_process(int code);
 
 }  // namespace lowgear::agent
