@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,10 +13,7 @@ namespace {
 class MemoryStorage final : public lowgear::agent::JournalStorage {
  public:
   explicit MemoryStorage(std::string& content) : content_(&content) {}
-  [[nodiscard]] std::string read() override { return *content_; }
-  void append(std::string_view bytes) override { *content_ += bytes; }
-  void sync() override {}
-  void truncate(std::size_t bytes) override { content_->resize(bytes); }
+  [[nodiscard]] std::optional<std::string> read() override { return *content_; }
   void replace(std::string_view bytes) override { *content_ = bytes; }
 
  private:

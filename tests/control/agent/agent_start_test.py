@@ -123,6 +123,36 @@ class JournalIsDamaged(StartTest):
             self.expect_restored(persistence=True)  # as the simulated machine was made
         self.assertIn("nothing was changed", self.restore())
 
+    def test_lost_from_anywhere_to_its_end(self):
+        self.leave_changed(persistence=False)
+        whole = len(self.journal.read_bytes())
+        for size in range(0, whole, whole // 12):
+            for end in (b"", bytes(whole - size)):
+                before = self.machine()[0]["persistence_mode"]
+                self.leave_changed(persistence=not before)
+                self.journal.write_bytes(self.journal.read_bytes()[:size] + end)
+                said = self.restore(code=1)
+                self.assertIn("the journal was damaged", said)
+                self.assertNotIn("every GPU is in its original state", said)
+                # Half of it says everything; else the driver's default is set.
+                self.expect_restored(persistence=before and 2 * size >= whole)
+        self.assertIn("nothing was changed", self.restore())
+
+    def test_by_the_loss_of_its_file(self):
+        self.leave_changed(persistence=True)
+        self.journal.unlink()
+        self.assertIn("the journal was damaged", self.restore(code=1))
+        self.expect_restored(persistence=False)
+
+    def test_is_restored_by_the_next_agent(self):
+        self.leave_changed(persistence=True)
+        self.journal.write_bytes(b"")
+        agent = self.start_agent()
+        self.expect_restored(persistence=False)
+        self.kill(agent, signal.SIGTERM)
+        self.assertIn("the journal was damaged", agent.stderr.read())
+        self.assertIn("nothing was changed", self.restore())
+
     def test_throughout(self):
         for words in ((), ("--journal", str(self.folder / "journal"))):
             self.leave_changed(persistence=True)

@@ -1,28 +1,21 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 
 #include "control/agent/journal/journal.h"
 
 namespace lowgear::agent {
 
-/// The storage of a journal in which something else was written.
+/// The storage of a journal in the place of which something else stands.
 class DamagedStorage final : public JournalStorage {
  public:
-  explicit DamagedStorage(std::string content = "this is none of the records that a journal has")
-      : content_(std::move(content)) {}
-
-  [[nodiscard]] const std::string& content() const { return content_; }
-  [[nodiscard]] std::string read() override { return content_; }
-  void append(std::string_view bytes) override { content_ += bytes; }
-  void sync() override {}
-  void truncate(std::size_t bytes) override { content_.resize(bytes); }
+  [[nodiscard]] std::optional<std::string> read() override { return content_; }
   void replace(std::string_view bytes) override { content_ = bytes; }
 
  private:
-  std::string content_;
+  std::string content_ = "this is no journal";
 };
 
 [[nodiscard]] inline std::unique_ptr<JournalStorage> damaged_journal() { return std::make_unique<DamagedStorage>(); }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -40,34 +38,29 @@ struct OriginalGpuState {
   bool operator==(const OriginalGpuState&) const = default;
 };
 
+/// By UUID.
+using ChangedGpus = std::map<std::string, OriginalGpuState, std::less<>>;
+
 /// What a journal's bytes say.
 struct JournalContent {
-  std::map<std::string, OriginalGpuState> changed;  ///< GPUs that may not be as they were, by UUID
-  std::size_t whole_bytes = 0;                      ///< up to the end of the last whole record, or to the first damage
-  std::uint32_t records = 0;                        ///< of the present format
-  bool first_format = false;                        ///< there are records of the format of earlier releases
-  /// The journal is damaged and a record may be lost: a GPU that is not listed may be changed, too.
+  ChangedGpus changed;  ///< GPUs that may not be as they were
+  /// No whole copy is left, or two that differ: a GPU that is not listed may be changed, too.
   bool damaged = false;
-  /// The journal is damaged, but every record is known from its other copy.
+  /// The journal is damaged, but a whole copy is left, which says everything.
   bool healed = false;
 };
 
-/// Reads a journal. A record that is cut off at the end was being written when the agent or the machine died: what it
-/// announced has not happened. If any single bit of a journal is flipped, it is `healed` and lists the same GPUs.
+/// Reads a journal. If any single bit of one is flipped, or less than half of it is lost, it is `healed` and lists the
+/// same GPUs. One without a single byte is damaged: a journal that names no GPU says so.
 [[nodiscard]] JournalContent parse_journal(std::string_view bytes);
 
-/// The files of a journal. Every call may throw Error and leave what a crash at that moment would.
+/// The file of a journal. Every call may throw Error and leave what a crash at that moment would.
 class JournalStorage {
  public:
   virtual ~JournalStorage() = default;
 
-  [[nodiscard]] virtual std::string read() = 0;
-  /// Adds bytes at the end.
-  virtual void append(std::string_view bytes) = 0;
-  /// Returns once everything is on the disk.
-  virtual void sync() = 0;
-  /// Cuts the file off.
-  virtual void truncate(std::size_t bytes) = 0;
+  /// Empty where there was no journal before; of one that was lost, no bytes.
+  [[nodiscard]] virtual std::optional<std::string> read() = 0;
   /// Puts new content in the place of the old one, whole or not at all, and on the disk.
   virtual void replace(std::string_view bytes) = 0;
   /// Why nothing can be written at all, and what to do, in one line; empty when something can.
@@ -89,7 +82,7 @@ class JournalHeld : public InputError {
 /// JournalHeld, and InputError when another user could have changed it (base/core/files/trusted_path.h).
 [[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
                                                                   const std::filesystem::path& control_socket = {});
-/// What the journal in a folder says, whoever holds it; nothing is written. Throws InputError when there is none, and
+/// What the journal in a folder says, whoever holds it; nothing is written. Throws InputError when there was none, and
 /// as `open_journal_folder`.
 [[nodiscard]] JournalContent read_journal_folder(const std::filesystem::path& folder);
 /// A journal that forgets, for a dry run, which changes nothing.
@@ -99,14 +92,14 @@ class JournalHeld : public InputError {
 /// on disk before it is first written to, and removed after it has been restored. Thread-safe.
 class Journal {
  public:
-  /// Reads the journal, truncates an incomplete end and rewrites healed records. Throws Error when it cannot be read;
-  /// one that cannot be written is read, and refuses changes.
+  /// Reads the journal, and writes it where there is none or it was healed. Throws Error when it cannot be read; one
+  /// that cannot be written is read, and refuses changes.
   explicit Journal(std::unique_ptr<JournalStorage> storage);
 
   /// GPUs that may not be as they were.
   [[nodiscard]] std::vector<OriginalGpuState> changed() const;
   [[nodiscard]] std::optional<OriginalGpuState> changed(std::string_view uuid) const;
-  /// Records were lost when it was opened: every GPU that may be controlled has to be restored.
+  /// It was damaged when it was opened: every GPU that may be controlled has to be restored.
   [[nodiscard]] bool damaged() const { return damaged_; }
   /// What was found damaged when it was opened, also when nothing was lost by it, and what to do, in one line; empty
   /// when nothing was.
@@ -124,19 +117,14 @@ class Journal {
   void clear();
 
  private:
-  void append(std::string_view payload);
-  void compact_if_long();
-  /// Only what still counts, numbered anew.
-  void rewrite();
+  /// Throws Error; the journal then names what it named before.
+  void write(ChangedGpus changed);
 
   mutable std::mutex mutex_;
   std::unique_ptr<JournalStorage> storage_;
-  std::map<std::string, OriginalGpuState, std::less<>> changed_;
-  std::size_t bytes_ = 0;
-  std::uint32_t sequence_ = 0;  ///< of the last record
+  ChangedGpus changed_;
   bool damaged_ = false;
   std::string damage_;
-  std::string broken_;  ///< why nothing more can be written; empty when it can
 };
 
 }  // namespace lowgear::agent

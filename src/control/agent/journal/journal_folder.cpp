@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t kMaxJournalBytes = std::size_t{16} << 20U;
 constexpr const char* kFileName = "journal";
+constexpr const char* kLockName = "lock";
 
 [[noreturn]] void throw_errno(const std::filesystem::path& path, std::string_view what) {
   throw Error(fmt::format("{}: {}: {}", printable(path.string()), what, std::generic_category().message(errno)));
@@ -31,11 +32,17 @@ bool is_read_only(const std::filesystem::path& folder) {
   return ::statvfs(folder.c_str(), &file_system) == 0 && (file_system.f_flag & ST_RDONLY) != 0;
 }
 
-FileDescriptor open_trusted(const std::filesystem::path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) throw InputError(fmt::format("{}: {}", printable(path.string()), std::generic_category().message(errno)));
-  require_trusted_file(path);
-  return file;
+/// Whether something has this name, also a link that leads nowhere.
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
+/// The journal's bytes; none of one that was lost: a folder that an agent has held has one. Empty before that.
+std::optional<std::string> read_journal(const std::filesystem::path& file, bool was_held) {
+  if (!is_there(file)) return was_held ? std::optional(std::string()) : std::nullopt;
+  require_trusted_file(file);
+  return read_file(file, kMaxJournalBytes);
 }
 
 class JournalFolder final : public JournalStorage {
@@ -47,18 +54,12 @@ class JournalFolder final : public JournalStorage {
     }
     require_trusted_folder(folder);
     read_only_ = is_read_only(folder);
+    was_held_ = is_there(folder / kLockName);
     hold(control_socket);
-    if (read_only_) {
-      if (has_file()) require_trusted_file(file_path_);
-      return;
-    }
-    open_file();
-    sync_folder();
+    if (is_there(file_path_)) require_trusted_file(file_path_);
   }
 
-  [[nodiscard]] std::string read() override {
-    return read_only_ && !has_file() ? std::string() : read_file(file_path_, kMaxJournalBytes);
-  }
+  [[nodiscard]] std::optional<std::string> read() override { return read_journal(file_path_, was_held_); }
 
   [[nodiscard]] std::string unwritable() const override {
     if (!read_only_) return {};
@@ -68,29 +69,22 @@ class JournalFolder final : public JournalStorage {
         printable(folder_.string()));
   }
 
-  void append(std::string_view bytes) override {
-    if (write_all(file_.get(), bytes) != 0) throw_errno(file_path_, "cannot be written");
-  }
-
-  void sync() override {
-    if (::fdatasync(file_.get()) != 0) throw_errno(file_path_, "cannot be flushed to the disk");
-  }
-
-  void truncate(std::size_t bytes) override {
-    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) throw_errno(file_path_, "cannot be truncated");
-  }
-
   void replace(std::string_view bytes) override {
-    write_file_atomically(file_path_, bytes);
-    open_file();
+    const std::filesystem::path next = folder_ / "journal.new";
+    const FileDescriptor file(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) throw_errno(next, "cannot be opened");
+    errno = write_all(file.get(), bytes);
+    if (errno != 0) throw_errno(next, "cannot be written");
+    if (::fdatasync(file.get()) != 0) throw_errno(next, "cannot be flushed to the disk");
+    if (::rename(next.c_str(), file_path_.c_str()) != 0) throw_errno(file_path_, "cannot be replaced");
     sync_folder();
   }
 
  private:
   void hold(const std::filesystem::path& control_socket) {
-    const std::filesystem::path lock = folder_ / "lock";
+    const std::filesystem::path lock = folder_ / kLockName;
     // Where none can be made, the machine's lock alone keeps others away.
-    if (read_only_ && !std::filesystem::exists(std::filesystem::symlink_status(lock))) return;
+    if (read_only_ && !was_held_) return;
     lock_.emplace(lock);
     require_trusted_file(lock);
     if (const auto holder = lock_->take({.pid = ::getpid(), .control_socket = control_socket})) {
@@ -100,13 +94,6 @@ class JournalFolder final : public JournalStorage {
     }
   }
 
-  [[nodiscard]] bool has_file() const {
-    std::error_code error;
-    return std::filesystem::exists(std::filesystem::symlink_status(file_path_, error));
-  }
-
-  void open_file() { file_ = open_trusted(file_path_); }
-
   void sync_folder() {
     const FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder || ::fsync(folder.get()) != 0) throw_errno(folder_, "cannot be flushed to the disk");
@@ -115,16 +102,13 @@ class JournalFolder final : public JournalStorage {
   std::filesystem::path folder_;
   std::filesystem::path file_path_;
   bool read_only_ = false;
+  bool was_held_ = false;  ///< by an agent before
   std::optional<LockFile> lock_;
-  FileDescriptor file_;  ///< none where it can only be read
 };
 
 class DiscardingJournal final : public JournalStorage {
  public:
-  [[nodiscard]] std::string read() override { return {}; }
-  void append(std::string_view) override {}
-  void sync() override {}
-  void truncate(std::size_t) override {}
+  [[nodiscard]] std::optional<std::string> read() override { return std::nullopt; }
   void replace(std::string_view) override {}
 };
 
@@ -133,15 +117,22 @@ class DiscardingJournal final : public JournalStorage {
 JournalContent read_journal_folder(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kFileName;
   std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) {
-    const bool absent = !error || error == std::errc::no_such_file_or_directory;
-    throw InputError(fmt::format(
-        "{}: {}; name the folder that `journal` in the agent's configuration names", printable(folder.string()),
-        absent ? "there is no journal of an agent here" : "the journal cannot be inspected: " + error.message()));
+  (void)std::filesystem::symlink_status(file, error);
+  const bool was_held = is_there(folder / kLockName);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw InputError(
+        fmt::format("{}: the journal cannot be inspected: {}; name the folder that `journal` in the agent's "
+                    "configuration names",
+                    printable(folder.string()), error.message()));
+  }
+  if (!is_there(file) && !was_held) {
+    throw InputError(
+        fmt::format("{}: there is no journal of an agent here; name the folder that `journal` in the agent's "
+                    "configuration names",
+                    printable(folder.string())));
   }
   require_trusted_folder(folder);
-  require_trusted_file(file);
-  return parse_journal(read_file(file, kMaxJournalBytes));
+  return parse_journal(*read_journal(file, was_held));
 }
 
 std::unique_ptr<JournalStorage> discarding_journal() { return std::make_unique<DiscardingJournal>(); }

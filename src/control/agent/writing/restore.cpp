@@ -222,9 +222,18 @@ std::vector<std::string> recover(Journal& journal, gpu::GpuControlSystem& system
   if (!journal.damaged()) return failures;
   note("the journal is damaged; restoring every GPU that may be changed");
   std::vector<Restore> unrecorded;
-  for (const std::string& uuid : controlled_gpus(config, system)) {
+  const std::vector<std::string> controlled = controlled_gpus(config, system);
+  for (const auto& gpu : system.gpus()) {
+    const std::string& uuid = gpu->identity().uuid;
     if (std::ranges::find(changed, uuid, &OriginalGpuState::uuid) != changed.end()) continue;  // it is as it was
-    unrecorded.emplace_back([&, uuid] { return restore_unrecorded(*system.control(uuid), config); });
+    if (std::ranges::find(controlled, uuid) != controlled.end()) {
+      unrecorded.emplace_back([&, uuid] { return restore_unrecorded(*system.control(uuid), config); });
+    } else {
+      note(
+          fmt::format("GPU {}: left as it is, as the configuration does not name it; lowgear agent restore --journal "
+                      "{} restores every GPU",
+                      uuid, config.journal.string()));
+    }
   }
   std::ranges::move(run_concurrently(unrecorded, note), std::back_inserter(failures));
   std::ranges::move(silent_gpus(config, system), std::back_inserter(failures));

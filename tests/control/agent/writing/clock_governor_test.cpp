@@ -28,13 +28,10 @@ using testing::HasSubstr;
 class TestStorage final : public JournalStorage {
  public:
   explicit TestStorage(bool& full) : full_(&full) {}
-  [[nodiscard]] std::string read() override { return {}; }
-  void append(std::string_view) override {
+  [[nodiscard]] std::optional<std::string> read() override { return std::nullopt; }
+  void replace(std::string_view) override {
     if (*full_) throw Error("journal: No space left on device");
   }
-  void sync() override {}
-  void truncate(std::size_t) override {}
-  void replace(std::string_view) override {}
 
  private:
   bool* full_;

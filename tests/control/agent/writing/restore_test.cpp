@@ -16,6 +16,7 @@
 namespace lowgear::agent {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -125,7 +126,8 @@ class RecoverFromDamageTest : public testing::Test {
   RecoverFromDamageTest() { gpu::FakeGpuControl(system_.fake(1)).apply(gpu::SetPowerLimit{300}); }
 
   [[nodiscard]] std::vector<std::string> recover(const Config& config) {
-    return lowgear::agent::recover(*journal_, system_, config, [](std::string_view) {});
+    return lowgear::agent::recover(*journal_, system_, config,
+                                   [this](std::string_view text) { notes_.emplace_back(text); });
   }
   [[nodiscard]] static Config config_of(std::vector<std::string> gpus) {
     Config config;
@@ -142,11 +144,13 @@ class RecoverFromDamageTest : public testing::Test {
 
   gpu::FakeGpuSystem system_{2};
   std::unique_ptr<Journal> journal_ = std::make_unique<Journal>(damaged_journal());
+  std::vector<std::string> notes_;
 };
 
 TEST_F(RecoverFromDamageTest, RestoresEveryGpuOfTheConfigurationThatIsInTheMachine) {
   EXPECT_THAT(recover(config_of({uuid(), "0000:99:00.0"})), IsEmpty());
   EXPECT_EQ(power_limit_w(), 700);
+  EXPECT_THAT(notes_, Contains(HasSubstr(system_.fake(0).identity().uuid + ": left as it is")));
   gpu::FakeGpuControl control(system_.fake(1));
   EXPECT_NO_THROW(journal_->record_change(original_state(control)));
 }
@@ -176,19 +180,6 @@ TEST_F(RecoverFromDamageTest, TurnsPowerFeaturesOffWhereARuleAllowsSettingThem) 
   EXPECT_THAT(recover(config), IsEmpty());
   EXPECT_TRUE(system_.fake(1).settings().power_profiles.none());
   EXPECT_FALSE(system_.fake(1).settings().power_smoothing);
-}
-
-TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
-  gpu::FakeGpuControl control(system_.fake(1));
-  auto storage = std::make_unique<DamagedStorage>("");
-  const DamagedStorage& disk = *storage;
-  Journal before(std::move(storage));
-  before.record_change(original_state(control));  // 300 W, as the agent found it
-  control.apply(gpu::SetPowerLimit{500});
-  journal_ =
-      std::make_unique<Journal>(std::make_unique<DamagedStorage>(disk.content() + "this is not a record of a journal"));
-  EXPECT_THAT(recover(config_of_all()), IsEmpty());
-  EXPECT_EQ(power_limit_w(), 300) << "not the driver's default";
 }
 
 TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuRefuses) {
