@@ -125,11 +125,13 @@ MappedGpu::MappedGpu(SharedGpu& shared, MachineClock clock)
 
 template <typename Change>
 auto MappedGpu::update(Change&& change) {
+  clock_.require_whole_machine();
   return change_shared_state(shared_, [&](SharedGpuState& state) {
     GpuPhysics physics(shared_.constant.model, state.physics);
     // First, at the time of the last look: they may have died at any time since.
     reap_contexts(state, physics);
     physics.advance_to(clock_.now_ns());
+    clock_.require_whole_machine();
     return change(state, physics);
   });
 }

@@ -24,6 +24,8 @@ class MachineClock {
   void wait_until(std::int64_t time_ns) const;
   /// Throws InputError when the time is negative or above kMaxAdvanceS.
   void wait(double time_s) const;
+  /// Throws SharedStateCutOff.
+  void require_whole_machine() const { state_->require_whole(); }
 
  private:
   const SharedState* state_;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <new>
 #include <sstream>
@@ -186,8 +186,8 @@ SharedState SharedState::create(const std::filesystem::path& path, const Simulat
   if (const int error = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes)); error != 0) {
     throw Error(fmt::format("{}: cannot be written: {}", printable(path.string()), reason(error)));
   }
-  SharedState state(map(file.number(), bytes, path));
-  SharedHeader& header = *new (state.mapping_.get()) SharedHeader{};
+  SharedState state(file.number(), bytes, path);
+  SharedHeader& header = *new (state.mapping_.memory()) SharedHeader{};
   header.constant = {.magic = kMagic,
                      .version = kSharedStateVersion,
                      .gpu_bytes = sizeof(SharedGpu),
@@ -199,9 +199,10 @@ SharedState SharedState::create(const std::filesystem::path& path, const Simulat
                      .boot_id = FixedText<40>(boot_id())};
   header.constant_checksum = checksum_of(header.constant);
   for (std::size_t i = 0; i < config.gpus.size(); ++i) {
-    std::byte* const place = state.mapping_.get() + kSharedGpuOffset + i * sizeof(SharedGpu);
+    std::byte* const place = state.mapping_.memory() + kSharedGpuOffset + i * sizeof(SharedGpu);
     make_gpu(*new (place) SharedGpu{}, config.gpus[i], config.seed, i);
   }
+  state.guard(file.number(), path);
   // A link appears whole and replaces nothing.
   if (::link(file.path().c_str(), path.c_str()) != 0) {
     if (errno == EEXIST) {
@@ -227,28 +228,47 @@ SharedState SharedState::open(const std::filesystem::path& path) {
   }
   const auto bytes = static_cast<std::size_t>(status.st_size);
   if (bytes > file_bytes(kMaxSimulatedGpus)) reject(path, "this is not a simulated machine");
-  SharedState state(map(file.get(), bytes, path));
+  SharedState state(file.get(), bytes, path);
+  state.guard(file.get(), path);
   check_header(state.header(), bytes, path);
   check_gpus(state.gpus(), path);
+  state.require_whole();
   return state;
 }
 
-SharedState::Mapping SharedState::map(int file, std::size_t bytes, const std::filesystem::path& path) {
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (memory == MAP_FAILED) {
-    throw Error(fmt::format("{}: cannot be mapped: {}", printable(path.string()), reason(errno)));
-  }
-  return Mapping(static_cast<std::byte*>(memory), Unmap{bytes});
+SharedState::SharedState(int file, std::size_t bytes, const std::filesystem::path& path) try : mapping_(file, bytes) {
+} catch (const Error& error) {
+  throw Error(fmt::format("{}: {}", printable(path.string()), error.what()));
 }
 
-void SharedState::Unmap::operator()(std::byte* memory) const noexcept { ::munmap(memory, bytes); }
+void SharedState::guard(int file, const std::filesystem::path& path) {
+  try {
+    mapping_.guard(file, [](std::span<std::byte> memory) {
+      // Nobody holds what stands in for the file.
+      for (std::size_t at = kSharedGpuOffset; at + sizeof(SharedGpu) <= memory.size(); at += sizeof(SharedGpu)) {
+        auto& gpu = *std::launder(static_cast<SharedGpu*>(static_cast<void*>(memory.data() + at)));
+        make_robust_mutex(gpu.state_mutex);
+        for (pthread_mutex_t& mutex : gpu.kernel_mutexes) make_robust_mutex(mutex);
+      }
+    });
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", printable(path.string()), error.what()));
+  }
+}
+
+void SharedState::require_whole() const {
+  if (mapping_.whole()) return;
+  throw SharedStateCutOff(
+      "the file of the simulated machine was cut off by another process; remove it, make another "
+      "with `lowgear simgpu create`, and start its processes again");
+}
 
 SharedHeader& SharedState::header() const {
-  return *std::launder(static_cast<SharedHeader*>(static_cast<void*>(mapping_.get())));
+  return *std::launder(static_cast<SharedHeader*>(static_cast<void*>(mapping_.memory())));
 }
 
 std::span<SharedGpu> SharedState::gpus() const {
-  return {std::launder(static_cast<SharedGpu*>(static_cast<void*>(mapping_.get() + kSharedGpuOffset))),
+  return {std::launder(static_cast<SharedGpu*>(static_cast<void*>(mapping_.memory() + kSharedGpuOffset))),
           header().constant.gpu_count};
 }
 
@@ -270,7 +290,13 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 }
 
 RobustLock::RobustLock(pthread_mutex_t& mutex) : mutex_(mutex) {
-  const int error = pthread_mutex_lock(&mutex);
+  int error = ETIMEDOUT;
+  while (error == ETIMEDOUT) {  // looked at again, as nothing wakes who waits in a file that was cut off
+    timespec until{};
+    ::clock_gettime(CLOCK_MONOTONIC, &until);
+    ++until.tv_sec;
+    error = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
+  }
   if (error == EOWNERDEAD) {
     pthread_mutex_consistent(&mutex);  // what it guards is whole: see SharedGpu
   } else if (error != 0) {

@@ -15,6 +15,7 @@
 
 #include "base/core/error.h"
 #include "hardware/simgpu/gpu_model.h"
+#include "hardware/simgpu/guarded_mapping.h"
 #include "hardware/simgpu/physics.h"
 #include "hardware/simgpu/simulated_machine.h"
 
@@ -106,6 +107,12 @@ class SharedStateDenied : public InputError {
   using InputError::InputError;
 };
 
+/// The file was cut off while it was open.
+class SharedStateCutOff : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The file of a simulated machine, mapped. Movable; unmaps when destroyed.
 class SharedState {
  public:
@@ -119,16 +126,15 @@ class SharedState {
   /// The machine's time.
   [[nodiscard]] std::int64_t now_ns() const;
 
- private:
-  struct Unmap {
-    std::size_t bytes = 0;
-    void operator()(std::byte* memory) const noexcept;
-  };
-  using Mapping = std::unique_ptr<std::byte, Unmap>;
-  explicit SharedState(Mapping mapping) : mapping_(std::move(mapping)) {}
-  static Mapping map(int file, std::size_t bytes, const std::filesystem::path& path);
+  /// Throws SharedStateCutOff when the file was found so: what is here is then this process' own, as it was at first.
+  void require_whole() const;
 
-  Mapping mapping_;
+ private:
+  SharedState(int file, std::size_t bytes, const std::filesystem::path& path);
+  /// Keeps it usable, though not shared, should the file be cut off.
+  void guard(int file, const std::filesystem::path& path);
+
+  GuardedMapping mapping_;
 };
 
 /// Holds a robust process-shared mutex. One whose holder died is taken over.

@@ -1,5 +1,7 @@
 """The real agent beside simulated GPUs that hang, are lost or fail: it says so at once, and serves the others."""
 
+import os
+import signal
 import threading
 import unittest
 
@@ -60,6 +62,15 @@ class Degraded(HealthTest):
         self.expect_age_grows()
         self.lowgear("simgpu", "reset", "--gpu", "0")
         wait_until(lambda: self.http("GET", "/healthz")[1]["status"] == "ok", "it answers again")
+
+    def test_when_the_file_of_its_gpus_is_cut_off(self):
+        self.http("POST", f"/v1/gpus/{self.uuids[0]}/clocks", {"min_mhz": 1200, "max_mhz": 1200})
+        os.truncate(os.environ["LOWGEAR_SIMGPU"], 0)
+        wait_until(lambda: self.http("GET", "/healthz")[1]["healthy_gpus"] == 0, "it says so")
+        self.assertIn("lost", self.gpu()["problem"])
+        self.kill(self.agent, signal.SIGTERM)
+        self.assertEqual(self.agent.returncode, 1)
+        self.assertIn(self.uuids[0], self.agent.stderr.read(), "it is left changed, as far as anybody knows")
 
     def test_when_a_reading_hangs(self):
         wait_until(lambda: self.gpu()["reading_age_s"] is not None, "it has been read")

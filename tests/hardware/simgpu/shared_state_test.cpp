@@ -47,6 +47,63 @@ TEST_F(SharedStateTest, AChangeThatThrowsIsDropped) {
   EXPECT_EQ(change_shared_state(gpu, [](SharedGpuState& next) { return next.writes; }), 0U);
 }
 
+TEST_F(SharedStateTest, AMachineWhoseFileIsCutOffIsLostAndEndsNoProcess) {
+  for (const std::uintmax_t bytes :
+       {std::uintmax_t{0}, std::uintmax_t{100}, std::uintmax_t{4096}, std::uintmax_t{8192}}) {
+    std::filesystem::remove(file());
+    const auto machine = make();
+    (void)machine->gpu(0).readings();
+    std::filesystem::resize_file(file(), bytes);
+    EXPECT_THROW((void)machine->gpu(0).readings(), SharedStateCutOff) << bytes;
+    EXPECT_THROW(machine->gpu(0).control().lock_sm_clocks(345, 900), SharedStateCutOff) << bytes;
+    EXPECT_THROW((void)machine->gpu(0).run({.compute_s = 1, .memory_s = 1}), Error) << bytes;
+    EXPECT_GE(machine->now_s(), 0);
+    EXPECT_EQ(machine->gpu(0).model().name.view(), machine->gpu(0).model().name.view());
+    EXPECT_THROW((void)open(), InputError) << bytes;
+  }
+}
+
+TEST_F(SharedStateTest, OtherMachinesGoOnWhenAFileIsCutOff) {
+  const auto machine = make();
+  const std::filesystem::path other = file().parent_path() / "other";
+  const auto lost = SimulatedMachine::create(other, {.gpus = gpu_models_from_text("H100")});
+  std::filesystem::resize_file(other, 0);
+  EXPECT_THROW((void)lost->gpu(0).readings(), SharedStateCutOff);
+  EXPECT_GT(machine->gpu(0).readings().power_limit_w, 0);
+}
+
+TEST_F(SharedStateTest, AFileThatIsCutOffWhileManyThreadsReadItEndsNone) {
+  const auto machine = make();
+  std::atomic<int> begun{0};
+  std::atomic<int> lost{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      ++begun;
+      try {
+        while (true) (void)machine->gpu(0).readings();
+      } catch (const SharedStateCutOff&) {
+        ++lost;
+      }
+    });
+  }
+  while (begun < 8) std::this_thread::yield();
+  std::filesystem::resize_file(file(), 0);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(lost, 8);
+}
+
+TEST_F(SharedStateTest, ABusErrorElsewhereEndsTheProcessAsBefore) {
+  const auto machine = make();
+  ChildProcess child([this] {
+    const auto mine = open();
+    ::raise(SIGBUS);
+    ::raise(SIGBUS);
+  });
+  const int status = child.wait();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+}
+
 /// A change that writes a value to three places far apart, so that a torn state shows.
 void write_everywhere(SharedGpuState& state, std::uint64_t value, const std::function<void(int)>& between) {
   state.writes = value;

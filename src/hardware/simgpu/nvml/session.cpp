@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "hardware/simgpu/shared_state.h"
+
 namespace lowgear::simgpu::nvml {
 
 Session& Session::instance() {
@@ -56,6 +58,8 @@ Return code_of_current_exception() noexcept {
     throw;
   } catch (const InputError&) {
     return Return::invalid_argument;
+  } catch (const SharedStateCutOff&) {
+    return Return::gpu_is_lost;
   } catch (const std::bad_alloc&) {
     return Return::insufficient_resources;
   } catch (...) {
