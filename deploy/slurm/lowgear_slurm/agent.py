@@ -43,9 +43,10 @@ def end_lease(lease):
     _ask("DELETE", f"/v1/leases/{lease}")
 
 
-def assign(gpu, uid, job):
-    """Lets only this user lease the GPU until the job gives it back. Raises AgentError, also of an older agent."""
-    _ask("PUT", f"/v1/gpus/{gpu}/assignment", {"uid": uid, "job": job})
+def assign(gpu, uid, job, sluid=None):
+    """Lets only this job of the user lease the GPU until it gives it back. Raises AgentError, also of an older agent."""
+    names = {"job": job, "sluid": sluid} if sluid else {"job": job}
+    _ask("PUT", f"/v1/gpus/{gpu}/assignment", {"uid": uid, **names})
 
 
 def give_back(gpu, job):

@@ -23,7 +23,7 @@ def prolog(environment):
     try:
         gpus = agent.gpus()
         own = allocation(environment, gpus, minor_numbers())
-        for gpu in _assigned(job, int(environment["SLURM_JOB_UID"]), own.uuids):
+        for gpu in _assigned(job, environment, own.uuids):
             if gpu["lease"] is not None:
                 say(job, f"{gpu['uuid']} is still leased by an earlier job; ending lease {gpu['lease']}")
                 agent.end_lease(gpu["lease"])
@@ -38,11 +38,12 @@ def prolog(environment):
     return 0
 
 
-def _assigned(job, uid, uuids):
+def _assigned(job, environment, uuids):
     """The job's GPUs, once no other user can lease them."""
     try:
         for uuid in uuids:
-            agent.assign(uuid, uid, job)
+            # Control groups are named by it from Slurm 26.05 on.
+            agent.assign(uuid, int(environment["SLURM_JOB_UID"]), job, environment.get("SLURM_JOB_SLUID"))
     except agent.AgentError as error:
         say(job, f"other users can lease its GPUs while it does not: {error}")
     return [gpu for gpu in agent.gpus() if gpu["uuid"] in uuids]

@@ -187,6 +187,18 @@ class Records(unittest.TestCase):
                 self.assertEqual(job.epilog(variables), 1, "GPUs may be changed")
 
 
+    def test_the_agent_is_told_by_which_names_control_groups_have_the_job(self):
+        variables = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1", "SLURMD_NODENAME": "node1", "SLURM_JOB_UID": str(os.getuid()),
+                     "SLURM_JOB_GID": str(os.getgid())}
+        asked = []
+        with mock.patch.multiple(job, say=lambda *_: None), mock.patch.object(job.agent, "gpus", lambda: [gpu(1)]), \
+                mock.patch.object(job.agent, "_ask", lambda *words: asked.append(words)):
+            job.prolog(variables)
+            job.prolog({**variables, "SLURM_JOB_SLUID": "s5K1KKYAYG5D00"})
+        self.assertEqual([words[2] for words in asked], [
+            {"uid": os.getuid(), "job": "7"}, {"uid": os.getuid(), "job": "7", "sluid": "s5K1KKYAYG5D00"}])
+
+
 class Plans(unittest.TestCase):
     def test_the_saving_of_the_plan_that_ranks_choose(self):
         with tempfile.TemporaryDirectory() as folder:

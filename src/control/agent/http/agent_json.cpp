@@ -15,6 +15,12 @@ Json to_json(const gpu::ThrottleReasons& reasons) {
   return names;
 }
 
+Json to_json(const GpuAssignment& assignment) {
+  Json json = {{"uid", assignment.uid}, {"job", assignment.job}};
+  if (!assignment.sluid.empty()) json["sluid"] = assignment.sluid;
+  return json;
+}
+
 Json to_json(const gpu::PowerLimits& limits) {
   return {{"min_w", limits.min_w},
           {"max_w", limits.max_w},
@@ -74,8 +80,7 @@ Json to_json(const GpuStatus& gpu) {
           {"problem", gpu.problem.empty() ? Json(nullptr) : Json(gpu.problem)},
           {"energy_problem", gpu.energy_counter.problem.empty() ? Json(nullptr) : Json(gpu.energy_counter.problem)},
           {"lease", or_null(gpu.lease_id)},
-          {"assigned_to",
-           gpu.assignment ? Json{{"uid", gpu.assignment->uid}, {"job", gpu.assignment->job}} : Json(nullptr)},
+          {"assigned_to", gpu.assignment ? to_json(*gpu.assignment) : Json(nullptr)},
           {"clocks",
            {{"state", std::string(name(gpu.clock_state))},
             {"requested_min_mhz", or_null(gpu.requested_min_mhz)},

@@ -102,16 +102,22 @@ RouteAnswer delete_lease(const RouteCall& call) {
   return http::json_response(body);
 }
 
+std::string name_of_job(const JsonView& view) {
+  constexpr std::size_t kMostBytes = 200;
+  std::string name = view.text();
+  if (name.empty() || name.size() > kMostBytes) view.fail("needs 1 to 200 bytes");
+  return name;
+}
+
 RouteAnswer put_assignment(const RouteCall& call) {
-  constexpr std::size_t kMostJobBytes = 200;
   const Json body = parse_body(call);
   const JsonView view = body_view(body);
-  require_members(view, {"uid", "job"});
+  require_members(view, {"uid", "job", "sluid"});
   const long long uid = view.at("uid").integer();
   if (uid < 0 || uid >= UINT32_MAX) view.at("uid").fail("is no user");
-  const std::string job = view.at("job").text();
-  if (job.empty() || job.size() > kMostJobBytes) view.at("job").fail("needs 1 to 200 bytes");
-  call.context.service.assign(peer(call), call.captures[0], {.uid = static_cast<uid_t>(uid), .job = job});
+  GpuAssignment assignment{.uid = static_cast<uid_t>(uid), .job = name_of_job(view.at("job"))};
+  if (view.has("sluid")) assignment.sluid = name_of_job(view.at("sluid"));
+  call.context.service.assign(peer(call), call.captures[0], std::move(assignment));
   return gpu_response(call.context.service, call.captures[0]);
 }
 

@@ -36,10 +36,13 @@ void GpuAssignments::read() {
   if (view.at("boot").text() != boot_) return;
   const JsonView gpus = view.at("gpus");
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    require_members(gpus.at(i), {"uuid", "uid", "job"});
+    require_members(gpus.at(i), {"uuid", "uid", "job", "sluid"});
     const long long uid = gpus.at(i).at("uid").integer();
     if (uid < 0 || uid > UINT32_MAX) gpus.at(i).at("uid").fail("is no user");
-    gpus_[gpus.at(i).at("uuid").text()] = {.uid = static_cast<uid_t>(uid), .job = gpus.at(i).at("job").text()};
+    gpus_[gpus.at(i).at("uuid").text()] = {
+        .uid = static_cast<uid_t>(uid),
+        .job = gpus.at(i).at("job").text(),
+        .sluid = gpus.at(i).has("sluid") ? gpus.at(i).at("sluid").text() : std::string()};
   }
 }
 
@@ -53,6 +56,7 @@ void GpuAssignments::keep(ByUuid gpus) {
     Json list = Json::array();
     for (const auto& [uuid, assignment] : gpus) {
       list.push_back({{"uuid", uuid}, {"uid", assignment.uid}, {"job", assignment.job}});
+      if (!assignment.sluid.empty()) list.back()["sluid"] = assignment.sluid;
     }
     write_file_atomically(file_, Json{{"format", kFormat}, {"boot", boot_}, {"gpus", std::move(list)}}.dump() + "\n");
   }

@@ -1,15 +1,15 @@
 #include "control/agent/lease/process_watch.h"
 
-#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <boost/asio/post.hpp>
 #include <charconv>
 #include <string>
 #include <utility>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
 
 namespace lowgear::agent {
 namespace {
@@ -31,39 +31,26 @@ std::optional<std::uint64_t> parse_start_ticks(std::string_view stat) {
   return ticks;
 }
 
-/// The begin of a file of /proc about the process; empty when there is none.
-std::string proc_text(pid_t pid, std::string_view name) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/" + std::string(name);
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return {};
-  std::array<char, 4096> buffer{};  // of `stat`, the fields before the start time take at most some hundred bytes
-  const ssize_t bytes = ::read(file.get(), buffer.data(), buffer.size());
-  return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+/// A file of /proc about the process; empty when there is none.
+std::optional<std::string> proc_text(pid_t pid, std::string_view name) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+  try {
+    return read_file("/proc/" + std::to_string(pid) + "/" + std::string(name), kMostBytes);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
 
 std::optional<std::uint64_t> SystemProcessTable::start_ticks(pid_t pid) const {
-  return parse_start_ticks(proc_text(pid, "stat"));
+  const std::optional<std::string> stat = proc_text(pid, "stat");
+  return stat ? parse_start_ticks(*stat) : std::nullopt;
 }
 
-std::string SystemProcessTable::slurm_job(pid_t pid) const { return slurm_job_of(proc_text(pid, "cgroup")); }
-
-std::string slurm_job_of(std::string_view cgroups) {
-  constexpr std::string_view kSlurm = "slurm";  // also of `node0_slurmstepd.scope`
-  constexpr std::string_view kJob = "/job_";
-  while (!cgroups.empty()) {
-    const std::size_t end = std::min(cgroups.find('\n'), cgroups.size());
-    const std::string_view line = cgroups.substr(0, end);
-    cgroups.remove_prefix(std::min(end + 1, cgroups.size()));
-    const std::size_t slurm = line.find(kSlurm);
-    if (slurm == std::string_view::npos) continue;
-    const std::size_t job = line.find(kJob, slurm);
-    if (job == std::string_view::npos) continue;
-    const std::string_view number = line.substr(job + kJob.size(), line.find('/', job + 1) - job - kJob.size());
-    if (!number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos) return std::string(number);
-  }
-  return {};
+std::optional<ProcessJob> SystemProcessTable::job(pid_t pid) const {
+  const std::optional<std::string> cgroups = proc_text(pid, "cgroup");
+  return cgroups ? std::optional(process_job_of(*cgroups)) : std::nullopt;
 }
 
 FileDescriptor SystemProcessTable::open(pid_t pid) const {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/core/files/file_descriptor.h"
+#include "control/agent/lease/process_job.h"
 #include "control/agent/service/agent_service.h"
 
 namespace lowgear::agent {
@@ -33,9 +34,8 @@ class ProcessTable {
   /// A descriptor that becomes readable when the process ends. None when there is no such process, or the system has
   /// no such descriptors (before Linux 5.3) or none left.
   [[nodiscard]] virtual FileDescriptor open(pid_t pid) const = 0;
-  /// The number of the Slurm job that the process is of, by its cgroup, which its user cannot change; empty where that
-  /// names none, as in clusters that track processes in another way.
-  [[nodiscard]] virtual std::string slurm_job(pid_t pid) const = 0;
+  /// The job that the process is of; empty when there is no such process here.
+  [[nodiscard]] virtual std::optional<ProcessJob> job(pid_t pid) const = 0;
 };
 
 /// /proc and pidfd_open.
@@ -43,12 +43,8 @@ class SystemProcessTable final : public ProcessTable {
  public:
   [[nodiscard]] std::optional<std::uint64_t> start_ticks(pid_t pid) const override;
   [[nodiscard]] FileDescriptor open(pid_t pid) const override;
-  [[nodiscard]] std::string slurm_job(pid_t pid) const override;
+  [[nodiscard]] std::optional<ProcessJob> job(pid_t pid) const override;
 };
-
-/// The same from the text of /proc/PID/cgroup: `0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0`, or before
-/// version 2 of cgroups `4:freezer:/slurm/uid_1000/job_12/step_0`.
-[[nodiscard]] std::string slurm_job_of(std::string_view cgroups);
 
 /// The identity of the process that has this pid now; empty when there is none. A pid of 0 (a process in a pid
 /// namespace that this one cannot see) has none.

@@ -1,6 +1,7 @@
 #include "control/agent/process/agent.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -24,6 +25,7 @@ Agent::Agent(boost::asio::io_context& io, Options options, AgentEnvironment envi
       gate_(std::make_shared<LoopGate>(io)),
       options_(std::move(options)),
       environment_(std::move(environment)),
+      own_job_(environment_.processes->job(::getpid())),
       pending_writes_(io, options_.driver_timeout) {
   for (const gpu::GpuIdentity& identity : environment_.gpus.identities()) {
     gpus_.push_back({.identity = identity, .worker = nullptr, .silence = {}, .problem = {}, .energy_counter = {}});
@@ -258,16 +260,32 @@ void Agent::require_may_know(const Peer& peer, std::string_view gpu) const {
                   peer.uid, quote(gpu)));
 }
 
-void Agent::require_not_of_others(const Peer& peer, std::size_t gpu) const {
+void Agent::require_not_of_others(const Peer& peer, std::size_t gpu) {
   const GpuAssignment* assigned = environment_.assignments->find(gpus_[gpu].identity.uuid);
   if (assigned == nullptr || peer.uid == 0) return;
   const std::string owner =
       fmt::format("this GPU is assigned to job {} of user {}", quote(assigned->job), user_name(assigned->uid));
   if (peer.uid != assigned->uid) throw GpuBusy(owner + ", until that ends");
-  const std::string job = environment_.processes->slurm_job(peer.pid);
-  if (job.empty() || job == assigned->job) return;
-  throw GpuBusy(fmt::format("{}, and process {} is of job {}: it can lease the GPUs that Slurm gave to that job", owner,
-                            peer.pid, quote(job)));
+  const std::optional<ProcessJob> job = environment_.processes->job(peer.pid);
+  if (!job) {
+    throw GpuBusy(owner + ", and the agent does not see the calling process, so neither whether it is of that job");
+  }
+  // What the agent itself is in sets no process apart from another one of the machine.
+  if (job->kind.empty() || (own_job_ && job->kind == own_job_->kind && job->id == own_job_->id)) return;
+  if (!job->id.empty() && (job->id == assigned->job || job->id == assigned->sluid)) return;
+  const std::string process = fmt::format("process {} is of {} {}", peer.pid, job->kind, quote(job->id));
+  const bool has_number = job->id.find_first_not_of("0123456789") == std::string::npos;
+  const bool is_slurms = job->kind == "Slurm job";
+  if (!job->id.empty() && (has_number || !is_slurms || !assigned->sluid.empty())) {
+    throw GpuBusy(fmt::format("{}, and {}: it can lease the GPUs that were given to that", owner, process));
+  }
+  const std::string reason = fmt::format(
+      "the control group {} does not say which {} a process is of{}", quote(job->cgroup), job->kind,
+      is_slurms ? "; set CgroupJobIdPaths=yes in cgroup.conf (from Slurm 26.05.2 on), or let the prolog give "
+                  "the job's SLUID with the assignment"
+                : "");
+  if (!std::exchange(told_of_unknown_job_, true)) warn(fmt::format("a lease was refused: {}", reason));
+  throw GpuBusy(fmt::format("{}, and {}", owner, reason));
 }
 
 void Agent::assign(const Peer& peer, std::string_view gpu, GpuAssignment assignment) {

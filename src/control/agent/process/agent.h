@@ -94,8 +94,9 @@ class Agent final : public Service, private LeaseGranter {
   /// Throws AccessDenied for a user who may neither read nor change this GPU, with the same message whether it exists
   /// or not.
   void require_may_know(const Peer& peer, std::string_view gpu) const;
-  /// Throws GpuBusy when the GPU is assigned to a job of another user, or to another Slurm job of the same user.
-  void require_not_of_others(const Peer& peer, std::size_t gpu) const;
+  /// Throws GpuBusy when the GPU is assigned to a job of another user, or to another one of the same user, or it cannot
+  /// be told whether to another one, which is logged once.
+  void require_not_of_others(const Peer& peer, std::size_t gpu);
   Lease& add_lease(Lease request);
   /// The lease on the GPU that this process has or shares; taken when there is none. Throws as `open_lease`.
   Lease& lease_for_request(const Peer& peer, std::size_t gpu);
@@ -132,6 +133,8 @@ class Agent final : public Service, private LeaseGranter {
   std::shared_ptr<LoopGate> gate_;  ///< for the threads of the GPUs
   Options options_;
   AgentEnvironment environment_;
+  std::optional<ProcessJob> own_job_;  ///< that the agent runs in
+  bool told_of_unknown_job_ = false;
   std::vector<Managed> gpus_;
   LeaseTable leases_;
   std::unique_ptr<Telemetry> telemetry_;

@@ -63,10 +63,11 @@ struct EnergyCounterStatus {
   std::string newest_set_aside;  ///< why the newest step could not be
 };
 
-/// A GPU that a scheduler has given to a job: only its user may lease it, and no other Slurm job of that user.
+/// A GPU that a scheduler has given to a job: only its user may lease it, and no other job of that user.
 struct GpuAssignment {
   uid_t uid = 0;
-  std::string job;  ///< as the scheduler calls it
+  std::string job;         ///< as the scheduler calls it
+  std::string sluid = {};  ///< of a Slurm job, as control groups name it from 26.05 on; empty where it was not given
   friend bool operator==(const GpuAssignment&, const GpuAssignment&) = default;
 };
 

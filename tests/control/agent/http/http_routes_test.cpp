@@ -249,6 +249,8 @@ TEST_F(HttpRoutes, GpusAreAssignedByRootAlone) {
   EXPECT_TRUE(json(ask("GET", gpu_path("")))["gpu"]["assigned_to"].is_null());
   const Json assigned = json(ask("PUT", path, body, root))["gpu"]["assigned_to"];
   EXPECT_EQ(assigned, Json::parse(body));
+  const std::string named = R"({"uid": 2001, "job": "12", "sluid": "s5K1KKYAYG5D00"})";
+  EXPECT_EQ(json(ask("PUT", path, named, root))["gpu"]["assigned_to"], Json::parse(named));
   for (const char* wrong :
        {"{}", R"({"uid": 2001})", R"({"uid": -1, "job": "1"})", R"({"uid": 4294967295, "job": "1"})",
         R"({"uid": 1, "job": ""})", R"({"uid": 1, "job": "1", "x": 1})"}) {

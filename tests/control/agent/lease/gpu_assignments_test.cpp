@@ -31,6 +31,9 @@ TEST_F(GpuAssignmentsTest, AreOfOneJobUntilItGivesThemBack) {
 TEST_F(GpuAssignmentsTest, OutliveTheAgentAndNotTheMachine) {
   GpuAssignments(file_, "boot").set("GPU-1", {.uid = 2001, .job = "a \"b\""});
   EXPECT_EQ(*GpuAssignments(file_, "boot").find("GPU-1"), (GpuAssignment{.uid = 2001, .job = "a \"b\""}));
+  const GpuAssignment named{.uid = 2001, .job = "12", .sluid = "s5K1KKYAYG5D00"};
+  GpuAssignments(file_, "boot").set("GPU-2", named);
+  EXPECT_EQ(*GpuAssignments(file_, "boot").find("GPU-2"), named);
   const GpuAssignments next(file_, "next boot");
   EXPECT_EQ(next.find("GPU-1"), nullptr);
   EXPECT_EQ(next.damage(), "");

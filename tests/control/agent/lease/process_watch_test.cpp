@@ -46,7 +46,7 @@ class FakeProcessTable final : public ProcessTable {
 
   [[nodiscard]] std::optional<std::uint64_t> start_ticks(pid_t) const override { return ticks; }
   [[nodiscard]] FileDescriptor open(pid_t pid) const override { return SystemProcessTable().open(pid); }
-  [[nodiscard]] std::string slurm_job(pid_t) const override { return {}; }
+  [[nodiscard]] std::optional<ProcessJob> job(pid_t) const override { return ProcessJob(); }
 };
 
 TEST(ProcessWatch, CallsBackWhenTheProcessEndsThoughItIsNotWaitedFor) {
@@ -111,21 +111,10 @@ TEST(ProcessIdentity, IsTheSameForAsLongAsTheProcessLives) {
   EXPECT_EQ(identify(processes, ::getpid()), self);
 }
 
-/// As slurmd of 20.11 (cgroup v1) and 22.05 (v2) places tasks.
-TEST(SlurmJob, IsThatOfTheCgroup) {
-  EXPECT_EQ(slurm_job_of("0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n"), "4711");
-  EXPECT_EQ(slurm_job_of("0::/system.slice/node0_slurmstepd.scope/job_12/step_batch/slurm\n"), "12");
-  EXPECT_EQ(slurm_job_of("12:cpuset:/\n4:freezer:/slurm/uid_1000/job_12/step_0\n1:name=systemd:/system.slice\n"), "12");
-  EXPECT_EQ(slurm_job_of("4:memory:/slurm_node0/uid_1000/job_7/step_extern/task_1"), "7");
-}
-
-TEST(SlurmJob, IsNoneElsewhere) {
-  for (const char* cgroups : {"", "\n", "0::/\n", "0::/user.slice/user-1000.slice/session-3.scope\n",
-                              "0::/docker/job_12\n", "0::/system.slice/slurmd.service\n", "4:freezer:/slurm/uid_1000\n",
-                              "0::/slurm/job_/step_0\n", "0::/slurm/job_1x/step_0\n", "0::/job_12/slurm\n"}) {
-    EXPECT_EQ(slurm_job_of(cgroups), "") << cgroups;
-  }
-  EXPECT_EQ(SystemProcessTable().slurm_job(-1), "");
+TEST(SystemProcessTable, KnowsTheJobsOfProcessesThatItSees) {
+  EXPECT_TRUE(SystemProcessTable().job(::getpid()));
+  EXPECT_FALSE(SystemProcessTable().job(-1));
+  EXPECT_FALSE(SystemProcessTable().job(0));
 }
 
 TEST(ProcessIdentity, APidOfAnotherNamespaceHasNone) {

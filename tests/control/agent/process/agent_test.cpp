@@ -24,14 +24,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The processes of the system, as of one Slurm job.
-class ProcessesOfSlurm final : public ProcessTable {
+/// The processes of the system, as of one job.
+class ProcessesOfJob final : public ProcessTable {
  public:
-  std::string job;  // changed between requests
+  std::optional<ProcessJob> of = ProcessJob();  // changed between requests
 
   [[nodiscard]] std::optional<std::uint64_t> start_ticks(pid_t pid) const override { return system_.start_ticks(pid); }
   [[nodiscard]] FileDescriptor open(pid_t pid) const override { return system_.open(pid); }
-  [[nodiscard]] std::string slurm_job(pid_t) const override { return job; }
+  [[nodiscard]] std::optional<ProcessJob> job(pid_t) const override { return of; }
 
  private:
   SystemProcessTable system_;
@@ -87,13 +87,20 @@ class AgentTest : public ::testing::Test {
   void restore_all(const Peer& peer) {
     write([&](Agent& agent, WriteDone done) { agent.restore_all(peer, std::move(done)); });
   }
-  [[nodiscard]] AgentEnvironment environment() const {
+  [[nodiscard]] AgentEnvironment environment() {
     AgentEnvironment environment;
+    environment.warn = [this](std::string_view text) { warnings_.emplace_back(text); };
     environment.gpus = gpus_;
     environment.policy = policy_;
     environment.unattended = unattended_;
     if (processes_) environment.processes = processes_;
     return environment;
+  }
+  /// How many warnings say so.
+  [[nodiscard]] std::ptrdiff_t warnings(std::string_view words) {
+    return on_agent([&](Agent&) {
+      return std::ranges::count_if(warnings_, [&](const std::string& text) { return text.find(words) != text.npos; });
+    });
   }
   [[nodiscard]] std::size_t leases() {
     return on_agent([](Agent& agent) { return agent.leases().size(); });
@@ -128,6 +135,7 @@ class AgentTest : public ::testing::Test {
   std::shared_ptr<FakePolicy> policy_;
   std::shared_ptr<UnattendedGpus> unattended_;
   std::shared_ptr<const ProcessTable> processes_;
+  std::vector<std::string> warnings_;  // of the agent's thread
   boost::asio::io_context io_;
   std::unique_ptr<Agent> agent_;
   std::thread thread_;
@@ -464,26 +472,65 @@ TEST_F(AgentTest, AnAssignedGpuIsLeasedByItsUserAlone) {
   EXPECT_NO_THROW(lock(other, 0));
 }
 
-TEST_F(AgentTest, AnAssignedGpuIsLeasedByNoOtherSlurmJobOfItsUser) {
-  const auto processes = std::make_shared<ProcessesOfSlurm>();
-  processes_ = processes;
-  start();
-  const Peer root{.uid = 0, .gid = 0, .pid = ::getpid()};
-  const Peer owner{.uid = 2001, .gid = 2001, .pid = ::getpid()};
-  const auto lock = [&](const Peer& peer) {
+/// GPU 0 is assigned, and processes of its user ask for it.
+class AssignedGpuTest : public AgentTest {
+ protected:
+  void assign(const GpuAssignment& assignment) {
+    processes_ = of_job_;
+    start();
+    on_agent([&](Agent& agent) { agent.assign({.uid = 0, .gid = 0, .pid = ::getpid()}, uuid(0), assignment); });
+  }
+  void lock_of(std::optional<ProcessJob> job) {
+    of_job_->of = std::move(job);
+    const Peer owner{.uid = 2001, .gid = 2001, .pid = ::getpid()};
     write([&](Agent& agent, WriteDone done) {
-      agent.apply(peer, uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
+      agent.apply(owner, uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
     });
-  };
-  on_agent([&](Agent& agent) { agent.assign(root, uuid(0), {.uid = 2001, .job = "12"}); });
-  processes->job = "13";
-  expect_refusal([&] { lock(owner); }, "assigned to job \"12\" of user 2001, and process");
-  expect_refusal([&] { lock(owner); }, "is of job \"13\"");
+    on_agent([&](Agent& agent) { agent.release(owner, agent.leases().at(0).id); });
+  }
+  static ProcessJob slurm(std::string id) {
+    return {.kind = "Slurm job", .id = std::move(id), .cgroup = "/slurmstepd.scope/x"};
+  }
+
+  std::shared_ptr<ProcessesOfJob> of_job_ = std::make_shared<ProcessesOfJob>();
+};
+
+TEST_F(AssignedGpuTest, IsLeasedByNoOtherJobOfItsUser) {
+  assign({.uid = 2001, .job = "12"});
+  expect_refusal([&] { lock_of(slurm("13")); }, "assigned to job \"12\" of user 2001, and process");
+  expect_refusal([&] { lock_of(slurm("13")); }, "is of Slurm job \"13\"");
+  expect_refusal([&] { lock_of(ProcessJob{.kind = "pod", .id = "12ab", .cgroup = "/x"}); }, "is of pod \"12ab\"");
+  expect_refusal([&] { lock_of(ProcessJob{.kind = "container", .id = "12ab", .cgroup = "/x"}); }, "is of container");
   EXPECT_EQ(log(0).calls(), std::vector<std::string>{});
-  processes->job = "12";
-  lock(owner);
-  processes->job = "";  // as where Slurm has no cgroups, or the user came by ssh
-  lock(owner);
+  EXPECT_EQ(warnings("a lease was refused"), 0) << "all of it is known";
+  lock_of(slurm("12"));
+  lock_of(ProcessJob());  // as where Slurm has no cgroups, or the user came by ssh
+}
+
+TEST_F(AssignedGpuTest, IsLeasedByNoProcessWhoseJobIsNotKnown) {
+  assign({.uid = 2001, .job = "12"});
+  expect_refusal([&] { lock_of(slurm("s5K1KKYAYG5D00")); }, "CgroupJobIdPaths=yes");
+  expect_refusal([&] { lock_of(slurm("")); }, "/slurmstepd.scope/x");
+  expect_refusal([&] { lock_of(ProcessJob{.kind = "pod", .id = "", .cgroup = "/kubepods"}); }, "which pod");
+  expect_refusal([&] { lock_of(std::nullopt); }, "does not see the calling process");
+  EXPECT_EQ(log(0).calls(), std::vector<std::string>{});
+  EXPECT_EQ(warnings("CgroupJobIdPaths=yes"), 1);
+  EXPECT_EQ(warnings("a lease was refused"), 1) << "once";
+}
+
+TEST_F(AssignedGpuTest, IsLeasedByTheJobWhoseSluidWasGiven) {
+  assign({.uid = 2001, .job = "12", .sluid = "s5K1KKYAYG5D00"});
+  expect_refusal([&] { lock_of(slurm("s5K1KKYAYG5D01")); }, "is of Slurm job \"s5K1KKYAYG5D01\"");
+  lock_of(slurm("s5K1KKYAYG5D00"));
+  lock_of(slurm("12"));
+}
+
+TEST_F(AssignedGpuTest, IsNotKeptFromProcessesOfTheContainerThatTheAgentIsIn) {
+  const ProcessJob container{.kind = "container", .id = "12ab", .cgroup = "/docker/12ab"};
+  of_job_->of = container;
+  assign({.uid = 2001, .job = "12"});
+  lock_of(container);
+  expect_refusal([&] { lock_of(ProcessJob{.kind = "container", .id = "34cd", .cgroup = "/docker/34cd"}); }, "34cd");
 }
 
 TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
