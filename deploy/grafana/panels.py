@@ -1,5 +1,8 @@
 """The table of panels of Lowgear's dashboards. write_dashboards.py makes Grafana's JSON of it.
 
+A query keeps the labels that say whose a value is: job_id, instance (a node or a server), uuid. One that merges them says
+so by `merged`, which becomes the end of the panel's description; tests/deploy/merged_series_test.py refuses others.
+
 `$node`, `$gpu` and `$job` are variables of a dashboard: regular expressions of the labels `instance`, `gpu` and
 `job_id`."""
 
@@ -10,6 +13,7 @@ AGENTS = 'job=~"(.*/)?lowgear-agent"'  # PodMonitors of the Prometheus operator 
 NODE = 'instance=~"$node"'
 GPU = 'instance=~"$node",gpu=~"$gpu"'
 JOB = 'job_id=~"$job"'
+NO_MPS = "no agent shares a GPU"
 NONE = "none"  # what a panel shows without series, where that is the usual state
 
 
@@ -36,6 +40,24 @@ class Panel:
     stacked: bool = False
     without_series: str = ""  # text; empty: Grafana's "No data"
     link: tuple = ()  # title and URL, of every value
+    merged: tuple = ()  # how (a key of MERGED), then of what: labels by the names in MERGED_LABELS
+
+
+# How series become one, in words.
+MERGED = {"sum": "Sum over", "mean": "Mean over", "max": "Highest of", "share": "Share of the sums over"}
+MERGED_LABELS = {"instance of agents": "nodes", "instance of servers": "servers", "uuid": "GPUs", "job_id": "jobs",
+                 "zone": "CPU packages and memory", "route": "routes", "method": "methods",
+                 "phase": "baseline and plans"}
+
+
+def description(panel):
+    """With what its queries merge."""
+    if not panel.merged:
+        return panel.description
+    how, *labels = panel.merged
+    names = [MERGED_LABELS[label] for label in labels]
+    listed = ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
+    return f"{panel.description} {MERGED[how]} {listed}."
 
 
 @dataclass(frozen=True)
@@ -71,6 +93,8 @@ def number(title, unit, description, *queries, **more):
     return Panel(title, "stat", unit, tuple(Query(*query) for query in queries), description, **{"width": 4, **more})
 
 
+OF_SERVERS = ("sum", "instance of servers")
+OF_GPUS = ("sum", "uuid", "instance of agents")  # of all selected ones together
 NODES = Variable("node", "Node", "label_values(lowgear_gpu_info, instance)")
 GPUS = Variable("gpu", "GPU", "label_values(lowgear_gpu_info{instance=~\"$node\"}, gpu)")
 JOBS = Variable("job", "Job", "label_values(lowgear_train_info, job_id)")
@@ -94,68 +118,75 @@ FLEET = Dashboard(
     (NODES,), (
         Row("Now", 4, (
             number("Power", "watt", "Power of all GPUs of the selected nodes, from the driver.",
-                   (f"sum(instance:lowgear_gpu_power_watts:sum{{{NODE}}})", "")),
+                   (f"sum(instance:lowgear_gpu_power_watts:sum{{{NODE}}})", ""), merged=OF_GPUS),
             Panel("Power, share of limits", "gauge", "percentunit", (Query(
                 f"sum(lowgear_gpu_power_watts{{{NODE}}}) / sum(lowgear_gpu_power_limit_watts{{{NODE}}})"),),
-                "Power of the GPUs as a share of the sum of their power limits.", 4, 0, 1),
+                "Power of the GPUs as a share of their power limits.", 4, 0, 1,
+                merged=("share", "uuid", "instance of agents")),
             number("Energy", "kwatth", "Energy of the GPUs of the selected nodes in the time range of the dashboard.",
-                   (f"sum(increase(lowgear_gpu_energy_joules_total{{{NODE}}}[$__range])) / {JOULES_PER_KWH}", "")),
+                   (f"sum(increase(lowgear_gpu_energy_joules_total{{{NODE}}}[$__range])) / {JOULES_PER_KWH}", ""),
+                   merged=OF_GPUS),
             number("Saved power", "watt", "Energy that jobs save per second of training against their measured "
                    "baselines, at full clocks. Jobs without a measured baseline do not count.",
-                   ("sum(job:lowgear_train_saved_power_watts:mean5m)", "")),
+                   ("sum(job:lowgear_train_saved_power_watts:mean5m)", ""),
+                   merged=("sum", "job_id", "instance of servers")),
             number("GPUs", "short", "GPUs that respond, and all that agents see. Fewer: alert LowgearGpuUnhealthy.",
                    (f"sum(lowgear_gpu_healthy{{{NODE}}})", "respond"),
-                   (f"count(lowgear_gpu_healthy{{{NODE}}})", "all")),
+                   (f"count(lowgear_gpu_healthy{{{NODE}}})", "all"), merged=OF_GPUS),
             number("Agents", "short", "Agents that Prometheus reaches, and all of its configuration. Fewer: alert "
                    "LowgearTargetDown.",
-                   (f"sum(up{{{AGENTS},{NODE}}})", "respond"), (f"count(up{{{AGENTS},{NODE}}})", "all")))),
+                   (f"sum(up{{{AGENTS},{NODE}}})", "respond"), (f"count(up{{{AGENTS},{NODE}}})", "all"),
+                   merged=("sum", "instance of agents")))),
         Row("Jobs and alerts", 8, (
             Panel("Jobs", "table", "short", (
-                Query("max by (job_id, name, model, gpu, schedule, state) (lowgear_train_info)"),
+                Query("max by (job_id, name, model, gpu, schedule, state, simulated) (lowgear_train_info)"),
                 Query("max by (job_id) (job:lowgear_train_step_seconds:mean5m)", column="iteration", unit="s"),
                 Query("max by (job_id) (job:lowgear_train_power_watts:mean5m)", column="power", unit="watt"),
                 Query("max by (job_id) (lowgear_train_saved_energy_ratio)", column="saving", unit="percentunit"),
                 Query("max by (job_id) (lowgear_train_slowdown_ratio)", column="slowdown", unit="percentunit")),
                 "Jobs that are not over. Saving and slowdown are shares of the measured baseline at full clocks; they "
-                "are empty without one.", 16, link=TO_JOB_OF_LINE),
+                "are empty without one. `simulated`: energies that are not of real GPUs. Power:", 16,
+                link=TO_JOB_OF_LINE, merged=("mean", "phase")),
             Panel("Firing alerts", "table", "short", (
-                Query('max by (alertname, severity, instance, gpu, job_id) '
-                      '(ALERTS{alertname=~"Lowgear.*",alertstate="firing"})'),),
+                Query('max without (alertstate, job) (ALERTS{alertname=~"Lowgear.*",alertstate="firing"})'),),
                 "What to do about each: docs/monitoring.md.", 8, without_series=NONE))),
         Row("Power and energy", 8, (
             lines("Power by node", "watt", "Power of all GPUs of a node.",
                   (f"instance:lowgear_gpu_power_watts:sum{{{NODE}}}", "{{instance}}"), stacked=True, minimum=0,
-                  link=TO_GPUS),
-            lines("Power by job", "watt", "Mean power of all GPUs of a job over its iterations, as ranks report it.",
+                  link=TO_GPUS, merged=("sum", "uuid")),
+            lines("Power by job", "watt", "Power of all GPUs of a job over its iterations, as ranks report it.",
                   ("max by (job_id, model) (job:lowgear_train_power_watts:mean5m)", "{{job_id}} {{model}}"),
-                  stacked=True, minimum=0, link=TO_JOB),
+                  stacked=True, minimum=0, link=TO_JOB, merged=("mean", "phase")),
             lines("CPU power by node", "watt", "Power of CPU packages and their memory (RAPL), where the agent may "
                   "read it.",
                   (f"sum by (instance) (rate(lowgear_cpu_energy_joules_total{{{NODE}}}[$__rate_interval]))",
-                   "{{instance}}"), stacked=True, minimum=0, without_series="RAPL is not readable"))),
+                   "{{instance}}"), stacked=True, minimum=0, without_series="RAPL is not readable",
+                  merged=("sum", "zone")))),
         Row("Power budgets", 8, (
             lines("Power budgets", "watt", "Limit of each power budget, what plans and assumptions add up to, and "
                   "what of this is assumed at full power. Above the limit: alert LowgearBudgetExceeded.",
-                  ("sum by (budget) (lowgear_power_budget_watts)", "{{budget}} limit"),
-                  ("sum by (budget) (lowgear_power_budget_planned_watts)", "{{budget}} planned"),
-                  ("sum by (budget) (lowgear_power_budget_assumed_watts)", "{{budget}} assumed"),
+                  ("sum by (instance, budget) (lowgear_power_budget_watts)", "{{budget}} at {{instance}} limit"),
+                  ("sum by (instance, budget) (lowgear_power_budget_planned_watts)", "{{budget}} at {{instance}} planned"),
+                  ("sum by (instance, budget) (lowgear_power_budget_assumed_watts)", "{{budget}} at {{instance}} assumed"),
                   minimum=0, without_series=NONE),
             lines("Use of power budgets", "percentunit", "Planned power, and the power limits that agents hold, as "
                   "shares of the limit. Held above it for long: alert LowgearBudgetHeldAboveLimit.",
-                  ("budget:lowgear_power_budget_planned:ratio", "{{budget}} planned"),
-                  ("budget:lowgear_power_budget_held:ratio", "{{budget}} held"), minimum=0, without_series=NONE),
+                  ("budget:lowgear_power_budget_planned:ratio", "{{budget}} at {{instance}} planned"),
+                  ("budget:lowgear_power_budget_held:ratio", "{{budget}} at {{instance}} held"), minimum=0,
+                  without_series=NONE),
             lines("Worth of one more kW", "short", "Training that one more kW would bring, in GPUs. 0: the budget "
                   "does not limit any job.",
-                  ("1000 * sum by (budget) (lowgear_power_budget_gpus_per_watt)", "{{budget}}"), minimum=0,
-                  without_series=NONE),
+                  ("1000 * sum by (instance, budget) (lowgear_power_budget_gpus_per_watt)",
+                   "{{budget}} at {{instance}}"), minimum=0, without_series=NONE),
             lines("Measured and held power", "watt", "What GPUs drew in the last iterations of jobs that report "
                   "energy, and the sum of the power limits that agents hold; silent nodes count at full power.",
-                  ("sum by (budget) (lowgear_power_budget_measured_watts)", "{{budget}} measured"),
-                  ("sum by (budget) (lowgear_power_budget_held_watts)", "{{budget}} held"),
+                  ("sum by (instance, budget) (lowgear_power_budget_measured_watts)",
+                   "{{budget}} at {{instance}} measured"),
+                  ("sum by (instance, budget) (lowgear_power_budget_held_watts)", "{{budget}} at {{instance}} held"),
                   minimum=0, without_series=NONE),
             lines("Nodes with a share of power", "short", "Nodes whose agents ask for shares of power budgets. Silent "
                   "ones for long: alert LowgearNodeSilent.",
-                  ("sum by (state) (lowgear_server_nodes)", "{{state}}"), stacked=True, minimum=0))),
+                  ("sum by (state) (lowgear_server_nodes)", "{{state}}"), stacked=True, minimum=0, merged=OF_SERVERS))),
         Row("Savings", 8, (
             lines("Energy saved", "percentunit", "Share of the measured baseline's energy that the last iterations of "
                   "a job saved. Below zero for long: alert LowgearJobCostsEnergy.",
@@ -164,52 +195,69 @@ FLEET = Dashboard(
                   "measured baseline. Above the guard's limit: alert LowgearJobBeyondGuard.",
                   ("max by (job_id, model) (lowgear_train_slowdown_ratio)", "{{job_id}} {{model}}"), link=TO_JOB),
             lines("Jobs by state", "short", "Jobs that the server keeps, by state.",
-                  ("sum by (state) (lowgear_server_jobs)", "{{state}}"), stacked=True, minimum=0))),
+                  ("sum by (state) (lowgear_server_jobs)", "{{state}}"), stacked=True, minimum=0, merged=OF_SERVERS))),
         Row("GPUs", 8, (
             lines("Highest temperature by node", "celsius", "The hottest GPU of each node.",
-                  (f"max by (instance) (lowgear_gpu_temperature_celsius{{{NODE}}})", "{{instance}}"), link=TO_GPUS),
-            lines("Throttled time", "percentunit", "Mean share of time in which a GPU is throttled, by reason. Thermal "
-                  "throttling of one GPU: alert LowgearGpuThrottled.",
-                  (f"avg by (reason) (instance_gpu:lowgear_gpu_throttle_seconds:rate5m{{{NODE}}})", "{{reason}}"),
-                  minimum=0),
+                  (f"max by (instance) (lowgear_gpu_temperature_celsius{{{NODE}}})", "{{instance}}"), link=TO_GPUS,
+                  merged=("max", "uuid")),
+            lines("Throttled time", "percentunit", "Share of time in which the GPUs of a node are throttled, by reason. "
+                  "Thermal throttling of one GPU: alert LowgearGpuThrottled.",
+                  (f"avg by (instance, reason) (instance_gpu:lowgear_gpu_throttle_seconds:rate5m{{{NODE}}})",
+                   "{{instance}} {{reason}}"), minimum=0, link=TO_GPUS, merged=("mean", "uuid")),
             lines("Leases", "short", "Leases that training processes hold on GPUs; suspended: the process signals no "
                   "units. For long: alert LowgearLeaseSuspended.",
                   (f"sum(lowgear_leases{{{NODE}}})", "held"), (f"sum(lowgear_leases_suspended{{{NODE}}})", "suspended"),
-                  minimum=0))),
+                  minimum=0, merged=("sum", "instance of agents")),
+            lines("MPS: shares of SMs", "percentunit", "Share of a GPU's SMs that each client of MPS may use, where an "
+                  "agent shares GPUs. A share limits and reserves nothing: together they may be above 100 %.",
+                  (f"lowgear_mps_active_thread_ratio{{{NODE}}}", "{{instance}} GPU {{gpu}} {{client}}"), minimum=0,
+                  without_series=NO_MPS, link=TO_GPUS),
+            lines("MPS: daemons", "short", "1 while the MPS daemon of a GPU responds, and its starts that failed or "
+                  "ended since the agent's start.",
+                  (f"lowgear_mps_daemon_running{{{NODE}}}", "{{instance}} GPU {{gpu}} responds"),
+                  (f"lowgear_mps_daemon_restarts_total{{{NODE}}}", "{{instance}} GPU {{gpu}} restarts"), minimum=0,
+                  without_series=NO_MPS, link=TO_GPUS))),
         Row("Server", 8, (
-            lines("Decisions", "short", "Decisions about jobs since the server's start, by kind. "
+            lines("Decisions", "short", "Decisions about jobs since the server's start, by who decides, kind and outcome. "
                   "GET /v1/jobs/{job}/decisions gives reasons.",
-                  ("sum by (action) (lowgear_control_decisions_total)", "{{action}}"), minimum=0),
+                  ("sum by (actuator, action, outcome) (lowgear_control_decisions_total)",
+                   "{{actuator}} {{action}} {{outcome}}"), minimum=0, merged=OF_SERVERS),
             lines("Requests", "reqps", "Requests that the server answered, by status.",
-                  ("sum by (code) (rate(lowgear_server_requests_total[$__rate_interval]))", "{{code}}"), minimum=0),
+                  ("sum by (code) (rate(lowgear_server_requests_total[$__rate_interval]))", "{{code}}"), minimum=0,
+                  merged=("sum", "route", "method", "instance of servers")),
             lines("Response time", "s", "99th percentile by route, without long polls. Above 1 s: alert "
                   "LowgearServerSlow.",
-                  ("route:lowgear_server_request_seconds:p99_5m", "{{route}}"), minimum=0),
+                  ("route:lowgear_server_request_seconds:p99_5m", "{{route}} at {{instance}}"), minimum=0),
             lines("Planning", "short", "Jobs whose plan is being computed, and jobs that wait for a thread. Waiting "
                   "for long: alert LowgearPlansWait.",
-                  ("sum by (state) (lowgear_server_planned_jobs)", "{{state}}"), minimum=0),
+                  ("sum by (state) (lowgear_server_planned_jobs)", "{{state}}"), minimum=0, merged=OF_SERVERS),
             # Of all plans: they are too rare for a rate, which also lacks the first of each series.
             lines("Planning time", "s", "95th percentile of the time to compute a plan, by kind, since the server's "
                   "start.",
-                  ("histogram_quantile(0.95, sum by (kind, le) (lowgear_server_plan_seconds_bucket))", "{{kind}}"),
+                  ("histogram_quantile(0.95, sum by (instance, kind, le) (lowgear_server_plan_seconds_bucket))",
+                   "{{kind}} at {{instance}}"),
                   minimum=0),
             lines("Store", "short", "Changes that the database wrote per second, and those that it refused. Refused "
                   "ones: alerts LowgearServerDiskFull, LowgearStoreRefuses.",
                   ("sum(rate(lowgear_server_store_changes_total[$__rate_interval]))", "written"),
-                  ("sum(rate(lowgear_server_store_refused_changes_total[$__rate_interval]))", "refused"), minimum=0),
+                  ("sum(rate(lowgear_server_store_refused_changes_total[$__rate_interval]))", "refused"), minimum=0,
+                  merged=OF_SERVERS),
             lines("Requests refused for their token", "reqps", "Without a valid token (401), or with one that does not "
                   "allow them (403). Many: alert LowgearTokensRefused.",
                   ("sum by (code) (code:lowgear_server_refused_requests:rate5m)", "{{code}}"), minimum=0,
-                  without_series=NONE),
+                  without_series=NONE, merged=("sum", "route", "method", "instance of servers")),
             lines("Webhooks", "short", "Events that each webhook has posted or dropped, and attempts that failed, since "
                   "the server's start. Failures: alerts LowgearWebhookFails, LowgearWebhookDrops.",
-                  ("sum by (webhook, outcome) (lowgear_server_webhook_events_total)", "{{webhook}} {{outcome}}"),
-                  ("sum by (webhook) (lowgear_server_webhook_failures_total)", "{{webhook}} failures"),
+                  ("sum by (instance, webhook, outcome) (lowgear_server_webhook_events_total)",
+                   "{{webhook}} at {{instance}} {{outcome}}"),
+                  ("sum by (instance, webhook) (lowgear_server_webhook_failures_total)",
+                   "{{webhook}} at {{instance}} failures"),
                   minimum=0, without_series=NONE),
             lines("Exports by OTLP", "short", "Exports to an OpenTelemetry collector by what became of them, and attempts "
                   "that failed, since the start of each program. Failures: alert LowgearOtlpFails.",
                   ("sum by (outcome) (lowgear_otlp_exports_total)", "{{outcome}}"),
-                  ("sum(lowgear_otlp_failures_total)", "failures"), minimum=0, without_series=NONE)))))
+                  ("sum(lowgear_otlp_failures_total)", "failures"), minimum=0, without_series=NONE,
+                  merged=("sum", "instance of servers", "instance of agents"))))))
 
 JOB_DASHBOARD = Dashboard(
     "lowgear-job", "Lowgear: job", "One or several jobs: plan, iterations, energy, savings and stragglers.", (JOBS,), (
@@ -252,8 +300,9 @@ JOB_DASHBOARD = Dashboard(
                   (f"job:lowgear_train_step_energy_joules:mean5m{{{JOB}}}", "{{job_id}} {{phase}}"),
                   (f"lowgear_train_planned_step_joules{{{JOB}}}", "{{job_id}} planned"),
                   (f"lowgear_train_baseline_step_joules{{{JOB}}}", "{{job_id}} baseline")),
-            lines("Power", "watt", "Mean power of all GPUs over the iterations.",
-                  (f"job:lowgear_train_power_watts:mean5m{{{JOB}}}", "{{job_id}}"), minimum=0),
+            lines("Power", "watt", "Power of all GPUs over the iterations.",
+                  (f"job:lowgear_train_power_watts:mean5m{{{JOB}}}", "{{job_id}}"), minimum=0,
+                  merged=("mean", "phase")),
             lines("Energy since the server's start", "joule", "Energy of all reported iterations, by what their plan "
                   "was for.",
                   (f"sum by (job_id, phase) (lowgear_train_energy_joules_total{{{JOB}}})", "{{job_id}} {{phase}}"),
@@ -291,19 +340,22 @@ GPU_DASHBOARD = Dashboard(
     (NODES, GPUS), (
         Row("Now", 4, (
             number("Power", "watt", "Power of the selected GPUs together.",
-                   (f"sum(lowgear_gpu_power_watts{{{GPU}}})", "")),
+                   (f"sum(lowgear_gpu_power_watts{{{GPU}}})", ""), merged=OF_GPUS),
             number("Energy", "kwatth", "Energy of the selected GPUs in the time range of the dashboard.",
-                   (f"sum(increase(lowgear_gpu_energy_joules_total{{{GPU}}}[$__range])) / {JOULES_PER_KWH}", "")),
+                   (f"sum(increase(lowgear_gpu_energy_joules_total{{{GPU}}}[$__range])) / {JOULES_PER_KWH}", ""),
+                   merged=OF_GPUS),
             Panel("Utilisation", "gauge", "percentunit", (Query(f"avg(lowgear_gpu_utilisation_ratio{{{GPU}}})"),),
-                  "Mean share of time in which a kernel runs.", 4, 0, 1),
+                  "Share of time in which a kernel runs.", 4, 0, 1, merged=("mean", "uuid", "instance of agents")),
             number("Temperature", "celsius", "The hottest of the selected GPUs.",
-                   (f"max(lowgear_gpu_temperature_celsius{{{GPU}}})", "")),
+                   (f"max(lowgear_gpu_temperature_celsius{{{GPU}}})", ""),
+                   merged=("max", "uuid", "instance of agents")),
             number("Respond", "short", "GPUs that return every reading, and all.",
-                   (f"sum(lowgear_gpu_healthy{{{GPU}}})", "respond"), (f"count(lowgear_gpu_healthy{{{GPU}}})", "all")),
+                   (f"sum(lowgear_gpu_healthy{{{GPU}}})", "respond"), (f"count(lowgear_gpu_healthy{{{GPU}}})", "all"),
+                   merged=OF_GPUS),
             number("Controlled", "short", "GPUs whose clocks the agent may set, and GPUs of the configuration that it "
                    "does not control (alert LowgearGpuUnattended).",
                    (f"sum(lowgear_gpu_controlled{{{GPU}}})", "controlled"),
-                   (f"sum(lowgear_gpus_unattended{{{NODE}}})", "unattended")))),
+                   (f"sum(lowgear_gpus_unattended{{{NODE}}})", "unattended"), merged=OF_GPUS))),
         Row("Power and clocks", 8, (
             lines("Power", "watt", "Power and the limit in effect.",
                   (f"lowgear_gpu_power_watts{{{GPU}}}", GPU_LEGEND),
@@ -324,7 +376,7 @@ GPU_DASHBOARD = Dashboard(
             lines("Throttled time", "percentunit", "Share of time in which the GPU is throttled, by reason. `thermal` "
                   "and `hardware_slowdown` delay all ranks (alert LowgearGpuThrottled); `power_cap` is the power "
                   "limit.",
-                  ("sum by (instance, gpu, reason) "
+                  ("sum by (instance, gpu, uuid, reason) "
                    f"(rate(lowgear_gpu_throttle_seconds_total{{{GPU}}}[$__rate_interval]))",
                    GPU_LEGEND + " {{reason}}"), minimum=0, maximum=1))),
         Row("Agent", 8, (
@@ -343,12 +395,12 @@ GPU_DASHBOARD = Dashboard(
         Row("Identity", 8, (
             Panel("GPUs", "table", "short", (
                 Query(f"max by (instance, gpu, uuid, name, pci_address) (lowgear_gpu_info{{{GPU}}})"),
-                Query(f"max by (instance, gpu) (lowgear_gpu_power_watts{{{GPU}}})", column="power", unit="watt"),
-                Query(f"max by (instance, gpu) (lowgear_gpu_energy_joules_total{{{GPU}}})", column="energy",
+                Query(f"max by (instance, gpu, uuid) (lowgear_gpu_power_watts{{{GPU}}})", column="power", unit="watt"),
+                Query(f"max by (instance, gpu, uuid) (lowgear_gpu_energy_joules_total{{{GPU}}})", column="energy",
                       unit="joule")),
                 "Energy since the driver was loaded.", 14),
             Panel("State of the clocks", "table", "short", (
-                Query(f"max by (instance, gpu, state) (lowgear_gpu_clock_state{{{GPU}}} == 1)"),),
+                Query(f"max by (instance, gpu, uuid, state) (lowgear_gpu_clock_state{{{GPU}}} == 1)"),),
                 "`leased`: a process has a lease. `foreign`: another program sets them. `failed`: they could not be "
                 "restored.", 10))),
         Row("Jobs", 8, (

@@ -90,7 +90,7 @@ def transformations(panel):
 
 
 def panel_json(panel, number, place):
-    written = {"id": number, "type": panel.kind, "title": panel.title, "description": panel.description,
+    written = {"id": number, "type": panel.kind, "title": panel.title, "description": panels.description(panel),
                "datasource": DATASOURCE, "gridPos": place, "fieldConfig": field_config(panel),
                "options": options(panel),
                "targets": [target(panel, index) for index in range(len(panel.queries))]}

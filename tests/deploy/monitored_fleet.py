@@ -1,5 +1,6 @@
 """A real agent on simulated GPUs, and a real server, for the tests of what Prometheus makes of them."""
 
+import grp
 import http.client
 import json
 import os
@@ -37,6 +38,16 @@ class SimulatedNode(Listener):
         super().__init__(test, folder, "agent", lambda port: [LOWGEAR, "agent", "--config", self.write_config(port)])
         os.environ["LOWGEAR_SIMGPU"] = self.environment["LOWGEAR_SIMGPU"]
         self.simgpu("create", "--gpus", gpus, "--any-user")
+        test.addCleanup(self.end_mps_daemons)
+
+    def end_mps_daemons(self):
+        """Those of an agent that was killed."""
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"CUDA_MPS_PIPE_DIRECTORY={self.folder}/".encode() in (path / "environ").read_bytes():
+                    os.kill(int(path.name), signal.SIGKILL)
+            except OSError:
+                continue
 
     @property
     def address(self):
@@ -48,6 +59,11 @@ class SimulatedNode(Listener):
 lease_socket = "{self.folder}/lease.sock"
 http_socket = "{self.folder}/agent.sock"
 http_port = {port}
+[mps]
+gpus = ["{self.uuids()[1]}"]
+group = "{grp.getgrgid(os.getgid()).gr_name}"
+folder = "{self.folder}/mps"
+program = "{os.environ["LOWGEAR_MPS_CONTROL"]}"
 [[gpu]]
 id = "all"
 [[allow]]
@@ -89,16 +105,24 @@ workload_power_profiles = true
         self.test.addCleanup(client.stdout.close)
         self.test.assertEqual(client.stdout.readline().strip(), "ok")
 
-    def set_power_limit(self, gpu, watts):
-        """As a client of the agent with a lease: until this process ends."""
+    def post(self, gpu, path, body):
+        """To the agent: what it responds. Leases and shares are this process', until it ends."""
         connection = http.client.HTTPConnection("agent")
         self.test.addCleanup(connection.close)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(str(self.folder / "agent.sock"))
-        connection.request("POST", f"/v1/gpus/{self.uuids()[gpu]}/power_limit", json.dumps({"power_limit_w": watts}),
+        connection.request("POST", f"/v1/gpus/{self.uuids()[gpu]}/{path}", json.dumps(body),
                            {"Content-Type": "application/json"})
         response = connection.getresponse()
-        self.test.assertEqual(response.status, 200, response.read())
+        return response.status, response.read()
+
+    def set_power_limit(self, gpu, watts):
+        status, text = self.post(gpu, "power_limit", {"power_limit_w": watts})
+        self.test.assertEqual(status, 200, text)
+
+    def share(self, gpu, percent):
+        """A share of the GPU, once its MPS daemon runs."""
+        wait_until(lambda: self.post(gpu, "shares", {"percent": percent})[0] == 200, "the agent gives a share")
 
 
 class ControlPlane:

@@ -46,6 +46,7 @@ class Panels(unittest.TestCase):
         for gpu in (0, 1):
             self.node.load(gpu)
         self.node.train_by_plan(0, CLOCKS_MHZ)
+        self.node.share(1, 50)
         self.job = ReportingJob(self, self.server.url, self.node.uuids())
         self.job.wait_for_savings()
         files = sorted(Path(DEPLOY, "grafana/dashboards").glob("*.json"))
@@ -164,7 +165,7 @@ class Panels(unittest.TestCase):
         self.check_events()
         names = [rule["name"] for rule in self.prometheus.rules() if rule["type"] == "recording"]
         for name in names:
-            if not re.match("training_(active_layers|precision_mode|mps_thread_percentage)$", name):
+            if not re.match("training_(active_layers|precision_mode)$", name):
                 self.prometheus.wait_for(name)
         self.assertEqual([rule["lastError"] for rule in self.prometheus.rules() if rule.get("lastError")], [])
         if os.environ.get("LOWGEAR_PICTURES"):
