@@ -79,7 +79,8 @@ std::optional<JobEnvPipe> read_envpipe(const JsonView& body, std::optional<JobPo
   if (!has_value(body, "envpipe")) return envpipe ? std::optional(JobEnvPipe{}) : std::nullopt;
   const JsonView value = body.at("envpipe");
   if (!envpipe) value.fail("is of another policy", "add \"policy\": \"envpipe\"");
-  require_members(value, {"type", "reconfig", "threshold_scale", "transfer_ms", "start_mhz", "lowest_mhz"});
+  require_members(value, {"type", "reconfig", "threshold_scale", "transfer_ms", "start_mhz", "lowest_mhz",
+                          "raise_step_mhz"});
   JobEnvPipe settings;
   if (value.has("type")) settings.type = one_of(value.at("type"), {"baseline", "uniform", "envelope"});
   if (value.has("reconfig")) settings.reconfig = one_of(value.at("reconfig"), {"default", "greedy", "balanced"});
@@ -87,6 +88,9 @@ std::optional<JobEnvPipe> read_envpipe(const JsonView& body, std::optional<JobPo
   if (value.has("transfer_ms")) settings.transfer_ms = number_in(value.at("transfer_ms"), 0, 1e6);
   settings.start_mhz = optional_clock(value, "start_mhz");
   settings.lowest_mhz = optional_clock(value, "lowest_mhz");
+  if (value.has("raise_step_mhz")) {
+    settings.raise_step_mhz = value.at("raise_step_mhz").integer_in(1, kMaxRankClockMhz);
+  }
   if (settings.lowest_mhz.value_or(0) > settings.start_mhz.value_or(kMaxRankClockMhz)) {
     value.fail("lowest_mhz is above start_mhz");
   }
@@ -99,7 +103,8 @@ Json envpipe_json(const JobEnvPipe& settings) {
           {"threshold_scale", settings.threshold_scale},
           {"transfer_ms", settings.transfer_ms},
           {"start_mhz", or_null(settings.start_mhz)},
-          {"lowest_mhz", or_null(settings.lowest_mhz)}};
+          {"lowest_mhz", or_null(settings.lowest_mhz)},
+          {"raise_step_mhz", settings.raise_step_mhz}};
 }
 
 void read_early_forwards(const JsonView& value, JobSpec& spec) {

@@ -56,6 +56,7 @@ struct JobEnvPipe {
   double transfer_ms = 1;         ///< is added to every measured wait
   std::optional<int> start_mhz;   ///< highest clock that it uses; empty: the GPUs'
   std::optional<int> lowest_mhz;  ///< empty: the lowest profiled
+  int raise_step_mhz = 30;        ///< least rise of a clock in one step
   friend bool operator==(const JobEnvPipe&, const JobEnvPipe&) = default;
 };
 

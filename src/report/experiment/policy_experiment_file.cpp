@@ -9,6 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/yaml.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/planner/policies/envpipe/envpipe_names.h"
 #include "planning/planner/policies/policy.h"
 #include "report/experiment/experiment_file.h"
@@ -21,6 +22,7 @@ using planner::EnvPipeOptions;
 constexpr std::size_t kMaxJobSettings = 50;
 constexpr std::size_t kLongestTitle = 200;
 constexpr double kMaxThresholdScale = 1e9;
+constexpr int kMaxClockMhz = 100'000;
 constexpr std::string_view kEnvPipePolicy = "envpipe";
 
 template <typename Element>
@@ -68,19 +70,26 @@ void read_jobs(const YamlView& list, PolicyExperiment& file) {
 }
 
 EnvPipeOptions envpipe_at(const YamlView& map) {
-  map.require_only({"type", "scheduling", "reconfig", "gpu", "reconfigure_threshold_scale"});
+  map.require_only({"type", "scheduling", "reconfig", "gpu", "reconfigure_threshold_scale", "start_clock",
+                    "lowest_clock", "profile_step", "raise_step"});
   EnvPipeOptions options;
   options.type = planner::kEnvPipeTypes.at(place_of(map.at("type"), planner::kEnvPipeTypeWords));
   options.order = planner::kEnvPipeOrders.at(place_of(map.at("scheduling"), planner::kEnvPipeOrderWords));
   options.reconfiguration =
       planner::kEnvPipeReconfigurations.at(place_of(map.at("reconfig"), planner::kEnvPipeReconfigWords));
-  if (map.has("gpu")) {
-    const auto& clocks = planner::kEnvPipeListedClocks.at(place_of(map.at("gpu"), planner::kEnvPipeGpuWords));
-    options.start_clock_mhz = clocks.start_mhz;
-    options.lowest_clock_mhz = clocks.lowest_mhz;
-  }
+  if (map.has("gpu")) planner::set_envpipe_gpu(map.at("gpu").text(), options);
+  const auto clock_at = [&](const char* member) { return static_cast<int>(map.at(member).integer_in(1, kMaxClockMhz)); };
+  if (map.has("start_clock")) options.start_clock_mhz = clock_at("start_clock");
+  if (map.has("lowest_clock")) options.lowest_clock_mhz = clock_at("lowest_clock");
+  if (map.has("profile_step")) options.profile_step_mhz = clock_at("profile_step");
+  if (map.has("raise_step")) options.raise_step_mhz = clock_at("raise_step");
   if (map.has("reconfigure_threshold_scale")) {
     options.threshold_scale = map.at("reconfigure_threshold_scale").number_in(0, kMaxThresholdScale);
+  }
+  try {
+    require_valid(options);
+  } catch (const InputError& error) {
+    map.fail(error.what());
   }
   return options;
 }

@@ -53,11 +53,12 @@ TEST(JobSpec, ReadsBackThePolicyEnvPipe) {
   EXPECT_EQ(read_spec(body).envpipe, JobEnvPipe{});
   EXPECT_EQ(read_spec(to_json(read_spec(body))), read_spec(body));
   body["envpipe"] = {{"type", "uniform"},  {"reconfig", "greedy"}, {"threshold_scale", 8},
-                     {"transfer_ms", 0.5}, {"start_mhz", 1350},    {"lowest_mhz", 810}};
+                     {"transfer_ms", 0.5}, {"start_mhz", 1350},    {"lowest_mhz", 810}, {"raise_step_mhz", 45}};
   body["schedule"] = "envpipe";
   body["early_forwards"] = {2, 0};
   const JobSpec spec = read_spec(body);
   EXPECT_EQ(spec.envpipe->reconfig, "greedy");
+  EXPECT_EQ(spec.envpipe->raise_step_mhz, 45);
   EXPECT_EQ(spec.early_forwards, (std::vector<int>{2, 0}));
   EXPECT_EQ(read_spec(to_json(spec)), spec);
   body["policy"] = "lowgear";

@@ -77,6 +77,8 @@ TEST(ParsePolicyExperiment, RefusesArmsThatMeanNothing) {
   EXPECT_THAT(refusal_of_arm("name: a, policy: envpipe, within: base"), HasSubstr("EnvPipe cannot aim at a time"));
   const std::string settings = "envpipe: {type: envelope, scheduling: ours, reconfig: ";
   EXPECT_THAT(refusal_of_arm("name: a, policy: max, " + settings + "greedy}"), HasSubstr("is for policy envpipe"));
+  EXPECT_THAT(refusal_of_arm("name: a, policy: envpipe, " + settings + "greedy, gpu: b300, start_clock: 1920}"),
+              HasSubstr("lists no clocks of the GPU"));
   EXPECT_THAT(refusal_of_arm("name: a, policy: envpipe, " + settings + "brave}"),
               HasSubstr("\"brave\" is not known to EnvPipe; write one of default, greedy, balanced"));
 }

@@ -65,6 +65,14 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
   add_whole_number(app, "--envpipe-lowest-clock", {1, kMaxClockMhz},
                    given<int>(arguments, &EnvPipeOptions::lowest_clock_mhz),
                    "envpipe: lowest clock that it uses, in MHz (default: the profile's)");
+  add_whole_number(app, "--envpipe-profile-step", {1, kMaxClockMhz},
+                   given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
+                   "envpipe: distance of the clocks of which it takes that of least energy, in MHz (default 90, EnvPipe's "
+                   "on every GPU)");
+  add_whole_number(app, "--envpipe-raise-step", {1, kMaxClockMhz},
+                   given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
+                   "envpipe: by how much a clock rises in one step of the reconfiguration, greedy by three times that, in "
+                   "MHz (default 30)");
   add_number(
       app, "--envpipe-transfer", {0, 1e6},
       [set = given<double>(arguments, &EnvPipeOptions::transfer_s)](double time_ms) { set(time_ms * 1e-3); },

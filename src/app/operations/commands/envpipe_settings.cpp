@@ -34,6 +34,10 @@ constexpr auto kSettings = std::to_array<Setting>({
      "envpipe: highest clock that it uses (default: the GPUs'; its list for an A100 begins with 1350)"},
     {"--envpipe-lowest-clock", "lowest_clock", "MHZ",
      "envpipe: lowest clock that it uses (default: 0.6 times the highest)"},
+    {"--envpipe-profile-step", "profile_step", "MHZ",
+     "envpipe: distance of the clocks that the first steps try (default 90, EnvPipe's on every GPU)"},
+    {"--envpipe-raise-step", "raise_step", "MHZ",
+     "envpipe: by how much a clock rises in one step of the reconfiguration, greedy by three times that (default 30)"},
     {"--envpipe-transfer", "transfer_ms", "MS",
      "envpipe: time of a transfer between stages once both are ready, which is added to every measured wait (default "
      "1)"},

@@ -100,6 +100,7 @@ planner::EnvPipeOptions envpipe_options(const protocol::JobEnvPipe& settings) {
           .reconfiguration = planner::envpipe_reconfiguration(settings.reconfig),
           .start_clock_mhz = settings.start_mhz,
           .lowest_clock_mhz = settings.lowest_mhz,
+          .raise_step_mhz = settings.raise_step_mhz,
           .threshold_scale = settings.threshold_scale,
           .transfer_s = settings.transfer_ms * 1e-3};
 }

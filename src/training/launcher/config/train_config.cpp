@@ -244,6 +244,10 @@ void read_server(const YamlView& map, const fs::path& folder, TrainConfig& confi
   if (config.server->policy && config.envpipe) {
     map.at("policy").fail("energy.policy is another one", "leave out this or energy.policy");
   }
+  if (config.envpipe && config.envpipe->options.profile_step_mhz != planner::EnvPipeOptions().profile_step_mhz) {
+    map.fail("energy.envpipe.profile_step is of a job's own profiling, and the server has a sweep of its own",
+             "leave out profile_step, and set server.profile.clocks, or leave out the server");
+  }
   if (config.plan || config.profile) {
     map.fail("a job with a server must not set clocks itself", "leave out energy.plan and energy.profile");
   }

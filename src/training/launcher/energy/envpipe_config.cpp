@@ -51,6 +51,12 @@ void read_words(const YamlView& map, EnvPipeOptions& options) {
 
 void read_numbers(const YamlView& map, EnvPipeOptions& options) {
   if (map.has("threshold_scale")) options.threshold_scale = map.at("threshold_scale").number_in(0, 1e9);
+  if (map.has("profile_step")) {
+    options.profile_step_mhz = static_cast<int>(map.at("profile_step").integer_in(1, kMaxClockMhz));
+  }
+  if (map.has("raise_step")) {
+    options.raise_step_mhz = static_cast<int>(map.at("raise_step").integer_in(1, kMaxClockMhz));
+  }
   if (map.has("transfer_ms")) options.transfer_s = map.at("transfer_ms").number_in(0, 1e6) * 1e-3;
   if (map.has("start_clock")) {
     options.start_clock_mhz = static_cast<int>(map.at("start_clock").integer_in(1, kMaxClockMhz));

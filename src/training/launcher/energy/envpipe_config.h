@@ -27,7 +27,8 @@ struct EnvPipeConfig {
 /// Members of the section, the first of which is not the policy's alone.
 inline constexpr auto kEnvPipeMembers =
     std::to_array<std::string_view>({"memory_limit", "config", "type", "scheduling", "reconfig", "threshold_scale",
-                                     "start_clock", "lowest_clock", "transfer_ms", "profile", "blocking_power", "log"});
+                                     "start_clock", "lowest_clock", "profile_step", "raise_step", "transfer_ms",
+                                     "profile", "blocking_power", "log"});
 
 /// Reads the section but for its `memory_limit`. Paths are relative to `folder`. Throws InputError with file, line and
 /// column.

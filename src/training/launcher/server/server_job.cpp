@@ -36,7 +36,8 @@ protocol::JobEnvPipe envpipe_of(const planner::EnvPipeOptions& options) {
           .threshold_scale = options.threshold_scale,
           .transfer_ms = options.transfer_s * 1e3,
           .start_mhz = options.start_clock_mhz,
-          .lowest_mhz = options.lowest_clock_mhz};
+          .lowest_mhz = options.lowest_clock_mhz,
+          .raise_step_mhz = options.raise_step_mhz};
 }
 
 std::string_view type_name(const TrainConfig& config) {

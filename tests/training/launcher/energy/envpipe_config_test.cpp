@@ -56,6 +56,23 @@ TEST(EnvPipeConfig, RefusesWhatItCannotFollow) {
   EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.profile=p.csv"}), HasSubstr("go together"));
   EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.start_clock=900", "energy.envpipe.lowest_clock=1000"}),
               HasSubstr("energy.envpipe.lowest_clock"));
+  EXPECT_THAT(refusal({"energy.policy=envpipe", "energy.envpipe.profile_step=45", "server.address=unix:/s"}),
+              HasSubstr("the server has a sweep of its own"));
+}
+
+TEST(EnvPipeConfig, TakesClocksAndStepsOfAnyGpu) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "ds.json").string();
+  write_file(file, R"({"envpipe": {"type": "envelope", "scheduling": "ours", "reconfig": "balanced", "gpu": "b300"}})");
+  const std::string config = "energy.envpipe.config=" + file;
+  EXPECT_THAT(refusal({"energy.policy=envpipe", config}), HasSubstr("lists no clocks of the GPU \"b300\""));
+  const TrainConfig job =
+      four_rank_job({"energy.policy=envpipe", config, "energy.envpipe.start_clock=1920",
+                     "energy.envpipe.lowest_clock=960", "energy.envpipe.profile_step=45", "energy.envpipe.raise_step=15"});
+  EXPECT_EQ(job.envpipe->options.start_clock_mhz, 1920);
+  EXPECT_EQ(job.envpipe->options.lowest_clock_mhz, 960);
+  EXPECT_EQ(job.envpipe->options.profile_step_mhz, 45);
+  EXPECT_EQ(job.envpipe->options.raise_step_mhz, 15);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "planning/planner/policies/envpipe/envpipe.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "base/core/units.h"
 #include "planning/planner/frontier/work_report.h"
 #include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/envpipe/envpipe_names.h"
 #include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/planner/policies/envpipe/envpipe_start.h"
 #include "planning/schedule/communication.h"
@@ -114,6 +116,13 @@ void require_valid(const EnvPipeOptions& options) {
   const auto clock_allowed = [](int clock_mhz) { return clock_mhz >= 1 && clock_mhz <= kMaxMhz; };
   if (!clock_allowed(options.profile_step_mhz) || !clock_allowed(options.raise_step_mhz)) {
     throw InputError(fmt::format("envpipe: clock steps must be within 1 and {} MHz", kMaxMhz));
+  }
+  if (!options.unlisted_gpu.empty() && !(options.start_clock_mhz && options.lowest_clock_mhz)) {
+    throw InputError(
+        fmt::format("envpipe: EnvPipe lists no clocks of the GPU {}, only of {}: give the highest and the lowest clock "
+                    "that it shall use, --envpipe-start-clock and --envpipe-lowest-clock (in a file start_clock and "
+                    "lowest_clock)",
+                    quote(options.unlisted_gpu), fmt::join(kEnvPipeGpuWords, ", ")));
   }
   const int start = options.start_clock_mhz.value_or(kMaxMhz);
   const int lowest = options.lowest_clock_mhz.value_or(1);

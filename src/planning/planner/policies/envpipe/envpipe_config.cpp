@@ -21,6 +21,9 @@ bool is_equal_in_any_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
+constexpr auto kMembers =
+    std::to_array<std::string_view>({"type", "scheduling", "reconfig", "gpu", "reconfigure_threshold_scale"});
+
 /// The place of a word among some. Throws InputError.
 std::size_t place_of(std::string_view text, std::span<const std::string_view> words) {
   const auto found =
@@ -53,6 +56,10 @@ double scale_of(const JsonView& member) {
 EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& source) {
   const Json document = parse_json(text, source);
   const JsonView settings = JsonView(document, source).at("envpipe");
+  for (const auto& [name, value] : settings.json().items()) {
+    if (std::ranges::find(kMembers, name) != kMembers.end()) continue;
+    settings.at(name).fail("EnvPipe has no such setting", fmt::format("write one of {}", fmt::join(kMembers, ", ")));
+  }
   EnvPipeOptions options;
   options.type = kEnvPipeTypes.at(place_of(settings.at("type"), kEnvPipeTypeWords));
   options.order = kEnvPipeOrders.at(place_of(settings.at("scheduling"), kEnvPipeOrderWords));
@@ -61,11 +68,22 @@ EnvPipeOptions read_envpipe_config(std::string_view text, const std::string& sou
     options.threshold_scale = scale_of(settings.at("reconfigure_threshold_scale"));
   }
   if (settings.has("gpu")) {
-    const EnvPipeListedClocks& clocks = kEnvPipeListedClocks.at(place_of(settings.at("gpu"), kEnvPipeGpuWords));
-    options.start_clock_mhz = clocks.start_mhz;
-    options.lowest_clock_mhz = clocks.lowest_mhz;
+    set_envpipe_gpu(settings.at("gpu").text(), options);
   }
   return options;
+}
+
+void set_envpipe_gpu(const std::string& gpu, EnvPipeOptions& options) {
+  const auto found =
+      std::ranges::find_if(kEnvPipeGpuWords, [&](std::string_view word) { return is_equal_in_any_case(word, gpu); });
+  if (found == kEnvPipeGpuWords.end()) {
+    options.unlisted_gpu = gpu;
+    return;
+  }
+  const EnvPipeListedClocks& clocks =
+      kEnvPipeListedClocks.at(static_cast<std::size_t>(found - kEnvPipeGpuWords.begin()));
+  options.start_clock_mhz = clocks.start_mhz;
+  options.lowest_clock_mhz = clocks.lowest_mhz;
 }
 
 EnvPipeOptions::Type envpipe_type(std::string_view word) { return kEnvPipeTypes.at(place_of(word, kEnvPipeTypeWords)); }

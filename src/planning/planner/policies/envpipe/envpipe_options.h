@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,8 +26,10 @@ struct EnvPipeOptions {
   /// MHz.
   std::optional<int> start_clock_mhz = std::nullopt;
   std::optional<int> lowest_clock_mhz = std::nullopt;
+  /// A GPU that was named and whose clocks EnvPipe does not list: both of them have to be given. Empty: none.
+  std::string unlisted_gpu = {};
   int profile_step_mhz = 90;  ///< distance of the clocks it profiles; EnvPipe's is the same on every GPU
-  int raise_step_mhz = 30;    ///< least rise of a clock in one reconfiguration
+  int raise_step_mhz = 30;    ///< least rise of a clock in one reconfiguration; likewise
   /// A unit waits for its input, rather than for its GPU, when receiving takes this many times the shortest receive.
   double threshold_scale = 4;
   /// Activations that fit into memory beyond those of 1F1B, by stage, or one number for all; empty: none. Bounds `own`.
@@ -39,7 +42,7 @@ struct EnvPipeOptions {
 };
 
 /// Throws InputError unless steps and clocks are within 1 and 10^6 MHz, the start clock is not below the lowest one,
-/// the scale and the transfer are finite and not negative, and so are the extra activations.
+/// both are given for a GPU that EnvPipe does not list, the scale and the transfer are finite and not negative, and so are the extra activations.
 void require_valid(const EnvPipeOptions& options);
 
 }  // namespace lowgear::planner

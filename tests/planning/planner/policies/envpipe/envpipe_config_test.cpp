@@ -52,12 +52,32 @@ TEST(EnvPipeConfig, NamesWhatIsWrong) {
   EXPECT_THAT(config_error(config_with(R"("type": "envpipe", "scheduling": "1f1b", "reconfig": "default")")),
               testing::AllOf(HasSubstr("$.envpipe.type"), HasSubstr("baseline, uniform, envelope")));
   EXPECT_THAT(config_error(config_with(R"("type": "uniform", "scheduling": "1f1b")")), HasSubstr("reconfig"));
-  EXPECT_THAT(
-      config_error(config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default", "gpu": "h100")")),
-      HasSubstr("v100, rtx3090, a100, a6000"));
+  EXPECT_THAT(config_error(config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default",
+                                 "reconfigure_treshold_scale": 8)")),
+              testing::AllOf(HasSubstr("$.envpipe.reconfigure_treshold_scale"), HasSubstr("type, scheduling, reconfig")))
+      << "a setting that is not read is not ignored";
   EXPECT_THAT(config_error(config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default",
                                  "reconfigure_threshold_scale": "four")")),
               HasSubstr("reconfigure_threshold_scale"));
+}
+
+TEST(EnvPipeConfig, AGpuThatEnvPipeDoesNotListNeedsItsClocks) {
+  EnvPipeOptions options = read_envpipe_config(
+      config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default", "gpu": "newarch")"), "ds.json");
+  const auto error_of = [](const EnvPipeOptions& given) -> std::string {
+    try {
+      require_valid(given);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error_of(options), testing::AllOf(HasSubstr("newarch"), HasSubstr("v100, rtx3090, a100, a6000"),
+                                                HasSubstr("--envpipe-start-clock and --envpipe-lowest-clock")));
+  options.start_clock_mhz = 1980;
+  EXPECT_THAT(error_of(options), HasSubstr("newarch")) << "one of both";
+  options.lowest_clock_mhz = 900;
+  EXPECT_EQ(error_of(options), "");
 }
 
 }  // namespace
