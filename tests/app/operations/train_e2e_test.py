@@ -446,6 +446,15 @@ class OtherLaunchers(TrainTest):
         for program in (LOWGEAR, "train"), (TRAINER,):
             self.assertEqual(self.refused(program=program, environment={"RANK": "1", **meeting}), message)
 
+    def test_one_of_several_nodes_does_not_train_the_whole_job(self):
+        nodes = {"NNODES": "2", "NPROC_PER_NODE": "1", "NODE_RANK": "1", "MASTER_ADDR": "127.0.0.1"}
+        message = self.refused(*self.SETTINGS, environment=nodes)
+        self.assertIn("NNODES=2: the job has 2 nodes, and all 2 ranks would be started on this node", message)
+        self.assertIn("torchrun --no-python", message)
+        code, _, err = self.train(*self.SETTINGS, environment={**nodes, "NNODES": "1", "NPROC_PER_NODE": "2",
+                                                               "NODE_RANK": "0"})
+        self.assertEqual((code, err), (0, ""))
+
     def test_a_job_that_does_not_know_where_to_meet_says_so(self):
         two = {"RANK": "0", "WORLD_SIZE": "2"}
         self.assertIn("set MASTER_ADDR", self.refused(*self.SETTINGS, environment=two))

@@ -104,14 +104,13 @@ std::string value_of(std::string_view option, const std::vector<std::string>& co
 }
 
 /// Whether the command is one part of a start on several machines, which have to agree on its name: torchrun's options,
-/// whose default is one machine, accelerate's, and DeepSpeed's without ssh.
+/// whose default is one machine, accelerate's, and DeepSpeed's without ssh; or variables that scripts make them of.
 bool is_part_of_many(const std::vector<std::string>& command) {
   for (const std::string_view option : {"--nnodes", "--num-machines"}) {
     const std::string machines = value_of(option, command);
     if (!machines.empty()) return machines != "1" && machines != "1:1";
   }
-  const std::string machines = environment_text("PET_NNODES");  // torchrun's own
-  if (!machines.empty()) return machines != "1" && machines != "1:1";
+  if (client::names_several_nodes(process_environment())) return true;
   return !value_of("--node-rank", command).empty() || !value_of("--machine-rank", command).empty();
 }
 

@@ -154,7 +154,10 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
     throw InputError("--require-server: no server is named; add --server ADDRESS");
   }
   const schedule::Schedule schedule = training_schedule(config);
-  if (!arguments.dry_run && is_one_rank_of_many(process_environment())) {
+  const Environment environment = process_environment();
+  const bool one_of_many = is_one_rank_of_many(environment);
+  if (!one_of_many) client::require_all_ranks_here(environment, config.parallel.world_size());
+  if (!arguments.dry_run && one_of_many) {
     // It looks at what it reads by itself, and what other ranks write may be on other machines.
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <span>
+#include <string_view>
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
@@ -19,12 +21,54 @@ struct Launcher {
   const char* world_size;
 };
 
-constexpr std::array<Launcher, 4> kLaunchers = {{
+constexpr std::array<Launcher, 7> kLaunchers = {{
     {"torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE"},
     {"MPICH", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"},
+    {"LSF", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE"},
+    {"Flux", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE"},
     {"Slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
 }};
+
+/// What scripts (EnvPipe's among them), torchrun, Kubernetes' PyTorchJob and accelerate call the nodes of a job, this
+/// node's number among them, and its ranks on each.
+constexpr std::array kNodeCounts = {"NNODES", "PET_NNODES", "NUM_NODES", "SLURM_NNODES"};
+constexpr std::array kNodeRanks = {"NODE_RANK", "PET_NODE_RANK", "GROUP_RANK", "MACHINE_RANK"};
+constexpr std::array kRanksOnNode = {"NPROC_PER_NODE", "PET_NPROC_PER_NODE"};
+
+struct Said {
+  const char* name;
+  int number;
+};
+
+/// The first of the variables that holds a number from 1, or a range of nodes (`1:4`), of which the most counts. Words
+/// (`auto`, `gpu`) say nothing.
+std::optional<Said> first_said(const Environment& environment, std::span<const char* const> names) {
+  for (const char* name : names) {
+    const std::string text = environment(name).value_or("");
+    const std::optional<long long> number = parse_integer(std::string_view(text).substr(text.find(':') + 1));
+    if (number && *number > 0 && *number <= kMaxWorldSize) return Said{name, static_cast<int>(*number)};
+  }
+  return std::nullopt;
+}
+
+std::string start_on_each_node() {
+  return "start the ranks with torchrun on every node (torchrun --no-python --nnodes $NNODES --nproc-per-node "
+         "$NPROC_PER_NODE --node-rank $NODE_RANK --master-addr $MASTER_ADDR lowgear ...), or with srun or mpirun";
+}
+
+/// Throws InputError where nodes times ranks of a node are not the ranks that the launcher has started.
+void require_as_many(const Environment& environment, const RankInfo& info) {
+  const std::optional<Said> nodes = first_said(environment, std::span(kNodeCounts).first(2));
+  const std::optional<Said> ranks = first_said(environment, kRanksOnNode);
+  if (!nodes || !ranks || info.launcher == "none" || info.world_size == 1) return;
+  if (static_cast<long long>(nodes->number) * ranks->number == info.world_size) return;
+  throw InputError(
+      fmt::format("{}={} and {}={} are not the {} ranks that {} has started: start all nodes together, or "
+                  "unset these variables",
+                  nodes->name, nodes->number, ranks->name, ranks->number, info.world_size, info.launcher));
+}
 
 std::optional<RankInfo> ask(const Environment& environment, const Launcher& launcher) {
   const std::optional<int> rank = number_from_environment(environment, launcher.rank);
@@ -107,7 +151,38 @@ RankInfo job_rank_from_environment(const Environment& environment) {
     throw InputError(fmt::format("{0}={1} is set and {2} is not: set both, or unset {0}", launcher.rank, info.rank,
                                  launcher.world_size));
   }
+  require_as_many(environment, info);
   return info;
+}
+
+bool names_several_nodes(const Environment& environment) {
+  const std::optional<Said> nodes = first_said(environment, kNodeCounts);
+  return (nodes && nodes->number > 1) || first_said(environment, kNodeRanks);
+}
+
+void require_all_ranks_here(const Environment& environment, int ranks) {
+  const std::string all_here = fmt::format("all {} ranks would be started on this node", ranks);
+  if (const std::optional<Said> nodes = first_said(environment, kNodeCounts); nodes && nodes->number > 1) {
+    throw InputError(fmt::format("{0}={1}: the job has {1} nodes, and {2}: {3}; for a job of one node unset {0}",
+                                 nodes->name, nodes->number, all_here, start_on_each_node()));
+  }
+  if (const std::optional<Said> node = first_said(environment, kNodeRanks)) {
+    throw InputError(
+        fmt::format("{0}={1}: this is not the only node of the job, and {2}: {3}; for a job of one node "
+                    "unset {0}",
+                    node->name, node->number, all_here, start_on_each_node()));
+  }
+  if (const std::optional<Said> here = first_said(environment, kRanksOnNode); here && here->number != ranks) {
+    throw InputError(fmt::format("{0}={1}, and {2}: make the job one of {1} ranks, or unset {0}", here->name,
+                                 here->number, all_here));
+  }
+  for (const Launcher& launcher : kLaunchers) {
+    const std::optional<int> size = number_from_environment(environment, launcher.world_size);
+    const bool allocation = launcher.name == std::string_view("Slurm");  // has a size without ranks
+    if (allocation || size.value_or(1) == 1 || number_from_environment(environment, launcher.rank)) continue;
+    throw InputError(fmt::format("{0}={1} is set and {2} is not: set both, or unset {0}", launcher.world_size, *size,
+                                 launcher.rank));
+  }
 }
 
 }  // namespace lowgear::client

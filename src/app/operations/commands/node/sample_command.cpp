@@ -119,7 +119,9 @@ cli::ExitCode run_sample(const SampleArguments& arguments, cli::Console& console
   if (alone && arguments.ranks) throw InputError("--ranks: can only be used with collectives");
   if (is_one_rank_of_many(process_environment())) become_program(kSampler, words);
   constexpr int kFewestRanks = 2;
-  run_ranks_of(arguments, alone ? 1 : arguments.ranks.value_or(kFewestRanks), console);
+  const int ranks = alone ? 1 : arguments.ranks.value_or(kFewestRanks);
+  if (!alone) client::require_all_ranks_here(process_environment(), ranks);
+  run_ranks_of(arguments, ranks, console);
   if (!arguments.json) {
     console.print(
         fmt::format("Next: estimate a job with these samples: lowgear estimate --job JOB.yaml --operators {}\n",

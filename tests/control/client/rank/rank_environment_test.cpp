@@ -1,0 +1,104 @@
+#include "control/client/rank/rank_environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/core/error.h"
+
+namespace lowgear::client {
+namespace {
+
+using testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+Environment with(Variables variables) {
+  return [variables = std::move(variables)](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(std::string(name));
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+template <typename Action>
+std::string refusal(Action action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string refusal_of_four_ranks_here(Variables variables) {
+  return refusal([&] { require_all_ranks_here(with(std::move(variables)), 4); });
+}
+
+TEST(RankEnvironment, EveryLauncherCounts) {
+  const std::map<std::string, Variables> launchers = {
+      {"torchrun", {{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}}},
+      {"Open MPI", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}},
+      {"MVAPICH", {{"MV2_COMM_WORLD_RANK", "3"}, {"MV2_COMM_WORLD_LOCAL_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "4"}}},
+      {"MPICH", {{"PMI_RANK", "3"}, {"MPI_LOCALRANKID", "1"}, {"PMI_SIZE", "4"}}},
+      {"LSF", {{"JSM_NAMESPACE_RANK", "3"}, {"JSM_NAMESPACE_LOCAL_RANK", "1"}, {"JSM_NAMESPACE_SIZE", "4"}}},
+      {"Flux", {{"FLUX_TASK_RANK", "3"}, {"FLUX_TASK_LOCAL_ID", "1"}, {"FLUX_JOB_SIZE", "4"}}},
+      {"Slurm", {{"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "1"}, {"SLURM_NTASKS", "4"}}}};
+  for (const auto& [name, variables] : launchers) {
+    const RankInfo info = job_rank_from_environment(with(variables));
+    EXPECT_EQ(info.launcher, name);
+    EXPECT_EQ(info.rank, 3) << name;
+    EXPECT_EQ(info.local_rank, 1) << name;
+    EXPECT_EQ(info.world_size, 4) << name;
+  }
+}
+
+TEST(RankEnvironment, VariablesOfSeveralNodesAreNotIgnored) {
+  EXPECT_THAT(refusal_of_four_ranks_here({{"NNODES", "2"}, {"NPROC_PER_NODE", "4"}, {"NODE_RANK", "1"}}),
+              testing::AllOf(HasSubstr("NNODES=2"), HasSubstr("all 4 ranks"), HasSubstr("torchrun --no-python")));
+  for (const char* name : {"PET_NNODES", "NUM_NODES", "SLURM_NNODES"}) {
+    EXPECT_THAT(refusal_of_four_ranks_here({{name, "2"}}), HasSubstr(std::string(name) + "=2")) << name;
+  }
+  EXPECT_THAT(refusal_of_four_ranks_here({{"PET_NNODES", "1:3"}}), HasSubstr("PET_NNODES=3"));
+  for (const char* name : {"NODE_RANK", "PET_NODE_RANK", "GROUP_RANK", "MACHINE_RANK"}) {
+    EXPECT_THAT(refusal_of_four_ranks_here({{name, "1"}}), HasSubstr("not the only node")) << name;
+  }
+  for (const char* name : {"NPROC_PER_NODE", "PET_NPROC_PER_NODE"}) {
+    EXPECT_THAT(refusal_of_four_ranks_here({{name, "2"}}), HasSubstr("make the job one of 2 ranks")) << name;
+  }
+}
+
+TEST(RankEnvironment, ASizeWithoutARankIsNotIgnored) {
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "FLUX_JOB_SIZE"}) {
+    EXPECT_THAT(refusal_of_four_ranks_here({{name, "4"}}), HasSubstr("is set and")) << name;
+  }
+  EXPECT_EQ(refusal_of_four_ranks_here({{"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "1"}}), "") << "an allocation";
+}
+
+TEST(RankEnvironment, OneNodeStartsItsRanks) {
+  EXPECT_EQ(refusal_of_four_ranks_here({}), "");
+  EXPECT_EQ(refusal_of_four_ranks_here({{"NNODES", "1"}, {"NPROC_PER_NODE", "4"}, {"NODE_RANK", "0"}}), "");
+  EXPECT_EQ(refusal_of_four_ranks_here({{"PET_NPROC_PER_NODE", "auto"}, {"NNODES", ""}}), "");
+  EXPECT_EQ(refusal_of_four_ranks_here({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"GROUP_RANK", "0"}}), "");
+}
+
+TEST(RankEnvironment, NodesTimesTheirRanksAreTheLaunchersRanks) {
+  Variables variables = {
+      {"RANK", "3"}, {"LOCAL_RANK", "3"}, {"WORLD_SIZE", "8"}, {"NNODES", "2"}, {"NPROC_PER_NODE", "4"}};
+  EXPECT_EQ(job_rank_from_environment(with(variables)).world_size, 8);
+  variables["WORLD_SIZE"] = "4";  // torchrun was started for one node
+  EXPECT_THAT(refusal([&] { (void)job_rank_from_environment(with(variables)); }),
+              HasSubstr("NNODES=2 and NPROC_PER_NODE=4 are not the 4 ranks that torchrun has started"));
+  EXPECT_EQ(rank_from_environment(with(variables)).world_size, 4) << "a process that meets no others goes on";
+}
+
+TEST(RankEnvironment, KnowsWhetherSeveralNodesTakePart) {
+  EXPECT_FALSE(names_several_nodes(with({})));
+  EXPECT_FALSE(names_several_nodes(with({{"NNODES", "1"}, {"NODE_RANK", "0"}})));
+  EXPECT_TRUE(names_several_nodes(with({{"NNODES", "2"}})));
+  EXPECT_TRUE(names_several_nodes(with({{"NODE_RANK", "1"}})));
+}
+
+}  // namespace
+}  // namespace lowgear::client
