@@ -161,7 +161,8 @@ Finding agent_finding(const MachineFacts& facts) {
       return {FindingLevel::works, "agent", fmt::format("answers at {}", socket), ""};
     case AgentReach::absent:
       return {FindingLevel::limited, "agent", fmt::format("does not run: there is no {}", socket),
-              "sudo lowgear agent, so that clocks can follow plans; measuring does not need it"};
+              "sudo lowgear agent, so that clocks can follow plans (measuring does not need it); for one at another path "
+              "set LOWGEAR_AGENT_SOCKET to its lease socket"};
     case AgentReach::refused:
       return {FindingLevel::limited, "agent", fmt::format("nothing listens at {} any more", socket),
               "start it again (sudo systemctl restart lowgear-agent): it also restores clocks that it had set"};

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until
 
@@ -39,6 +40,15 @@ class FollowsPlans(AgentTest):
         self.assertEqual(self.http("PUT", f"/v1/gpus/{uuid}/assignment", {"uid": 2001, "job": "12"})[0], 200)
         self.assertIn(f"assigned: GPU {uuid} to job 12 of user id 2001; only this user and root can lease it\n",
                       self.lowgear("agent", "status", "--config", str(self.config)).stdout)
+
+    def test_status_finds_an_agent_at_another_path_without_its_configuration(self):
+        self.start_agent()
+        uuid = self.machine()[0]["uuid"]
+        for name, socket in (("LOWGEAR_AGENT_HTTP_SOCKET", "agent.sock"), ("LOWGEAR_AGENT_SOCKET", "lease.sock")):
+            with mock.patch.dict(os.environ, {name: str(self.folder / socket)}):
+                self.assertIn(uuid, self.lowgear("agent", "status").stdout)
+        with mock.patch.dict(os.environ, {"LOWGEAR_AGENT_HTTP_SOCKET": str(self.folder / "none.sock")}):
+            self.assertIn("LOWGEAR_AGENT_HTTP_SOCKET=PATH", self.lowgear("agent", "status", code=1).stderr)
 
     def test_two_clients_have_a_gpu_each_and_a_third_none(self):
         self.start_agent()

@@ -27,7 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kAgentSocket = "/run/lowgear/agent.sock";
 
 struct RunArguments {
   std::string server;
@@ -40,7 +39,7 @@ struct RunArguments {
   std::optional<double> slowdown_pct;
   std::optional<double> switch_latency_ms;
   std::string share;
-  std::string agent = kAgentSocket;
+  std::string agent;  ///< empty: of the environment
   std::vector<std::string> command;
   bool dry_run = false;
 };
@@ -145,7 +144,8 @@ std::map<std::string, std::string> share_variables(const RunArguments& arguments
       .job = job_of(rank),
       .rank = {}};
   if (!client.job.empty()) client.rank = rank.rank;
-  return request_gpu_share(arguments.agent, share, client);
+  const fs::path socket = arguments.agent.empty() ? agent_http_socket(process_environment()) : fs::path(arguments.agent);
+  return request_gpu_share(socket, share, client);
 }
 
 /// Whether the command is to be attached, by an option or a variable.
@@ -285,9 +285,10 @@ cli::VerbAction declare_run(CLI::App& app) {
          "Start the command as a client of the agent's MPS daemon that may use so much of the GPU's SMs; the GPU by "
          "index, PCI address or UUID: 0:50%")
       ->type_name("GPU:PERCENT%");
-  app.add_option("--agent", arguments->agent, "With --share: HTTP socket of the agent")
-      ->type_name("SOCKET")
-      ->default_str(kAgentSocket);
+  app.add_option("--agent", arguments->agent,
+                 "With --share: HTTP socket of the agent (default: LOWGEAR_AGENT_HTTP_SOCKET, or agent.sock next to "
+                 "LOWGEAR_AGENT_SOCKET, or /run/lowgear/agent.sock)")
+      ->type_name("SOCKET");
   app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that it would find set");
   return [arguments](cli::Console& console) { return run_attached(*arguments, console); };
 }

@@ -6,6 +6,7 @@
 #include "base/core/formats/json_members.h"
 #include "base/core/numbers/number.h"
 #include "control/agent/lease/control_client.h"
+#include "control/client/agent/agent_settings.h"
 
 namespace lowgear::operations {
 namespace {
@@ -35,10 +36,21 @@ void throw_refusal(int status, const std::string& body) {
   throw Error(fmt::format("the agent returned {}: {}", status, printable(reason, kMaxCharacters)));
 }
 
+std::filesystem::path agent_http_socket(const Environment& environment) {
+  std::string lease_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("");
+  if (lease_socket.empty()) lease_socket = "/run/lowgear/lease.sock";
+  return client::agent_http_socket(lease_socket, environment);
+}
+
 Json ask_agent_json(const std::filesystem::path& socket, std::string_view method, std::string_view path,
                     const Json& body) {
   const auto answer = agent::ask_agent(socket, method, path, body.is_null() ? "" : body.dump());
-  if (!answer) throw Error(fmt::format("no agent responds at {}; start one: lowgear agent", socket.string()));
+  if (!answer) {
+    throw Error(
+        fmt::format("no agent responds at {}; start one: lowgear agent, or name the socket of one at another path "
+                    "(http_socket of its configuration): export LOWGEAR_AGENT_HTTP_SOCKET=PATH",
+                    socket.string()));
+  }
   if (answer->status != 200) throw_refusal(answer->status, answer->body);
   return parse_json(answer->body, "agent");
 }

@@ -6,9 +6,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/core/environment.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::operations {
+
+/// The HTTP socket of this node's agent: LOWGEAR_AGENT_HTTP_SOCKET, or `agent.sock` next to LOWGEAR_AGENT_SOCKET, or that of
+/// an agent whose configuration names none.
+[[nodiscard]] std::filesystem::path agent_http_socket(const Environment& environment);
 
 /// Asks the running agent, and returns its JSON. `body` is JSON, or empty for none. Throws Error with what the agent
 /// says when it refuses, and when no agent responds.

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <exception>
@@ -14,7 +15,9 @@
 #include "app/cli/terminal/table.h"
 #include "app/operations/commands/verbs.h"
 #include "app/operations/runs/agent_requests.h"
+#include "base/core/environment.h"
 #include "base/core/error.h"
+#include "base/core/formats/json.h"
 #include "control/agent/journal/journal.h"
 #include "control/agent/lease/control_client.h"
 #include "control/agent/process/agent_process.h"
@@ -209,11 +212,26 @@ std::string mps_text(const Json& mps) {
   return text;
 }
 
-cli::ExitCode run_status(const agent::Config& config, const AgentArguments& arguments, cli::Console& console) {
-  const std::filesystem::path& socket = config.process.http_socket;
+/// Users may not be allowed to read the configuration, and ask the agent nevertheless.
+std::filesystem::path status_socket(const AgentArguments& arguments, bool names_config) {
+  const Environment environment = process_environment();
+  const bool names_socket = environment("LOWGEAR_AGENT_HTTP_SOCKET") || environment("LOWGEAR_AGENT_SOCKET");
+  const bool may_read = ::access(arguments.config.c_str(), R_OK) == 0;
+  if (names_config || (!names_socket && may_read)) return agent::load_agent_config(arguments.config).process.http_socket;
+  return agent_http_socket(environment);
+}
+
+/// Null where the agent runs no daemon.
+Json mps_of(const std::filesystem::path& socket) {
+  const auto answer = agent::ask_agent(socket, "GET", "/v1/mps");
+  Json mps = answer && answer->status == 200 ? parse_json(answer->body, "agent") : Json();
+  return mps.is_null() || mps["daemons"].empty() ? Json() : mps;
+}
+
+cli::ExitCode run_status(const std::filesystem::path& socket, const AgentArguments& arguments, cli::Console& console) {
   const Json gpus = ask_agent_json(socket, "GET", "/v1/gpus");
   const Json leases = ask_agent_json(socket, "GET", "/v1/leases");
-  const Json mps = config.process.mps.gpus.empty() ? Json() : ask_agent_json(socket, "GET", "/v1/mps");
+  const Json mps = mps_of(socket);
   if (arguments.json) {
     Json both = gpus;
     both["leases"] = leases["leases"];
@@ -263,14 +281,16 @@ cli::ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& ap
   if (arguments.action == AgentAction::serve) {
     return arguments.dry_run ? preview_serve(arguments, console) : run_serve(arguments, console);
   }
+  if (arguments.action == AgentAction::status) {
+    return run_status(status_socket(arguments, app.count("--config") > 0), arguments, console);
+  }
   const agent::Config config = config_of(arguments);
   switch (arguments.action) {
     case AgentAction::serve:
+    case AgentAction::status:
       break;
     case AgentAction::restore:
       return arguments.dry_run ? preview_restore(config, console) : run_restore(config, console);
-    case AgentAction::status:
-      return run_status(config, arguments, console);
     case AgentAction::check:
       return run_check(config, arguments, console);
   }
@@ -285,7 +305,8 @@ cli::VerbAction declare_agent(CLI::App& app) {
       app, "action", kAgentActions,
       [arguments](std::size_t place) { arguments->action = static_cast<AgentAction>(place); },
       "serve (the default): set clocks until SIGTERM or SIGINT; restore: reset every changed GPU, with or without a "
-      "running agent; status: show the GPUs and leases of the running agent; check: check a configuration")
+      "running agent; status: show the GPUs and leases of the running agent, which is at LOWGEAR_AGENT_HTTP_SOCKET where that is "
+      "set; check: check a configuration")
       ->default_str("serve");
   CLI::Option* const config =
       app.add_option("--config", arguments->config, "Configuration file; deploy/agent.toml explains it")
