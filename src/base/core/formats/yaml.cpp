@@ -112,6 +112,12 @@ std::string YamlView::joined(std::string_view key) const {
 bool YamlView::is_map() const { return node_->kind == Kind::map; }
 bool YamlView::is_list() const { return node_->kind == Kind::list; }
 
+std::vector<std::string> YamlView::keys() const {
+  std::vector<std::string> keys;
+  for (const YamlNode::Key& key : node_->keys) keys.push_back(key.name);
+  return keys;
+}
+
 bool YamlView::has(std::string_view key) const {
   const YamlNode* member = node_->find(key);
   return member != nullptr && member->kind != Kind::null;

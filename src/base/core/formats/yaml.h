@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/core/formats/yaml_tree.h"
 
@@ -43,6 +44,8 @@ class YamlView {
   [[nodiscard]] YamlView at(std::string_view key) const;
   [[nodiscard]] bool is_map() const;
   [[nodiscard]] bool is_list() const;
+  /// Of a map, in their order.
+  [[nodiscard]] std::vector<std::string> keys() const;
   /// Elements of a list; throws InputError when this is none.
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] YamlView at(std::size_t index) const;

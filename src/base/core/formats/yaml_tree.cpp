@@ -120,6 +120,30 @@ class TreeBuilder final : public YAML::EventHandler {
   bool has_document_ = false;
 };
 
+/// The first tab among the blanks that a line begins with, up to the line that `end` is in: YAML indents with spaces
+/// alone, and the parser complains of what follows.
+std::optional<std::size_t> indenting_tab(std::string_view text, std::size_t end) {
+  for (std::size_t line = 0; line <= end && line < text.size();) {
+    const std::size_t word = std::min(text.find_first_not_of(" \t", line), text.size());
+    const std::size_t tab = text.find('\t', line);
+    const bool empty = word == text.size() || text[word] == '\n' || text[word] == '\r' || text[word] == '#';
+    if (tab < word && !empty) return tab;
+    const std::size_t next = text.find('\n', line);
+    if (next == std::string_view::npos) break;
+    line = next + 1;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void fail_parsing(const YAML::Exception& error, const SourcePointer& source) {
+  const YamlPlace place = place_at(error.mark, source);
+  if (const std::optional<std::size_t> tab = indenting_tab(source->text, place.offset)) {
+    throw_input_error(YamlPlace{source, *tab}.location(), "a tab indents this line, which YAML does not allow",
+                      "indent it with spaces");
+  }
+  throw_input_error(place.location(), printable(error.msg));
+}
+
 /// yaml-cpp takes the byte 4 for the end of the text, and guesses other encodings from NULs.
 void require_text(const SourcePointer& source) {
   const std::string_view text = source->text;
@@ -163,7 +187,7 @@ YamlNode parse_yaml(const SourcePointer& source) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    throw_input_error(place_at(error.mark, source).location(), printable(error.msg));
+    fail_parsing(error, source);
   }
   return builder.take();
 }

@@ -238,5 +238,18 @@ TEST(YamlOrigins, TakeScalarsAsTheyAreAndReportWhereTheyCameFrom) {
               StartsWith("--tp 8: the parent of \"tp\" is not a map"));
 }
 
+TEST(Yaml, NamesTheTabThatIndentsALine) {
+  const std::string expected = "a tab indents this line, which YAML does not allow; indent it with spaces";
+  EXPECT_EQ(parse_error("model: a\ncluster:\n\tgpus: 8\nparallel:\n  tp: 2\n"), "job.yaml:3:1: " + expected);
+  EXPECT_EQ(parse_error("cluster:\n  gpus: 8\n  \tnodes: 2\n"), "job.yaml:3:3: " + expected);
+  EXPECT_EQ(parse_text("# one\n\t# two\n\t\nsteps:\t10\n").at("steps").integer_in(1, 10), 10) << "these are allowed";
+  EXPECT_THAT(parse_error("steps:\t10\nmodel: [\n"), testing::Not(HasSubstr("tab")));
+}
+
+TEST(Yaml, ListsTheKeysOfAMap) {
+  EXPECT_EQ(parse_text("{b: 1, a: }").keys(), (std::vector<std::string>{"b", "a"}));
+  EXPECT_EQ(parse_text("a: 1").at("a").keys(), std::vector<std::string>());
+}
+
 }  // namespace
 }  // namespace lowgear
