@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <vector>
 
 namespace lowgear {
@@ -29,19 +30,78 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-}  // namespace
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+bool is_separator(char letter) { return letter == '-' || letter == '_' || letter == '.' || letter == ' '; }
 
-std::optional<std::string_view> nearest_name(std::string_view text, std::span<const std::string_view> candidates) {
-  if (text.size() > kLongestWord) return std::nullopt;
+/// Empty where the text has no more than it, or does not begin with a letter.
+std::string_view family_of(std::string_view text) {
+  std::size_t end = 0;
+  while (end < text.size() && !is_digit(text[end]) && !is_separator(text[end])) ++end;
+  if (end == 0) return {};
+  while (end < text.size() && is_digit(text[end])) ++end;
+  return end < 2 || end == text.size() ? std::string_view() : text.substr(0, end);
+}
+
+/// `a1000` is not of the family `a100`.
+bool is_of_family(std::string_view name, std::string_view family) {
+  if (!name.starts_with(family)) return false;
+  return name.size() == family.size() || !is_digit(family.back()) || !is_digit(name[family.size()]);
+}
+
+std::size_t common_letters(std::string_view a, std::string_view b) {
+  return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+std::optional<std::string_view> nearest_of(std::string_view text, std::span<const std::string_view> candidates) {
   std::optional<std::string_view> nearest;
   std::size_t fewest = std::max<std::size_t>(text.size() / 3, 1) + 1;
+  std::size_t alike = 0;
   for (const std::string_view candidate : candidates) {
     const std::size_t edits = edits_between(text, candidate);
-    if (edits >= fewest) continue;
+    const std::size_t common = common_letters(text, candidate);
+    const bool nearer = edits < fewest || (nearest && edits == fewest && common > alike);
+    if (!nearer) continue;
     fewest = edits;
+    alike = common;
     nearest = candidate;
   }
   return nearest;
+}
+
+}  // namespace
+
+std::vector<std::string_view> names_of_family(std::string_view text, std::span<const std::string_view> candidates) {
+  std::vector<std::string_view> names;
+  const std::string_view family = family_of(text);
+  if (family.empty()) return names;
+  std::ranges::copy_if(candidates, std::back_inserter(names),
+                       [family](std::string_view name) { return is_of_family(name, family); });
+  return names;
+}
+
+bool has_words_of(std::string_view name, std::string_view text) {
+  const auto words_of = [](std::string_view words) {
+    std::vector<std::string_view> list;
+    while (!words.empty()) {
+      const auto end = static_cast<std::size_t>(std::ranges::find_if(words, is_separator) - words.begin());
+      if (end > 0) list.push_back(words.substr(0, end));
+      words.remove_prefix(std::min(end + 1, words.size()));
+    }
+    return list;
+  };
+  const std::vector<std::string_view> words = words_of(name);
+  return std::ranges::all_of(words_of(text),
+                             [&words](std::string_view word) { return std::ranges::find(words, word) != words.end(); });
+}
+
+std::optional<std::string_view> nearest_name(std::string_view text, std::span<const std::string_view> candidates) {
+  if (text.size() > kLongestWord) return std::nullopt;
+  const std::vector<std::string_view> family = names_of_family(text, candidates);
+  if (family.empty()) return nearest_of(text, candidates);
+  const auto with_words =
+      std::ranges::find_if(family, [text](std::string_view name) { return has_words_of(name, text); });
+  if (with_words != family.end()) return *with_words;
+  return nearest_of(text, family);
 }
 
 }  // namespace lowgear
