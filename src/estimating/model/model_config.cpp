@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <initializer_list>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "estimating/model/config_members.h"
 #include "estimating/model/parameters.h"
 
 namespace lowgear::model {
@@ -116,53 +116,6 @@ void check_gpt2(const Checker& check, const ModelConfig& config) {
 
 // Reading.
 
-/// Members that are known and change nothing in training: what the files were made with, special tokens, generation,
-/// how new weights are drawn, options that save memory.
-constexpr auto kHarmless = std::to_array<std::string_view>({
-    "architectures",
-    "model_type",
-    "transformers_version",
-    "torch_dtype",
-    "dtype",
-    "use_cache",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "unk_token_id",
-    "sep_token_id",
-    "initializer_range",
-    "pretraining_tp",
-    "task_specific_params",
-    "tokenizer_class",
-    "id2label",
-    "label2id",
-    "problem_type",
-    "return_dict",
-    "output_attentions",
-    "output_hidden_states",
-    "torchscript",
-    "use_bfloat16",
-    "gradient_checkpointing",
-    "max_length",
-    "min_length",
-    "do_sample",
-    "temperature",
-    "top_k",
-    "top_p",
-    "num_beams",
-    "repetition_penalty",
-    "is_llama_config",
-    "n_ctx",
-    "predict_special_tokens",
-    "chunk_size_feed_forward",
-    "name_or_path",
-    "auto_map",
-});
-
-bool is_harmless(std::string_view key) {
-  return key.starts_with('_') || key.starts_with("summary_") || std::ranges::find(kHarmless, key) != kHarmless.end();
-}
-
 /// Reads the members of a config.json one by one and then knows which ones were never read.
 class Reader {
  public:
@@ -175,6 +128,7 @@ class Reader {
     asked_.push_back(key);
     return root_.has(key) && !root_.at(key).json().is_null();
   }
+  [[nodiscard]] bool has(std::string_view key) const { return root_.has(key); }
   [[nodiscard]] JsonView at(std::string_view key) {
     asked_.push_back(key);
     return root_.at(key);
@@ -211,7 +165,7 @@ class Reader {
   void refuse_others() {
     for (const auto& member : root_.json().items()) {
       const std::string& key = member.key();
-      if (is_harmless(key) || std::ranges::find(asked_, key) != asked_.end()) continue;
+      if (changes_nothing(key) || std::ranges::find(asked_, key) != asked_.end()) continue;
       if (key == "quantization_config") root_.at(key).fail("quantised weights are not supported", "give the originals");
       root_.at(key).fail(fmt::format("{} is not known, and might change the result", quote(key)),
                          "remove it if it does not");
@@ -373,7 +327,8 @@ ModelConfig read_config(Reader& reader) {
   if (name == "llama") return read_llama(reader, false);
   if (name == "mistral") return read_llama(reader, true);
   if (name == "gpt2") return read_gpt2(reader);
-  type.fail(fmt::format("{} is not supported, only llama, mistral and gpt2", quote(name)));
+  type.fail(fmt::format("{} is not supported", quote(name)),
+            fix_of_model_type([&reader](std::string_view key) { return reader.has(key); }, "llama, mistral, gpt2"));
 }
 
 // Writing.
