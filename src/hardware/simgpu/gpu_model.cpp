@@ -381,7 +381,7 @@ std::span<const SimulatedGpuModel> gpu_models() { return kModels; }
 const SimulatedGpuModel& find_gpu_model(std::string_view key) {
   std::string known;
   for (const SimulatedGpuModel& model : kModels) {
-    if (equal_ignoring_case(model.key.view(), key)) return model;
+    if (equal_ignoring_case(model.key.view(), key) || equal_ignoring_case(model.name.view(), key)) return model;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", model.key.view());
   }
   throw InputError(fmt::format("there is no simulated GPU model {}; choose one of {}", quote(key), known));

@@ -155,7 +155,8 @@ static_assert(std::is_trivially_copyable_v<SimulatedGpuModel>);
 
 /// A40, A100, H100, H200, V100, RTX3090, A6000.
 [[nodiscard]] std::span<const SimulatedGpuModel> gpu_models();
-/// The model with this key, in any case (`h100`). Throws InputError naming those there are.
+/// The model with this key or this name of the driver's (`NVIDIA H100 80GB HBM3`), in any case. Throws InputError
+/// naming those there are.
 [[nodiscard]] const SimulatedGpuModel& find_gpu_model(std::string_view key);
 /// The model with power features. Which profiles and presets it has, and which conflict, is made up.
 [[nodiscard]] SimulatedGpuModel with_power_features(SimulatedGpuModel model);

@@ -47,6 +47,13 @@ TEST_F(SimulatedMachineTest, IsForEveryUserWhereItRequiresNoRoot) {
   ::umask(before);
 }
 
+TEST_F(SimulatedMachineTest, AModelIsAlsoFoundByTheDriversName) {
+  for (const SimulatedGpuModel& model : gpu_models()) {
+    EXPECT_EQ(find_gpu_model(model.name.view()).key.view(), model.key.view());
+  }
+  EXPECT_EQ(gpu_models_from_text("2xNVIDIA H100 80GB HBM3,NVIDIA A40+power").size(), 3U);
+}
+
 TEST_F(SimulatedMachineTest, GpusHaveNamesOfTheirOwn) {
   const auto machine = make("2xH100,A40");
   ASSERT_EQ(machine->gpus(), 3);
