@@ -13,6 +13,7 @@ namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 ProgramResult estimate_from(const std::string& folder, const std::vector<std::string>& others = {"--gpu", "a100"}) {
   std::vector<std::string> arguments = {"estimate", "--model", "llama-2-7b", "--gpus",      "8",   "--global-batch",
@@ -172,10 +173,31 @@ TEST(EstimateByThePublishedFormula, SaysWhichSamplesAreMissing) {
       "['linear1'], 'layernorm_name': 'layernorm', 'fwd_syncs': 2, 'bwd_syncs': 2}\n");
   const ProgramResult no_folder = run_lowgear({"estimate", "--peer-formula", "--job", job});
   EXPECT_EQ(no_folder.exit_code, 2);
-  EXPECT_THAT(no_folder.err, HasSubstr("/o: cannot be read"));
+  EXPECT_THAT(no_folder.err,
+              HasSubstr("operator_data_folder: there is no folder \"./o\", neither beside the job nor in "
+                        "the current folder; give the folder that has the folders operator and nccl with "
+                        "--operators"));
   std::filesystem::create_directory(folder / "o");
   std::filesystem::create_directory(folder / "n");
   EXPECT_THAT(run_lowgear({"estimate", "--peer-formula", "--job", job}).err, HasSubstr("o/G.csv"));
+}
+
+/// The tool's users keep jobs in one folder and samples in another, and call it from the folder above both.
+TEST(EstimateByThePublishedFormula, LooksForTheFoldersOfAJobInTheCurrentFolderToo) {
+  const std::filesystem::path data = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/operators";
+  if (!std::filesystem::exists(data)) GTEST_SKIP() << "NOT CHECKED: ../shared/data/operators is absent";
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "target_config");
+  std::filesystem::create_directories(folder / "regressors");
+  std::filesystem::copy_file(data / "configs/llemma_7b_4_2_2_P.yml", folder / "target_config/job.yml");
+  std::filesystem::create_directory_symlink(std::filesystem::canonical(data / "perlmutter"),
+                                            folder / "regressors/Perlmutter");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const ProgramResult result = run_lowgear({"estimate", "--peer-formula", "--job", "./target_config/job.yml"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("iteration 9.5"));
 }
 
 TEST(EstimateExamples, AreListedShownAndEstimated) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "app/cli/runs/sample_folder.h"
 #include "app/cli/terminal/table.h"
@@ -16,6 +17,18 @@ namespace lowgear::cli {
 namespace {
 
 constexpr std::array<std::string_view, 3> kStages{"first", "middle", "last"};
+
+/// A folder that the job names: seen from the job's own folder or, as that tool does, from the current one.
+std::filesystem::path named_folder(const std::filesystem::path& from, const std::string& name, const char* key) {
+  std::error_code failure;
+  for (const std::filesystem::path& folder : {from / name, std::filesystem::path(name)}) {
+    if (std::filesystem::is_directory(folder, failure)) return folder;
+  }
+  throw InputError(fmt::format(
+      "{}: there is no folder {}, neither beside the job nor in the current folder; give the folder that has the "
+      "folders operator and nccl with --operators",
+      key, quote(name)));
+}
 
 std::string milliseconds(double time_s) { return fmt::format("{:.3f}", time_s * 1e3); }
 
@@ -70,7 +83,8 @@ estimator::PeerEstimate estimate_as_published(const estimator::SampledJob& job, 
   const std::filesystem::path given(folder);
   if (!folder.empty()) return peer_estimate(job, read_peer_samples(job, given / "operator", given / "nccl"));
   if (const auto packaged = estimator::packaged_times(job.operator_data_folder)) return peer_estimate(job, *packaged);
-  return peer_estimate(job, read_peer_samples(job, from / job.operator_data_folder, from / job.nccl_data_folder));
+  return peer_estimate(job, read_peer_samples(job, named_folder(from, job.operator_data_folder, "operator_data_folder"),
+                                              named_folder(from, job.nccl_data_folder, "nccl_data_folder")));
 }
 
 }  // namespace lowgear::cli
