@@ -444,6 +444,7 @@ class TestJobs(InAFolder):
         for document in (printed, found.document):
             document.pop("evaluate_s", None)
         self.assertEqual(found.document, printed)
+        self.assertEqual(found.notes, tuple(found.document["notes"]))
         best = found.best[0]
         again = lowgear.estimate({**JOB, "parallel": {}}, **best.options())
         self.assertEqual(again.time_s, best.time_s)

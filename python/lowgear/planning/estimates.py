@@ -229,12 +229,12 @@ class SearchResult:
 
     best: the layouts that were planned. pareto: those that no other beats in both time and energy, fastest first. why:
     where the winner gains on the best layout with another tp or pp. document: everything, as `lowgear.search/1` of
-    docs/formats.md.
+    docs/formats.md. notes: what was assumed, one line each.
     """
 
     def __init__(self, document: Mapping[str, Any], notes: Tuple[str, ...] = ()):
         self.document = dict(document)
-        self.notes = notes
+        self.notes = (*notes, *document["notes"])
         self.best = Table(Layout, map(_layout, document["best"]), f"layouts by {document['objective']} (estimated)")
         self.pareto = Table(Layout, map(_layout, document["pareto"]), "Pareto front (estimated)")
         why = (WhyRow(row["part"], row["winner_s"], row["runner_up_s"]) for row in document["why"])

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "app/cli/arguments/command_line.h"
 #include "base/core/error.h"
@@ -25,7 +27,8 @@ struct JobOption {
 };
 
 constexpr auto kOptions = std::to_array<JobOption>({
-    {"--model", "model", "NAME|FILE", "A model's name, such as llama-3-70b, or a config.json of Hugging Face"},
+    {"--model", "model", "NAME|FILE",
+     "A model's name, such as llama-3-70b, or a config.json of Hugging Face or its folder"},
     {"--gpu", "gpu", "NAME", "A GPU's name, such as h100-sxm, a100-80gb-sxm, gh200"},
     {"--power-limit-w", "gpu.power_limit_w", "X", "Power limit of the GPU in W (default: its data sheet's)"},
     {"--memory-gb", "gpu.memory_gb", "X", "Memory of the GPU in GB (default: its data sheet's)"},
@@ -76,6 +79,17 @@ bool given(const JobArguments& arguments, std::string_view path) {
   return std::ranges::find(arguments.settings, path, &YamlSetting::path) != arguments.settings.end();
 }
 
+std::optional<estimator::ConfigFile> read_config_at(const fs::path& folder, const std::string& path) {
+  constexpr const char* kName = "config.json";
+  const fs::path file = folder / path;
+  std::error_code failure;
+  if (fs::is_directory(file, failure)) {
+    return estimator::ConfigFile{(fs::path(path) / kName).string(), read_file(file / kName)};
+  }
+  if (!fs::exists(file, failure) && !failure) return std::nullopt;
+  return estimator::ConfigFile{path, read_file(file)};
+}
+
 void require_whole(const JobArguments& arguments) {
   for (const JobOption& option : kOptions) {
     const bool required = std::ranges::find(kRequired, option.path) != kRequired.end();
@@ -112,7 +126,7 @@ estimator::TrainingJob load_job(const JobArguments& arguments) {
   if (arguments.file.empty()) require_whole(arguments);
   // Options name files from where the user stands.
   const fs::path folder = given(arguments, "model") ? fs::path() : fs::path(arguments.file).parent_path();
-  const auto read_config = [&folder](const std::string& path) { return read_file(folder / path); };
+  const auto read_config = [&folder](const std::string& path) { return read_config_at(folder, path); };
   const std::string text = arguments.file.empty() ? "{}" : read_file(arguments.file, kMaxYamlBytes);
   return estimator::parse_job_file(text, arguments.file, arguments.settings, read_config);
 }

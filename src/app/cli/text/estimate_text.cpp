@@ -119,12 +119,6 @@ std::string memory_text(const estimator::JobEstimate& estimate) {
                      table.text());
 }
 
-std::string notes_text(const std::vector<std::string>& notes) {
-  std::string text;
-  for (const std::string& note : notes) text += fmt::format("\nnote: {}", note);
-  return text.empty() ? text : text + "\n";
-}
-
 Json layout_json(const estimator::TrainingJob& job) {
   const estimator::ParallelLayout& parallel = job.parallel;
   return {{"gpus", parallel.gpus()},
@@ -214,6 +208,12 @@ Json iteration_json(const estimator::JobEstimate& estimate) {
 }
 
 }  // namespace
+
+std::string notes_text(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes) text += fmt::format("\nnote: {}", note);
+  return text.empty() ? text : text + "\n";
+}
 
 std::string estimate_text(const estimator::JobEstimate& estimate) {
   return overflow_text(estimate) + job_text(estimate.job) + time_text(estimate) + breakdown_text(estimate) +

@@ -149,7 +149,7 @@ report::EstimateReport search_page(const estimator::SearchRequest& request, cons
                 {"Type", std::string(name(request.job.dtype))},
                 {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
       .cards = cards_of(request, found),
-      .warnings = {},
+      .warnings = estimator::notes_on_model(request.job),
       .plot = plot_of(found),
       .bars = bars_of(request, found),
       .tables = {best_table(request, prices, found)},

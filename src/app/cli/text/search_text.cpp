@@ -6,6 +6,7 @@
 
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/table.h"
+#include "app/cli/text/estimate_text.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "planning/simulator/cluster.h"
@@ -136,6 +137,7 @@ Json figures_json(const estimator::JobFigures& figures) {
 std::string search_text(const estimator::SearchRequest& request, const PriceArguments& prices,
                         const estimator::SearchReportData& found, const std::string& estimate_command) {
   return head_text(request, found) + best_text(request, prices, found) + reasons_text(found) + front_text(found) +
+         notes_text(estimator::notes_on_model(request.job)) +
          next_text(request, found.results.front().layout, estimate_command);
 }
 
@@ -171,7 +173,8 @@ Json search_json(const estimator::SearchRequest& request, const PriceArguments& 
           {"rival", found.rival > 0 ? result_json(request, found.results[found.rival]) : Json(nullptr)},
           {"best", std::move(best)},
           {"pareto", std::move(pareto)},
-          {"why", std::move(why)}};
+          {"why", std::move(why)},
+          {"notes", estimator::notes_on_model(request.job)}};
 }
 
 }  // namespace lowgear::cli

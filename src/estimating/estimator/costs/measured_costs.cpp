@@ -95,10 +95,27 @@ MeasuredOperatorCosts::Kind& MeasuredOperatorCosts::kind_of(const Operator& op) 
   return at != kinds_.end() ? at->second : kinds_.emplace(key, read(op.kind, op.dtype)).first->second;
 }
 
+/// Nothing is sampled with a window: the share of the time that goes with its share of the pairs.
+WorkCost MeasuredOperatorCosts::within_window(const Operator& op) const {
+  Operator whole = op;
+  whole.window = 0;
+  const WorkCost all = cost(whole);
+  const double share = flops(op) / flops(whole);
+  WorkCost part = taking(all, std::max(share * all.time_s(), least_time_s(op, gpu_)));
+  part.flops = flops(op);
+  Kind& kind = kind_of(op);
+  if (kind.windowed.empty()) {
+    kind.windowed = fmt::format("{}: sampled without a window; of its time the share of pairs within {} tokens is used",
+                                estimator::name(op.kind), op.window);
+  }
+  return part;
+}
+
 WorkCost MeasuredOperatorCosts::predict(const Operator& op) const {
   Kind& kind = kind_of(op);
   const auto pass = static_cast<std::size_t>(op.pass);
   if (kind.samples[pass].empty()) return otherwise_.cost(op);
+  if (op.window > 0) return within_window(op);
   std::optional<OperatorRegressor>& regressor = kind.regressors[pass];
   if (!regressor) regressor.emplace(kind.samples[pass], gpu_);
   const OperatorPrediction prediction = regressor->predict(op);
@@ -117,6 +134,7 @@ WorkCost MeasuredOperatorCosts::cost(const Operator& op) const {
                 op.dims[2],
                 op.dims[3],
                 op.rows,
+                op.window,
                 static_cast<std::int64_t>(op.dtype)};
   const auto at = known_.find(key);
   return at != known_.end() ? at->second : known_.emplace(key, predict(op)).first->second;
@@ -132,6 +150,7 @@ std::vector<std::string> MeasuredOperatorCosts::notes() const {
   for (const auto& [key, kind] : kinds_) {
     notes.insert(notes.end(), kind.notes.begin(), kind.notes.end());
     if (!kind.outside.empty()) notes.push_back(kind.outside);
+    if (!kind.windowed.empty()) notes.push_back(kind.windowed);
   }
   return notes;
 }

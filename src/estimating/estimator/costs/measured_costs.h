@@ -41,8 +41,9 @@ class MeasuredOperatorCosts final : public OperatorCosts {
     std::vector<std::string> notes;
     std::map<std::string, std::set<std::int64_t>> ranks;  ///< tensor parallel ranks that a function was sampled for
     std::string outside;                                  ///< the first shape that was
+    std::string windowed;                                 ///< said of the first operator with a window
   };
-  using Key = std::array<std::int64_t, 8>;
+  using Key = std::array<std::int64_t, 9>;
 
   [[nodiscard]] Kind& kind_of(const Operator& op) const;
   [[nodiscard]] Kind read(OperatorKind kind, DataType dtype) const;
@@ -50,6 +51,7 @@ class MeasuredOperatorCosts final : public OperatorCosts {
   /// Notes what the samples of a kind lack.
   static void note_gaps(OperatorKind kind, Kind& samples);
   [[nodiscard]] WorkCost predict(const Operator& op) const;
+  [[nodiscard]] WorkCost within_window(const Operator& op) const;
 
   std::vector<SampleFile> files_;
   GpuModel gpu_;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "estimating/estimator/job/transformer_shape.h"
+
 namespace lowgear::estimator {
 namespace {
 
@@ -90,11 +92,12 @@ RooflineCosts::Split RooflineCosts::batched_s(const Operator& op) const {
   return {first.core_s + reads.core_s, first.memory_s + reads.memory_s};
 }
 
-/// Half of the pairs lie above the diagonal.
+/// Half of the pairs lie above the diagonal, more outside of a window.
 double RooflineCosts::fused_dropout_s(const Operator& op) const {
   const KernelEfficiency& efficiency = gpu_.efficiency;
   const bool forward = op.pass == Pass::forward;
-  const double pairs = 0.5 * dim(op, 0) * dim(op, 1) * dim(op, 2) * dim(op, 3);
+  const double pairs =
+      0.5 * dim(op, 0) * dim(op, 1) * dim(op, 2) * dim(op, 3) * pairs_within_window(op.dims[3], op.window);
   const double cycles = pairs * (forward ? efficiency.dropout_cycles_forward : efficiency.dropout_cycles_backward);
   return cycles / (gpu_.multiprocessors * gpu_.clocks.max_mhz * kHzPerMhz) +
          (forward ? efficiency.dropout_start_forward_s : efficiency.dropout_start_backward_s);

@@ -18,10 +18,6 @@ struct SampleFile {
   std::string text;
 };
 
-/// The GPU of the catalogue that a driver's name without blanks means: `a100-80gb-sxm` of `NVIDIAA100-SXM4-80GB`;
-/// nothing where it is none.
-[[nodiscard]] std::optional<std::string_view> gpu_of_driver_name(std::string_view name);
-
 /// The files that were sampled on the GPU; those of a GPU that the catalogue does not have count for any if there are
 /// no others. Throws InputError, naming `folder`, where there are files of other GPUs only, or none at all.
 [[nodiscard]] std::vector<SampleFile> files_of_gpu(std::vector<SampleFile> files, const GpuModel& gpu,

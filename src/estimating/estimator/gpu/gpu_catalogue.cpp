@@ -33,7 +33,6 @@ constexpr double kPcie5BytesPerS = 63 * kGiga;
 
 struct Entry {
   std::string_view name;
-  std::string_view alias;  ///< empty: none
   double fp16_tflops;
   bool bf16;
   double fp8_tflops;
@@ -51,20 +50,73 @@ struct Entry {
 // NVLink bridges of PCIe cards join pairs only: what more than two GPUs have is PCIe. V100 also has clocks between
 // those of its step, every 7.5 MHz.
 constexpr auto kGpus = std::to_array<Entry>({
-    {"v100-16gb-sxm", "", 125, false, 0, 0, 15.7, 16, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
-    {"v100-sxm", "v100", 125, false, 0, 0, 15.7, 32, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
-    {"rtx-3090", "rtx3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, {210, 2100, 15}, kPcie4BytesPerS, 350},
-    {"rtx-a6000", "a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, {210, 2100, 15}, kPcie4BytesPerS, 300},
-    {"a40", "", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, {210, 1740, 15}, kPcie4BytesPerS, 300},
-    {"a100-40gb-sxm", "", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
-    {"a100-80gb-pcie", "", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, {210, 1410, 15}, kPcie4BytesPerS, 300},
-    {"a100-80gb-sxm", "a100", 312, true, 0, 156, 19.5, 80, 2039, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
-    {"h100-pcie", "", 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, {210, 1755, 15}, kPcie5BytesPerS, 350},
-    {"h100-sxm", "h100", 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
-    {"h200-sxm", "h200", 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
-    {"gh200", "", 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, {345, 1980, 15}, 450 * kGiga, 900},
-    {"b200", "", 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, {120, 1965, 15}, 900 * kGiga, 1000},
+    {"v100-16gb-sxm", 125, false, 0, 0, 15.7, 16, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
+    {"v100-sxm", 125, false, 0, 0, 15.7, 32, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
+    {"rtx-3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, {210, 2100, 15}, kPcie4BytesPerS, 350},
+    {"rtx-a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, {210, 2100, 15}, kPcie4BytesPerS, 300},
+    {"a40", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, {210, 1740, 15}, kPcie4BytesPerS, 300},
+    {"a100-40gb-sxm", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
+    {"a100-80gb-pcie", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, {210, 1410, 15}, kPcie4BytesPerS, 300},
+    {"a100-80gb-sxm", 312, true, 0, 156, 19.5, 80, 2039, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
+    {"h100-pcie", 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, {210, 1755, 15}, kPcie5BytesPerS, 350},
+    {"h100-sxm", 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
+    {"h200-sxm", 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
+    {"gh200", 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, {345, 1980, 15}, 450 * kGiga, 900},
+    {"b200", 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, {120, 1965, 15}, 900 * kGiga, 1000},
 });
+
+struct OtherName {
+  std::string_view key;  ///< without a brand, as catalogues compare names
+  std::string_view gpu;
+};
+
+/// What the driver calls GPUs, and short names that mean one. A GH200 is called by the memory of its CPU: both of these
+/// have 96 GB of their own.
+constexpr auto kOtherNames = std::to_array<OtherName>({
+    {"v100", "v100-sxm"},
+    {"v100sxm2", "v100-sxm"},
+    {"v100sxm216gb", "v100-16gb-sxm"},
+    {"v100sxm16gb", "v100-16gb-sxm"},
+    {"v100sxm232gb", "v100-sxm"},
+    {"v100sxm32gb", "v100-sxm"},
+    {"v10032gbsxm", "v100-sxm"},
+    {"a6000", "rtx-a6000"},
+    {"a100", "a100-80gb-sxm"},
+    {"a100sxm", "a100-80gb-sxm"},
+    {"a100sxm4", "a100-80gb-sxm"},
+    {"a100sxm480gb", "a100-80gb-sxm"},
+    {"a100sxm80gb", "a100-80gb-sxm"},
+    {"a100sxm440gb", "a100-40gb-sxm"},
+    {"a100sxm40gb", "a100-40gb-sxm"},
+    {"a100pcie80gb", "a100-80gb-pcie"},
+    {"h100", "h100-sxm"},
+    {"h100sxm5", "h100-sxm"},
+    {"h100sxm580gb", "h100-sxm"},
+    {"h100sxm80gb", "h100-sxm"},
+    {"h10080gbsxm", "h100-sxm"},
+    {"h10080gbhbm3", "h100-sxm"},
+    {"h100pcie80gb", "h100-pcie"},
+    {"h10080gbpcie", "h100-pcie"},
+    {"h200", "h200-sxm"},
+    {"h200sxm5", "h200-sxm"},
+    {"h200sxm141gb", "h200-sxm"},
+    {"gh200120gb", "gh200"},
+    {"gh200480gb", "gh200"},
+    {"b200sxm", "b200"},
+});
+
+/// Short names that the driver gives to no GPU: with a brand they may mean another of the family.
+constexpr auto kOnlyShort = std::to_array<std::string_view>({"v100", "v100sxm2", "a100", "a100sxm4", "h100"});
+
+/// Removes what stands before the driver's names; they are also written without their blanks.
+std::string_view without_brand(std::string_view name) {
+  for (const std::string_view brand : {"nvidia", "tesla", "geforce"}) {
+    if (catalogue_key(name.substr(0, brand.size())) != brand) continue;
+    name.remove_prefix(brand.size());
+    name.remove_prefix(std::min(name.find_first_not_of(" -_"), name.size()));
+  }
+  return name;
+}
 
 GpuModel model_of(const Entry& entry) {
   return {.name = std::string(entry.name),
@@ -85,17 +137,26 @@ GpuModel model_of(const Entry& entry) {
 
 }  // namespace
 
+std::optional<std::string_view> gpu_of_name(std::string_view name) {
+  const std::string_view own = without_brand(name);
+  const std::string key = catalogue_key(own);
+  const auto* const entry =
+      std::ranges::find_if(kGpus, [&key](const Entry& gpu) { return catalogue_key(gpu.name) == key; });
+  if (entry != kGpus.end()) return entry->name;
+  const bool branded = own.size() < name.size();
+  if (branded && std::ranges::find(kOnlyShort, key) != kOnlyShort.end()) return std::nullopt;
+  const auto* const other = std::ranges::find(kOtherNames, key, &OtherName::key);
+  return other == kOtherNames.end() ? std::nullopt : std::optional(other->gpu);
+}
+
 GpuModel named_gpu(std::string_view name) {
-  const std::string key = catalogue_key(name);
-  const auto* const entry = std::ranges::find_if(kGpus, [&key](const Entry& gpu) {
-    return catalogue_key(gpu.name) == key || (!gpu.alias.empty() && gpu.alias == key);
-  });
-  if (entry == kGpus.end()) {
+  const std::optional<std::string_view> known = gpu_of_name(name);
+  if (!known) {
     std::array<std::string_view, kGpus.size()> names;
     std::ranges::transform(kGpus, names.begin(), &Entry::name);
-    throw_unknown_name("GPU", name, names);
+    throw_unknown_name("GPU", name, without_brand(name), names);
   }
-  return model_of(*entry);
+  return model_of(*std::ranges::find(kGpus, *known, &Entry::name));
 }
 
 std::vector<std::string> gpu_names() {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,9 +88,13 @@ struct GpuModel {
 /// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError where the GPU has none.
 [[nodiscard]] double peak_flops(const GpuModel& gpu, DataType type);
 
-/// A GPU of the catalogue: v100-16gb-sxm, v100-sxm (32 GB; also `v100`), a40, a100-40gb-sxm, a100-80gb-pcie,
-/// a100-80gb-sxm (also `a100`), h100-pcie, h100-sxm (also `h100`), h200-sxm (also `h200`), gh200, b200. Case, `_` and
-/// spaces do not matter. Throws InputError naming the nearest name there is.
+/// The name in the catalogue of the GPU that a name means: one of the catalogue, where case, `-`, `_` and blanks do not
+/// matter; a short one such as `a100`, `a100-sxm` or `h100`; or what the driver calls it and nvidia-smi prints (`NVIDIA
+/// H100 80GB HBM3`), also without its blanks. Empty for GPUs of the same families that the catalogue does not have
+/// (`NVIDIA H100 NVL`) and for instances, which are parts of a GPU.
+[[nodiscard]] std::optional<std::string_view> gpu_of_name(std::string_view name);
+
+/// A GPU of the catalogue by any of its names. Throws InputError naming those that may be meant.
 [[nodiscard]] GpuModel named_gpu(std::string_view name);
 
 /// Names of the catalogue without aliases, oldest GPU first.

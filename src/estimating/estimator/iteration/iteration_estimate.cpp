@@ -148,6 +148,7 @@ std::vector<CostItem> items_of(const PassCost& pass) {
 /// Costs that all stages are made of.
 struct JobBlocks {
   BlockCost layer;
+  BlockCost windowed;  ///< a layer whose attention is within the model's window, where there are such
   BlockCost embedding;
   BlockCost head;
 };
@@ -156,6 +157,7 @@ struct JobBlocks {
 class PassTimer {
  public:
   void add(std::int64_t times, const PassCost& block) {
+    if (times == 0) return;
     const double gpu_s = block.total.time_s();
     const auto count = static_cast<double>(times);
     const double last_launch_s = pass_.host_s + count * block.host_s;
@@ -175,18 +177,38 @@ class PassTimer {
   double end_s_ = 0;
 };
 
-StageEstimate stage_of(const JobBlocks& blocks, std::int64_t layers, bool first, bool last) {
+/// Layers of a virtual stage.
+struct StageLayers {
+  std::int64_t all = 0;
+  std::int64_t windowed = 0;
+
+  friend bool operator==(const StageLayers&, const StageLayers&) = default;
+};
+
+std::vector<StageLayers> stage_layers_of(const TrainingJob& job) {
+  std::vector<StageLayers> stages;
+  std::int64_t first = 0;
+  for (const std::int64_t layers : layers_of_stages(job)) {
+    stages.push_back({layers, windowed_layers(job.model, job.batch.sequence_length, first, layers)});
+    first += layers;
+  }
+  return stages;
+}
+
+StageEstimate stage_of(const JobBlocks& blocks, const StageLayers& layers, bool first, bool last) {
   PassTimer forward_timer;
   PassTimer backward_timer;
   StageEstimate stage;
-  stage.layers = layers;
+  stage.layers = layers.all;
   if (first) forward_timer.add(1, blocks.embedding.forward);
-  forward_timer.add(layers, blocks.layer.forward);
+  forward_timer.add(layers.all - layers.windowed, blocks.layer.forward);
+  forward_timer.add(layers.windowed, blocks.windowed.forward);
   if (last) forward_timer.add(1, blocks.head.forward);
   if (last) backward_timer.add(1, blocks.head.backward);
-  backward_timer.add(layers, blocks.layer.backward);
+  backward_timer.add(layers.windowed, blocks.windowed.backward);
+  backward_timer.add(layers.all - layers.windowed, blocks.layer.backward);
   if (first) backward_timer.add(1, blocks.embedding.backward);
-  stage.weight_gradient = static_cast<double>(layers) * blocks.layer.weight_gradient;
+  stage.weight_gradient = static_cast<double>(layers.all) * blocks.layer.weight_gradient;
   if (first) stage.weight_gradient += blocks.embedding.weight_gradient;
   if (last) stage.weight_gradient += blocks.head.weight_gradient;
   const PassCost forward = forward_timer.pass();
@@ -198,10 +220,15 @@ StageEstimate stage_of(const JobBlocks& blocks, std::int64_t layers, bool first,
   return stage;
 }
 
-std::vector<StageEstimate> stages_of(const TrainingJob& job, const std::vector<std::int64_t>& layers,
-                                     const CostSources& sources) {
-  const JobBlocks blocks{cost_of(layer_work(job), job.host, sources), cost_of(embedding_work(job), job.host, sources),
-                         cost_of(head_work(job), job.host, sources)};
+std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& sources) {
+  const std::vector<StageLayers> layers = stage_layers_of(job);
+  JobBlocks blocks{.layer = cost_of(layer_work(job), job.host, sources),
+                   .windowed = {},
+                   .embedding = cost_of(embedding_work(job), job.host, sources),
+                   .head = cost_of(head_work(job), job.host, sources)};
+  if (std::ranges::any_of(layers, [](const StageLayers& of_stage) { return of_stage.windowed > 0; })) {
+    blocks.windowed = cost_of(layer_work(job, true), job.host, sources);
+  }
   std::vector<StageEstimate> stages;
   stages.reserve(layers.size());
   for (std::size_t stage = 0; stage < layers.size(); ++stage) {
@@ -421,11 +448,25 @@ std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<Stag
                     "than they run; larger microbatches, fewer tp ranks or CUDA graphs help",
                     100 * waiting_s / passes_s(stages)));
   }
-  if (job.model.experts) notes.emplace_back("experts are assumed to get equal shares of the tokens");
+  for (std::string& note : notes_on_model(job)) notes.push_back(std::move(note));
   return notes;
 }
 
 }  // namespace
+
+std::vector<std::string> notes_on_model(const TrainingJob& job) {
+  const TransformerShape& model = job.model;
+  std::vector<std::string> notes = model.notes;
+  if (const std::int64_t windowed = windowed_layers(model, job.batch.sequence_length, 0, model.layers); windowed > 0) {
+    notes.push_back(fmt::format("in {} of {} layers a token attends to {} tokens at most (sliding window){}", windowed,
+                                model.layers, model.window,
+                                job.attention == AttentionKind::unfused
+                                    ? "; unfused attention computes all pairs of tokens all the same"
+                                    : ""));
+  }
+  if (model.experts) notes.emplace_back("experts are assumed to get equal shares of the tokens");
+  return notes;
+}
 
 double IterationEstimate::tokens_per_s(const TrainingJob& job) const {
   return static_cast<double>(job.batch.global * job.batch.sequence_length) / time_s;
@@ -434,7 +475,7 @@ double IterationEstimate::tokens_per_s(const TrainingJob& job) const {
 IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& sources) {
   require_valid(job);
   IterationEstimate estimate;
-  estimate.stages = stages_of(job, layers_of_stages(job), sources);
+  estimate.stages = stages_of(job, sources);
   const std::vector<WorkCost> messages = message_costs(job, sources);
   if (!job.overlap.pipeline) add_messages(estimate.stages, messages);
   limit_power(job.gpu, estimate);

@@ -58,4 +58,8 @@ struct CostSources {
 /// job, and what the sources throw.
 [[nodiscard]] IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& sources);
 
+/// What the user should know of how the job's model is estimated: what its config.json has and the estimate has not,
+/// windows of attention, experts. Also among the notes of an estimate.
+[[nodiscard]] std::vector<std::string> notes_on_model(const TrainingJob& job);
+
 }  // namespace lowgear::estimator

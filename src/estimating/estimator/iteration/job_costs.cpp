@@ -8,7 +8,7 @@ JobCosts::JobCosts(const TrainingJob& job, const SampleSet& samples) : data_shee
   if (samples.folder.empty()) return;
   const std::vector<SampleFile> files = files_of_gpu(samples.files, job.gpu, samples.folder);
   const std::string& device = files.front().name.gpu;
-  if (!gpu_of_driver_name(device)) {
+  if (!gpu_of_name(device)) {
     notes_.push_back(fmt::format("{}: its samples are of {}, which is not in the catalogue; they are used for {}",
                                  samples.folder, device, job.gpu.name));
   }

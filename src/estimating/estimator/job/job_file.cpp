@@ -37,6 +37,7 @@ class YamlMembers final : public ConfigMembers {
  public:
   explicit YamlMembers(YamlView map) : map_(std::move(map)) {}
 
+  [[nodiscard]] std::vector<std::string> keys() const override { return map_.keys(); }
   [[nodiscard]] bool has(std::string_view key) const override { return map_.has(key); }
   [[nodiscard]] std::int64_t integer(std::string_view key) const override {
     constexpr std::int64_t kLargest = std::int64_t{1} << 53;
@@ -44,6 +45,20 @@ class YamlMembers final : public ConfigMembers {
   }
   [[nodiscard]] std::string text(std::string_view key) const override { return map_.at(key).text(); }
   [[nodiscard]] bool boolean(std::string_view key) const override { return map_.at(key).boolean(); }
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key) const override {
+    const YamlView list = map_.at(key);
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < list.size(); ++i) texts.push_back(list.at(i).text());
+    return texts;
+  }
+  [[nodiscard]] std::string written(std::string_view key) const override {
+    const YamlView value = map_.at(key);
+    if (value.is_map()) return value.keys().empty() ? "{}" : "...";
+    if (!value.is_list()) return value.text();
+    if (value.size() == 0) return "[]";
+    const bool one = value.size() == 1 && !value.at(0).is_map() && !value.at(0).is_list();
+    return one ? value.at(0).text() : "...";
+  }
   [[noreturn]] void fail(std::string_view key, std::string_view what, std::string_view fix) const override {
     map_.at(key).fail(what, fix);
   }
@@ -92,12 +107,20 @@ auto looked_up(const YamlView& view, const Look& look) {
   }
 }
 
-TransformerShape read_model(const YamlView& model, const ConfigText& read_config) {
+TransformerShape read_model(const YamlView& model, const ConfigReader& read_config) {
   if (model.is_map()) return read_transformer_shape(YamlMembers(model), "model");
   const std::string text = model.text();
   const bool path = text.ends_with(".json") || text.find('/') != std::string::npos;
-  if (path) return parse_transformer_shape(read_config(text), text);
-  return looked_up(model, [](const std::string& name) { return named_transformer(name); });
+  if (!path && is_transformer_name(text)) return named_transformer(text);
+  if (const std::optional<ConfigFile> file = read_config(text))
+    return parse_transformer_shape(file->text, file->source);
+  if (!path) return looked_up(model, [](const std::string& name) { return named_transformer(name); });
+  const std::vector<std::string> meant = transformers_meant_by(text.substr(text.rfind('/') + 1));
+  constexpr std::string_view kOther = "give the path of its config.json, or of the folder that has it";
+  model.fail(fmt::format("there is no file or folder {}", quote(text)),
+             meant.empty()
+                 ? std::string(kOther)
+                 : fmt::format("did you mean the model {}? For another, {}", fmt::join(meant, " or "), kOther));
 }
 
 void read_cluster(const YamlView& root, Cluster& cluster) {
@@ -283,7 +306,7 @@ void read_gpu(const YamlView& root, const YamlView& changes, TrainingJob& job) {
 /// What the text and the settings say, over what `job` has. Settings within `gpu` are kept apart: the text, and another
 /// setting, may have a plain name there.
 TrainingJob read_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
-                     TrainingJob job, const ConfigText& read_config) {
+                     TrainingJob job, const ConfigReader& read_config) {
   std::vector<YamlSetting> of_gpu;
   std::vector<YamlSetting> others;
   for (const YamlSetting& setting : settings) {
@@ -307,12 +330,12 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
 }  // namespace
 
 TrainingJob parse_training_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
-                               const ConfigText& read_config) {
+                               const ConfigReader& read_config) {
   return read_job(yaml, source, settings, {}, read_config);
 }
 
 TrainingJob with_settings(TrainingJob job, const std::string& source, std::span<const YamlSetting> settings,
-                          const ConfigText& read_config) {
+                          const ConfigReader& read_config) {
   return read_job("{}", source, settings, std::move(job), read_config);
 }
 

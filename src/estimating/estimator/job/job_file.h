@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,8 +11,15 @@
 
 namespace lowgear::estimator {
 
-/// The text of a config.json that a job file names by path. Throws InputError where there is none.
-using ConfigText = std::function<std::string(const std::string& path)>;
+/// A config.json, and what messages call it.
+struct ConfigFile {
+  std::string source;
+  std::string text;
+};
+
+/// The config.json that a job names by its path or that of its folder; nothing where there is no such file or folder.
+/// Throws InputError where there is one that cannot be read.
+using ConfigReader = std::function<std::optional<ConfigFile>(const std::string& path)>;
 
 /// Reads a description of a job (docs/estimating.md lists its keys). `settings` override the text; their paths are
 /// those of the keys, `parallel.tp`; those within `gpu` also change a GPU that is a plain name. Settings alone make a
@@ -25,11 +33,11 @@ using ConfigText = std::function<std::string(const std::string& path)>;
 /// nearest is named), missing, of the wrong type or out of bounds, on models, GPUs and config.json files that are
 /// refused, and on a job that require_valid refuses.
 [[nodiscard]] TrainingJob parse_training_job(std::string_view yaml, const std::string& source,
-                                             std::span<const YamlSetting> settings, const ConfigText& read_config);
+                                             std::span<const YamlSetting> settings, const ConfigReader& read_config);
 
 /// `job`, described by the file `source` in another format, with the settings on top. Throws InputError as
 /// parse_training_job does.
 [[nodiscard]] TrainingJob with_settings(TrainingJob job, const std::string& source,
-                                        std::span<const YamlSetting> settings, const ConfigText& read_config);
+                                        std::span<const YamlSetting> settings, const ConfigReader& read_config);
 
 }  // namespace lowgear::estimator

@@ -61,6 +61,13 @@ TransformerShape qwen3(const TransformerSizes& sizes) {
   return shape;
 }
 
+/// In all layers.
+TransformerShape with_window(TransformerShape shape, std::int64_t window) {
+  shape.window = window;
+  shape.windowed.assign(static_cast<std::size_t>(shape.layers), true);
+  return shape;
+}
+
 TransformerShape with_experts(TransformerShape shape, const ExpertShape& experts) {
   shape.experts = experts;
   return shape;
@@ -138,7 +145,7 @@ constexpr auto kModels = std::to_array<Entry>({
     // mistralai/Mistral-7B-v0.1, Mixtral-8x7B-v0.1, Mixtral-8x22B-v0.1.
     {"mistral-7b",
      [] {
-       return llama({32000, 4096, 32, 32, 8, 128, 14336, 32768});
+       return with_window(llama({32000, 4096, 32, 32, 8, 128, 14336, 32768}), 4096);
      }},
     {"mixtral-8x7b",
      [] {
@@ -250,17 +257,54 @@ constexpr auto kModels = std::to_array<Entry>({
     {"gpt-neox-20b", [] { return neox(50432, 6144, 44, 64); }},
 });
 
-}  // namespace
+struct OtherName {
+  std::string_view key;  ///< as catalogues compare names
+  std::string_view model;
+};
 
-TransformerShape named_transformer(std::string_view name) {
-  const std::string key = catalogue_key(name);
+/// What the papers of GPT-2 and GPT-3 call their sizes; the largest of GPT-3 and of BLOOM go by the name of the family.
+constexpr auto kOtherNames = std::to_array<OtherName>({
+    {"gpt2124m", "gpt2-small"},
+    {"gpt2355m", "gpt2-medium"},
+    {"gpt2774m", "gpt2-large"},
+    {"gpt21.5b", "gpt2-xl"},
+    {"gpt3small", "gpt3-125m"},
+    {"gpt3medium", "gpt3-350m"},
+    {"gpt3large", "gpt3-760m"},
+    {"gpt3xl", "gpt3-1.3b"},
+    {"gpt3", "gpt3-175b"},
+    {"bloom", "bloom-176b"},
+});
+
+const Entry* find_model(std::string_view name) {
+  std::string key = catalogue_key(name);
+  const auto* const other = std::ranges::find(kOtherNames, key, &OtherName::key);
+  if (other != kOtherNames.end()) key = catalogue_key(other->model);
   const auto* const entry =
       std::ranges::find_if(kModels, [&key](const Entry& model) { return catalogue_key(model.name) == key; });
-  if (entry == kModels.end()) {
-    std::array<std::string_view, kModels.size()> names;
-    std::ranges::transform(kModels, names.begin(), &Entry::name);
-    throw_unknown_name("model", name, names);
-  }
+  return entry == kModels.end() ? nullptr : entry;
+}
+
+std::array<std::string_view, kModels.size()> model_names() {
+  std::array<std::string_view, kModels.size()> names;
+  std::ranges::transform(kModels, names.begin(), &Entry::name);
+  return names;
+}
+
+}  // namespace
+
+bool is_transformer_name(std::string_view name) { return find_model(name) != nullptr; }
+
+std::vector<std::string> transformers_meant_by(std::string_view name) {
+  if (const Entry* const entry = find_model(name)) return {std::string(entry->name)};
+  std::vector<std::string> meant;
+  for (const std::string_view known : meant_names(name, model_names())) meant.emplace_back(known);
+  return meant;
+}
+
+TransformerShape named_transformer(std::string_view name) {
+  const Entry* const entry = find_model(name);
+  if (entry == nullptr) throw_unknown_name("model", name, name, model_names());
   TransformerShape shape = entry->make();
   shape.name = entry->name;
   return shape;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/core/error.h"
@@ -34,7 +35,8 @@ void check_heads(const Checker& check, const TransformerShape& shape) {
                "give a divisor of the number of heads");
   }
   if (shape.heads * shape.head_dim > model::kMaxModelWidth) {
-    check.fail("heads", fmt::format("{} heads of {} are wider than {}", shape.heads, shape.head_dim, model::kMaxModelWidth));
+    check.fail("heads",
+               fmt::format("{} heads of {} are wider than {}", shape.heads, shape.head_dim, model::kMaxModelWidth));
   }
 }
 
@@ -56,9 +58,8 @@ std::int64_t attention_matrices(const TransformerShape& shape) {
 }
 
 std::int64_t attention_biases(const TransformerShape& shape) {
-  const std::int64_t qkv = query_width(shape) + 2 * key_width(shape);
-  if (shape.biases) return qkv + shape.hidden;
-  return shape.qkv_biases ? qkv : 0;
+  const std::int64_t qkv = shape.qkv_biases ? query_width(shape) + 2 * key_width(shape) : 0;
+  return qkv + (shape.output_bias ? shape.hidden : 0);
 }
 
 std::int64_t mlp_matrices(const TransformerShape& shape, std::int64_t intermediate) {
@@ -66,8 +67,16 @@ std::int64_t mlp_matrices(const TransformerShape& shape, std::int64_t intermedia
 }
 
 std::int64_t mlp_biases(const TransformerShape& shape, std::int64_t intermediate) {
-  if (!shape.biases) return 0;
+  if (!shape.mlp_biases) return 0;
   return (shape.mlp == MlpKind::gated ? 2 : 1) * intermediate + shape.hidden;
+}
+
+void check_windows(const Checker& check, const TransformerShape& shape) {
+  check.size("window", shape.window, model::kMaxPositions, 0);
+  if (shape.window > 0 && shape.windowed.size() != static_cast<std::size_t>(shape.layers)) {
+    check.fail("windowed",
+               fmt::format("says of {} layers whether they are, not of {}", shape.windowed.size(), shape.layers));
+  }
 }
 
 /// The shared expert has a gate of one output (Qwen 2 MoE).
@@ -92,7 +101,9 @@ TransformerShape gpt_shape(const TransformerSizes& sizes) {
   shape.mlp = MlpKind::plain;
   shape.norm = NormKind::layer_norm;
   shape.positions = PositionKind::learned;
-  shape.biases = true;
+  shape.qkv_biases = true;
+  shape.output_bias = true;
+  shape.mlp_biases = true;
   return shape;
 }
 
@@ -103,8 +114,23 @@ TransformerShape shape_of(const model::ModelConfig& config, std::string name) {
       config.architecture == model::Architecture::gpt2 ? gpt_shape(sizes) : TransformerShape{sizes};
   shape.name = std::move(name);
   shape.tied_embeddings = config.tied_embeddings;
-  shape.biases = config.mlp_bias && config.attention_bias;
+  shape.qkv_biases = config.attention_bias;
+  shape.output_bias = config.attention_bias;
+  shape.mlp_biases = config.mlp_bias;
   return shape;
+}
+
+std::int64_t windowed_layers(const TransformerShape& shape, std::int64_t sequence_length, std::int64_t first,
+                             std::int64_t count) {
+  if (shape.window == 0 || shape.window >= sequence_length) return 0;
+  const auto begin = shape.windowed.begin() + first;
+  return std::count(begin, begin + count, true);
+}
+
+double pairs_within_window(std::int64_t sequence_length, std::int64_t window) {
+  if (window == 0 || window >= sequence_length) return 1;
+  const double share = static_cast<double>(window) / static_cast<double>(sequence_length);
+  return share * (2 - share);
 }
 
 void require_valid(const TransformerShape& shape) {
@@ -119,6 +145,7 @@ void require_valid(const TransformerShape& shape) {
     check.size("intermediate", shape.intermediate, model::kMaxModelWidth);
   }
   check.size("max_positions", shape.max_positions, model::kMaxPositions);
+  check_windows(check, shape);
   // Bounded by the sizes above: 2^16 experts of 3 * 2^44 weights still fit into 64 bits, in 1024 layers they do not.
   const ParameterCounts counts = parameter_counts(shape);
   const double parameters = static_cast<double>(counts.per_layer()) * static_cast<double>(shape.layers);
@@ -164,8 +191,11 @@ double active_matrix_parameters(const TransformerShape& shape) {
 }
 
 double training_flops_per_token(const TransformerShape& shape, std::int64_t sequence_length) {
-  const double attention = 12.0 * static_cast<double>(shape.layers) * static_cast<double>(query_width(shape)) *
-                           static_cast<double>(sequence_length);
+  const auto windowed = static_cast<double>(windowed_layers(shape, sequence_length, 0, shape.layers));
+  const double layers =
+      static_cast<double>(shape.layers) - windowed * (1 - pairs_within_window(sequence_length, shape.window));
+  const double attention =
+      12.0 * layers * static_cast<double>(query_width(shape)) * static_cast<double>(sequence_length);
   return 6 * active_matrix_parameters(shape) + attention;
 }
 

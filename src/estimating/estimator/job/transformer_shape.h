@@ -53,14 +53,19 @@ struct TransformerShape : TransformerSizes {
   NormKind norm = NormKind::rms_norm;
   PositionKind positions = PositionKind::rotary;
   bool tied_embeddings = false;  ///< the output matrix is the token embedding
-  bool biases = false;           ///< of all linear layers (GPT-2, BLOOM, Pythia)
-  bool qkv_biases = false;       ///< of the query, key and value projections alone (Qwen 2)
+  bool qkv_biases = false;       ///< of the query, key and value projections (GPT-2, BLOOM, Pythia, Qwen 2)
+  bool output_bias = false;      ///< of attention's output projection (GPT-2, BLOOM, Pythia)
+  bool mlp_biases = false;       ///< of the linear layers of the MLP (GPT-2, BLOOM, Pythia)
   bool qk_norms = false;         ///< queries and keys pass an RMS norm of head_dim weights each (Qwen 3)
   bool embedding_norm = false;   ///< a layer norm follows the embedding (BLOOM)
   /// Attention and MLP read the same input and are summed (GPT-NeoX, Pythia): one all-reduce of tensor parallelism
   /// instead of two.
   bool parallel_residual = false;
   std::optional<ExpertShape> experts = {};  ///< instead of the MLP of every layer
+  std::int64_t window = 0;                  ///< tokens that a token of a windowed layer attends to, itself included
+  std::vector<bool> windowed = {};          ///< by layer; empty where no layer is
+  /// What its config.json says and is not in the shape, for the user.
+  std::vector<std::string> notes = {};
 
   friend bool operator==(const TransformerShape&, const TransformerShape&) = default;
 };
@@ -71,18 +76,29 @@ struct TransformerShape : TransformerSizes {
 /// The shape of a model that the trainer runs.
 [[nodiscard]] TransformerShape shape_of(const model::ModelConfig& config, std::string name);
 
+/// How many of the `count` layers from `first` on are windowed, where the sequence is longer than the window.
+[[nodiscard]] std::int64_t windowed_layers(const TransformerShape& shape, std::int64_t sequence_length,
+                                           std::int64_t first, std::int64_t count);
+
+/// Pairs of tokens that a causal layer with a window attends to, as a share of those without. 0 stands for no window.
+[[nodiscard]] double pairs_within_window(std::int64_t sequence_length, std::int64_t window);
+
 /// Reads the config.json of Hugging Face transformers: `model_type` llama, mistral, mixtral, qwen2, qwen2_moe, qwen3,
-/// qwen3_moe, gpt2, gpt_neox, bloom. Members that do not change what training costs are not looked at. Throws
-/// InputError with line and column on text that is no JSON, and with the JSON path on a size that is missing, of the
-/// wrong type or out of the bounds of model/model_config.h, and on a model type that is not in the list (the nearest is
-/// named).
+/// qwen3_moe, gpt2, gpt_neox, bloom. transformer_members.h has what becomes of each member: those that change what
+/// training costs are in the shape, refused or in its notes, as are those that it does not list. Throws InputError with
+/// line and column on text that is no JSON, and with the JSON path on a size that is missing, of the wrong type or out
+/// of the bounds of model/model_config.h, on what is refused, and on a model type that is not in the list.
 [[nodiscard]] TransformerShape parse_transformer_shape(std::string_view json, const std::string& source);
 
 /// A model of the catalogue by name, as `llama-3-70b`, `gpt3-175b`, `mixtral-8x7b`; case, `-`, `_` and spaces do not
-/// matter.
+/// matter. Papers' names of sizes are known, too (`gpt3-xl`).
 /// Sizes come from the published config.json or paper of each (transformer_catalogue.cpp names the source). Throws
-/// InputError naming the nearest name there is.
+/// InputError naming those that may be meant.
 [[nodiscard]] TransformerShape named_transformer(std::string_view name);
+[[nodiscard]] bool is_transformer_name(std::string_view name);
+
+/// The names of the catalogue that may be meant by another, such as a model's on Hugging Face (`Meta-Llama-3-8B`).
+[[nodiscard]] std::vector<std::string> transformers_meant_by(std::string_view name);
 
 /// Names of the catalogue as help texts show them: by family, then size.
 [[nodiscard]] std::vector<std::string> transformer_names();
@@ -93,8 +109,8 @@ inline constexpr std::int64_t kMaxExperts = 1 << 16;
 inline constexpr double kMaxParameters = 1e16;
 
 /// Throws InputError, naming the model and the member, unless sizes are positive and within the bounds of
-/// model/model_config.h, kv_heads divides heads, experts_per_token is at most experts, and the parameters are at most
-/// kMaxParameters.
+/// model/model_config.h, kv_heads divides heads, experts_per_token is at most experts, every layer is windowed or not
+/// where there is a window, and the parameters are at most kMaxParameters.
 void require_valid(const TransformerShape& shape);
 
 /// Parameters by where they are. All of one copy of the model, before any sharding; tied embeddings count once, in
@@ -120,7 +136,7 @@ struct ParameterCounts {
 [[nodiscard]] double active_matrix_parameters(const TransformerShape& shape);
 
 /// Floating-point operations to train on one token: model/model_config.h's training_flops_per_token for any shape; with
-/// experts only those count that a token uses.
+/// experts only those count that a token uses, and in windowed layers of all pairs of tokens the share within windows.
 [[nodiscard]] double training_flops_per_token(const TransformerShape& shape, std::int64_t sequence_length);
 
 }  // namespace lowgear::estimator

@@ -1,24 +1,15 @@
 #include "estimating/estimator/peer/sampled_training_job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <optional>
 
 #include "base/core/error.h"
 
 namespace lowgear::estimator {
 namespace {
-
-/// GPUs of the published sampling files.
-struct SampledGpu {
-  std::string_view prefix;
-  std::string_view name;  ///< in the catalogue
-};
-constexpr auto kSampledGpus = std::to_array<SampledGpu>({
-    {"NVIDIAA100-SXM4-80GB", "a100-80gb-sxm"},
-    {"NVIDIAGH200120GB", "gh200"},
-});
 
 bool has(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
@@ -41,7 +32,9 @@ TransformerShape shape_of(const SampledJob& job) {
   shape.mlp = MlpKind::plain;
   shape.norm = job.layernorm_name == "RMSlayernorm" ? NormKind::rms_norm : NormKind::layer_norm;
   shape.positions = has(job.encoder_function_list, "RoPE") ? PositionKind::rotary : PositionKind::learned;
-  shape.biases = true;
+  shape.qkv_biases = true;
+  shape.output_bias = true;
+  shape.mlp_biases = true;
   shape.parallel_residual = job.fwd_syncs == 1;
   require_valid(shape);
   return shape;
@@ -50,14 +43,14 @@ TransformerShape shape_of(const SampledJob& job) {
 }  // namespace
 
 TrainingJob training_job_of(const SampledJob& sampled) {
-  const auto* const gpu = std::ranges::find(kSampledGpus, sampled.gpu_name, &SampledGpu::prefix);
-  if (gpu == kSampledGpus.end()) {
-    throw InputError(fmt::format("gpu_name: there is no GPU {}; there are {}, {}", quote(sampled.gpu_name),
-                                 kSampledGpus[0].prefix, kSampledGpus[1].prefix));
+  const std::optional<std::string_view> gpu = gpu_of_name(sampled.gpu_name);
+  if (!gpu) {
+    throw InputError(fmt::format("gpu_name: {} is not a GPU of the catalogue; there are {}", quote(sampled.gpu_name),
+                                 fmt::join(gpu_names(), ", ")));
   }
   TrainingJob job;
   job.model = shape_of(sampled);
-  job.gpu = named_gpu(gpu->name);
+  job.gpu = named_gpu(*gpu);
   job.cluster = default_cluster(job.gpu);
   job.cluster.gpus_per_node = sampled.gpus_per_node;
   job.parallel = {.dp = sampled.dp, .tp = sampled.mp, .pp = sampled.pp};
@@ -71,7 +64,7 @@ TrainingJob training_job_of(const SampledJob& sampled) {
 }
 
 TrainingJob parse_job_file(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
-                           const ConfigText& read_config) {
+                           const ConfigReader& read_config) {
   if (!is_sampled_job(yaml, source)) return parse_training_job(yaml, source, settings, read_config);
   return with_settings(training_job_of(parse_sampled_job(yaml, source)), source, settings, read_config);
 }

@@ -18,6 +18,6 @@ namespace lowgear::estimator {
 /// Reads a job file of either format: this estimator's (parse_training_job) or the published estimator's. Throws
 /// InputError as their readers do.
 [[nodiscard]] TrainingJob parse_job_file(std::string_view yaml, const std::string& source,
-                                         std::span<const YamlSetting> settings, const ConfigText& read_config);
+                                         std::span<const YamlSetting> settings, const ConfigReader& read_config);
 
 }  // namespace lowgear::estimator

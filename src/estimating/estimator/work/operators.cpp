@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 
+#include "estimating/estimator/job/transformer_shape.h"
+
 namespace lowgear::estimator {
 namespace {
 
@@ -161,7 +163,8 @@ double flops(const Operator& op) {
       return (forward ? 2 : 4) * product(op);
     // Two products forward; backward computes the scores again, then four. Half of each lies above the diagonal.
     case OperatorKind::fused_attention:
-      return (forward ? 2 : 5) * product(op) * static_cast<double>(op.dims[1]);
+      return (forward ? 2 : 5) * product(op) * static_cast<double>(op.dims[1]) *
+             pairs_within_window(op.dims[1], op.window);
     case OperatorKind::embedding:
       return static_cast<double>(op.dims[0]) * static_cast<double>(op.dims[2]);
     case OperatorKind::optimizer:

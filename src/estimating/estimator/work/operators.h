@@ -17,7 +17,8 @@ struct Operator {
   Pass pass = Pass::forward;
   std::array<std::int64_t, 4> dims = {1, 1, 1, 1};  ///< see OperatorKind; those that a kind has no use for are 1
   DataType dtype = DataType::bf16;
-  std::int64_t rows = 1;  ///< of experts: what they get together, a row for each expert here that a token uses
+  std::int64_t rows = 1;    ///< of experts: what they get together, a row for each expert here that a token uses
+  std::int64_t window = 0;  ///< of fused attention and its dropout: tokens that each attends to at most; 0: any number
 
   friend bool operator==(const Operator&, const Operator&) = default;
 };

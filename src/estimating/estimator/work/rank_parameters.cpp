@@ -31,7 +31,7 @@ RankParameters layer_parameters(const TrainingJob& job) {
   // Whole on every tp rank: norms, the router, biases of products whose outputs are summed (of which experts have none
   // here that would matter).
   const double router = job.model.experts ? hidden * static_cast<double>(job.model.experts->experts) : 0;
-  const double output_biases = job.model.biases ? 2 * hidden : 0;
+  const double output_biases = hidden * ((job.model.output_bias ? 1 : 0) + (job.model.mlp_biases ? 1 : 0));
   const double whole = static_cast<double>(counts.norms_per_layer) + router + output_biases;
   const double split = static_cast<double>(counts.attention_per_layer + counts.mlp_per_layer) - router - output_biases;
   return {.dense = whole + split / tp,

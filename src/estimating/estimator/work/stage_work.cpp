@@ -42,7 +42,7 @@ DataType type_of(const TrainingJob& job, OperatorKind kind) {
 /// Writes the passes of a block down in the order of the forward.
 class BlockBuilder {
  public:
-  explicit BlockBuilder(const TrainingJob& job) : job_(job) {}
+  explicit BlockBuilder(const TrainingJob& job, std::int64_t window = 0) : job_(job), window_(window) {}
 
   /// An operator forward and backward. Returns its index in both passes.
   int add(WorkPart part, OperatorKind kind, std::array<std::int64_t, 4> dims, double times = 1) {
@@ -68,11 +68,14 @@ class BlockBuilder {
   int append(PassWork& pass, WorkPart part, OperatorKind kind, Pass direction, std::array<std::int64_t, 4> dims,
              double times) {
     Operator op{kind, direction, {dims[0], dims[1], dims[2], dims[3]}, type_of(job_, kind)};
+    // Unfused attention computes all pairs, and masks those outside of a window.
+    if (kind == OperatorKind::fused_attention || kind == OperatorKind::fused_dropout) op.window = window_;
     pass.operators.push_back({op, times, part});
     return static_cast<int>(pass.operators.size()) - 1;
   }
 
   const TrainingJob& job_;
+  std::int64_t window_;
   BlockWork work_;
 };
 
@@ -121,10 +124,10 @@ void add_norm(BlockBuilder& block, const TrainingJob& job, const RankShape& shap
 }
 
 /// Megatron adds bias and residual and drops out in one kernel; backward, the mask is applied by one of its own.
-void add_residual(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+void add_residual(BlockBuilder& block, const TrainingJob& job, const RankShape& shape, bool bias) {
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
   block.add(WorkPart::elementwise, OperatorKind::residual_add, dims);
-  if (job.model.biases) block.backward(WorkPart::elementwise, OperatorKind::bias_gradient, dims);
+  if (bias) block.backward(WorkPart::elementwise, OperatorKind::bias_gradient, dims);
   if (job.dropout > 0) block.backward(WorkPart::elementwise, OperatorKind::dropout, dims);
 }
 
@@ -172,7 +175,7 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
   const int qkv = block.add(WorkPart::linear, OperatorKind::linear,
                             {shape.tokens, shape.hidden, width + 2 * shape.kv_heads * shape.head_dim, 1});
   tensor.column(block, qkv, last_index(block.work().backward));
-  if (job.model.biases || job.model.qkv_biases) {
+  if (job.model.qkv_biases) {
     block.backward(WorkPart::elementwise, OperatorKind::bias_gradient,
                    {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
   }
@@ -360,19 +363,19 @@ std::string_view name(WorkPart part) {
   return kNames[static_cast<std::size_t>(part)];
 }
 
-BlockWork layer_work(const TrainingJob& job) {
+BlockWork layer_work(const TrainingJob& job, bool windowed) {
   const RankShape shape(job);
-  BlockBuilder block(job);
+  BlockBuilder block(job, windowed ? job.model.window : 0);
   add_norm(block, job, shape);
   add_attention(block, job, shape);
-  add_residual(block, job, shape);
+  add_residual(block, job, shape, job.model.output_bias);
   add_norm(block, job, shape);
   if (job.model.experts) {
     add_experts(block, job, shape);
   } else {
     add_dense_mlp(block, job, shape, job.model.intermediate);
   }
-  add_residual(block, job, shape);
+  add_residual(block, job, shape, job.model.mlp_biases);
   if (job.recompute == Recompute::full) {
     block.work().recomputed = block.work().forward;
     block.work().forward.checkpoint_s = job.host.checkpoint_forward_s;

@@ -77,9 +77,10 @@ struct BlockWork {
   PassWork backward;
 };
 
-/// Work of a valid job on one of its tp * cp ranks, for one microbatch. The layer is a transformer block; the embedding
-/// looks tokens up before the first; the head is the norm after the last, the output matrix and the loss.
-[[nodiscard]] BlockWork layer_work(const TrainingJob& job);
+/// Work of a valid job on one of its tp * cp ranks, for one microbatch. The layer is a transformer block, which attends
+/// to the model's window if `windowed`; the embedding looks tokens up before the first; the head is the norm after the
+/// last, the output matrix and the loss.
+[[nodiscard]] BlockWork layer_work(const TrainingJob& job, bool windowed = false);
 [[nodiscard]] BlockWork embedding_work(const TrainingJob& job);
 [[nodiscard]] BlockWork head_work(const TrainingJob& job);
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -229,6 +230,86 @@ TEST(EstimateCommand, EmitsActivationsAndTransfersThatAPlanIsLimitedBy) {
   const ProgramResult little = compare("1MB");
   EXPECT_EQ(little.exit_code, 2);
   EXPECT_NE(little.err.find("take"), std::string::npos) << little.err;
+}
+
+std::string model_file(const TemporaryFolder& folder, const std::string& name, Json changes, bool qwen = false) {
+  Json config = {{"architectures", {qwen ? "Qwen2ForCausalLM" : "MistralForCausalLM"}},
+                 {"model_type", qwen ? "qwen2" : "mistral"},
+                 {"hidden_size", 4096},
+                 {"intermediate_size", 14336},
+                 {"num_hidden_layers", 32},
+                 {"num_attention_heads", 32},
+                 {"num_key_value_heads", 8},
+                 {"max_position_embeddings", 32768},
+                 {"rms_norm_eps", 1e-05},
+                 {"rope_theta", 10000.0},
+                 {"vocab_size", 32000}};
+  config.update(changes);
+  std::filesystem::create_directories((folder / name).parent_path());
+  return write_text(folder / name, config.dump());
+}
+
+Json long_sequence(const std::string& model) {
+  const ProgramResult result =
+      run_lowgear({"estimate", "--model", model, "--gpu", "h100-sxm", "--gpus", "8", "--tp", "8", "--global-batch", "8",
+                   "--seq", "32768", "--recompute", "full", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return parse_json(result.out, "out")["iteration"];
+}
+
+double attention_s(const Json& iteration) {
+  for (const Json& part : iteration["breakdown"]["parts"]) {
+    if (part["name"] == "attention") return part["time_s"];
+  }
+  return 0;
+}
+
+TEST(Estimate, ModelsSlidingWindows) {
+  const TemporaryFolder folder;
+  const Json full = long_sequence(model_file(folder, "null.json", {{"sliding_window", nullptr}}));
+  EXPECT_NEAR(full["time_s"], 8.3, 0.1);
+  EXPECT_EQ(full["notes"], Json::array());
+  const Json windowed = long_sequence(model_file(folder, "4096.json", {{"sliding_window", 4096}}));
+  EXPECT_NEAR(windowed["time_s"], 6.5, 0.1);
+  EXPECT_NEAR(attention_s(windowed) / attention_s(full), 0.234, 0.02);
+  EXPECT_EQ(windowed["notes"],
+            Json::array({"in 32 of 32 layers a token attends to 4096 tokens at most (sliding window)"}));
+  EXPECT_EQ(long_sequence(model_file(folder, "long.json", {{"sliding_window", 32768}}))["time_s"], full["time_s"]);
+  EXPECT_LT(attention_s(long_sequence(model_file(folder, "128.json", {{"sliding_window", 128}}))),
+            0.02 * attention_s(full));
+  EXPECT_EQ(long_sequence("mistral-7b")["notes"], windowed["notes"]) << "version 0.1 has one";
+  const Json qwen = {{"sliding_window", 4096}, {"max_window_layers", 0}, {"use_sliding_window", true}};
+  Json unused = qwen;
+  unused["use_sliding_window"] = false;
+  EXPECT_LT(long_sequence(model_file(folder, "qwen.json", qwen, true))["time_s"].get<double>(),
+            0.85 * long_sequence(model_file(folder, "unused.json", unused, true))["time_s"].get<double>());
+}
+
+TEST(Estimate, NamesMembersOfAConfigThatItDoesNotHave) {
+  const TemporaryFolder folder;
+  const std::string model = model_file(
+      folder, "config.json", {{"sliding_window", nullptr}, {"attention_dropout", 0.1}, {"first_k_dense_replace", 1}});
+  const ProgramResult result =
+      run_lowgear({"estimate", "--model", model, "--gpu", "a100", "--global-batch", "8", "--seq", "128"});
+  EXPECT_THAT(result.out,
+              HasSubstr("\nnote: " + model + ": attention_dropout 0.1: the dropout of the job counts instead"));
+  EXPECT_THAT(result.out,
+              HasSubstr("\nnote: " + model + ": ignored, since mistral does not have it: first_k_dense_replace"));
+}
+
+TEST(Estimate, TakesAFolderForItsConfig) {
+  const TemporaryFolder folder;
+  (void)model_file(folder, "models/own/config.json", {{"sliding_window", nullptr}});
+  const std::string job =
+      write_text(folder / "job.yaml", "model: models/own\ngpu: NVIDIA H200\nbatch: {global: 8, sequence: 128}\n");
+  const ProgramResult result = run_lowgear({"estimate", "--job", job});
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, StartsWith("models/own/config.json, 7.24 billion parameters, on 1 h200-sxm"));
+  const ProgramResult empty = run_lowgear({"estimate", "--job", job, "--model", folder.path().string()});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("/config.json: cannot be read"));
+  const ProgramResult id = run_lowgear({"estimate", "--job", job, "--model", "meta-llama/Meta-Llama-3-8B"});
+  EXPECT_THAT(id.err, HasSubstr("did you mean the model llama-3-8b?"));
 }
 
 }  // namespace

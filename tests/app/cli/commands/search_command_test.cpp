@@ -175,5 +175,15 @@ TEST(SearchCommand, SaysWhyThereIsNoLayout) {
               HasSubstr("no way to divide"));
 }
 
+TEST(SearchCommand, RepeatsTheNotesOnTheModel) {
+  const std::vector<std::string> windowed{"search",         "--model", "mistral-7b", "--gpu", "h100",  "--gpus", "8",
+                                          "--global-batch", "8",       "--seq",      "8192",  "--top", "1"};
+  const std::string note = "in 32 of 32 layers a token attends to 4096 tokens at most (sliding window)";
+  EXPECT_THAT(run_lowgear(windowed).out, HasSubstr("\nnote: " + note + "\n"));
+  std::vector<std::string> json = windowed;
+  json.emplace_back("--json");
+  EXPECT_EQ(parse_json(run_lowgear(json).out, "stdout")["notes"], Json::array({note}));
+}
+
 }  // namespace
 }  // namespace lowgear::cli

@@ -208,12 +208,28 @@ TEST(SampleFiles, AreThoseOfTheGpu) {
               HasSubstr("dir: has no sampling files"));
 }
 
-TEST(SampleFiles, KnowGpusByTheirDriversNames) {
-  EXPECT_EQ(gpu_of_driver_name("NVIDIAA100-SXM4-80GB"), "a100-80gb-sxm");
-  EXPECT_EQ(gpu_of_driver_name("NVIDIAGH200120GB"), "gh200");
-  EXPECT_EQ(gpu_of_driver_name("NVIDIAH200"), "h200-sxm");
-  EXPECT_EQ(gpu_of_driver_name("NVIDIAH10080GBHBM3"), "h100-sxm");
-  EXPECT_EQ(gpu_of_driver_name("GPU"), std::nullopt);
+/// Fused attention at 200 TFLOP/s, with a causal mask.
+SampleFile attention() {
+  std::string text = "mp,b,h,l,dim,F_dur(us),F_spread(us),B_dur(us)\n";
+  for (int sequence = 1024; sequence <= 16384; sequence *= 2) {
+    for (const int heads : {8, 16, 32}) {
+      const double us = 1e6 * 2.0 * 4 * sequence * heads * 128 * sequence / 200e12;
+      text += fmt::format("1,4,{},{},{},{},1,{}\n", heads, sequence, heads * 128, us, 2.5 * us);
+    }
+  }
+  return file("NVIDIAA100-SXM4-80GB_flash_atten_fp16.csv", text);
+}
+
+TEST(MeasuredOperatorCosts, TakeTheShareOfPairsWithinAWindow) {
+  const MeasuredOperatorCosts costs({attention()}, named_gpu("a100"), kOtherwise);
+  Operator op{OperatorKind::fused_attention, Pass::forward, {4, 8192, 16, 128}, DataType::fp16};
+  const WorkCost whole = costs.cost(op);
+  EXPECT_THAT(costs.notes(), testing::Not(Contains(HasSubstr("window"))));
+  op.window = 2048;
+  const WorkCost part = costs.cost(op);
+  EXPECT_NEAR(part.time_s() / whole.time_s(), 0.25 * 1.75, 1e-9);
+  EXPECT_DOUBLE_EQ(part.flops / whole.flops, 0.25 * 1.75);
+  EXPECT_THAT(costs.notes(), Contains(HasSubstr("fused_attention: sampled without a window")));
 }
 
 }  // namespace

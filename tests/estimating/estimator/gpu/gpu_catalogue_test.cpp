@@ -1,7 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 
 namespace lowgear::estimator {
@@ -49,6 +54,52 @@ TEST(PeakFlops, RefusesTypesWithoutTensorCores) {
   EXPECT_EQ(peak_flops(named_gpu("h100"), DataType::fp8), 1978.9e12);
   EXPECT_THROW((void)peak_flops(named_gpu("a100"), DataType::fp8), InputError);
   EXPECT_THROW((void)peak_flops(named_gpu("v100"), DataType::bf16), InputError);
+}
+
+TEST(NamedGpu, IsFoundByTheNameOfTheDriver) {
+  for (const auto& [driver, name] : std::vector<std::pair<const char*, const char*>>{
+           {"Tesla V100-SXM2-16GB", "v100-16gb-sxm"},
+           {"Tesla V100-SXM2-32GB", "v100-sxm"},
+           {"NVIDIA GeForce RTX 3090", "rtx-3090"},
+           {"NVIDIA RTX A6000", "rtx-a6000"},
+           {"NVIDIA A40", "a40"},
+           {"NVIDIA A100-SXM4-40GB", "a100-40gb-sxm"},
+           {"NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"},
+           {"A100-SXM4-80GB", "a100-80gb-sxm"},
+           {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
+           {"NVIDIA H100 PCIe", "h100-pcie"},
+           {"NVIDIA H100 80GB HBM3", "h100-sxm"},
+           {"nvidia h100 80gb hbm3", "h100-sxm"},
+           {"NVIDIA H200", "h200-sxm"},
+           {"NVIDIA GH200 480GB", "gh200"},
+           {"NVIDIAGH200120GB", "gh200"},
+           {"NVIDIAA100-SXM4-80GB", "a100-80gb-sxm"},
+           {"NVIDIA B200", "b200"},
+       }) {
+    EXPECT_EQ(gpu_of_name(driver), name) << driver;
+    EXPECT_EQ(named_gpu(driver).name, name);
+  }
+}
+
+TEST(NamedGpu, IsNoOtherOfTheFamily) {
+  for (const char* const other :
+       {"NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA GB200", "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA A400", "NVIDIA GH200 144G HBM3e", "NVIDIA A100-SXM4-80GB MIG 3g.40gb", "NVIDIA A100", "NVIDIA", ""}) {
+    EXPECT_EQ(gpu_of_name(other), std::nullopt) << other;
+  }
+}
+
+TEST(NamedGpu, HasShortNamesAndSuggestsItsOwnFamily) {
+  EXPECT_EQ(named_gpu("a100-sxm").name, "a100-80gb-sxm");
+  EXPECT_EQ(named_gpu("H100 SXM5").name, "h100-sxm");
+  EXPECT_EQ(named_gpu("a6000").name, "rtx-a6000");
+  const auto error_of_name = [](const char* name) { return lowgear::error_of([&] { (void)named_gpu(name); }); };
+  EXPECT_EQ(error_of_name("a100-pcie"), "there is no GPU \"a100-pcie\"; did you mean a100-80gb-pcie?");
+  EXPECT_EQ(error_of_name("NVIDIA H100 NVL"),
+            "there is no GPU \"NVIDIA H100 NVL\"; did you mean h100-pcie or h100-sxm?");
+  EXPECT_THAT(error_of_name("a100pcie"),
+              testing::AllOf(testing::HasSubstr("a100-80gb-pcie"), testing::Not(testing::HasSubstr("h100"))));
+  EXPECT_THAT(error_of_name("l40s"), testing::HasSubstr("there are v100-16gb-sxm, "));
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "estimating/estimator/iteration/iteration_estimate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -215,6 +217,49 @@ TEST(EstimateIteration, FasterGpusAndLinksAreFaster) {
 TEST(EstimateIteration, RefusesAnInvalidJob) {
   TrainingJob job = job_on(1, 3, 1);
   EXPECT_THROW((void)estimate(job), InputError);
+}
+
+/// The job with long sequences, of which the second half of the layers has a window.
+TrainingJob job_with_window(std::int64_t window) {
+  TrainingJob job = job_on(1, 1, 2);
+  job.batch.sequence_length = 32768;
+  job.model.window = window;
+  job.model.windowed.assign(32, false);
+  std::fill(job.model.windowed.begin() + 16, job.model.windowed.end(), true);
+  return job;
+}
+
+TEST(EstimateIteration, TakesLessAttentionWithinAWindowInTheLayersThatHaveOne) {
+  const IterationEstimate full = estimate(job_with_window(32768));
+  const IterationEstimate it = estimate(job_with_window(4096));
+  EXPECT_EQ(it.stages[0].forward.time_s(), full.stages[0].forward.time_s()) << "its layers have none";
+  for (const auto items : {&StageEstimate::forward_items, &StageEstimate::backward_items}) {
+    const double saved_s = item_s(full.stages[1].*items, "attention") - item_s(it.stages[1].*items, "attention");
+    // Rotary embeddings and starts of kernels remain.
+    EXPECT_NEAR(saved_s / (item_s(full.stages[1].*items, "attention") * (1 - pairs_within_window(32768, 4096))), 1,
+                0.05);
+    EXPECT_DOUBLE_EQ(item_s(it.stages[1].*items, "linear"), item_s(full.stages[1].*items, "linear"));
+    expect_parts_add_up(it.stages[1]);
+  }
+  EXPECT_LT(it.time_s, full.time_s);
+  EXPECT_EQ(full.notes, estimate(job_with_window(0)).notes) << "no sequence outgrows it";
+  EXPECT_THAT(it.notes,
+              testing::Contains("in 16 of 32 layers a token attends to 4096 tokens at most (sliding window)"));
+}
+
+TEST(EstimateIteration, ComputesAllPairsInUnfusedAttentionAndSaysSo) {
+  TrainingJob job = job_with_window(4096);
+  job.attention = AttentionKind::unfused;
+  const IterationEstimate it = estimate(job);
+  job.model.window = 0;
+  EXPECT_EQ(it.time_s, estimate(job).time_s);
+  EXPECT_THAT(it.notes, testing::Contains(testing::HasSubstr("unfused attention computes all pairs of tokens")));
+}
+
+TEST(EstimateIteration, RepeatsTheNotesOnTheModel) {
+  TrainingJob job = job_on(1, 1, 1);
+  job.model.notes = {"config.json: ignored, since llama does not have it: x"};
+  EXPECT_THAT(estimate(job).notes, testing::Contains(job.model.notes.front()));
 }
 
 }  // namespace

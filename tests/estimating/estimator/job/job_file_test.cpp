@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/units.h"
@@ -10,7 +13,7 @@
 namespace lowgear::estimator {
 namespace {
 
-std::string no_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
+std::optional<ConfigFile> no_files(const std::string& /*path*/) { return std::nullopt; }
 
 TrainingJob parse_job(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
   return parse_training_job(yaml, "job.yaml", settings, no_files);
@@ -197,10 +200,10 @@ TEST(ParseTrainingJob, ReadsModelsThatAreConfigsInTheFileOrBesideIt) {
   expected.name = "model";
   EXPECT_EQ(parse_job(inside).model, expected);
 
-  const auto read = [](const std::string& path) -> std::string {
+  const auto read = [](const std::string& path) -> std::optional<ConfigFile> {
     EXPECT_EQ(path, "models/gpt2.json");
-    return R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12,
-               "n_positions": 1024})";
+    return ConfigFile{path, R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12,
+                                "n_positions": 1024, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})"};
   };
   const TrainingJob job = parse_training_job("{gpu: h100, batch: {global: 8, sequence: 1024}, model: models/gpt2.json}",
                                              "job.yaml", {}, read);
@@ -252,7 +255,41 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
     EXPECT_THAT(error.what(), testing::StartsWith("cluster.gpus_per_node: 9 GPUs do not fill nodes of 8"));
   }
   EXPECT_THAT(error_in("- 1\n"), testing::HasSubstr("expected a map of settings"));
-  EXPECT_THAT(error_in("{model: there/is/none.json}"), testing::HasSubstr("there are no files here"));
+}
+
+TEST(ParseTrainingJob, SaysWhatAModelThatItDoesNotFindMayBe) {
+  const auto error_of_model = [](const std::string& model) { return error_in("{model: " + model + "}"); };
+  EXPECT_EQ(error_of_model("meta-llama/Meta-Llama-3-8B"),
+            "job.yaml:1:9: model: there is no file or folder \"meta-llama/Meta-Llama-3-8B\"; did you mean the model "
+            "llama-3-8b? For another, give the path of its config.json, or of the folder that has it");
+  EXPECT_THAT(error_of_model("mistralai/Mixtral-8x7B-Instruct-v0.1"), testing::HasSubstr("the model mixtral-8x7b?"));
+  EXPECT_THAT(error_of_model("openai-community/gpt2-xl"), testing::HasSubstr("the model gpt2-xl?"));
+  EXPECT_THAT(error_of_model("EleutherAI/pythia-1.4b-deduped"), testing::HasSubstr("the model pythia-1.4b?"));
+  for (const char* const unknown : {"google/gemma-7b", "facebook/opt-1.3b", "there/is/none.json"}) {
+    EXPECT_EQ(error_of_model(unknown), "job.yaml:1:9: model: there is no file or folder \"" + std::string(unknown) +
+                                           "\"; give the path of its config.json, or of the folder that has it");
+  }
+  EXPECT_THAT(error_of_model("Llama-3-8B-Instruct"),
+              testing::EndsWith("there is no model \"Llama-3-8B-Instruct\"; did you mean llama-3-8b?"));
+}
+
+TEST(ParseTrainingJob, TakesANameOfTheCatalogueBeforeAFileOfThatName) {
+  const auto never = [](const std::string& path) -> std::optional<ConfigFile> {
+    ADD_FAILURE() << path;
+    return std::nullopt;
+  };
+  EXPECT_EQ(parse_training_job("{gpu: h100, batch: {global: 8, sequence: 1024}, model: gpt3-xl}", "job.yaml", {}, never)
+                .model.name,
+            "gpt3-1.3b");
+}
+
+TEST(ParseTrainingJob, TakesAGpuAsTheDriverCallsIt) {
+  EXPECT_EQ(parse_job("{gpu: NVIDIA H100 80GB HBM3, batch: {global: 8, sequence: 1024}, model: gpt2-xl}").gpu.name,
+            "h100-sxm");
+  EXPECT_EQ(parse_job("{gpu: {name: NVIDIA A100-SXM4-80GB, memory_gb: 64}, batch: {global: 8, sequence: 1024}, model: "
+                      "gpt2-xl}")
+                .gpu.name,
+            "a100-80gb-sxm");
 }
 
 }  // namespace

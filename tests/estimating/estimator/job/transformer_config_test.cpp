@@ -3,12 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
+
 #include "base/core/error_of.h"
 
 namespace lowgear::estimator {
 namespace {
 
 TransformerShape parse_config(std::string_view json) { return parse_transformer_shape(json, "config.json"); }
+
+TransformerShape without_notes(std::string_view json) {
+  TransformerShape shape = parse_config(json);
+  shape.notes.clear();
+  return shape;
+}
 
 /// But for its name, which is that of the file.
 TransformerShape catalogued(std::string_view name) {
@@ -21,7 +30,7 @@ TEST(ParseTransformerShape, ReadsEveryFamilyAsTheCatalogueHasIt) {
   EXPECT_EQ(
       parse_config(R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672,
     "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 8192,
-    "rope_scaling": {"anything": [1, 2]}, "attention_dropout": 0.5})"),
+    "rope_scaling": {"anything": [1, 2]}})"),
       catalogued("llama-3-70b"));
   EXPECT_EQ(
       parse_config(R"({"model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
@@ -52,7 +61,7 @@ TEST(ParseTransformerShape, ReadsEveryFamilyAsTheCatalogueHasIt) {
     "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
     "max_position_embeddings": 40960, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768})"),
       catalogued("qwen3-30b-a3b"));
-  EXPECT_EQ(parse_config(R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48, "n_head": 25,
+  EXPECT_EQ(without_notes(R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48, "n_head": 25,
     "n_positions": 1024, "resid_pdrop": 0.1})"),
             catalogued("gpt2-xl"));
   EXPECT_EQ(
@@ -71,8 +80,13 @@ std::string config_error_of(std::string_view json) {
 TEST(ParseTransformerShape, SaysWhereWhatIsWrong) {
   EXPECT_THAT(config_error_of("{"), testing::StartsWith("config.json:1:2: "));
   EXPECT_THAT(config_error_of("[]"), testing::StartsWith("config.json: $"));
-  EXPECT_EQ(config_error_of(R"({"model_type": "lama"})"),
-            "config.json: $.model_type: \"lama\" is not supported; did you mean llama?");
+  EXPECT_EQ(
+      config_error_of(R"({"model_type": "lama"})"),
+      "config.json: $.model_type: \"lama\" is not supported; there are llama, mistral, mixtral, qwen2, qwen2_moe, "
+      "qwen3, qwen3_moe, gpt2, gpt_neox, bloom");
+  EXPECT_THAT(config_error_of(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})"),
+              testing::EndsWith("it has several parts, and text_config describes its language model: write that object "
+                                "to a file of its own"));
   EXPECT_THAT(config_error_of(R"({"model_type": "t5"})"), testing::HasSubstr("there are llama, mistral, mixtral"));
   EXPECT_THAT(config_error_of(R"({"model_type": "llama"})"), testing::HasSubstr("vocab_size"));
   EXPECT_EQ(config_error_of(R"({"model_type": "llama", "vocab_size": 0})"),
@@ -84,6 +98,80 @@ TEST(ParseTransformerShape, SaysWhereWhatIsWrong) {
   EXPECT_THAT(config_error_of(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 64, "intermediate_size": 64,
     "num_hidden_layers": 1, "num_attention_heads": 8, "num_key_value_heads": 3, "max_position_embeddings": 9})"),
               testing::StartsWith("config.json: $.num_key_value_heads: 3 heads of keys do not divide 8 heads"));
+}
+
+TEST(ParseTransformerShape, ReadsEachBiasByItself) {
+  const auto llama_with = [](const std::string& more) {
+    return parse_config(R"({"model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96,
+      "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512)" +
+                        more + "}");
+  };
+  const std::int64_t none = parameter_count(llama_with(""));
+  constexpr std::int64_t kAttention = 64 + 2 * 32 + 64;  // queries, keys and values, output
+  constexpr std::int64_t kMlp = 2 * 96 + 64;
+  EXPECT_EQ(parameter_count(llama_with(R"(, "attention_bias": true)")), none + 4 * kAttention);
+  EXPECT_EQ(parameter_count(llama_with(R"(, "mlp_bias": true)")), none + 4 * kMlp);
+  EXPECT_EQ(parameter_count(llama_with(R"(, "attention_bias": true, "mlp_bias": true)")),
+            none + 4 * (kAttention + kMlp));
+}
+
+/// A model of six layers whose members are `more`, and which of its layers are windowed, as in `..ww..`.
+std::string windows_of(const std::string& type, const std::string& more) {
+  const TransformerShape shape =
+      parse_config(R"({"model_type": ")" + type + R"(", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96,
+      "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+      "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, ")" +
+                   (type == "mixtral" ? "num_local_experts" : "num_experts") + R"(": 8)" + more + "}");
+  std::string text = shape.window == 0 ? "" : std::to_string(shape.window) + " ";
+  for (const bool windowed : shape.windowed) text += windowed ? 'w' : '.';
+  return text;
+}
+
+TEST(ParseTransformerShape, ReadsWindowsOfAttentionByTheRuleOfTheFamily) {
+  EXPECT_EQ(windows_of("mistral", R"(, "sliding_window": 128)"), "128 wwwwww");
+  EXPECT_EQ(windows_of("mistral", ""), "4096 wwwwww") << "what transformers takes";
+  EXPECT_EQ(windows_of("mistral", R"(, "sliding_window": null)"), "");
+  EXPECT_EQ(windows_of("mixtral", ""), "");
+  EXPECT_EQ(windows_of("mixtral", R"(, "sliding_window": 128)"), "128 wwwwww");
+  const std::string used = R"(, "sliding_window": 128, "use_sliding_window": true)";
+  for (const char* const type : {"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"}) {
+    EXPECT_EQ(windows_of(type, R"(, "sliding_window": 128, "max_window_layers": 0)"), "") << "is not used";
+    EXPECT_EQ(windows_of(type, R"(, "use_sliding_window": true, "sliding_window": null)"), "");
+    EXPECT_EQ(windows_of(type, used + R"(, "layer_types": ["full_attention", "sliding_attention", "full_attention",
+      "full_attention", "full_attention", "sliding_attention"])"),
+              "128 .w...w");
+  }
+  for (const char* const type : {"qwen2", "qwen3", "qwen3_moe"}) {
+    EXPECT_EQ(windows_of(type, used + R"(, "max_window_layers": 4)"), "128 ....ww");
+    EXPECT_EQ(windows_of(type, used + R"(, "max_window_layers": 28)"), "");
+  }
+  EXPECT_EQ(windows_of("qwen2", used), "") << "28 layers are full";
+  EXPECT_EQ(windows_of("qwen3_moe", used), "128 wwwwww");
+  EXPECT_EQ(windows_of("qwen2_moe", used + R"(, "max_window_layers": 4)"), "128 w.w...") << "every other of the first";
+}
+
+TEST(ParseTransformerShape, RefusesLayersThatItDoesNotKnow) {
+  const auto error_of_types = [](const std::string& types) {
+    return lowgear::error_of(
+        [&] { (void)windows_of("qwen2", R"(, "use_sliding_window": true, "layer_types": )" + types); });
+  };
+  EXPECT_THAT(error_of_types(R"(["full_attention"])"),
+              testing::HasSubstr("$.layer_types: has 1 elements for 6 layers"));
+  EXPECT_THAT(error_of_types(R"(["linear_attention"])"),
+              testing::HasSubstr("\"linear_attention\" is not supported, only full_attention and sliding_attention"));
+  EXPECT_THAT(error_of_types("3"), testing::HasSubstr("$.layer_types: expected"));
+  EXPECT_THAT(lowgear::error_of([] {
+                (void)windows_of("qwen3", R"(, "layer_types": ["full_attention", "sliding_attention", "full_attention",
+                  "full_attention", "full_attention", "full_attention"])");
+              }),
+              testing::HasSubstr("layers of sliding_attention need a sliding_window, and there is none"));
+}
+
+TEST(ParseTransformerShape, RefusesTwoNamesOfOneThingThatDiffer) {
+  EXPECT_THAT(
+      lowgear::error_of([] { (void)windows_of("qwen3_moe", R"(, "num_local_experts": 16)"); }),
+      testing::HasSubstr("$.num_local_experts: contradicts num_experts, another name of it; remove one of them"));
+  EXPECT_EQ(windows_of("qwen3_moe", R"(, "num_local_experts": 8)"), "");
 }
 
 }  // namespace

@@ -141,5 +141,42 @@ TEST(RequireValid, NamesTheMemberThatIsWrong) {
               testing::HasSubstr("more than 10^16 parameters"));
 }
 
+TEST(PairsWithinWindow, AreThoseOfACausalBand) {
+  EXPECT_DOUBLE_EQ(pairs_within_window(1000, 0), 1);
+  EXPECT_DOUBLE_EQ(pairs_within_window(1000, 1000), 1);
+  EXPECT_DOUBLE_EQ(pairs_within_window(1000, 5000), 1);
+  // S W - W^2 / 2 of S^2 / 2.
+  EXPECT_DOUBLE_EQ(pairs_within_window(32768, 4096), (32768.0 * 4096 - 4096.0 * 4096 / 2) / (32768.0 * 32768 / 2));
+}
+
+TEST(WindowedLayers, AreCountedWhereTheSequenceIsLonger) {
+  TransformerShape shape = named_transformer("mistral-7b");
+  EXPECT_EQ(shape.window, 4096);
+  EXPECT_EQ(windowed_layers(shape, 4096, 0, 32), 0);
+  EXPECT_EQ(windowed_layers(shape, 4097, 0, 32), 32);
+  shape.windowed.assign(32, false);
+  shape.windowed[9] = true;
+  EXPECT_EQ(windowed_layers(shape, 8192, 0, 9), 0);
+  EXPECT_EQ(windowed_layers(shape, 8192, 8, 8), 1);
+  const double full = training_flops_per_token(shape, 4096);
+  shape.window = 2048;
+  EXPECT_NEAR(full - training_flops_per_token(shape, 4096), 0.25 * 12 * 4096 * 4096, 1) << "a quarter of one layer's";
+  shape.windowed.pop_back();
+  EXPECT_THAT(lowgear::error_of([&] { require_valid(shape); }), testing::HasSubstr("windowed: says of 31 layers"));
+}
+
+TEST(NamedTransformer, KnowsSizesByTheirNamesInPapers) {
+  EXPECT_EQ(named_transformer("gpt3-xl").name, "gpt3-1.3b");
+  EXPECT_EQ(named_transformer("GPT-3 XL").name, "gpt3-1.3b");
+  EXPECT_EQ(named_transformer("gpt3-small").name, "gpt3-125m");
+  EXPECT_EQ(named_transformer("gpt3").name, "gpt3-175b");
+  EXPECT_EQ(named_transformer("bloom").name, "bloom-176b");
+  EXPECT_THAT(
+      lowgear::error_of([] { (void)named_transformer("gpt3-xxl"); }),
+      testing::AllOf(testing::HasSubstr("did you mean gpt3-125m or "), testing::Not(testing::HasSubstr("gpt2"))));
+  EXPECT_THAT(lowgear::error_of([] { (void)named_transformer("llama3-9b"); }),
+              testing::EndsWith("did you mean llama-3-8b?"));
+}
+
 }  // namespace
 }  // namespace lowgear::estimator

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace lowgear::estimator {
 namespace {
 
-std::string no_such_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
+std::optional<ConfigFile> no_such_files(const std::string& /*path*/) { return std::nullopt; }
 
 TrainingJob parse_sampled(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
   return parse_job_file(yaml, "job.yaml", settings, no_such_files);

@@ -22,7 +22,9 @@ TransformerShape llama() {
   shape.mlp = MlpKind::gated;
   shape.norm = NormKind::rms_norm;
   shape.positions = PositionKind::rotary;
-  shape.biases = false;
+  shape.qkv_biases = false;
+  shape.output_bias = false;
+  shape.mlp_biases = false;
   return shape;
 }
 
@@ -333,6 +335,22 @@ TEST(MessageWork, SplitsMessagesAmongTensorRanks) {
   job.parallel.sequence_parallel = true;
   ASSERT_EQ(message_work(job, 0).size(), 1U);
   EXPECT_DOUBLE_EQ(message_work(job, 0)[0].bytes, bytes / 4);
+}
+
+TEST(LayerWork, CountsBiasesWhereTheyAre) {
+  const auto gradients = [](bool qkv, bool output, bool mlp) {
+    TransformerShape shape = llama();
+    shape.qkv_biases = qkv;
+    shape.output_bias = output;
+    shape.mlp_biases = mlp;
+    const BlockWork work = layer_work(job_of(shape));
+    return std::ranges::count(work.backward.operators, OperatorKind::bias_gradient,
+                              [](const OperatorUse& use) { return use.op.kind; });
+  };
+  EXPECT_EQ(gradients(false, false, false), 0);
+  EXPECT_EQ(gradients(true, false, false), 1);
+  EXPECT_EQ(gradients(true, true, false), 2);
+  EXPECT_EQ(gradients(false, false, true), 1);
 }
 
 }  // namespace
