@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "training/dataset/megatron_index.h"
+#include "training/dataset/token_doubt.h"
 
 namespace lowgear::dataset {
 namespace {
@@ -45,6 +47,23 @@ const HeaderFormat* header_format(std::string_view bytes) {
   if (bytes.size() < sizeof(std::int32_t)) return nullptr;
   const auto* const found = std::ranges::find(kHeaderFormats, word_at<std::int32_t>(bytes, 0), &HeaderFormat::magic);
   return found == kHeaderFormats.end() ? nullptr : found;
+}
+
+/// The type that Megatron's index next to a file says, which the file and what is said of it must agree with.
+TokenType type_by_index(const MegatronIndex& index, std::string_view bytes, const std::string& source,
+                        std::optional<TokenType> given) {
+  const SourceLocation where{source, 0, 0};
+  if (given && *given != index.type) {
+    throw_input_error(
+        where,
+        fmt::format("its index {} says that the tokens are {}, not {}", index.file, name(index.type), name(*given)),
+        "leave the type of its tokens out");
+  }
+  if (bytes.size() != index.bytes) {
+    throw_input_error(where, fmt::format("{} bytes, but its index {} counts {}", bytes.size(), index.file, index.bytes),
+                      "one of the two files is truncated or of another text: copy or make both again");
+  }
+  return index.type;
 }
 
 }  // namespace
@@ -104,7 +123,8 @@ void TokenView::check_no_header(std::string_view bytes) const {
   const HeaderFormat* const format = header_format(bytes);
   if (format == nullptr || bytes.size() < kTokenHeaderBytes) return;
   if (word_at<std::int32_t>(bytes, 1) == format->version) {
-    fail("it has a header, but the configuration says that it has none", "leave the type of its tokens out");
+    fail("it has a header, but the configuration or an index next to it says that it has none",
+         "leave the type of its tokens out");
   }
 }
 
@@ -144,16 +164,18 @@ std::int64_t TokenView::operator[](std::int64_t index) const {
   return token;
 }
 
-TokenFile::TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens)
-    : file_(std::move(file)), tokens_(std::move(tokens)) {}
+TokenFile::TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens, std::string index)
+    : file_(std::move(file)), tokens_(std::move(tokens)), index_(std::move(index)) {}
 
 TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t vocabulary_size,
                           std::optional<TokenType> headerless) {
   auto file = std::make_shared<const MappedFile>(path);
-  const std::span<const std::byte> bytes = file->bytes();
-  TokenView tokens({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string(), vocabulary_size,
-                   headerless);
-  return {std::move(file), std::move(tokens)};
+  refuse_other_content(file->text(), path.string());
+  const std::optional<MegatronIndex> index = megatron_index_of(path);
+  if (index) headerless = type_by_index(*index, file->text(), path.string(), headerless);
+  TokenView tokens(file->text(), path.string(), vocabulary_size, headerless);
+  refuse_doubtful_tokens(tokens);
+  return {std::move(file), std::move(tokens), index ? index->file : ""};
 }
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenType type)

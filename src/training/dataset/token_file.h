@@ -75,25 +75,31 @@ class TokenView {
   bool has_header_ = false;
 };
 
-/// A token file mapped into memory (see MappedFile): opening it reads nothing but the header.
+/// A token file mapped into memory (see MappedFile): opening it reads the header, the index next to it, and some
+/// tokens.
 class TokenFile {
  public:
-  /// Throws InputError when the file cannot be read or mapped, or as TokenView.
+  /// The type of a file with Megatron's index next to it comes from there (megatron_index.h). Throws InputError when
+  /// the file cannot be read or mapped, when it contradicts its index or holds something else than tokens of its type
+  /// (token_doubt.h), or as TokenView.
   [[nodiscard]] static TokenFile open(const std::filesystem::path& path, std::int64_t vocabulary_size,
                                       std::optional<TokenType> headerless = {});
 
   /// Valid as long as this file, also when it is moved.
   [[nodiscard]] const TokenView& tokens() const { return tokens_; }
   [[nodiscard]] std::int64_t token_count() const { return tokens_.token_count(); }
+  /// Megatron's index, from which the type of the tokens comes; empty without one.
+  [[nodiscard]] const std::string& index() const { return index_; }
   /// See TokenView.
   void read(std::int64_t first, std::span<std::int64_t> out) const { tokens_.read(first, out); }
   [[nodiscard]] std::int64_t operator[](std::int64_t index) const { return tokens_[index]; }
 
  private:
-  TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens);
+  TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens, std::string index);
 
   std::shared_ptr<const MappedFile> file_;
   TokenView tokens_;
+  std::string index_;
 };
 
 /// Writes a token file with a header, whole or not at all (StagedFile).

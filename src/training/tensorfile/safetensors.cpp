@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/files/file_kind.h"
 #include "base/core/files/mapped_file.h"
 #include "base/core/formats/json.h"
 
@@ -103,6 +104,7 @@ class HeaderReader {
 
  private:
   void read_metadata(const JsonView& value) {
+    if (value.json().is_null()) return;  // absent to the reference reader, too
     if (!value.json().is_object()) value.fail("expected an object of texts");
     for (const auto& [key, json] : value.json().get_ref<const Json::object_t&>()) {
       content_.metadata.emplace(key, JsonView(json, source_, fmt::format("$.__metadata__[{}]", quote(key))).text());
@@ -174,6 +176,10 @@ std::optional<std::size_t> tensor_bytes(TensorType type, std::span<const std::in
 
 SafetensorsContent parse_safetensors(std::span<const std::byte> bytes, const std::string& source) {
   const SourceLocation where{source, 0, 0};
+  const std::string_view kind = known_file_kind({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!kind.empty() && kind != kSafetensorsKind) {
+    throw_input_error(where, fmt::format("it is {}, and no safetensors file", kind), "convert it to safetensors");
+  }
   std::uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes) {
     throw_input_error(where, fmt::format("{} bytes, too few for a safetensors file", bytes.size()), kDamaged);

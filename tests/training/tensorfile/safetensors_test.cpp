@@ -84,6 +84,9 @@ TEST(Safetensors, MayBeEmptyOrHaveEmptyTensors) {
 TEST(Safetensors, RefusesAnAbsurdHeader) {
   EXPECT_THAT(refusal(""), testing::StartsWith("m.safetensors: 0 bytes, too few for a safetensors file"));
   EXPECT_THAT(refusal("1234567"), HasSubstr("7 bytes, too few"));
+  EXPECT_THAT(
+      refusal("PK\x03\x04, then the pickle of PyTorch"),
+      HasSubstr("it is a zip archive (as spreadsheets, .npz and PyTorch's files are), and no safetensors file"));
   EXPECT_THAT(refusal(std::string(8, '\xff')), HasSubstr("a header of 18446744073709551615 bytes, above 100000000"));
   std::string truncated = safetensors_bytes(kTwoTensors, "");
   truncated.resize(50);
@@ -142,6 +145,7 @@ TEST(Safetensors, RefusesOverlapsGapsAndDuplicates) {
 }
 
 TEST(Safetensors, RefusesMetadataThatIsNoText) {
+  EXPECT_EQ(refusal_of(R"({"__metadata__":null})", 0), "no error") << "as the reference reader";
   EXPECT_THAT(refusal_of(R"({"__metadata__":3})", 0), HasSubstr("expected an object of texts"));
   EXPECT_THAT(refusal_of(R"({"__metadata__":{"a":3}})", 0), HasSubstr(R"($.__metadata__["a"]: expected text)"));
 }

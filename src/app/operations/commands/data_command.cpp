@@ -174,6 +174,7 @@ cli::ExitCode run_show(const DataArguments& arguments, cli::Console& console) {
   if (arguments.json) {
     Json json = {{"file", path},
                  {"header", tokens.has_header()},
+                 {"index", file.index().empty() ? Json() : Json(file.index())},
                  {"token_type", name(tokens.token_type())},
                  {"tokens", file.token_count()},
                  {"highest_token", highest < 0 ? Json() : Json(highest)},
@@ -182,8 +183,10 @@ cli::ExitCode run_show(const DataArguments& arguments, cli::Console& console) {
     console.print_json(json);
     return cli::ExitCode::ok;
   }
-  console.print(fmt::format("{}: {} tokens ({}, {} header){}\n", printable(path), file.token_count(),
-                            name(tokens.token_type()), tokens.has_header() ? "with" : "without",
+  const std::string origin = file.index().empty() ? fmt::format("{} header", tokens.has_header() ? "with" : "without")
+                                                  : fmt::format("as {} says", printable(file.index()));
+  console.print(fmt::format("{}: {} tokens ({}, {}){}\n", printable(path), file.token_count(),
+                            name(tokens.token_type()), origin,
                             highest < 0 ? "" : fmt::format("; the highest is {}", highest)));
   if (!first.empty()) console.print(fmt::format("first: {}\n", fmt::join(first, " ")));
   if (tokenizer) console.print(fmt::format("text: {}\n", quote(text)));

@@ -14,6 +14,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/files/file_kind.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/files/write_all.h"
 
@@ -88,6 +89,15 @@ std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::s
     if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
   }
   content.resize(size);
+  return content;
+}
+
+/// No reader of whole files takes any of these: a table in an archive must not be taken for a text.
+std::string checked(std::string content, const fs::path& path) {
+  refuse_git_lfs_pointer(path, content);
+  if (const std::string_view kind = known_file_kind(content); !kind.empty()) {
+    throw_read_error(path, fmt::format("it is {}", kind), "unpack or convert it");
+  }
   return content;
 }
 
@@ -171,7 +181,7 @@ bool is_mount_point(const fs::path& path) {
 }  // namespace
 
 std::string read_file(const fs::path& path, std::size_t max_bytes) {
-  if (path == "-") return read_all(STDIN_FILENO, "<stdin>", max_bytes, 0);
+  if (path == "-") return checked(read_all(STDIN_FILENO, "<stdin>", max_bytes, 0), "<stdin>");
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};
   if (!file || ::fstat(file.get(), &status) != 0) throw_read_error(path, errno);
@@ -179,7 +189,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   if (is_foreign_device(file.get(), status)) throw_read_error(path, "it is a device", "name a file");
   const auto size = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
   if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
-  return read_all(file.get(), path, max_bytes, size);
+  return checked(read_all(file.get(), path, max_bytes, size), path);
 }
 
 void flush_directory(const fs::path& path) {

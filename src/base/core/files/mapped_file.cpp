@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/core/error.h"
+#include "base/core/files/file_kind.h"
 
 namespace lowgear {
 namespace {
@@ -46,9 +47,17 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   ::close(file);
   if (error_number != 0) fail(path, system_reason(error_number));
   if (!regular) fail(path, "it is not a regular file", "name a file");
+  try {
+    refuse_git_lfs_pointer(path, text());
+  } catch (...) {
+    unmap();
+    throw;
+  }
 }
 
-MappedFile::~MappedFile() {
+MappedFile::~MappedFile() { unmap(); }
+
+void MappedFile::unmap() noexcept {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 

@@ -1,0 +1,136 @@
+#include "training/dataset/token_doubt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::dataset {
+namespace {
+
+using std::string_literals::operator""s;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kGpt2Vocabulary = 50257;
+constexpr std::int64_t kAnyVocabulary = std::int64_t{1} << 32;
+
+/// Random ids, as a preprocessor has them before it chooses a type.
+std::vector<std::int64_t> ids(std::int64_t vocabulary, int count = 1000) {
+  std::mt19937 random(1);
+  std::vector<std::int64_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<std::int64_t>(random() % vocabulary));
+  return tokens;
+}
+
+template <typename Number>
+std::string bytes_as(const std::vector<std::int64_t>& tokens, bool big_endian = false) {
+  std::string bytes;
+  for (const std::int64_t token : tokens) {
+    const auto number = static_cast<Number>(token);
+    std::string one(reinterpret_cast<const char*>(&number), sizeof number);
+    bytes += big_endian ? std::string(one.rbegin(), one.rend()) : one;
+  }
+  return bytes;
+}
+
+class TokenDoubt : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string refusal(const std::string& bytes, std::optional<TokenType> type,
+                                    std::int64_t vocabulary = kAnyVocabulary) const {
+    write_file_atomically(folder_ / "t.bin", bytes);
+    return error_of([&] { (void)TokenFile::open(folder_ / "t.bin", vocabulary, type); });
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(TokenDoubt, TakesTokensAsTheyAre) {
+  for (const std::int64_t vocabulary : {5, 256, 50257, 65536}) {
+    EXPECT_EQ(refusal(bytes_as<std::uint16_t>(ids(vocabulary)), TokenType::uint16, vocabulary), "no error");
+    EXPECT_EQ(refusal(bytes_as<std::uint32_t>(ids(vocabulary)), TokenType::uint32, vocabulary), "no error");
+  }
+  EXPECT_EQ(refusal(bytes_as<std::int32_t>(ids(128256)), TokenType::uint32, 128256), "no error");
+  EXPECT_EQ(refusal(bytes_as<std::int32_t>(ids(1'000'000, 100'000)), TokenType::uint32), "no error");
+}
+
+TEST_F(TokenDoubt, RefusesTheHalvesOfWiderNumbers) {
+  const auto halves = HasSubstr(
+      "t.bin: read as uint16, its tokens at even and odd places are of different kinds: they "
+      "are halves of wider numbers (first: ");
+  for (const std::int64_t vocabulary : {256, 50257, 128256}) {
+    EXPECT_THAT(refusal(bytes_as<std::int32_t>(ids(vocabulary)), TokenType::uint16), halves) << vocabulary;
+    EXPECT_THAT(refusal(bytes_as<std::int64_t>(ids(vocabulary)), TokenType::uint16), halves) << vocabulary;
+    EXPECT_THAT(refusal(bytes_as<float>(ids(vocabulary)), TokenType::uint16), halves) << vocabulary;
+    EXPECT_THAT(refusal(bytes_as<double>(ids(vocabulary)), TokenType::uint16), halves) << vocabulary;
+    EXPECT_THAT(refusal(bytes_as<std::int32_t>(ids(vocabulary), true), TokenType::uint16), halves) << vocabulary;
+    EXPECT_THAT(refusal(bytes_as<std::int64_t>(ids(vocabulary)), TokenType::uint32), HasSubstr("halves of wider"));
+  }
+  EXPECT_THAT(refusal(bytes_as<std::int32_t>(ids(50257, 500'000)), TokenType::uint16), halves) << "more than is read";
+  EXPECT_THAT(refusal(bytes_as<std::int32_t>(ids(50257, 16)), TokenType::uint16), halves) << "few tokens";
+}
+
+TEST_F(TokenDoubt, RefusesFilesOfWhichHalfIsOneToken) {
+  std::vector<std::int64_t> padded = ids(kGpt2Vocabulary);
+  padded.resize(2000, 50256);
+  EXPECT_THAT(refusal(bytes_as<std::uint16_t>(padded), TokenType::uint16),
+              HasSubstr("read as uint16, 1000 of 2000 tokens are 50256; its tokens are of another type, or mostly "
+                        "padding"));
+  padded.resize(1999);
+  EXPECT_EQ(refusal(bytes_as<std::uint16_t>(padded), TokenType::uint16), "no error");
+  // Ids so small that nothing but the zeros shows it.
+  EXPECT_THAT(refusal(bytes_as<std::int32_t>(ids(3)), TokenType::uint16), HasSubstr("of 2000 tokens are 0"));
+
+  TokenFileWriter writer(folder_ / "header.bin", TokenType::uint16);
+  writer.append(std::vector<std::int64_t>(100, 7));
+  writer.commit();
+  EXPECT_THAT(error_of([&] { (void)TokenFile::open(folder_ / "header.bin", 100); }),
+              HasSubstr("100 of 100 tokens are 7"));
+}
+
+TEST_F(TokenDoubt, RefusesPairsOfNarrowerNumbersAndOtherTypes) {
+  EXPECT_THAT(refusal(bytes_as<std::uint16_t>(ids(kGpt2Vocabulary)), TokenType::uint32),
+              HasSubstr("read as uint32, its tokens are pairs of narrower numbers"));
+  EXPECT_THAT(refusal(bytes_as<std::uint16_t>(ids(200)), TokenType::uint32), HasSubstr("pairs of narrower numbers"));
+  EXPECT_THAT(refusal(bytes_as<float>(ids(kGpt2Vocabulary)), TokenType::uint32), HasSubstr("beyond any vocabulary"));
+  EXPECT_THAT(refusal(bytes_as<std::int32_t>(ids(kGpt2Vocabulary), true), TokenType::uint32),
+              HasSubstr("read as uint32"));
+}
+
+TEST_F(TokenDoubt, RefusesBigEndianTokens) {
+  EXPECT_THAT(refusal(bytes_as<std::uint16_t>(ids(kGpt2Vocabulary), true), TokenType::uint16),
+              HasSubstr("the high bytes of its tokens vary more than the low ones: they are big-endian"));
+  EXPECT_THAT(refusal(bytes_as<std::uint16_t>(ids(256), true), TokenType::uint16), HasSubstr("big-endian"));
+}
+
+TEST_F(TokenDoubt, RefusesTokensBeyondTheVocabularyBeforeTraining) {
+  EXPECT_THAT(refusal(bytes_as<std::uint16_t>(ids(kGpt2Vocabulary)), TokenType::uint16, 32000),
+              AllOf(HasSubstr("(read as uint16), beyond a vocabulary of 32000; use the tokenizer"),
+                    HasSubstr("or name the type that its tokens have")));
+}
+
+TEST_F(TokenDoubt, RefusesFilesOfOtherKinds) {
+  const std::string zeros(64, '\0');
+  const auto kind = [&](const std::string& bytes) { return refusal(bytes + zeros, TokenType::uint16); };
+  EXPECT_THAT(kind("MMIDIDX\0\0"s), HasSubstr("t.bin: it is an index of Megatron (.idx), and holds no tokens; name"));
+  EXPECT_THAT(kind("\x93NUMPY"), HasSubstr("a NumPy array"));
+  EXPECT_THAT(kind("\x1f\x8b\x08"), HasSubstr("a gzip archive"));
+  EXPECT_THAT(kind("\x89PNG\r\n\x1a\n"), HasSubstr("a PNG image"));
+  EXPECT_THAT(kind("PAR1"), HasSubstr("a Parquet table"));
+  EXPECT_THAT(kind("PK\3\4"), HasSubstr("a zip archive"));
+  EXPECT_THAT(kind("\x10\0\0\0\0\0\0\0{\"a\":{}}"s), HasSubstr("a safetensors file"));
+  EXPECT_THAT(refusal("{\"tokens\": [1, 2, 3]}\n", TokenType::uint16), HasSubstr("it is a text, and holds no tokens"));
+  EXPECT_THAT(refusal("Übergrößenträger\n", {}), HasSubstr("it is a text"));
+  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", TokenType::uint16),
+              HasSubstr("a Git LFS pointer, not the file itself"));
+}
+
+}  // namespace
+}  // namespace lowgear::dataset
