@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/core/error.h"
@@ -65,6 +69,23 @@ void require_fits(const fs::path& path, const tensorfile::TensorView& tensor, co
   }
 }
 
+/// Whether a number has an exponent of ones, as NaN and infinity have.
+template <typename Word>
+bool has_number_with(std::span<const std::byte> data, Word exponent) {
+  for (std::size_t i = 0; i + sizeof(Word) <= data.size(); i += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, data.data() + i, sizeof word);
+    if ((word & exponent) == exponent) return true;
+  }
+  return false;
+}
+
+bool is_finite(const tensorfile::TensorView& tensor) {
+  if (tensor.type == tensorfile::TensorType::f32) return !has_number_with<std::uint32_t>(tensor.data, 0x7F800000U);
+  const bool narrow = tensor.type == tensorfile::TensorType::f16;
+  return !has_number_with<std::uint16_t>(tensor.data, narrow ? 0x7C00U : 0x7F80U);
+}
+
 }  // namespace
 
 ModelWeights::ModelWeights(tensorfile::WeightFiles files,
@@ -88,6 +109,11 @@ const tensorfile::TensorView& ModelWeights::at(std::string_view parameter) const
   const auto found = tensors_.find(parameter);
   if (found == tensors_.end()) throw Error(fmt::format("the model has no parameter {}", quote(parameter)));
   return *found->second;
+}
+
+std::string ModelWeights::non_finite_parameter() const {
+  const auto found = std::ranges::find_if(tensors_, [](const auto& entry) { return !is_finite(*entry.second); });
+  return found == tensors_.end() ? "" : found->first;
 }
 
 }  // namespace lowgear::launcher

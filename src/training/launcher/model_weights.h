@@ -23,6 +23,9 @@ class ModelWeights {
   /// this name.
   [[nodiscard]] const tensorfile::TensorView& at(std::string_view parameter) const;
 
+  /// The first parameter that holds NaN or infinity, by its name; empty when none does. Reads all of them.
+  [[nodiscard]] std::string non_finite_parameter() const;
+
  private:
   ModelWeights(tensorfile::WeightFiles files,
                std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors);

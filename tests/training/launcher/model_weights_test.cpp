@@ -3,12 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
+#include "base/core/files/file.h"
+#include "base/core/files/mapped_file.h"
 #include "base/core/temporary_folder.h"
 #include "training/launcher/saved_weights.h"
+#include "training/tensorfile/safetensors.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -24,6 +30,18 @@ class ModelWeightsTest : public testing::Test {
   }
   [[nodiscard]] std::string refusal() const {
     return error_of([&] { (void)opened(); });
+  }
+
+  /// Overwrites the last element of a tensor in the file.
+  void put(const std::string& name, const std::string& element) const {
+    const std::filesystem::path path = folder_ / "model.safetensors";
+    const MappedFile file(path);
+    std::string bytes(file.text());
+    const auto content = tensorfile::parse_safetensors(file.bytes(), path.string());
+    const auto tensor = std::ranges::find(content.tensors, name, &tensorfile::TensorView::name);
+    const auto end = static_cast<std::size_t>(tensor->data.data() + tensor->data.size() - file.bytes().data());
+    bytes.replace(end - element.size(), element.size(), element);
+    write_file_atomically(path, bytes);
   }
 
   TemporaryFolder folder_;
@@ -45,6 +63,20 @@ TEST_F(ModelWeightsTest, MayLackThePrefixAndHaveBuffersAndTheOutputMatrix) {
   tensors_["wte.weight"] = {"", tensorfile::TensorType::bf16, {256, 8}};
   tensors_.erase("transformer.wte.weight");
   EXPECT_EQ(opened().at("transformer.wte.weight").name, "wte.weight");
+}
+
+TEST_F(ModelWeightsTest, NameTheFirstParameterThatIsNoNumber) {
+  EXPECT_EQ(opened().non_finite_parameter(), "");
+  using tensorfile::TensorType;
+  for (const auto& [type, number] : {std::pair{TensorType::f32, std::string("\0\0\xC0\x7F", 4)},
+                                     {TensorType::bf16, std::string("\x80\xFF", 2)},
+                                     {TensorType::f16, std::string("\0\x7C", 2)}}) {
+    const std::string name = "transformer.ln_f.bias";
+    tensors_[name].type = type;
+    save(folder_ / "model.safetensors", tensors_);
+    put(name, number);
+    EXPECT_EQ(ModelWeights::open(folder_.path(), small_gpt2()).non_finite_parameter(), name);
+  }
 }
 
 TEST_F(ModelWeightsTest, ThatLackATensorAreRefused) {

@@ -6,11 +6,13 @@
 #include <limits>
 #include <utility>
 
+#include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/model/partition.h"
 #include "hardware/gpu/peak_compute.h"
 #include "planning/plan/plan_json.h"
 #include "planning/plan/uniform_plan.h"
+#include "training/launcher/model_weights.h"
 #include "training/launcher/training_text.h"
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/engine/learning_rate.h"
@@ -40,6 +42,20 @@ MovedLayers moved_by_all(const PartitionSwitch& own, Collective& world) {
   world.all_reduce(time, Reduction::maximum);
   world.all_reduce(bytes);
   return {.time_s = time.item<double>(), .bytes = bytes.item<double>()};
+}
+
+/// Why the first step from weights gave no numbers.
+std::string blame_of_weights(const std::filesystem::path& weights, const model::ModelConfig& config) {
+  const std::string where = printable(weights.string(), std::string_view::npos);
+  const std::string parameter = launcher::ModelWeights::open(weights, config).non_finite_parameter();
+  if (!parameter.empty()) {
+    return fmt::format("the weights {} hold NaN or infinity (first in {}); give weights that are whole", where,
+                       parameter);
+  }
+  return fmt::format(
+      "with the weights {} already the first step diverges; check that they are of this model, or lower the learning "
+      "rate",
+      where);
 }
 
 }  // namespace
@@ -199,9 +215,11 @@ void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::func
 
 void TrainingRun::require_finite(const StepResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
-  throw Diverged(fmt::format(
-      "step {}: the loss is {} and the norm of the gradients {}: training has diverged; lower the learning rate{}",
-      result.step, result.loss, result.gradient_norm, checkpoints_ ? "; " + checkpoints_->newest_text() : ""));
+  const std::string what = fmt::format("step {}: the loss is {} and the norm of the gradients {}: ", result.step,
+                                       result.loss, result.gradient_norm);
+  if (result.step == 0 && config_.weights) throw Diverged(what + blame_of_weights(*config_.weights, config_.model));
+  throw Diverged(fmt::format("{}training has diverged; lower the learning rate{}", what,
+                             checkpoints_ ? "; " + checkpoints_->newest_text() : ""));
 }
 
 void TrainingRun::finish() {
