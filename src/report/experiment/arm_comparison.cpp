@@ -238,11 +238,11 @@ std::string policies_of(const Arm& arm) {
 void leave_out_invalid(std::vector<Arm>& arms, std::vector<std::string>& warnings) {
   for (Arm& arm : arms) {
     std::erase_if(arm.runs, [&](const ArmRun& run) {
-      if (run.record.invalid) {
-        warnings.push_back(
-            fmt::format("{}: left out as invalid: the machine was too busy for simulated GPUs", run.record.source));
+      const bool invalid = !run.record.invalid.empty();
+      if (invalid) {
+        warnings.push_back(fmt::format("{}: left out as invalid: {}", run.record.source, run.record.invalid));
       }
-      return run.record.invalid;
+      return invalid;
     });
     if (arm.runs.empty()) {
       throw InputError(

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <span>
-#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "report/experiment/run_validity.h"
 
 namespace lowgear::experiment {
 namespace {
@@ -37,7 +36,7 @@ Basis basis_at(const JsonView& view) {
   return static_cast<Basis>(found - kBasisNames.begin());
 }
 
-void read_step(const JsonView& line, RunRecord& run) {
+void read_step(const JsonView& line, RunRecord& run, RunValidity& validity) {
   const long long number = line.at("step").integer();
   if (number != static_cast<long long>(run.steps.size())) {
     line.at("step").fail(fmt::format("step {} stands where step {} was expected", number, run.steps.size()),
@@ -59,29 +58,12 @@ void read_step(const JsonView& line, RunRecord& run) {
     run.basis = basis;
   }
   run.policy = line.has("policy") ? line.at("policy").text() : "";
-  // Of the run so far: the last step's is that of the whole run.
-  run.invalid = line.has("invalid") && line.at("invalid").boolean();
+  const auto is_set = [&line](std::string_view member) { return line.has(member) && line.at(member).boolean(); };
+  validity.add({.time_s = step.time_s,
+                .simulated = run.basis == Basis::simulated,
+                .invalid = is_set("invalid"),
+                .continued = is_set("continued")});
   run.steps.push_back(step);
-}
-
-/// Whether the machine stood still for a good part of the run. Simulated GPUs notice that only within kernels. No clock
-/// makes a step so much longer.
-bool stood_still(std::span<const RunStep> steps) {
-  constexpr std::size_t kWarmUp = 2;
-  constexpr double kLongStep = 8;  // medians
-  constexpr double kMostLost = 0.02;
-  if (steps.size() <= kWarmUp) return false;
-  std::vector<double> times_s;
-  for (const RunStep& step : steps.subspan(kWarmUp)) times_s.push_back(step.time_s);
-  std::ranges::nth_element(times_s, times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2));
-  const double median_s = times_s[times_s.size() / 2];
-  double lost_s = 0;
-  double sum_s = 0;
-  for (const double time_s : times_s) {
-    sum_s += time_s;
-    if (time_s > kLongStep * median_s) lost_s += time_s - median_s;
-  }
-  return lost_s > kMostLost * sum_s;
 }
 
 }  // namespace
@@ -97,6 +79,7 @@ bool RunRecord::has_energy() const {
 RunRecord read_metrics(std::string_view text, const std::string& source) {
   RunRecord run;
   run.source = source;
+  RunValidity validity;
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) {
@@ -105,13 +88,16 @@ RunRecord read_metrics(std::string_view text, const std::string& source) {
     }
     const std::string line_source = fmt::format("{}:{}", source, number);
     const Json json = parse_json(text.substr(0, end), line_source, kMostValues);
-    read_step(JsonView(json, line_source), run);
+    read_step(JsonView(json, line_source), run, validity);
     text.remove_prefix(end + 1);
   }
   if (run.steps.empty()) {
     throw_input_error({source, 0, 0}, "holds no step", "name a file that lowgear train --metrics has written");
   }
-  if (run.basis == Basis::simulated && stood_still(run.steps)) run.invalid = true;
+  run.invalid = validity.reason();
+  if (const std::string note = validity.note(); !note.empty()) {
+    run.warnings.push_back(fmt::format("{}: {}", source, note));
+  }
   const auto without = std::ranges::count_if(run.steps, [](const RunStep& step) { return !step.energy_j; });
   if (run.basis && without > 0) {
     run.warnings.push_back(

@@ -34,7 +34,7 @@ struct RunRecord {
   WorkUnit unit = WorkUnit::token;
   std::vector<RunStep> steps;           ///< one at least, from the first of the run on
   std::string policy = {};              ///< whose clocks its last step followed; empty: none's, or not stated
-  bool invalid = false;                 ///< simulated GPUs: the machine was too busy, over the run as a whole
+  std::string invalid = {};             ///< why its figures mean nothing (run_validity.h); empty: they do
   std::optional<double> sm_clock_mhz;   ///< mean of the samples of all GPUs
   std::optional<double> temperature_c;  ///< the same
   std::vector<std::string> warnings;    ///< one line each

@@ -169,13 +169,13 @@ TEST(CompareArms, LeavesOutInvalidRunsAndTheirBlocks) {
   for (Arm& arm : arms) {
     for (int turn = 0; turn < 6; ++turn) arm.runs.push_back(in_block(run_of(1 + 0.01 * turn), turn / 2, 1));
   }
-  arms[1].runs[3].record.invalid = true;
+  arms[1].runs[3].record.invalid = "the machine stood still";
   const ArmComparison comparison = compare_arms(arms, {});
   EXPECT_THAT(comparison.warnings, ElementsAre(HasSubstr("left out as invalid")));
   EXPECT_EQ(comparison.arms[1].runs, 5);
   EXPECT_EQ(quantity_of(comparison, 1, Quantity::energy).value->count, 2) << "its block is no longer balanced";
   EXPECT_EQ(quantity_of(comparison, 1, Quantity::energy).difference_pct->count, 2);
-  for (ArmRun& run : arms[1].runs) run.record.invalid = true;
+  for (ArmRun& run : arms[1].runs) run.record.invalid = "the machine stood still";
   EXPECT_THAT(refusal(arms), HasSubstr("\"b\" has no valid run"));
 }
 

@@ -42,7 +42,7 @@ TEST(ReadMetrics, ReadsWhatTheTrainerWrites) {
   EXPECT_EQ(run.basis, Basis::simulated);
   EXPECT_EQ(run.unit, WorkUnit::token);
   EXPECT_TRUE(run.has_energy());
-  EXPECT_FALSE(run.invalid);
+  EXPECT_EQ(run.invalid, "");
 }
 
 TEST(ReadMetrics, ReadsHeldOutLossesWhereTheyWereMeasured) {
@@ -70,9 +70,25 @@ TEST(ReadMetrics, LeavesOutALineThatWasCutOff) {
   EXPECT_THAT(run.warnings, ::testing::ElementsAre(HasSubstr("m.jsonl:2: the last line is cut off")));
 }
 
-TEST(ReadMetrics, IsInvalidByItsLastStep) {
-  EXPECT_TRUE(read_metrics(line(0, R"("invalid":true)"), "m.jsonl").invalid);
-  EXPECT_FALSE(read_metrics(line(0, R"("invalid":true)") + line(1, ""), "m.jsonl").invalid);
+TEST(ReadMetrics, IsInvalidAsARunThatEndsInvalid) {
+  const RunRecord run = read_metrics(line(0) + line(1, R"("invalid":true)"), "m.jsonl");
+  EXPECT_THAT(run.invalid, HasSubstr("took longer than the kernels of the simulated GPUs"));
+}
+
+TEST(ReadMetrics, IsInvalidIfItWasBeforeItWasContinued) {
+  const std::string before = line(0) + line(1, R"("invalid":true)");
+  EXPECT_NE(read_metrics(before + line(2, R"("continued":true)") + line(3), "m.jsonl").invalid, "");
+  EXPECT_EQ(read_metrics(before + line(2) + line(3), "m.jsonl").invalid, "");
+}
+
+TEST(ReadMetrics, SaysThatStepsAreMarkedThatDoNotCountAgainstTheRun) {
+  const std::string marked = R"("energy_j":10,"energy":"simulated","invalid":true)";
+  const std::string valid = R"("energy_j":10,"energy":"simulated")";
+  const RunRecord run = read_metrics(line(0, marked) + line(1, marked) + line(2, valid), "m.jsonl");
+  EXPECT_EQ(run.invalid, "");
+  EXPECT_THAT(run.warnings,
+              ::testing::ElementsAre(HasSubstr("m.jsonl: 2 of 3 steps are marked invalid, the last of them is the 2. "
+                                               "from the first")));
 }
 
 TEST(ReadMetrics, StatesThePolicyThatWasFollowedLast) {
@@ -88,7 +104,7 @@ TEST(ReadMetrics, IsInvalidIfAMachineWithSimulatedGpusStoodStill) {
       text += R"({"step":)" + std::to_string(step) + R"(,"time_s":)" + std::to_string(time_s) +
               R"(,"tokens":100,"energy_j":10,"energy":")" + energy + "\"}\n";
     }
-    return read_metrics(text, "m.jsonl").invalid;
+    return !read_metrics(text, "m.jsonl").invalid.empty();
   };
   EXPECT_FALSE(run_with(0.5, "simulated"));
   EXPECT_FALSE(run_with(3.9, "simulated"));  // as at a low clock

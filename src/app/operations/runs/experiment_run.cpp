@@ -123,7 +123,7 @@ class TurnRunner {
     }
     if (*train.status() != 0) fail(turn, *train.status());
     const fs::path metrics = folder / names::kMetrics;
-    return !experiment::read_metrics(read_file(metrics, kMaxFileBytes), metrics.string()).invalid;
+    return experiment::read_metrics(read_file(metrics, kMaxFileBytes), metrics.string()).invalid.empty();
   }
 
   void finish(const Turn& turn, int attempts) const {

@@ -134,6 +134,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
                {"learning_rate", result.learning_rate},
                {"time_s", result.time_s},
                {"tokens", config_->tokens_per_step()}};
+  if (result.step > 0 && result.step == summary().first_step) json["continued"] = true;
   if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
   if (!result.partition.empty()) json["partition"] = result.partition;
   if (result.moved) json["moved"] = {{"time_s", result.moved->time_s}, {"bytes", result.moved->bytes}};

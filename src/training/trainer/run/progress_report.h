@@ -29,7 +29,7 @@ class ProgressReport {
   void add(const StepResult& result);
   /// Prints the summary, and on standard error how many metrics are lost and steps were done without the server.
   void finish();
-  [[nodiscard]] const RunSummary& summary() const { return totals_.summary(); }
+  [[nodiscard]] RunSummary summary() const { return totals_.summary(); }
 
  private:
   void count_server(const StepResult& result);

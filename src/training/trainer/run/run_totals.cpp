@@ -16,7 +16,7 @@ std::string RunSummary::json() const {
   if (step_energy_j) json["step_energy_j"] = *step_energy_j;
   if (mfu) json["mfu"] = *mfu;
   json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
-  json["invalid"] = invalid;
+  json["invalid"] = !invalid.empty();
   json["lost_metrics"] = lost_metrics;
   if (steps_without_server) json["steps_without_server"] = *steps_without_server;
   return json.dump();
@@ -32,12 +32,10 @@ std::string RunSummary::text() const {
     text += fmt::format(", {:.5g} J a step ({:.4g} J/token, {})", *step_energy_j,
                         *step_energy_j / (tokens_per_s * step_time_s), simulated ? "simulated" : "measured");
   }
-  if (invalid) {
-    text +=
-        "\ninvalid: the real computation took longer than the simulated kernels; times and energies are meaningless. "
-        "Make "
-        "simulated_gpu.layer_forward_s longer, or the model smaller";
+  if (!invalid.empty()) {
+    text += fmt::format("\ninvalid: {}. Make simulated_gpu.layer_forward_s longer, or the model smaller", invalid);
   }
+  if (!validity_note.empty()) text += fmt::format("\nnote: {}", validity_note);
   return text;
 }
 
@@ -50,9 +48,17 @@ void RunTotals::add(const StepResult& result) {
   if (summary_.steps == 0) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
   if (result.held_out_loss) summary_.held_out_loss = result.held_out_loss;
-  summary_.simulated = result.simulated;
-  summary_.invalid = summary_.invalid || result.invalid;
+  summary_.simulated = summary_.simulated || result.simulated;
+  validity_.add(
+      {.time_s = result.time_s, .simulated = result.simulated, .invalid = result.invalid, .continued = false});
   if (++summary_.steps > left_out_) count(result);
+}
+
+RunSummary RunTotals::summary() const {
+  RunSummary summary = summary_;
+  summary.invalid = validity_.reason();
+  summary.validity_note = validity_.note();
+  return summary;
 }
 
 void RunTotals::count(const StepResult& result) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "report/experiment/run_validity.h"
 #include "training/trainer/run/step_result.h"
 
 namespace lowgear::trainer {
@@ -22,8 +23,9 @@ struct RunSummary {
   double tokens_per_s = 0;
   std::optional<double> mfu;  ///< over the same time, 0 to 1; empty unless every step has one
   bool simulated = false;
-  bool invalid = false;
-  std::int64_t lost_metrics = 0;  ///< steps whose metrics could not be written
+  std::string invalid = {};        ///< why the figures mean nothing (run_validity.h); empty: they do
+  std::string validity_note = {};  ///< about steps that do not count against the run
+  std::int64_t lost_metrics = 0;   ///< steps whose metrics could not be written
   /// Steps in which a rank or more had no answer from the job's server; empty where it has none.
   std::optional<std::int64_t> steps_without_server;
 
@@ -40,7 +42,7 @@ class RunTotals {
   void add(const StepResult& result);
   void set_lost_metrics(std::int64_t steps) { summary_.lost_metrics = steps; }
   void set_steps_without_server(std::int64_t steps) { summary_.steps_without_server = steps; }
-  [[nodiscard]] const RunSummary& summary() const { return summary_; }
+  [[nodiscard]] RunSummary summary() const;
 
  private:
   /// Steps that are left out of the means, unless there are no others.
@@ -49,7 +51,8 @@ class RunTotals {
 
   std::int64_t left_out_;
   std::int64_t tokens_per_step_;
-  RunSummary summary_;
+  RunSummary summary_;  ///< without its validity
+  experiment::RunValidity validity_;
   double time_s_ = 0;  ///< of the steps that are counted; so are the others
   double energy_j_ = 0;
   bool all_energy_ = true;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace lowgear::trainer {
 namespace {
 
@@ -42,6 +44,23 @@ TEST(RunTotals, HaveNoEnergyUnlessEveryStepHasOne) {
   EXPECT_TRUE(totals.summary().step_energy_j);
   totals.add(step(1, std::nullopt));
   EXPECT_FALSE(totals.summary().step_energy_j);
+}
+
+/// The rule is that of `lowgear report` (run_validity.h).
+TEST(RunTotals, AreInvalidAsTheReportOfTheirMetricsIs) {
+  RunTotals totals(0, 4, 100);
+  StepResult marked = step(1, 10);
+  marked.simulated = true;
+  marked.invalid = true;
+  totals.add(marked);
+  totals.add(marked);
+  EXPECT_NE(totals.summary().text().find("\ninvalid: the real computation took longer"), std::string::npos);
+  EXPECT_NE(totals.summary().json().find("\"invalid\":true"), std::string::npos);
+  StepResult valid = marked;
+  valid.invalid = false;
+  totals.add(valid);
+  EXPECT_EQ(totals.summary().invalid, "");
+  EXPECT_NE(totals.summary().text().find("\nnote: 2 of 3 steps are marked invalid"), std::string::npos);
 }
 
 }  // namespace
