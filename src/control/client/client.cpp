@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <random>
 #include <thread>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/host_name.h"
+#include "base/core/log.h"
 #include "base/core/monotonic_clock.h"
 #include "control/client/marks/cuda_stream_driver.h"
 #include "control/client/rank/gpu_choice.h"
@@ -55,6 +57,15 @@ std::optional<int> known_stage(const JobPlaceFacts& place) {
   return one_stage ? pipeline_rank(place).rank : std::nullopt;
 }
 
+/// A wrong word in the variable ends no training.
+void heed_log_level(const Environment& environment) {
+  try {
+    set_log_level(environment);
+  } catch (const InputError& error) {
+    fmt::print(stderr, "lowgear: warning: {}\n", error.what());
+  }
+}
+
 }  // namespace
 
 Client::Client(Options options, const Environment& environment)
@@ -62,6 +73,7 @@ Client::Client(Options options, const Environment& environment)
       start_ns_(event_time_ns()),
       gpu_(open_rank_gpu(options_.gpu, options_.rank.local_rank, environment)),
       place_(pipeline_rank(options_.place), known_stage(options_.place)) {
+  heed_log_level(environment);
   if (!options_.recording.folder.empty()) open_recording();
   if (gpu_.gpu != nullptr && !options_.agent_socket.empty()) open_lease();
   if (!options_.server.address.empty()) open_server();
@@ -190,6 +202,7 @@ void Client::load_plan_text(std::string text, const std::string& source, std::op
   refuse_what_differs();
   following_->require();
   if (!lease_) throw Error(gpu_.problem.empty() ? "no agent is used" : gpu_.problem);
+  log_debug(fmt::format("plan {}: handed to the agent as that of rank {}", source, rank));
   lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
                      .nearest_below = nearest_below,
                      .plan_json = std::move(text),

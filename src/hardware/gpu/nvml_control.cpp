@@ -5,6 +5,7 @@
 #include <cmath>
 #include <variant>
 
+#include "base/core/log.h"
 #include "hardware/gpu/nvml_gpu.h"
 #include "hardware/gpu/nvml_power_features.h"
 
@@ -23,6 +24,7 @@ class NvmlControl final : public GpuControl {
 
   void apply(const GpuSetting& setting) override {
     std::visit([this](const auto& each) { set(each); }, setting);
+    if (logs_debug()) log_debug(fmt::format("GPU {}: {}", gpu_->identity().uuid, to_string(setting)));
   }
 
  private:

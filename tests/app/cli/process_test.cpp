@@ -44,6 +44,26 @@ TEST(Process, AFullStandardOutputIsAFailure) {
   EXPECT_THAT(result.err, HasSubstr("No space left on device"));
 }
 
+TEST(Process, SaysMoreOrLessAsItIsTold) {
+  const TemporaryFolder folder;
+  const std::string profile = write_text(folder / "profile.csv", small_profile(3));
+  const std::vector<std::string> command = {"inspect", "--profile", profile};
+  const auto with = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), command.begin(), command.end());
+    return run_lowgear(options);
+  };
+  const std::string read = "lowgear: debug: read " + profile;
+  EXPECT_THAT(run_lowgear(command).err, Not(HasSubstr("debug")));
+  EXPECT_THAT(with({"--log-level", "debug"}).err, HasSubstr(read));
+  EXPECT_THAT(run_lowgear(command, [] { ::setenv("LOWGEAR_LOG", "DEBUG", 1); }).err, HasSubstr(read));
+  const ProgramResult wrong = with({"--log-level", "loud"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--log-level: there is no level \"loud\"; the levels are debug, info"));
+  const ProgramResult environment = run_lowgear(command, [] { ::setenv("LOWGEAR_LOG", "loud", 1); });
+  EXPECT_EQ(environment.exit_code, 2);
+  EXPECT_THAT(environment.err, HasSubstr("LOWGEAR_LOG: there is no level"));
+}
+
 TEST(Process, AFullDiskLeavesNothing) {
   const TemporaryFolder folder;
   const std::string profile = write_text(folder / "profile.csv", small_profile(3));

@@ -41,6 +41,16 @@ class TellsSettings(AgentTest):
         self.expect("/gpu/get_persistence_mode", {"0": {"enabled": True}, "1": {"enabled": False}})
         self.expect("/gpu/get_power_limit", {"0": {"power_limit_mw": 700000}, "1": {"power_limit_mw": 500000}})
 
+    def test_its_log_for_debugging_has_requests_and_writes(self):
+        agent = self.start_agent("--log-level", "debug")
+        call = "set_power_limit?gpu_ids=1&block=true&power_limit_mw=500000"
+        self.assertEqual(self.http("POST", "/gpu/" + call)[0], 200)
+        agent.terminate()
+        log = agent.communicate(timeout=PATIENCE_S)[1]
+        self.assertIn("lowgear: debug: POST /gpu/set_power_limit from unix: 200", log)
+        self.assertRegex(log, "lowgear: debug: GPU [^ ]*: .*500")
+        self.assertNotIn("power_limit_mw", log)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <new>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "app/cli/terminal/help_formatter.h"
 #include "app/cli/terminal/interrupt.h"
 #include "base/core/error.h"
+#include "base/core/log.h"
 #include "base/core/suggestion.h"
 #include "base/core/version.h"
 
@@ -108,8 +110,19 @@ Application::Application(std::vector<Verb> verbs)
   for (const Verb& verb : verbs_) {
     CLI::App* app = app_.add_subcommand(std::string(verb.name), std::string(verb.summary));
     app->footer(footer(verb));
+    app->add_option("--log-level", log_level_,
+                    "What to say on standard error: debug (also requests, decisions, clock writes and files), info, "
+                    "warning or error; the programs that it starts take it over (LOWGEAR_LOG)")
+        ->type_name("LEVEL")
+        ->default_str("info");
     actions_.emplace(verb.name, verb.declare(*app));
   }
+}
+
+void Application::heed_log_level() const {
+  if (log_level_.empty()) return set_log_level(process_environment());
+  set_log_level(parse_log_level(log_level_, "--log-level"));
+  ::setenv(kLogVariable, log_level_.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
 }
 
 ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
@@ -132,6 +145,8 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
     return ExitCode::bad_usage;
   }
   throw_if_interrupted();
+  heed_log_level();
+  console.set_level(log_level());
   return actions_.at(app_.get_subcommands().front()->get_name())(console);
 }
 

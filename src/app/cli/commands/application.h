@@ -23,9 +23,12 @@ class Application {
 
  private:
   [[nodiscard]] ExitCode parse_and_run(std::span<const std::string> arguments, Console& console);
+  /// That of the option, which the environment hands on to children, or the environment's.
+  void heed_log_level() const;
 
   std::vector<Verb> verbs_;
   CLI::App app_;
+  std::string log_level_;  ///< as given with --log-level
   std::map<std::string, VerbAction, std::less<>> actions_;
 };
 

@@ -5,6 +5,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -54,6 +55,13 @@ void Console::print_json(const Json& json) { print(json.dump(2, ' ', false, Json
 void Console::note(std::string_view text) { log_->info(text); }
 void Console::warn(std::string_view text) { log_->warn(text); }
 void Console::error(std::string_view text) { log_->error(text); }
-void Console::mute_notes() { log_->set_level(spdlog::level::warn); }
+void Console::mute_notes() { set_level(LogLevel::warning); }
+
+void Console::set_level(LogLevel level) {
+  const auto least = level == LogLevel::error     ? spdlog::level::err
+                     : level == LogLevel::warning ? spdlog::level::warn
+                                                  : spdlog::level::info;
+  log_->set_level(std::max(log_->level(), least));
+}
 
 }  // namespace lowgear::cli

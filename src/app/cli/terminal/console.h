@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/core/formats/json.h"
+#include "base/core/log.h"
 
 namespace spdlog {
 class logger;
@@ -38,6 +39,8 @@ class Console {
   void error(std::string_view text);
   /// Drops notes from now on.
   void mute_notes();
+  /// Drops remarks below the level, but those that are dropped already stay so.
+  void set_level(LogLevel level);
 
  private:
   int output_;

@@ -17,6 +17,7 @@
 #include "base/core/files/file_kind.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/files/write_all.h"
+#include "base/core/log.h"
 
 namespace lowgear {
 namespace {
@@ -94,6 +95,7 @@ std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::s
 
 /// No reader of whole files takes any of these: a table in an archive must not be taken for a text.
 std::string checked(std::string content, const fs::path& path) {
+  if (logs_debug()) log_debug(fmt::format("read {}: {} bytes", path.string(), content.size()));
   refuse_git_lfs_pointer(path, content);
   if (const std::string_view kind = known_file_kind(content); !kind.empty()) {
     throw_read_error(path, fmt::format("it is {}", kind), "unpack or convert it");

@@ -1,5 +1,6 @@
 #include "base/http/client/client.h"
 
+#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/core/log.h"
 #include "base/http/client/response_parser.h"
 #include "base/ipc/unix_address.h"
 
@@ -308,7 +310,17 @@ ReplyText Client::request(std::string_view method, std::string_view target, std:
   constexpr std::chrono::hours kLongest{24 * 365};  // so that no time is too long to be counted
   const Clock::time_point deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest);
   const std::string head = request_head(endpoint_, method, target, body.size(), headers);
-  return Exchange(*this, deadline).run(head, body, method == "HEAD" ? ResponseBody::none : ResponseBody::expected);
+  const ResponseBody expected = method == "HEAD" ? ResponseBody::none : ResponseBody::expected;
+  if (!logs_debug()) return Exchange(*this, deadline).run(head, body, expected);
+  const std::string what = fmt::format("{} {}{}", method, endpoint_.text(), target.substr(0, target.find('?')));
+  try {
+    ReplyText reply = Exchange(*this, deadline).run(head, body, expected);
+    log_debug(fmt::format("{}: {}", what, reply.status));
+    return reply;
+  } catch (const ClientError& error) {
+    log_debug(fmt::format("{}: {}", what, error.what()));
+    throw;
+  }
 }
 
 void Client::cancel() noexcept {

@@ -1,5 +1,6 @@
 #include "base/http/server/connection.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/core/log.h"
 #include "base/http/message/error.h"
 #include "base/http/server/connection_reply.h"
 
@@ -163,6 +165,7 @@ void Connection::parse() {
     input_.parser.emplace(owner_.options().limits);
     input_.told_to_continue = false;
     request_.head_only = false;
+    request_.text.clear();
     arm(owner_.options().request_timeout);
   }
   std::size_t taken = 0;
@@ -186,6 +189,7 @@ void Connection::dispatch() {
   request.remote = remote_.address;
   request_.head_only = request.method == "HEAD";
   ++request_.number;
+  if (logs_debug()) request_.text = fmt::format("{} {} from {}", request.method, request.path, remote_.address);
   if (const std::optional<Response> refusal = owner_.refuse(remote_.client)) return respond(*refusal, request_.after);
   owner_.handle(std::move(request), std::make_shared<ConnectionReply>(weak_from_this(), request_.number));
 }
@@ -209,6 +213,7 @@ bool Connection::begin_stream(std::uint64_t request, const Response& head) {
             request_.after);
     return false;
   }
+  if (logs_debug()) log_debug(fmt::format("{}: {}, a stream", request_.text, head.status));
   auto text = shared_text(serialize_head(head, AfterResponse::close, ResponseLength::until_the_end));
   if (request_.head_only) {
     state_ = State::answering;
@@ -235,6 +240,7 @@ bool Connection::on_close(std::uint64_t request, std::function<void()>& callback
 }
 
 void Connection::respond(const Response& response, AfterResponse after) {
+  if (logs_debug()) log_debug(fmt::format("{}: {}", request_.text, response.status));
   state_ = State::answering;
   request_.after = owner_.draining() ? AfterResponse::close : after;
   const std::function<void()> dropped = std::exchange(request_.on_close, nullptr);

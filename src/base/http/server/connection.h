@@ -106,6 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Request {
     std::uint64_t number = 0;
     bool head_only = false;  ///< it asks with HEAD
+    std::string text = {};   ///< for the log; empty unless it is for debugging
     AfterResponse after = AfterResponse::close;
     std::function<void()> on_close;
     bool stream_ending = false;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/core/files/file_descriptor.h"
+#include "base/core/log.h"
 #include "base/ipc/descriptor_passing.h"
 #include "base/ipc/unix_listener.h"
 #include "control/agent/lease/process_watch.h"
@@ -195,6 +196,8 @@ void LeaseServer::Impl::Connection::handle_hello(const ipc::Frame& frame) {
   const LeaseGranter::Grant grant = server_->granter_.open_lease(peer_, hello);
   lease_id_ = grant.lease.lease_id;
   client_version_ = hello.version;
+  log_debug("lease " + std::to_string(*lease_id_) + ": opened by process " + std::to_string(peer_.pid) + " for GPU " +
+            hello.gpu);
   reader_ = ipc::FrameReader(server_->options_.max_frame_bytes);
   if (!send_frame(socket_.native_handle(), encode(grant.lease), grant.ring->descriptor())) end();
 }
@@ -231,7 +234,9 @@ void LeaseServer::Impl::Connection::end() {
   drop();
   if (server == nullptr) return;
   server->remove(*this);
-  if (lease_id_) server->granter_.close_lease(*lease_id_);
+  if (!lease_id_) return;
+  log_debug("lease " + std::to_string(*lease_id_) + ": ended by its client");
+  server->granter_.close_lease(*lease_id_);
 }
 
 LeaseServer::Impl::Impl(asio::io_context& io, LeaseGranter& granter, LeaseServerOptions options)

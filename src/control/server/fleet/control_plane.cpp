@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/log.h"
 #include "base/http/message/error.h"
 #include "control/server/job/job_documents.h"
 
@@ -343,6 +344,7 @@ void ControlPlane::publish(Entry& entry, const JobChanges& changes) {
     if (entry.gpu_changes.size() < kGpuChanges) entry.gpu_changes.insert(rank);
   }
   for (const Json& decision : changes.decisions) {
+    if (logs_debug()) log_debug(fmt::format("job {}: decision {}", job.id, decision.dump()));
     const auto text = [&](const char* member) { return decision[member].get_ref<const std::string&>(); };
     if (decision.contains("technique")) {
       environment_.activity->reported_decision(text("technique"), text("change"));

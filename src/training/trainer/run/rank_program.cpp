@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/core/error.h"
+#include "base/core/log.h"
 #include "training/launcher/rank_processes.h"
 #include "training/launcher/release.h"
 #include "training/trainer/transport/transport.h"
@@ -33,6 +34,7 @@ int run_rank(const std::function<int()>& work) {
   try {
     const char* launcher =
         std::getenv(launcher::kLauncherReleaseVariable);  // NOLINT(concurrency-mt-unsafe): no other thread yet
+    set_log_level(process_environment());
     launcher::require_release_of(launcher != nullptr ? std::optional<std::string>(launcher) : std::nullopt);
     return work();
   } catch (const InputError& error) {
