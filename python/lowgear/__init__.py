@@ -23,7 +23,8 @@ from ._library import AgentUnavailable, InvalidUse, LowgearError, Refused
 
 __version__ = "0.1.0"
 
-_PLANNING = ("emulate", "estimate", "evaluate", "plan", "replan", "search", "simulate", "thin", "verify")
+_PLANNING = ("emulate", "estimate", "evaluate", "load_prof", "plan", "replan", "search", "simulate", "thin",
+             "total_time_and_energy", "verify", "windows")
 
 __all__ = [
     "AgentUnavailable",

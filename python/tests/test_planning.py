@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -710,6 +711,51 @@ class TestClusters(unittest.TestCase):
         self.assertEqual([(point.method, point.time_s) for point in points], [("Zeus, one limit", 100)])
         with self.assertRaises(lowgear.InvalidUse):
             lowgear.evaluate()
+
+    def test_windows_of_a_job_are_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(lowgear.InvalidUse, "no N.prof.json"):
+                lowgear.windows(folder)
+            for number, time_s, energy_j in ((0, 1.0, 100.0), (1, 1.0, 100.0), (2, 1.25, 80.0)):
+                rank = {"rank": 0, "iter_time": [9, 9, time_s], "iter_energy": [9, 9, energy_j]}
+                Path(folder, f"{number}.prof.json").write_text(json.dumps([rank, {**rank, "rank": 1}]))
+            rows = lowgear.windows(folder)
+            with self.assertRaisesRegex(lowgear.InvalidUse, "windows"):
+                lowgear.evaluate(folder)
+            self.assertEqual(lowgear.total_time_and_energy(lowgear.load_prof(folder, 2)), (1.25, 160.0))
+        self.assertEqual(rows["window"], [0, 1, 2])
+        self.assertEqual(rows["energy_j"], [200, 200, 160])
+        self.assertEqual(rows["saving_pct"], [None, None, 20])
+        self.assertEqual(rows["slowdown_pct"], [None, None, 25])
+
+    def test_time_and_energy_of_a_window_are_those_of_perseus(self):
+        """By its formula, max over ranks and sum over ranks, written here with other words."""
+        profs = [{"rank": rank, "iter_time": [9.0, 9.0, 1.0 + rank, 3.0 - rank, 2.0], "iter_energy": [9.0, 9.0, 10.0, 20.0 + rank, 5.0]}
+                 for rank in range(3)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "7.prof.json")
+            path.write_text(json.dumps([{**prof, "time_breakdown": {"forward": [[1.0]]}} for prof in profs]))
+            loaded = lowgear.load_prof(folder, 7)
+            self.assertEqual(loaded[2].time_breakdown, {"forward": [[1.0]]})
+            for warmup_steps in range(5):
+                time_s, energy_j = lowgear.total_time_and_energy(loaded, warmup_steps)
+                kept = range(warmup_steps, 5)
+                slowest = [max(prof["iter_time"][i] for prof in profs) for i in kept]
+                total = [sum(prof["iter_energy"][i] for prof in profs) for i in kept]
+                self.assertAlmostEqual(time_s, statistics.mean(slowest), places=12)
+                self.assertAlmostEqual(energy_j, statistics.mean(total), places=12)
+            with self.assertRaisesRegex(lowgear.InvalidUse, "no iteration is left"):
+                lowgear.total_time_and_energy(loaded, 5)
+            with self.assertRaisesRegex(lowgear.InvalidUse, "different numbers"):
+                lowgear.total_time_and_energy([loaded[0], loaded[1]._replace(iter_time=[1.0])])
+            path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+            with self.assertRaisesRegex(lowgear.InvalidUse, "Git LFS pointer"):
+                lowgear.load_prof(folder, 7)
+            path.write_text("[{}]")
+            with self.assertRaisesRegex(lowgear.InvalidUse, "without rank"):
+                lowgear.load_prof(folder, 7)
+        with self.assertRaises(FileNotFoundError):
+            lowgear.load_prof("nowhere", 0)
 
     def test_a_folder_of_plans_is_thinned(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 """Planning in Python: the commands `plan`, `replan`, `verify`, `simulate`, `estimate`, `search`, `emulate`, `evaluate` and
-`thin` of `lowgear` as functions.
+`thin` of `lowgear` as functions; and what Perseus' analysis of a job's results calls (`dumps`).
 
 They take dicts, lists, data frames or paths, and return objects that print themselves in terminals and draw themselves
 in notebooks. All that they compute the command computes (`lowgear`, found as `command.find_command` says): figures are
@@ -7,8 +7,9 @@ its figures, refusals its messages. Nothing but Python's standard library is nee
 data frame.
 """
 
-from .clusters import CellRow, EmulatedRow, PointRow, emulate, evaluate, thin
+from .clusters import CellRow, EmulatedRow, PointRow, WindowRow, emulate, evaluate, thin, windows
 from .command import CommandNotFound, LowgearWarning, find_command
+from .dumps import ProfilingResult, load_prof, total_time_and_energy
 from .estimates import Estimate, PublishedEstimate, SearchResult
 from .jobs import estimate, search
 from .pipelines import plan, simulate, verify
@@ -27,6 +28,7 @@ __all__ = [
     "PlanResult",
     "PlannedWork",
     "PointRow",
+    "ProfilingResult",
     "PublishedEstimate",
     "ReplanResult",
     "Scale",
@@ -34,14 +36,18 @@ __all__ = [
     "Simulation",
     "Table",
     "Verification",
+    "WindowRow",
     "emulate",
     "estimate",
     "evaluate",
     "find_command",
+    "load_prof",
     "plan",
     "replan",
     "search",
     "simulate",
     "thin",
+    "total_time_and_energy",
     "verify",
+    "windows",
 ]

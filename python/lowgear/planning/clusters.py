@@ -1,4 +1,4 @@
-"""`emulate`, `evaluate` and `thin`: clusters from one profile, and folders of Perseus."""
+"""`emulate`, `evaluate`, `windows` and `thin`: clusters from one profile, and folders of Perseus."""
 
 from __future__ import annotations
 
@@ -51,6 +51,19 @@ class PointRow(NamedTuple):
     number: int
     time_s: float
     energy_j: float
+
+
+class WindowRow(NamedTuple):
+    """A measured window of a job: an iteration, its power states, and what it saves against windows 0 and 1."""
+
+    folder: str
+    window: int
+    lowest_state: Optional[int]
+    highest_state: Optional[int]
+    time_s: float
+    energy_j: float
+    saving_pct: Optional[float]
+    slowdown_pct: Optional[float]
 
 
 def _rows_of(cluster: Mapping[str, Any]) -> Iterable[EmulatedRow]:
@@ -114,7 +127,7 @@ def emulate(
 
 def _paths(folders: Sequence[PathLike]) -> Sequence[str]:
     if not folders or not all(map(is_path, folders)):
-        raise InvalidUse("evaluate takes paths of folders")
+        raise InvalidUse("paths of folders are missing")
     return [os.path.abspath(os.fspath(folder)) for folder in folders]
 
 
@@ -125,9 +138,24 @@ def evaluate(*folders: PathLike) -> Tuple[Table[CellRow], Table[PointRow]]:
     Raises InvalidUse with the command's message where a folder cannot be read or has no such file.
     """
     document = run("evaluate", _paths(folders)).document
+    if "cells" not in document:
+        raise InvalidUse("no file of the shape of Perseus' sosp24_data; windows() shows the results of jobs")
     cells = (CellRow(**row) for row in document["cells"])
     points = (PointRow(**row) for row in document["figure9"])
     return Table(CellRow, cells, "cells of Perseus' tables"), Table(PointRow, points, "points of Perseus' figure 9")
+
+
+def windows(*folders: PathLike) -> Table[WindowRow]:
+    """The windows of jobs whose results Perseus' server, or Lowgear in its place, has left in these folders (`N.prof.json`):
+    measured, of an iteration, the first two of a window left out.
+
+    Raises InvalidUse with the command's message where a folder has none.
+    """
+    document = run("evaluate", _paths(folders)).document
+    if not document["dumps"]:
+        raise InvalidUse("no N.prof.json of a job's results; evaluate() shows Perseus' published tables")
+    rows = (WindowRow(dump["folder"], **row) for dump in document["dumps"] for row in dump["windows"])
+    return Table(WindowRow, rows, "windows of jobs, measured")
 
 
 def thin(folder: PathLike, *, keep: Union[int, str], out: PathLike) -> int:

@@ -11,19 +11,16 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
-#include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
+#include "report/evaluation/dump.h"
 
 namespace lowgear::evaluation {
 namespace {
 
-constexpr std::size_t kWarmUpIterations = 2;
-constexpr int kWarmUpWindows = 2;
 /// Published energies of EnvPipe's emulation are real ones of eight GPUs a rank; times are real ones.
 constexpr double kTimeScale = 10;
 constexpr double kEnergyScale = 80;
 
-constexpr std::string_view kProfileEnd = ".prof.json";
 constexpr std::string_view kTableEnd = ".csv";
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -83,7 +80,7 @@ std::optional<int> whole_number(std::string_view text) {
 }
 
 ArtifactPath run_path(std::span<const std::string_view> folders, std::string_view file) {
-  const auto number = whole_number(file.substr(0, file.size() - kProfileEnd.size()));
+  const auto number = profile_number(file);
   if (!number || folders.empty() || has_part(folders, "zeus_local") || has_part(folders, "zeus_global")) return {};
   const auto gpu = gpu_of(folders);
   if (!gpu) return {};
@@ -124,7 +121,7 @@ ArtifactPath parse_path(std::string_view path) {
   std::vector<std::string_view> parts = split(path, '/');
   const std::string_view file = parts.back();
   parts.pop_back();
-  if (file.ends_with(kProfileEnd)) return run_path(parts, file);
+  if (profile_number(file)) return run_path(parts, file);
   if (file.ends_with(kTableEnd)) return table_path(parts, file.substr(0, file.size() - kTableEnd.size()));
   return {};
 }
@@ -165,33 +162,6 @@ void add_zeus_table(Artifact& artifact, const ArtifactPath& path, std::string_vi
   }
 }
 
-/// The mean over iterations of what `combine` makes of all ranks.
-template <typename Combine>
-double mean_of_iterations(const JsonView& ranks, std::string_view member, const Combine& combine) {
-  const std::size_t iterations = ranks.at(std::size_t{0}).at(member).size();
-  if (iterations <= kWarmUpIterations) {
-    ranks.at(std::size_t{0})
-        .at(member)
-        .fail(fmt::format("{} iterations, of which the first {} are warm-up", iterations, kWarmUpIterations));
-  }
-  double sum = 0;
-  for (std::size_t iteration = kWarmUpIterations; iteration < iterations; ++iteration) {
-    double value = 0;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      value = combine(value, ranks.at(rank).at(member).at(iteration).number());
-    }
-    sum += value;
-  }
-  return sum / static_cast<double>(iterations - kWarmUpIterations);
-}
-
-PipelineFigures read_run(std::string_view text, const std::string& source) {
-  const Json document = parse_json(text, source);
-  const JsonView ranks(document, source);
-  return {mean_of_iterations(ranks, "iter_time", [](double a, double b) { return std::max(a, b); }),
-          mean_of_iterations(ranks, "iter_energy", [](double a, double b) { return a + b; })};
-}
-
 template <typename Map>
 void add_once(Map& map, typename Map::key_type key, typename Map::mapped_type value, const std::string& source) {
   if (!map.emplace(std::move(key), std::move(value)).second) {
@@ -207,7 +177,7 @@ void add_plan(Artifact& artifact, const ArtifactPath& path, std::string_view tex
     throw InputError(
         fmt::format("{}: there is another plan {} for the same workload; give one of them", source, path.number));
   }
-  plans.insert(place, {path.number, read_run(text, source)});
+  plans.insert(place, {path.number, window_figures(text, source)});
 }
 
 }  // namespace
@@ -215,6 +185,10 @@ void add_plan(Artifact& artifact, const ArtifactPath& path, std::string_view tex
 std::string_view name(Method method) { return method == Method::perseus ? "Perseus" : "EnvPipe"; }
 
 bool is_artifact_file(std::string_view path) { return parse_path(path).kind != ArtifactPath::Kind::none; }
+
+bool is_artifact_table(std::string_view path) {
+  return is_artifact_file(path) && parse_path(path).kind != ArtifactPath::Kind::run;
+}
 
 void add_file(Artifact& artifact, const std::string& path, std::string_view text) {
   const ArtifactPath parsed = parse_path(path);

@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "planning/profile/stage_profile.h"
-#include "planning/simulator/cluster.h"
+#include "report/evaluation/dump.h"
 
 /// The results that the authors of Perseus published, and folders of the same shape.
 namespace lowgear::evaluation {
-
-using simulator::PipelineFigures;
 
 enum class Method : unsigned char { perseus, envpipe };
 
@@ -70,6 +68,9 @@ struct Artifact {
 /// Perseus' server gives or `MODEL_GPU_...`. Runs below a folder `envpipe` are EnvPipe's; those of power limits (below
 /// `zeus_local`, `zeus_global`) are not read, as Zeus' tables have their results.
 [[nodiscard]] bool is_artifact_file(std::string_view path);
+
+/// Whether it is a table of the artifact, and no run, which a job of one's own leaves just the same.
+[[nodiscard]] bool is_artifact_table(std::string_view path);
 
 /// Adds a file for which is_artifact_file holds. Throws InputError with file and place where it cannot be read, has a
 /// shape of its own or is there twice.

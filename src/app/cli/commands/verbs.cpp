@@ -37,8 +37,11 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
     {"schedule", "Write a schedule in PyTorch's notation, show the memory it needs, and check that it cannot deadlock",
      "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
     {"evaluate",
-     "Show the published tables of Perseus (SOSP'24) beside what its artifact's data and Lowgear give, cell by cell",
-     "lowgear evaluate sosp24_data", declare_evaluate},
+     "Show what each window of a job of Perseus' server saved; or Perseus' published tables beside what its data and "
+     "Lowgear give",
+     "lowgear evaluate dump\n"
+     "  lowgear evaluate sosp24_data",
+     declare_evaluate},
     {"emulate",
      "Energy of a cluster of thousands of GPUs from one profile, by degree of a straggler: planned, emulated",
      "lowgear emulate --profile profile.csv --blocking-power 83.64 --microbatches 12,24,48,96 --global-microbatches "

@@ -50,6 +50,41 @@ TEST(EvaluateCommand, DrawsItsFigures) {
   EXPECT_EQ(text.find("Figure 8: what"), std::string::npos) << "nothing to draw";
 }
 
+std::string window(double time_s, double energy_j) {
+  return R"([{"rank":0,"iter_time":[9,9,)" + std::to_string(time_s) + R"(],"iter_energy":[9,9,)" +
+         std::to_string(energy_j) + "]}]";
+}
+
+TEST(EvaluateCommand, ShowsTheWindowsOfAJobsResults) {
+  const TemporaryFolder folder;
+  const std::filesystem::path dump = folder / "2026-01-31-12-00-00+merak+my-model+uniform+dp1+pp1+PointSolution";
+  std::filesystem::create_directories(dump);
+  write_text(dump / "0.prof.json", window(1, 100));
+  write_text(dump / "1.prof.json", window(1, 100));
+  write_text(dump / "2.prof.json", window(1.1, 80));
+  write_text(dump / "2.sched.json", R"([{"rank":0,"power_states":[1200,990]}])");
+  write_text(dump / "perseus.json", "{}");
+  for (const std::string& given : {dump.string(), folder.path().string()}) {
+    const ProgramResult text = run_lowgear({"evaluate", given});
+    ASSERT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_NE(text.out.find("3 windows, baseline 1.0000 s, 100.0 J (windows 0 and 1)"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("     2      990-1200   1.1000       80.0      20.00        10.00\n"), std::string::npos)
+        << text.out;
+    EXPECT_EQ(text.out.find("table 3"), std::string::npos) << "not beside published cells";
+  }
+  const ProgramResult result = run_lowgear({"evaluate", dump.string(), "--json"});
+  const Json json = parse_json(result.out, "stdout")["dumps"][0];
+  EXPECT_EQ(json["baseline"]["energy_j"], 100);
+  EXPECT_EQ(json["windows"][2]["window"], 2);
+  EXPECT_EQ(json["windows"][2]["saving_pct"], 20);
+  EXPECT_EQ(json["windows"][0]["saving_pct"], nullptr);
+  const ProgramResult html = run_lowgear({"evaluate", dump.string(), "--html", (folder / "x.html").string()});
+  EXPECT_EQ(html.exit_code, 2);
+  EXPECT_NE(html.err.find("--html: draws the figures of Perseus'"), std::string::npos) << html.err;
+  std::filesystem::remove(dump / "1.prof.json");
+  EXPECT_NE(run_lowgear({"evaluate", dump.string()}).err.find("the baseline is window 0 alone"), std::string::npos);
+}
+
 TEST(EvaluateCommand, RefusesFoldersWithoutSuchFiles) {
   const TemporaryFolder folder;
   const ProgramResult empty = run_lowgear({"evaluate", folder.path().string()});

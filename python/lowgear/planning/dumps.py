@@ -1,0 +1,75 @@
+"""`load_prof` and `total_time_and_energy`: what Perseus' `utils` have of these names, for code that calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+
+from .._library import InvalidUse
+
+Breakdown = Dict[str, List[List[float]]]
+
+
+class ProfilingResult(NamedTuple):
+    """What a rank measured in a window: one value an iteration, in s and J; breakdowns by instruction."""
+
+    rank: int
+    iter_time: List[float]
+    iter_energy: List[float]
+    time_breakdown: Breakdown
+    energy_breakdown: Breakdown
+
+
+def _result(path: Path, rank: Any) -> ProfilingResult:
+    try:
+        return ProfilingResult(
+            int(rank["rank"]),
+            [float(value) for value in rank["iter_time"]],
+            [float(value) for value in rank["iter_energy"]],
+            rank.get("time_breakdown", {}),
+            rank.get("energy_breakdown", {}),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidUse(f"{path}: a rank without rank, iter_time and iter_energy: {error!r}") from error
+
+
+def load_prof(directory: Union[str, "os.PathLike[str]"], schedule_num: int) -> List[ProfilingResult]:
+    """The window `schedule_num` of a job's results, `N.prof.json`, by rank as the file has them.
+
+    Raises FileNotFoundError where it is not there, and InvalidUse where it is another file.
+    """
+    path = Path(directory, f"{schedule_num}.prof.json")
+    text = path.read_text(encoding="utf-8")
+    if len(text) < 1024 and text.startswith("version https://git-lfs.github.com/spec/"):
+        raise InvalidUse(f"{path}: a Git LFS pointer, not the file itself; run `git lfs pull` in its folder")
+    try:
+        ranks = json.loads(text)
+    except ValueError as error:
+        raise InvalidUse(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(ranks, list):
+        raise InvalidUse(f"{path}: expected a list of ranks")
+    return [_result(path, rank) for rank in ranks]
+
+
+def total_time_and_energy(profs: Sequence[Any], warmup_steps: int = 2) -> Tuple[float, float]:
+    """Time (s) and energy (J) of an iteration of a window: means over its iterations but the first `warmup_steps`, of the
+    slowest rank's time and of all ranks' energy.
+
+    Args:
+        profs: as load_prof gives them, or anything with iter_time and iter_energy.
+
+    Raises InvalidUse where ranks have different numbers of iterations, or none is left.
+    """
+    if not profs:
+        raise InvalidUse("profs: no rank")
+    counts = {len(values) for prof in profs for values in (prof.iter_time, prof.iter_energy)}
+    if len(counts) > 1:
+        raise InvalidUse(f"profs: different numbers of iterations: {sorted(counts)}")
+    count = counts.pop() - warmup_steps
+    if warmup_steps < 0 or count < 1:
+        raise InvalidUse(f"profs: no iteration is left after {warmup_steps} of warm-up")
+    times_s = [max(values) for values in zip(*(prof.iter_time[warmup_steps:] for prof in profs))]
+    energies_j = [sum(values) for values in zip(*(prof.iter_energy[warmup_steps:] for prof in profs))]
+    return sum(times_s) / count, sum(energies_j) / count
