@@ -25,7 +25,7 @@ std::string printed(std::string_view text) {
 TEST_F(Log, SaysWhatIsForDebuggingOnlyThen) {
   EXPECT_EQ(printed("a request"), "");
   set_log_level(LogLevel::debug);
-  EXPECT_EQ(printed("a request\nof two lines"), "lowgear: debug: a request\\x0Aof two lines\n");
+  EXPECT_EQ(printed("a request\nof two lines"), "lowgear: debug: a request\\x0aof two lines\n");
 }
 
 TEST_F(Log, HasTheLevelOfTheEnvironment) {

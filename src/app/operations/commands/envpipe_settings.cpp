@@ -5,6 +5,8 @@
 #include <array>
 #include <filesystem>
 
+#include "base/core/formats/yaml.h"
+
 namespace lowgear::operations {
 namespace {
 
@@ -63,16 +65,6 @@ std::string setting_text(const Setting& setting, const std::string& text) {
 }
 
 }  // namespace
-
-std::string yaml_quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const bool control = static_cast<unsigned char>(c) < 0x20;
-    if (c == '"' || c == '\\') result += '\\';
-    result += control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
-  }
-  return result + '"';
-}
 
 void add_envpipe_settings(CLI::App& app, EnvPipeSettings& settings) {
   for (const Setting& setting : kSettings) {

@@ -17,7 +17,4 @@ struct EnvPipeSettings {
 /// read; paths are relative to the current folder. The settings must outlive `app`.
 void add_envpipe_settings(CLI::App& app, EnvPipeSettings& settings);
 
-/// A text in YAML's double quotes, whatever is in it.
-[[nodiscard]] std::string yaml_quoted(const std::string& text);
-
 }  // namespace lowgear::operations

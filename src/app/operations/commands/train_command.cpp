@@ -15,9 +15,12 @@
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/error.h"
+#include "base/core/files/file.h"
 #include "base/core/formats/json.h"
+#include "base/core/formats/yaml.h"
 #include "control/client/rank/gpu_choice.h"
 #include "control/client/rank/rank_environment.h"
+#include "training/launcher/config/eadt_config.h"
 #include "training/launcher/envpipe_order.h"
 #include "training/launcher/rank_processes.h"
 #include "training/launcher/server/served_order.h"
@@ -147,7 +150,27 @@ Json started_json(const launcher::TrainConfig& config, const schedule::Schedule&
           {"tokens_per_step", config.tokens_per_step()}};
 }
 
+/// Nothing is trained by such a file: what has no counterpart would be missing without a word.
+std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, cli::Console& console) {
+  const std::string text = read_file(arguments.config, kMaxYamlBytes);
+  if (!launcher::is_eadt_config(YamlView::parse(text, arguments.config))) return std::nullopt;
+  const launcher::EadtTranslation translation = launcher::translate_eadt_config(text, arguments.config);
+  if (arguments.json) {
+    console.print_json(
+        {{"config", translation.config}, {"reasons", translation.reasons}, {"steps", translation.steps}});
+    return cli::ExitCode::bad_usage;
+  }
+  console.print(translation.config);
+  for (const std::string& reason : translation.reasons) console.warn(reason);
+  for (const std::string& step : translation.steps) console.note("next: " + step);
+  console.error(
+      "a configuration of EADT: nothing is trained by it; above is what of it is the same here, to be completed and "
+      "written to train.yaml");
+  return cli::ExitCode::bad_usage;
+}
+
 cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) {
+  if (const auto code = translate_foreign(arguments, console)) return *code;
   const std::vector<std::string> settings = settings_of(arguments);
   const launcher::TrainConfig config = launcher::read_train_config(arguments.config, settings);
   if (arguments.require_server && !config.server) {

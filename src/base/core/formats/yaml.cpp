@@ -70,6 +70,16 @@ void apply_setting(YamlNode& document, const std::string& setting) {
 
 }  // namespace
 
+std::string yaml_quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20;
+    if (c == '"' || c == '\\') result += '\\';
+    result += control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  }
+  return result + '"';
+}
+
 YamlView YamlView::parse(std::string_view text, const std::string& source) { return parse(text, source, {}); }
 
 std::shared_ptr<YamlNode> YamlView::parse_map(std::string_view text, const std::string& source) {

@@ -14,6 +14,9 @@
 
 namespace lowgear {
 
+/// A text as a scalar in double quotes, whatever stands in it.
+[[nodiscard]] std::string yaml_quoted(const std::string& text);
+
 /// A value that is put into a document from elsewhere, such as an option of the command line.
 struct YamlSetting {
   std::string origin;  ///< what messages call it: `--tp 8`
