@@ -409,6 +409,9 @@ class OfAJob(unittest.TestCase):
                 with unittest.mock.patch.dict("os.environ", {"LOWGEAR_SLOWDOWN": slowdown}):
                     self.assertEqual(plans.plan_file(folder), Path(folder) / "plans" / f"{number:05d}.json")
             self.assertEqual(plans.plan_file(f"{folder}/plans.csv"), Path(folder) / "plans.csv")
+            (Path(folder) / "plans.csv").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+            with self.assertRaisesRegex(ValueError, "a Git LFS pointer, not the file itself; run `git lfs pull`"):
+                plans.plan_file(folder)
 
     def test_a_plan_for_another_order_is_named(self):
         orders = [[("forward", 0, 0), ("backward", 0, 0)], [("forward", 1, 0), ("backward", 1, 0)]]

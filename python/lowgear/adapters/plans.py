@@ -1,11 +1,13 @@
 """Which plan file LOWGEAR_PLAN names, and whether its order is the job's."""
 
 import csv
+import io
 import json
 import os
 from pathlib import Path
 from typing import List, Optional
 
+from .._files import read_text
 from .job import Unit, name_of
 
 
@@ -21,8 +23,8 @@ def plan_file(name: str) -> Path:
     if not path.is_dir():
         return path
     slowdown_pct = float(os.environ.get("LOWGEAR_SLOWDOWN") or 0)
-    with open(path / "plans.csv", encoding="utf-8", newline="") as file:
-        plans = [(float(row["time_s"]), int(row["plan"])) for row in csv.DictReader(file)]
+    rows = csv.DictReader(io.StringIO(read_text(path / "plans.csv")))
+    plans = [(float(row["time_s"]), int(row["plan"])) for row in rows]
     if not plans:
         raise ValueError(f"{path / 'plans.csv'}: lists no plan")
     allowed_s = min(plans)[0] * (1 + slowdown_pct / 100)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
+from .._files import read_text
 from .._library import InvalidUse
 
 Breakdown = Dict[str, List[List[float]]]
@@ -41,9 +42,10 @@ def load_prof(directory: Union[str, "os.PathLike[str]"], schedule_num: int) -> L
     Raises FileNotFoundError where it is not there, and InvalidUse where it is another file.
     """
     path = Path(directory, f"{schedule_num}.prof.json")
-    text = path.read_text(encoding="utf-8")
-    if len(text) < 1024 and text.startswith("version https://git-lfs.github.com/spec/"):
-        raise InvalidUse(f"{path}: a Git LFS pointer, not the file itself; run `git lfs pull` in its folder")
+    try:
+        text = read_text(path)
+    except ValueError as error:
+        raise InvalidUse(str(error)) from error
     try:
         ranks = json.loads(text)
     except ValueError as error:

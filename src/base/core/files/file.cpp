@@ -100,6 +100,9 @@ std::string checked(std::string content, const fs::path& path) {
   if (const std::string_view kind = known_file_kind(content); !kind.empty()) {
     throw_read_error(path, fmt::format("it is {}", kind), "unpack or convert it");
   }
+  if (content.starts_with("\xff\xfe") || content.starts_with("\xfe\xff")) {
+    throw_read_error(path, "it is text in UTF-16", "save it as UTF-8");
+  }
   return content;
 }
 
