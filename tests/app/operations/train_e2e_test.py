@@ -516,7 +516,7 @@ class BadInput(TrainTest):
         self.assertIn("1f1b", self.refused("--schedule", "1f2b"))
 
     def test_tokens_outside_the_vocabulary_are_reported_once(self):
-        tokens = [300] * 5000
+        tokens = [300 if token % 3 == 0 else token % 200 for token in range(5000)]
         header = struct.pack("<iii", 20240520, 1, len(tokens)).ljust(1024, b"\0")
         (self.folder / "tokens.bin").write_bytes(header + struct.pack(f"<{len(tokens)}H", *tokens))
         arguments = ("--set", "data={tokens: tokens.bin, sequence_length: 32}", "--set", "parallel.dp=2")
@@ -562,6 +562,38 @@ class BadInput(TrainTest):
         self.assertEqual(code, 1, err)
         self.assertIn("training has diverged", err.splitlines()[-1])
         self.assertLess(len(self.metrics()), 200)
+
+    def test_tokens_of_another_type_are_not_trained_on(self):
+        """As preprocessors of Megatron leave them: int32, with an index that says so."""
+        tokens = [(7919 * token) % 199 for token in range(1000)]
+        (self.folder / "text.bin").write_bytes(struct.pack("<1000i", *tokens))
+        data = "data={tokens: text.bin, token_type: uint16, sequence_length: 32}"
+        for mode in ((), ("--dry-run",)):
+            self.assertIn("they are halves of wider numbers", self.refused(*mode, "--set", data))
+        (self.folder / "text.idx").write_bytes(
+            b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, 1000, 0, 0, 1))
+        self.assertIn("says that the tokens are uint32, not uint16", self.refused("--set", data))
+        code, _, err = self.train("--set", "data={tokens: text.bin, sequence_length: 32}")
+        self.assertEqual((code, err), (0, ""))
+
+    def test_weights_that_are_no_numbers_are_named(self):
+        code, _, err = self.train("--set", "export=out")
+        self.assertEqual(code, 0, err)
+        weights = self.folder / "out" / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-4096] + b"\0\0\xc0\x7f" * 1024)
+        code, _, err = self.train("--set", "model={config: out/config.json, weights: out}")
+        self.assertEqual(code, 1, err)
+        self.assertIn("the weights " + str(self.folder / "out") + " hold NaN or infinity (first in ", err)
+
+    def test_a_configuration_of_eadt_is_translated_and_not_trained(self):
+        self.config.write_text("training: {per_device_train_batch_size: 4, fp16: true}\nmps: {enabled: true}\n")
+        for mode in ((), ("--dry-run",)):
+            code, out, err = self.train(*mode)
+            self.assertEqual(code, 2, err)
+            self.assertIn("microbatch_size: 4  # training.per_device_train_batch_size", out)
+            self.assertIn("training.fp16: there is no fp16", err)
+            self.assertIn("mps.enabled: MPS saves energy", err)
+            self.assertIn("nothing is trained by it", err)
 
 
 if __name__ == "__main__":
