@@ -30,39 +30,40 @@ constexpr std::size_t kInt32 = 4;
 constexpr std::size_t kUint16 = 8;
 
 template <typename Word>
-Word word_at(std::string_view bytes, std::size_t place) {
+Word number_at(std::string_view bytes, std::size_t place) {
   Word word;
   std::memcpy(&word, bytes.data() + place, sizeof(Word));
   return word;
 }
 
-[[noreturn]] void fail(const std::string& file, std::string_view what, std::string_view fix) {
+[[noreturn]] void fail_index(const std::string& file, std::string_view what, std::string_view fix) {
   throw_input_error({file, 0, 0}, what, fix);
 }
 
 TokenType read_type(std::string_view bytes, const std::string& file) {
-  const auto code = word_at<unsigned char>(bytes, kTypeAt);
+  const auto code = number_at<unsigned char>(bytes, kTypeAt);
   if (code == kInt32) return TokenType::uint32;
   if (code == kUint16) return TokenType::uint16;
   const std::string_view known = code < kTypeNames.size() ? kTypeNames.at(code) : "unknown"sv;
-  fail(file, fmt::format("it says that the tokens are of type {} ({})", code, known),
-       "make the token file again with int32 or uint16");
+  fail_index(file, fmt::format("it says that the tokens are of type {} ({})", code, known),
+             "make the token file again with int32 or uint16");
 }
 
 /// Of all sequences, of which the last one ends the file.
 std::uint64_t read_bytes(std::string_view bytes, std::size_t width, const std::string& file) {
   constexpr std::size_t kEntryBytes = sizeof(std::int32_t) + sizeof(std::int64_t);
-  const auto sequences = word_at<std::uint64_t>(bytes, kSequencesAt);
+  const auto sequences = number_at<std::uint64_t>(bytes, kSequencesAt);
   if (sequences > (bytes.size() - kHeaderBytes) / kEntryBytes) {
-    fail(file, fmt::format("{} sequences in {} bytes", sequences, bytes.size()),
-         "the index is truncated: copy or make it again");
+    fail_index(file, fmt::format("{} sequences in {} bytes", sequences, bytes.size()),
+               "the index is truncated: copy or make it again");
   }
   if (sequences == 0) return 0;
   const auto last = static_cast<std::size_t>(sequences - 1);
-  const auto length = word_at<std::int32_t>(bytes, kHeaderBytes + last * sizeof(std::int32_t));
+  const auto length = number_at<std::int32_t>(bytes, kHeaderBytes + last * sizeof(std::int32_t));
   const std::size_t begins = kHeaderBytes + static_cast<std::size_t>(sequences) * sizeof(std::int32_t);
-  const auto begin = word_at<std::int64_t>(bytes, begins + last * sizeof(std::int64_t));
-  if (length < 0 || begin < 0) fail(file, "a negative length of a sequence", "the index is damaged: make it again");
+  const auto begin = number_at<std::int64_t>(bytes, begins + last * sizeof(std::int64_t));
+  if (length < 0 || begin < 0)
+    fail_index(file, "a negative length of a sequence", "the index is damaged: make it again");
   return static_cast<std::uint64_t>(begin) + static_cast<std::uint64_t>(length) * width;
 }
 
@@ -78,12 +79,12 @@ std::optional<MegatronIndex> megatron_index_of(const std::filesystem::path& toke
   if (!bytes.starts_with(kMagic)) return std::nullopt;
   const std::string file = path.string();
   if (bytes.size() < kHeaderBytes) {
-    fail(file, fmt::format("{} bytes, fewer than the header of an index", bytes.size()),
-         "the index is truncated: copy or make it again");
+    fail_index(file, fmt::format("{} bytes, fewer than the header of an index", bytes.size()),
+               "the index is truncated: copy or make it again");
   }
-  if (const auto version = word_at<std::uint64_t>(bytes, kVersionAt); version != 1) {
-    fail(file, fmt::format("version {} of Megatron's index, of which only 1 is known", version),
-         "make the token file again with `lowgear data tokenize`");
+  if (const auto version = number_at<std::uint64_t>(bytes, kVersionAt); version != 1) {
+    fail_index(file, fmt::format("version {} of Megatron's index, of which only 1 is known", version),
+               "make the token file again with `lowgear data tokenize`");
   }
   const TokenType type = read_type(bytes, file);
   return MegatronIndex{.file = file, .type = type, .bytes = read_bytes(bytes, token_bytes(type), file)};

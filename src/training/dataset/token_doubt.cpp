@@ -26,7 +26,7 @@ constexpr std::string_view kNameType =
     "name the type that they have (data.token_type of a training, --token-type of `lowgear data show`), or convert the "
     "file";
 
-[[noreturn]] void fail(const TokenView& tokens, std::string_view what, std::string_view fix) {
+[[noreturn]] void refuse(const TokenView& tokens, std::string_view what, std::string_view fix) {
   throw_input_error({tokens.source(), 0, 0}, what, fix);
 }
 
@@ -71,11 +71,11 @@ bool halves_differ(std::span<const std::int64_t> tokens, std::size_t bytes) {
 
 void refuse_wider_numbers(const TokenView& view, std::span<const std::int64_t> tokens) {
   if (!halves_differ(tokens, token_bytes(view.token_type()))) return;
-  fail(view,
-       fmt::format("read as {}, its tokens at even and odd places are of different kinds: they are halves of wider "
-                   "numbers (first: {} {} {} {})",
-                   name(view.token_type()), tokens[0], tokens[1], tokens[2], tokens[3]),
-       kNameType);
+  refuse(view,
+         fmt::format("read as {}, its tokens at even and odd places are of different kinds: they are halves of wider "
+                     "numbers (first: {} {} {} {})",
+                     name(view.token_type()), tokens[0], tokens[1], tokens[2], tokens[3]),
+         kNameType);
 }
 
 void refuse_half_equal(const TokenView& view, std::span<const std::int64_t> tokens) {
@@ -83,10 +83,10 @@ void refuse_half_equal(const TokenView& view, std::span<const std::int64_t> toke
   for (const std::int64_t token : tokens) ++counts[token];
   const auto most = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
   if (2 * most->second < tokens.size()) return;
-  fail(view,
-       fmt::format("read as {}, {} of {} tokens are {}", name(view.token_type()), most->second, tokens.size(),
-                   most->first),
-       "its tokens are of another type, or mostly padding: name the type that they have, or leave the padding out");
+  refuse(view,
+         fmt::format("read as {}, {} of {} tokens are {}", name(view.token_type()), most->second, tokens.size(),
+                     most->first),
+         "its tokens are of another type, or mostly padding: name the type that they have, or leave the padding out");
 }
 
 /// Small numbers vary most in their lowest byte. An entropy from few tokens says little.
@@ -95,11 +95,11 @@ void refuse_other_byte_order(const TokenView& view, std::span<const std::int64_t
   constexpr double kBits = 0.25;
   if (tokens.size() < kFewest || view.token_type() != TokenType::uint16) return;
   if (entropy_bits(tokens, 0, 1, 1) - entropy_bits(tokens, 0, 1, 0) < kBits) return;
-  fail(view,
-       fmt::format("read as {}, the high bytes of its tokens vary more than the low ones: they are big-endian "
-                   "(first: {} {} {} {})",
-                   name(view.token_type()), tokens[0], tokens[1], tokens[2], tokens[3]),
-       "write them in little-endian order");
+  refuse(view,
+         fmt::format("read as {}, the high bytes of its tokens vary more than the low ones: they are big-endian "
+                     "(first: {} {} {} {})",
+                     name(view.token_type()), tokens[0], tokens[1], tokens[2], tokens[3]),
+         "write them in little-endian order");
 }
 
 /// Pairs of narrower numbers vary in their third byte as in the first one; floating-point and big-endian numbers are
@@ -111,20 +111,21 @@ void refuse_other_words(const TokenView& view, std::span<const std::int64_t> tok
   const bool pairs = low_bits >= 1 && entropy_bits(tokens, 0, 1, 2) >= 0.8 * low_bits;
   const std::int64_t highest = *std::ranges::max_element(tokens);
   if (!pairs && highest < kAboveAnyVocabulary) return;
-  fail(view,
-       fmt::format("read as uint32, its tokens are {} (first: {} {}; highest: {})",
-                   pairs ? "pairs of narrower numbers" : "beyond any vocabulary: numbers of another type or byte order",
-                   tokens[0], tokens[1], highest),
-       kNameType);
+  refuse(
+      view,
+      fmt::format("read as uint32, its tokens are {} (first: {} {}; highest: {})",
+                  pairs ? "pairs of narrower numbers" : "beyond any vocabulary: numbers of another type or byte order",
+                  tokens[0], tokens[1], highest),
+      kNameType);
 }
 
 void refuse_outside_vocabulary(const TokenView& view, std::span<const std::int64_t> tokens) {
   const std::int64_t highest = *std::ranges::max_element(tokens);
   if (highest < view.vocabulary_size()) return;
-  fail(view,
-       fmt::format("a token is {} (read as {}), beyond a vocabulary of {}", highest, name(view.token_type()),
-                   view.vocabulary_size()),
-       "use the tokenizer and the model that the file was made for, or name the type that its tokens have");
+  refuse(view,
+         fmt::format("a token is {} (read as {}), beyond a vocabulary of {}", highest, name(view.token_type()),
+                     view.vocabulary_size()),
+         "use the tokenizer and the model that the file was made for, or name the type that its tokens have");
 }
 
 bool is_text(std::string_view bytes) {

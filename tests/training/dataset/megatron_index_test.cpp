@@ -18,7 +18,7 @@ namespace {
 using std::string_literals::operator""s;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kVocabulary = 50257;
+constexpr std::int64_t kIndexedVocabulary = 50257;
 
 template <typename Number>
 std::string bytes_of(Number number) {
@@ -39,12 +39,12 @@ class MegatronIndexTest : public ::testing::Test {
   void write_tokens() const {
     std::mt19937 random(1);
     std::string bytes;
-    for (int i = 0; i < 1000; ++i) bytes += bytes_of(static_cast<Number>(random() % kVocabulary));
+    for (int i = 0; i < 1000; ++i) bytes += bytes_of(static_cast<Number>(random() % kIndexedVocabulary));
     write_file_atomically(folder_ / "megatron.bin", bytes);
   }
   void write_index(const std::string& bytes) const { write_file_atomically(folder_ / "megatron.idx", bytes); }
   [[nodiscard]] TokenFile open(std::optional<TokenType> type = {}) const {
-    return TokenFile::open(folder_ / "megatron.bin", kVocabulary, type);
+    return TokenFile::open(folder_ / "megatron.bin", kIndexedVocabulary, type);
   }
   [[nodiscard]] std::string refusal(std::optional<TokenType> type = {}) const {
     return error_of([&] { (void)open(type); });
