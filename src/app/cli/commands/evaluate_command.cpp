@@ -74,12 +74,12 @@ evaluation::Dump read_dump(const std::filesystem::path& folder, std::span<const 
   std::vector<evaluation::Window> windows;
   for (const std::filesystem::path& profile : profiles) {
     const int number = *evaluation::profile_number(profile.filename().string());
-    evaluation::Window window{.number = number,
-                              .figures = evaluation::window_figures(read_file(profile), profile.string())};
+    evaluation::Window window{
+        .number = number, .figures = evaluation::window_figures(read_file(profile, kMaxFileBytes), profile.string())};
     const std::filesystem::path states = folder / fmt::format("{}.sched.json", number);
     std::error_code error;
     if (std::filesystem::exists(states, error)) {
-      window.states = evaluation::window_states(read_file(states), states.string());
+      window.states = evaluation::window_states(read_file(states, kMaxFileBytes), states.string());
     }
     windows.push_back(std::move(window));
   }
@@ -115,7 +115,8 @@ Evaluated read_input(const EvaluateArguments& arguments, ProgressBar& progress) 
   for (const FoundFolder& folder : folders) {
     progress.update("reading", -1);
     if (has_tables && !folder.artifact.empty()) {
-      for (const FoundFile& file : folder.artifact) add_file(input.artifact, file.name, read_file(file.path, kMaxFileBytes));
+      for (const FoundFile& file : folder.artifact)
+        add_file(input.artifact, file.name, read_file(file.path, kMaxFileBytes));
       continue;
     }
     for (const auto& [place, profiles] : folder.dumps) input.dumps.push_back(read_dump(place, profiles));
