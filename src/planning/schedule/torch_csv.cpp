@@ -6,6 +6,8 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/core/error.h"
@@ -42,6 +44,17 @@ constexpr std::array kActionTypes{
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 constexpr std::string_view kActionForm =
     "write [stage][type][microbatch], as 0F3, 1B0, 2I1, 2W1, 0R3, 0C4, 0SEND_F3 or 1RECV_F3";
+
+/// A whole backward before PyTorch renamed the parts of backwards.
+constexpr std::string_view kOldBackward = "BW";
+constexpr std::string_view kOldLetters = "as older PyTorch wrote it: BW is now B, B is I";
+
+/// How to write what is no action.
+std::string_view form_for(std::string_view text) {
+  if (text.starts_with('#')) return "remove the comment: every line is a rank";
+  if (text.find(';') != std::string_view::npos) return "separate the actions by commas";
+  return kActionForm;
+}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -88,7 +101,7 @@ class CellReader {
                                    [&](const ActionType& candidate) { return candidate.name == name; });
     const bool ends_in_digits = std::all_of(microbatch.begin(), microbatch.end(), is_digit);
     if (type == kActionTypes.end() || stage.empty() || !ends_in_digits || (microbatch.empty() && type->in_pipeline)) {
-      fail(fmt::format("{} is not an action", quote(text)), kActionForm);
+      fail(fmt::format("{} is not an action", quote(text)), name == kOldBackward ? kOldLetters : form_for(text));
     }
     const int stage_number = read_number(stage, "stage");
     if (!type->in_pipeline) return std::nullopt;
@@ -117,6 +130,21 @@ class CellReader {
   const SourceLocation& where_;
 };
 
+/// Whether B and W of a stage and microbatch are there, and I nowhere: B was the input gradient.
+bool has_old_letters(const Schedule& schedule) {
+  if (runs(schedule, OpKind::input_gradient)) return false;
+  std::set<std::pair<int, int>> whole;
+  std::set<std::pair<int, int>> weight;
+  for (const std::vector<Action>& actions : schedule.ranks) {
+    for (const Action& action : actions) {
+      if (action.kind != ActionKind::compute) continue;
+      if (action.op == OpKind::backward) whole.emplace(action.stage, action.microbatch);
+      if (action.op == OpKind::weight_gradient) weight.emplace(action.stage, action.microbatch);
+    }
+  }
+  return std::ranges::any_of(weight, [&](const auto& at) { return whole.contains(at); });
+}
+
 }  // namespace
 
 Schedule read_torch_csv(std::string_view text, const std::string& source) {
@@ -135,7 +163,12 @@ Schedule read_torch_csv(std::string_view text, const std::string& source) {
     }
   }
   schedule.frozen_stages = stages_without_backward(schedule);
-  validate(schedule);
+  try {
+    validate(schedule);
+  } catch (const InputError& error) {
+    if (!has_old_letters(schedule)) throw;
+    throw InputError(fmt::format("{} ({})", error.what(), kOldLetters));
+  }
   return schedule;
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 Schedule read(std::string_view text) { return read_torch_csv(text, "s.csv"); }
@@ -63,6 +64,20 @@ TEST(TorchCsv, NamesThePlaceOfWhatIsNoAction) {
     EXPECT_THAT(read_error(std::string("0B0,") + cell), AllOf(StartsWith("s.csv:1:5: "), HasSubstr("is not an action")))
         << cell;
   }
+}
+
+TEST(TorchCsv, RecognisesTheLettersOfOlderPyTorch) {
+  const std::string names = "as older PyTorch wrote it: BW is now B, B is I";
+  EXPECT_EQ(read_error("0F0,0F1,0BW0,0BW1\n1F0,1B0,1F1,1W0,1B1,1W1\n"),
+            "s.csv:1:9: \"0BW0\" is not an action; " + names);
+  EXPECT_THAT(read_error("0F0,0F1,0B0,0W0,0B1,0W1\n1F0,1B0,1F1,1W0,1B1,1W1\n"),
+              AllOf(HasSubstr("0W0: a backward is either whole (B) or split (I and W), not both"), HasSubstr(names)));
+  EXPECT_THAT(read_error("0F0,0I0,0B0,0W0\n"), Not(HasSubstr(names))) << "today's letters, mixed up";
+}
+
+TEST(TorchCsv, NamesOtherSeparatorsAndComments) {
+  EXPECT_THAT(read_error("0F0;0B0\n"), HasSubstr("separate the actions by commas"));
+  EXPECT_THAT(read_error("# two ranks\n0F0,0B0\n"), HasSubstr("remove the comment: every line is a rank"));
 }
 
 TEST(TorchCsv, ReadsRecomputations) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <utility>
@@ -15,6 +16,12 @@ namespace lowgear {
 namespace {
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+/// That other programs write in place of commas.
+constexpr auto kOtherSeparators =
+    std::to_array<std::pair<char, std::string_view>>({{';', "semicolons"}, {'\t', "tabs"}, {'|', "bars"}});
+
+bool is_comment(const std::vector<CsvCell>& cells) { return cells.front().text.starts_with('#'); }
 
 /// Walks over the text keeping line and column.
 class CsvReader {
@@ -164,6 +171,18 @@ std::optional<CsvTable> CsvBlocks::next() {
 }
 
 void CsvTable::check_header() const {
+  const CsvCell& first = header_.front();
+  if (is_comment(header_)) {
+    throw_input_error({source_, first.line, first.column}, "the first line is a comment",
+                      "begin the file with the names of its columns, without #");
+  }
+  const auto* const separator = std::ranges::find_if(
+      kOtherSeparators, [&](const auto& other) { return first.text.find(other.first) != std::string::npos; });
+  if (header_.size() == 1 && separator != kOtherSeparators.end()) {
+    throw_input_error({source_, first.line, first.column},
+                      fmt::format("the cells are separated by {}", separator->second),
+                      "separate them by commas, and write numbers with a point");
+  }
   std::set<std::string_view> names;
   for (const CsvCell& name : header_) {
     if (!names.insert(name.text).second) {
@@ -175,11 +194,15 @@ void CsvTable::check_header() const {
 
 void CsvTable::check_width(const CsvRow& row) const {
   if (row.cells.size() == header_.size()) return;
+  if (is_comment(row.cells)) {
+    throw_input_error({source_, row.line, row.cells.front().column}, "the line is a comment", "remove it");
+  }
   const bool narrow = row.cells.size() < header_.size();
   const CsvCell& at = narrow ? row.cells.back() : row.cells[header_.size()];
   throw_input_error({source_, at.line, at.column},
                     fmt::format("the row has {} cells, but the header has {}", row.cells.size(), header_.size()),
-                    narrow ? "complete the row: the file may be truncated" : "remove the extra cells");
+                    narrow ? "complete the row: the file may be truncated"
+                           : "remove the extra cells, or write numbers with a point where they have a comma");
 }
 
 std::size_t CsvTable::column(std::string_view name) const {

@@ -184,8 +184,26 @@ TEST(CsvTable, RefusesAHeaderNameThatStandsTwice) {
 TEST(CsvTable, RefusesRowsOfAnotherWidth) {
   EXPECT_EQ(table_error_of("a,b,c\n1,2,3\n1,2\n"),
             "t.csv:3:3: the row has 2 cells, but the header has 3; complete the row: the file may be truncated");
-  EXPECT_EQ(table_error_of("a,b\n1,2,3\n"),
-            "t.csv:2:5: the row has 3 cells, but the header has 2; remove the extra cells");
+  EXPECT_EQ(
+      table_error_of("a,b\n1,2,3\n"),
+      "t.csv:2:5: the row has 3 cells, but the header has 2; remove the extra cells, or write numbers with a point "
+      "where they have a comma");
+}
+
+TEST(CsvTable, SaysThatCellsAreSeparatedByOtherThanCommas) {
+  const std::string fix = "separate them by commas, and write numbers with a point";
+  EXPECT_EQ(table_error_of("stage;time\n0;0,05\n"), "t.csv:1:1: the cells are separated by semicolons; " + fix);
+  EXPECT_EQ(table_error_of("stage\ttime\n0\t0.05\n"), "t.csv:1:1: the cells are separated by tabs; " + fix);
+  EXPECT_EQ(table_error_of("stage|time\n0|0.05\n"), "t.csv:1:1: the cells are separated by bars; " + fix);
+  EXPECT_THAT(table_error_of("sep=;\nstage;time\n0;0,05\n"), HasSubstr("separated by semicolons"));
+  EXPECT_EQ(CsvTable("stage,time;of\n0,1\n", "t.csv").rows(), 1) << "a semicolon within a name";
+}
+
+TEST(CsvTable, SaysThatALineIsAComment) {
+  EXPECT_EQ(table_error_of("# A100 80GB, 2024-05\nstage,time,energy\n0,1,2\n"),
+            "t.csv:1:1: the first line is a comment; begin the file with the names of its columns, without #");
+  EXPECT_THAT(table_error_of("# stage,time\n0,1\n"), HasSubstr("without #"));
+  EXPECT_EQ(table_error_of("stage,time\n0,1\n# warm\n1,2\n"), "t.csv:3:1: the line is a comment; remove it");
 }
 
 TEST(CsvTable, NamesTheColumnsThatAreThere) {
