@@ -355,23 +355,46 @@ std::vector<TimeSpan> settling_spans(const Recording& recording) {
   return spans;
 }
 
-void add_windows(const Recording& recording, EnergyWindows& all) {
-  if (recording.units.empty()) return;
+/// Of which a reading or a counter states the energy.
+struct EnergySpan {
+  double begin_s = 0;
+  double end_s = 0;
+  double energy_j = 0;
+};
+
+std::vector<EnergySpan> spans_of_power(const Recording& recording) {
+  std::vector<EnergySpan> spans;
+  for (const EnergySample& sample : recording.samples) {
+    if (!sample.power_w) continue;
+    const double mean_s = recording.power_mean_s;
+    spans.push_back({sample.time_s - mean_s, sample.time_s, mean_s * *sample.power_w});
+  }
+  return spans;
+}
+
+std::vector<EnergySpan> spans_of_counter(const Recording& recording) {
   std::vector<CounterChange> changes = counter_changes(recording);
   if (recording.sampling == CounterSampling::periodic) sharpen(changes);
+  std::vector<EnergySpan> spans;
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    spans.push_back({changes[i - 1].time_s, changes[i].time_s, changes[i].energy_j - changes[i - 1].energy_j});
+  }
+  return spans;
+}
+
+void add_windows(const Recording& recording, EnergyWindows& all) {
+  if (recording.units.empty()) return;
   const std::vector<TimeSpan> settling = settling_spans(recording);
   const double begin_s = recording.units.front().start_s;
   const double end_s = recording.units.back().end_s;
   std::size_t next = 0;
   std::size_t next_span = 0;
-  for (std::size_t i = 1; i < changes.size(); ++i) {
-    const CounterChange& from = changes[i - 1];
-    const CounterChange& to = changes[i];
-    if (from.time_s < begin_s || to.time_s > end_s || to.time_s <= from.time_s) continue;
-    while (next_span < settling.size() && settling[next_span].end_s <= from.time_s) ++next_span;
-    if (next_span < settling.size() && settling[next_span].begin_s < to.time_s) continue;
-    EnergyWindow window = window_of(recording, all, from.time_s, to.time_s, next);
-    window.energy_j = to.energy_j - from.energy_j;
+  for (const EnergySpan& span : recording.energy_from_power ? spans_of_power(recording) : spans_of_counter(recording)) {
+    if (span.begin_s < begin_s || span.end_s > end_s || span.end_s <= span.begin_s) continue;
+    while (next_span < settling.size() && settling[next_span].end_s <= span.begin_s) ++next_span;
+    if (next_span < settling.size() && settling[next_span].begin_s < span.end_s) continue;
+    EnergyWindow window = window_of(recording, all, span.begin_s, span.end_s, next);
+    window.energy_j = span.energy_j;
     all.windows.push_back(std::move(window));
   }
 }

@@ -49,8 +49,9 @@ struct EnergyWindows {
 /// before. NVML's counter advances in steady steps (100 ms on H100), so that times are taken from a straight line
 /// through the middles of those intervals around each change, but never from outside of the change's own interval.
 /// Units of clock 0 (none was asked for) count as cells of clock 0. Windows that reach into an iteration in which
-/// clocks settled are left out. `parts` are all of one rank. Throws InputError when units overlap or there are more
-/// than kMaxCells cells.
+/// clocks settled are left out. Where energies are those of power readings, each reading ends a window of its own, of
+/// Recording::power_mean_s; these overlap. `parts` are all of one rank. Throws InputError when units overlap or there
+/// are more than kMaxCells cells.
 [[nodiscard]] EnergyWindows energy_windows(std::span<const Recording> parts);
 [[nodiscard]] EnergyWindows energy_windows(const Recording& recording);
 

@@ -31,7 +31,7 @@ bool is_blocking_power(double power_w) { return power_w >= 0 && power_w <= kMaxB
 
 std::vector<Option> pareto_options(std::span<const Measurement> measurements, double blocking_power_w) {
   std::vector<Option> candidates;
-  for (const auto& [clock_mhz, time_s, energy_j, setting] : measurements) {
+  for (const auto& [clock_mhz, time_s, energy_j, setting, line] : measurements) {
     candidates.push_back({clock_mhz, time_s, energy_j, energy_j - blocking_power_w * time_s, setting});
   }
   std::sort(candidates.begin(), candidates.end(), [](const Option& a, const Option& b) {

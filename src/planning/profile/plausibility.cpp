@@ -5,25 +5,23 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <vector>
+
+#include "base/core/energy/energy_check.h"
+#include "base/core/error.h"
+#include "planning/profile/recording.h"
 
 namespace lowgear::profile {
 namespace {
 
-/// What a GPU may draw while it computes: from the smallest embedded one to well above today's largest module.
-constexpr double kLeastPowerW = 4;
-constexpr double kMostPowerW = 3000;
-/// The least that one draws while it waits.
-constexpr double kLeastBlockingW = 1;
 /// Longest pass of a microbatch through a stage that is taken for one without a word.
 constexpr double kLongestOpS = 20;
+/// Most rows of a profile that are listed.
+constexpr std::size_t kMostRows = 8;
 
 constexpr double kMilli = 1e-3;
 constexpr double kMicro = 1e-6;
 constexpr double kKilo = 1e3;
 
-/// How far above its power limit a GPU's power is measured: its controller works on averages, and readings have errors.
-constexpr double kOvershoot = 1.15;
 /// Most GPUs whose energies are taken to have been added up.
 constexpr double kMostGpusOfNode = 16;
 
@@ -32,14 +30,6 @@ struct UnitGuess {
   double factor;
   std::string_view text;
 };
-
-/// The highest power that a profile of this GPU shows.
-double most_power_w(const std::optional<NamedPowerLimit>& gpu) { return gpu ? kOvershoot * gpu->limit_w : kMostPowerW; }
-
-std::string excess_text(const std::optional<NamedPowerLimit>& gpu) {
-  return gpu ? fmt::format("more than the power limit of {} ({:.4g} W)", gpu->gpu_name, gpu->limit_w)
-             : "more than any GPU does";
-}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -67,12 +57,20 @@ TypicalFigures typical_figures(const StageProfile& profile) {
   return {median(times_s), median(powers_w), *std::ranges::max_element(powers_w)};
 }
 
-/// Energies in a smaller unit make powers too high, times in a smaller one too low.
-constexpr auto kPowerGuesses = std::to_array<UnitGuess>({
-    {1 / kMilli, "times look like milliseconds: give seconds"},
-    {1 / kMicro, "times look like microseconds: give seconds"},
-    {kMilli, "energies look like millijoules: give joules"},
-    {kMicro, "energies look like microjoules: give joules"},
+/// Units of both figures that make powers and times what they can be, the likeliest first.
+struct UnitsGuess {
+  double time = 1;    ///< factor of seconds
+  double energy = 1;  ///< factor of joules
+  std::string_view text;
+};
+constexpr auto kUnitsGuesses = std::to_array<UnitsGuess>({
+    {kMilli, 1, "times look like milliseconds: give seconds"},
+    {kMicro, 1, "times look like microseconds: give seconds"},
+    {1, kMilli, "energies look like millijoules: give joules"},
+    {1, kMicro, "energies look like microjoules: give joules"},
+    {kMilli, kMilli, "times and energies look like milliseconds and millijoules: give seconds and joules"},
+    {kMicro, kMilli, "times and energies look like microseconds and millijoules: give seconds and joules"},
+    {kMicro, kMicro, "times and energies look like microseconds and microjoules: give seconds and joules"},
 });
 constexpr auto kBlockingGuesses = std::to_array<UnitGuess>({
     {kMilli, "it looks like milliwatts"},
@@ -80,32 +78,58 @@ constexpr auto kBlockingGuesses = std::to_array<UnitGuess>({
     {kKilo, "it looks like kilowatts"},
 });
 
-/// What is likely wrong where powers are `power_w`.
-std::string likely_unit(double power_w, double most_w) {
-  const auto is_power = [most_w](double w) { return w >= kLeastPowerW && w <= most_w; };
-  const auto* const guess =
-      std::ranges::find_if(kPowerGuesses, [&](const UnitGuess& unit) { return is_power(power_w * unit.factor); });
-  if (guess != kPowerGuesses.end()) return std::string(guess->text);
-  if (power_w > most_w && power_w <= kMostGpusOfNode * most_w) {
+/// What is likely wrong with these times and powers.
+std::string likely_units(const TypicalFigures& typical, double most_w) {
+  const auto* const guess = std::ranges::find_if(kUnitsGuesses, [&](const UnitsGuess& units) {
+    const double power_w = typical.power_w * units.energy / units.time;
+    return power_w >= kLeastPowerW && power_w <= most_w && typical.time_s * units.time <= kLongestOpS;
+  });
+  if (guess != kUnitsGuesses.end()) return std::string(guess->text);
+  if (typical.power_w > most_w && typical.power_w <= kMostGpusOfNode * most_w) {
     return "energies look like those of several GPUs together: give the joules of one GPU";
   }
   return "give seconds and joules";
 }
 
-std::optional<std::string> profile_warning(const TypicalFigures& typical, const std::optional<NamedPowerLimit>& gpu) {
-  const double most_w = most_power_w(gpu);
-  const auto warning = [&](double power_w, std::string_view which) {
-    return fmt::format("check the units of the profile: its ops draw {:.4g} W (energy by time, {}), {}; {}", power_w,
-                       which, power_w > most_w ? excess_text(gpu) : "less than any GPU does",
-                       likely_unit(power_w, most_w));
-  };
-  if (typical.power_w < kLeastPowerW || typical.power_w > most_w) return warning(typical.power_w, "median");
-  if (gpu && typical.highest_power_w > most_w) return warning(typical.highest_power_w, "the highest");
+/// About the profile as a whole. Throws InputError where no GPU can have measured it.
+std::optional<std::string> units_doubt(const TypicalFigures& typical, const ProfileContext& context) {
+  const double most_w = highest_profiled_power_w(context.gpu);
+  if (typical.power_w == 0) return std::nullopt;  // no rows
+  if (typical.power_w < kLeastPowerW || typical.power_w > most_w) {
+    const std::string what = fmt::format(
+        "check the units of the profile: its ops draw {:.4g} W (energy by time, median), {}; {}", typical.power_w,
+        typical.power_w > most_w ? excess_text(context.gpu) : "less than any GPU does", likely_units(typical, most_w));
+    const std::optional<double> limit_w = context.gpu ? std::optional(context.gpu->limit_w) : std::nullopt;
+    const bool is_possible = typical.power_w >= kLeastBlockingW && typical.power_w <= highest_gpu_power_w(limit_w);
+    if (!is_possible && typical.time_s >= kShortestUnitS) throw_input_error({context.source, 0, 0}, what);
+    return what;
+  }
   if (typical.time_s <= kLongestOpS) return std::nullopt;
-  return fmt::format(
-      "check the units of the profile: an op takes {:.3g} s (median); times and energies look like "
-      "milliseconds and millijoules: give seconds and joules",
-      typical.time_s);
+  return fmt::format("check the units of the profile: an op takes {:.3g} s (median); {}", typical.time_s,
+                     likely_units(typical, most_w));
+}
+
+std::string row_text(const RowFinding& found) {
+  const Measurement& row = found.row;
+  return fmt::format("stage {} {} at {} MHz{} {}", found.stage, name(found.kind), row.clock_mhz,
+                     row.setting.empty() ? "" : " with setting " + row.setting, found.what);
+}
+
+/// One line each for the first rows, and one for all others. Throws InputError where no GPU can have measured one.
+std::vector<std::string> row_doubts(const StageProfile& profile, double waiting_w, const ProfileContext& context) {
+  std::vector<std::string> doubts;
+  const std::vector<RowFinding> findings = check_rows(profile, waiting_w, context.gpu);
+  for (const RowFinding& found : findings) {
+    const SourceLocation where{context.source, found.row.line, 0};
+    if (found.is_impossible) throw_input_error(where, row_text(found), "measure it again or remove the row");
+    if (doubts.size() == kMostRows) {
+      doubts.push_back(fmt::format("{} more rows of the profile are in doubt", findings.size() - kMostRows));
+      break;
+    }
+    const std::string place = context.source.empty() ? "" : to_string(where) + ": ";
+    doubts.push_back(fmt::format("{}{}; measure it again, or check the row", place, row_text(found)));
+  }
+  return doubts;
 }
 
 std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigures& typical) {
@@ -123,15 +147,20 @@ std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigu
 
 }  // namespace
 
-std::optional<std::string> unit_warning(const StageProfile& profile, std::span<const double> blocking_power_w,
-                                        const std::optional<NamedPowerLimit>& gpu) {
+std::vector<std::string> profile_doubts(const StageProfile& profile, const ProfileContext& context) {
   const TypicalFigures typical = typical_figures(profile);
-  std::optional<std::string> warning = profile_warning(typical, gpu);
-  for (const double blocking_w : blocking_power_w) {
-    if (warning) break;
-    warning = blocking_warning(blocking_w, typical);
+  // Where the units are wrong, every row says so.
+  if (const auto doubt = units_doubt(typical, context)) return {*doubt};
+  double waiting_w = 0;
+  for (const double blocking_w : context.blocking_power_w) {
+    if (const auto doubt = blocking_warning(blocking_w, typical)) {
+      std::vector<std::string> doubts = row_doubts(profile, 0, context);
+      doubts.insert(doubts.begin(), *doubt);
+      return doubts;
+    }
+    waiting_w = waiting_w == 0 ? blocking_w : std::min(waiting_w, blocking_w);
   }
-  return warning;
+  return row_doubts(profile, waiting_w, context);
 }
 
 }  // namespace lowgear::profile

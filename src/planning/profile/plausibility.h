@@ -3,23 +3,22 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "planning/profile/row_check.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::profile {
 
-/// The power limit of the GPU model that a profile was measured on.
-struct NamedPowerLimit {
-  std::string gpu_name;
-  double limit_w = 0;
+/// What a profile is judged by, besides itself.
+struct ProfileContext {
+  std::string source = {};                        ///< its file, for messages; empty: none
+  std::span<const double> blocking_power_w = {};  ///< by rank; empty: not known
+  std::optional<NamedPowerLimit> gpu = {};
 };
 
-/// Whether times, energies and blocking power can be in seconds, joules and watts, judged against each other, against
-/// what any GPU draws, and against the power limit of `gpu` where that is known: one line that names the figure and the
-/// likely unit, or nothing. `blocking_power_w` by rank, empty when not known.
-[[nodiscard]] std::optional<std::string> unit_warning(const StageProfile& profile,
-                                                      std::span<const double> blocking_power_w,
-                                                      const std::optional<NamedPowerLimit>& gpu = {});
+/// Why a profile cannot be relied on, one line each: times, energies and blocking power that look like other units,
+/// and rows that `check_rows` finds, with line and values. Throws InputError where no GPU can have measured it.
+[[nodiscard]] std::vector<std::string> profile_doubts(const StageProfile& profile, const ProfileContext& context);
 
 }  // namespace lowgear::profile

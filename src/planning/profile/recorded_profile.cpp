@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <set>
 #include <utility>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "planning/profile/options.h"
 #include "planning/profile/regression/monotone_times.h"
@@ -27,6 +29,9 @@ constexpr double kLargestBlockingError = 0.2;
 /// clock seems better than another one.
 constexpr double kEmptyUnitS = 1e-6;
 constexpr CellPower kEmptyUnitPower{.power_w = 1, .error_w = 0, .is_identified = true};
+
+/// How long a time the power readings of GPUs are means of: 25 ms to 1 s (arXiv 2312.02741).
+constexpr auto kPowerMeansS = std::to_array({0.025, 0.05, 0.1, 0.2, 0.5, 1.0});
 
 /// Mean and spread of many values, one at a time (Welford, Technometrics 4, 1962).
 class RunningMean {
@@ -67,6 +72,7 @@ struct RankProfile {
   std::map<CellKey, RankCell> cells;
   std::set<int> stages;
   std::optional<CellPower> blocking;
+  bool energy_from_power = false;
 };
 
 bool is_half_of_a_backward(OpKind kind) { return kind == OpKind::input_gradient || kind == OpKind::weight_gradient; }
@@ -142,6 +148,40 @@ void label_units(std::span<Recording> parts, int own_clock_mhz) {
   }
 }
 
+struct FittedEnergy {
+  std::vector<CellKey> cells;
+  EnergyRegression regression;
+  double residual = 0;  ///< as a share of a window's mean energy
+};
+
+FittedEnergy fit(std::span<const Recording> parts, const ProfilingOptions& options) {
+  EnergyWindows windows = energy_windows(parts);
+  try {
+    EnergyRegression regression = fit_energy(windows, options.blocking_w);
+    double energy_j = 0;
+    for (const EnergyWindow& window : windows.windows) energy_j += window.energy_j;
+    const double residual = regression.residual_j * static_cast<double>(windows.windows.size()) / energy_j;
+    return {std::move(windows.cells), std::move(regression), residual};
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", parts.front().source, error.what()));
+  }
+}
+
+/// GPUs differ in how long a time a power reading is the mean of: the one that explains the readings best.
+FittedEnergy fit_power_readings(std::span<Recording> parts, const ProfilingOptions& options) {
+  std::optional<FittedEnergy> best;
+  for (const double mean_s : kPowerMeansS) {
+    for (Recording& part : parts) part.power_mean_s = mean_s;
+    try {
+      FittedEnergy fitted = fit(parts, options);
+      if (!best || fitted.residual < best->residual) best = std::move(fitted);
+    } catch (const InputError&) {
+      if (!best) throw;  // the shortest has the most windows
+    }
+  }
+  return std::move(*best);
+}
+
 /// The time of empty units counts as waiting.
 RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& options) {
   RankProfile profile;
@@ -158,17 +198,12 @@ RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& o
     count_throttling(part, profile.cells);
     std::erase_if(part.units, [&](const RecordedUnit& unit) { return empty.contains({unit.stage, unit.kind}); });
   }
-  const EnergyWindows windows = energy_windows(parts);
-  EnergyRegression regression;
-  try {
-    regression = fit_energy(windows, options.blocking_w);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", parts.front().source, error.what()));
+  profile.energy_from_power = std::ranges::any_of(parts, &Recording::energy_from_power);
+  const FittedEnergy fitted = profile.energy_from_power ? fit_power_readings(parts, options) : fit(parts, options);
+  for (std::size_t i = 0; i < fitted.cells.size(); ++i) {
+    profile.cells[fitted.cells[i]].power = fitted.regression.cells[i];
   }
-  for (std::size_t i = 0; i < windows.cells.size(); ++i) {
-    profile.cells[windows.cells[i]].power = regression.cells[i];
-  }
-  profile.blocking = regression.blocking;
+  profile.blocking = fitted.regression.blocking;
   for (auto& [key, cell] : profile.cells) {
     if (empty.contains({key.stage, key.kind})) cell.power = kEmptyUnitPower;
   }
@@ -176,7 +211,7 @@ RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& o
 }
 
 /// Adds what one rank has recorded to what others have; means are sums until `finish`.
-void add_rank(RecordedCell& cell, const RankCell& of_rank) {
+void add_rank(RecordedCell& cell, const RankCell& of_rank, bool energy_from_power) {
   const double time_s = of_rank.times_s.mean();
   const double time_error_s = of_rank.times_s.error();
   const double energy_error_j = std::hypot(of_rank.power.error_w * time_s, of_rank.power.power_w * time_error_s);
@@ -189,6 +224,7 @@ void add_rank(RecordedCell& cell, const RankCell& of_rank) {
   cell.power_w += of_rank.power.power_w;
   cell.energy_j += of_rank.power.power_w * time_s;
   cell.energy_error_j = std::hypot(cell.energy_error_j, energy_error_j);
+  if (energy_from_power) cell.from_power_j += of_rank.power.power_w * time_s;
   if (time_s > 0) cell.time_variation = std::max(cell.time_variation, of_rank.times_s.deviation() / time_s);
   cell.is_identified = cell.is_identified && of_rank.power.is_identified;
 }
@@ -204,7 +240,7 @@ class ProfileBuilder {
     for (const auto& [key, of_rank] : rank.cells) {
       RecordedCell& cell = cells_[key];
       cell.key = key;
-      add_rank(cell, of_rank);
+      add_rank(cell, of_rank, rank.energy_from_power);
       throttle_[key].reported += of_rank.throttle.reported;
       throttle_[key].throttled += of_rank.throttle.throttled;
     }
@@ -225,6 +261,9 @@ class ProfileBuilder {
       cell.power_w /= cell.ranks;
       cell.energy_j /= cell.ranks;
       cell.energy_error_j /= cell.ranks;
+      // All readings of a GPU may be off by as much, so that more of them do not help.
+      cell.from_power_j /= cell.ranks;
+      cell.energy_error_j = std::hypot(cell.energy_error_j, kIntegratedPowerError * cell.from_power_j);
       const ThrottleCount& count = throttle_[key];
       if (count.reported > 0) {
         cell.throttled_share = static_cast<double>(count.throttled) / static_cast<double>(count.reported);
@@ -277,7 +316,7 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
   if (cell.time_variation > kUnstableVariation) {
     warnings.push_back(fmt::format("{}: times vary by {:.0f} %", what, 100 * cell.time_variation));
   }
-  if (cell.energy_error_j > kLargeEnergyError * cell.energy_j) {
+  if (cell.energy_error_j > std::hypot(kLargeEnergyError * cell.energy_j, kIntegratedPowerError * cell.from_power_j)) {
     warnings.push_back(fmt::format("{}: energy is only known to {:.0f} %; record more iterations", what,
                                    100 * cell.energy_error_j / cell.energy_j));
   }

@@ -22,6 +22,7 @@ struct RecordedCell {
   double power_w = 0;       ///< mean over ranks
   double energy_j = 0;      ///< of one GPU: mean over ranks of power x mean time
   double energy_error_j = 0;
+  double from_power_j = 0;    ///< the part of `energy_j` that power readings state, as a counter cannot be right
   double time_variation = 0;  ///< standard deviation over mean of single units, largest over ranks
   /// Share of the samples during these units that say the GPU was held back (power, heat); empty when not reported.
   std::optional<double> throttled_share;

@@ -234,6 +234,7 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   recording.simulated = view.at("simulated").boolean();
   recording.lost_units = view.at("lost_units").integer();
   if (recording.lost_units < 0) view.at("lost_units").fail("is below 0");
+  if (document.contains("job")) recording.job = view.at("job").text();
   const JsonView gpu = view.at("gpu");
   recording.gpu_uuid = gpu.at("uuid").text();
   recording.gpu_name = gpu.at("name").text();

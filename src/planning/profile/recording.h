@@ -77,8 +77,10 @@ struct Recording {
   std::string source;  ///< name for messages
   int rank = 0;
   int world_size = 1;
+  std::string job;  ///< as its launcher names it; may be empty
   std::string gpu_uuid;
   std::string gpu_name;
+  std::optional<double> power_limit_w = {};  ///< of the GPU model, where it is known
   bool simulated = false;
   long long lost_units = 0;  ///< units that the recorder had no room for
   int part = 0;              ///< a job that was resumed recorded several, each a stretch of its own
@@ -88,6 +90,10 @@ struct Recording {
   std::vector<RecordedIteration> iterations;  ///< empty when they were not recorded, or not read
   std::vector<RecordedUnit> units;
   std::vector<EnergySample> samples;
+  /// Its energies are integrated power readings, as its counter cannot be right (`settle_energy`).
+  bool energy_from_power = false;
+  /// How long a time each power reading is the mean of; for `energy_windows` of such a recording.
+  double power_mean_s = 0;
   std::vector<RecordedActivations> activations;  ///< empty when they were not measured, or not read
   std::vector<std::string> warnings;             ///< what was left out of its files, one line each
 };

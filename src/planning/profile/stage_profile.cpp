@@ -14,6 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/units.h"
+#include "planning/profile/plausibility.h"
 #include "planning/profile/setting.h"
 
 namespace lowgear::profile {
@@ -160,7 +161,7 @@ StageProfile with_split_backward(const StageProfile& profile, double fraction) {
   StageProfile split = profile;
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (profile.has(stage, OpKind::input_gradient) || profile.has(stage, OpKind::weight_gradient)) continue;
-    for (const auto& [clock_mhz, time_s, energy_j, setting] : profile.measurements(stage, OpKind::backward)) {
+    for (const auto& [clock_mhz, time_s, energy_j, setting, line] : profile.measurements(stage, OpKind::backward)) {
       const Measurement input{clock_mhz, time_s * fraction, energy_j * fraction, setting};
       split.add(stage, OpKind::input_gradient, input);
       split.add(stage, OpKind::weight_gradient, {clock_mhz, time_s - input.time_s, energy_j - input.energy_j, setting});
@@ -177,12 +178,12 @@ StageProfile with_recomputation(const StageProfile& profile, std::optional<doubl
   StageProfile result = profile;
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (share && !profile.has(stage, OpKind::recomputation)) {
-      for (const auto& [clock_mhz, time_s, energy_j, setting] : profile.measurements(stage, OpKind::forward)) {
+      for (const auto& [clock_mhz, time_s, energy_j, setting, line] : profile.measurements(stage, OpKind::forward)) {
         result.add(stage, OpKind::recomputation, {clock_mhz, time_s * *share, energy_j * *share, setting});
       }
     }
     if (profile.has(stage, OpKind::recomputing_backward)) continue;
-    for (const auto& [clock_mhz, time_s, energy_j, setting] : profile.measurements(stage, OpKind::backward)) {
+    for (const auto& [clock_mhz, time_s, energy_j, setting, line] : profile.measurements(stage, OpKind::backward)) {
       const Measurement* const repeated = result.find(stage, OpKind::recomputation, clock_mhz, setting);
       if (repeated == nullptr) continue;
       result.add(stage, OpKind::recomputing_backward,
@@ -200,7 +201,7 @@ StageProfile with_virtual_stages(const StageProfile& profile, int chunks) {
   StageProfile virtual_profile(profile.stages() * chunks);
   for (const StageOp& op : profile.ops()) {
     for (int stage = op.stage; stage < virtual_profile.stages(); stage += profile.stages()) {
-      for (const auto& [clock_mhz, time_s, energy_j, setting] : op.measurements) {
+      for (const auto& [clock_mhz, time_s, energy_j, setting, line] : op.measurements) {
         virtual_profile.add(stage, op.kind, {clock_mhz, time_s / chunks, energy_j / chunks, setting});
       }
     }
@@ -285,9 +286,10 @@ class RowReader {
   /// The row; nothing for an instruction that is recorded but not planned.
   [[nodiscard]] std::optional<ProfileRow> read(std::size_t row) const {
     if (table_.text(row, instruction_) == "load") return std::nullopt;
-    Measurement measurement{clock_mhz(row), time_s(row), energy_j(row), setting(row)};
+    const int line = table_.where(row, stage_).line;
+    Measurement measurement{clock_mhz(row), time_s(row), energy_j(row), setting(row), line};
     const long long rank = rank_ ? table_.integer(row, *rank_) : 0;
-    return ProfileRow{stage(row), kind(row), std::move(measurement), table_.where(row, stage_).line, rank};
+    return ProfileRow{stage(row), kind(row), std::move(measurement), line, rank};
   }
 
  private:
@@ -367,17 +369,25 @@ std::vector<ProfileRow> read_rows(const CsvTable& table) {
   return rows;
 }
 
-void refuse_duplicates(const std::vector<ProfileRow>& rows, const std::string& source) {
+void refuse_duplicates(const std::vector<ProfileRow>& rows, const std::string& source, bool has_ranks) {
   std::map<std::tuple<int, OpKind, int, std::string_view, long long>, int> line_of;
   for (const ProfileRow& row : rows) {
-    const auto& [clock_mhz, time_s, energy_j, setting] = row.measurement;
+    const auto& [clock_mhz, time_s, energy_j, setting, line] = row.measurement;
     const auto [first, is_new] = line_of.insert({{row.stage, row.kind, clock_mhz, setting, row.rank}, row.line});
     if (is_new) continue;
     throw_input_error({source, row.line, 0},
                       fmt::format("{} at {} MHz{} is measured in line {} already", describe(row.stage, row.kind),
                                   clock_mhz, with_setting(setting), first->second),
-                      "keep one of the two rows");
+                      has_ranks ? "a rank measures it once: keep the mean of its rows"
+                                : "keep the mean of repeated measurements, or add the column rank where several ranks "
+                                  "of the stage measured them");
   }
+}
+
+std::vector<ProfileRow> read_unique_rows(const CsvTable& table) {
+  std::vector<ProfileRow> rows = read_rows(table);
+  refuse_duplicates(rows, table.source(), table.has_column("rank"));
+  return rows;
 }
 
 /// One row for all ranks of a stage: it takes as long as the slowest of them, and its energy is their mean, that of one
@@ -397,7 +407,7 @@ std::vector<ProfileRow> merge_ranks(const std::vector<ProfileRow>& rows, const s
     const std::size_t wanted = ranks.at({stage, kind}).size();
     if (measured.size() < wanted) continue;
     ProfileRow row = *measured.front();
-    row.measurement = {clock_mhz, 0, 0, setting};
+    row.measurement = {clock_mhz, 0, 0, setting, row.line};
     for (const ProfileRow* each : measured) {
       row.measurement.time_s = std::max(row.measurement.time_s, each->measurement.time_s);
       row.measurement.energy_j += each->measurement.energy_j / static_cast<double>(wanted);
@@ -413,6 +423,25 @@ std::vector<ProfileRow> merge_ranks(const std::vector<ProfileRow>& rows, const s
         "profile all ranks of a stage at the same clocks");
   }
   return merged;
+}
+
+/// In the order in which a profile holds them, so that each one is appended.
+void sort_rows(std::vector<ProfileRow>& rows) {
+  std::sort(rows.begin(), rows.end(),
+            [](const ProfileRow& a, const ProfileRow& b) { return is_before(a.measurement, b.measurement); });
+}
+
+/// What each rank has measured, before ranks are merged.
+std::vector<StageProfile> profiles_by_rank(std::vector<ProfileRow> rows) {
+  sort_rows(rows);
+  std::map<long long, int> stages;
+  for (const ProfileRow& row : rows) stages[row.rank] = std::max(stages[row.rank], row.stage + 1);
+  std::map<long long, StageProfile> profiles;
+  for (const auto& [rank, count] : stages) profiles.emplace(rank, StageProfile(count));
+  for (ProfileRow& row : rows) profiles.at(row.rank).add(row.stage, row.kind, std::move(row.measurement));
+  std::vector<StageProfile> all;
+  for (auto& [rank, profile] : profiles) all.push_back(std::move(profile));
+  return all;
 }
 
 /// The number of stages, which must be 0..S-1. Looks only at the numbers that are there, so that a wrong one costs
@@ -464,14 +493,17 @@ void refuse_missing_kinds(const StageProfile& profile, const std::string& source
 
 }  // namespace
 
+std::vector<StageProfile> read_measured_profiles(std::string_view text, const std::string& source) {
+  const std::vector<ProfileRow> rows = read_unique_rows(CsvTable(text, source));
+  return profiles_by_rank(rows);
+}
+
 StageProfile read_stage_profile(std::string_view text, const std::string& source) {
   const CsvTable table(text, source);
-  std::vector<ProfileRow> rows = read_rows(table);
-  refuse_duplicates(rows, source);
+  std::vector<ProfileRow> rows = read_unique_rows(table);
+  for (const StageProfile& measured : profiles_by_rank(rows)) (void)profile_doubts(measured, {.source = source});
   if (table.has_column("rank")) rows = merge_ranks(rows, source);
-  // In the order in which a profile holds them, so that each one is appended.
-  std::sort(rows.begin(), rows.end(),
-            [](const ProfileRow& a, const ProfileRow& b) { return is_before(a.measurement, b.measurement); });
+  sort_rows(rows);
   StageProfile profile(count_stages(rows, source));
   for (ProfileRow& row : rows) profile.add(row.stage, row.kind, std::move(row.measurement));
   refuse_missing_kinds(profile, source);
@@ -482,7 +514,7 @@ std::string write_stage_profile(const StageProfile& profile) {
   std::string text = "stage,instruction,frequency,time,energy";
   text += profile.has_settings() ? ",setting\n" : "\n";
   for (const StageOp& op : profile.ops()) {
-    for (const auto& [clock_mhz, time_s, energy_j, setting] : op.measurements) {
+    for (const auto& [clock_mhz, time_s, energy_j, setting, line] : op.measurements) {
       fmt::format_to(std::back_inserter(text), "{},{},{},{},{}", op.stage, name(op.kind), clock_mhz, time_s, energy_j);
       if (profile.has_settings()) text += ',' + setting;
       text += '\n';

@@ -27,8 +27,12 @@ struct Measurement {
   double time_s = 0;         ///< mean time of the op
   double energy_j = 0;       ///< mean energy of one GPU over that time
   std::string setting = {};  ///< what else it ran with (setting.h); empty: nothing else was set
+  int line = 0;              ///< of the file that it was read from, for messages; 0: none
 
-  friend bool operator==(const Measurement&, const Measurement&) = default;
+  /// The same figures, wherever they were read.
+  friend bool operator==(const Measurement& a, const Measurement& b) {
+    return a.clock_mhz == b.clock_mhz && a.time_s == b.time_s && a.energy_j == b.energy_j && a.setting == b.setting;
+  }
 };
 
 /// The rows of one (stage, kind) of a profile.
@@ -82,9 +86,14 @@ class StageProfile {
 /// the names of op kinds; MHz; s; J of one GPU), rows of `load` skipped. With a column
 /// `rank` (docs/formats.md), ranks of a stage are merged; with a column `setting`, a clock may have several rows.
 /// Throws InputError with file and line on duplicates, on values that are not positive and finite, on stages that are
-/// not 0..S-1, on a stage without forward, with neither backward nor the split pair (the first stages may have neither,
-/// where all their layers are frozen; the last one may not), or with half of the pair, and on a file without rows.
+/// not 0..S-1, on rows that no GPU can have measured (plausibility.h), on a stage without forward, with neither
+/// backward nor the split pair (the first stages may have neither, where all their layers are frozen; the last one may
+/// not), or with half of the pair, and on a file without rows.
 [[nodiscard]] StageProfile read_stage_profile(std::string_view text, const std::string& source);
+
+/// What each rank measured, where the file has the column `rank`, else the whole: as `read_stage_profile` reads it,
+/// before ranks are merged, and whatever stages and kinds are missing. For checks of single rows.
+[[nodiscard]] std::vector<StageProfile> read_measured_profiles(std::string_view text, const std::string& source);
 
 /// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged. It has the
 /// column `setting` only if the profile has settings.

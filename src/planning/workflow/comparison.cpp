@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/perseus.h"
 #include "planning/workflow/replayed_plan.h"
 
@@ -34,7 +35,12 @@ struct PlannedPipeline {
   planner::PlanningProblem problem;
   planner::PipelinePlanner* planner = nullptr;
   double frontier_time_s = 0;  ///< wall clock that solving its frontier took
+  double full_clocks_s = 0;    ///< an iteration at full clocks, replayed
 };
+
+double full_clocks_s(const planner::PlanningProblem& problem, const ComparisonOptions& options) {
+  return replay_under(problem, max_clocks_mhz(problem), {options.planner.switch_latency_s, {}}).time_s;
+}
 
 /// The order that a policy runs in place of the given one, and all that depends on it. Stays where it is.
 struct OwnOrder {
@@ -47,6 +53,7 @@ struct OwnOrder {
     pipeline.frontier_time_s = timer.elapsed_s().value_or(0);
     pipeline.problem = {&schedule, &planner->dag(), &given.profile, given.blocking_power_w};
     pipeline.planner = &*planner;
+    pipeline.full_clocks_s = full_clocks_s(pipeline.problem, options);
   }
   OwnOrder(const OwnOrder&) = delete;
   OwnOrder& operator=(const OwnOrder&) = delete;
@@ -80,7 +87,19 @@ class Comparer {
       : pipeline_(&pipeline),
         given_{pipeline.problem(), &planner, options.frontier_time_s},
         options_(&options),
-        progress_(progress) {}
+        progress_(progress) {
+    given_.full_clocks_s = full_clocks_s(given_.problem, options);
+  }
+
+  /// Of the rows that were made, the fastest of each order.
+  [[nodiscard]] std::vector<std::string> findings() const {
+    std::vector<std::string> found;
+    for (const auto& [pipeline, row] : fastest_) {
+      const auto finding = faster_than_full_clocks(row.time_s, pipeline->full_clocks_s);
+      if (finding) found.push_back(fmt::format("{}: {}", row.policy, *finding));
+    }
+    return found;
+  }
 
   /// Throws InputError where the policy cannot plan the pipeline.
   [[nodiscard]] ComparisonRow policy_row(const std::string& name, PolicyAnswer found) {
@@ -106,7 +125,7 @@ class Comparer {
   }
 
   /// Lowgear's plan in the order and for the time of a policy that runs an order of its own.
-  [[nodiscard]] ComparisonRow lowgear_row_in_order_of(const ComparisonRow& other) const {
+  [[nodiscard]] ComparisonRow lowgear_row_in_order_of(const ComparisonRow& other) {
     const PlannedPipeline& pipeline = own_orders_.at(other.policy)->pipeline;
     ComparisonRow row = lowgear_row(fmt::format("time and order of {}", other.policy), pipeline,
                                     std::max(other.time_s, pipeline.planner->fastest_s()));
@@ -116,7 +135,7 @@ class Comparer {
   }
 
   /// Rows of Lowgear's plans in the given order: for T_min, and for the time of every other row where that is later.
-  [[nodiscard]] std::vector<ComparisonRow> lowgear_rows(std::span<const ComparisonRow> others) const {
+  [[nodiscard]] std::vector<ComparisonRow> lowgear_rows(std::span<const ComparisonRow> others) {
     std::vector<ComparisonRow> rows{lowgear_row("T_min", given_, given_.planner->fastest_s())};
     add_frontier_time(rows.front(), given_);
     std::vector<double> planned_s{given_.planner->fastest_s()};
@@ -131,7 +150,7 @@ class Comparer {
   }
 
  private:
-  [[nodiscard]] ComparisonRow lowgear_row(std::string aim, const PlannedPipeline& pipeline, double deadline_s) const {
+  [[nodiscard]] ComparisonRow lowgear_row(std::string aim, const PlannedPipeline& pipeline, double deadline_s) {
     ComparisonRow row;
     const PlanTimer timer(options_->now_s);
     const plan::Plan plan = pipeline.planner->plan(deadline_s);
@@ -147,7 +166,7 @@ class Comparer {
     row.note = "its plan time is that of the whole frontier and this plan";
   }
 
-  void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, const plan::OpChoicesView& choices) const {
+  void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, const plan::OpChoicesView& choices) {
     const simulator::Timeline timeline =
         replay_under(pipeline.problem, choices, {options_->planner.switch_latency_s, {}});
     row.time_s = timeline.time_s;
@@ -155,6 +174,8 @@ class Comparer {
     row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));
     row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, choices));
     row.peak_activations = largest(peak_in_flight_activations(*pipeline.problem.schedule));
+    const auto [fastest, is_new] = fastest_.try_emplace(&pipeline, row);
+    if (row.time_s < fastest->second.time_s) fastest->second = row;
     if (!options_->late_s) return;
     const simulator::Timeline late = replay_under(pipeline.problem, choices, {*options_->late_s, {}});
     row.late_time_s = late.time_s;
@@ -166,6 +187,7 @@ class Comparer {
   const ComparisonOptions* options_;
   Progress* progress_;
   std::map<std::string, std::unique_ptr<OwnOrder>> own_orders_;  ///< by policy
+  std::map<const PlannedPipeline*, ComparisonRow> fastest_;      ///< row of each order
 };
 
 void set_published_savings(PolicyComparison& comparison, const planner::PlanningProblem& problem) {
@@ -242,10 +264,14 @@ PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::Pip
     }
   }
   set_published_savings(comparison, pipeline.problem());
-  if (!with_lowgear) return comparison;
+  if (!with_lowgear) {
+    comparison.findings = comparer.findings();
+    return comparison;
+  }
   tell(planner::kLowgearPolicy);
   const std::vector<ComparisonRow> rows = comparer.lowgear_rows(comparison.rows);
   comparison.rows.insert(comparison.rows.end(), rows.begin(), rows.end());
+  comparison.findings = comparer.findings();
   return comparison;
 }
 

@@ -51,6 +51,8 @@ struct PolicyComparison {
   ComparisonRow baseline;
   std::vector<ComparisonRow> rows;
   std::vector<std::string> skipped;  ///< one line for each row that could not be made
+  /// One line for each order in which a row is faster than all clocks at their highest (`faster_than_full_clocks`).
+  std::vector<std::string> findings = {};
 };
 
 struct ComparisonOptions {

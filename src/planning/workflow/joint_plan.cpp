@@ -80,6 +80,7 @@ class JointPlanning {
     require_possible(search.fastest_s());
     keep_orders(search, deadlines);
     make_all_plans();
+    find_faster_than_full_clocks();
     bound_all_orders();
     if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
     compare_with_others();
@@ -139,7 +140,6 @@ class JointPlanning {
     const std::string name = order.name;
     for (int number = 2; taken(order.name); ++number) order.name = fmt::format("{}-{}", name, number);
     PlannedOrder planned{order.name, pipeline_in(*problem_, order), {}};
-    planned.pipeline.unit_warning = reference_.unit_warning;
     auto solved = std::make_unique<SolvedOrder>();
     const std::array<planner::FrontierObserver*, 1> observers{&solved->certificate};
     solved->planner = std::make_unique<planner::PipelinePlanner>(
@@ -221,6 +221,19 @@ class JointPlanning {
     if (number != 0 && !keeps_time(made.time_s, result_.run.baseline.time_s)) return;
     result_.shown_plan = number;
     result_.shown = std::move(made);
+  }
+
+  /// Another order may be faster than the reference; clocks alone cannot be.
+  void find_faster_than_full_clocks() {
+    for (std::size_t order = 0; order < result_.orders.size() && !result_.finding; ++order) {
+      const planner::PlanningProblem problem = result_.orders[order].pipeline.problem();
+      const double full_clocks_s = replay_under(problem, max_clocks_mhz(problem), conditions_of(*options_)).time_s;
+      for (const PlanFigures& plan : result_.plans) {
+        if (plan.order != static_cast<int>(order) || result_.finding) continue;
+        result_.finding = faster_than_full_clocks(plan.time_s, full_clocks_s);
+      }
+    }
+    if (result_.finding) result_.warnings.push_back(*result_.finding);
   }
 
   /// With prices for the times of the plans: at most as many as `lowgear plan` makes.

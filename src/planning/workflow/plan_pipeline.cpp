@@ -160,7 +160,10 @@ class Planning {
   }
 
   void warn_of_the_profile() {
-    if (result_.pipeline.unit_warning) warn(*result_.pipeline.unit_warning);
+    const auto fastest = std::ranges::min_element(result_.plans, {}, &PlanFigures::time_s);
+    result_.finding = faster_than_full_clocks(fastest->time_s, result_.baseline.time_s);
+    if (result_.finding) warn(*result_.finding);
+    for (const std::string& doubt : result_.pipeline.doubts) warn(doubt);
     if (is_example_profile(result_.pipeline.profile)) warn(profile::kExampleProfileNotice);
     if (!result_.pipeline.profile.has_settings()) return;
     warn(

@@ -13,11 +13,11 @@ namespace lowgear::workflow {
 
 /// A pipeline as everything in this module takes it.
 struct ProfiledPipeline {
-  profile::StageProfile profile;                 ///< by virtual stage of the schedule, split where the schedule is
-  schedule::Schedule schedule;                   ///< computations only
-  schedule::PipelineDag dag;                     ///< of `schedule`
-  std::vector<double> blocking_power_w;          ///< by rank: what one GPU draws while it waits
-  std::optional<std::string> unit_warning = {};  ///< why its figures may be in other units (planning/profile)
+  profile::StageProfile profile;         ///< by virtual stage of the schedule, split where the schedule is
+  schedule::Schedule schedule;           ///< computations only
+  schedule::PipelineDag dag;             ///< of `schedule`
+  std::vector<double> blocking_power_w;  ///< by rank: what one GPU draws while it waits
+  std::vector<std::string> doubts = {};  ///< why its profile may be wrong (planning/profile/plausibility.h)
 
   /// Refers to this.
   [[nodiscard]] planner::PlanningProblem problem(Progress* progress = nullptr) const {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "planning/plan/plan.h"
@@ -30,6 +31,10 @@ struct ReplayConditions {
 [[nodiscard]] inline simulator::PipelineFigures figures_of(const simulator::Timeline& timeline) {
   return {timeline.time_s, timeline.energy_j_total};
 }
+
+/// Why a plan of this time is in doubt: it is faster than all clocks at their highest in the same order, by more than
+/// noise (0.3 %). Empty where it is not.
+[[nodiscard]] std::optional<std::string> faster_than_full_clocks(double plan_s, double full_clocks_s);
 
 /// The schedule that a plan follows, read off its ops.
 [[nodiscard]] schedule::Schedule schedule_of(const plan::Plan& plan);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/core/progress.h"
@@ -47,8 +48,9 @@ struct PlannedWork {
   ProfiledPipeline pipeline;               ///< profile and schedule of this work; frozen stages run forwards only
   simulator::PipelineFigures full_clocks;  ///< everything at its highest clock, *replayed*
   CertifiedFrontier frontier;
-  double fastest_s = 0;  ///< T_min
-  plan::Plan plan;       ///< *planned*, with its lower bound
+  double fastest_s = 0;                     ///< T_min
+  plan::Plan plan;                          ///< *planned*, with its lower bound
+  std::optional<std::string> finding = {};  ///< the plan is faster than full clocks
 };
 
 /// Work before and after, for one GPU a rank. Iterations of different numbers of microbatches are to be compared per

@@ -28,7 +28,8 @@ Data comparison_report(const workflow::PolicyComparison& comparison, const workf
   data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replayed, choices);
   data.policies = comparison.rows;
   data.warnings = comparison.skipped;
-  if (pipeline.unit_warning) data.warnings.push_back(*pipeline.unit_warning);
+  data.warnings.insert(data.warnings.end(), pipeline.doubts.begin(), pipeline.doubts.end());
+  data.warnings.insert(data.warnings.end(), comparison.findings.begin(), comparison.findings.end());
   if (is_example_profile(pipeline.profile)) data.warnings.emplace_back(profile::kExampleProfileNotice);
   return data;
 }

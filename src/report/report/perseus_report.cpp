@@ -155,7 +155,7 @@ EstimateReport perseus_report(const workflow::ProfiledPipeline& pipeline, const 
                   {"Microbatches", fmt::to_string(pipeline.dag.microbatches)},
                   {"Unit of time", fmt::format("{:g} ms", model.unit_s() * 1e3)},
                   {"Frontier", fmt::format("{} plans", frontier.size())}};
-  if (pipeline.unit_warning) report.warnings.push_back(*pipeline.unit_warning);
+  report.warnings = pipeline.doubts;
   if (is_example_profile(pipeline.profile)) report.warnings.emplace_back(profile::kExampleProfileNotice);
   report.series = {fits(model, pipeline), frontier_plot(frontier, places)};
   report.pipelines = pictures(model, pipeline, places);

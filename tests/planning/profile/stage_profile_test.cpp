@@ -162,7 +162,8 @@ TEST(ReadStageProfile, ReadsOpsThatWereMeasuredSplit) {
 
 TEST(ReadStageProfile, NamesBothLinesOfADuplicate) {
   EXPECT_EQ(read_error_of("0,forward,1410,0.1,30\n0,backward,1410,0.1,30\n0,forward,1410.0,0.2,20\n"),
-            "p.csv:4: stage 0 forward at 1410 MHz is measured in line 2 already; keep one of the two rows");
+            "p.csv:4: stage 0 forward at 1410 MHz is measured in line 2 already; keep the mean of repeated "
+            "measurements, or add the column rank where several ranks of the stage measured them");
 }
 
 constexpr std::string_view kRankHeader = "rank,dp_rank,pp_rank,tp_rank,stage,instruction,frequency,time,energy\n";

@@ -8,8 +8,6 @@
 #include "app/cli/arguments/work_change_arguments.h"
 #include "app/cli/terminal/memory.h"
 #include "base/core/error.h"
-#include "estimating/estimator/gpu/power_limit.h"
-#include "planning/profile/plausibility.h"
 #include "planning/workflow/planning_memory.h"
 
 namespace lowgear::cli {
@@ -77,8 +75,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   }
   workflow::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
   problem.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, ranks);
-  input.unit_warning =
-      unit_warning(problem.profile, problem.blocking_power_w, estimator::power_limit_of(arguments.gpu_name));
+  input.doubts = doubts_of(read, problem.blocking_power_w, arguments.gpu_name);
   return input;
 }
 

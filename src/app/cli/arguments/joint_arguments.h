@@ -19,7 +19,7 @@ struct JointInput {
   joint::JointProblem problem;
   std::optional<workflow::FreeLayers> free_layers = {};  ///< where layers may move between ranks
   std::optional<double> switch_latency_s = {};           ///< of the profile; empty: not known
-  std::optional<std::string> unit_warning = {};
+  std::vector<std::string> doubts = {};                  ///< why the profile may be wrong
 };
 
 /// Reads all files. `layers` is `--layers`, empty where they stay where they are. Throws InputError when arguments

@@ -239,7 +239,21 @@ profile::StageProfile read_profile(PipelineInput& input) {
   const std::string text = read_file(input.profile_name);
   input.switch_latency_s = profile::read_switch_latency(text, input.profile_name);
   input.columns = profile::read_stage_columns(text, input.profile_name);
+  input.measured = profile::read_measured_profiles(text, input.profile_name);
   return profile::read_stage_profile(text, input.profile_name);
+}
+
+std::vector<std::string> doubts_of(const PipelineInput& input, std::span<const double> blocking_power_w,
+                                   std::string_view gpu_name) {
+  const profile::ProfileContext context{
+      .source = input.profile_name, .blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name)};
+  std::vector<std::string> doubts;
+  for (const profile::StageProfile& measured : input.measured) {
+    for (std::string& doubt : profile_doubts(measured, context)) {
+      if (std::ranges::find(doubts, doubt) == doubts.end()) doubts.push_back(std::move(doubt));
+    }
+  }
+  return doubts;
 }
 
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
@@ -262,8 +276,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   }
   pipeline.profile = fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.unit_warning =
-      unit_warning(pipeline.profile, pipeline.blocking_power_w, estimator::power_limit_of(arguments.gpu_name));
+  pipeline.doubts = doubts_of(input, pipeline.blocking_power_w, arguments.gpu_name);
   return input;
 }
 

@@ -57,8 +57,9 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 struct PipelineInput {
   std::string profile_name;  ///< as given
   workflow::ProfiledPipeline pipeline;
-  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
-  profile::StageColumns columns = {};           ///< of the profile
+  std::optional<double> switch_latency_s = {};       ///< of the profile; empty: not known
+  profile::StageColumns columns = {};                ///< of the profile
+  std::vector<profile::StageProfile> measured = {};  ///< the rows of the profile's file, by rank where it has several
 };
 
 /// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
@@ -77,9 +78,14 @@ struct PipelineInput {
 /// already.
 [[nodiscard]] profile::StageProfile split_backward(const profile::StageProfile& profile, double share);
 
-/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency and columns. Throws
-/// InputError.
+/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency, columns and rows.
+/// Throws InputError.
 [[nodiscard]] profile::StageProfile read_profile(PipelineInput& input);
+
+/// Why the rows of the profile that was read may be wrong, one line each. Throws InputError where no GPU can have
+/// measured one. `gpu_name` may be empty.
+[[nodiscard]] std::vector<std::string> doubts_of(const PipelineInput& input, std::span<const double> blocking_power_w,
+                                                 std::string_view gpu_name);
 
 /// Reads all files. Throws InputError.
 [[nodiscard]] PipelineInput load_pipeline(const PipelineArguments& arguments);

@@ -101,7 +101,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   options.policy.envpipe =
       envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
   require_valid(options.policy.envpipe);
-  if (pipeline.unit_warning) console.warn(*pipeline.unit_warning);
+  for (const std::string& doubt : pipeline.doubts) console.warn(doubt);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
   latency.complete_from(input.switch_latency_s);
   options.planner = planner_options(arguments.planner);
@@ -123,8 +123,11 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   // The planner does not plan any more.
   progress.reset();
   if (page) write_file_atomically(arguments.html, *page);
+  for (const std::string& finding : comparison.findings) console.warn(finding);
   if (arguments.json) {
     Json json = comparison_json(comparison);
+    json["warnings"] = pipeline.doubts;
+    for (const std::string& finding : comparison.findings) json["warnings"].push_back(finding);
     json["modelled"] = is_example_profile(pipeline.profile);
     json["switch_latency"] = {{"source", latency.source()}, {"planned_with_s", latency.latency_s()}};
     if (options.late_s) json["switch_latency"]["late_s"] = *options.late_s;

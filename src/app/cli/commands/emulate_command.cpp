@@ -49,10 +49,8 @@ int pipelines_of(const EmulateArguments& arguments, int microbatches) {
   return *arguments.global_microbatches / microbatches;
 }
 
-std::vector<evaluation::Emulation> emulate_all(const EmulateArguments& arguments) {
-  PipelineInput input;
-  input.profile_name = arguments.profile;
-  const profile::StageProfile profile = read_profile(input);
+std::vector<evaluation::Emulation> emulate_all(const EmulateArguments& arguments,
+                                               const profile::StageProfile& profile) {
   std::vector<evaluation::Emulation> results;
   ProgressBar progress;
   for (const int microbatches : arguments.microbatches) {
@@ -129,7 +127,12 @@ Json emulation_json(const EmulateArguments& arguments, const std::vector<evaluat
 }
 
 ExitCode run_emulate(const EmulateArguments& arguments, Console& console) {
-  const std::vector<evaluation::Emulation> emulations = emulate_all(arguments);
+  PipelineInput input;
+  input.profile_name = arguments.profile;
+  const profile::StageProfile profile = read_profile(input);
+  const std::vector<double> blocking_power_w{arguments.blocking_power_w};
+  for (const std::string& doubt : doubts_of(input, blocking_power_w, "")) console.warn(doubt);
+  const std::vector<evaluation::Emulation> emulations = emulate_all(arguments, profile);
   if (arguments.json) {
     console.print_json(emulation_json(arguments, emulations));
   } else {

@@ -13,9 +13,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/files/file.h"
-#include "estimating/estimator/gpu/power_limit.h"
 #include "planning/profile/example_profile.h"
-#include "planning/profile/plausibility.h"
 #include "planning/profile/summary.h"
 
 namespace lowgear::cli {
@@ -81,12 +79,14 @@ Json summary_json(const profile::OpProfileSummary& row) {
 }
 
 ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
-  const profile::StageProfile profile = profile::read_stage_profile(read_file(arguments.profile), arguments.profile);
+  PipelineInput input;
+  input.profile_name = arguments.profile;
+  const profile::StageProfile profile = read_profile(input);
   const std::vector<double> power_w =
       blocking_power_from_argument(arguments.blocking_power.empty() ? "0" : arguments.blocking_power, profile.stages());
   const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
-  if (const auto warning = unit_warning(profile, power_w, estimator::power_limit_of(arguments.gpu_name)))
-    console.warn(*warning);
+  const std::vector<std::string> doubts = doubts_of(input, power_w, arguments.gpu_name);
+  for (const std::string& doubt : doubts) console.warn(doubt);
   const bool modelled = is_example_profile(profile);
   if (arguments.json) {
     Json operations = Json::array();
@@ -95,7 +95,8 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
                         {"stages", profile.stages()},
                         {"modelled", modelled},
                         {"blocking_power_w", power_w},
-                        {"operations", operations}});
+                        {"operations", operations},
+                        {"warnings", doubts}});
     return ExitCode::ok;
   }
   if (arguments.blocking_power.empty()) {

@@ -145,21 +145,39 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
           {"warnings", result.warnings}};
 }
 
+/// Before planning, which may take long.
+void say_doubts(const std::vector<std::string>& doubts, const PlanCommandArguments& arguments, Console& console) {
+  if (arguments.quiet) return;
+  for (const std::string& doubt : doubts) console.warn(doubt);
+}
+
+/// Those of a result but for the doubts that have been said.
+template <class Result>
+void say_warnings(const Result& result, const std::vector<std::string>& doubts, const PlanCommandArguments& arguments,
+                  Console& console) {
+  for (const std::string& warning : result.warnings) {
+    if (std::ranges::find(doubts, warning) != doubts.end()) continue;
+    if (warning != result.finding) {
+      console.note(warning);
+    } else if (!arguments.quiet) {
+      console.warn(warning);
+    }
+  }
+}
+
 /// With a free order.
 ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console) {
   JointInput input = load_joint_input(arguments.plan.pipeline, arguments.plan.memory_limit, arguments.plan.layers);
-  if (input.unit_warning && !arguments.quiet) console.warn(*input.unit_warning);
+  const std::vector<std::string> doubts = input.doubts;
+  say_doubts(doubts, arguments, console);
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
   PlanArguments plan = arguments.plan;
   plan.planner.switch_latency.complete_from(input.switch_latency_s);
-  const std::optional<std::string> unit_warning = input.unit_warning;
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
-  for (const std::string& warning : summary.result.warnings) {
-    if (warning != unit_warning) console.note(warning);
-  }
+  say_warnings(summary.result, doubts, arguments, console);
   if (arguments.json) {
     console.print_json(joint_plan_json(plan.out, summary));
   } else if (!arguments.quiet) {
@@ -180,8 +198,8 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
     throw InputError("--layers: layers move only together with the order: give --schedule auto, or see lowgear replan");
   }
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
-  const std::optional<std::string> unit_warning = input.pipeline.unit_warning;
-  if (unit_warning && !arguments.quiet) console.warn(*unit_warning);
+  const std::vector<std::string> doubts = input.pipeline.doubts;
+  say_doubts(doubts, arguments, console);
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
   PlanArguments plan = arguments.plan;
@@ -189,9 +207,7 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
-  for (const std::string& warning : summary.result.warnings) {
-    if (warning != unit_warning) console.note(warning);
-  }
+  say_warnings(summary.result, doubts, arguments, console);
   if (arguments.json) {
     console.print_json(summary_json(plan, summary));
   } else if (!arguments.quiet) {

@@ -130,8 +130,11 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
   if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan.after, *progress);
   progress.reset();
   for (const std::string& warning : contents.run.warnings) console.note(warning);
+  if (replan.after.finding) console.warn(*replan.after.finding);
   if (arguments.json) {
     Json json = replan_json(replan);
+    json["warnings"] = contents.run.warnings;
+    if (replan.after.finding) json["warnings"].push_back(*replan.after.finding);
     if (!arguments.out.empty()) json["out"] = arguments.out;
     console.print_json(json);
     return ExitCode::ok;
@@ -171,7 +174,13 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
-  for (const std::string& warning : summary.result.warnings) console.note(warning);
+  for (const std::string& warning : summary.result.warnings) {
+    if (warning == summary.result.finding) {
+      console.warn(warning);
+    } else {
+      console.note(warning);
+    }
+  }
   if (arguments.json) {
     Json json = joint_plan_json(arguments.out, summary);
     json.update(replanned_json(from, summary.result));

@@ -30,14 +30,17 @@ struct ScheduleCommandArguments {
 };
 
 /// With messages, and proven not to hang.
-schedule::Schedule runnable_schedule(const ScheduleCommandArguments& arguments) {
+schedule::Schedule runnable_schedule(const ScheduleCommandArguments& arguments, Console& console) {
   std::optional<profile::StageProfile> profile;
   std::vector<double> power_w;
   if (!arguments.profile.empty()) {
-    profile = profile::read_stage_profile(read_file(arguments.profile), arguments.profile);
+    PipelineInput input;
+    input.profile_name = arguments.profile;
+    profile = read_profile(input);
     if (!arguments.blocking_power.empty()) {
       power_w = blocking_power_from_argument(arguments.blocking_power, profile->stages());
     }
+    for (const std::string& doubt : doubts_of(input, power_w, "")) console.warn(doubt);
   }
   schedule::Schedule schedule =
       with_communication(load_schedule(arguments.schedule, profile ? &*profile : nullptr, power_w));
@@ -65,7 +68,7 @@ std::string peaks_table(const std::vector<schedule::HeldPeaks>& peaks, bool with
 }
 
 ExitCode run_schedule(const ScheduleCommandArguments& arguments, Console& console) {
-  const schedule::Schedule schedule = runnable_schedule(arguments);
+  const schedule::Schedule schedule = runnable_schedule(arguments, console);
   const std::vector<schedule::HeldPeaks> peaks = held_peaks(schedule);
   const bool with_inputs = recomputes(schedule);
   if (!arguments.out.empty()) write_file_atomically(arguments.out, write_torch_csv(schedule));

@@ -20,11 +20,9 @@
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "base/core/utf8.h"
-#include "estimating/estimator/gpu/power_limit.h"
 #include "planning/plan/perseus_plan.h"
 #include "planning/plan/perseus_states.h"
 #include "planning/plan/plan_json.h"
-#include "planning/profile/plausibility.h"
 #include "planning/schedule/communication.h"
 #include "planning/workflow/plan_replays.h"
 #include "report/report/chrome_trace.h"
@@ -99,8 +97,7 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
       blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.shares);
-  pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w,
-                                       estimator::power_limit_of(gpu_name_of(arguments, *planned.plan)));
+  pipeline.doubts = doubts_of(input, pipeline.blocking_power_w, gpu_name_of(arguments, *planned.plan));
   planned.choices = choices_for(*planned.plan, pipeline.dag);
   return planned;
 }
@@ -271,7 +268,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
         "--iteration chooses the measured iteration that --trace shows next to the plan: give --measured and --trace");
   }
   const PlannedPipeline planned = load_plan(arguments);
-  if (planned.input.pipeline.unit_warning) console.warn(*planned.input.pipeline.unit_warning);
+  for (const std::string& doubt : planned.input.pipeline.doubts) console.warn(doubt);
   if (planned.input.pipeline.profile.has_settings() && planned.choices.settings.empty()) {
     console.note("the plan states no settings: each clock runs with the fastest setting that the profile has there");
   }

@@ -108,7 +108,7 @@ JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput inp
   summary.result = input.free_layers ? plan_jointly(input.problem, *input.free_layers, options, receive, &progress)
                                      : plan_jointly(input.problem, options, receive, &progress);
   workflow::JointPlanResult& result = summary.result;
-  if (input.unit_warning) result.warnings.push_back(*input.unit_warning);
+  result.warnings.insert(result.warnings.end(), input.doubts.begin(), input.doubts.end());
   if (!input.problem.may_split()) {
     result.warnings.emplace_back(
         "orders with split backwards are left out, as the profile has none: measure them, or give --backward-split");

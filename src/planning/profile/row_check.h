@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/core/op_kind.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear::profile {
+
+/// The power limit of the GPU model that a profile was measured on.
+struct NamedPowerLimit {
+  std::string gpu_name;
+  double limit_w = 0;
+};
+
+/// Least power of a GPU that waits, and of one that computes, from the smallest embedded one on.
+inline constexpr double kLeastBlockingW = 1;
+inline constexpr double kLeastPowerW = 4;
+/// How far above its power limit the mean power of an op is measured: the limit's controller works on averages, and
+/// readings have errors.
+inline constexpr double kMeasuredOvershoot = 1.15;
+
+/// The highest power that a profile of this GPU shows.
+[[nodiscard]] double highest_profiled_power_w(const std::optional<NamedPowerLimit>& gpu);
+/// `more than the power limit of NVIDIA A40 (300 W)`, or that no GPU draws so much.
+[[nodiscard]] std::string excess_text(const std::optional<NamedPowerLimit>& gpu);
+
+/// A row of a profile that contradicts what GPUs do.
+struct RowFinding {
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  Measurement row;
+  std::string what;            ///< what the row states, and what it contradicts, both with their values
+  bool is_impossible = false;  ///< no GPU can have measured it; otherwise it is unlikely
+};
+
+/// The rows that contradict
+/// - the GPU: more power than its limit (an error from kPowerLimitOvershoot times the limit on, or kHighestGpuPowerW),
+///   less than `waiting_w`, which one draws that waits (0: not known), or than any GPU;
+/// - their neighbours, with the same setting: an op that is slower at a higher clock, gains more than the clock does,
+///   draws less at a higher clock, or more than the cube of the clock allows, beyond the noise of published profiles.
+///   A power limit or heat can make a clock slower, but not several times. Of two neighbours that contradict each other
+///   it is the row without which the others agree;
+/// - the other ops: power at a clock, or time, far from their median.
+/// Ops too short to measure (kShortestUnitS) are only held against the highest power. A row is listed once, impossible
+/// ones first, else in the order of the profile.
+[[nodiscard]] std::vector<RowFinding> check_rows(const StageProfile& profile, double waiting_w,
+                                                 const std::optional<NamedPowerLimit>& gpu);
+
+}  // namespace lowgear::profile
