@@ -65,6 +65,10 @@ def plan(profile=None, **options):
     return lowgear.plan(ROWS if profile is None else profile, **settings)
 
 
+def emulate_profile(profile):
+    return lowgear.emulate(profile, blocking_power_w=POWER_W, microbatches=4)
+
+
 def command(*words, folder):
     done = subprocess.run([str(planning.find_command()), *words], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout
@@ -142,6 +146,36 @@ class TestPlan(InAFolder):
                 self.assertEqual(result.frontier, expected.frontier)
                 self.assertEqual(result.plans, expected.plans)
 
+    def test_both_names_of_a_figure_are_refused(self):
+        for name, second in (("frequency", "clock_mhz"), ("time", "time_s"), ("energy", "energy_j")):
+            both = [dict(row, **{second: row[name]}) for row in ROWS]
+            columns = dict(COLUMNS, **{second: COLUMNS[name]})
+            some = [dict(row) for row in ROWS]
+            some[3][second] = some[3].pop(name)
+            for profile in (both, columns, Frame(columns), some):
+                for call in (plan, emulate_profile):
+                    with self.subTest(f"{name} {type(profile)} {call.__name__}"):
+                        with self.assertRaisesRegex(
+                                lowgear.InvalidUse, f"profile: columns '{name}' and '{second}' are two names of one figure"):
+                            call(profile)
+
+    def test_both_names_of_a_figure_are_refused_in_files(self):
+        lines = self.profile_file().read_text().splitlines()
+        path = self.folder / "both.csv"
+        path.write_text("\n".join([lines[0] + ",time_s", *(line + ",1" for line in lines[1:])]))
+        with self.assertRaisesRegex(lowgear.InvalidUse, "both.csv:1:.*two names of one figure"):
+            plan(path)
+
+    def test_a_column_occurs_once(self):
+        with self.assertRaisesRegex(lowgear.InvalidUse, "column 'time' occurs twice"):
+            plan([dict(row, **{" time": row["time"]}) for row in ROWS])
+
+    def test_a_row_that_no_gpu_can_have_measured_is_refused_by_its_number(self):
+        rows = [dict(row) for row in ROWS]
+        rows[2]["energy"] *= 1000
+        with self.assertRaisesRegex(lowgear.InvalidUse, "profile, row 2: .*more than any GPU does"):
+            plan(rows)
+
     def test_pandas_frames_in_and_out(self):
         try:
             import pandas
@@ -166,6 +200,8 @@ class TestPlan(InAFolder):
         expected = plan(schedule=path, microbatches=None)
         for schedule in (order, {1: order[1], 0: order[0]}, "1f1b"):
             self.assertEqual(plan(schedule=schedule).frontier, expected.frontier)
+        with self.assertRaisesRegex(lowgear.InvalidUse, "there is no rank 1, though rank 2 is there"):
+            plan(schedule={0: order[0], 2: order[1]})
 
     def test_recomputations_are_ops_of_their_own(self):
         result = plan(schedule="merak-early-recompute", recomputation_share=1)

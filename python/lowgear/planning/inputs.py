@@ -63,12 +63,36 @@ class Scratch:
         return Wording(self._options, self._files)
 
 
+def _require_once(names: Iterable[Any], what: str) -> None:
+    """Names of columns, of which none may occur twice once blanks are gone, as the command's reader has it."""
+    seen = set()
+    for name in names:
+        text = str(name).strip()
+        if text in seen:
+            raise InvalidUse(f"{what}: column {text!r} occurs twice; keep one of them")
+        seen.add(text)
+
+
+def rename_columns(columns: Mapping[str, List[Any]], names: Mapping[str, str], what: str) -> Dict[str, List[Any]]:
+    """Columns by the names that the command reads: `names` has a second one for each. Refuses both names of a figure."""
+    renamed = dict(columns)
+    for name, second in names.items():
+        if name == second or second not in renamed:
+            continue
+        if name in renamed:
+            raise InvalidUse(f"{what}: columns {name!r} and {second!r} are two names of one figure; keep the right one")
+        renamed[name] = renamed.pop(second)
+    return renamed
+
+
 def _columns_of(data: Any, what: str) -> Dict[str, List[Any]]:
     """Columns by name, of columns, of rows, or of anything that has `columns`, as data frames have."""
     if isinstance(data, Mapping):
-        return {str(name): list(column) for name, column in data.items()}
+        _require_once(data, what)
+        return {str(name).strip(): list(column) for name, column in data.items()}
     if hasattr(data, "columns"):
-        return {str(name): list(data[name]) for name in data.columns}
+        _require_once(data.columns, what)
+        return {str(name).strip(): list(data[name]) for name in data.columns}
     rows = list(data)
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -76,8 +100,9 @@ def _columns_of(data: Any, what: str) -> Dict[str, List[Any]]:
                 f"{what}, row {number}: expected a dict such as {{'stage': 0, 'instruction': 'forward', ...}}, not "
                 f"{type(row).__name__}; give rows, columns, a data frame or a path"
             )
-    names = dict.fromkeys(str(name) for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    _require_once(names, what)
+    return {str(name).strip(): [row.get(name) for row in rows] for name in names}
 
 
 def _cell(name: str, value: Any) -> str:
@@ -92,10 +117,7 @@ def _cell(name: str, value: Any) -> str:
 def profile_csv(data: Any) -> str:
     """A stage profile as the command reads it (docs/formats.md). Numbers are not looked at: the command does, and its
     messages name the row."""
-    columns = _columns_of(data, "profile")
-    for name, with_unit in _PROFILE_COLUMNS.items():
-        if with_unit in columns and name not in columns:
-            columns[name] = columns.pop(with_unit)
+    columns = rename_columns(_columns_of(data, "profile"), _PROFILE_COLUMNS, "profile")
     for name, with_unit in _PROFILE_COLUMNS.items():
         if name not in columns:
             known = ", ".join(map(repr, columns)) or "none"
@@ -135,6 +157,9 @@ def schedule_option(scratch: Scratch, schedule: ScheduleLike) -> str:
         text = os.fspath(schedule)
         return os.path.abspath(text) if os.path.exists(text) else text
     if isinstance(schedule, Mapping):
+        for rank, given in enumerate(sorted(schedule)):
+            if rank != given:
+                raise InvalidUse(f"schedule: there is no rank {rank}, though rank {given} is there; number them from 0")
         schedule = [schedule[rank] for rank in sorted(schedule)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -19,6 +19,8 @@ _OURS = ("json", "emit_profile", "peer_formula")
 def _words(options: Mapping[str, Any]) -> List[str]:
     """Options of a job by their names in Python, as words: those that take `true` or `false`, and the pair
     `--sequence-parallel` and `--no-sequence-parallel`, are plain truth values here."""
+    if "sequence_parallel" in options and "no_sequence_parallel" in options:
+        raise InvalidUse("sequence_parallel and no_sequence_parallel are two names of one option; give the former")
     translated: Dict[str, Any] = {}
     for name, value in options.items():
         if name in _OURS:

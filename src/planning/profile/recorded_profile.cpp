@@ -13,7 +13,10 @@
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "planning/profile/options.h"
+#include "planning/profile/recorded_energy.h"
+#include "planning/profile/recorded_ranks.h"
 #include "planning/profile/regression/monotone_times.h"
+#include "planning/profile/row_check.h"
 
 namespace lowgear::profile {
 namespace {
@@ -338,21 +341,13 @@ void warn_of_empty(std::span<const RecordedCell> cells, std::vector<std::string>
   }
 }
 
-/// By rank, each rank's parts in their order.
+/// By rank, each rank's parts in their order, with energies that can be.
 std::map<int, std::vector<Recording>> by_rank(std::span<const Recording> recordings) {
-  if (recordings.empty()) throw InputError("there is no recording to make a profile from");
-  std::set<std::pair<int, int>> parts;
   std::map<int, std::vector<Recording>> ranks;
   for (const Recording& recording : recordings) {
-    if (!parts.emplace(recording.rank, recording.part).second) {
-      throw InputError(fmt::format("{}: rank {} was recorded in another folder too; give one recording of each rank",
-                                   recording.source, recording.rank));
-    }
-    if (recording.simulated != recordings.front().simulated) {
-      throw InputError(
-          fmt::format("{}: some recordings are simulated and some are not; do not mix them", recording.source));
-    }
-    ranks[recording.rank].push_back(recording);
+    std::vector<Recording>& of_rank = ranks[recording.rank];
+    of_rank.push_back(recording);
+    settle_energy(of_rank.back());
   }
   for (auto& [rank, of_rank] : ranks) std::ranges::sort(of_rank, {}, &Recording::part);
   return ranks;
@@ -390,6 +385,32 @@ void repair_times(std::vector<RecordedCell>& cells, std::vector<std::string>& wa
     const auto end = last == cells.end() ? last : std::next(last);
     repair_times(std::span(begin, end), warnings);
     begin = end;
+  }
+}
+
+/// The lowest power limit of the GPUs.
+std::optional<NamedPowerLimit> limit_of(std::span<const Recording> recordings) {
+  std::optional<NamedPowerLimit> lowest;
+  for (const Recording& recording : recordings) {
+    if (!recording.power_limit_w || (lowest && lowest->limit_w <= *recording.power_limit_w)) continue;
+    lowest = NamedPowerLimit{recording.gpu_name, *recording.power_limit_w};
+  }
+  return lowest;
+}
+
+/// Leaves out cells that no GPU can have run, and warns of unlikely ones.
+void judge_cells(RecordedProfile& profile, const std::optional<NamedPowerLimit>& limit,
+                 std::vector<std::string>& warnings) {
+  double waiting_w = 0;
+  for (const RecordedBlocking& blocking : profile.blocking) {
+    if (!blocking.doubt().empty()) continue;
+    waiting_w = waiting_w == 0 ? blocking.power_w : std::min(waiting_w, blocking.power_w);
+  }
+  for (const RowFinding& found : check_rows(profile.profile(), waiting_w, limit)) {
+    const CellKey key{found.stage, found.kind, found.row.clock_mhz};
+    warnings.push_back(
+        fmt::format("{} {}; {}", describe(key), found.what, found.is_impossible ? "left out" : "record it again"));
+    if (found.is_impossible) std::erase_if(profile.cells, [&](const RecordedCell& cell) { return cell.key == key; });
   }
 }
 
@@ -434,8 +455,9 @@ StageProfile RecordedProfile::profile() const {
 }
 
 RecordedProfile profile_recordings(std::span<const Recording> recordings, const ProfilingOptions& options) {
+  if (recordings.empty()) throw InputError("there is no recording to make a profile from");
   ProfileBuilder builder;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = check_ranks(recordings, options.stages);
   for (const auto& [number, parts] : by_rank(recordings)) {
     for (const Recording& part : parts) {
       warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
@@ -452,6 +474,7 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
   for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
   warn_of_empty(profile.cells, warnings);
   repair_times(profile.cells, warnings);
+  judge_cells(profile, limit_of(recordings), warnings);
   for (const RecordedBlocking& blocking : profile.blocking) warn_of(blocking, warnings);
   profile.warnings = std::move(warnings);
   return profile;

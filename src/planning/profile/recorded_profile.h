@@ -59,6 +59,7 @@ struct RecordedProfile {
 struct ProfilingOptions {
   int skipped_iterations = 2;  ///< first ones of every part of a recording: warm-up; negative iterations always are
   std::optional<double> blocking_w;  ///< where it was measured apart
+  std::optional<int> stages = {};    ///< of the job's schedule; empty: not known
   /// The clock of units for which none was requested, as those of a GPU that chose its own; empty: they are left out.
   std::optional<int> own_clock_mhz = {};
 };
@@ -69,9 +70,10 @@ struct ProfilingOptions {
 /// Input and weight gradients that take less than kShortestUnitS (the first stage's input gradient in PyTorch) are 1 us
 /// and 1 uJ at every clock, with a warning. Times that rise with the clock within their errors are repaired
 /// (`monotone_times`), with a warning, at the power that was measured. Warns of throttling, spread, few units, lost
-/// units, files that were cut off, large errors, powers of waiting that are in doubt and cells that cannot be
-/// distinguished. Throws InputError when two recordings are of one rank and part, some are simulated and some not,
-/// nothing is left of one, or as `energy_windows` and `fit_energy` do.
+/// units, files that were cut off, large errors, powers of waiting that are in doubt, cells that cannot be
+/// distinguished or contradict others (`check_rows`), missing ranks, and counters that cannot be right
+/// (`settle_energy`). Cells that no GPU can have run are left out. Throws InputError when nothing is left of a
+/// recording, or as `check_ranks`, `settle_energy`, `energy_windows` and `fit_energy` do.
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 

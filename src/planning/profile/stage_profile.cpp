@@ -279,6 +279,7 @@ class RowReader {
         frequency_(table.column("frequency")),
         time_(table.column("time")),
         energy_(table.column("energy")) {
+    table.refuse_both("frequency", "clock_mhz");
     if (table.has_column("rank")) rank_ = table.column("rank");
     if (table.has_column("setting")) setting_ = table.column("setting");
   }

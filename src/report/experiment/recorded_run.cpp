@@ -5,6 +5,8 @@
 #include <set>
 
 #include "base/core/error.h"
+#include "planning/profile/recorded_energy.h"
+#include "planning/profile/recorded_ranks.h"
 #include "report/experiment/run_record.h"
 
 namespace lowgear::experiment {
@@ -52,10 +54,29 @@ std::optional<double> energy_of(const Recording& rank, const Span& span) {
   return start_j && end_j ? std::optional(*end_j - *start_j) : std::nullopt;
 }
 
+/// What was left out of the recordings of a part, and which of them are not there or share a GPU.
+void warn_of_ranks(const std::vector<Recording>& ranks, RunRecord& run) {
+  std::map<std::string, std::vector<int>> ranks_of_gpu;
+  for (const Recording& rank : ranks) {
+    run.warnings.insert(run.warnings.end(), rank.warnings.begin(), rank.warnings.end());
+    if (!rank.gpu_uuid.empty()) ranks_of_gpu[rank.gpu_uuid].push_back(rank.rank);
+  }
+  for (auto& [uuid, sharing] : ranks_of_gpu) {
+    if (sharing.size() < 2) continue;
+    std::ranges::sort(sharing);
+    run.warnings.push_back(fmt::format("{}: {} ran on one GPU ({}), whose energy is counted once", run.source,
+                                       profile::ranks_text(sharing), printable(uuid)));
+  }
+  const std::vector<int> missing = profile::missing_ranks(ranks);
+  if (missing.empty()) return;
+  run.warnings.push_back(fmt::format("{}: {} have no recording: time and energy are those of the other {}", run.source,
+                                     profile::ranks_text(missing), ranks.size()));
+}
+
 /// Adds the iterations that all ranks of a part have.
-void add_part(const std::vector<const Recording*>& ranks, RunRecord& run) {
+void add_part(const std::vector<Recording>& ranks, RunRecord& run) {
   std::vector<std::map<int, Span>> spans;
-  for (const Recording* rank : ranks) spans.push_back(spans_of(*rank));
+  for (const Recording& rank : ranks) spans.push_back(spans_of(rank));
   for (const auto& [number, span] : spans.front()) {
     if (!std::ranges::all_of(spans, [&, n = number](const auto& of_rank) { return of_rank.contains(n); })) continue;
     RunStep step{.work = 1, .time_s = 0, .energy_j = 0, .loss = std::nullopt};
@@ -64,8 +85,8 @@ void add_part(const std::vector<const Recording*>& ranks, RunRecord& run) {
       const Span& own = spans[i].at(number);
       step.time_s = std::max(step.time_s, own.end_s - own.start_s);
       // Ranks that share a GPU share its counter.
-      if (!counted.insert(ranks[i]->gpu_uuid).second && !ranks[i]->gpu_uuid.empty()) continue;
-      const auto energy_j = energy_of(*ranks[i], own);
+      if (!counted.insert(ranks[i].gpu_uuid).second && !ranks[i].gpu_uuid.empty()) continue;
+      const auto energy_j = energy_of(ranks[i], own);
       step.energy_j = step.energy_j && energy_j ? std::optional(*step.energy_j + *energy_j) : std::nullopt;
     }
     run.steps.push_back(step);
@@ -101,16 +122,20 @@ RunRecord recorded_run(std::span<const Recording> recordings, const std::string&
   RunRecord run;
   run.source = source;
   run.unit = WorkUnit::iteration;
-  std::map<int, std::vector<const Recording*>> parts;
+  std::map<int, std::vector<Recording>> parts;
   for (const Recording& rank : recordings) {
     const Basis basis = rank.simulated ? Basis::simulated : Basis::measured;
     if (run.basis && *run.basis != basis) {
       throw_input_error({source, 0, 0}, "some ranks ran on simulated GPUs and others not, which do not add up");
     }
     run.basis = basis;
-    parts[rank.part].push_back(&rank);
+    parts[rank.part].push_back(rank);
+    settle_energy(parts[rank.part].back());
   }
-  for (const auto& [part, ranks] : parts) add_part(ranks, run);
+  for (const auto& [part, ranks] : parts) {
+    warn_of_ranks(ranks, run);
+    add_part(ranks, run);
+  }
   if (run.steps.empty()) {
     throw_input_error({source, 0, 0}, "holds no iteration that every rank has recorded",
                       "name the whole recording, with all its ranks");

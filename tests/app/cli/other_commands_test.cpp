@@ -72,8 +72,8 @@ TEST_F(Commands, SimulateWarnsOfUnits) {
 TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {
   std::string csv = "stage,instruction,frequency,time,energy\n";
   for (const char* rest :
-       {"forward,1400,0.05,100", "forward,1200,0.06,96", "backward,1400,0.1,200", "backward,1200,0.12,192"}) {
-    csv += fmt::format("0,{}\n", rest);  // 1600 to 2000 W
+       {"forward,1400,0.05,25", "forward,1200,0.058,26", "backward,1400,0.1,50", "backward,1200,0.116,52"}) {
+    csv += fmt::format("0,{}\n", rest);  // 450 to 500 W
   }
   const std::string profile = write_text(folder_ / "node.csv", csv);
   const std::string out = (folder_ / "warned").string();

@@ -11,6 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/csv.h"
 #include "planning/profile/options.h"
+#include "planning/profile/plausibility.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/profile/summary.h"
 
@@ -48,6 +49,11 @@ class PublishedProfiles : public testing::TestWithParam<PublishedProfile> {
   std::string text_;
   StageProfile profile_;
 };
+
+TEST_P(PublishedProfiles, HaveNoRowInDoubt) {
+  const std::vector<double> blocking_power_w{GetParam().blocking_power_w};
+  EXPECT_THAT(profile_doubts(profile_, {.source = GetParam().file, .blocking_power_w = blocking_power_w}), IsEmpty());
+}
 
 TEST_P(PublishedProfiles, HaveEightStagesAtEveryClock) {
   ASSERT_EQ(profile_.stages(), 8);

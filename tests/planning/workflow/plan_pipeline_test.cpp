@@ -135,7 +135,7 @@ TEST(PlanPipeline, ReplaysThePlanWithLateChangesWhereNoLatencyIsKnown) {
 
 TEST(PlanPipeline, PassesOnWhatIsOddAboutTheProfile) {
   ProfiledPipeline pipeline = sample_pipeline();
-  pipeline.unit_warning = "check the units";
+  pipeline.doubts = {"check the units"};
   EXPECT_THAT(plan(std::move(pipeline), {.deadlines = {.deadline_s = 100}}).warnings,
               ElementsAre(HasSubstr("later than T*"), "check the units"));
 }

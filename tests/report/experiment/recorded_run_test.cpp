@@ -9,6 +9,8 @@ namespace {
 
 using profile::EnergySample;
 using profile::Recording;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 /// A rank whose GPU draws `power_w` all the time, with a sample every 0.4 s, and iterations of 0.9 s every second.
 Recording rank_of(int rank, double power_w, int iterations) {
@@ -45,7 +47,30 @@ TEST(RecordedRun, AddsUpGpusIterationByIteration) {
 TEST(RecordedRun, CountsASharedGpuOnce) {
   std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(1, 100, 2)};
   ranks[1].gpu_uuid = ranks[0].gpu_uuid;
-  EXPECT_NEAR(*recorded_run(ranks, "rec").steps[0].energy_j, 100, 1e-9);
+  const RunRecord run = recorded_run(ranks, "rec");
+  EXPECT_NEAR(*run.steps[0].energy_j, 100, 1e-9);
+  EXPECT_THAT(run.warnings,
+              ElementsAre(HasSubstr("rec: ranks 0, 1 ran on one GPU (GPU-0), whose energy is counted once")));
+}
+
+TEST(RecordedRun, NamesRanksThatHaveNoRecording) {
+  std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(2, 100, 2)};
+  for (Recording& rank : ranks) rank.world_size = 4;
+  EXPECT_THAT(recorded_run(ranks, "rec").warnings,
+              ElementsAre(HasSubstr("ranks 1, 3 have no recording: time and energy are those of the other 2")));
+  ranks[1].world_size = 8;
+  EXPECT_THROW((void)recorded_run(ranks, "rec"), InputError);
+}
+
+TEST(RecordedRun, UsesPowerReadingsWhereACounterCannotBeRight) {
+  std::vector<Recording> ranks{rank_of(0, 100, 20)};
+  for (EnergySample& sample : ranks[0].samples) {
+    sample.power_w = 100;
+    sample.energy_j = 1000 + (*sample.energy_j - 1000) / 2;
+  }
+  const RunRecord run = recorded_run(ranks, "rec");
+  EXPECT_NEAR(*run.steps[0].energy_j, 100, 1e-9);
+  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("its energies are integrated power readings, known to 7 %")));
 }
 
 TEST(RecordedRun, LeavesOutIterationsOutsideOfTheSamples) {

@@ -114,12 +114,13 @@ void add_job_options(CLI::App& app, JobArguments& arguments) {
         ->type_name(option.type);
   }
   constexpr const char* kPath = "parallel.sequence_parallel";
-  app.add_flag_callback(
+  CLI::Option* const divided = app.add_flag_callback(
       "--sequence-parallel", [set] { set("--sequence-parallel", kPath, "true"); },
       "Divide norms and residuals among the tp ranks (the default with tp)");
   app.add_flag_callback(
-      "--no-sequence-parallel", [set] { set("--no-sequence-parallel", kPath, "false"); },
-      "Keep norms and residuals whole on every tp rank");
+         "--no-sequence-parallel", [set] { set("--no-sequence-parallel", kPath, "false"); },
+         "Keep norms and residuals whole on every tp rank")
+      ->excludes(divided);
 }
 
 estimator::TrainingJob load_job(const JobArguments& arguments) {

@@ -11,13 +11,17 @@
 #include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
+#include "estimating/estimator/gpu/power_limit.h"
 #include "planning/profile/columns/recorded_activations.h"
 #include "planning/profile/stage_profile.h"
+#include "planning/schedule/torch_csv.h"
 
 namespace lowgear::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kScheduleFile = "schedule.csv";  ///< of an attached job, next to its ranks' folders
 
 /// Entries of a folder whose names hold a number, that of a rank as a rule, by that number.
 std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_view before, std::string_view after) {
@@ -46,6 +50,7 @@ profile::Recording load_recording(const fs::path& folder, int part) {
   const std::string iterations = fs::exists(iterations_csv) ? read_file(iterations_csv, kMaxFileBytes) : "";
   profile::Recording recording = profile::read_recording({folder.string(), json, units, energy, iterations});
   recording.part = part;
+  if (const auto limit = estimator::power_limit_of(recording.gpu_name)) recording.power_limit_w = limit->limit_w;
   const fs::path activations = folder / profile::kActivationsFile;
   if (fs::exists(activations)) {
     recording.activations = profile::read_recorded_activations(read_file(activations), activations.string());
@@ -98,6 +103,24 @@ std::vector<profile::Recording> load_recordings(const std::vector<std::string>& 
     }
   }
   return recordings;
+}
+
+std::optional<int> recorded_stages(const std::vector<std::string>& paths) {
+  std::optional<int> stages;
+  for (const std::string& text : paths) {
+    const fs::path path(text);
+    const bool is_rank = fs::exists(path / "recording.json");
+    const fs::path file = (is_rank ? fs::absolute(path).lexically_normal().parent_path() : path) / kScheduleFile;
+    if (!fs::exists(file)) continue;
+    const int found = schedule::read_torch_csv(read_file(file), file.string()).stages;
+    if (stages && *stages != found) {
+      throw_input_error({file.string(), 0, 0},
+                        fmt::format("has {} stages, and that of another recording {}", found, *stages),
+                        "give the recordings of one job");
+    }
+    stages = found;
+  }
+  return stages;
 }
 
 std::vector<profile::Recording> load_merak(const fs::path& folder, const profile::MerakRun& run) {

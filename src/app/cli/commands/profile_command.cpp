@@ -25,6 +25,7 @@
 #include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
+#include "planning/profile/plausibility.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/profile/switch_latency.h"
 
@@ -163,6 +164,9 @@ ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
 ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   const std::string text = read_file(arguments.fill);
   const profile::StageProfile given = profile::read_stage_profile(text, arguments.fill);
+  for (const profile::StageProfile& measured : profile::read_measured_profiles(text, arguments.fill)) {
+    for (const std::string& doubt : profile_doubts(measured, {.source = arguments.fill})) console.warn(doubt);
+  }
   const profile::FewClockFit fit = fill(given, arguments, console);
   const ProfileColumns columns{.switch_latency_s = profile::read_switch_latency(text, arguments.fill),
                                .of_stages = profile::read_stage_columns(text, arguments.fill)};
@@ -203,7 +207,9 @@ void write_freqevents(const ProfileArguments& arguments, const std::vector<profi
 
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   const std::vector<profile::Recording> recordings = load(arguments);
-  const profile::RecordedProfile recorded = profile_recordings(recordings, arguments.profiling);
+  profile::ProfilingOptions profiling = arguments.profiling;
+  profiling.stages = arguments.merak.empty() ? recorded_stages(arguments.recordings) : arguments.merak_run.stages;
+  const profile::RecordedProfile recorded = profile_recordings(recordings, profiling);
   // Merak's units do not ask for their clocks as they begin.
   const std::optional<profile::SwitchLatency> latency =
       arguments.merak.empty() ? find_switch_latency(recordings) : std::optional<profile::SwitchLatency>();
@@ -243,13 +249,15 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   return ExitCode::ok;
 }
 
-profile::ComposedProfile composed_of(const std::string& parts, const ProfileArguments& arguments) {
+profile::ComposedProfile composed_of(const std::string& parts, const ProfileArguments& arguments, Console& console) {
   profile::ComposeOptions options;
   if (arguments.max_options) options.max_options = static_cast<std::size_t>(*arguments.max_options);
   if (arguments.profiling.blocking_w) options.blocking_power_w = *arguments.profiling.blocking_w;
   profile::ComposedProfile composed = compose_profile(profile::read_part_table(read_file(parts), parts), options);
   // Checked as a reader would: every stage with what a plan needs.
-  (void)profile::read_stage_profile(write_stage_profile(composed.profile), "the profile composed of " + parts);
+  const std::string source = "the profile composed of " + parts;
+  (void)profile::read_stage_profile(write_stage_profile(composed.profile), source);
+  for (const std::string& doubt : profile_doubts(composed.profile, {.source = source})) console.warn(doubt);
   return composed;
 }
 
@@ -260,7 +268,7 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
   const std::string& parts = arguments.recordings.back();
   if (arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
   refuse_to_overwrite(arguments.out, {parts});
-  const profile::ComposedProfile composed = composed_of(parts, arguments);
+  const profile::ComposedProfile composed = composed_of(parts, arguments, console);
   write_file_atomically(arguments.out, write_stage_profile(composed.profile));
   if (arguments.json) {
     Json json = composed_json(composed);

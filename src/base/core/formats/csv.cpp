@@ -21,6 +21,9 @@ bool is_blank(char c) { return c == ' ' || c == '\t'; }
 constexpr auto kOtherSeparators =
     std::to_array<std::pair<char, std::string_view>>({{';', "semicolons"}, {'\t', "tabs"}, {'|', "bars"}});
 
+/// Ends of names that state one.
+constexpr auto kUnits = std::to_array<std::string_view>({"s", "j", "w", "mhz"});
+
 bool is_comment(const std::vector<CsvCell>& cells) { return cells.front().text.starts_with('#'); }
 
 /// Walks over the text keeping line and column.
@@ -207,7 +210,9 @@ void CsvTable::check_width(const CsvRow& row) const {
 
 std::size_t CsvTable::column(std::string_view name) const {
   for (std::size_t i = 0; i < header_.size(); ++i) {
-    if (header_[i].text == name) return i;
+    if (header_[i].text != name) continue;
+    for (const std::string_view unit : kUnits) refuse_both(name, fmt::format("{}_{}", name, unit));
+    return i;
   }
   std::vector<std::string> names;
   constexpr std::size_t kMostShown = 20;
@@ -220,6 +225,14 @@ std::size_t CsvTable::column(std::string_view name) const {
   }
   throw_input_error({source_, header_.front().line, 0}, fmt::format("there is no column {}", quote(name)),
                     fmt::format("the header has {}", fmt::join(names, ", ")));
+}
+
+void CsvTable::refuse_both(std::string_view name, std::string_view other) const {
+  const auto second = std::ranges::find(header_, other, &CsvCell::text);
+  if (second == header_.end() || !has_column(name)) return;
+  throw_input_error({source_, second->line, second->column},
+                    fmt::format("columns {} and {} are two names of one figure", quote(name), quote(other)),
+                    fmt::format("keep the right one, as {}", name));
 }
 
 bool CsvTable::has_column(std::string_view name) const {

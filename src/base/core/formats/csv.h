@@ -41,9 +41,12 @@ class CsvTable {
   [[nodiscard]] std::size_t rows() const { return rows_.size(); }
   [[nodiscard]] const std::string& source() const { return source_; }
 
-  /// Index of the named column. Throws InputError naming the columns that are there.
+  /// Index of the named column. Throws InputError naming the columns that are there, or where the same name with a unit
+  /// (`time` and `time_s`) is there, too: which of them holds the figure is not known.
   [[nodiscard]] std::size_t column(std::string_view name) const;
   [[nodiscard]] bool has_column(std::string_view name) const;
+  /// Throws InputError where both columns are there: two names of one figure.
+  void refuse_both(std::string_view name, std::string_view other) const;
 
   [[nodiscard]] const std::string& text(std::size_t row, std::size_t column) const;
   /// A finite number; throws InputError at the cell otherwise ("nan" and "inf" are refused).

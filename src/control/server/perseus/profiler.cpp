@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 
 namespace lowgear::server::perseus {
@@ -82,6 +83,11 @@ profile::StageProfile Profile::stage_profile() const {
     const auto& [stage, kind, state] = key;
     const std::optional<double> energy_j = cell.energy_j();
     if (!energy_j) throw InputError(fmt::format("stage {}: the energy of its {}s is not known", stage, name(kind)));
+    const EnergyVerdict verdict = check_energy({.energy_j = *energy_j, .time_s = cell.time_s});
+    if (!verdict.usable()) {
+      throw InputError(
+          fmt::format("stage {}: its {} at {} {}; profile again", stage, name(kind), state, verdict.reason));
+    }
     profile.add(stage, kind, {state, cell.time_s, *energy_j});
   }
   return profile;

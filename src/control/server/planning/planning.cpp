@@ -10,6 +10,7 @@
 #include <numeric>
 #include <span>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "control/server/planning/fingerprint.h"
 #include "planning/adapt/adaptive_profile.h"
@@ -24,9 +25,11 @@
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/regression/monotone_times.h"
+#include "planning/profile/row_check.h"
 #include "planning/schedule/dag.h"
 #include "planning/simulator/replay.h"
 #include "planning/workflow/frontier_curve.h"
+#include "planning/workflow/replayed_plan.h"
 
 namespace lowgear::server {
 namespace {
@@ -50,6 +53,26 @@ profile::StageProfile measured_rows(const MeasuredProfile& measured, int stages)
     }
   }
   return profile;
+}
+
+/// Cells that contradict what GPUs do, for a decision; empty: none. Throws InputError for more power than any GPU
+/// draws.
+std::string cell_doubts(const profile::StageProfile& rows, std::span<const double> blocking_w) {
+  constexpr std::size_t kMostCells = 2;
+  const double waiting_w = blocking_w.empty() ? 0 : *std::ranges::min_element(blocking_w);
+  const std::vector<profile::RowFinding> findings = check_rows(rows, waiting_w, {});
+  std::string doubts;
+  for (const profile::RowFinding& found : findings) {
+    const std::string text =
+        fmt::format("stage {} {} at {} MHz {}", found.stage, name(found.kind), found.row.clock_mhz, found.what);
+    if (found.row.energy_j > kHighestGpuPowerW * found.row.time_s) {
+      throw InputError(fmt::format("the profile cannot be right: {}; profile again", text));
+    }
+    if (&found - findings.data() < static_cast<std::ptrdiff_t>(kMostCells)) doubts += "; " + text;
+  }
+  if (findings.empty()) return "";
+  if (findings.size() > kMostCells) doubts += fmt::format("; and {} more cells", findings.size() - kMostCells);
+  return "the profile is in doubt: " + doubts.substr(2);
 }
 
 profile::StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {
@@ -176,6 +199,7 @@ struct JobPlanner::Impl {
   schedule::PipelineDag dag;
   profile::StageProfile profile;
   std::vector<double> blocking_w;
+  std::string doubts;      ///< about the profile; may be empty
   adapt::Replan unslowed;  ///< no rank is slow
 
   Impl(std::shared_ptr<const PipelineModel> of, std::shared_ptr<Progress> given,
@@ -186,6 +210,7 @@ struct JobPlanner::Impl {
         dag(build_dag(model->schedule)),
         profile(filled_profile(model->measured, model->schedule.stages, model->clocks_mhz)),
         blocking_w(blocking_by_rank(model->measured, model->schedule)),
+        doubts(cell_doubts(measured_rows(model->measured, model->schedule.stages), blocking_w)),
         unslowed(replan({}, 0)) {}
 
   [[nodiscard]] adapt::Replan replan(std::span<const adapt::RankSlowdown> slow, double slowdown_pct) const {
@@ -220,6 +245,18 @@ struct JobPlanner::Impl {
     const std::vector<int> clocks_mhz = max_clocks_mhz(problem);
     const simulator::Timeline timeline = replay_clocks(problem, clocks_mhz);
     return plan_of_replay("max", problem, timeline, clocks_mhz);
+  }
+
+  /// What a user has to know of the figures of a plan.
+  void add_doubts(const PlanningConditions& conditions, JobPlan& job) const {
+    const auto add = [&job](const std::string& text) { job.note += (job.note.empty() ? "" : "; ") + text; };
+    if (!doubts.empty()) add(doubts);
+    const adapt::Replan split = replan(conditions.slow, conditions.slowdown_pct);
+    for (std::size_t group = 0; group < std::min(split.groups.size(), job.plans.size()); ++group) {
+      const auto finding =
+          workflow::faster_than_full_clocks(job.plans[group].time_s, full_clocks(split.groups[group]).time_s);
+      if (finding) return add(*finding);
+    }
   }
 
   [[nodiscard]] std::vector<double> expected_compute(const plan::Plan& plan) const {
@@ -416,6 +453,7 @@ JobPlanner::~JobPlanner() = default;
 
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
   JobPlan job = impl_->best(conditions);
+  impl_->add_doubts(conditions, job);
   if (!conditions.early_forwards.empty()) job.order = job_order(*impl_->model, conditions);
   return job;
 }
@@ -440,6 +478,7 @@ std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& condit
   }
   if (!useful) return std::nullopt;
   quick.plan = impl_->assembled(split, std::move(plans), (split.groups.size() == 1 ? useful : unslowed)->frontier());
+  impl_->add_doubts(conditions, quick.plan);
   return quick;
 }
 

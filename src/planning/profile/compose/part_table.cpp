@@ -10,6 +10,8 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/units.h"
+#include "planning/profile/recording.h"
+#include "planning/profile/row_check.h"
 #include "planning/profile/setting.h"
 #include "planning/profile/stage_profile.h"
 
@@ -173,6 +175,7 @@ class ReadOp {
     }
     for (const auto& part : parts_) require_clocks_of(*most, part);
     for (const auto& [part, read] : parts_) require_monotone(part, read);
+    for (const auto& [part, read] : parts_) require_possible(part, read);
     std::vector<int> clocks_mhz;
     for (const auto& [clock_mhz, rows] : most->second.rows) clocks_mhz.push_back(clock_mhz);
     return clocks_mhz;
@@ -210,6 +213,25 @@ class ReadOp {
     };
     require(most, part);
     require(part, most);
+  }
+
+  /// As rows of a profile are; those of nothing, and with no clock, say nothing.
+  void require_possible(const std::string& part, const ReadPart& read) const {
+    if (read.is_fixed()) return;
+    StageProfile profile(1);
+    for (const auto& [clock_mhz, rows] : read.rows) {
+      for (const auto& [setting, row] : rows) {
+        const auto& [option, line] = row;
+        if (option.time_s < kShortestUnitS || option.energy_j <= 0) continue;
+        profile.add(0, OpKind::forward, {clock_mhz, option.time_s, option.energy_j, setting, line});
+      }
+    }
+    for (const RowFinding& found : check_rows(profile, 0, {})) {
+      if (!found.is_impossible) continue;
+      fail(found.row.line,
+           fmt::format("part {} of {} at {} {}", part, name_, clock_text(found.row.clock_mhz), found.what),
+           "measure it again, or remove the row");
+    }
   }
 
   void require_monotone(const std::string& part, const ReadPart& read) const {

@@ -747,7 +747,57 @@ TEST_F(PlanCommand, WarnsOfUnitsThatCannotBe) {
        {"0,forward,1400,40,12", "0,forward,1000,50,11", "0,backward,1400,80,24", "0,backward,1000,100,22"}) {
     milliseconds += std::string(row) + "\n";
   }
-  EXPECT_THAT(warning_of(write_text(folder_ / "ms.csv", milliseconds), "70"), HasSubstr("milliseconds"));
+  const ProgramResult refused = run_lowgear({"plan", "--profile", write_text(folder_ / "ms.csv", milliseconds),
+                                             "--microbatches", "4", "--blocking-power", "70", "--out", out()});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("ms.csv: check the units of the profile: its ops draw"));
+  EXPECT_THAT(refused.err, HasSubstr("milliseconds"));
+}
+
+/// Two stages at three clocks, times at 1200 MHz 10 % too short.
+constexpr const char* kTooFastAt1200 =
+    "stage,instruction,frequency,time,energy\n"
+    "0,forward,1410,0.05,18\n0,forward,1200,0.0497,15.27\n0,forward,990,0.0627,12.98\n"
+    "0,backward,1410,0.1,38\n0,backward,1200,0.0995,32.24\n0,backward,990,0.1255,27.4\n"
+    "1,forward,1410,0.054,19.4\n1,forward,1200,0.0537,16.5\n1,forward,990,0.0677,14\n"
+    "1,backward,1410,0.108,41\n1,backward,1200,0.1074,34.8\n1,backward,990,0.1355,29.6\n";
+
+TEST_F(PlanCommand, SaysThatAPlanIsFasterThanFullClocks) {
+  const std::string profile = write_text(folder_ / "fast.csv", kTooFastAt1200);
+  const std::vector<std::string> pipeline = {"--profile", profile, "--microbatches", "4", "--blocking-power", "80"};
+  const auto run = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), pipeline.begin(), pipeline.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_lowgear(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("less than the ")) << words.front();
+    EXPECT_THAT(result.err, HasSubstr("of all clocks at their highest (-0.")) << words.front();
+    EXPECT_THAT(result.err, HasSubstr("warning: " + profile + ":3: stage 0 forward at 1200 MHz takes 0.0497 s"));
+    return result;
+  };
+  const Json planned = parse_json(run({"plan"}, {"--plans", "2", "--out", out(), "--json"}).out, "plan");
+  EXPECT_THAT(planned["warnings"].dump(), HasSubstr("all clocks at their highest"));
+  EXPECT_THAT(text("report.html"), HasSubstr("all clocks at their highest (-0."));
+  const Json compared = parse_json(run({"compare"}, {"--json"}).out, "compare");
+  EXPECT_THAT(compared["warnings"].dump(), HasSubstr("all clocks at their highest"));
+  const ProgramResult replanned = run_lowgear({"replan", out(), "--layers", "8", "--keep-partition", "--json"});
+  EXPECT_EQ(replanned.exit_code, 0) << replanned.err;
+  EXPECT_THAT(replanned.err, HasSubstr("warning: a plan takes"));
+}
+
+TEST_F(PlanCommand, RefusesARowThatNoGpuCanHaveMeasured) {
+  std::string csv = kTooFastAt1200;
+  csv.replace(csv.find("0.1,38"), 6, "0.1,38000");
+  const std::string profile = write_text(folder_ / "kilojoules.csv", csv);
+  for (const char* const command : {"plan", "compare", "inspect", "schedule"}) {
+    std::vector<std::string> words = {command, "--profile", profile};
+    if (words.front() != "inspect") words.insert(words.end(), {"--microbatches", "4", "--stages", "2"});
+    if (words.front() == "plan") words.insert(words.end(), {"--out", out()});
+    if (words.front() == "plan" || words.front() == "compare") words.insert(words.end(), {"--blocking-power", "80"});
+    const ProgramResult result = run_lowgear(words);
+    EXPECT_EQ(result.exit_code, 2) << command;
+    EXPECT_THAT(result.err, HasSubstr(profile + ":5: stage 0 backward at 1410 MHz draws 380000 W")) << command;
+  }
 }
 
 TEST_F(PlanCommand, IterationsOfHoursVerify) {

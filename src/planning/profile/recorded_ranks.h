@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planning/profile/recording.h"
+
+namespace lowgear::profile {
+
+/// Ranks as people list them: `rank 3`, `ranks 1, 4 to 7`. Sorted, none twice, not empty.
+[[nodiscard]] std::string ranks_text(std::span<const int> ranks);
+
+/// The ranks of a job that were recorded in no part, by the world size that the recordings state. Where their launcher
+/// stated none (rank + 1 stands for it), those below the highest. Throws InputError where recordings of a part are of
+/// different jobs or world sizes, or of one rank, or some are simulated and some not.
+[[nodiscard]] std::vector<int> missing_ranks(std::span<const Recording> recordings);
+
+/// What to know of recordings whose energies are put together by rank, one line each. Throws InputError as
+/// `missing_ranks` does, where two ranks of a part ran on one GPU, whose counter counts both, or a rank on an instance
+/// of one (MIG), whose energy is not known; and where a missing rank may have run a stage that no other one has
+/// recorded. `stages` of the job's schedule; empty: not known. Then a stage may be missing unless no larger number of
+/// stages fits the world size, with as many ranks for each.
+[[nodiscard]] std::vector<std::string> check_ranks(std::span<const Recording> recordings, std::optional<int> stages);
+
+}  // namespace lowgear::profile

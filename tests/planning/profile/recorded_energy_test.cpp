@@ -1,0 +1,121 @@
+#include "planning/profile/recorded_energy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "planning/profile/made_up_recording.h"
+#include "planning/profile/recorded_profile.h"
+
+namespace lowgear::profile {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const CellKey kForward{0, OpKind::forward, 1400};
+const CellKey kBackward{0, OpKind::backward, 1400};
+
+/// A process whose power readings are means over 100 ms, next to its counter. `change` makes of (time, value) what the
+/// counter shows.
+Recording recording_with(const std::function<double(double, double)>& change = {}) {
+  MadeUpProcess process;
+  process.power_w = {{kForward, 360}, {kBackward, 380}};
+  process.counter_step_s = 0.02;
+  process.reading_period_s = 0.02;
+  Recording recording = process.record({1400}, 40, 8);
+  recording.power_limit_w = 400;
+  std::vector<EnergySample>& samples = recording.samples;
+  constexpr std::size_t kReadings = 5;
+  const std::vector<EnergySample> right = samples;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const EnergySample& from = right[i < kReadings ? 0 : i - kReadings];
+    const double time_s = right[i].time_s - from.time_s;
+    samples[i].power_w = time_s > 0 ? (*right[i].energy_j - *from.energy_j) / time_s : 80;
+  }
+  if (!change) return recording;
+  for (EnergySample& sample : samples) sample.energy_j = change(sample.time_s, *sample.energy_j);
+  return recording;
+}
+
+std::vector<std::string> warnings_of(Recording recording) {
+  settle_energy(recording);
+  return recording.warnings;
+}
+
+TEST(SettleEnergy, KeepsACounterThatAgreesWithItsPowerReadings) {
+  Recording recording = recording_with();
+  const std::vector<EnergySample> before = recording.samples;
+  settle_energy(recording);
+  EXPECT_THAT(recording.warnings, IsEmpty());
+  EXPECT_FALSE(recording.energy_from_power);
+  EXPECT_EQ(*recording.samples.back().energy_j, *before.back().energy_j);
+}
+
+TEST(SettleEnergy, TakesPowerReadingsInPlaceOfACounterThatCannotBeRight) {
+  const auto counter = [](const std::function<double(double, double)>& change) {
+    return warnings_of(recording_with(change));
+  };
+  const auto low = counter([](double, double energy_j) { return 1000 + (energy_j - 1000) * 0.57; });
+  EXPECT_THAT(low, ElementsAre(AllOf(HasSubstr("made up/energy.csv: the energy counter shows"),
+                                     HasSubstr("the power readings make"), HasSubstr("-43 %"),
+                                     HasSubstr("integrated power readings, known to 7 %"))));
+  EXPECT_THAT(counter([](double, double energy_j) { return 1000 + (energy_j - 1000) * 1.8; }),
+              ElementsAre(HasSubstr("+80 %")));
+  EXPECT_THAT(counter([](double, double energy_j) { return 1000 * energy_j; }),
+              ElementsAre(HasSubstr("at most 800 W are possible")));
+  EXPECT_THAT(counter([](double time_s, double energy_j) { return time_s < 20 ? energy_j : energy_j + 1e6; }),
+              ElementsAre(HasSubstr("at most 800 W are possible, at 19.9")));
+  EXPECT_THAT(counter([](double, double) { return 0; }), ElementsAre(HasSubstr("shows no energy for")));
+  double last_j = 0;
+  EXPECT_THAT(counter([&](double time_s, double energy_j) { return time_s < 25 ? last_j = energy_j : last_j; }),
+              ElementsAre(HasSubstr("integrated power readings")))
+      << "stands still in a part of the recording";
+}
+
+TEST(SettleEnergy, SaysADifferenceAndKeepsTheCounter) {
+  EXPECT_THAT(warnings_of(recording_with([](double, double energy_j) { return 1000 + (energy_j - 1000) * 0.8; })),
+              ElementsAre(AllOf(HasSubstr("-20 %"), HasSubstr("the counter is used"))));
+}
+
+TEST(SettleEnergy, RefusesAnImpossibleCounterWithoutPowerReadings) {
+  Recording recording =
+      recording_with([](double time_s, double energy_j) { return time_s < 20 ? energy_j : energy_j + 1e6; });
+  for (EnergySample& sample : recording.samples) sample.power_w.reset();
+  EXPECT_THAT(error_of([&] { settle_energy(recording); }),
+              AllOf(HasSubstr("made up/energy.csv: the energy counter shows"), HasSubstr("record again")));
+}
+
+TEST(ProfileRecordings, HasThePowersOfReadingsWhereTheCounterCannotBeRight) {
+  const Recording recording = recording_with([](double, double energy_j) { return 1000 + (energy_j - 1000) * 0.57; });
+  const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+  ASSERT_EQ(profile.cells.size(), 2);
+  EXPECT_NEAR(profile.cells[0].power_w, 360, 15) << "readings are means over 100 ms, units take 36 and 71 ms";
+  EXPECT_NEAR(profile.cells[1].power_w, 380, 15);
+  EXPECT_GT(profile.cells[0].energy_error_j, 0.07 * profile.cells[0].energy_j);
+  EXPECT_NEAR(profile.blocking.front().power_w, 80, 20);
+}
+
+TEST(ProfileRecordings, LeavesOutCellsThatNoGpuCanHaveRun) {
+  MadeUpProcess process;
+  process.power_w = {{kForward, 1200}, {kBackward, 300}};
+  Recording recording = process.record({1400}, 20, 8);
+  EXPECT_EQ(profile_recordings(std::vector{recording}, {}).cells.size(), 2) << "some GPU may draw so much";
+  recording.gpu_name = "A100";
+  recording.power_limit_w = 400;
+  const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+  ASSERT_EQ(profile.cells.size(), 1);
+  EXPECT_EQ(profile.cells.front().key, kBackward);
+  EXPECT_THAT(profile.warnings, ElementsAre(AllOf(HasSubstr("stage 0 forward at 1400 MHz draws 1"),
+                                                  HasSubstr("the power limit of A100 (400 W); left out"))));
+}
+
+}  // namespace
+}  // namespace lowgear::profile

@@ -1,0 +1,119 @@
+#include "planning/profile/recorded_ranks.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+
+namespace lowgear::profile {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Recording rank_of(int rank, int world_size, const std::vector<int>& stages) {
+  Recording recording;
+  recording.source = fmt::format("rank-{:05}", rank);
+  recording.rank = rank;
+  recording.world_size = world_size;
+  recording.job = "7";
+  recording.gpu_uuid = fmt::format("GPU-{}", rank);
+  recording.gpu_name = "A100";
+  for (const int stage : stages) {
+    RecordedUnit unit;
+    unit.stage = stage;
+    recording.units.push_back(unit);
+  }
+  return recording;
+}
+
+std::string refusal_of(const std::vector<Recording>& recordings, std::optional<int> stages = {}) {
+  return error_of([&] { (void)check_ranks(recordings, stages); });
+}
+
+TEST(CheckRanks, SaysNothingOfAWholeJob) {
+  EXPECT_THAT(check_ranks(std::vector{rank_of(0, 2, {0}), rank_of(1, 2, {1})}, {}), IsEmpty());
+  EXPECT_THAT(check_ranks(std::vector{rank_of(0, 2, {0}), rank_of(1, 2, {1})}, 2), IsEmpty());
+}
+
+TEST(CheckRanks, RefusesAMissingRankThatMayHaveRunAnotherStage) {
+  EXPECT_THAT(refusal_of({rank_of(0, 2, {0})}),
+              AllOf(HasSubstr("rank 1 of 2 have no recording"), HasSubstr("stages that no other rank has"),
+                    HasSubstr("rank-00001")));
+  EXPECT_THAT(refusal_of({rank_of(0, 8, {0}), rank_of(1, 8, {0}), rank_of(2, 8, {1}), rank_of(3, 8, {1})}),
+              HasSubstr("ranks 4 to 7 of 8 have no recording"))
+      << "four stages of two ranks, or two of four";
+  EXPECT_THAT(refusal_of({rank_of(0, 4, {0, 2})}), HasSubstr("ranks 1 to 3")) << "interleaved";
+}
+
+TEST(CheckRanks, WarnsOfMissingReplicas) {
+  const std::vector<Recording> three{rank_of(0, 4, {0}), rank_of(1, 4, {1}), rank_of(2, 4, {0})};
+  EXPECT_THAT(check_ranks(three, {}), ElementsAre(HasSubstr("rank 3 of 4 have no recording: stages are profiled by")))
+      << "two ranks have stage 0: there are two stages";
+  const std::vector<Recording> node{rank_of(0, 4, {0}), rank_of(1, 4, {1})};
+  EXPECT_THAT(refusal_of(node), HasSubstr("ranks 2, 3 of 4"));
+  EXPECT_THAT(check_ranks(node, 2), ElementsAre(HasSubstr("ranks 2, 3 of 4 have no recording")))
+      << "by the schedule there are two stages";
+}
+
+TEST(CheckRanks, HoldsStagesAgainstTheSchedule) {
+  EXPECT_THAT(refusal_of({rank_of(0, 4, {0}), rank_of(1, 4, {1})}, 4),
+              AllOf(HasSubstr("no rank recorded stages 2, 3 of the 4 of the schedule"),
+                    HasSubstr("ranks 2, 3 of the job have no recording")));
+  EXPECT_THAT(refusal_of({rank_of(0, 2, {0}), rank_of(1, 2, {2})}, 2),
+              HasSubstr("a rank recorded stage 2, and the schedule has 2 stages"));
+}
+
+TEST(CheckRanks, RefusesRecordingsOfSeveralJobs) {
+  EXPECT_THAT(refusal_of({rank_of(0, 2, {0}), rank_of(1, 4, {1})}),
+              HasSubstr("rank-00000: its job has 2 ranks, and that of rank-00001 has 4"));
+  std::vector<Recording> two{rank_of(0, 2, {0}), rank_of(1, 2, {1})};
+  two[1].job = "8";
+  EXPECT_THAT(refusal_of(two), HasSubstr("rank-00001: is of job \"8\", and rank-00000 of job \"7\""));
+  two[1].part = 1;
+  EXPECT_THAT(check_ranks(two, {}), IsEmpty()) << "resumed as another job of the cluster";
+}
+
+TEST(CheckRanks, RefusesARankThatWasRecordedTwice) {
+  EXPECT_THAT(refusal_of({rank_of(0, 1, {0}), rank_of(0, 1, {0})}), HasSubstr("was recorded in another folder too"));
+}
+
+TEST(CheckRanks, RefusesRanksOnOneGpu) {
+  std::vector<Recording> two{rank_of(0, 2, {0}), rank_of(1, 2, {1})};
+  two[1].gpu_uuid = two[0].gpu_uuid;
+  EXPECT_THAT(refusal_of(two), HasSubstr("ranks 0 and 1 ran on one GPU (GPU-0), whose energy counter counts both"));
+  two[1].part = 1;
+  EXPECT_THAT(check_ranks(two, {}), IsEmpty()) << "one after the other";
+}
+
+TEST(CheckRanks, RefusesInstancesOfAGpu) {
+  std::vector<Recording> one{rank_of(0, 1, {0})};
+  one[0].gpu_uuid = "MIG-1";
+  EXPECT_THAT(refusal_of(one), HasSubstr("only the whole GPU has an energy counter"));
+}
+
+TEST(CheckRanks, WarnsOfSeveralModels) {
+  std::vector<Recording> two{rank_of(0, 2, {0}), rank_of(1, 2, {1})};
+  two[1].gpu_name = "H100";
+  EXPECT_THAT(check_ranks(two, {}), ElementsAre(HasSubstr("rank 0 ran on A100, and rank 1 on H100")));
+}
+
+TEST(MissingRanks, DoNotNeedAWorldSize) {
+  EXPECT_THAT(missing_ranks(std::vector{rank_of(0, 1, {0}), rank_of(2, 3, {1})}), ElementsAre(1))
+      << "launchers that state none: the rank and one";
+  EXPECT_THAT(missing_ranks({}), IsEmpty());
+}
+
+TEST(RanksText, ListsRanges) {
+  EXPECT_EQ(ranks_text(std::vector{3}), "rank 3");
+  EXPECT_EQ(ranks_text(std::vector{1, 4, 5, 7, 8, 9}), "ranks 1, 4, 5, 7 to 9");
+}
+
+}  // namespace
+}  // namespace lowgear::profile

@@ -1,0 +1,179 @@
+#include "planning/profile/row_check.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "planning/profile/plausibility.h"
+
+namespace lowgear::profile {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Cell {
+  int stage;
+  const char* instruction;
+  int clock_mhz;
+  double time_s;
+  double energy_j;
+};
+
+/// Two stages at three clocks, of which all rows are right: lines 2 to 13.
+std::vector<Cell> right_cells() {
+  std::vector<Cell> cells;
+  for (const int stage : {0, 1}) {
+    for (const auto& [instruction, factor] : {std::pair{"forward", 1.0}, std::pair{"backward", 2.0}}) {
+      const double times = factor * (1 + 0.08 * stage);
+      cells.push_back({stage, instruction, 1410, 0.05 * times, 18 * times});
+      cells.push_back({stage, instruction, 1200, 0.05525 * times, 15.27 * times});
+      cells.push_back({stage, instruction, 990, 0.06273 * times, 12.98 * times});
+    }
+  }
+  return cells;
+}
+
+std::string csv_of(const std::vector<Cell>& cells) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (const Cell& cell : cells) {
+    csv += fmt::format("{},{},{},{},{}\n", cell.stage, cell.instruction, cell.clock_mhz, cell.time_s, cell.energy_j);
+  }
+  return csv;
+}
+
+/// Doubts of a profile in a file, or its refusal.
+std::vector<std::string> doubts(const std::string& csv, const std::vector<double>& blocking_power_w = {80}) {
+  std::vector<std::string> found;
+  const std::string refusal = error_of([&] {
+    (void)read_stage_profile(csv, "p.csv");
+    for (const StageProfile& measured : read_measured_profiles(csv, "p.csv")) {
+      const auto of_rank = profile_doubts(measured, {.source = "p.csv", .blocking_power_w = blocking_power_w});
+      found.insert(found.end(), of_rank.begin(), of_rank.end());
+    }
+  });
+  if (refusal != "no error") found = {"refused: " + refusal};
+  return found;
+}
+
+/// With one row changed.
+std::vector<std::string> doubts_with(std::size_t row, const std::function<void(Cell&)>& change) {
+  std::vector<Cell> cells = right_cells();
+  change(cells.at(row));
+  return doubts(csv_of(cells));
+}
+
+TEST(CheckRows, SaysNothingOfRowsThatAreRight) { EXPECT_THAT(doubts(csv_of(right_cells())), IsEmpty()); }
+
+TEST(CheckRows, RefusesARowThatNoGpuCanHaveMeasuredWithItsLine) {
+  EXPECT_THAT(doubts_with(1, [](Cell& cell) { cell.energy_j /= 1000; }),
+              ElementsAre(AllOf(StartsWith("refused: p.csv:3: stage 0 forward at 1200 MHz draws 0.276"),
+                                HasSubstr("less than any GPU does that computes"))));
+  EXPECT_THAT(doubts_with(3, [](Cell& cell) { cell.energy_j *= 1000; }),
+              ElementsAre(AllOf(StartsWith("refused: p.csv:5: stage 0 backward at 1410 MHz draws 360000 W (36000 J in "
+                                           "0.1 s), more than any GPU does"),
+                                HasSubstr("measure it again or remove the row"))));
+  EXPECT_THAT(doubts_with(0, [](Cell& cell) { cell.time_s *= 10; }),
+              ElementsAre(StartsWith("refused: p.csv:2: stage 0 forward at 1410 MHz takes 0.5 s, and 0.05525 s at 1200 "
+                                     "MHz (line 3): a higher clock makes no op slower")));
+  EXPECT_THAT(doubts_with(2, [](Cell& cell) { cell.time_s /= 10; }),
+              ElementsAre(StartsWith("refused: p.csv:4: stage 0 forward at 990 MHz takes 0.006273 s")));
+}
+
+TEST(CheckRows, NamesTheRowThatContradictsItsNeighbours) {
+  for (std::size_t row = 0; row < right_cells().size(); ++row) {
+    const auto line = [row](const char* start) { return StartsWith(fmt::format("{}p.csv:{}: ", start, row + 2)); };
+    for (const double factor : {3.0, 1 / 3.0}) {
+      EXPECT_THAT(doubts_with(row, [&](Cell& cell) { cell.time_s *= factor; }), ElementsAre(line(""))) << row << factor;
+      EXPECT_THAT(doubts_with(row, [&](Cell& cell) { cell.energy_j *= factor; }), ElementsAre(line("")))
+          << row << factor;
+    }
+    for (const double factor : {10.0, 0.1}) {
+      EXPECT_THAT(doubts_with(row, [&](Cell& cell) { cell.time_s *= factor; }), ElementsAre(line("refused: ")))
+          << row << factor;
+    }
+  }
+}
+
+TEST(CheckRows, NamesClocksAtWhichEveryOpIsTooFast) {
+  std::vector<Cell> cells = right_cells();
+  for (Cell& cell : cells) {
+    if (cell.clock_mhz == 1200) cell.time_s *= 0.9;
+  }
+  const std::vector<std::string> found = doubts(csv_of(cells));
+  ASSERT_EQ(found.size(), 4);
+  EXPECT_THAT(found.front(), AllOf(StartsWith("p.csv:3: stage 0 forward at 1200 MHz takes 0.04972 s"),
+                                   HasSubstr("no op gains more than the clock does")));
+}
+
+TEST(CheckRows, ListsOnlySomeOfVeryManyRows) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 9; ++stage) {
+    for (const char* instruction : {"forward", "backward"}) {
+      csv += fmt::format("{0},{1},1400,0.12,36\n{0},{1},1200,0.1,30\n", stage, instruction);
+    }
+  }
+  const std::vector<std::string> found = doubts(csv);
+  ASSERT_EQ(found.size(), 9);
+  EXPECT_EQ(found.back(), "10 more rows of the profile are in doubt");
+}
+
+TEST(CheckRows, HoldsRowsAgainstWaiting) {
+  const std::string csv = "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,30\n0,backward,1400,0.2,12\n";
+  EXPECT_THAT(doubts(csv, {80}), ElementsAre(AllOf(StartsWith("p.csv:3: stage 0 backward at 1400 MHz draws 60 W"),
+                                                   HasSubstr("less than the 80 W of a GPU that waits"))));
+  EXPECT_THAT(doubts(csv, {0}), IsEmpty());
+}
+
+TEST(CheckRows, HoldsAnOpAgainstTheOthersAtItsClock) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 3; ++stage) {
+    csv += fmt::format("{0},forward,1400,0.1,30\n{0},backward,1400,{1},{2}\n", stage, stage == 2 ? 20 : 0.2,
+                       stage == 1 ? 300 : (stage == 2 ? 6000 : 60));
+  }
+  EXPECT_THAT(doubts(csv), ElementsAre(AllOf(StartsWith("p.csv:5: stage 1 backward"), HasSubstr("1500 W")),
+                                       AllOf(StartsWith("p.csv:7: stage 2 backward at 1400 MHz takes 20 s"),
+                                             HasSubstr("0.2 s (median)"))));
+}
+
+TEST(CheckRows, ChecksEveryRankBeforeTheirMean) {
+  const std::string header = "stage,instruction,frequency,time,energy,rank\n";
+  std::string csv = header;
+  for (int rank = 0; rank < 16; ++rank) {
+    csv += fmt::format("0,forward,1400,0.1,{},{}\n0,backward,1400,0.2,60,{}\n", rank == 3 ? 900 : 30, rank, rank);
+  }
+  EXPECT_THAT(doubts(csv), ElementsAre(StartsWith("refused: p.csv:8: stage 0 forward at 1400 MHz draws 9000 W")));
+}
+
+TEST(CheckRows, ComparesOnlyRowsOfOneSetting) {
+  EXPECT_THAT(doubts("stage,instruction,frequency,time,energy,setting\n"
+                     "0,forward,1400,0.1,30,a\n0,forward,1200,0.3,60,b\n0,forward,1200,0.11,29,a\n"
+                     "0,backward,1400,0.1,30,\n"),
+              IsEmpty());
+}
+
+TEST(CheckRows, LeavesUnitsThatAreTooShortToMeasure) {
+  EXPECT_THAT(doubts("stage,instruction,frequency,time,energy\n0,forward,1400,0.1,30\n"
+                     "0,input_gradient,1400,1e-6,1e-6\n0,input_gradient,1200,1e-6,1e-6\n"
+                     "0,weight_gradient,1400,0.1,30\n"),
+              IsEmpty());
+}
+
+TEST(CheckRows, ToleratesWhatAPowerLimitDoes) {
+  EXPECT_THAT(doubts("stage,instruction,frequency,time,energy\n"
+                     "0,forward,1980,0.1,70\n0,forward,1700,0.1,70\n0,forward,1400,0.12,60\n0,forward,1100,0.15,55\n"
+                     "0,backward,1980,0.1,70\n"),
+              IsEmpty());
+}
+
+}  // namespace
+}  // namespace lowgear::profile
