@@ -10,11 +10,13 @@
 #include "base/core/error.h"
 #include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
+#include "planning/plan/plan.h"
 
 namespace lowgear::protocol {
 namespace {
 
-constexpr int kMaxMicrobatches = 1 << 20;
+constexpr int kMaxMicrobatches = 1'000'000;  // of a plan
+constexpr int kMaxMicrobatchSize = 1 << 20;
 constexpr std::size_t kMaxScheduleBytes = 4 << 20;
 constexpr double kMaxSlowdownPct = 1'000;
 constexpr double kMaxSwitchLatencyMs = 10'000;
@@ -178,11 +180,13 @@ JobSpec read_job_spec(const JsonView& body) {
   spec.framework = body.has("framework") ? name_text(body.at("framework")) : "unknown";
   spec.model = name_text(body.at("model"));
   spec.partition = body.has("partition") ? name_text(body.at("partition")) : "uniform";
-  spec.gpu = name_text(body.at("gpu"));
+  spec.gpu = printable_text(body.at("gpu"), plan::kMaxGpuNameBytes);  // plans name it
   spec.parallel = read_parallel(body.at("parallel"));
   read_schedule(body.at("schedule"), spec);
   spec.microbatches = body.at("microbatches").integer_in(1, kMaxMicrobatches);
-  if (body.has("microbatch_size")) spec.microbatch_size = body.at("microbatch_size").integer_in(1, kMaxMicrobatches);
+  if (body.has("microbatch_size")) {
+    spec.microbatch_size = body.at("microbatch_size").integer_in(1, kMaxMicrobatchSize);
+  }
   if (body.has("slowdown_pct")) spec.slowdown_pct = number_in(body.at("slowdown_pct"), 0, kMaxSlowdownPct);
   if (body.has("guard_pct")) spec.guard_pct = number_in(body.at("guard_pct"), 0, kMaxSlowdownPct);
   if (body.has("switch_latency_ms")) {

@@ -11,7 +11,6 @@
 namespace lowgear::protocol {
 namespace {
 
-constexpr std::size_t kMaxCells = 100'000;
 constexpr double kMaxSeconds = 1e5;
 constexpr double kMaxJoules = 1e8;
 
@@ -27,7 +26,7 @@ ProfileCell read_cell(const JsonView& value, int stages) {
   return {.stage = value.at("stage").integer_in(0, stages - 1),
           .kind = read_kind(value.at("instruction")),
           .clock_mhz = value.at("clock_mhz").integer_in(1, 100'000),
-          .units = value.at("units").integer_in(1, 1 << 30),
+          .units = value.at("units").integer_in(1, kMaxCellUnits),
           .time_s = number_in(value.at("time_s"), 1e-9, kMaxSeconds),
           .time_error_s = number_in(value.at("time_error_s"), 0, kMaxSeconds),
           .energy_j = number_in(value.at("energy_j"), 1e-9, kMaxJoules),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::protocol {
+
+/// What one document of cells may hold, of a rank or of a whole profile.
+inline constexpr std::size_t kMaxCells = 100'000;
+/// Units that one cell may be the mean of.
+inline constexpr int kMaxCellUnits = 1 << 30;
 
 /// Time and energy of the units of one (stage, kind) at one clock, with standard errors.
 struct ProfileCell {

@@ -101,7 +101,7 @@ JobSpec random_spec(RandomDocument& random) {
       .pp = random.whole(1, 9), .dp = random.whole(1, 9), .tp = random.whole(1, 9), .chunks = random.whole(1, 9)};
   spec.schedule_is_csv = random.coin();
   spec.schedule = random.name();
-  spec.microbatches = random.whole(1, 1 << 20);
+  spec.microbatches = random.whole(1, 1'000'000);
   spec.microbatch_size = random.whole(1, 1 << 20);
   spec.slowdown_pct = random.number(0, 1'000);
   spec.guard_pct = random.number(0, 1'000);
@@ -137,6 +137,8 @@ TEST(JobSpec, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("slowdown_pct", -1), HasSubstr("$.slowdown_pct"));
   EXPECT_THAT(refusal("profile", {{"min_mhz", 900}, {"max_mhz", 800}}), HasSubstr("min_mhz is above max_mhz"));
   EXPECT_THAT(refusal("run", std::string(201, 'x')), HasSubstr("$.run"));
+  EXPECT_THAT(refusal("gpu", std::string(97, 'x')), HasSubstr("$.gpu")) << "no plan could be read that names it";
+  EXPECT_THAT(refusal("microbatches", 1'000'001), HasSubstr("$.microbatches")) << "likewise";
   EXPECT_THAT(refusal("run", "a\nb"), HasSubstr("$.run"));
   EXPECT_THAT(refusal("user", "a\nb"), HasSubstr("$.user"));
   EXPECT_THAT(refusal("early_forwards", {1, 0}), HasSubstr("is of the schedule envpipe alone"));

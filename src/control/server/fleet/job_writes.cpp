@@ -1,5 +1,6 @@
 #include "control/server/fleet/job_writes.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -35,7 +36,11 @@ JobWrites::Given JobWrites::give(const StoreChange& change) {
               .usage = change.usage,
               .budgets = {}};
   for (const StoredReports& reports : change.reports) {
-    given.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
+    given.reports.push_back({.job = reports.job,
+                             .rank = reports.rank,
+                             .first_iteration = reports.first_iteration,
+                             .last_iteration = reports.last_iteration,
+                             .document = {}});
   }
   return given;
 }
@@ -49,7 +54,13 @@ void JobWrites::answer(const Given& given, StoreOutcome outcome, double now_s) {
     retry_s_ = now_s + backoff_.next();
     has_refused_ = true;
     for (const StoredRank& rank : given.ranks) refused_ranks_.insert(rank.rank);
-    for (const StoredReports& reports : given.reports) refused_reports_.insert(reports.rank);
+    for (const StoredReports& row : given.reports) {
+      const auto [known, is_first] =
+          refused_reports_.try_emplace(row.rank, std::pair(row.first_iteration, row.last_iteration));
+      if (is_first) continue;
+      known->second.first = std::min(known->second.first, row.first_iteration);
+      known->second.second = std::max(known->second.second, row.last_iteration);
+    }
     append(refused_.plans, given.plans);
     append(refused_.cells, given.cells);
     append(refused_.decisions, given.decisions);
@@ -82,9 +93,15 @@ void JobWrites::take_refused(StoreChange& change) {
 }
 
 void JobWrites::add_repeated(std::vector<StoredReports> repeated, StoreChange& change) {
-  for (const StoredReports& reports : change.reports) refused_reports_.erase(reports.rank);
-  for (StoredReports& reports : repeated) {
-    if (refused_reports_.erase(reports.rank) > 0) change.reports.push_back(std::move(reports));
+  for (StoredReports& row : repeated) {
+    const auto refused = refused_reports_.find(row.rank);
+    if (refused == refused_reports_.end()) continue;
+    auto& [first, last] = refused->second;
+    if (row.last_iteration < first || row.first_iteration > last) continue;
+    // The rest comes with other requests.
+    if (row.first_iteration <= first) first = row.last_iteration + 1;
+    if (first > last) refused_reports_.erase(refused);
+    change.reports.push_back(std::move(row));
   }
 }
 

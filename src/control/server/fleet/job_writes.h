@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/core/backoff.h"
@@ -54,9 +56,10 @@ class JobWrites {
   std::uint64_t refusals_ = 0;
   std::deque<PendingAck> acks_;  ///< in the order in which they came
   bool has_refused_ = false;
-  StoreChange refused_;            ///< plans, cells, decisions, documents and usage
-  std::set<int> refused_ranks_;    ///< whose rows were refused
-  std::set<int> refused_reports_;  ///< ranks whose reports were refused
+  StoreChange refused_;          ///< plans, cells, decisions, documents and usage
+  std::set<int> refused_ranks_;  ///< whose rows were refused
+  /// By rank, the first and the last iteration of its reports that were refused.
+  std::map<int, std::pair<std::int64_t, std::int64_t>> refused_reports_;
   double retry_s_ = 0;
   Backoff<double> backoff_ = store_backoff();
 };

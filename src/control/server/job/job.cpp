@@ -76,15 +76,9 @@ void Job::report(const protocol::RankReports& reports, double now_s) {
   if (record_.is_over()) return;
   if (rank.refusal != reports.refusal) take_refusal(rank, reports.refusal, now_s);
   if (reports.reports.empty()) return;
-  const bool is_new = record_.history.add(reports, now_s) > 0;
-  auto& rows = is_new ? outbox_.changes.store.reports : outbox_.changes.repeated;
-  rows.push_back({.job = record_.id,
-                  .rank = reports.rank,
-                  .first_iteration = reports.reports.front().iteration,
-                  .last_iteration = reports.reports.back().iteration,
-                  .document = to_json(reports).dump(),
-                  .reached = std::max<std::int64_t>(record_.history.latest(), 0)});
-  if (!is_new) return;
+  const std::size_t added = record_.history.add(reports, now_s);
+  store_reports(reports, reports.reports.size() - added);
+  if (added == 0) return;
   if (rank.spec.pp_rank == 0 && rank.spec.dp_rank == 0 && rank.spec.tp_rank == 0) {
     record_.begins.add(reports, now_s);
   }
@@ -101,6 +95,24 @@ void Job::report(const protocol::RankReports& reports, double now_s) {
   watch_baseline(now_s);
   watch_profile(now_s);
   try_again(now_s);
+}
+
+/// Reports that the rank had sent before have a row of their own: one of the same first iteration would replace it.
+void Job::store_reports(const protocol::RankReports& reports, std::size_t repeated) {
+  const auto row_of = [&](std::size_t begin, std::size_t end) {
+    protocol::RankReports part = reports;
+    part.reports.assign(reports.reports.begin() + static_cast<std::ptrdiff_t>(begin),
+                        reports.reports.begin() + static_cast<std::ptrdiff_t>(end));
+    return StoredReports{.job = record_.id,
+                         .rank = reports.rank,
+                         .first_iteration = part.reports.front().iteration,
+                         .last_iteration = part.reports.back().iteration,
+                         .document = to_json(part).dump(),
+                         .reached = std::max<std::int64_t>(record_.history.latest(), 0)};
+  };
+  const std::size_t all = reports.reports.size();
+  if (repeated > 0) outbox_.changes.repeated.push_back(row_of(0, repeated));
+  if (repeated < all) outbox_.changes.store.reports.push_back(row_of(repeated, all));
 }
 
 /// A rank refuses plans from now on, or follows them again. Other ranks continue to follow plans; once no rank does,

@@ -119,6 +119,7 @@ class Job {
   [[nodiscard]] const TrialSweep& sweep() const { return record_.profiling.sweep(); }
   void begin(const Profiles& profiles, double now_s);
   void end(ServerEvent event, std::string_view why, double now_s);
+  void store_reports(const protocol::RankReports& reports, std::size_t repeated);
   void take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s);
   void begin_baseline(double now_s);
   void begin_profile(double now_s);

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/core/error.h"
+#include "base/core/units.h"
 #include "control/server/job/job.h"
 
 /// A job's plans: the conditions of requests, and the delivery to the ranks.
@@ -130,6 +131,9 @@ void Job::give_plan_up(const std::string& error, double now_s) {
 
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
+  if (!(plan.time_s <= kMaxTimeS)) {  // neither ranks nor a server that starts again would read it
+    return give_plan_up(fmt::format("iterations of {:.3g} s are longer than a plan's may be", plan.time_s), now_s);
+  }
   if (plan.envpipe && take_envpipe(answer, now_s)) return;
   record_.frontier = plan.frontier;
   record_.power = plan.power;

@@ -169,8 +169,8 @@ void Job::restore_progress(const StoreContents& rows, double now_s, std::vector<
     const Json document = parse_json(row.document, "reports");
     const protocol::RankReports reports = protocol::read_rank_reports(JsonView(document, "reports"));
     require_rank(record_.ranks, reports.rank, row.rank);
-    (void)record_.history.add(reports, 0);
-    while (const auto iteration = record_.history.next(0)) {
+    (void)record_.history.restore(reports, record_.status.created_s);
+    while (const auto iteration = record_.history.next(record_.status.created_s)) {
       if (record_.usage.is_restored()) count_usage(*iteration, now_s);
       collect(*iteration);
     }

@@ -23,6 +23,8 @@ class IterationHistory {
 
   /// As IterationLog::add.
   std::size_t add(const protocol::RankReports& reports, double now_s);
+  /// As IterationLog::restore.
+  std::size_t restore(const protocol::RankReports& reports, double since_s) { return log_.restore(reports, since_s); }
   /// As IterationLog::next.
   [[nodiscard]] std::optional<JobIteration> next(double now_s) { return log_.next(now_s); }
   /// No more reports will come from this rank.

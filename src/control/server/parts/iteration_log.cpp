@@ -10,6 +10,9 @@
 namespace lowgear::server {
 namespace {
 
+/// More than a report may name.
+constexpr double kMostUnheard = 1e13;
+
 /// A rank without a plan says nothing of those that follow one.
 void count_plan(JobIteration& whole, int version) {
   if (version == 0) return;
@@ -31,11 +34,14 @@ Json to_json(const JobIteration& iteration) {
 IterationLog::IterationLog(int ranks)
     : ranks_(ranks), last_(static_cast<std::size_t>(ranks), -1), finished_(static_cast<std::size_t>(ranks), false) {}
 
+/// What two ranks have reached, or the first report of all.
 void IterationLog::require_plausible(const protocol::RankReports& reports, double now_s) const {
-  if (reports.reports.empty() || (latest_ < 0 && open_.empty()) || now_s - advanced_s_ > kStandstillS) return;
+  if (reports.reports.empty() || (latest_ < 0 && open_.empty())) return;
   const std::int64_t reached = latest_ >= 0 ? latest_ : open_.begin()->first;
+  const double unheard = std::min(std::max(0.0, now_s - advanced_s_) * kMostIterationsPerS, kMostUnheard);
+  const std::int64_t most = reached + kMaxLead + static_cast<std::int64_t>(unheard);
   const std::int64_t iteration = reports.reports.back().iteration;
-  if (iteration <= reached + kMaxLead) return;
+  if (iteration <= most) return;
   throw InputError(fmt::format(
       "$.reports: iteration {} of rank {}, and other ranks have reached {}: all ranks must count the same iterations",
       iteration, reports.rank, reached));
@@ -43,6 +49,10 @@ void IterationLog::require_plausible(const protocol::RankReports& reports, doubl
 
 std::size_t IterationLog::add(const protocol::RankReports& reports, double now_s) {
   require_plausible(reports, now_s);
+  return restore(reports, now_s);
+}
+
+std::size_t IterationLog::restore(const protocol::RankReports& reports, double since_s) {
   const auto rank = static_cast<std::size_t>(reports.rank);
   const auto enough = static_cast<std::size_t>(std::clamp(ranks_ - finished_ranks_, 1, 2));
   std::size_t added = 0;
@@ -51,13 +61,14 @@ std::size_t IterationLog::add(const protocol::RankReports& reports, double now_s
     last_[rank] = report.iteration;
     ++added;
     if (report.iteration < next_) continue;  // given up
+    if (latest_ < 0 && open_.empty()) advanced_s_ = since_s;
     Open& open = open_[report.iteration];
-    if (open.reports.empty()) open.since_s = now_s;
+    if (open.reports.empty()) open.since_s = since_s;
     open.reports.emplace_back(reports.rank, report);
     ++open_reports_;
     if (open.reports.size() < enough || report.iteration <= latest_) continue;
     latest_ = report.iteration;
-    advanced_s_ = now_s;
+    advanced_s_ = since_s;
   }
   return added;
 }

@@ -35,9 +35,12 @@ class IterationLog {
  public:
   explicit IterationLog(int ranks);
 
-  /// Adds what a rank reported, but what it had reported before. Returns how many were new. Throws InputError, and adds
-  /// nothing, when an iteration is more than kMaxLead ahead while other ranks continue.
+  /// Adds what a rank reported, but what it had reported before. Returns how many were new: the last ones. Throws
+  /// InputError, and adds nothing, when an iteration is further ahead of those of other ranks than training can be.
   std::size_t add(const protocol::RankReports& reports, double now_s);
+  /// The same for reports that were accepted once, and so are not judged again. `since_s`: the job trained from then
+  /// on.
+  std::size_t restore(const protocol::RankReports& reports, double since_s);
   /// No more reports will come from this rank.
   void finish(int rank);
 
@@ -58,8 +61,8 @@ class IterationLog {
   static constexpr std::size_t kOpenReports = 200'000;
   /// How far a rank may be ahead of `latest()`, or of the lowest iteration before there is one.
   static constexpr std::int64_t kMaxLead = 100'000;
-  /// When no other rank has continued for so long a rank may be anywhere: all may have trained on unheard.
-  static constexpr double kStandstillS = 60;
+  /// And by so many more for each second since that iteration was reached: all ranks may have trained on unheard.
+  static constexpr double kMostIterationsPerS = 10'000;
 
  private:
   struct Open {
@@ -75,7 +78,7 @@ class IterationLog {
   std::vector<bool> finished_;
   int finished_ranks_ = 0;
   std::int64_t latest_ = -1;
-  double advanced_s_ = 0;  ///< when `latest_` rose
+  double advanced_s_ = 0;  ///< when `latest_` rose, or the first report came
   std::int64_t next_ = 0;  ///< iterations below are closed
   std::map<std::int64_t, Open> open_;
   std::size_t open_reports_ = 0;  ///< in all of them

@@ -28,7 +28,7 @@ class CellGroup {
       const long long units = whole.units + cell.units;
       const double energy_j = whole.energy_j + cell.energy_j;
       if (cell.time_s > whole.time_s) whole = cell;
-      whole.units = units;
+      whole.units = std::min<long long>(units, protocol::kMaxCellUnits);
       whole.energy_j = energy_j;
       squared_errors += cell.energy_error_j * cell.energy_error_j;
     }
@@ -73,6 +73,9 @@ MeasuredProfile merge_cells(std::span<const protocol::RankCells> ranks, int stag
     for (const protocol::ProfileCell& cell : rank.cells) {
       groups[{cell.stage, cell.kind, -cell.clock_mhz}].add(rank.rank, cell);
     }
+  }
+  if (groups.size() > protocol::kMaxCells) {
+    throw InputError(fmt::format("{} cells of a profile, of {} at most", groups.size(), protocol::kMaxCells));
   }
   MeasuredProfile profile;
   for (const auto& [key, group] : groups) profile.cells.push_back(group.merged());

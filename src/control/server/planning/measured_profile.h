@@ -18,7 +18,7 @@ struct MeasuredProfile {
 
 /// All ranks together: a stage's units take as long as on its slowest rank, for which a pipeline waits, and use the
 /// mean of the ranks' energy. One entry for each rank, as of TrialSweep; of a cell that it names twice the last counts.
-/// Throws InputError when a stage has no blocking power.
+/// Throws InputError when a stage has no blocking power, or there are more cells than can be stored.
 [[nodiscard]] MeasuredProfile merge_cells(std::span<const protocol::RankCells> ranks, int stages);
 
 [[nodiscard]] std::string write_measured_profile(const MeasuredProfile& profile);

@@ -12,9 +12,10 @@ constexpr StoreOutcome kCommitted = StoreOutcome::committed;
 
 class JobWritesTest : public testing::Test {
  protected:
-  static StoreChange reports(int rank) {
+  static StoreChange reports(int rank, std::int64_t first = 0, std::int64_t last = 0) {
     StoreChange change;
-    change.reports.push_back({.job = "j", .rank = rank, .document = "{}"});
+    change.reports.push_back(
+        {.job = "j", .rank = rank, .first_iteration = first, .last_iteration = last, .document = "{}"});
     return change;
   }
   static StoreChange decision(std::int64_t id) {
@@ -93,12 +94,18 @@ TEST_F(JobWritesTest, TakesRepeatedReportsOnlyWhereTheyWereRefused) {
     ASSERT_EQ(change.reports.size(), written);
     for (const StoredReports& row : change.reports) EXPECT_EQ(row.rank, 1);
   }
-  writes.answer(writes.give(reports(1)), StoreOutcome::busy, now_s);
-  StoreChange newer = reports(1);
-  writes.add_repeated({}, newer);  // the rank has continued
-  StoreChange change;
-  writes.add_repeated(reports(1).reports, change);
-  EXPECT_TRUE(change.empty());
+}
+
+TEST_F(JobWritesTest, TakesAllRefusedReportsThatARankRepeatsInParts) {
+  writes.answer(writes.give(reports(1, 5, 7)), StoreOutcome::busy, now_s);
+  writes.answer(writes.give(reports(1, 8, 20)), StoreOutcome::disk_full, now_s);
+  StoreChange change = reports(1, 21, 30);  // the rank has continued
+  for (const auto& [first, last] : {std::pair(1, 4), std::pair(5, 12), std::pair(13, 20), std::pair(5, 20)}) {
+    writes.add_repeated(reports(1, first, last).reports, change);
+  }
+  ASSERT_EQ(change.reports.size(), 3U);
+  EXPECT_EQ(change.reports[1].first_iteration, 5);
+  EXPECT_EQ(change.reports[2].first_iteration, 13);
 }
 
 TEST_F(JobWritesTest, AddsRefusedUsageToWhatIsWrittenNext) {

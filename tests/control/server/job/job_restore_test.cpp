@@ -1,6 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "control/server/job/job_documents.h"
@@ -127,6 +133,84 @@ TEST(JobRestore, LeavesDamagedRowsOut) {
   EXPECT_THAT(left_out, SizeIs(3));
   for (StoredPlan& plan : stored.plans) plan.document.clear();
   EXPECT_THROW((void)Job::restore(stored.jobs.at(0), stored, {}, training.now_s()), InputError);
+}
+
+/// Ranks that report these iterations, one list a request.
+class JobRestoreOfReports : public testing::Test {
+ protected:
+  void SetUp() override { training.register_all(); }
+  void report(int rank, const std::vector<std::int64_t>& iterations, double later_s = 1) {
+    protocol::RankReports reports{.rank = rank, .reports = {}, .gpu = {}};
+    for (const std::int64_t iteration : iterations) {
+      reports.reports.push_back(
+          {.iteration = iteration, .plan_version = 0, .time_s = 1, .compute_s = 1, .energy_j = 100});
+    }
+    training.job().report(reports, now_s += later_s);
+    training.settle();
+  }
+  /// As the store has them: a row of the same key replaces the older one.
+  [[nodiscard]] StoreContents stored() const {
+    StoreContents stored = training.stored();
+    std::map<std::pair<std::int64_t, int>, StoredReports> rows;
+    for (const StoredReports& row : stored.reports) rows[{row.first_iteration, row.rank}] = row;
+    stored.reports.clear();
+    for (const auto& [key, row] : rows) stored.reports.push_back(row);
+    return stored;
+  }
+  /// The same job after a restart of the server; nothing may be left out.
+  [[nodiscard]] std::unique_ptr<Job> restored() const {
+    const StoreContents rows = stored();
+    std::vector<std::string> left_out;
+    auto job = Job::restore(rows.jobs.at(0), rows, {}, now_s, &left_out);
+    EXPECT_THAT(left_out, testing::IsEmpty());
+    return job;
+  }
+  void expect_the_same(const Job& job) const {
+    for (int rank = 0; rank < training.record().ranks.size(); ++rank) {
+      EXPECT_EQ(job.record().history.last_iteration(rank), training.record().history.last_iteration(rank)) << rank;
+    }
+    EXPECT_EQ(job.record().history.latest(), training.record().history.latest());
+  }
+
+  SimulatedJob training{small_job(2)};
+  double now_s = training.now_s();
+};
+
+TEST_F(JobRestoreOfReports, KeepsWhatARankReportedFarAheadOfTheOthers) {
+  report(0, {1'000'000'000'000});  // no other rank has reported yet
+  for (std::int64_t i = 0; i < 5; ++i) report(1, {i});
+  expect_the_same(*restored());
+}
+
+TEST_F(JobRestoreOfReports, KeepsWhatCameAfterALongSilence) {
+  report(0, {0});
+  report(1, {0});
+  report(0, {900'000}, 3'600);
+  report(1, {900'000});
+  expect_the_same(*restored());
+  EXPECT_EQ(restored()->record().history.latest(), 900'000);
+}
+
+TEST_F(JobRestoreOfReports, JudgesTheNextReportAsBefore) {
+  report(0, {0});
+  report(1, {0});
+  const std::unique_ptr<Job> job = restored();
+  protocol::RankReports absurd{.rank = 0, .reports = {}, .gpu = {}};
+  absurd.reports.push_back({.iteration = 1'000'000'000'000, .plan_version = 0, .time_s = 1, .compute_s = 1});
+  EXPECT_THROW(job->report(absurd, now_s + 100), InputError);
+  EXPECT_THROW(training.job().report(absurd, now_s + 100), InputError) << "iterations longer than a minute";
+}
+
+TEST_F(JobRestoreOfReports, KeepsReportsThatAreSentAgainWithNewerOnes) {
+  report(0, {5, 6, 7});
+  report(1, {5, 6, 7});
+  report(0, {5, 8});  // of the same first iteration as the row before
+  report(1, {5, 6, 7, 8});
+  expect_the_same(*restored());
+  ASSERT_EQ(training.record().history.kept().size(), 4U);
+  const std::unique_ptr<Job> job = restored();
+  ASSERT_EQ(job->record().history.kept().size(), 4U);
+  for (const JobIteration& iteration : job->record().history.kept()) EXPECT_EQ(iteration.energy_j, 200);
 }
 
 TEST(JobRestore, TakesAJobThatAnOlderServerCalledFailedForFinished) {

@@ -53,6 +53,16 @@ TEST(MergeCells, NeedsABlockingPowerOfEachStage) {
               HasSubstr("stage 1"));
 }
 
+TEST(MeasuredProfile, ReadsBackWhatManyRanksMeasuredInAllUnitsThatACellMayHave) {
+  std::vector<protocol::RankCells> ranks;
+  for (int rank = 0; rank < 5; ++rank) {
+    ranks.push_back(cells(rank, 1, 1.0, 10));
+    ranks.back().cells[0].units = protocol::kMaxCellUnits;
+  }
+  const std::string text = write_measured_profile(merge_cells(ranks, 1));
+  EXPECT_EQ(write_measured_profile(read_measured_profile(text)), text);
+}
+
 TEST(MeasuredProfile, ReadsBackWhatItWrites) {
   MeasuredProfile profile = merge_cells(std::vector<protocol::RankCells>{cells(0, 1, 1.5, 10)}, 1);
   profile.simulated = true;
