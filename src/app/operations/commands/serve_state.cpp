@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "control/server/state_check.h"
 #include "control/server/store/state_backup.h"
 
 namespace lowgear::operations {
@@ -13,12 +14,14 @@ namespace {
 server::StateSummary carry_out(const StateRequest& request) {
   const bool checks = request.effect == StateEffect::checked;
   if (request.action == StateAction::restore) {
-    const server::RestoreRequest restore{.file = request.file, .state = request.state};
+    const server::RestoreRequest restore{
+        .file = request.file, .state = request.state, .unreadable = server::unreadable_rows};
     return checks ? server::check_restore(restore) : server::restore(restore);
   }
   const server::BackupKind kind =
       request.action == StateAction::final_backup ? server::BackupKind::final : server::BackupKind::copy;
-  const server::BackupRequest backup{.state = request.state, .file = request.file, .kind = kind};
+  const server::BackupRequest backup{
+      .state = request.state, .file = request.file, .kind = kind, .unreadable = server::unreadable_rows};
   return checks ? server::check_backup(backup) : server::back_up(backup);
 }
 

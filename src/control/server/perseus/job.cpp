@@ -189,6 +189,21 @@ void read_result_document(Job& job, const std::string& text) {
 
 }  // namespace
 
+std::map<std::string, std::vector<std::pair<std::string, std::string>>> documents_by_job(
+    const std::vector<StoredDocument>& documents) {
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> jobs;
+  for (const StoredDocument& document : documents) {
+    std::string_view key = document.key;
+    // Empty ones are of jobs that were removed.
+    if (!key.starts_with(kPerseusKeyPrefix) || document.document.empty()) continue;
+    key.remove_prefix(kPerseusKeyPrefix.size());
+    const std::size_t slash = key.find('/');
+    if (slash == std::string_view::npos) continue;
+    jobs[std::string(key.substr(0, slash))].emplace_back(key.substr(slash + 1), document.document);
+  }
+  return jobs;
+}
+
 StoredPerseusJob read_perseus_documents(std::string_view id,
                                         const std::vector<std::pair<std::string, std::string>>& documents) {
   const auto main = std::ranges::find(documents, "job", &std::pair<std::string, std::string>::first);

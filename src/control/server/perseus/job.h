@@ -13,6 +13,7 @@
 #include "base/http/server/reply.h"
 #include "control/server/perseus/registered_ranks.h"
 #include "control/server/perseus/scheduler.h"
+#include "control/server/store/store.h"
 
 namespace lowgear::server::perseus {
 
@@ -131,6 +132,10 @@ struct StoredPerseusJob {
   Replay replay;
   bool released = false;  ///< the present window runs
 };
+
+/// The documents of each job, pairs of key part and text, apart from what the rest of the server keeps.
+[[nodiscard]] std::map<std::string, std::vector<std::pair<std::string, std::string>>> documents_by_job(
+    const std::vector<StoredDocument>& documents);
 
 /// Reads the documents of one job: pairs of key part (`job`, `rank/3`, `result/3`, `window/0`) and text. Throws
 /// InputError when they are damaged.

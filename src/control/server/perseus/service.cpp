@@ -63,22 +63,6 @@ http::Response refusal(StoreOutcome outcome) {
   }
 }
 
-/// Sets the job's folder of documents apart from what the rest of the server keeps.
-std::map<std::string, std::vector<std::pair<std::string, std::string>>> documents_by_job(
-    const StoreContents& contents) {
-  std::map<std::string, std::vector<std::pair<std::string, std::string>>> jobs;
-  for (const StoredDocument& document : contents.documents) {
-    std::string_view key = document.key;
-    // Empty ones are of jobs that were removed.
-    if (!key.starts_with(kPerseusKeyPrefix) || document.document.empty()) continue;
-    key.remove_prefix(kPerseusKeyPrefix.size());
-    const std::size_t slash = key.find('/');
-    if (slash == std::string_view::npos) continue;
-    jobs[std::string(key.substr(0, slash))].emplace_back(key.substr(slash + 1), document.document);
-  }
-  return jobs;
-}
-
 }  // namespace
 
 class Service::Impl : public std::enable_shared_from_this<Impl> {
@@ -464,7 +448,7 @@ void Service::Impl::write(std::vector<StoredDocument> documents, std::function<v
 }
 
 void Service::Impl::restore(const StoreContents& contents) {
-  for (const auto& [id, documents] : documents_by_job(contents)) {
+  for (const auto& [id, documents] : documents_by_job(contents.documents)) {
     try {
       StoredPerseusJob stored = read_perseus_documents(id, documents);
       const JobPointer job = std::move(stored.job);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -19,14 +20,18 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
+#include "control/server/store/backup_seal.h"
 #include "control/server/store/database.h"
 #include "control/server/store/state_folder.h"
 #include "control/server/store/store_schema.h"
+#include "control/server/store/store_tables.h"
 
 namespace lowgear::server {
 namespace {
 
 namespace fs = std::filesystem;
+
+const auto kNewestSchema = static_cast<std::int64_t>(store_schema_steps().size());
 
 std::string shown(const fs::path& path) { return printable(path.string()); }
 std::string reason(int error) { return std::generic_category().message(error); }
@@ -36,6 +41,19 @@ std::int64_t bytes_of(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
   return error ? 0 : static_cast<std::int64_t>(size);
+}
+
+constexpr std::size_t kShownDamage = 100;
+constexpr std::string_view kUseAnother = "use another backup";
+constexpr std::string_view kKeepFiles =
+    "no backup is made of a state that has lost something: stop the server and copy its folder to keep it as it is, or "
+    "restore an older backup";
+
+DamagedState damaged(const fs::path& file, const std::vector<std::string>& found, std::string_view what_to_do) {
+  std::string text = fmt::format("{}: damaged; {}", shown(file), what_to_do);
+  for (std::size_t i = 0; i < std::min(found.size(), kShownDamage); ++i) text += "\n  " + found[i];
+  if (found.size() > kShownDamage) text += fmt::format("\n  and {} more", found.size() - kShownDamage);
+  return DamagedState(text);
 }
 
 /// A file that SQLite keeps next to a database: `-wal`, `-journal`.
@@ -66,7 +84,7 @@ void require_room(const fs::path& folder, std::int64_t bytes) {
 /// Reads what is in a database, and refuses what this program could not serve.
 StateSummary summary_of(Database& database) {
   StateSummary summary;
-  summary.version = schema_version(database, static_cast<std::int64_t>(store_schema_steps().size()));
+  summary.version = schema_version(database, kNewestSchema);
   if (summary.version == 0) {
     throw InputError(fmt::format("{}: an empty database, without any state of a server", shown(database.path())));
   }
@@ -76,10 +94,43 @@ StateSummary summary_of(Database& database) {
   return summary;
 }
 
-void require_whole(Database& database) {
-  const std::string damage = database.damage();
-  if (damage.empty()) return;
-  throw InputError(fmt::format("{}: damaged: {}; use another backup", shown(database.path()), printable(damage)));
+/// What a server that starts would load. A file of an older Lowgear is migrated as the server would, in memory.
+StoreContents contents_of(Database& database) {
+  if (schema_version(database, kNewestSchema) == kNewestSchema) return StoreTables(database, {}).load();
+  Database migrated(":memory:", Database::Sharing::exclusive);
+  database.copy_to(migrated);
+  migrate(migrated, store_schema_steps());
+  return StoreTables(migrated, {}).load();
+}
+
+/// All of a file is read: the pages, and the rows that a server would load.
+std::vector<std::string> damage_of(Database& database, const UnreadableRows& unreadable) {
+  std::vector<std::string> found;
+  try {
+    if (const std::string damage = database.damage(); !damage.empty()) found.push_back(printable(damage));
+    if (!unreadable) return found;
+    for (const std::string& row : unreadable(contents_of(database))) found.push_back(row);
+  } catch (const Error& error) {
+    found.emplace_back(error.what());
+  }
+  return found;
+}
+
+void require_whole(Database& database, const UnreadableRows& unreadable, std::string_view what_to_do) {
+  const std::vector<std::string> found = damage_of(database, unreadable);
+  if (!found.empty()) throw damaged(database.path(), found, what_to_do);
+}
+
+/// Says what a file that is not as it was written has lost, as far as that can be found out.
+[[noreturn]] void refuse_changed(const fs::path& file, std::string_view change, const UnreadableRows& unreadable) {
+  std::vector<std::string> found{std::string(change)};
+  try {
+    Database database(file, Database::Sharing::shared, Database::Opening::read_only);
+    for (std::string& row : damage_of(database, unreadable)) found.push_back(std::move(row));
+  } catch (const Error& error) {
+    found.emplace_back(error.what());
+  }
+  throw damaged(file, found, kUseAnother);
 }
 
 /// Runs what reads a file that may be anything: SQLite's word for it becomes one that can be acted on.
@@ -174,11 +225,12 @@ class NewFile {
 };
 
 /// Copies `from` into the file at `path`, as one file that needs no log next to it, and reads all of the copy.
-StateSummary copy_whole(const fs::path& from, Database::Opening opening, const fs::path& path) {
+StateSummary copy_whole(const fs::path& from, Database::Opening opening, const fs::path& path,
+                        const UnreadableRows& unreadable, std::string_view what_to_do) {
   Database copy(path, Database::Sharing::shared);
   Database(from, Database::Sharing::shared, opening).copy_to(copy);
   copy.execute("PRAGMA journal_mode = DELETE");
-  require_whole(copy);
+  require_whole(copy, unreadable, what_to_do);
   return summary_of(copy);
 }
 
@@ -244,7 +296,13 @@ StateSummary back_up(const BackupRequest& request) {
   if (request.kind == BackupKind::final) held.emplace(request.state);  // from here on no server starts
   const fs::path database = StateFolder::database_of(request.state);
   NewFile file(request.file);
-  const StateSummary summary = reading([&] { return copy_whole(database, Database::Opening::existing, file.path()); });
+  StateSummary summary = reading(
+      [&] { return copy_whole(database, Database::Opening::existing, file.path(), request.unreadable, kKeepFiles); });
+  seal_backup(file.path());
+  if (backup_seal(file.path()) != BackupSeal::whole) {
+    throw Error(fmt::format("{}: the disk does not return what was written to it", shown(request.file)));
+  }
+  summary.bytes = bytes_of(file.path());
   file.publish();
   if (held) held->mark_moved(fs::absolute(request.file).lexically_normal().string());
   return summary;
@@ -260,12 +318,21 @@ StateSummary check_restore(const RestoreRequest& request) {
                     "backup`, or start the server on these files",
                     shown(request.file)));
   }
+  const BackupSeal seal = backup_seal(request.file);
+  if (seal == BackupSeal::broken) {
+    refuse_changed(request.file, "the file is not as `lowgear serve backup` wrote it: its digest is another",
+                   request.unreadable);
+  }
   const StateSummary summary = reading([&] {
     Database file(request.file, Database::Sharing::shared, Database::Opening::read_only);
     const StateSummary found = summary_of(file);
-    require_whole(file);
+    if (seal == BackupSeal::whole) require_whole(file, request.unreadable, kUseAnother);
     return found;
   });
+  if (seal == BackupSeal::missing) {
+    refuse_changed(request.file, "its end is missing, with the digest that `lowgear serve backup` writes",
+                   request.unreadable);
+  }
   fs::path folder = fs::absolute(request.state).lexically_normal();
   if (folder.filename().empty()) folder = folder.parent_path();  // of a path that ends in /
   if (fs::exists(folder)) {
@@ -292,7 +359,7 @@ StateSummary restore(const RestoreRequest& request) {
   FileDescriptor(::open(staged.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).reset();
   StateSummary summary;
   try {
-    summary = copy_whole(request.file, Database::Opening::read_only, staged);
+    summary = copy_whole(request.file, Database::Opening::read_only, staged, request.unreadable, kUseAnother);
   } catch (...) {
     (void)::unlink(staged.c_str());
     throw;

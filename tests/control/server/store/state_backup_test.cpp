@@ -18,11 +18,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/core/error_of.h"
+#include "base/core/error.h"
 #include "base/core/eventually.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
+#include "control/server/store/backup_seal.h"
 #include "control/server/store/database.h"
 #include "control/server/store/sqlite_store.h"
 #include "control/server/store/state_folder.h"
@@ -37,6 +38,17 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
+
+/// The message of the Error that `action` throws; "no error" when it throws none.
+template <typename Action>
+std::string refusal_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
 
 /// Change N is the decision N and two reports that say N.
 StoreChange change_of(std::int64_t number) {
@@ -69,10 +81,10 @@ class StateBackupTest : public testing::Test {
     return contents.decisions.size();
   }
   std::string backup_refusal(BackupKind kind = BackupKind::copy) const {
-    return error_of([&] { (void)back_up({.state = state(), .file = file(), .kind = kind}); });
+    return refusal_of([&] { (void)back_up({.state = state(), .file = file(), .kind = kind}); });
   }
   std::string restore_refusal() const {
-    return error_of([&] { (void)restore({.file = file(), .state = other()}); });
+    return refusal_of([&] { (void)restore({.file = file(), .state = other()}); });
   }
   void make_backup(BackupKind kind = BackupKind::copy) const {
     (void)back_up({.state = state(), .file = file(), .kind = kind});
@@ -197,7 +209,7 @@ TEST_F(StateBackupTest, ThatIsFinalEndsTheServiceOfItsFolder) {
   EXPECT_FALSE(fs::exists(file()));
   server.reset();
   make_backup(BackupKind::final);
-  EXPECT_THAT(error_of([&] { (void)open(state()); }), AllOf(HasSubstr("have moved"), HasSubstr(file().string())));
+  EXPECT_THAT(refusal_of([&] { (void)open(state()); }), AllOf(HasSubstr("have moved"), HasSubstr(file().string())));
   (void)restore({.file = file(), .state = other()});
   EXPECT_EQ(changes_in(other()), 3U);
   fs::remove(state() / "moved");  // as the message says
@@ -222,7 +234,7 @@ TEST_F(StateBackupTest, ReplacesNoDatabaseThatHasNotMoved) {
   make_backup();
   const auto running = open(other());
   EXPECT_THAT(restore_refusal(), HasSubstr("has a database already"));
-  EXPECT_THAT(error_of([&] { (void)check_restore({.file = file(), .state = other()}); }),
+  EXPECT_THAT(refusal_of([&] { (void)check_restore({.file = file(), .state = other()}); }),
               HasSubstr("has a database already"));
 }
 
@@ -243,6 +255,33 @@ TEST_F(StateBackupTest, IsRefusedWhenDamaged) {
   EXPECT_FALSE(fs::exists(other())) << "nothing is changed";
 }
 
+TEST_F(StateBackupTest, IsRefusedWithoutItsDigest) {
+  write(3);
+  make_backup();
+  const auto whole_bytes = fs::file_size(file());
+  EXPECT_EQ(backup_seal(file()), BackupSeal::whole);
+  fs::resize_file(file(), whole_bytes - 1);
+  EXPECT_THAT(restore_refusal(), HasSubstr("its end is missing"));
+  fs::resize_file(file(), whole_bytes - whole_bytes % 4096);
+  EXPECT_THAT(restore_refusal(), HasSubstr("its end is missing"));
+  EXPECT_FALSE(fs::exists(other()));
+}
+
+TEST_F(StateBackupTest, ListsRowsThatCannotBeRead) {
+  write(3);
+  const UnreadableRows two = [](const StoreContents& contents) {
+    EXPECT_EQ(contents.decisions.size(), 3U);
+    return std::vector<std::string>{"job j-1: one", "job j-1: another"};
+  };
+  const std::string refusal = refusal_of([&] { (void)back_up({.state = state(), .file = file(), .unreadable = two}); });
+  EXPECT_THAT(refusal, AllOf(HasSubstr("\n  job j-1: one\n  job j-1: another"), HasSubstr("copy its folder")));
+  EXPECT_FALSE(fs::exists(file()));
+  make_backup();
+  EXPECT_THAT(refusal_of([&] { (void)restore({.file = file(), .state = other(), .unreadable = two}); }),
+              AllOf(HasSubstr("\n  job j-1: one"), HasSubstr("use another backup")));
+  EXPECT_FALSE(fs::exists(other()));
+}
+
 TEST_F(StateBackupTest, IsRefusedWhenOfAnotherProgramOrANewerLowgear) {
   make_file("CREATE TABLE cats (name TEXT)");
   EXPECT_THAT(restore_refusal(), HasSubstr("another program"));
@@ -253,6 +292,8 @@ TEST_F(StateBackupTest, IsRefusedWhenOfAnotherProgramOrANewerLowgear) {
   write(1);
   make_backup();
   make_file("PRAGMA user_version = 99");
+  fs::resize_file(file(), fs::file_size(file()) / 4096 * 4096);
+  seal_backup(file());
   EXPECT_THAT(restore_refusal(), AllOf(HasSubstr("has version 99"), HasSubstr("use the newer lowgear")));
   EXPECT_FALSE(fs::exists(other()));
 }
@@ -263,6 +304,7 @@ TEST_F(StateBackupTest, OfAnOlderLowgearIsRestoredAsItIs) {
     migrate(old, store_schema_steps().first(1));
     old.execute("INSERT INTO jobs VALUES ('j-1', 'run', '{}', '{}', 1, NULL); PRAGMA journal_mode = DELETE");
   }
+  seal_backup(file());
   EXPECT_EQ(restore({.file = file(), .state = other()}).version, 1) << "the server that starts migrates it";
   EXPECT_EQ(open(other())->load().jobs.size(), 1U);
 }
