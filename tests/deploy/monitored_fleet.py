@@ -129,7 +129,7 @@ class ControlPlane:
     """A server, which lets this machine read its metrics."""
 
     def __init__(self, test, folder):
-        tokens = private_file(folder / "tokens", f"admin {TOKEN}\n")
+        tokens = private_file(folder / "tokens", f"read,jobs,operate,node nodes=node-* {TOKEN}\n")
         address = private_file(folder / "webhook-address", "http://127.0.0.1:9/hook\n")  # nothing listens there
         config = private_file(folder / "server.toml", f'''state = "{folder}/state"
 [listen]

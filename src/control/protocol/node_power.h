@@ -8,7 +8,7 @@
 /// What a node's agent and the server exchange about its share of power budgets (docs/server-api.md).
 namespace lowgear::protocol {
 
-inline constexpr std::size_t kMaxNodeGpus = 1'024;
+inline constexpr std::size_t kMaxNodeGpus = 128;
 
 /// The power limit of a GPU.
 struct GpuPowerLimit {

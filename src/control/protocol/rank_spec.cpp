@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 
@@ -12,7 +13,6 @@ namespace lowgear::protocol {
 namespace {
 
 constexpr std::size_t kMaxClocks = 2'000;
-constexpr double kMaxPowerW = 100'000;
 
 std::vector<int> read_clocks(const JsonView& value) {
   if (value.size() > kMaxClocks) value.fail(fmt::format("more than {} clocks", kMaxClocks));
@@ -39,7 +39,7 @@ RankSpec read_rank_spec(const JsonView& body, const JobParallel& parallel) {
   if (has_value(body, "gpu")) rank.gpu = name_text(body.at("gpu"));
   if (body.has("simulated")) rank.simulated = body.at("simulated").boolean();
   if (body.has("clocks_mhz")) rank.clocks_mhz = read_clocks(body.at("clocks_mhz"));
-  if (has_value(body, "power_limit_w")) rank.power_limit_w = number_in(body.at("power_limit_w"), 1, kMaxPowerW);
+  if (has_value(body, "power_limit_w")) rank.power_limit_w = number_in(body.at("power_limit_w"), 1, kHighestGpuPowerW);
   if (body.has("follows_plans")) rank.follows_plans = body.at("follows_plans").boolean();
   if (rank.follows_plans && rank.clocks_mhz.empty()) body.fail("follows_plans is true, and clocks_mhz names no clock");
   return rank;

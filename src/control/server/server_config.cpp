@@ -161,6 +161,9 @@ Scopes parse_scopes_of(TomlTable& table) {
     table.fail(R"(an [[allow]] needs scopes, such as ["read", "jobs"], or a role: "read", "train" or "admin")");
   }
   const auto parsed = parse_scopes(role ? *role : fmt::format("{}", fmt::join(names, ",")));
+  if (parsed && parsed->contain(Scope::node)) {
+    table.fail_at("scopes", "node is of tokens alone, which name their nodes; root needs none for it");
+  }
   if (parsed) return *parsed;
   if (!role) table.fail_at("scopes", "there are the scopes read, jobs and operate, each of them once");
   table.fail_at("role", fmt::format("there is no role {}; there are read, train and admin", quote(*role)));

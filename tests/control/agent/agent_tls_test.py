@@ -129,7 +129,7 @@ class PowerShare(TlsTest):
         token.write_text("a-token-of-the-test\n")
         tokens = self.folder / "tokens"
         tokens.touch(0o600)
-        tokens.write_text("jobs a-token-of-the-test\n")
+        tokens.write_text("node nodes=* a-token-of-the-test\n")
 
     def start_server(self):
         """Returns once it has a budget."""

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.with_name("agent")))
 sys.path.insert(0, str(Path(__file__).parent.with_name("server")))
 from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until  # noqa: E402
-from served import ADDRESS, TOKENS, Answer  # noqa: E402
+from served import ADDRESS, TOKEN_LINES, TOKENS, Answer  # noqa: E402
 from training_ranks import TrainingRanks  # noqa: E402
 
 RANK = str(Path(__file__).with_name("moving_server_rank.py"))
@@ -97,7 +97,7 @@ class ServerThatMoves(AgentTest):
         self.start_agent()
         tokens = self.folder / "tokens"
         tokens.touch(0o600)
-        tokens.write_text("".join(f"{role} {token}\n" for role, token in TOKENS.items()))
+        tokens.write_text(TOKEN_LINES)
         self.token = self.folder / "train_token"
         self.token.touch(0o600)
         self.token.write_text(TOKENS["train"])

@@ -48,6 +48,19 @@ class Access(ServerTest):
 
     # Scopes
 
+    def test_an_agent_speaks_for_its_own_node_alone(self):
+        self.write_tokens(f"admin {TOKENS['admin']}", f"node nodes=node-1,gpu-*-a name=agents {TOKENS['node']}")
+        self.start()
+        statuses = {host: self.status(TOKENS["node"], "POST", f"/v1/nodes/{host}/power", {"safe_w": 100, "gpus": []})
+                    for host in ("node-1", "gpu-7-a", "node-2", "node-11", "gpu-7-b", "*", "gpu-*-a%20")}
+        self.assertEqual(statuses, {"node-1": 200, "gpu-7-a": 200, "node-2": 403, "node-11": 403, "gpu-7-b": 403, "*": 403,
+                                    "gpu-*-a%20": 403})
+        self.assertEqual(self.status(TOKENS["node"], "DELETE", "/v1/nodes/node-1"), 403)
+        self.assertEqual([entry["result"] for entry in self.entries("request")].count("ok"), 0, "agents ask all the time")
+        self.write_tokens(f"admin {TOKENS['admin']}", f"node nodes=node-2 name=agents {TOKENS['node']}")
+        node = ("POST", "/v1/nodes/node-1/power", {"safe_w": 100, "gpus": []})
+        wait_until(lambda: self.status(TOKENS["node"], *node) == 403, "the token is for another node by now")
+
     def test_a_scope_allows_nothing_but_its_own(self):
         self.write_tokens(f"read name=prometheus {TOKENS['read']}", f"jobs name=trainers {TOKENS['train']}",
                           f"operate name=power {TOKENS['admin']}")
@@ -57,6 +70,8 @@ class Access(ServerTest):
         self.assertEqual([self.status(TOKENS[role], *budget) for role in ("read", "train", "admin")], [403, 403, 200])
         self.assertEqual([self.status(TOKENS[role], "POST", "/v1/jobs", JOB) for role in ("read", "admin", "train")],
                          [403, 403, 201])
+        node = ("POST", "/v1/nodes/node-1/power", {"safe_w": 100, "gpus": []})
+        self.assertEqual([self.status(TOKENS[role], *node) for role in ("read", "train", "admin")], [403, 403, 403])
         refused = self.request("GET", "/metrics", role="admin")
         self.assertIn("lacks the scope read", refused.json["error"]["message"])
 

@@ -76,7 +76,7 @@ class Misuse(ServerTest):
             self.ok("POST", f"/v1/jobs/{again}/ranks", body)
 
     def test_each_operation_wants_its_scope(self):
-        scopes = {None: (), "read": ("read",), "train": ("read", "jobs"), "admin": ("read", "jobs", "operate")}
+        scopes = {None: (), "read": ("read",), "train": ("read", "jobs"), "admin": ("read", "jobs", "operate"), "node": ("node",)}
         for path, item in self.openapi.document["paths"].items():
             if path.endswith("/events"):
                 continue  # a stream does not end; the access table is tested in C++
@@ -172,7 +172,7 @@ class Misuse(ServerTest):
                 self.assertLess(len(answer.text), 2_000)
             self.refused(400, "invalid_argument", "PUT", "/v1/signals/s", body)
             self.refused(400, "invalid_argument", "PUT", "/v1/budgets/b", body)
-            self.refused(400, "invalid_argument", "POST", "/v1/nodes/n/power", body)
+            self.refused(400, "invalid_argument", "POST", "/v1/nodes/n/power", body, role="node")
 
     def test_settings_that_set_nothing(self):
         job, _ = self.register()
@@ -292,7 +292,7 @@ class Misuse(ServerTest):
                                      ("GET", "/%", 400), ("GET", "/v1/jobs/%00", 404), ("GET", "/v1/jobs/%ff%fe", 404),
                                      ("GET", "/v1/jobs/..%2f..%2fetc", 404), ("PUT", "/v1/signals/%0a", 400),
                                      ("PUT", "/v1/signals/" + "x" * 201, 400), ("PUT", "/v1/budgets/%0a", 400),
-                                     ("DELETE", "/v1/budgets/none", 404), ("POST", "/v1/nodes/%0a/power", 400),
+                                     ("DELETE", "/v1/budgets/none", 404), ("POST", "/v1/nodes/n/power", 403),
                                      ("DELETE", "/v1/nodes/none", 404)):
             body = {"points": [], "rules": []} if method in ("PUT", "POST", "PATCH") else None
             answer = self.request(method, path, body, key=keys[0], checked=False)

@@ -143,7 +143,7 @@ class Life(ServerTest):
         node = {"safe_w": 100, "gpus": [{"uuid": "GPU-9", "limit_w": 100, "least_w": 50, "most_w": 400}]}
 
         def shares():
-            return self.ok("POST", "/v1/nodes/node-9/power?wait_s=0.2", node)["shares"]
+            return self.ok("POST", "/v1/nodes/node-9/power?wait_s=0.2", node, role="node")["shares"]
 
         wait_until(lambda: shares() == [{"uuid": "GPU-9", "watts": 300}], "the budget is divided")
         wait_until(lambda: self.ok("GET", "/v1/budgets")["budgets"][0]["held"]

@@ -335,14 +335,14 @@ class Webhooks(ExportTest):
         self.hook("w", receiver.address, 'events = ["budget_exceeded", "budget_kept", "agent_silent", "agent_heard"]')
         self.start()
         share = {"safe_w": 200, "gpus": [{"uuid": "GPU-9", "limit_w": 200, "least_w": 100, "most_w": 400}]}
-        self.ok("POST", "/v1/nodes/node-9/power", share)
+        self.ok("POST", "/v1/nodes/node-9/power", share, role="node")
         self.ok("PUT", "/v1/budgets/row-1", {"watts": 100, "other_w": 300})
         wait_until(lambda: len(receiver.bodies) >= 2, "the budget cannot be kept, and the agent does not ask again")
         self.assertEqual(set(self.events(receiver)), {"budget_exceeded", "agent_silent"})
         self.ok("PUT", "/v1/budgets/row-1", {"watts": 1000, "other_w": 300})
 
         def is_heard():
-            self.ok("POST", "/v1/nodes/node-9/power", share)
+            self.ok("POST", "/v1/nodes/node-9/power", share, role="node")
             return len(receiver.bodies) >= 4
         wait_until(is_heard, "both are well again")
         bodies = {body["event"]: body for body in receiver.bodies}

@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from waiting import PATIENCE_S, wait_until  # noqa: E402: the tests are no package
 
 LOWGEAR = os.environ.get("LOWGEAR_BINARY", "lowgear")
-TOKENS = {role: f"{role}-token-for-tests-only" for role in ("read", "train", "admin")}
+TOKENS = {role: f"{role}-token-for-tests-only" for role in ("read", "train", "admin", "node")}
+TOKEN_LINES = "".join(f"{role}{' nodes=*' if role == 'node' else ''} {token}\n" for role, token in TOKENS.items())
 OPENAPI = Path(__file__).resolve().parents[3] / "src/control/server/http/openapi.json"
 
 
@@ -57,7 +58,7 @@ class ServerTest(unittest.TestCase):
         self.openapi = OpenApi(json.loads(OPENAPI.read_text()))
         tokens = self.folder / "tokens"
         tokens.touch(0o600)
-        tokens.write_text("".join(f"{role} {token}\n" for role, token in TOKENS.items()))
+        tokens.write_text(TOKEN_LINES)
 
     def write_config(self, name="server.toml"):
         path = self.folder / name

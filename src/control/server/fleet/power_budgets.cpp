@@ -378,6 +378,17 @@ protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol
                                       "give each a name of its own (power_share.host of agent.toml)",
                                       quote(host)));
   }
+  if (const std::string other = shares_.claimant(host, node, now_s); !other.empty()) {
+    throw http::HttpError(http::ErrorCode::disagrees,
+                          fmt::format("host {} asks for a share of a GPU that host {} has, too: a GPU counts once",
+                                      quote(host), quote(other)));
+  }
+  if (!shares_.has(host) && shares_.size() >= PowerShares::kMaxNodes) {
+    throw http::HttpError(http::ErrorCode::full,
+                          fmt::format("{} nodes have shares of power, and no more may: remove those that are no more "
+                                      "(DELETE /v1/nodes/HOST)",
+                                      PowerShares::kMaxNodes));
+  }
   if (!shares_.knows(host, node)) {
     StoreChange change;
     change.documents.push_back({std::string(kNodePrefix) + host, protocol::to_json(node).dump()});
@@ -426,9 +437,10 @@ void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const s
     for (int rank = 0; rank < job->ranks.size(); ++rank) {
       const RegisteredRank* registered = job->ranks.find(rank);
       if (registered == nullptr || registered->finished) continue;
-      wanted_w[registered->spec.gpu_uuid] = planned != planned_w_.end()
-                                                ? planned->second / job->ranks.size()
-                                                : registered->spec.power_limit_w.value_or(kUnknownLimitW);
+      // Jobs that share a GPU want it together.
+      wanted_w[registered->spec.gpu_uuid] += planned != planned_w_.end()
+                                                 ? planned->second / job->ranks.size()
+                                                 : registered->spec.power_limit_w.value_or(kUnknownLimitW);
     }
   }
   shares_.divide(std::move(of_hosts), wanted_w, now_s);
@@ -476,6 +488,7 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   planned_w_.clear();
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) planned_w_[fleet.movers[i].job->id] = split.jobs[i].power_w;
   divide_shares(jobs, limits, now_s);
+  forget_lost_nodes(now_s);
   waits_.answer(shares_, now_s);
   follow_staggers(jobs, now_s);
   uses_ = snapshots_of(limits, fleet, split, shares_.uses());
@@ -519,6 +532,18 @@ void PowerBudgets::note_events(double now_s) {
                        change.is_silent ? "it does not ask for its share of power, and counts at full power"
                                         : "it asks for its share of power again"});
   }
+}
+
+/// Without this a node that was named once would take power from the others for good.
+void PowerBudgets::forget_lost_nodes(double now_s) {
+  StoreChange change;
+  for (const std::string& host : shares_.forget_lost(now_s)) {
+    change.removed_documents.push_back(std::string(kNodePrefix) + host);
+    events_.push_back({ServerEvent::agent_forgotten, "node", host,
+                       fmt::format("its agent was silent for {:.0f} s, and no job has its GPUs: it counts in no budget",
+                                   PowerShares::kForgottenS)});
+  }
+  if (!change.empty()) store_->write(std::move(change), [](StoreOutcome) {});
 }
 
 void PowerBudgets::write_history(double now_s) {

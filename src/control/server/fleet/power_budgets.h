@@ -108,6 +108,8 @@ class PowerBudgets {
   /// As they were split last.
   [[nodiscard]] const std::vector<BudgetSnapshot>& uses() const { return uses_; }
   [[nodiscard]] PowerShares::NodeCount nodes() const { return shares_.nodes(); }
+  /// As PowerShares::most_w.
+  [[nodiscard]] std::optional<double> most_w(const std::string& uuid) const { return shares_.most_w(uuid); }
 
   /// What operators should hear of a budget or a node.
   struct Event {
@@ -124,6 +126,7 @@ class PowerBudgets {
                      double now_s);
   void follow_staggers(std::span<const JobRecord* const> jobs, double now_s);
   void note_events(double now_s);
+  void forget_lost_nodes(double now_s);
   void write_history(double now_s);
 
   WatchedStore* store_;

@@ -38,8 +38,16 @@ bool PowerShares::is_another(const std::string& host, const protocol::NodePower&
 
 void PowerShares::restore(const std::string& host, const protocol::NodePower& node) {
   Node& known = nodes_[host];
-  known = {.safe_w = node.safe_w, .heard_s = 0, .is_silent = true, .gpus = {}, .limits = {}, .silence = known.silence};
+  forget_gpus(known);
+  known = {.safe_w = node.safe_w,
+           .heard_s = 0,
+           .is_silent = true,
+           .silent_since_s = 0,
+           .gpus = {},
+           .limits = {},
+           .silence = known.silence};
   for (const protocol::GpuPowerLimit& gpu : node.gpus) {
+    take_from_others(host, gpu.uuid);
     known.gpus.push_back({.power = gpu,
                           .held_w = gpu.most_w,
                           .granted_w = 0,
@@ -49,6 +57,60 @@ void PowerShares::restore(const std::string& host, const protocol::NodePower& no
   }
   find_limits();
   count_use();
+}
+
+/// It is in one machine: that of the agent which was heard of last.
+void PowerShares::take_from_others(const std::string& host, const std::string& uuid) {
+  std::string& owner = host_of_[uuid];
+  if (!owner.empty() && owner != host) {
+    std::erase_if(nodes_[owner].gpus, [&](const Gpu& gpu) { return gpu.power.uuid == uuid; });
+  }
+  owner = host;
+}
+
+void PowerShares::forget_gpus(const Node& node) {
+  for (const Gpu& gpu : node.gpus) host_of_.erase(gpu.power.uuid);
+}
+
+bool PowerShares::forget(const std::string& host) {
+  const auto node = nodes_.find(host);
+  if (node == nodes_.end()) return false;
+  forget_gpus(node->second);
+  nodes_.erase(node);
+  return true;
+}
+
+std::string PowerShares::claimant(const std::string& host, const protocol::NodePower& node, double now_s) const {
+  for (const protocol::GpuPowerLimit& gpu : node.gpus) {
+    const auto owner = host_of_.find(gpu.uuid);
+    if (owner == host_of_.end() || owner->second == host) continue;
+    const Node& other = nodes_.at(owner->second);
+    if (!other.is_silent && now_s - other.heard_s <= kValidS) return owner->second;
+  }
+  return {};
+}
+
+std::optional<double> PowerShares::most_w(const std::string& uuid) const {
+  const auto host = host_of_.find(uuid);
+  if (host == host_of_.end()) return std::nullopt;
+  const Node& node = nodes_.at(host->second);
+  const auto gpu = std::ranges::find(node.gpus, uuid, [](const Gpu& of) { return of.power.uuid; });
+  return node.is_silent || gpu == node.gpus.end() ? std::nullopt : std::optional(gpu->power.most_w);
+}
+
+/// Ranks that still use its GPUs show that a node is there, though its agent is not.
+std::vector<std::string> PowerShares::forget_lost(double now_s) {
+  std::vector<std::string> lost;
+  for (const auto& [host, node] : nodes_) {
+    const bool has_job = std::ranges::any_of(node.gpus, &Gpu::has_job);
+    if (node.is_silent && !has_job && now_s - node.silent_since_s >= kForgottenS) lost.push_back(host);
+  }
+  for (const std::string& host : lost) forget(host);
+  if (!lost.empty()) {
+    find_limits();
+    count_use();
+  }
+  return lost;
 }
 
 double PowerShares::slack_w(const Node& node) const {
@@ -64,8 +126,11 @@ protocol::NodeShares PowerShares::grant(const std::string& host, const protocol:
   Node& known = nodes_[host];
   known.heard_s = now_s;
   known.is_silent = false;
-  // The agent has set what was granted last, or has let it expire, before it asks again.
-  for (std::size_t i = 0; i < known.gpus.size(); ++i) known.gpus[i].power.limit_w = node.gpus[i].limit_w;
+  known.silent_since_s = 0;
+  // The agent has set what was granted last, or has let it expire, before it asks again. No limit is below the range.
+  for (std::size_t i = 0; i < known.gpus.size(); ++i) {
+    known.gpus[i].power.limit_w = std::max(node.gpus[i].limit_w, node.gpus[i].least_w);
+  }
   return grant_again(host);
 }
 
@@ -164,6 +229,7 @@ void PowerShares::divide(std::vector<ShareLimit> limits, const std::unordered_ma
   std::vector<std::vector<Node*>> members(limits_.size());
   for (auto& [host, node] : nodes_) {
     node.is_silent = node.is_silent || now_s - node.heard_s > kValidS;
+    if (node.is_silent && node.silent_since_s == 0) node.silent_since_s = now_s;
     for (Gpu& gpu : node.gpus) {
       const auto wanted = wanted_w.find(gpu.power.uuid);
       gpu.has_job = wanted != wanted_w.end();

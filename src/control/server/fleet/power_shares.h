@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,10 +24,13 @@ struct ShareLimit {
 /// Power budgets as the nodes' agents hold them: each GPU has a power limit, and these add up to no more than each
 /// budget. A limit is granted for kValidS; an agent that the server does not renew it for sets the node's safe limit by
 /// itself. A limit is raised only by what others have been seen to have given up, so that the sum is kept while limits
-/// change. A node that is not heard of counts at full power.
+/// change. A node that is not heard of counts at full power, until it is forgotten.
 class PowerShares {
  public:
   static constexpr double kValidS = 5;
+  /// A node that is silent for so long, and whose GPUs no job has, is no more.
+  static constexpr double kForgottenS = 600;
+  static constexpr std::size_t kMaxNodes = 10'000;
 
   /// What the GPUs of a node may draw from now on.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
@@ -38,13 +42,20 @@ class PowerShares {
   /// Whether it has these GPUs.
   [[nodiscard]] bool knows(const std::string& host, const protocol::NodePower& node) const;
   [[nodiscard]] bool has(const std::string& host) const { return nodes_.contains(host); }
+  [[nodiscard]] std::size_t size() const { return nodes_.size(); }
   /// Whether these are the GPUs of another machine than the one of this name that has just asked: two machines of one
   /// name would count as one.
   [[nodiscard]] bool is_another(const std::string& host, const protocol::NodePower& node, double now_s) const;
+  /// A node of another name that asks for a share of one of these GPUs, too, which would count twice; empty: none does.
+  [[nodiscard]] std::string claimant(const std::string& host, const protocol::NodePower& node, double now_s) const;
+  /// The highest power limit of a GPU, by the agent that has it and is heard of; empty: none has.
+  [[nodiscard]] std::optional<double> most_w(const std::string& uuid) const;
   /// A node of which only is known that it was there.
   void restore(const std::string& host, const protocol::NodePower& node);
   /// False: there was none.
-  bool forget(std::string_view host) { return nodes_.erase(std::string(host)) > 0; }
+  bool forget(const std::string& host);
+  /// Forgets the nodes that are no more, and returns them. To be called after `divide`.
+  [[nodiscard]] std::vector<std::string> forget_lost(double now_s);
 
   /// Divides every limit anew, in proportion to what the jobs of GPUs are planned to draw (`wanted_w`, by UUID); a GPU
   /// of no job wants the safe limit of its node.
@@ -86,6 +97,7 @@ class PowerShares {
     double safe_w = 0;
     double heard_s = 0;
     bool is_silent = true;
+    double silent_since_s = 0;  ///< 0: not known yet
     std::vector<Gpu> gpus;
     std::vector<std::size_t> limits;
     LastingState silence;
@@ -97,7 +109,11 @@ class PowerShares {
   [[nodiscard]] double slack_w(const Node& node) const;
   void grant(Node& node, Gpu& gpu);
 
-  std::map<std::string, Node> nodes_;  ///< by host
+  void forget_gpus(const Node& node);
+  void take_from_others(const std::string& host, const std::string& uuid);
+
+  std::map<std::string, Node> nodes_;                     ///< by host
+  std::unordered_map<std::string, std::string> host_of_;  ///< by UUID
   std::vector<ShareLimit> limits_;
   std::vector<Use> uses_;
 };

@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,10 +13,20 @@
 
 namespace lowgear::server {
 
-/// A line `SCOPES TOKEN` or `SCOPES name=NAME TOKEN` of a token file.
+/// Nodes by the names of their hosts.
+struct NodeNames {
+  std::set<std::string, std::less<>> hosts;
+  std::vector<std::string> patterns;  ///< in which `*` stands for any characters
+  [[nodiscard]] bool contain(std::string_view host) const;
+  friend bool operator==(const NodeNames&, const NodeNames&) = default;
+};
+
+/// A line `SCOPES TOKEN` of a token file, with `name=NAME` and `nodes=NODE,NODE` before the token where it has them.
 struct AccessToken {
   Scopes scopes;
   std::string name;  ///< for the audit log; may be that of several tokens. `line 3` where the file gives none
+  /// That it may speak for; null unless it has the scope `node`.
+  std::shared_ptr<const NodeNames> nodes;
   std::string token;
 };
 

@@ -147,10 +147,12 @@ void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> repl
     reply = std::make_shared<CountedReply>(std::move(reply), route, *environment_.activity);
     const auto audited = audited_reply(reply, request, route, match.captures);
     if (audited) reply = audited;
+    std::shared_ptr<const NodeNames> nodes;
     if (const std::optional<Scope> needed = scope_of(route.access)) {
-      const Caller caller = caller_of(*environment_.authenticator, request);
+      Caller caller = caller_of(*environment_.authenticator, request);
       if (audited) audited->set_caller(caller.name);
       require_scope(caller, *needed);
+      nodes = std::move(caller.nodes);
     }
     require_known_parameters(route.parameters, target);
     ApiCall call{.request = request,
@@ -159,6 +161,7 @@ void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> repl
                  .control_plane = *environment_.control_plane,
                  .environment = environment_,
                  .reply = reply,
+                 .nodes = std::move(nodes),
                  .document = {}};
     route.answer(call);
   } catch (const std::exception& error) {

@@ -379,6 +379,11 @@ void delete_budget(ApiCall& call) {
 
 void grant_power(ApiCall& call) {
   const std::string& host = name_in_path(call);
+  if (call.nodes == nullptr || !call.nodes->contain(host)) {
+    throw http::HttpError(
+        http::ErrorCode::not_allowed,
+        fmt::format("this token is not that of node {}: the token file names its nodes", quote(host)));
+  }
   const protocol::NodePower node = protocol::read_node_power(call.body());
   const double now_s = call.control_plane.now_s();
   const double wait_s = call.control_plane.draining() ? 0 : call.number("wait_s", 0, 0, kLongestShareWaitS);
@@ -443,6 +448,8 @@ std::optional<Scope> scope_of(ApiAccess access) {
       return Scope::jobs;
     case ApiAccess::admins:
       return Scope::operate;
+    case ApiAccess::agents:
+      return Scope::node;
   }
   return Scope::operate;
 }
@@ -478,7 +485,7 @@ std::span<const ApiRoute> api_routes() {
       {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
       {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},
       {"POST", "/v1/jobs/{}/decisions", ranks, {}, take_decisions},
-      {"POST", "/v1/nodes/{}/power", ranks, {"wait_s"}, grant_power},
+      {"POST", "/v1/nodes/{}/power", agents, {"wait_s"}, grant_power},
       {"DELETE", "/v1/nodes/{}", admins, {}, delete_node},
       {"GET", "/v1/exports/{}", readers, {"from_s", "to_s", "after"}, export_file},
       {"GET",

@@ -12,6 +12,7 @@
 #include "base/http/message/target.h"
 #include "base/http/server/reply.h"
 #include "control/server/fleet/control_plane.h"
+#include "control/server/http/access_tokens.h"
 #include "control/server/http/api.h"
 #include "control/server/http/scopes.h"
 
@@ -25,6 +26,7 @@ enum class ApiAccess : unsigned char {
   readers,
   ranks,  ///< training processes; what belongs to a rank needs its key, too
   admins,
+  agents,  ///< of nodes; which node one may speak for is its token's
 };
 
 /// What a caller needs; empty where nothing.
@@ -38,7 +40,8 @@ struct ApiCall {
   ControlPlane& control_plane;
   const ApiEnvironment& environment;
   std::shared_ptr<http::Reply> reply;
-  Json document;  ///< the body, once it was asked for
+  std::shared_ptr<const NodeNames> nodes;  ///< that the caller may speak for; null: none
+  Json document;                           ///< the body, once it was asked for
 
   /// That of the first capture. Throws HttpError 404, and 409 when it is over and archived.
   [[nodiscard]] const JobRecord& job() const;

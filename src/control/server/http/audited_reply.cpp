@@ -19,7 +19,7 @@ constexpr int kForbidden = 403;
 constexpr std::size_t kMaxAnswerBytes = 4'096;
 
 bool is_entered(std::string_view method, std::string_view route, int status) {
-  constexpr std::array<std::string_view, 3> kRoutine = {"/reports", "/profile", "/decisions"};
+  constexpr std::array<std::string_view, 4> kRoutine = {"/reports", "/profile", "/decisions", "/power"};
   if (status == kUnauthorized || status == kForbidden) return true;
   if (method == "GET") return false;
   return std::ranges::none_of(kRoutine, [&](std::string_view end) { return route.ends_with(end); });

@@ -26,6 +26,11 @@ std::string_view bearer_of(std::string_view header) {
   return take_word(header);
 }
 
+const std::shared_ptr<const NodeNames>& all_nodes() {
+  static const auto all = std::make_shared<const NodeNames>(NodeNames{.hosts = {}, .patterns = {"*"}});
+  return all;
+}
+
 bool is_loopback(std::string_view remote) {
   return remote.starts_with("127.") || remote == "::1" || remote.starts_with("::ffff:127.");
 }
@@ -85,7 +90,9 @@ std::optional<Caller> Authenticator::caller_without_token(const http::Request& r
   if (request.peer) {
     const Scopes scopes = scopes_of(*request.peer, now);
     if (scopes.empty()) return std::nullopt;
-    return Caller{scopes, fmt::format("user {}", request.peer->uid)};
+    Caller caller{scopes, fmt::format("user {}", request.peer->uid)};
+    if (scopes.contain(Scope::node)) caller.nodes = all_nodes();
+    return caller;
   }
   if (rules_.loopback_read && is_loopback(request.remote) && is_addressed_to_loopback(request)) {
     return Caller{{Scope::read}, request.remote};
@@ -99,9 +106,11 @@ std::optional<Caller> Authenticator::identify(const http::Request& request, Cloc
   if (header.empty()) return caller;
   const AccessToken* const token = find_token(bearer_of(header));
   if (token == nullptr) return std::nullopt;
-  Scopes scopes = token->scopes;
-  if (caller) scopes.add(caller->scopes);
-  return Caller{scopes, "token " + token->name};
+  Caller with_token{token->scopes, "token " + token->name, token->nodes};
+  if (!caller) return with_token;
+  with_token.scopes.add(caller->scopes);
+  if (caller->nodes) with_token.nodes = caller->nodes;  // all of them
+  return with_token;
 }
 
 }  // namespace lowgear::server

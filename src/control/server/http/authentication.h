@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,9 +22,10 @@ namespace lowgear::server {
 struct Caller {
   Scopes scopes;
   std::string name;  ///< for the audit log: `user 1000`, `token trainers`, `token line 3`; never the token itself
+  std::shared_ptr<const NodeNames> nodes = {};  ///< that it may speak for; null unless it has the scope `node`
 };
 
-/// Scopes for users of the Unix socket. Exactly one of `user`, `group` and `everybody` is set.
+/// Scopes for users of the Unix socket, of which `node` is none. Exactly one of `user`, `group` and `everybody` is set.
 struct PeerRule {
   Scopes scopes;
   std::optional<uid_t> user;

@@ -6,7 +6,7 @@
 namespace lowgear::server {
 namespace {
 
-constexpr std::array<std::string_view, 3> kScopeNames = {"read", "jobs", "operate"};
+constexpr std::array<std::string_view, 4> kScopeNames = {"read", "jobs", "operate", "node"};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ std::string_view to_string(Scope scope) { return kScopeNames.at(static_cast<std:
 
 std::string to_string(Scopes scopes) {
   std::string text;
-  for (const Scope scope : {Scope::read, Scope::jobs, Scope::operate}) {
+  for (const Scope scope : {Scope::read, Scope::jobs, Scope::operate, Scope::node}) {
     if (!scopes.contain(scope)) continue;
     if (!text.empty()) text += ',';
     text += to_string(scope);
@@ -24,7 +24,7 @@ std::string to_string(Scopes scopes) {
 
 std::optional<Scopes> parse_scopes(std::string_view text) {
   if (text == "train") return Scopes{Scope::read, Scope::jobs};
-  if (text == "admin") return Scopes::all();
+  if (text == "admin") return Scopes{Scope::read, Scope::jobs, Scope::operate};
   Scopes scopes;
   while (true) {
     const std::string_view name = text.substr(0, text.find(','));

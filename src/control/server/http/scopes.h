@@ -12,6 +12,7 @@ enum class Scope : unsigned char {
   read,     ///< every GET but plans
   jobs,     ///< register jobs and ranks, report for them
   operate,  ///< change or end jobs, set budgets and signals
+  node,     ///< ask for the share of power of certain nodes, as their agents do
 };
 
 [[nodiscard]] std::string_view to_string(Scope scope);
@@ -28,7 +29,7 @@ class Scopes {
   void add(Scopes others) { bits_ |= others.bits_; }
   [[nodiscard]] bool contain(Scope scope) const { return (bits_ & bit(scope)) != 0; }
   [[nodiscard]] bool empty() const { return bits_ == 0; }
-  [[nodiscard]] static Scopes all() { return {Scope::read, Scope::jobs, Scope::operate}; }
+  [[nodiscard]] static Scopes all() { return {Scope::read, Scope::jobs, Scope::operate, Scope::node}; }
   friend bool operator==(Scopes, Scopes) = default;
 
  private:
@@ -39,8 +40,8 @@ class Scopes {
 /// As `parse_scopes` reads them, in the order of the enumeration.
 [[nodiscard]] std::string to_string(Scopes scopes);
 
-/// `read`, `jobs` and `operate`, separated by commas; or a role, which is a name of several: `train` of `read,jobs`,
-/// `admin` of all. Empty for anything else, also for a scope that comes twice.
+/// `read`, `jobs`, `operate` and `node`, separated by commas; or a role, which is a name of several: `train` of
+/// `read,jobs`, `admin` of `read,jobs,operate`. Empty for anything else, also for a scope that comes twice.
 [[nodiscard]] std::optional<Scopes> parse_scopes(std::string_view text);
 
 }  // namespace lowgear::server

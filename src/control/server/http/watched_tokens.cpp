@@ -28,7 +28,8 @@ bool withdraws_any(const std::vector<AccessToken>& before, const std::vector<Acc
     if (kept == after.end()) return true;
     Scopes both = kept->scopes;
     both.add(token.scopes);
-    return both != kept->scopes;
+    const bool same_nodes = token.nodes == nullptr || (kept->nodes != nullptr && *token.nodes == *kept->nodes);
+    return both != kept->scopes || !same_nodes;
   });
 }
 

@@ -17,6 +17,7 @@ constexpr auto kEvents = std::to_array<NamedEvent>({
     {ServerEvent::budget_kept, "budget_kept", "kept again"},
     {ServerEvent::agent_silent, "agent_silent", "its agent is silent"},
     {ServerEvent::agent_heard, "agent_heard", "its agent is heard of again"},
+    {ServerEvent::agent_forgotten, "agent_forgotten", "its agent is gone"},
 });
 
 }  // namespace

@@ -18,6 +18,7 @@ enum class ServerEvent : unsigned char {
   budget_kept,      ///< again
   agent_silent,     ///< an agent with a share of power is not heard of
   agent_heard,      ///< again
+  agent_forgotten,  ///< it was silent for long, and its node counts no more
 };
 
 /// A row of the table of events.

@@ -355,6 +355,64 @@ TEST_F(PowerBudgetsTest, RefuseTwoMachinesOfOneName) {
   (void)budgets.grant("n", node("GPU-2"), 20);
 }
 
+TEST_F(PowerBudgetsTest, CountAGpuOnceThatTwoNodesAskFor) {
+  const protocol::NodePower node{.safe_w = 200, .gpus = {{"GPU-1", 200, 100, 400}, {"GPU-2", 200, 100, 400}}};
+  const protocol::NodePower copy{.safe_w = 200, .gpus = {{"GPU-2", 200, 100, 400}}};
+  put("cluster", R"({"watts": 900})");
+  (void)budgets.grant("a", node, 10);
+  EXPECT_THROW((void)budgets.grant("b", copy, 11), http::HttpError);
+  (void)follow(11);
+  EXPECT_EQ(shown()["held"]["nodes"], 1);
+  (void)budgets.grant("b", copy, 20);  // the first one is silent by now: the GPU is in the other machine
+  (void)follow(21);
+  EXPECT_EQ(shown()["held"]["nodes"], 2);
+  EXPECT_LE(shown()["held"]["watts"], 800.0) << "a GPU counts once";
+}
+
+TEST_F(PowerBudgetsTest, ForgetNodesThatWereInvented) {
+  put("cluster", R"({"watts": 1000})");
+  const protocol::NodePower real{.safe_w = 100, .gpus = {{"GPU-1", 100, 50, 700}}};
+  for (int i = 0; i < 20; ++i) {
+    const protocol::NodePower invented{.safe_w = 700, .gpus = {{"GPU-x" + std::to_string(i), 700, 50, 700}}};
+    (void)budgets.grant("invented-" + std::to_string(i), invented, 0);
+  }
+  double share_w = 0;
+  const auto ask_until = [&](double from_s, double to_s) {
+    for (double now_s = from_s; now_s <= to_s; ++now_s) {
+      (void)follow(now_s);
+      share_w = budgets.grant("n", real, now_s).shares.at(0).watts;
+    }
+  };
+  ask_until(0, PowerShares::kForgottenS - 1);
+  EXPECT_EQ(share_w, 50) << "they may be there";
+  ask_until(PowerShares::kForgottenS, PowerShares::kForgottenS + 20);
+  EXPECT_EQ(share_w, 100) << "what a GPU of no job wants";
+  EXPECT_EQ(shown()["held"]["nodes"], 1);
+  EXPECT_THAT(names_of(budgets.take_events()), testing::Contains("agent_forgotten node invented-7"));
+}
+
+TEST_F(PowerBudgetsTest, KeepASilentNodeWhoseGpusAJobHas) {
+  SimulatedJob& job = add_training("a", 2);
+  put("cluster", R"({"watts": 1000})");
+  const protocol::NodePower node{.safe_w = 100, .gpus = {{job.rank_spec(0).gpu_uuid, 100, 50, 700}}};
+  (void)budgets.grant("n", node, 0);
+  for (double now_s = 0; now_s < 2 * PowerShares::kForgottenS; now_s += 10) (void)follow(now_s);
+  EXPECT_EQ(shown()["held"]["silent_nodes"], 1) << "its agent is dead, and its GPUs draw what they like";
+}
+
+TEST_F(PowerBudgetsTest, HaveABoundedNumberOfNodes) {
+  for (std::size_t i = 0; i < PowerShares::kMaxNodes; ++i) {
+    (void)budgets.grant("n-" + std::to_string(i), {.safe_w = 1, .gpus = {}}, 0);
+  }
+  try {
+    (void)budgets.grant("another", {.safe_w = 1, .gpus = {}}, 0);
+    FAIL() << "not refused";
+  } catch (const http::HttpError& error) {
+    EXPECT_EQ(error.status(), 503);
+  }
+  (void)budgets.grant("n-7", {.safe_w = 1, .gpus = {}}, 1);
+}
+
 TEST_F(PowerBudgetsTest, FollowATimetable) {
   put("cluster", R"({"points": [[100, 3000], [200, 2000]]})");
   for (const auto& [now_s, watts] :

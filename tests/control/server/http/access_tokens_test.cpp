@@ -43,6 +43,32 @@ TEST(Tokens, HaveScopesAndANameThatSeveralMayShare) {
   EXPECT_EQ(tokens[3].token, "name=0123456789abcdef") << "a token of an older file";
 }
 
+TEST(Tokens, OfAgentsNameTheirNodes) {
+  const auto tokens = parse_tokens(
+      "node nodes=a,b.c name=agents 0123456789abcdef\nread,node name=agents nodes=gpu-*-x*,one 1123456789abcdef\n"
+      "read nodes=0123456789abcdef",
+      "t");
+  ASSERT_THAT(tokens, SizeIs(3));
+  ASSERT_NE(tokens[0].nodes, nullptr);
+  EXPECT_EQ(tokens[0].name, "agents");
+  for (const char* host : {"a", "b.c"}) EXPECT_TRUE(tokens[0].nodes->contain(host)) << host;
+  for (const char* host : {"", "aa", "b", "bxc", "*"}) EXPECT_FALSE(tokens[0].nodes->contain(host)) << host;
+  ASSERT_NE(tokens[1].nodes, nullptr);
+  EXPECT_EQ(tokens[1].name, "agents");
+  for (const char* host : {"one", "gpu--x", "gpu-1-x2", "gpu-1-y-x-z"})
+    EXPECT_TRUE(tokens[1].nodes->contain(host)) << host;
+  for (const char* host : {"gpu-x", "gpu-1-y", "xgpu-1-x", "two"}) EXPECT_FALSE(tokens[1].nodes->contain(host)) << host;
+  EXPECT_EQ(tokens[2].nodes, nullptr);
+  EXPECT_EQ(tokens[2].token, "nodes=0123456789abcdef");
+  const auto refusal = [](const std::string& text) { return error_of([&] { (void)parse_tokens(text, "tokens"); }); };
+  EXPECT_THAT(refusal("node 0123456789abcdef"),
+              HasSubstr("names its nodes, and no other token does; write node nodes="));
+  EXPECT_THAT(refusal("jobs nodes=a 0123456789abcdef"), HasSubstr("no other token does"));
+  for (const char* nodes : {"", ",", "a,", "a,,b", "a/b", "a b"}) {
+    EXPECT_THAT(refusal(std::string("node nodes=") + nodes + " 0123456789abcdef"), Not(HasSubstr("no error"))) << nodes;
+  }
+}
+
 TEST(Tokens, AreRefusedWithTheirLineAndNeverShown) {
   const auto refusal = [](const std::string& text) { return error_of([&] { (void)parse_tokens(text, "tokens"); }); };
   EXPECT_THAT(refusal("\n0123456789abcdef read"), AllOf(HasSubstr("tokens:2: a line begins with scopes")));
