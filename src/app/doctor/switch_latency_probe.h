@@ -8,7 +8,7 @@
 #include "app/doctor/gpu_load.h"
 #include "app/doctor/machine_facts.h"
 #include "hardware/gpu/nvml_survey.h"
-#include "planning/profile/switch_latency.h"
+#include "planning/profile/latency/switch_latency.h"
 
 namespace lowgear::doctor {
 

@@ -10,7 +10,7 @@
 #include "base/core/units.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/exponential/perseus_guess.h"
-#include "planning/profile/profile_latency.h"
+#include "planning/profile/latency/profile_latency.h"
 #include "planning/workflow/replayed_plan.h"
 
 namespace lowgear::cli {

@@ -24,10 +24,10 @@
 #include "planning/profile/columns/recorded_activations.h"
 #include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/compose/composed_profile.h"
+#include "planning/profile/latency/profile_latency.h"
+#include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/options.h"
 #include "planning/profile/plausibility.h"
-#include "planning/profile/profile_latency.h"
-#include "planning/profile/switch_latency.h"
 
 namespace lowgear::cli {
 namespace {

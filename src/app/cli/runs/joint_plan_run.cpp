@@ -10,7 +10,7 @@
 #include "base/core/version.h"
 #include "planning/plan/plan_json.h"
 #include "planning/planner/verifier/joint_folder.h"
-#include "planning/profile/profile_latency.h"
+#include "planning/profile/latency/profile_latency.h"
 #include "planning/schedule/torch_csv.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"

@@ -11,7 +11,7 @@
 #include "base/core/stopwatch.h"
 #include "base/core/version.h"
 #include "planning/plan/plan_json.h"
-#include "planning/profile/profile_latency.h"
+#include "planning/profile/latency/profile_latency.h"
 #include "planning/schedule/torch_csv.h"
 #include "planning/workflow/perseus_series.h"
 #include "report/report/html_report.h"

@@ -6,8 +6,8 @@
 
 #include "base/core/formats/json.h"
 #include "planning/profile/few_clock_fit.h"
+#include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/recorded_profile.h"
-#include "planning/profile/switch_latency.h"
 
 namespace lowgear::cli {
 

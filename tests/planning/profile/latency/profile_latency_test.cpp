@@ -1,4 +1,4 @@
-#include "planning/profile/profile_latency.h"
+#include "planning/profile/latency/profile_latency.h"
 
 #include <gmock/gmock.h>
 

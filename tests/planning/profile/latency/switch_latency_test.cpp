@@ -1,4 +1,4 @@
-#include "planning/profile/switch_latency.h"
+#include "planning/profile/latency/switch_latency.h"
 
 #include <gmock/gmock.h>
 
