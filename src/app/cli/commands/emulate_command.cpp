@@ -19,10 +19,10 @@
 namespace lowgear::cli {
 namespace {
 
-constexpr auto kMethodWords = std::to_array<std::string_view>({"lowgear", "perseus"});
+constexpr auto kEmulationMethods = std::to_array<std::string_view>({"lowgear", "perseus"});
 constexpr auto kAccountingWords = std::to_array<std::string_view>({"corrected", "published"});
 constexpr int kMaxPipelines = 1'000'000;
-constexpr int kMaxMicrobatches = 100'000;
+constexpr int kMaxEmulatedMicrobatches = 100'000;
 constexpr int kMaxTensorParallel = 1024;
 
 struct EmulateArguments {
@@ -121,7 +121,7 @@ Json emulation_json(const EmulateArguments& arguments, const std::vector<evaluat
                     {"stragglers", std::move(stragglers)}});
   }
   return {{"figures", "emulated"},
-          {"plans", kMethodWords[static_cast<std::size_t>(arguments.method)]},
+          {"plans", kEmulationMethods[static_cast<std::size_t>(arguments.method)]},
           {"accounting", kAccountingWords[arguments.accounting == simulator::Accounting::published ? 1 : 0]},
           {"clusters", std::move(rows)}};
 }
@@ -148,7 +148,7 @@ VerbAction declare_emulate(CLI::App& app) {
   add_profile_option(app, arguments->profile)->required();
   add_number(app, "--blocking-power", {0, 1e5}, into(arguments->blocking_power_w), "Power of a GPU that waits, in W")
       ->required();
-  add_whole_numbers(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments->microbatches),
+  add_whole_numbers(app, "--microbatches", {1, kMaxEmulatedMicrobatches}, into(arguments->microbatches),
                     "Microbatches of a pipeline in an iteration; several for a table of strong scaling")
       ->required();
   CLI::Option* pipelines = add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
@@ -162,7 +162,7 @@ VerbAction declare_emulate(CLI::App& app) {
               "How many times as long one of the pipelines takes (default 1.05,1.1,1.2,1.3,1.4,1.5)")
       ->type_name("FACTOR,FACTOR");
   add_choice(
-      app, "--policy", kMethodWords,
+      app, "--policy", kEmulationMethods,
       [arguments](std::size_t place) { arguments->method = static_cast<evaluation::PlansOf>(place); },
       "Whose plans the pipelines run: Lowgear's, replayed (lowgear, the default), or those of Perseus' model "
       "(perseus)");

@@ -46,8 +46,11 @@ struct Said {
 /// (`auto`, `gpu`) say nothing.
 std::optional<Said> first_said(const Environment& environment, std::span<const char* const> names) {
   for (const char* name : names) {
-    const std::string text = environment(name).value_or("");
-    const std::optional<long long> number = parse_integer(std::string_view(text).substr(text.find(':') + 1));
+    const std::optional<std::string> text = environment(name);
+    if (!text) continue;
+    std::string_view most = *text;
+    if (const std::size_t colon = most.find(':'); colon != std::string_view::npos) most.remove_prefix(colon + 1);
+    const std::optional<long long> number = parse_integer(most);
     if (number && *number > 0 && *number <= kMaxWorldSize) return Said{name, static_cast<int>(*number)};
   }
   return std::nullopt;
