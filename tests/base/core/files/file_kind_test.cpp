@@ -57,9 +57,10 @@ TEST(FileKind, NoArchiveIsReadAsText) {
   EXPECT_THAT(error_of([&] { (void)read_file(folder / "profile.csv"); }),
               HasSubstr("profile.csv: cannot be read: it is a zip archive (as spreadsheets, .npz and PyTorch's files "
                         "are); unpack or convert it"));
-  for (const std::string& text : {"\xff\xfea\0"s, "\xfe\xff\0a"s}) {
+  for (const std::string& text : {std::string("\xff\xfe\x61\0", 4), std::string("\xfe\xff\0\x61", 4)}) {
     write_file_atomically(folder / "utf16.csv", text);
-    EXPECT_THAT(error_of([&] { (void)read_file(folder / "utf16.csv"); }), HasSubstr("it is text in UTF-16; save it as"));
+    EXPECT_THAT(error_of([&] { (void)read_file(folder / "utf16.csv"); }),
+                HasSubstr("it is text in UTF-16; save it as"));
   }
 }
 

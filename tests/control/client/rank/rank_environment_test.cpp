@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
@@ -34,6 +36,79 @@ std::string refusal(Action action) {
 
 std::string refusal_of_four_ranks_here(Variables variables) {
   return refusal([&] { require_all_ranks_here(with(std::move(variables)), 4); });
+}
+
+TEST(RankEnvironment, ReadsEveryLauncher) {
+  const RankInfo torch = rank_from_environment(with({{"RANK", "5"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "8"}}));
+  EXPECT_EQ(torch.rank, 5);
+  EXPECT_EQ(torch.local_rank, 1);
+  EXPECT_EQ(torch.world_size, 8);
+  EXPECT_EQ(torch.launcher, "torchrun");
+  const RankInfo slurm = rank_from_environment(
+      with({{"SLURM_PROCID", "2"}, {"SLURM_LOCALID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "77"}}));
+  EXPECT_EQ(slurm.rank, 2);
+  EXPECT_EQ(slurm.launcher, "Slurm");
+  EXPECT_EQ(slurm.job, "77");
+  EXPECT_EQ(rank_from_environment(with({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}})).launcher,
+            "Open MPI");
+  EXPECT_EQ(rank_from_environment(with({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})).launcher, "MPICH");
+  EXPECT_EQ(rank_from_environment(with({})).launcher, "none");
+}
+
+TEST(RankEnvironment, TellsOneStartOfAJobFromTheNext) {
+  const auto run = [](std::map<std::string, std::string> variables) {
+    return rank_from_environment(with(std::move(variables))).run;
+  };
+  EXPECT_EQ(run({}), "");
+  EXPECT_EQ(run({{"LOWGEAR_RUN", "mine"}, {"SLURM_JOB_ID", "77"}}), "mine");
+  EXPECT_EQ(run({{"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "1"}}), "slurm-77-1");
+  EXPECT_EQ(run({{"SLURM_JOB_ID", "77"}, {"SLURM_RESTART_COUNT", "2"}}), "slurm-77.2");
+  EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "none"}}), "");
+  EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "x"}, {"TORCHELASTIC_RESTART_COUNT", "1"}, {"SLURM_JOB_ID", "77"}}),
+            "slurm-77 torch-x")
+      << "each node counts torchrun's restarts by itself";
+}
+
+TEST(RankEnvironment, SaysForWhomTheJobTrains) {
+  const auto user = [](std::map<std::string, std::string> variables) {
+    return rank_from_environment(with(std::move(variables))).user;
+  };
+  EXPECT_EQ(user({{"USER", "root"}}), "") << "the user of a process in a container is not that of the job";
+  EXPECT_EQ(user({{"SLURM_JOB_USER", "ada"}}), "ada");
+  EXPECT_EQ(user({{"SLURM_JOB_USER", "ada"}, {"LOWGEAR_USER", "grace"}}), "grace");
+  EXPECT_EQ(user({{"SLURM_JOB_USER", "ada"}, {"LOWGEAR_USER", ""}}), "ada");
+}
+
+TEST(RankEnvironment, SaysWhenLaunchersDisagree) {
+  const RankInfo info =
+      rank_from_environment(with({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}));
+  EXPECT_EQ(info.rank, 1) << "torchrun started the process";
+  EXPECT_THAT(info.conflict, HasSubstr("torchrun says rank 1 and Slurm says rank 0"));
+}
+
+TEST(RankEnvironment, RefusesNonsense) {
+  EXPECT_THROW((void)rank_from_environment(with({{"RANK", "first"}})), InputError);
+  EXPECT_THROW((void)rank_from_environment(with({{"RANK", "-1"}})), InputError);
+  EXPECT_THROW((void)rank_from_environment(with({{"RANK", "4"}, {"WORLD_SIZE", "4"}})), InputError);
+}
+
+TEST(RankEnvironment, OfAProcessThatMeetsNoOthersMayLackTheSize) {
+  EXPECT_EQ(rank_from_environment(with({{"RANK", "1"}})).world_size, 2);
+}
+
+TEST(RankEnvironment, OfARankThatMeetsOthersHasTheSize) {
+  const auto error = [](std::map<std::string, std::string> variables) {
+    return error_of([&] { (void)job_rank_from_environment(with(std::move(variables))); });
+  };
+  EXPECT_EQ(error({{"RANK", "1"}}), "RANK=1 is set and WORLD_SIZE is not: set both, or unset RANK");
+  EXPECT_EQ(error({{"RANK", "0"}, {"WORLD_SIZE", ""}}), "RANK=0 is set and WORLD_SIZE is not: set both, or unset RANK");
+  EXPECT_EQ(error({{"RANK", "1"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}),
+            "RANK=1 is set and WORLD_SIZE is not: set both, or unset RANK");
+  EXPECT_EQ(error({{"SLURM_PROCID", "2"}, {"SLURM_STEP_ID", "0"}}),
+            "SLURM_PROCID=2 is set and SLURM_NTASKS is not: set both, or unset SLURM_PROCID");
+  EXPECT_EQ(job_rank_from_environment(with({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"PMI_RANK", "1"}})).world_size, 2);
+  EXPECT_EQ(job_rank_from_environment(with({{"SLURM_PROCID", "0"}})).world_size, 1) << "a batch script";
+  EXPECT_EQ(job_rank_from_environment(with({})).world_size, 1);
 }
 
 TEST(RankEnvironment, EveryLauncherCounts) {
