@@ -16,7 +16,8 @@ void PowerIntegral::add(std::optional<double> power_w, double over_s) {
     const double before_w = last_power_w_.value_or(*power_w);
     const double change_j = (*power_w - before_w) * over_s;
     energy_j_ += (before_w + *power_w) / 2 * over_s;
-    squared_changes_j2_ += change_j * change_j;
+    // Power may have changed at any time between two readings: two standard deviations of that.
+    squared_changes_j2_ += change_j * change_j / 3;
     covered_s_ += over_s;
     lowest_w_ = std::min(lowest_w_, *power_w);
     highest_w_ = std::max(highest_w_, *power_w);
