@@ -121,6 +121,8 @@ class EnergyCounter(AgentTest):
         self.assertNotIn("lowgear_gpu_energy_joules_total{", metrics)
         self.assertRegex(metrics, r'lowgear_gpu_energy_counter_set_aside_total\{.*reason="stands_still"\} 1\n')
         self.assertIn("shows no energy for", self.lowgear("doctor").stdout)
+        self.assertIn(f"energy of {gpu['uuid']}: the energy counter shows no energy for",
+                      self.lowgear("agent", "status", "--config", str(self.config)).stdout)
         spoilt.unlink()
         wait_until(self.discovered, "the counter moves again")
         self.assertGreater(self.http("GET", "/gpu/get_cumulative_energy")[1]["0"]["energy_mj"], 0)

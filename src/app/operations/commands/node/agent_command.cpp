@@ -180,6 +180,10 @@ std::string status_text(const Json& gpus, const Json& leases) {
     text += fmt::format("{} {}: {}\n", gpu.value("healthy", true) ? "problem of" : "not healthy:", text_of(gpu, "uuid"),
                         text_of(gpu, "problem"));
   }
+  for (const Json& gpu : gpus["gpus"]) {
+    if (!gpu.contains("energy_problem") || gpu["energy_problem"].is_null()) continue;  // of an older agent
+    text += fmt::format("energy of {}: {}\n", text_of(gpu, "uuid"), text_of(gpu, "energy_problem"));
+  }
   for (const Json& gpu : gpus["unattended"]) text += fmt::format("unattended: {}\n", text_of(gpu, "problem"));
   for (const Json& gpu : gpus["gpus"]) {
     if (!gpu.contains("assigned_to") || gpu["assigned_to"].is_null()) continue;  // of an older agent
