@@ -175,7 +175,7 @@ void Client::open_server() {
   served.like.rank = options_.rank.rank;
   served.like.world_size = options_.rank.world_size;
   if (gpu_.gpu != nullptr) {
-    served.gpu.emplace(gpu_.gpu->identity(), gpu_.gpu->features());
+    served.gpu.emplace(*gpu_.gpu);
     served.like.gpu_uuid = gpu_.gpu->identity().uuid;
     served.like.gpu_name = gpu_.gpu->identity().name;
     served.like.simulated = gpu_.simulated();
