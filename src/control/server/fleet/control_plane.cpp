@@ -74,6 +74,7 @@ void ControlPlane::restore(StoreContents contents) {
       Job& job = *entry->job;
       note_run(row.run, row.id, row.created_s);
       entries_[row.id] = std::move(entry);
+      take_gpus(job.record());
       carry_out(job, {});  // archives it if it is over, as an older server has left it
     } catch (const Error& error) {
       log(fmt::format("job {}: left out: {}", row.id, error.what()));
@@ -82,6 +83,13 @@ void ControlPlane::restore(StoreContents contents) {
   forget_old_jobs();
   follow_signals();
   follow_budgets();
+}
+
+void ControlPlane::take_gpus(const JobRecord& job) {
+  for (int rank = 0; !job.is_over() && rank < job.ranks.size(); ++rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
+    if (registered != nullptr && !registered->finished) gpus_.add(registered->spec, job.id);
+  }
 }
 
 void ControlPlane::restore_finished(StoreContents& contents) {
@@ -269,6 +277,8 @@ void ControlPlane::carry_out(Job& job, Settled settled) {
   if (retries) job.store_again(of_job.writes.refused_ranks());
   JobChanges changes = job.take_changes();
   publish(of_job, changes);
+  for (const int rank : changes.gpus_taken) gpus_.add(record.ranks.find(rank)->spec, record.id);
+  for (const int rank : changes.gpus_left) gpus_.remove(record.ranks.find(rank)->spec, record.id);
   if (retries) of_job.writes.take_refused(changes.store);
   of_job.writes.add_repeated(std::move(changes.repeated), changes.store);
   if (changes.planning) submit(std::move(*changes.planning));
@@ -421,8 +431,26 @@ void ControlPlane::follow_budgets() {
   }
 }
 
+/// Which jobs share GPUs: about once a second.
+void ControlPlane::follow_gpus() {
+  const GpuUses::FindRank find = [this](const GpuUses::User& user) -> const RegisteredRank* {
+    const auto found = entries_.find(user.job);
+    return found == entries_.end() ? nullptr : found->second->job->record().ranks.find(user.rank);
+  };
+  for (GpuUses::Change& shared : gpus_.follow(find, now_s())) {
+    const auto found = entries_.find(shared.user.job);
+    if (found == entries_.end()) continue;
+    change(found->second->job->record(),
+           [&](Job& job) { job.set_shared(shared.user.rank, std::move(shared.shared), now_s()); });
+  }
+}
+
 void ControlPlane::tick() {
   const double now = now_s();
+  if (now - gpus_followed_s_ >= 1) {
+    gpus_followed_s_ = now;
+    follow_gpus();
+  }
   if (!signals_.empty()) follow_signals();
   if (budgets_.is_due(now)) follow_budgets();
   budgets_.answer_waiting(now);

@@ -22,6 +22,7 @@
 #include "control/server/fleet/power_budgets.h"
 #include "control/server/fleet/signals.h"
 #include "control/server/fleet/watched_store.h"
+#include "control/server/job/gpu_uses.h"
 #include "control/server/job/job.h"
 #include "control/server/job/planning_service.h"
 #include "control/server/job/server_metrics.h"
@@ -164,6 +165,8 @@ class ControlPlane {
   void share_profile(const JobRecord& job);
   void follow_signals();
   void follow_budgets();
+  void take_gpus(const JobRecord& job);
+  void follow_gpus();
   void forget_old_jobs();
   void log(std::string_view text) const;
 
@@ -177,6 +180,8 @@ class ControlPlane {
   WatchedStore store_;
   Signals signals_;
   PowerBudgets budgets_;
+  GpuUses gpus_;
+  double gpus_followed_s_ = 0;
   bool draining_ = false;
 };
 

@@ -71,6 +71,9 @@ double full_power_w(const JobRecord& job) {
   for (int rank = 0; rank < job.ranks.size(); ++rank) {
     const RegisteredRank* registered = job.ranks.find(rank);
     if (registered != nullptr && registered->finished) continue;
+    // A GPU counts once, however many ranks have it.
+    if (registered != nullptr && registered->shared && !registered->shared->counts_here) continue;
+    if (job.ranks.counts_elsewhere(rank)) continue;
     sum_w += registered == nullptr ? kUnknownLimitW : registered->spec.power_limit_w.value_or(kUnknownLimitW);
   }
   return sum_w;

@@ -95,7 +95,7 @@ std::optional<double> PowerShares::most_w(const std::string& uuid) const {
   if (host == host_of_.end()) return std::nullopt;
   const Node& node = nodes_.at(host->second);
   const auto gpu = std::ranges::find(node.gpus, uuid, [](const Gpu& of) { return of.power.uuid; });
-  return node.is_silent || gpu == node.gpus.end() ? std::nullopt : std::optional(gpu->power.most_w);
+  return gpu == node.gpus.end() ? std::nullopt : std::optional(gpu->power.most_w);
 }
 
 /// Ranks that still use its GPUs show that a node is there, though its agent is not.

@@ -48,7 +48,7 @@ class PowerShares {
   [[nodiscard]] bool is_another(const std::string& host, const protocol::NodePower& node, double now_s) const;
   /// A node of another name that asks for a share of one of these GPUs, too, which would count twice; empty: none does.
   [[nodiscard]] std::string claimant(const std::string& host, const protocol::NodePower& node, double now_s) const;
-  /// The highest power limit of a GPU, by the agent that has it and is heard of; empty: none has.
+  /// The highest power limit of a GPU, by the agent that has it; empty: none has.
   [[nodiscard]] std::optional<double> most_w(const std::string& uuid) const;
   /// A node of which only is known that it was there.
   void restore(const std::string& host, const protocol::NodePower& node);

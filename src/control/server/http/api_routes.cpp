@@ -79,9 +79,10 @@ void register_rank(ApiCall& call) {
     if (registration.outcome == RankRegistration::Outcome::moved) {
       throw http::HttpError(
           http::ErrorCode::rank_moved,
-          fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: send the "
-                      "same values, or start another run",
-                      rank.rank));
+          fmt::format(
+              "rank {} has registered for another pp_rank, dp_rank or tp_rank, another host or GPU before: send the "
+              "same values, or start another run",
+              rank.rank));
     }
     const protocol::RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
     const bool created = registration.outcome == RankRegistration::Outcome::created;
@@ -116,8 +117,9 @@ void take_reports(ApiCall& call) {
   const JobRecord& open = call.job();
   call.require_rank(open, reports.rank);
   call.control_plane.change(open, [&](Job& job) {
-    job.report(reports, call.control_plane.now_s());
     const PowerBudgets& budgets = call.control_plane.budgets();
+    const RegisteredRank& rank = *open.ranks.find(reports.rank);
+    job.report(reports, call.control_plane.now_s(), budgets.most_w(rank.spec.gpu_uuid));
     const bool is_first_stage = open.ranks.find(reports.rank)->spec.pp_rank == 0;
     const protocol::ReportsAnswer answer{.last_iteration = open.history.last_iteration(reports.rank),
                                          .plan_version = open.plan_version(),

@@ -31,6 +31,8 @@ RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string 
   }
   if (registration.outcome != RankRegistration::Outcome::created) return registration;
   store_rank(*record_.ranks.find(rank.rank));
+  count_gpu_once(rank.rank);
+  outbox_.changes.gpus_taken.push_back(rank.rank);
   outbox_.changes.summary_changed = true;
   if (record_.ranks.complete()) begin(profiles, now_s);
   return registration;
@@ -68,8 +70,10 @@ void Job::try_again(double now_s) {
   begin_profile(now_s);
 }
 
-void Job::report(const protocol::RankReports& reports, double now_s) {
-  RegisteredRank& rank = *record_.ranks.find(reports.rank);
+void Job::report(const protocol::RankReports& reported, double now_s, std::optional<double> most_w) {
+  RegisteredRank& rank = *record_.ranks.find(reported.rank);
+  if (!record_.is_over()) record_.history.require_plausible(reported, now_s);
+  const protocol::RankReports reports = judged(reported, most_w, now_s);
   rank.heard_s = record_.status.heard_s = now_s;
   rank.gpu = reports.gpu;
   outbox_.changes.gpus_heard.push_back(reports.rank);
@@ -146,7 +150,10 @@ void Job::count_usage(const JobIteration& iteration, double now_s) {
   names.user = record_.spec.user.value_or("");
   names.gpu = record_.spec.gpu;
   names.simulated = record_.ranks.simulated();
-  record_.usage.add(iteration, names, record_.baseline.result(), now_s, outbox_.changes.store.usage);
+  // What jobs that share a GPU use together says nothing of what one of them saves.
+  const bool compares = !record_.ranks.shares_with_other_jobs();
+  record_.usage.add(iteration, names, compares ? record_.baseline.result() : std::nullopt, now_s,
+                    outbox_.changes.store.usage);
 }
 
 /// What an iteration adds to what is known, with no decision about it.
@@ -199,6 +206,7 @@ void Job::finish_rank(int rank, double now_s) {
   if (!record_.ranks.finish(rank)) return;
   store_rank(*record_.ranks.find(rank));
   record_.history.finish(rank);
+  outbox_.changes.gpus_left.push_back(rank);
   if (record_.ranks.all_finished()) return finish("all ranks have ended", now_s);
   end_trials(now_s);
 }
@@ -206,6 +214,10 @@ void Job::finish_rank(int rank, double now_s) {
 void Job::end(ServerEvent event, std::string_view why, double now_s) {
   if (record_.is_over()) return;
   outbox_.changes.events.push_back({event, std::string(why), now_s});
+  for (int rank = 0; rank < record_.ranks.size(); ++rank) {
+    const RegisteredRank* registered = record_.ranks.find(rank);
+    if (registered != nullptr && !registered->finished) outbox_.changes.gpus_left.push_back(rank);
+  }
   record_.status.finished_s = now_s;
   decide("finish", std::string(why), now_s);
   change_state(JobState::finished, std::string(why));

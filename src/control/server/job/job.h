@@ -31,6 +31,8 @@ struct JobChanges {
   std::vector<Json> decisions;
   std::vector<JobEvent> events;
   std::vector<int> gpus_heard;  ///< ranks that have reported what their GPU does
+  std::vector<int> gpus_taken;  ///< ranks that are new
+  std::vector<int> gpus_left;   ///< ranks that need theirs no more
   bool summary_changed = false;
   std::optional<PlanningTask> planning;
 };
@@ -38,9 +40,9 @@ struct JobChanges {
 /// One training job, as a state machine: reports of ranks, requests of users and results of planners move it from state
 /// to state. Its data is its record, whose parts (room `parts`) return facts; the job decides. It has no clock, network
 /// or disk: the time is an argument (`now_s`, seconds since 1970), and it returns the actions to carry out
-/// (`take_changes`). job_profiling.cpp tries clocks, job_planning.cpp requests plans and issues them, job_envpipe.cpp
-/// follows that policy and compares that order, job_watch.cpp evaluates iterations, job_restore.cpp stores and
-/// restores, and job_documents.h shows the job.
+/// (`take_changes`). job_measurements.cpp judges what ranks have measured, job_profiling.cpp tries clocks,
+/// job_planning.cpp requests plans and issues them, job_envpipe.cpp follows that policy and compares that order,
+/// job_watch.cpp evaluates iterations, job_restore.cpp stores and restores, and job_documents.h shows the job.
 class Job {
  public:
   /// Profiles by key, of jobs that ran before.
@@ -61,12 +63,15 @@ class Job {
   /// `rank_key` is used when the rank is new. Throws InputError when its place is another rank's.
   [[nodiscard]] RankRegistration register_rank(const protocol::RankSpec& rank, std::string rank_key,
                                                const Profiles& profiles, double now_s);
-  void report(const protocol::RankReports& reports, double now_s);
+  /// `most_w`: the highest power limit of the rank's GPU, where an agent has said it.
+  void report(const protocol::RankReports& reports, double now_s, std::optional<double> most_w = std::nullopt);
   /// Throws InputError when the plan version is none that was issued to profile.
   void add_cells(const protocol::RankCells& cells, double now_s);
   /// Those that the rank has reported before are left out.
   void add_decisions(const protocol::RankDecisions& reported, double now_s);
   void finish_rank(int rank, double now_s);
+  /// That the GPU of the rank is also that of other jobs from now on; empty: of none.
+  void set_shared(int rank, std::optional<SharedGpu> shared, double now_s);
   /// The answer to a rank that has version `after`; null when there is nothing newer.
   [[nodiscard]] std::shared_ptr<const std::string> plan_after(int rank, int after, double now_s);
 
@@ -119,6 +124,10 @@ class Job {
   [[nodiscard]] const TrialSweep& sweep() const { return record_.profiling.sweep(); }
   void begin(const Profiles& profiles, double now_s);
   void end(ServerEvent event, std::string_view why, double now_s);
+  [[nodiscard]] protocol::RankReports judged(const protocol::RankReports& reports, std::optional<double> most_w,
+                                             double now_s);
+  [[nodiscard]] protocol::RankCells judged(const protocol::RankCells& cells, double now_s);
+  void count_gpu_once(int rank);
   void store_reports(const protocol::RankReports& reports, std::size_t repeated);
   void take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s);
   void begin_baseline(double now_s);

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "control/server/job/job_comparison.h"
+#include "control/server/job/job_problems.h"
 #include "planning/plan/plan_json.h"
 
 namespace lowgear::server {
@@ -20,42 +21,6 @@ Json baseline_json(const std::optional<IterationMeans>& baseline) {
           {"energy_j", or_null(baseline->energy_j)},
           {"energy_error_j", baseline->energy_j ? Json(baseline->energy_error_j) : Json(nullptr)},
           {"iterations", baseline->iterations}};
-}
-
-/// The last iterations of a plan for training against the baseline, as shares of it.
-struct Comparison {
-  double slowdown = 0;
-  double slowdown_error = 0;
-  std::optional<double> saved;
-  double saved_error = 0;
-};
-
-IterationMeans recent(const JobRecord& job) { return means_of(job.history.recent(job.plan_version())); }
-
-/// Only against what was measured: a saving against anything else would be a guess.
-std::optional<Comparison> comparison_of(const JobRecord& job) {
-  const IterationMeans now = recent(job);
-  const PlanVersion* newest = job.plans.newest();
-  const std::optional<IterationMeans>& baseline = job.baseline.result();
-  const bool trains = newest != nullptr && newest->purpose == protocol::PlanPurpose::train && now.iterations > 0;
-  if (!trains || !baseline) return std::nullopt;
-  Comparison comparison;
-  const double time_ratio = now.time_s / baseline->time_s;
-  comparison.slowdown = time_ratio - 1;
-  // A single iteration has no scatter; it is as uncertain as one of the baseline.
-  const bool is_single = now.iterations == 1;
-  const double time_error_s = is_single ? baseline->time_spread_s : now.time_error_s;
-  comparison.slowdown_error =
-      time_ratio * std::hypot(time_error_s / now.time_s, baseline->time_error_s / baseline->time_s);
-  if (now.energy_j && baseline->energy_j) {
-    const double ratio = *now.energy_j / *baseline->energy_j;
-    const double single_j = is_single ? baseline->energy_error_j * std::sqrt(baseline->iterations) : 0;
-    const double energy_error_j = std::max(now.energy_error_j, single_j);
-    comparison.saved = 1 - ratio;
-    comparison.saved_error =
-        ratio * std::hypot(energy_error_j / *now.energy_j, baseline->energy_error_j / *baseline->energy_j);
-  }
-  return comparison;
 }
 
 /// Of the state, and which ranks have no part in it.
@@ -92,6 +57,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
                        .slowdown_ratio = {},
                        .slowdown_error_ratio = {},
                        .stragglers = {},
+                       .problems = {},
                        .places = {},
                        .activity = &job.activity};
   if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
@@ -108,6 +74,9 @@ JobSnapshot job_snapshot(const JobRecord& job) {
     if (compared->saved) snapshot.saved_error_ratio = compared->saved_error;
   }
   for (const auto& [rank, slow] : slow_ranks(job)) ++snapshot.stragglers[slow.cause];
+  for (const JobProblem& problem : problems_of(job)) {
+    snapshot.problems[std::string(problem.kind)] = problem.ranks.size();
+  }
   for (int rank = 0; rank < job.ranks.size(); ++rank) {
     const RegisteredRank* registered = job.ranks.find(rank);
     if (registered == nullptr || registered->finished || registered->spec.gpu_uuid.empty()) continue;
@@ -118,7 +87,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
 
 Json summary_json(const JobRecord& job) {
   const PlanVersion* newest = job.plans.newest();
-  const IterationMeans now = recent(job);
+  const IterationMeans now = present_means(job);
   Json summary = {{"job", job.id},
                   {"run", job.spec.run},
                   {"name", job.spec.name},
@@ -153,6 +122,7 @@ Json summary_json(const JobRecord& job) {
                   {"slowdown_error_pct", nullptr},
                   {"guard_limit_pct", job.targets.guard_limit_pct()},
                   {"stragglers", to_json(slow_ranks(job))},
+                  {"problems", to_json(problems_of(job), job)},
                   {"power_cap", to_json(job.targets.power_limit())},
                   {"settings", {{"slowdown_pct", job.targets.slowdown_pct()}, {"guard_pct", job.targets.guard_pct()}}},
                   {"has_failed", job.state() == JobState::observing && job.status.retry_s.has_value()},
@@ -179,6 +149,7 @@ Json ranks_json(const JobRecord& job) {
     entry["finished"] = registered->finished;
     entry["follows_plans"] = registered->spec.follows_plans && registered->refusal.empty();
     entry["refusal"] = registered->refusal.empty() ? Json(nullptr) : Json(registered->refusal);
+    entry["energy_fault"] = registered->energy_fault.empty() ? Json(nullptr) : Json(registered->energy_fault);
     entry["heard_s"] = registered->heard_s;
     entry["last_iteration"] =
         job.history.last_iteration(rank) < 0 ? Json(nullptr) : Json(job.history.last_iteration(rank));
@@ -221,7 +192,7 @@ Json frontier_json(const JobRecord& job) {
   if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
     operating_point = {{"time_s", training->time_s}, {"energy_j", training->energy_j / pipelines}};
   }
-  const IterationMeans now = recent(job);
+  const IterationMeans now = present_means(job);
   if (now.iterations > 0 && now.energy_j) {
     measured = {{"time_s", now.time_s}, {"energy_j", *now.energy_j / pipelines}};
   }

@@ -139,12 +139,14 @@ std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
   return {by_rank};
 }
 
-void Job::add_cells(const protocol::RankCells& cells, double now_s) {
-  const PlanVersion* plan = record_.plans.find(cells.plan_version);
+void Job::add_cells(const protocol::RankCells& posted, double now_s) {
+  const PlanVersion* plan = record_.plans.find(posted.plan_version);
   if (plan == nullptr || plan->purpose != protocol::PlanPurpose::profile) {
-    throw InputError(fmt::format("$.plan_version: {} is not a version that was issued to profile", cells.plan_version));
+    throw InputError(
+        fmt::format("$.plan_version: {} is not a version that was issued to profile", posted.plan_version));
   }
-  require_own_stages(cells);
+  require_own_stages(posted);
+  const protocol::RankCells cells = judged(posted, now_s);
   record_.ranks.find(cells.rank)->heard_s = record_.status.heard_s = now_s;
   if (!sweep().add(cells)) return;
   outbox_.changes.store.cells.push_back(

@@ -142,6 +142,7 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   spec.erase("decisions");
   const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), record_.spec.parallel);
   (void)record_.ranks.add(rank, key, now_s);
+  count_gpu_once(rank.rank);
   if (has_value(view, "refusal")) record_.ranks.find(rank.rank)->refusal = view.at("refusal").text();
   if (has_value(view, "decisions")) record_.ranks.find(rank.rank)->decisions = view.at("decisions").integer();
   if (!finished) return;

@@ -96,8 +96,13 @@ void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposi
   metrics::MetricFamily& planned_j = exposition.gauge("train_planned_step_joules", "Energy per iteration of the plan.");
   metrics::MetricFamily& stragglers =
       exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
+  metrics::MetricFamily& problems =
+      exposition.gauge("train_problem_ranks", "Ranks that a problem of the job concerns, by problem.");
   for (const JobSnapshot& job : jobs) {
     const metrics::MetricLabels labels = job_labels(job);
+    for (const auto& [problem, count] : job.problems) {
+      problems.add(metrics::with(labels, "problem", problem), static_cast<double>(count));
+    }
     info.add({{"job_id", job.job},
               {"model", job.model},
               {"name", job.name},
@@ -150,6 +155,8 @@ void add_work(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposit
 void add_iterations(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
   metrics::MetricFamily& steps = exposition.counter("train_steps", "Iterations that all ranks have reported.");
   metrics::MetricFamily& energy = exposition.counter("train_energy_joules", "Energy of all GPUs over them, by phase.");
+  metrics::MetricFamily& left_out = exposition.counter(
+      "train_energies_left_out", "Energies that ranks have reported and that do not count, by reason.");
   metrics::MetricFamily& seconds = exposition.histogram("train_step_seconds", "Iteration times.");
   metrics::MetricFamily& joules =
       exposition.histogram("train_step_energy_joules", "Energy of an iteration, all GPUs together.");
@@ -157,6 +164,9 @@ void add_iterations(const std::vector<JobSnapshot>& jobs, metrics::Exposition& e
     if (job.activity == nullptr) continue;
     const metrics::MetricLabels labels = job_labels(job);
     steps.add(labels, static_cast<double>(job.activity->steps()));
+    for (const auto& [why, count] : job.activity->energies_left_out()) {
+      left_out.add(metrics::with(labels, "reason", why), static_cast<double>(count));
+    }
     seconds.add(labels, job.activity->step_seconds());
     for (const auto& [phase, histogram] : job.activity->step_joules()) {
       energy.add(metrics::with(labels, "phase", phase), histogram.sum());

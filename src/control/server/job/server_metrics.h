@@ -51,6 +51,10 @@ class JobActivity {
  public:
   /// `phase`: what the plan was for (`baseline`, `profile`, `train`). Energy is empty where it is not measured.
   void iteration(std::string_view phase, double time_s, std::optional<double> energy_j);
+  /// An energy that a rank has reported and that does not count, by why: the name of an EnergyFault, `instance`,
+  /// `shared`.
+  void energy_left_out(std::string_view why) { ++energies_left_out_[std::string(why)]; }
+  [[nodiscard]] const std::map<std::string, std::uint64_t>& energies_left_out() const { return energies_left_out_; }
 
   [[nodiscard]] const metrics::Histogram& step_seconds() const { return step_seconds_; }
   [[nodiscard]] const std::map<std::string, metrics::Histogram, std::less<>>& step_joules() const {
@@ -61,6 +65,7 @@ class JobActivity {
  private:
   metrics::Histogram step_seconds_{metrics::geometric_bounds(0.01, 2, 16)};
   std::map<std::string, metrics::Histogram, std::less<>> step_joules_;  // by phase
+  std::map<std::string, std::uint64_t> energies_left_out_;              // by why
 };
 
 /// A job that is not over, as metrics show it: a field for each gauge and label.
@@ -90,7 +95,8 @@ struct JobSnapshot {
   std::optional<double> saved_error_ratio;
   std::optional<double> slowdown_ratio;
   std::optional<double> slowdown_error_ratio;
-  std::map<std::string, int> stragglers;  ///< by cause
+  std::map<std::string, int> stragglers;        ///< by cause
+  std::map<std::string, std::size_t> problems;  ///< by kind: ranks that it concerns
   /// Where a rank runs that has registered and not ended.
   struct Place {
     int rank = 0;

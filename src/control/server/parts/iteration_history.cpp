@@ -26,9 +26,19 @@ std::size_t IterationHistory::add(const protocol::RankReports& reports, double n
 
 void IterationHistory::keep(const JobIteration& iteration, int due_version) {
   not_following_ = {};
+  missing_.clear();
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];
-    if (!report || report->plan_version >= due_version) continue;
+    if (!report) {
+      missing_.push_back(static_cast<int>(rank));
+      continue;
+    }
+    std::int64_t& since = unfollowed_since_[rank];
+    if (report->plan_version >= due_version) {
+      since = -1;
+      continue;
+    }
+    if (since < 0) since = iteration.iteration;
     if (not_following_.ranks++ == 0) not_following_.first_rank = static_cast<int>(rank);
   }
   JobIteration kept = iteration;
@@ -41,6 +51,15 @@ std::vector<JobIteration> IterationHistory::recent(int plan_version) const {
   std::vector<JobIteration> recent;
   for (auto it = kept_.rbegin(); it != kept_.rend(); ++it) {
     if (recent.size() == kRecent || it->plan_version != plan_version) break;
+    recent.push_back(*it);
+  }
+  return recent;
+}
+
+std::vector<JobIteration> IterationHistory::recent_since(std::int64_t iteration) const {
+  std::vector<JobIteration> recent;
+  for (auto it = kept_.rbegin(); it != kept_.rend() && it->iteration >= iteration; ++it) {
+    if (recent.size() == kRecent) break;
     recent.push_back(*it);
   }
   return recent;

@@ -19,8 +19,12 @@ struct NotFollowing {
 /// A job's iterations: from the reports of its ranks to the last ones that are complete.
 class IterationHistory {
  public:
-  explicit IterationHistory(int ranks) : log_(ranks) {}
+  explicit IterationHistory(int ranks) : log_(ranks), unfollowed_since_(static_cast<std::size_t>(ranks), -1) {}
 
+  /// As IterationLog::require_plausible.
+  void require_plausible(const protocol::RankReports& reports, double now_s) const {
+    log_.require_plausible(reports, now_s);
+  }
   /// As IterationLog::add.
   std::size_t add(const protocol::RankReports& reports, double now_s);
   /// As IterationLog::restore.
@@ -29,6 +33,8 @@ class IterationHistory {
   [[nodiscard]] std::optional<JobIteration> next(double now_s) { return log_.next(now_s); }
   /// No more reports will come from this rank.
   void finish(int rank) { log_.finish(rank); }
+  /// As IterationLog::count_elsewhere.
+  void count_elsewhere(int rank, bool elsewhere) { log_.count_elsewhere(rank, elsewhere); }
   /// Keeps a complete iteration, without the ranks' reports. `due_version`: of the newest plan that ranks should follow
   /// in it; 0: there is none.
   void keep(const JobIteration& iteration, int due_version);
@@ -39,6 +45,14 @@ class IterationHistory {
   [[nodiscard]] const NotFollowing& not_following() const { return not_following_; }
   /// The last ones that were kept, as far as all ranks followed this plan in them; at most kRecent. Newest first.
   [[nodiscard]] std::vector<JobIteration> recent(int plan_version) const;
+  /// The last ones that were kept from this iteration on, whatever plans ranks followed; at most kRecent. Newest first.
+  [[nodiscard]] std::vector<JobIteration> recent_since(std::int64_t iteration) const;
+  /// The first of the newest iterations in which this rank has not followed the plan that was due; -1: it follows it.
+  [[nodiscard]] std::int64_t unfollowed_since(int rank) const {
+    return unfollowed_since_.at(static_cast<std::size_t>(rank));
+  }
+  /// Ranks without a report of the newest iteration, lowest first.
+  [[nodiscard]] const std::vector<int>& missing() const { return missing_; }
   /// As IterationLog::last_iteration.
   [[nodiscard]] std::int64_t last_iteration(int rank) const { return log_.last_iteration(rank); }
   /// As IterationLog::latest.
@@ -54,6 +68,8 @@ class IterationHistory {
   std::deque<JobIteration> kept_;
   double latest_s_ = 0;  ///< when the newest iteration was reported
   NotFollowing not_following_;
+  std::vector<std::int64_t> unfollowed_since_;  ///< by rank
+  std::vector<int> missing_;
 };
 
 }  // namespace lowgear::server

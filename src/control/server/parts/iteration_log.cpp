@@ -32,7 +32,10 @@ Json to_json(const JobIteration& iteration) {
 }
 
 IterationLog::IterationLog(int ranks)
-    : ranks_(ranks), last_(static_cast<std::size_t>(ranks), -1), finished_(static_cast<std::size_t>(ranks), false) {}
+    : ranks_(ranks),
+      last_(static_cast<std::size_t>(ranks), -1),
+      finished_(static_cast<std::size_t>(ranks), false),
+      elsewhere_(static_cast<std::size_t>(ranks), false) {}
 
 /// What two ranks have reached, or the first report of all.
 void IterationLog::require_plausible(const protocol::RankReports& reports, double now_s) const {
@@ -107,12 +110,14 @@ std::optional<JobIteration> IterationLog::next(double now_s) {
   next_ = whole.iteration + 1;
   double energy_j = 0;
   int measured = 0;
-  for (const auto& report : whole.reports) {
+  for (std::size_t rank = 0; rank < whole.reports.size(); ++rank) {
+    const auto& report = whole.reports[rank];
+    if (elsewhere_[rank]) ++measured;
     if (!report) continue;
     count_plan(whole, report->plan_version);
     ++whole.ranks;
     whole.time_s = std::max(whole.time_s, report->time_s);
-    if (!report->energy_j) continue;
+    if (!report->energy_j || elsewhere_[rank]) continue;
     ++measured;
     energy_j += *report->energy_j;
     whole.energy_error_j += report->energy_error_j;

@@ -19,7 +19,7 @@ struct JobIteration {
   int newest_version = 0;          ///< that any rank follows; 0: none does
   int ranks = 0;                   ///< that reported it
   double time_s = 0;               ///< of the slowest rank
-  std::optional<double> energy_j;  ///< sum; empty unless every rank of the job measured it
+  std::optional<double> energy_j;  ///< sum over GPUs; empty unless every rank of the job measured it
   double energy_error_j = 0;
   /// By rank, of those that reported; otherwise empty.
   std::vector<std::optional<protocol::IterationReport>> reports;
@@ -35,14 +35,18 @@ class IterationLog {
  public:
   explicit IterationLog(int ranks);
 
-  /// Adds what a rank reported, but what it had reported before. Returns how many were new: the last ones. Throws
-  /// InputError, and adds nothing, when an iteration is further ahead of those of other ranks than training can be.
+  /// Throws InputError when an iteration is further ahead of those of other ranks than training can be.
+  void require_plausible(const protocol::RankReports& reports, double now_s) const;
+  /// Adds what a rank reported, but what it had reported before. Returns how many were new: the last ones. Throws as
+  /// `require_plausible`, and then adds nothing.
   std::size_t add(const protocol::RankReports& reports, double now_s);
   /// The same for reports that were accepted once, and so are not judged again. `since_s`: the job trained from then
   /// on.
   std::size_t restore(const protocol::RankReports& reports, double since_s);
   /// No more reports will come from this rank.
   void finish(int rank);
+  /// Whether the energy of this rank's GPU counts with another rank.
+  void count_elsewhere(int rank, bool elsewhere) { elsewhere_.at(static_cast<std::size_t>(rank)) = elsewhere; }
 
   /// The next iteration in order that every unfinished rank has reported, or that is given up because some rank is
   /// kOpenIterations late for kPatienceS; empty when there is none yet.
@@ -69,13 +73,13 @@ class IterationLog {
     std::vector<std::pair<int, protocol::IterationReport>> reports;  ///< with the rank; in the order in which they came
     double since_s = 0;
   };
-  void require_plausible(const protocol::RankReports& reports, double now_s) const;
   [[nodiscard]] bool complete(const Open& open) const;
   [[nodiscard]] bool given_up(std::int64_t iteration, const Open& open, double now_s) const;
 
   int ranks_;
   std::vector<std::int64_t> last_;
   std::vector<bool> finished_;
+  std::vector<bool> elsewhere_;  ///< ranks whose energy counts with another rank
   int finished_ranks_ = 0;
   std::int64_t latest_ = -1;
   double advanced_s_ = 0;  ///< when `latest_` rose, or the first report came

@@ -86,7 +86,8 @@ void Profiling::merge(int stages, bool simulated) {
   own_ = std::make_shared<const MeasuredProfile>(std::move(profile));
 }
 
-void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<IterationMeans>& baseline) {
+void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec,
+                        const std::optional<IterationMeans>& baseline) {
   constexpr std::string_view kWanted = "wanted_clocks_mhz";
   const bool names_first = has_value(state, "sweep_first_version");
   const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxStoredNumber) : 0;

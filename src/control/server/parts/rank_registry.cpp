@@ -13,6 +13,10 @@
 
 namespace lowgear::server {
 
+std::string gpu_key(const protocol::RankSpec& spec) {
+  return spec.simulated && !spec.gpu_uuid.empty() ? spec.host + '/' + spec.gpu_uuid : spec.gpu_uuid;
+}
+
 RankRegistry::RankRegistry(const protocol::JobParallel& parallel)
     : parallel_(parallel),
       ranks_(static_cast<std::size_t>(parallel.world_size())),
@@ -26,7 +30,9 @@ std::size_t RankRegistry::place(const protocol::RankSpec& rank) const {
 RankRegistration RankRegistry::add(const protocol::RankSpec& rank, std::string key, double now_s) {
   std::optional<RegisteredRank>& slot = ranks_.at(static_cast<std::size_t>(rank.rank));
   if (slot && slot->spec.instance != rank.instance) return {RankRegistration::Outcome::taken, {}};
-  if (slot && place(slot->spec) != place(rank)) return {RankRegistration::Outcome::moved, {}};
+  const bool is_same = slot && place(slot->spec) == place(rank) && slot->spec.host == rank.host &&
+                       slot->spec.gpu_uuid == rank.gpu_uuid && slot->spec.simulated == rank.simulated;
+  if (slot && !is_same) return {RankRegistration::Outcome::moved, {}};
   if (slot) {
     slot->heard_s = now_s;
     return {RankRegistration::Outcome::known, slot->key};
@@ -35,7 +41,12 @@ RankRegistration RankRegistry::add(const protocol::RankSpec& rank, std::string k
     throw InputError(fmt::format("$: another rank has registered as pp_rank {}, dp_rank {}, tp_rank {}", rank.pp_rank,
                                  rank.dp_rank, rank.tp_rank));
   }
-  slot.emplace(RegisteredRank{.spec = rank, .key = std::move(key), .gpu = {}, .last = {}, .heard_s = now_s});
+  slot.emplace(RegisteredRank{
+      .spec = rank, .key = std::move(key), .gpu = {}, .last = {}, .heard_s = now_s, .registered_s = now_s});
+  if (const std::string gpu = gpu_key(rank); !gpu.empty()) {
+    std::vector<int>& ranks = ranks_of_gpu_[gpu];
+    ranks.insert(std::ranges::upper_bound(ranks, rank.rank), rank.rank);
+  }
   place_taken_[place(rank)] = true;
   ++registered_;
   return {RankRegistration::Outcome::created, slot->key};
@@ -72,6 +83,23 @@ bool RankRegistry::finish(int rank) {
 
 bool RankRegistry::simulated() const {
   return std::ranges::any_of(ranks_, [](const auto& rank) { return rank && rank->spec.simulated; });
+}
+
+const std::vector<int>& RankRegistry::with_gpu_of(int rank) const {
+  static const std::vector<int> kNone;
+  const RegisteredRank* registered = find(rank);
+  if (registered == nullptr) return kNone;
+  const auto ranks = ranks_of_gpu_.find(gpu_key(registered->spec));
+  return ranks == ranks_of_gpu_.end() ? kNone : ranks->second;
+}
+
+bool RankRegistry::counts_elsewhere(int rank) const {
+  const std::vector<int>& ranks = with_gpu_of(rank);
+  return !ranks.empty() && ranks.front() != rank;
+}
+
+bool RankRegistry::shares_with_other_jobs() const {
+  return std::ranges::any_of(ranks_, [](const auto& rank) { return rank && rank->shared; });
 }
 
 std::size_t RankRegistry::followers() const {

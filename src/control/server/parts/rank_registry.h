@@ -4,12 +4,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "control/protocol/rank_reports.h"
 #include "control/protocol/rank_spec.h"
 
 namespace lowgear::server {
+
+/// A GPU that ranks of other jobs have, too.
+struct SharedGpu {
+  bool counts_here = true;  ///< its energy, for all of them
+  std::string text;         ///< for people
+  friend bool operator==(const SharedGpu&, const SharedGpu&) = default;
+};
+
+/// Stands for a GPU; empty: the rank has none. UUIDs of simulated GPUs are those of one machine, while a real one is
+/// the same under each name of its host: containers have one each.
+[[nodiscard]] std::string gpu_key(const protocol::RankSpec& spec);
 
 /// A rank that has registered.
 struct RegisteredRank {
@@ -18,9 +30,13 @@ struct RegisteredRank {
   protocol::GpuNow gpu;
   std::optional<protocol::IterationReport> last;
   double heard_s = 0;
+  double registered_s = 0;  ///< to this process of the server
   bool finished = false;
   std::string refusal{};       ///< why it follows no plans, although it could; empty: it does
   std::int64_t decisions = 0;  ///< number of the last one that it has reported; 0: none
+  std::string energy_fault{};  ///< why energies that it has just reported do not count; empty: they do
+  int good_energies = 0;       ///< in a row
+  std::optional<SharedGpu> shared{};
 
   [[nodiscard]] bool follows_plans() const { return spec.follows_plans && !finished && refusal.empty(); }
 };
@@ -30,7 +46,7 @@ struct RankRegistration {
     created,
     known,  ///< the same process again
     taken,  ///< another process is this rank
-    moved,  ///< the same process, which names another place (pp, dp, tp) now
+    moved,  ///< the same process, which names another place (pp, dp, tp), host or GPU now
   };
   Outcome outcome = Outcome::created;
   std::string key;  ///< the rank's; empty when taken or moved
@@ -58,6 +74,11 @@ class RankRegistry {
   [[nodiscard]] bool complete() const { return registered_ == size(); }
   [[nodiscard]] bool all_finished() const { return finished_ == size(); }
   [[nodiscard]] bool simulated() const;
+  /// The ranks that have this one's GPU, itself included, lowest first; empty: it has none.
+  [[nodiscard]] const std::vector<int>& with_gpu_of(int rank) const;
+  /// Whether a rank of a lower number has the same GPU, whose energy counts once.
+  [[nodiscard]] bool counts_elsewhere(int rank) const;
+  [[nodiscard]] bool shares_with_other_jobs() const;
   /// Ranks that follow plans, do not refuse to, and have not finished.
   [[nodiscard]] std::size_t followers() const;
 
@@ -73,6 +94,7 @@ class RankRegistry {
   protocol::JobParallel parallel_;
   std::vector<std::optional<RegisteredRank>> ranks_;
   std::vector<bool> place_taken_;
+  std::unordered_map<std::string, std::vector<int>> ranks_of_gpu_;
   int registered_ = 0;
   int finished_ = 0;
 };

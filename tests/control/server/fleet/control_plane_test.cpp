@@ -106,6 +106,37 @@ TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
   EXPECT_THAT(std::string(late->response->text()), HasSubstr(R"("version":1)"));
 }
 
+TEST_F(ControlPlaneTest, CountsTheGpuOfTwoJobsOnce) {
+  protocol::RankSpec first = rank();
+  first.gpu_uuid = "GPU-1";
+  protocol::RankSpec second = first;
+  second.host = "another-container";
+  second.instance = "another";
+  const JobRecord& a = *plane.register_job(spec("a")).job;
+  const JobRecord& b = *plane.register_job(spec("b")).job;
+  (void)plane.register_rank(a, first);
+  (void)plane.register_rank(b, second);
+  store.answer_all(StoreOutcome::committed);
+  const auto train = [&](std::int64_t iteration) {
+    now_s += 2;
+    for (const JobRecord* job : {&a, &b}) {
+      protocol::RankReports reports = report(iteration);
+      reports.reports[0].energy_j = 300;
+      plane.change(*job, [&](Job& altered) { altered.report(reports, now_s); });
+    }
+    plane.tick();
+  };
+  for (std::int64_t iteration = 0; iteration < 3; ++iteration) train(iteration);
+  EXPECT_EQ(a.history.kept().back().energy_j, 300);
+  EXPECT_FALSE(b.history.kept().back().energy_j);
+  EXPECT_EQ(summary_json(b)["problems"][0]["kind"], "gpu_shared");
+  EXPECT_EQ(b.history.kept().back().time_s, 1) << "it trains all the same";
+  plane.change(a, [&](Job& job) { job.finish("over", now_s); });
+  train(3);
+  train(4);
+  EXPECT_EQ(b.history.kept().back().energy_j, 300);
+}
+
 TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
   const JobRecord& job = running_job();
   const auto reply = std::make_shared<HeldReply>();

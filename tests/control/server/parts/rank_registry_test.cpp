@@ -38,7 +38,11 @@ TEST(RankRegistry, KnowsAProcessThatRegistersAgain) {
 TEST(RankRegistry, RefusesAProcessThatNamesAnotherPlace) {
   RankRegistry ranks(kTwoByTwo);
   (void)ranks.add(spec(0, 0, 0), "key", 1);
-  for (const protocol::RankSpec& moved : {spec(0, 1, 0), spec(0, 0, 1)}) {
+  protocol::RankSpec with_another_gpu = spec(0, 0, 0);
+  with_another_gpu.gpu_uuid = "GPU-2";
+  protocol::RankSpec elsewhere = spec(0, 0, 0);
+  elsewhere.host = "node-9";
+  for (const protocol::RankSpec& moved : {spec(0, 1, 0), spec(0, 0, 1), with_another_gpu, elsewhere}) {
     const RankRegistration refused = ranks.add(moved, "other key", 2);
     EXPECT_EQ(refused.outcome, RankRegistration::Outcome::moved);
     EXPECT_EQ(refused.key, "");

@@ -1,0 +1,203 @@
+#include "control/server/job/job_problems.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "control/server/job/job_documents.h"
+#include "control/server/simulated_job.h"
+
+namespace lowgear::server {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> kinds(const JobRecord& job) {
+  std::vector<std::string> kinds;
+  for (const JobProblem& problem : problems_of(job)) kinds.emplace_back(problem.kind);
+  return kinds;
+}
+
+/// Every setter fails, or the agent was killed: the job's clocks are those of a plan, which no rank follows any more.
+TEST(JobProblems, ShowClocksThatNobodySets) {
+  SimulatedJob training(small_job(4));
+  training.train();
+  training.run(10);
+  ASSERT_THAT(problems_of(training.record()), IsEmpty());
+  for (int rank = 0; rank < 4; ++rank) training.lose_agent(rank);
+  training.slow_all(1.116);  // what low clocks cost
+  training.run(30);
+  const std::vector<JobProblem> problems = problems_of(training.record());
+  ASSERT_THAT(kinds(training.record()), ElementsAre("clocks_stuck"));
+  EXPECT_TRUE(problems[0].is_critical);
+  EXPECT_EQ(problems[0].ranks, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_THAT(problems[0].text, AllOf(HasSubstr("rank 0 and 3 others do not follow the plan"), HasSubstr("(node-0)"),
+                                      HasSubstr("11.6 %")));
+  EXPECT_THAT(problems[0].todo, HasSubstr("start the agent"));
+  const Json summary = summary_json(training.record());
+  EXPECT_NEAR(summary["slowdown_pct"].get<double>(), 11.6, 0.1);
+  EXPECT_EQ(summary["problems"][0]["kind"], "clocks_stuck");
+  EXPECT_EQ(summary["problems"][0]["gpus"].size(), 4U);
+  const JobSnapshot snapshot = job_snapshot(training.record());
+  EXPECT_EQ(snapshot.problems.at("clocks_stuck"), 4U);
+  EXPECT_NEAR(snapshot.slowdown_ratio.value_or(0), 0.116, 0.001);
+}
+
+TEST(JobProblems, OfARankThatFollowsNoPlanAreNotCriticalWhileTheJobIsFast) {
+  SimulatedJob training(small_job(4));
+  training.train();
+  training.run(10);
+  training.lose_agent(1);
+  training.run(3);
+  EXPECT_THAT(problems_of(training.record()), IsEmpty()) << "it may only have missed a plan";
+  training.run(10);
+  ASSERT_THAT(kinds(training.record()), ElementsAre("plan_not_followed"));
+  EXPECT_FALSE(problems_of(training.record())[0].is_critical);
+  EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("rank 1 does not follow the plan"));
+}
+
+/// A job of two ranks, one of which reports as the test says.
+class JobProblemsOfReports : public testing::Test {
+ protected:
+  void register_ranks(const std::string& first_gpu, const std::string& second_gpu) {
+    for (int rank = 0; rank < 2; ++rank) {
+      protocol::RankSpec spec{.rank = rank, .pp_rank = rank, .instance = std::to_string(rank), .host = "node-1"};
+      spec.gpu_uuid = rank == 0 ? first_gpu : second_gpu;
+      spec.power_limit_w = 400;
+      (void)job.register_rank(spec, "key", {}, 0);
+    }
+  }
+  void report(int rank, double time_s, std::optional<double> energy_j, double error_j = 0) {
+    protocol::RankReports reports{.rank = rank, .reports = {}, .gpu = {}};
+    reports.reports.push_back({.iteration = next_iteration[rank]++,
+                               .plan_version = 0,
+                               .time_s = time_s,
+                               .compute_s = time_s,
+                               .energy_j = energy_j,
+                               .energy_error_j = error_j});
+    job.report(reports, ++now_s);
+  }
+  [[nodiscard]] std::vector<std::string> reasons(const std::string& kind) {
+    std::vector<std::string> reasons;
+    for (const Json& decision : job.take_changes().decisions) {
+      if (decision["kind"] == kind) reasons.push_back(decision["reason"]);
+    }
+    return reasons;
+  }
+  [[nodiscard]] const JobIteration& last() const { return job.record().history.kept().back(); }
+
+  Job job{"j-1", small_job(2), 0};
+  double now_s = 0;
+  std::int64_t next_iteration[2] = {0, 0};
+};
+
+TEST_F(JobProblemsOfReports, LeaveEnergiesOutThatNoGpuCanHaveDrawn) {
+  register_ranks("GPU-a", "GPU-b");
+  report(0, 2.4, 1e6);
+  report(1, 2.4, 500);
+  EXPECT_EQ(last().time_s, 2.4) << "the time counts";
+  EXPECT_FALSE(last().energy_j);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("energy_left_out"));
+  EXPECT_THAT(problems_of(job.record())[0].text, AllOf(HasSubstr("1000000 J in 2.4 s"), HasSubstr("at most 800 W")));
+  EXPECT_THAT(reasons("energy"), ElementsAre(HasSubstr("energies of rank 0 are left out")));
+  EXPECT_EQ(job_snapshot(job.record()).problems.at("energy_left_out"), 1U);
+  EXPECT_EQ(job.record().activity.energies_left_out().at("too_high"), 1U);
+  EXPECT_THAT(ranks_json(job.record())[0]["energy_fault"].get<std::string>(), HasSubstr("of iteration 0 shows"));
+  EXPECT_TRUE(ranks_json(job.record())[0]["report"]["energy_j"].is_null());
+  for (int i = 0; i < 25; ++i) {
+    report(0, 2.4, 900);
+    report(1, 2.4, 500);
+  }
+  EXPECT_EQ(last().energy_j, 1400);
+  EXPECT_THAT(problems_of(job.record()), IsEmpty());
+  EXPECT_THAT(reasons("energy"), ElementsAre("energies of rank 0 count again"));
+}
+
+TEST_F(JobProblemsOfReports, LeaveNoEnergyInForItsOwnErrorNorForACounterThatStands) {
+  register_ranks("GPU-a", "GPU-b");
+  report(0, 2.4, 1e6, 1e6);
+  report(1, 2.4, 500);
+  EXPECT_FALSE(last().energy_j);
+  report(0, 2.4, 0);
+  report(1, 2.4, 500);
+  EXPECT_FALSE(last().energy_j);
+  report(0, 0.01, 60);  // a step of the counter
+  report(1, 0.01, 0);
+  EXPECT_EQ(last().energy_j, 60);
+}
+
+TEST_F(JobProblemsOfReports, GoByTheHighestLimitThatTheAgentOfTheGpuHasNamed) {
+  register_ranks("GPU-a", "GPU-b");
+  protocol::RankReports reports{.rank = 0, .reports = {}, .gpu = {}};
+  reports.reports.push_back({.iteration = 0, .plan_version = 0, .time_s = 1, .compute_s = 1, .energy_j = 1'000});
+  job.report(reports, 1, 700);  // its limit was low while the job registered
+  report(1, 1, 500);
+  EXPECT_EQ(last().energy_j, 1'500);
+}
+
+TEST_F(JobProblemsOfReports, CountAGpuOnceThatTwoRanksHave) {
+  register_ranks("GPU-a", "GPU-a");
+  report(0, 1, 300);
+  report(1, 1, 310);
+  EXPECT_EQ(last().energy_j, 300);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("gpu_counted_once"));
+  EXPECT_THAT(problems_of(job.record())[0].text, HasSubstr("GPU-a is that of rank 0 and of rank 1"));
+}
+
+TEST_F(JobProblemsOfReports, CountNoEnergyOfAnInstance) {
+  register_ranks("MIG-a", "GPU-a");
+  report(0, 1, 300);
+  report(1, 1, 310);
+  EXPECT_FALSE(last().energy_j);
+  EXPECT_THAT(kinds(job.record()), ElementsAre("energy_left_out"));
+  EXPECT_EQ(job.record().activity.energies_left_out().at("instance"), 1U);
+}
+
+TEST_F(JobProblemsOfReports, CountNoEnergyThatCountsInAnotherJob) {
+  register_ranks("GPU-a", "GPU-b");
+  job.set_shared(1, SharedGpu{.counts_here = false, .text = "GPU-b of rank 1 is also that of job j-0"}, 1);
+  report(0, 1, 300);
+  report(1, 1, 310);
+  EXPECT_FALSE(last().energy_j);
+  EXPECT_THAT(kinds(job.record()), ElementsAre("gpu_shared"));
+  EXPECT_EQ(job.record().activity.energies_left_out().at("shared"), 1U);
+  job.set_shared(1, std::nullopt, 2);
+  report(0, 1, 300);
+  report(1, 1, 310);
+  EXPECT_EQ(last().energy_j, 610);
+  EXPECT_THAT(problems_of(job.record()), IsEmpty());
+  EXPECT_EQ(reasons("sharing").size(), 2U);
+}
+
+TEST_F(JobProblemsOfReports, NameRanksThatReportNothing) {
+  register_ranks("GPU-a", "GPU-b");
+  for (int i = 0; i < 60; ++i) report(0, 1, 300);
+  now_s += 100;
+  report(1, 1, 300);
+  next_iteration[1] = 50;
+  report(1, 1, 300);
+  report(0, 1, 300);
+  EXPECT_THAT(kinds(job.record()), Contains("reports_missing"));
+  EXPECT_FALSE(last().energy_j);
+}
+
+TEST_F(JobProblemsOfReports, NameARankThatCountsOtherIterations) {
+  register_ranks("GPU-a", "GPU-b");
+  next_iteration[0] = 1'000'000'000'000;
+  report(0, 1, 300);
+  EXPECT_THAT(problems_of(job.record()), IsEmpty()) << "no other rank has reported yet";
+  report(1, 1, 300);
+  next_iteration[0] = 3;
+  report(0, 1, 300);  // it does not count any more
+  job.finish_rank(0, now_s);
+  EXPECT_EQ(job.record().history.last_iteration(0), 1'000'000'000'000);
+}
+
+}  // namespace
+}  // namespace lowgear::server
