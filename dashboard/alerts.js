@@ -33,6 +33,9 @@ const alertsOf = ({summary: job}, rows, connection) => {
     add('bad', `The job runs at full clocks, because planning failed: ${job.reason.replace(/\.?$/, '.')} ` +
       `${units.isNumber(job.retry_s) ? `The server tries again at ${clockTime(job.retry_s)}.` : ''}`);
   }
+  for (const {critical, text, todo} of job.problems || []) {
+    add(critical ? 'bad' : 'warn', `${text[0].toUpperCase()}${text.slice(1)}. What to do: ${todo}.`);
+  }
   const silent = having(rows, 'silent');
   if (silent.length) add('bad', `No reports from ${list(silent)}: the figures shown are old.`);
   if (isPastGuard(job)) {

@@ -20,8 +20,13 @@ export const kStates = {
 export const isOver = (job) => job.state === 'finished' || job.state === 'failed';
 
 // How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
-export const stateShown = (job) => (job.has_failed ? ['no plan', 'chip state-failed', job.reason || '']
-  : [job.state, `chip state-${job.state}`, kStates[job.state] || '']);
+const kProblems = {clocks_stuck: 'clocks stuck'};
+export const stateShown = (job) => {
+  const critical = isOver(job) ? null : (job.problems || []).find((problem) => problem.critical);
+  if (critical) return [kProblems[critical.kind] || critical.kind, 'chip state-failed', critical.text];
+  if (job.has_failed) return ['no plan', 'chip state-failed', job.reason || ''];
+  return [job.state, `chip state-${job.state}`, kStates[job.state] || ''];
+};
 
 export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 

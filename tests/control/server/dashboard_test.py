@@ -255,6 +255,19 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("Rank 2 is slower by a factor of 1.20 (reported)", ".alerts")
         self.assertEqual(self.count(".ranks tr.attention"), 2)
 
+    def test_clocks_that_nobody_sets_are_red(self):
+        job = MockJob()
+        job.problems = [{"kind": "clocks_stuck", "critical": True, "ranks": 2, "todo": "start the agent on these nodes again",
+                         "text": "iterations take 11.6 % longer than the baseline: low clocks stayed set on GPU-2 (node-0)",
+                         "gpus": [{"rank": 2, "host": "node-0", "gpu_uuid": "GPU-2"}]},
+                        {"kind": "gpu_shared", "critical": False, "ranks": 1, "todo": "nothing", "text": "GPU-1 is shared",
+                         "gpus": []}]
+        self.open_job(job)
+        self.wait_text("Iterations take 11.6 % longer than the baseline: low clocks stayed set on GPU-2 (node-0). "
+                       "What to do: start the agent on these nodes again.", ".alerts .bad")
+        self.wait_text("GPU-1 is shared", ".alerts .warn")
+        self.wait_text("clocks stuck", ".chip.state-failed")
+
     def test_a_rank_that_refuses_plans_is_an_alert_with_its_reason(self):
         job = MockJob()
         job.refusals = {1: "the schedule differs: iteration 12, unit 5"}

@@ -65,7 +65,7 @@ class MockJob:
         self.retry_s = None  # of a job whose planning failed
         self.model = "llama 24x2048"
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
-        self.stragglers, self.power_cap, self.silent = [], None, set()
+        self.stragglers, self.problems, self.power_cap, self.silent = [], [], None, set()
         self.refusals = {}  # why ranks follow no plans
         self.work, self.dropped_decisions = None, 0
         self.decisions, self.version, self.from_iteration, self.iterations = [], 0, 0, []
@@ -160,7 +160,8 @@ class MockJob:
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
                 "slowdown_error_pct": 0.2 if trains else None,
                 "stalled_iterations": 0,
-                "stragglers": self.stragglers, "power_cap": self.power_cap, "settings": self.settings,
+                "stragglers": self.stragglers, "problems": self.problems, "power_cap": self.power_cap,
+                "settings": self.settings,
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
                 "has_failed": self.retry_s is not None, "retry_s": self.retry_s,
             }
