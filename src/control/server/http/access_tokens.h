@@ -26,7 +26,7 @@ struct AccessToken {
   Scopes scopes;
   std::string name;  ///< for the audit log; may be that of several tokens. `line 3` where the file gives none
   /// That it may speak for; null unless it has the scope `node`.
-  std::shared_ptr<const NodeNames> nodes;
+  std::shared_ptr<const NodeNames> nodes = {};
   std::string token;
 };
 

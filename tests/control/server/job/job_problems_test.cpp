@@ -67,7 +67,10 @@ class JobProblemsOfReports : public testing::Test {
  protected:
   void register_ranks(const std::string& first_gpu, const std::string& second_gpu) {
     for (int rank = 0; rank < 2; ++rank) {
-      protocol::RankSpec spec{.rank = rank, .pp_rank = rank, .instance = std::to_string(rank), .host = "node-1"};
+      protocol::RankSpec spec;
+      spec.rank = spec.pp_rank = rank;
+      spec.instance = std::to_string(rank);
+      spec.host = "node-1";
       spec.gpu_uuid = rank == 0 ? first_gpu : second_gpu;
       spec.power_limit_w = 400;
       (void)job.register_rank(spec, "key", {}, 0);

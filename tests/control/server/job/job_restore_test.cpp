@@ -196,7 +196,8 @@ TEST_F(JobRestoreOfReports, JudgesTheNextReportAsBefore) {
   report(1, {0});
   const std::unique_ptr<Job> job = restored();
   protocol::RankReports absurd{.rank = 0, .reports = {}, .gpu = {}};
-  absurd.reports.push_back({.iteration = 1'000'000'000'000, .plan_version = 0, .time_s = 1, .compute_s = 1});
+  absurd.reports.push_back(
+      {.iteration = 1'000'000'000'000, .plan_version = 0, .time_s = 1, .compute_s = 1, .energy_j = {}});
   EXPECT_THROW(job->report(absurd, now_s + 100), InputError);
   EXPECT_THROW(training.job().report(absurd, now_s + 100), InputError) << "iterations longer than a minute";
 }
