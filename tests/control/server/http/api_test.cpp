@@ -15,9 +15,9 @@ namespace {
 
 /// Of each scope alone, and of all.
 const std::string kTokens[] = {"read-token-for-tests", "jobs-token-for-tests", "operate-token-for-tests",
-                               "admin-token-for-tests"};
-const std::vector<Scopes> kScopes = {{Scope::read}, {Scope::jobs}, {Scope::operate}, Scopes::all()};
-constexpr int kAll = 3;
+                               "node-token-for-tests", "admin-token-for-tests"};
+const std::vector<Scopes> kScopes = {{Scope::read}, {Scope::jobs}, {Scope::operate}, {Scope::node}, Scopes::all()};
+constexpr int kAll = 4;
 
 Json document() { return Json::parse(api_document("openapi.json")); }
 
@@ -67,7 +67,9 @@ class ApiTest : public testing::Test {
   static AuthenticationRules rules() {
     AuthenticationRules rules;
     for (std::size_t i = 0; i < kScopes.size(); ++i) {
-      rules.tokens.push_back({.scopes = kScopes[i], .name = "t" + std::to_string(i), .token = kTokens[i]});
+      rules.tokens.push_back({.scopes = kScopes[i], .name = "t" + std::to_string(i), .nodes = {}, .token = kTokens[i]});
+      if (!kScopes[i].contain(Scope::node)) continue;
+      rules.tokens.back().nodes = std::make_shared<const NodeNames>(NodeNames{.hosts = {"x"}, .patterns = {}});
     }
     return rules;
   }
