@@ -1,10 +1,10 @@
 #include "base/core/log.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <string>
@@ -14,24 +14,22 @@
 namespace lowgear {
 namespace {
 
-constexpr auto kLevelNames = std::to_array<std::string_view>({"debug", "info", "warning", "error"});
-
 std::atomic<LogLevel> process_level{LogLevel::info};
 
-}  // namespace
-
-LogLevel parse_log_level(std::string_view text, std::string_view source) {
+LogLevel level_named(std::string_view text) {
   std::string word(text);
   for (char& letter : word) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   }
-  const auto* const found = std::ranges::find(kLevelNames, word);
-  if (found == kLevelNames.end()) {
-    throw InputError(fmt::format("{}: there is no level {}; the levels are {}", source, quote(text),
-                                 "debug, info, warning and error"));
+  const auto* const found = std::ranges::find(kLogLevelNames, word);
+  if (found == kLogLevelNames.end()) {
+    throw InputError(
+        fmt::format("{}: expected {}, not {}", kLogVariable, fmt::join(kLogLevelNames, " or "), quote(text)));
   }
-  return static_cast<LogLevel>(found - kLevelNames.begin());
+  return static_cast<LogLevel>(found - kLogLevelNames.begin());
 }
+
+}  // namespace
 
 LogLevel log_level() { return process_level.load(std::memory_order_relaxed); }
 
@@ -39,7 +37,7 @@ void set_log_level(LogLevel level) { process_level = level; }
 
 void set_log_level(const Environment& environment) {
   const auto text = environment(kLogVariable);
-  if (text && !text->empty()) set_log_level(parse_log_level(*text, kLogVariable));
+  if (text && !text->empty()) set_log_level(level_named(*text));
 }
 
 void log_debug(std::string_view text) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 
 #include "base/core/environment.h"
@@ -9,17 +10,16 @@
 namespace lowgear {
 
 enum class LogLevel : unsigned char { debug, info, warning, error };
+inline constexpr auto kLogLevelNames = std::to_array<std::string_view>({"debug", "info", "warning", "error"});
 
 /// The variable with the level, which a program's children inherit.
 inline constexpr const char* kLogVariable = "LOWGEAR_LOG";
 
-/// `debug`, `info`, `warning`, `error`, in any case. Throws InputError, naming `source`, for another text.
-[[nodiscard]] LogLevel parse_log_level(std::string_view text, std::string_view source);
-
 /// Of the process; `info` at first.
 [[nodiscard]] LogLevel log_level();
 void set_log_level(LogLevel level);
-/// As kLogVariable says; leaves the level where it is not set or empty. Throws as parse_log_level.
+/// As kLogVariable says, in any case of letters; leaves the level where it is not set or empty. Throws InputError for
+/// another word.
 void set_log_level(const Environment& environment);
 
 [[nodiscard]] inline bool logs_debug() { return log_level() == LogLevel::debug; }

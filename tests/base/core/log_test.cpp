@@ -40,7 +40,7 @@ TEST_F(Log, HasTheLevelOfTheEnvironment) {
   set_log_level(with("warning"));
   EXPECT_EQ(log_level(), LogLevel::warning);
   EXPECT_EQ(error_of([&] { set_log_level(with("loud")); }),
-            "LOWGEAR_LOG: there is no level \"loud\"; the levels are debug, info, warning and error");
+            "LOWGEAR_LOG: expected debug or info or warning or error, not \"loud\"");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/cli/arguments/options.h"
 #include "app/cli/terminal/help_formatter.h"
 #include "app/cli/terminal/interrupt.h"
 #include "base/core/error.h"
@@ -110,19 +111,21 @@ Application::Application(std::vector<Verb> verbs)
   for (const Verb& verb : verbs_) {
     CLI::App* app = app_.add_subcommand(std::string(verb.name), std::string(verb.summary));
     app->footer(footer(verb));
-    app->add_option("--log-level", log_level_,
-                    "What to say on standard error: debug (also requests, decisions, clock writes and files), info, "
-                    "warning or error; the programs that it starts take it over (LOWGEAR_LOG)")
-        ->type_name("LEVEL")
+    add_choice(
+        *app, "--log-level", kLogLevelNames, [this](std::size_t place) { log_level_ = static_cast<LogLevel>(place); },
+        "What to say on standard error; debug adds requests, decisions, clock writes and files. Programs that it "
+        "starts "
+        "take it over (LOWGEAR_LOG)")
         ->default_str("info");
     actions_.emplace(verb.name, verb.declare(*app));
   }
 }
 
 void Application::heed_log_level() const {
-  if (log_level_.empty()) return set_log_level(process_environment());
-  set_log_level(parse_log_level(log_level_, "--log-level"));
-  ::setenv(kLogVariable, log_level_.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
+  if (!log_level_) return set_log_level(process_environment());
+  set_log_level(*log_level_);
+  const std::string name(kLogLevelNames.at(static_cast<std::size_t>(*log_level_)));
+  ::setenv(kLogVariable, name.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
 }
 
 ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {

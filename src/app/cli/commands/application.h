@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ class Application {
 
   std::vector<Verb> verbs_;
   CLI::App app_;
-  std::string log_level_;  ///< as given with --log-level
+  std::optional<LogLevel> log_level_;  ///< as given with --log-level
   std::map<std::string, VerbAction, std::less<>> actions_;
 };
 
