@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
+#include <utility>
 
 #include "base/core/units.h"
 #include "hardware/gpu/nvml_power_features.h"
@@ -123,6 +125,38 @@ WorkloadPowerProfiles NvmlGpu::workload_power_profiles() { return read_workload_
 
 PowerSmoothing NvmlGpu::power_smoothing() { return read_power_smoothing(*this); }
 
+namespace {
+
+/// Leaves one of a GPU that the driver lists twice, and none of several that have one UUID or one PCI address: what is
+/// set on or read from one of them would count for another. Returns what was left out, one line each.
+std::vector<std::string> drop_doubles(std::vector<std::unique_ptr<Gpu>>& gpus) {
+  const auto is_double = [](const GpuIdentity& a, const GpuIdentity& b) {
+    return a.uuid == b.uuid || a.pci_address == b.pci_address;
+  };
+  std::vector<std::string> problems;
+  std::vector<bool> dropped(gpus.size(), false);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const GpuIdentity& first = gpus[j]->identity();
+      const GpuIdentity& second = gpus[i]->identity();
+      if (!is_double(first, second)) continue;
+      const bool is_same = first.uuid == second.uuid && first.pci_address == second.pci_address;
+      if (!is_same) dropped[j] = true;
+      if (dropped[i]) continue;
+      dropped[i] = true;
+      problems.push_back(fmt::format("GPU number {}: the driver says that it is {} at {}, and number {} {} at {}; {}",
+                                     second.index, second.uuid, second.pci_address, first.index, first.uuid,
+                                     first.pci_address,
+                                     is_same ? "it is counted once" : "none of them is used: update the driver"));
+    }
+  }
+  std::size_t i = 0;
+  std::erase_if(gpus, [&](const auto&) { return dropped[i++]; });
+  return problems;
+}
+
+}  // namespace
+
 NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library) {
   const NvmlFunctions& f = library->functions();
   unsigned count = 0;
@@ -138,6 +172,7 @@ NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library) {
       result.problems.emplace_back(error.what());
     }
   }
+  std::ranges::move(drop_doubles(result.gpus), std::back_inserter(result.problems));
   return result;
 }
 

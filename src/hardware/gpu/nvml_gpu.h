@@ -54,7 +54,7 @@ class NvmlGpu final : public Gpu {
 /// The GPUs that a library shows.
 struct NvmlGpus {
   std::vector<std::unique_ptr<Gpu>> gpus;  ///< in its order
-  std::vector<std::string> problems;       ///< one for each GPU that could not be opened
+  std::vector<std::string> problems;       ///< one for each GPU that could not be opened, or is none of its own
 };
 [[nodiscard]] NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library);
 

@@ -54,6 +54,7 @@ class FakeAgentService : public Service {
     return gpu_list;
   }
   std::vector<UnattendedGpu> unattended_gpus() override { return unattended_list; }
+  [[nodiscard]] std::vector<std::string> hidden_gpus() const override { return hidden; }
   std::vector<LeaseStatus> leases() override { return lease_list; }
 
   void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) override {
@@ -100,6 +101,7 @@ class FakeAgentService : public Service {
   bool is_dry_run = false;
   std::vector<GpuStatus> gpu_list;
   std::vector<UnattendedGpu> unattended_list;
+  std::vector<std::string> hidden;
   std::vector<LeaseStatus> lease_list;
   std::vector<std::string> calls;
   std::function<void()> before_call;  ///< throws what the service is to throw

@@ -31,7 +31,7 @@ class FakeNvml {
   explicit FakeNvml(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) { use(path); }
   ~FakeNvml() {
     dlclose(handle_);
-    for (const char* name : {"LOWGEAR_NVML", "FAKE_NVML_FAIL", "FAKE_NVML_NAME"}) unsetenv(name);
+    for (const char* name : {"LOWGEAR_NVML", "FAKE_NVML_FAIL", "FAKE_NVML_NAME", "FAKE_NVML_SAME"}) unsetenv(name);
   }
   FakeNvml(const FakeNvml&) = delete;
   FakeNvml& operator=(const FakeNvml&) = delete;
@@ -39,6 +39,7 @@ class FakeNvml {
   static void use(const char* path) { setenv("LOWGEAR_NVML", path, 1); }
   /// `nvmlInit_v2=18`: from now on these calls return these codes.
   static void fail(const std::string& script) { setenv("FAKE_NVML_FAIL", script.c_str(), 1); }
+  static void give_all_the_same(const char* what) { setenv("FAKE_NVML_SAME", what, 1); }
   static void name_gpus(const std::string& name) { setenv("FAKE_NVML_NAME", name.c_str(), 1); }
 
   [[nodiscard]] int open_count() const { return symbol<int()>("fake_nvml_open_count")(); }
@@ -160,6 +161,25 @@ TEST(Nvml, RecognisesMigAndCountersOfWholeModules) {
   EXPECT_FALSE(open_nvml()->gpus().at(0)->identity().counts_whole_module);
   FakeNvml::name_gpus("NVIDIA GH200 480GB");
   EXPECT_TRUE(open_nvml()->gpus().at(0)->identity().counts_whole_module);
+}
+
+TEST(Nvml, AGpuThatIsListedTwiceCountsOnce) {
+  const FakeNvml fake(FAKE_NVML_RECENT);
+  FakeNvml::give_all_the_same("uuid pci");
+  const std::unique_ptr<GpuSystem> system = open_nvml();
+  ASSERT_EQ(system->gpus().size(), 1U);
+  EXPECT_EQ(system->gpus()[0]->identity().index, 0);
+  EXPECT_THAT(system->problems(), ElementsAre(AllOf(HasSubstr("GPU number 1"), HasSubstr("counted once"))));
+}
+
+TEST(Nvml, GpusThatCannotBeToldApartAreNotUsed) {
+  for (const char* what : {"uuid", "pci"}) {
+    const FakeNvml fake(FAKE_NVML_RECENT);
+    FakeNvml::give_all_the_same(what);
+    const std::unique_ptr<GpuSystem> system = open_nvml();
+    EXPECT_TRUE(system->gpus().empty()) << what;
+    EXPECT_THAT(system->problems(), ElementsAre(HasSubstr("none of them is used"))) << what;
+  }
 }
 
 TEST(Nvml, FeaturesThatTheDriverRefusesSayWhy) {

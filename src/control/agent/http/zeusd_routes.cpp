@@ -2,6 +2,7 @@
 /// and clients of zeusd 0.3 to 0.5 (Zeus 0.14 to 0.16). Parameters come in the query, GPUs are indices of the driver,
 /// replies are maps from index to value, and a setter answers with an empty body.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -57,6 +58,13 @@ std::vector<int> parse_ids(const RouteCall& call, std::string_view parameter) {
 std::vector<GpuStatus> selected_gpus(const RouteCall& call) {
   std::vector<GpuStatus> gpus = call.context.service.gpus();
   if (!call.has("gpu_ids")) return gpus;
+  if (const std::vector<std::string> hidden = call.context.service.hidden_gpus(); !hidden.empty()) {
+    throw InputError(
+        fmt::format("the caller may number GPUs in another way than the agent, as the driver does not show "
+                    "every one ({}): name them by UUID (/v1/gpus/UUID), or repair the GPU and restart the "
+                    "agent",
+                    fmt::join(hidden, "; ")));
+  }
   std::vector<GpuStatus> selected;
   for (const int id : parse_ids(call, "gpu_ids")) {
     const auto found = std::ranges::find_if(gpus, [&](const GpuStatus& gpu) { return gpu.identity.index == id; });

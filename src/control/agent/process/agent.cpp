@@ -238,6 +238,11 @@ std::size_t Agent::controlled_gpu(std::string_view gpu) const {
     throw AccessDenied(
         fmt::format("{}: the agent's configuration does not name this GPU for control", managed.identity.uuid));
   }
+  if (managed.identity.mig_enabled) {
+    throw AccessDenied(fmt::format(
+        "{}: MIG is on, so its settings are those of all its instances, whoever has them: no process can lease it",
+        managed.identity.uuid));
+  }
   if (hangs(managed)) {
     throw gpu::GpuError(gpu::GpuErrorCode::timeout,
                         fmt::format("{}: the driver does not respond; see the agent's log", managed.identity.uuid));

@@ -66,6 +66,7 @@ class Agent final : public Service, private LeaseGranter {
   [[nodiscard]] std::string driver_version() const override;
   [[nodiscard]] std::vector<GpuStatus> gpus() override;
   [[nodiscard]] std::vector<UnattendedGpu> unattended_gpus() override;
+  [[nodiscard]] std::vector<std::string> hidden_gpus() const override { return environment_.gpus.hidden(); }
   [[nodiscard]] std::vector<LeaseStatus> leases() override;
   void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) override;
   void release(const Peer& peer, std::uint64_t lease_id) override;

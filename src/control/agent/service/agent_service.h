@@ -134,6 +134,9 @@ class Service {
   [[nodiscard]] virtual std::string driver_version() const = 0;
   [[nodiscard]] virtual std::vector<GpuStatus> gpus() = 0;
   [[nodiscard]] virtual std::vector<UnattendedGpu> unattended_gpus() = 0;
+  /// GPUs that the driver counted and did not show when the agent started, one line each: other processes may number
+  /// those that it shows in another way.
+  [[nodiscard]] virtual std::vector<std::string> hidden_gpus() const = 0;
   [[nodiscard]] virtual std::vector<LeaseStatus> leases() = 0;
 
   /// Sets something for a process: the first call takes a lease that lasts until the process ends or releases it.

@@ -67,6 +67,19 @@ TEST_F(ZeusdRoutes, IndicesAreTheDriversNotPlacesInTheList) {
   EXPECT_EQ(ask("GET", "/gpu/get_cumulative_energy", "gpu_ids=0").status, 400);
 }
 
+TEST_F(ZeusdRoutes, IndicesAreNotTrustedWhereTheDriverHidesAGpu) {
+  service.hidden = {"GPU number 1: handle: GPU is lost"};
+  for (const auto& [method, path, query] :
+       {std::tuple{"GET", "/gpu/get_cumulative_energy", "gpu_ids=0"}, std::tuple{"GET", "/gpu/get_power", "gpu_ids=0"},
+        std::tuple{"POST", "/gpu/set_persistence_mode", "gpu_ids=0&enabled=true&block=true"}}) {
+    const RouteAnswer answer = ask(method, path, query);
+    EXPECT_EQ(answer.status, 400) << path;
+    EXPECT_NE(answer.text().find("GPU number 1"), std::string::npos) << answer.text();
+  }
+  EXPECT_EQ(ask("GET", "/gpu/get_cumulative_energy").status, 200);
+  EXPECT_TRUE(service.calls.empty());
+}
+
 TEST_F(ZeusdRoutes, SettersAnswerWithAnEmptyBody) {
   const std::vector<std::pair<std::string, std::string>> setters = {
       {"set_gpu_locked_clocks", "&min_clock_mhz=900&max_clock_mhz=1200"},

@@ -208,6 +208,23 @@ TEST_F(AgentTest, OneWriterAGpu) {
   EXPECT_EQ(third.take_lease(uuid(1)).gpu_uuid, uuid(1));
 }
 
+TEST_F(AgentTest, LeasesNoGpuWhoseInstancesOthersHave) {
+  gpu::GpuIdentity identity = gpus_->fake(0).identity();
+  identity.mig_enabled = true;
+  gpus_->fake(0).set_identity(identity);
+  start();
+  TestTrainer trainer(socket());
+  expect_refusal([&] { trainer.take_lease(uuid(0)); }, "MIG is on");
+  expect_refusal(
+      [&] {
+        write([&](Agent& agent, WriteDone done) {
+          agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
+        });
+      },
+      "MIG is on");
+  EXPECT_EQ(log(0).calls(), std::vector<std::string>{});
+}
+
 TEST_F(AgentTest, RefusesWhatIsNotConfigured) {
   start();
   TestTrainer first(socket());

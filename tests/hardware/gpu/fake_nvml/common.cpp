@@ -31,6 +31,11 @@ unsigned number(gpu::nvml::Device device) {
   return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(device) - 1);
 }
 
+/// The same; 0 where FAKE_NVML_SAME says that all GPUs have this in common.
+unsigned number_for(const char* what, gpu::nvml::Device device) {
+  return std::strstr(environment("FAKE_NVML_SAME"), what) != nullptr ? 0 : number(device);
+}
+
 }  // namespace
 
 gpu::nvml::Return scripted(std::string_view symbol) {
@@ -83,13 +88,13 @@ gpu::nvml::Return nvmlDeviceGetName(gpu::nvml::Device, char* name, unsigned size
   return fake_nvml::copy("nvmlDeviceGetName", wanted != nullptr ? wanted : "NVIDIA A100-SXM4-80GB", name, size);
 }
 gpu::nvml::Return nvmlDeviceGetUUID(gpu::nvml::Device device, char* uuid, unsigned size) {
-  return fake_nvml::copy("nvmlDeviceGetUUID",
-                         "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(fake_nvml::number(device)), uuid,
-                         size);
+  return fake_nvml::copy(
+      "nvmlDeviceGetUUID",
+      "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(fake_nvml::number_for("uuid", device)), uuid, size);
 }
 gpu::nvml::Return nvmlDeviceGetPciInfo_v3(gpu::nvml::Device device, gpu::nvml::PciInfo* info) {
   gpu::nvml::PciInfo result{};
-  result.bus = 0x10 + fake_nvml::number(device);
+  result.bus = 0x10 + fake_nvml::number_for("pci", device);
   return give("nvmlDeviceGetPciInfo_v3", info, result);
 }
 gpu::nvml::Return nvmlDeviceGetPowerUsage(gpu::nvml::Device, unsigned* power_mw) {

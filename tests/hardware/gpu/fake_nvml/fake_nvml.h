@@ -1,7 +1,8 @@
 #pragma once
 
 /// A stand-in for NVML, for tests of what loads it: two GPUs with fixed readings. The environment variable
-/// FAKE_NVML_FAIL makes calls fail: `nvmlDeviceGetPowerUsage=15 nvmlInit_v2=18`, and FAKE_NVML_NAME names the GPUs.
+/// FAKE_NVML_FAIL makes calls fail: `nvmlDeviceGetPowerUsage=15 nvmlInit_v2=18`, and FAKE_NVML_NAME names the GPUs,
+/// which have one UUID or PCI address where FAKE_NVML_SAME contains `uuid` or `pci`.
 /// Libraries made of it lack symbols as drivers do.
 
 #include <string_view>
