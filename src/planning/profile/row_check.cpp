@@ -21,8 +21,9 @@ constexpr double kSlowerAtHigherClock = 1.08;
 constexpr double kFasterThanTheClock = 1.035;
 constexpr double kPowerNoise = 1.15;
 constexpr double kPowerBetweenNoise = 1.1;
-/// Beyond these bounds by so much, it is no throttling either: a GPU that is too hot halves its clock.
-constexpr double kImpossible = 4;
+/// Beyond these bounds by so much, it is no throttling either, and no other work on the GPU.
+constexpr double kImpossibleTime = 8;
+constexpr double kImpossiblePower = 4;
 /// Power follows the clock with an exponent from 0.3, below the voltage's knee, to 2.8: half their distance is how far
 /// the power between two clocks may lie from their geometric mean.
 constexpr double kPowerCurvature = 1.25;
@@ -158,7 +159,8 @@ class RowChecker {
         found.of_time ? fmt::format("takes {:.4g} s, and {:.4g} s {}", row.time_s, other.time_s, at_text(other))
                       : fmt::format("draws {:.6g} W ({:.6g} J in {:.4g} s), and {:.6g} W {}", drawn_w(row),
                                     row.energy_j, row.time_s, drawn_w(other), at_text(other));
-    add(op, row, wrong.place, fmt::format("{}: {}", what, found.rule), found.beyond > kImpossible);
+    add(op, row, wrong.place, fmt::format("{}: {}", what, found.rule),
+        found.beyond > (found.of_time ? kImpossibleTime : kImpossiblePower));
   }
 
   /// The power between two clocks against theirs.

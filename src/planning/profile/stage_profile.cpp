@@ -508,6 +508,8 @@ StageProfile read_stage_profile(std::string_view text, const std::string& source
   StageProfile profile(count_stages(rows, source));
   for (ProfileRow& row : rows) profile.add(row.stage, row.kind, std::move(row.measurement));
   refuse_missing_kinds(profile, source);
+  // What ranks have together is written as a profile, and read again.
+  if (table.has_column("rank")) (void)profile_doubts(profile, {.source = source});
   return profile;
 }
 
