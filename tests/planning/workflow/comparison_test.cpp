@@ -37,6 +37,15 @@ TEST_F(Comparison, ReplaysEveryPolicyAndLowgearForTheirTimes) {
   }
 }
 
+TEST_F(Comparison, SaysThatAPlanIsFasterThanFullClocks) {
+  EXPECT_TRUE(compare({.policies = {"max", "lowgear"}}).findings.empty());
+  pipeline_.profile = with_faster_second_clock(pipeline_.profile);
+  planner::PipelinePlanner planner{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
+  const PolicyComparison comparison = compare_policies(pipeline_, planner, {.policies = {"max", "lowgear"}});
+  ASSERT_EQ(comparison.findings.size(), 1U);
+  EXPECT_THAT(comparison.findings.front(), ::testing::StartsWith("lowgear: a plan takes"));
+}
+
 TEST_F(Comparison, TimesPlansByTheCallersClockOnly) {
   for (const ComparisonRow& row : compare({.policies = {"max", "lowgear"}}).rows) {
     EXPECT_EQ(row.plan_time_s, std::nullopt);

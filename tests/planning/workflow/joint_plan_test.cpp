@@ -11,6 +11,7 @@
 #include "planning/planner/policies/policy.h"
 #include "planning/simulator/replay.h"
 #include "planning/workflow/plan_pipeline.h"
+#include "planning/workflow/sample_pipeline.h"
 
 namespace lowgear::workflow {
 namespace {
@@ -48,6 +49,15 @@ TEST(PlanJointly, PlansReplayToTheirFiguresInOrdersThatFit) {
     EXPECT_EQ(received.plans[i].schedule, result.orders[order].name);
     EXPECT_TRUE(problem.fits(result.orders[order].pipeline.schedule));
   }
+}
+
+TEST(PlanJointly, SaysThatAPlanIsFasterThanFullClocksInItsOrder) {
+  joint::JointProblem problem = joint::sample_orders({0.050, 0.056}, 8);
+  EXPECT_EQ(planned(problem, {.deadlines = {.plans = 2}}).result.finding, std::nullopt) << "orders may be faster";
+  problem.profile = with_faster_second_clock(problem.profile);
+  const JointPlanResult result = planned(problem, {.deadlines = {.plans = 2}}).result;
+  ASSERT_TRUE(result.finding);
+  EXPECT_THAT(result.warnings, ::testing::Contains(*result.finding));
 }
 
 TEST(PlanJointly, OfSeveralPlansOneTakesTheReferencesTime) {

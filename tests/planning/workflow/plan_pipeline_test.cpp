@@ -140,6 +140,16 @@ TEST(PlanPipeline, PassesOnWhatIsOddAboutTheProfile) {
               ElementsAre(HasSubstr("later than T*"), "check the units"));
 }
 
+TEST(PlanPipeline, SaysThatAPlanIsFasterThanFullClocks) {
+  EXPECT_EQ(plan(sample_pipeline(), {.deadlines = {.plans = 2}}).finding, std::nullopt);
+  ProfiledPipeline pipeline = sample_pipeline();
+  pipeline.profile = with_faster_second_clock(pipeline.profile);
+  const PlanResult result = plan(std::move(pipeline), {.deadlines = {.plans = 2}});
+  ASSERT_TRUE(result.finding);
+  EXPECT_THAT(*result.finding, HasSubstr("of all clocks at their highest"));
+  EXPECT_THAT(result.warnings, Contains(*result.finding));
+}
+
 TEST(PlanPipeline, RefusesWhatItCannotPlan) {
   const auto error = [](const PlanOptions& options) {
     return error_of([&] { (void)plan(sample_pipeline(), options); });

@@ -72,6 +72,25 @@ TEST(JobPlanner, SavesEnergyWithoutTakingLonger) {
   EXPECT_EQ(plan.expected_compute_s.at(0).size(), 4U);
 }
 
+TEST(JobPlanner, RefusesACellThatNoGpuCanHaveRun) {
+  PipelineModel wrong = *model(2, 1, 6);
+  wrong.measured.cells[2].energy_j *= 1000;
+  EXPECT_THAT(error_of([&] { JobPlanner(std::make_shared<const PipelineModel>(wrong)); }),
+              testing::AllOf(HasSubstr("the profile cannot be right: stage 0 forward at"),
+                             HasSubstr("more than any GPU does; profile again")));
+}
+
+TEST(JobPlanner, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
+  EXPECT_EQ(JobPlanner(model(2, 1, 6)).plan({}).note, "");
+  PipelineModel wrong = *model(2, 1, 6);
+  for (protocol::ProfileCell& cell : wrong.measured.cells) {
+    if (cell.clock_mhz == wrong.measured.cells[1].clock_mhz) cell.time_s *= 0.5;
+  }
+  const JobPlan plan = JobPlanner(std::make_shared<const PipelineModel>(wrong)).plan({});
+  EXPECT_THAT(plan.note, testing::AllOf(testing::StartsWith("the profile is in doubt: stage 0 forward at"),
+                                        HasSubstr("; and 2 more cells"), HasSubstr("of all clocks at their highest")));
+}
+
 TEST(JobPlanner, HasAgentsAskAheadWhereClocksChangeLate) {
   PipelineModel late = *model(4, 1, 6);
   late.switch_latency_s = 0.025;
