@@ -155,6 +155,13 @@ std::vector<int> missing_ranks(std::span<const Recording> recordings) {
   return missing;
 }
 
+std::string missing_text(std::span<const Recording> recordings) {
+  const std::vector<int> missing = missing_ranks(recordings);
+  if (missing.empty()) return "";
+  return fmt::format("{} of {} {} no recording", ranks_text(missing), world_size_of(recordings),
+                     missing.size() == 1 ? "has" : "have");
+}
+
 std::vector<std::string> check_ranks(std::span<const Recording> recordings, std::optional<int> stages) {
   const std::vector<int> missing = missing_ranks(recordings);
   refuse_shared_gpus(recordings);
@@ -165,12 +172,11 @@ std::vector<std::string> check_ranks(std::span<const Recording> recordings, std:
   if (!lacking.empty()) {
     throw InputError(fmt::format("no rank recorded {} {} of the {} of the schedule{}: give the recordings of all ranks",
                                  lacking.size() == 1 ? "stage" : "stages", ranges_text(lacking), *stages,
-                                 missing.empty() ? "" : "; " + ranks_text(missing) + " of the job have no recording"));
+                                 missing.empty() ? "" : "; " + missing_text(recordings)));
   }
   if (missing.empty()) return warnings;
-  const int world_size = world_size_of(recordings);
-  const std::string what = fmt::format("{} of {} have no recording", ranks_text(missing), world_size);
-  if (!stages && may_lack_a_stage(by_rank, world_size)) {
+  const std::string what = missing_text(recordings);
+  if (!stages && may_lack_a_stage(by_rank, world_size_of(recordings))) {
     throw InputError(
         fmt::format("{}, and they may have run stages that no other rank has: copy their folders (rank-{:05}), or give "
                     "the job's schedule.csv next to them, which has its stages",

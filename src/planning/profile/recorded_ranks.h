@@ -17,6 +17,9 @@ namespace lowgear::profile {
 /// different jobs or world sizes, or of one rank, or some are simulated and some not.
 [[nodiscard]] std::vector<int> missing_ranks(std::span<const Recording> recordings);
 
+/// `ranks 1, 3 of 4 have no recording`; empty where none is missing. Throws as `missing_ranks` does.
+[[nodiscard]] std::string missing_text(std::span<const Recording> recordings);
+
 /// What to know of recordings whose energies are put together by rank, one line each. Throws InputError as
 /// `missing_ranks` does, where two ranks of a part ran on one GPU, whose counter counts both, or a rank on an instance
 /// of one (MIG), whose energy is not known; and where a missing rank may have run a stage that no other one has

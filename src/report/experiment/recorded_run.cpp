@@ -67,10 +67,10 @@ void warn_of_ranks(const std::vector<Recording>& ranks, RunRecord& run) {
     run.warnings.push_back(fmt::format("{}: {} ran on one GPU ({}), whose energy is counted once", run.source,
                                        profile::ranks_text(sharing), printable(uuid)));
   }
-  const std::vector<int> missing = profile::missing_ranks(ranks);
+  const std::string missing = profile::missing_text(ranks);
   if (missing.empty()) return;
-  run.warnings.push_back(fmt::format("{}: {} have no recording: time and energy are those of the other {}", run.source,
-                                     profile::ranks_text(missing), ranks.size()));
+  run.warnings.push_back(
+      fmt::format("{}: {}: time and energy are those of the other {}", run.source, missing, ranks.size()));
 }
 
 /// Adds the iterations that all ranks of a part have.

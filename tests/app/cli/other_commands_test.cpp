@@ -159,6 +159,11 @@ TEST_F(Commands, SimulateComparesAPlanWithWhatWasMeasured) {
   const std::string trace = (folder_ / "trace.json").string();
   write_recording_of(plan::read_plan(read_file(plan), plan), recording);
   const Json json = json_of(simulate(plan, {"--measured", recording, "--trace", trace, "--iteration", "1"}));
+  const std::string missing = (folder_ / "missing").string();
+  std::filesystem::copy(recording, missing, std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(folder_ / "missing/rank-00002");
+  EXPECT_THAT(run_lowgear(simulate(plan, {"--measured", missing})).err,
+              HasSubstr("warning: rank 2 of 3 has no recording: measured iterations are those of the other ranks"));
   EXPECT_EQ(json["measured"]["figures"], "simulated");
   EXPECT_EQ(json["measured"]["iterations"], 1) << "after two of warm-up";
   EXPECT_NEAR(json["measured"]["difference_pct"].get<double>(), 10, 1e-3);

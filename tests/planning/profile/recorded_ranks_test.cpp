@@ -44,7 +44,7 @@ TEST(CheckRanks, SaysNothingOfAWholeJob) {
 
 TEST(CheckRanks, RefusesAMissingRankThatMayHaveRunAnotherStage) {
   EXPECT_THAT(refusal_of({rank_of(0, 2, {0})}),
-              AllOf(HasSubstr("rank 1 of 2 have no recording"), HasSubstr("stages that no other rank has"),
+              AllOf(HasSubstr("rank 1 of 2 has no recording"), HasSubstr("stages that no other rank has"),
                     HasSubstr("rank-00001")));
   EXPECT_THAT(refusal_of({rank_of(0, 8, {0}), rank_of(1, 8, {0}), rank_of(2, 8, {1}), rank_of(3, 8, {1})}),
               HasSubstr("ranks 4 to 7 of 8 have no recording"))
@@ -54,7 +54,7 @@ TEST(CheckRanks, RefusesAMissingRankThatMayHaveRunAnotherStage) {
 
 TEST(CheckRanks, WarnsOfMissingReplicas) {
   const std::vector<Recording> three{rank_of(0, 4, {0}), rank_of(1, 4, {1}), rank_of(2, 4, {0})};
-  EXPECT_THAT(check_ranks(three, {}), ElementsAre(HasSubstr("rank 3 of 4 have no recording: stages are profiled by")))
+  EXPECT_THAT(check_ranks(three, {}), ElementsAre(HasSubstr("rank 3 of 4 has no recording: stages are profiled by")))
       << "two ranks have stage 0: there are two stages";
   const std::vector<Recording> node{rank_of(0, 4, {0}), rank_of(1, 4, {1})};
   EXPECT_THAT(refusal_of(node), HasSubstr("ranks 2, 3 of 4"));
@@ -65,7 +65,7 @@ TEST(CheckRanks, WarnsOfMissingReplicas) {
 TEST(CheckRanks, HoldsStagesAgainstTheSchedule) {
   EXPECT_THAT(refusal_of({rank_of(0, 4, {0}), rank_of(1, 4, {1})}, 4),
               AllOf(HasSubstr("no rank recorded stages 2, 3 of the 4 of the schedule"),
-                    HasSubstr("ranks 2, 3 of the job have no recording")));
+                    HasSubstr("ranks 2, 3 of 4 have no recording")));
   EXPECT_THAT(refusal_of({rank_of(0, 2, {0}), rank_of(1, 2, {2})}, 2),
               HasSubstr("a rank recorded stage 2, and the schedule has 2 stages"));
 }

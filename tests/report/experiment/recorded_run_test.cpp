@@ -57,7 +57,7 @@ TEST(RecordedRun, NamesRanksThatHaveNoRecording) {
   std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(2, 100, 2)};
   for (Recording& rank : ranks) rank.world_size = 4;
   EXPECT_THAT(recorded_run(ranks, "rec").warnings,
-              ElementsAre(HasSubstr("ranks 1, 3 have no recording: time and energy are those of the other 2")));
+              ElementsAre(HasSubstr("ranks 1, 3 of 4 have no recording: time and energy are those of the other 2")));
   ranks[1].world_size = 8;
   EXPECT_THROW((void)recorded_run(ranks, "rec"), InputError);
 }

@@ -23,6 +23,8 @@
 #include "planning/plan/perseus_plan.h"
 #include "planning/plan/perseus_states.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/recorded_energy.h"
+#include "planning/profile/recorded_ranks.h"
 #include "planning/schedule/communication.h"
 #include "planning/workflow/plan_replays.h"
 #include "report/report/chrome_trace.h"
@@ -57,7 +59,21 @@ struct Simulation {
   workflow::PlanReplays replays;
   std::vector<report::MeasuredTimeline> measured;         ///< empty: nothing was recorded
   std::optional<report::IterationComparison> comparison;  ///< of these with the replay
+  std::vector<std::string> warnings;                      ///< about what was recorded
 };
+
+/// With energies that can be; names ranks that have no recording.
+std::vector<profile::Recording> load_settled_recordings(const std::vector<std::string>& paths,
+                                                        std::vector<std::string>& warnings) {
+  std::vector<profile::Recording> recordings = load_recordings(paths);
+  const std::string missing = profile::missing_text(recordings);
+  if (!missing.empty()) warnings.push_back(missing + ": measured iterations are those of the other ranks");
+  for (profile::Recording& recording : recordings) {
+    settle_energy(recording);
+    warnings.insert(warnings.end(), recording.warnings.begin(), recording.warnings.end());
+  }
+  return recordings;
+}
 
 /// `3=1.2`
 simulator::StageSlowdown parse_straggler(const std::string& text) {
@@ -126,7 +142,8 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
   Simulation result;
   result.replays = replay_plan(pipeline, planned.choices, request);
   if (!arguments.measured.empty()) {
-    result.measured = report::measured_timelines(load_recordings(arguments.measured), pipeline.dag);
+    const std::vector<profile::Recording> recordings = load_settled_recordings(arguments.measured, result.warnings);
+    result.measured = report::measured_timelines(recordings, pipeline.dag);
     result.comparison = compare_with(result.measured, pipeline.dag, result.replays.timeline.duration_s);
   }
   return result;
@@ -276,6 +293,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
   if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
   if (planned.plan) arguments.switch_latency.lead_s = planned.plan->clock_lead_s;
   const Simulation result = simulate(arguments, planned);
+  for (const std::string& warning : result.warnings) console.warn(warning);
   if (!arguments.trace.empty()) {
     write_file_atomically(arguments.trace, write_trace(arguments, planned, result));
   }

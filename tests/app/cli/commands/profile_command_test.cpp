@@ -86,15 +86,15 @@ TEST_F(ProfileCommand, NamesMissingRanksAndRefusesWhereAStageMayBeAmongThem) {
   std::filesystem::remove_all(folder_ / "job/rank-00001");
   const ProgramResult refused = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("rank 1 of 2 have no recording, and they may have run stages that no other rank"));
+  EXPECT_THAT(refused.err, HasSubstr("rank 1 of 2 has no recording, and they may have run stages that no other rank"));
   EXPECT_FALSE(std::filesystem::exists(path("p.csv")));
   write_text(path("job/schedule.csv"), "0F0,0B0\n1F0,1B0\n");
   EXPECT_THAT(run_lowgear({"profile", path("job/rank-00000"), "--out", path("p.csv")}).err,
-              HasSubstr("no rank recorded stage 1 of the 2 of the schedule; rank 1 of the job have no recording"));
+              HasSubstr("no rank recorded stage 1 of the 2 of the schedule; rank 1 of 2 has no recording"));
   write_text(path("job/schedule.csv"), "0F0,0B0\n");
   const ProgramResult replica = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
   EXPECT_EQ(replica.exit_code, 0) << replica.err;
-  EXPECT_THAT(replica.err, HasSubstr("warning: rank 1 of 2 have no recording: stages are profiled by the other ranks"));
+  EXPECT_THAT(replica.err, HasSubstr("warning: rank 1 of 2 has no recording: stages are profiled by the other ranks"));
 }
 
 TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
