@@ -312,12 +312,12 @@ TEST(GpuMeter, KeepsTheCounterOfAWholeModule) {
 
 TEST(CpuMeasurement, IsNotKnownOverATimeInWhichTheCounterWasSetAside) {
   const auto reading = [](double energy_j, long set_aside, std::string problem) {
-    gpu::RaplReading reading;
-    reading.zone = "package-0";
-    reading.energy_j = energy_j;
-    reading.set_aside = set_aside;
-    reading.problem = std::move(problem);
-    return reading;
+    gpu::RaplReading package;
+    package.zone = "package-0";
+    package.energy_j = energy_j;
+    package.set_aside = set_aside;
+    package.problem = std::move(problem);
+    return package;
   };
   EXPECT_EQ(cpu_measurement(reading(10, 1, ""), reading(70, 1, "")).energy_j, 60);
   EXPECT_EQ(cpu_measurement(reading(0, 0, "has not moved yet"), reading(70, 0, "")).energy_j, 70);

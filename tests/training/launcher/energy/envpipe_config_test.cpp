@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/core/error_of.h"
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
 #include "training/launcher/four_rank_job.h"
 
 namespace lowgear::launcher {
@@ -63,12 +65,13 @@ TEST(EnvPipeConfig, RefusesWhatItCannotFollow) {
 TEST(EnvPipeConfig, TakesClocksAndStepsOfAnyGpu) {
   const TemporaryFolder folder;
   const std::string file = (folder / "ds.json").string();
-  write_file(file, R"({"envpipe": {"type": "envelope", "scheduling": "ours", "reconfig": "balanced", "gpu": "b300"}})");
+  write_file_atomically(
+      file, R"({"envpipe": {"type": "envelope", "scheduling": "ours", "reconfig": "balanced", "gpu": "b300"}})");
   const std::string config = "energy.envpipe.config=" + file;
   EXPECT_THAT(refusal({"energy.policy=envpipe", config}), HasSubstr("lists no clocks of the GPU \"b300\""));
-  const TrainConfig job =
-      four_rank_job({"energy.policy=envpipe", config, "energy.envpipe.start_clock=1920",
-                     "energy.envpipe.lowest_clock=960", "energy.envpipe.profile_step=45", "energy.envpipe.raise_step=15"});
+  const TrainConfig job = four_rank_job({"energy.policy=envpipe", config, "energy.envpipe.start_clock=1920",
+                                         "energy.envpipe.lowest_clock=960", "energy.envpipe.profile_step=45",
+                                         "energy.envpipe.raise_step=15"});
   EXPECT_EQ(job.envpipe->options.start_clock_mhz, 1920);
   EXPECT_EQ(job.envpipe->options.lowest_clock_mhz, 960);
   EXPECT_EQ(job.envpipe->options.profile_step_mhz, 45);
