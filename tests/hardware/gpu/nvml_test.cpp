@@ -220,6 +220,16 @@ TEST(Nvml, ErrorsBecomeWhatTheyMean) {
   }
 }
 
+TEST(Nvml, AdvisesAboutReadingsWhereAReadingIsNotPermitted) {
+  const FakeNvml fake(FAKE_NVML_RECENT);
+  const std::unique_ptr<GpuSystem> system = open_nvml();
+  FakeNvml::fail("nvmlDeviceGetPowerUsage=4");
+  const std::string message =
+      error_of_opening([&] { return read(*system->gpus().at(0), GpuFeature::average_power); }).what();
+  EXPECT_THAT(message, HasSubstr("this user may not read it"));
+  EXPECT_THAT(message, testing::Not(HasSubstr("clocks")));
+}
+
 TEST(Nvml, SaysWhyItCannotBeOpened) {
   const FakeNvml fake(FAKE_NVML_RECENT);
   FakeNvml::fail("nvmlInit_v2=18");
