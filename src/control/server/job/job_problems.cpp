@@ -132,22 +132,31 @@ void add_missing(const JobRecord& job, std::vector<JobProblem>& problems) {
   problems.push_back(std::move(problem));
 }
 
-/// Of a rank that once named an iteration far ahead nothing counts until it gets there.
+/// Of a rank that once named an iteration far ahead nothing counts until it gets there. Ahead of all others, that is:
+/// which of two ranks is right is not known.
 void add_differing(const JobRecord& job, std::vector<JobProblem>& problems) {
-  JobProblem problem{.kind = kIterationsDiffer, .is_critical = false, .ranks = {}, .text = {}, .todo = {}};
-  if (job.history.latest() < 0 || job.is_over()) return;
+  std::int64_t first = -1;
+  std::int64_t second = -1;
+  int ahead = 0;
   for (int rank = 0; rank < job.ranks.size(); ++rank) {
-    const RegisteredRank* registered = job.ranks.find(rank);
-    if (registered == nullptr || registered->finished) continue;
-    if (job.history.last_iteration(rank) > job.history.latest() + IterationLog::kMaxLead) problem.ranks.push_back(rank);
+    const std::int64_t last = job.history.last_iteration(rank);
+    if (last > first) {
+      second = std::exchange(first, last);
+      ahead = rank;
+    } else {
+      second = std::max(second, last);
+    }
   }
-  if (problem.ranks.empty()) return;
-  problem.text =
-      fmt::format("rank {} has reported iteration {}, and other ranks have reached {}: reports of {} do not count",
-                  problem.ranks.front(), job.history.last_iteration(problem.ranks.front()), job.history.latest(),
-                  text_of_ranks(problem.ranks));
-  problem.todo = "all ranks have to count the same iterations: start the run again";
-  problems.push_back(std::move(problem));
+  if (second < 0 || first <= second + IterationLog::kMaxLead || job.is_over()) return;
+  problems.push_back(
+      {.kind = kIterationsDiffer,
+       .is_critical = false,
+       .ranks = {ahead},
+       .text =
+           fmt::format("rank {} has reported iteration {}, and the other ranks have reached {}: what rank {} reports "
+                       "until they get there does not count",
+                       ahead, first, second, ahead),
+       .todo = "all ranks have to count the same iterations: start the run again"});
 }
 
 }  // namespace

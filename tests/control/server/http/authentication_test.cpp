@@ -69,8 +69,8 @@ TEST(Authenticator, DoesNotKnowStrangers) {
 }
 
 TEST(Authenticator, KnowsUsersOfTheUnixSocket) {
-  EXPECT_EQ(scopes_of(authenticator(), over_unix(0, 0)), "read,jobs,operate");
-  EXPECT_EQ(scopes_of(authenticator(), over_unix(::geteuid(), 1)), "read,jobs,operate");
+  EXPECT_EQ(scopes_of(authenticator(), over_unix(0, 0)), "read,jobs,operate,node");
+  EXPECT_EQ(scopes_of(authenticator(), over_unix(::geteuid(), 1)), "read,jobs,operate,node");
   const PeerRule user{.scopes = {Scope::read, Scope::jobs}, .user = kStranger, .group = {}};
   EXPECT_EQ(scopes_of(authenticator({user}), over_unix(kStranger, 1)), "read,jobs");
   EXPECT_EQ(scopes_of(authenticator({user}), over_unix(kStranger + 1, 1)), "");
