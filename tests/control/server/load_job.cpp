@@ -47,17 +47,21 @@ std::string rank_text(const LoadJobShape& shape, int rank) {
   static const std::string clocks = fmt::format("{}", fmt::join(clocks_of(profile::example_profile()), ","));
   return fmt::format(
       R"({{"rank":{},"pp_rank":{},"dp_rank":{},"tp_rank":0,"instance":"process-{}","host":"node-{}",)"
-      R"("gpu_uuid":"GPU-{}","gpu":"A100","simulated":true,"clocks_mhz":[{}],"power_limit_w":400,"follows_plans":true}})",
-      rank, rank / shape.dp, rank % shape.dp, rank, shape.first_node + rank / 8, rank, clocks);
+      R"("gpu_uuid":"GPU-{}-{}","gpu":"A100","simulated":true,"clocks_mhz":[{}],"power_limit_w":400,"follows_plans":true}})",
+      rank, rank / shape.dp, rank % shape.dp, rank, shape.first_node + rank / 8, shape.run, rank, clocks);
 }
+
+/// Of a GPU in all of its iterations.
+constexpr double kMeanPowerW = 312.5;
 
 std::string reports_text(int rank, const std::vector<LoadReport>& reports) {
   std::string text = fmt::format(R"({{"rank":{},"reports":[)", rank);
   for (const LoadReport& report : reports) {
     text += fmt::format(
-        R"({}{{"iteration":{},"plan_version":{},"time_s":{},"compute_s":{},"energy_j":312.5,"energy_error_j":0.5,)"
+        R"({}{{"iteration":{},"plan_version":{},"time_s":{},"compute_s":{},"energy_j":{},"energy_error_j":0.5,)"
         R"("throttled_power":0,"throttled_thermal":0}})",
-        &report == reports.data() ? "" : ",", report.iteration, report.plan_version, report.time_s, report.compute_s);
+        &report == reports.data() ? "" : ",", report.iteration, report.plan_version, report.time_s, report.compute_s,
+        kMeanPowerW * report.time_s);
   }
   return text + R"(],"gpu":{"power_w":312.0,"sm_clock_mhz":1215,"temperature_c":61}})";
 }

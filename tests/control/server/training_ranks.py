@@ -24,7 +24,7 @@ class TrainingRanks:
                  gpu="Simulated GPU", user=None, gpu_uuids=(), policy=None):
         self.url, self.token, self.pp = url.rstrip("/"), token, pp
         self.iteration, self.microbatches = 0, microbatches
-        self.gpu_uuids = {rank: f"GPU-{rank}" for rank in range(pp)} | dict(enumerate(gpu_uuids))
+        self.gpu_uuids = {rank: f"GPU-{run}-{rank}" for rank in range(pp)} | dict(enumerate(gpu_uuids))
         self.plans, self.next_plans = [None] * pp, [None] * pp
         self.measured = [set() for _ in range(pp)]  # clocks in MHz
         self.job = self.call("POST", "/v1/jobs", {
