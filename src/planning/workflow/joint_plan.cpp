@@ -43,6 +43,16 @@ ProfiledPipeline pipeline_in(const joint::JointProblem& problem, schedule::Sched
   return pipeline;
 }
 
+/// Times from the fastest to that of least energy at which orders are improved, and at which they are compared.
+constexpr std::size_t kAnchors = 3;
+constexpr std::size_t kCompared = 32;
+
+/// An order that plans may have.
+struct CandidateOrder {
+  joint::RatedOrder rated;
+  std::optional<std::size_t> number;  ///< of the solved order; empty before it is needed
+};
+
 /// An order whose frontier is solved.
 struct SolvedOrder {
   planner::CertificateRecorder certificate;
@@ -75,10 +85,8 @@ class JointPlanning {
   }
 
   JointPlanResult make() {
-    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
-    const std::vector<double> deadlines = improved(search);
-    require_possible(search.fastest_s());
-    keep_orders(search, deadlines);
+    search_orders();
+    require_possible();
     make_all_plans();
     find_faster_than_full_clocks();
     bound_all_orders();
@@ -87,50 +95,55 @@ class JointPlanning {
     return std::move(result_);
   }
 
-  /// The replayed plan for one deadline, which the options must have, too; none where no order keeps it.
+  /// The replayed plan for one deadline; none where no order keeps it.
   std::optional<simulator::PipelineFigures> replayed_at(double deadline_s) {
-    joint::OrderSearch search(*problem_, rated_from_s(), progress_);
-    const std::vector<double> deadlines = improved(search);
-    if (search.fastest_s() > deadline_s) return std::nullopt;
-    keep_orders(search, deadlines);
+    search_orders();
+    if (fastest_rated_s_ > deadline_s) return std::nullopt;
     const std::size_t order = order_for(deadline_s);
-    const plan::Plan made = solved_[order]->planner->plan_only(deadline_s);
+    const plan::Plan made = solved_[order]->planner->plan(deadline_s);
     const ProfiledPipeline& pipeline = result_.orders[order].pipeline;
     return figures_of(replay_under(pipeline.problem(), choices_for(made, pipeline.dag), conditions_of(*options_)));
   }
 
  private:
-  /// Curves from a single deadline on are enough for it; with late clocks even an earlier part may be needed.
-  [[nodiscard]] double rated_from_s() const {
-    return options_->planner.switch_latency_s > 0 ? 0 : options_->deadlines.deadline_s.value_or(0);
-  }
-
-  /// Improves orders at some of the deadlines, which it returns.
-  std::vector<double> improved(joint::OrderSearch& search) const {
-    const std::vector<double> deadlines = deadlines_between(search.fastest_s(), search.slowest_s());
-    // More than a few deadlines have neighbours for which the same orders are good.
-    constexpr std::size_t kAnchors = 3;
-    const std::size_t anchors = std::min(kAnchors, deadlines.size());
-    for (std::size_t i = 0; i < anchors; ++i) {
-      const double deadline_s = std::max(deadlines[i * deadlines.size() / anchors], search.fastest_s());
-      search.improve_at(deadline_s, joint::solves_for(*problem_) / anchors);
-    }
-    return deadlines;
-  }
-
-  void keep_orders(const joint::OrderSearch& search, std::span<const double> deadlines) {
+  /// Finds the few orders that plans may have. They are those of the problem, whatever deadlines were asked for: an
+  /// order that is found for one of them competes at all.
+  void search_orders() {
+    joint::OrderSearch search(*problem_, 0, progress_);
+    const double fastest_s = search.fastest_s();
+    const double slowest_s = search.slowest_s();
+    const auto at = [&](std::size_t part, std::size_t parts) {
+      return fastest_s + (slowest_s - fastest_s) * static_cast<double>(part) / static_cast<double>(parts);
+    };
+    for (std::size_t k = 0; k < kAnchors; ++k) search.improve_at(at(k, kAnchors), joint::solves_for(*problem_));
+    fastest_rated_s_ = search.fastest_s();
+    slowest_rated_s_ = search.slowest_s();
+    std::vector<double> times_s;
+    for (std::size_t k = 0; k <= kCompared; ++k) times_s.push_back(at(k, kCompared));
+    times_s.front() = fastest_rated_s_;
     result_.orders_tried = search.orders().size();
-    for (const std::size_t i : search.few_for(deadlines, kOrderTolerance)) add_order(search.orders()[i].order);
+    for (const std::size_t i : search.few_for(times_s, kOrderTolerance)) {
+      candidates_.push_back({search.orders()[i], std::nullopt});
+    }
   }
 
   /// With late clocks each order says itself what it can keep.
-  void require_possible(double fastest_s) const {
+  void require_possible() const {
     constexpr double kTimeRounding = 1e-9;
     const std::optional<double> deadline_s = options_->deadlines.deadline_s;
-    if (!deadline_s || *deadline_s >= fastest_s * (1 - kTimeRounding)) return;
+    if (!deadline_s || *deadline_s >= fastest_rated_s_ * (1 - kTimeRounding)) return;
     throw InputError(
         fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s",
-                    *deadline_s, fastest_s));
+                    *deadline_s, fastest_rated_s_));
+  }
+
+  /// The number of a candidate, whose frontier is solved when a deadline first needs it.
+  std::size_t solved(CandidateOrder& candidate) {
+    if (!candidate.number) {
+      add_order(candidate.rated.order);
+      candidate.number = solved_.size() - 1;
+    }
+    return *candidate.number;
   }
 
   void add_order(schedule::Schedule order) {
@@ -167,47 +180,43 @@ class JointPlanning {
     return all;
   }
 
-  [[nodiscard]] double fastest_s() const {
-    return (*std::ranges::min_element(solved_, {}, [](const auto& order) { return order->planner->fastest_s(); }))
-        ->planner->fastest_s();
-  }
-  [[nodiscard]] double slowest_s() const {
-    const auto least_j = [](const auto& order) {
-      const planner::Frontier& frontier = order->planner->frontier();
-      return frontier.energy_j(frontier.vertices().back());
-    };
-    return std::max((*std::ranges::min_element(solved_, {}, least_j))->planner->slowest_s(), fastest_s());
+  /// The order of least energy among those that can keep the deadline, by the curves that rated them; the fastest where
+  /// none can, which says so.
+  [[nodiscard]] std::size_t order_for(double deadline_s) {
+    std::vector<CandidateOrder*> by_energy;
+    for (CandidateOrder& candidate : candidates_) by_energy.push_back(&candidate);
+    std::ranges::stable_sort(by_energy, {},
+                             [&](const CandidateOrder* one) { return one->rated.curve.energy_j_at(deadline_s); });
+    for (CandidateOrder* candidate : by_energy) {
+      const std::size_t order = solved(*candidate);
+      if (solved_[order]->planner->fastest_s() <= deadline_s) return order;
+    }
+    const auto fastest_s = [&](const CandidateOrder* one) { return solved_[*one->number]->planner->fastest_s(); };
+    return *(*std::ranges::min_element(by_energy, {}, fastest_s))->number;
   }
 
-  /// The order of least energy among those that can keep the deadline; the fastest where none can, which says so.
-  [[nodiscard]] std::size_t order_for(double deadline_s) const {
-    std::size_t best = 0;
-    std::size_t fastest = 0;
-    bool found = false;
-    const auto energy_j = [&](std::size_t i) {
-      return solved_[i]->planner->frontier().energy_j_at(ps_from_s(deadline_s));
-    };
-    for (std::size_t i = 0; i < solved_.size(); ++i) {
-      if (solved_[i]->planner->fastest_s() < solved_[fastest]->planner->fastest_s()) fastest = i;
-      if (solved_[i]->planner->fastest_s() > deadline_s) continue;
-      if (!found || energy_j(i) < energy_j(best)) best = i;
-      found = true;
-    }
-    return found ? best : fastest;
+  /// From the least time of the orders to the one of least energy; the first of equal ones.
+  std::vector<double> all_deadlines() {
+    if (options_->deadlines.deadline_s) return {*options_->deadlines.deadline_s};
+    const double fastest_s = solved_[order_for(fastest_rated_s_)]->planner->fastest_s();
+    const bool only_from_fastest = options_->deadlines.slowdown_pct || options_->deadlines.plans == 1;
+    if (only_from_fastest) return deadlines_s(options_->deadlines, fastest_s, fastest_s);
+    const double slowest_s = solved_[order_for(slowest_rated_s_)]->planner->slowest_s();
+    return deadlines_between(fastest_s, std::max(fastest_s, slowest_s));
   }
 
   void make_all_plans() {
+    const std::vector<double> deadlines = all_deadlines();
+    std::vector<std::size_t> orders;
+    for (const double deadline_s : deadlines) orders.push_back(order_for(deadline_s));
     std::vector<std::vector<simulator::PipelineFigures>> frontiers;
     for (const PlannedOrder& order : result_.orders) frontiers.push_back(order.frontier.vertices);
     result_.frontier = joint_frontier(frontiers);
-    const std::vector<double> deadlines = deadlines_between(fastest_s(), slowest_s());
     for (std::size_t i = 0; i < deadlines.size(); ++i) {
       if (progress_ != nullptr) {
         progress_->update("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
       }
-      const std::size_t order = order_for(deadlines[i]);
-      planner::PipelinePlanner& planner = *solved_[order]->planner;
-      keep_plan(order, deadlines.size() == 1 ? planner.plan_only(deadlines[i]) : planner.plan(deadlines[i]));
+      keep_plan(orders[i], solved_[orders[i]]->planner->plan(deadlines[i]));
     }
   }
 
@@ -295,6 +304,9 @@ class JointPlanning {
   const PlanReceiver* receive_;
   Progress* progress_;  ///< may be null
   ProfiledPipeline reference_;
+  std::vector<CandidateOrder> candidates_;
+  double fastest_rated_s_ = 0;  ///< of all orders that were rated
+  double slowest_rated_s_ = 0;
   std::vector<std::unique_ptr<SolvedOrder>> solved_;  ///< by number of the order
   JointPlanResult result_;
 };

@@ -109,7 +109,7 @@ class Planning {
     const auto deadlines = deadlines_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     for (std::size_t i = 0; i < deadlines.size(); ++i) {
       tell("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
-      keep_plan(deadlines.size() == 1 ? planner.plan_only(deadlines[i]) : planner.plan(deadlines[i]));
+      keep_plan(planner.plan(deadlines[i]));
     }
   }
 

@@ -62,7 +62,7 @@ class Candidate {
         .epsilon = planner_.method() == planner::FrontierMethod::exact ? 0 : planner_.frontier().epsilon(),
         .certificate = certificate_.text()};
     result.fastest_s = planner_.fastest_s();
-    result.plan = planner_.plan_only(deadline_s);
+    result.plan = planner_.plan(deadline_s);
     result.finding = faster_than_full_clocks(result.plan.time_s, result.full_clocks.time_s);
     result.partition = std::move(partition_);
     result.pipeline = std::move(pipeline_);

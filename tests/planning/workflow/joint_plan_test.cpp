@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <vector>
 
 #include "base/core/error_of.h"
@@ -67,6 +68,21 @@ TEST(PlanJointly, OfSeveralPlansOneTakesTheReferencesTime) {
   EXPECT_EQ(std::ranges::count_if(result.plans, same), 1);
   EXPECT_LT(result.shown.energy_j, result.run.baseline.energy_j);
   EXPECT_LE(result.shown.time_s, result.run.baseline.time_s * (1 + 1e-9));
+}
+
+TEST(PlanJointly, PlansADeadlineInTheSameWayByItselfAndAmongOthers) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 6; ++i) {
+    SCOPED_TRACE(i);
+    const joint::JointProblem problem = joint::random_orders(random);
+    const Received several = planned(problem, {.deadlines = {.plans = 4}});
+    for (const plan::Plan& one : several.plans) {
+      const Received alone = planned(problem, {.deadlines = {.deadline_s = one.deadline_s}});
+      EXPECT_EQ(alone.plans.front().schedule, one.schedule) << one.deadline_s << " s";
+      EXPECT_EQ(alone.plans.front().energy_j, one.energy_j) << one.deadline_s << " s";
+      EXPECT_EQ(alone.plans.front().time_s, one.time_s);
+    }
+  }
 }
 
 TEST(PlanJointly, NoPolicyLiesBelowWhatItOffersForTheSameMemory) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -55,6 +56,31 @@ TEST(PlanPipeline, GivesTheSameAnswerToTheSameRequest) {
   EXPECT_EQ(times_of(first.plans), times_of(second.plans));
   EXPECT_EQ(first.frontier.certificate, second.frontier.certificate);
   EXPECT_EQ(write_run(run_file_of(first, options)), write_run(run_file_of(second, options)));
+}
+
+TEST(PlanPipeline, PlansADeadlineInTheSameWayByItselfAndAmongOthers) {
+  std::vector<plan::Plan> several;
+  const PlanReceiver receive = [&](const ProfiledPipeline&, int, const plan::Plan& made) { several.push_back(made); };
+  const PlanResult result = plan(sample_pipeline(), {.deadlines = {.plans = 7}}, receive);
+  ASSERT_EQ(several.size(), 7U);
+  for (const plan::Plan& one : several) {
+    const PlanResult alone = plan(sample_pipeline(), {.deadlines = {.deadline_s = one.deadline_s}});
+    EXPECT_EQ(alone.shown.energy_j, one.energy_j);
+    EXPECT_EQ(alone.shown.time_s, one.time_s);
+  }
+  // The comparison of policies has Lowgear's plans for the times of others.
+  const ProfiledPipeline pipeline = sample_pipeline();
+  planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
+  const PolicyComparison compared = compare_policies(pipeline, planner, {.policies = {"max", "perseus", "lowgear"}});
+  int found = 0;
+  for (const ComparisonRow& other : compared.rows) {
+    const auto ours = std::ranges::find(compared.rows, "lowgear (time of " + other.policy + ")", &ComparisonRow::label);
+    if (ours == compared.rows.end()) continue;
+    const PlanResult alone = plan(sample_pipeline(), {.deadlines = {.deadline_s = other.time_s}});
+    EXPECT_EQ(alone.shown.energy_j, ours->energy_j) << other.policy;
+    ++found;
+  }
+  EXPECT_GT(found, 0);
 }
 
 class Silent final : public Progress {

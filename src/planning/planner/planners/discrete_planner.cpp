@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 namespace lowgear::planner {
@@ -25,12 +26,11 @@ constexpr std::size_t kSpliceVisits = 300'000;
 /// A trade costs a few makespans, and there can be one per op.
 constexpr std::size_t kMaxOpsToTrade = 2'000;
 
-/// How often the library is gone through again: at its deadlines, and between them. Two rounds lower the mean gap by a
-/// tenth where clocks are far apart, further ones hardly.
-constexpr TimePs kRefinements = 2;
-
-/// Deadlines on either side of a single one for which plans are refined.
+/// Places of the grid on either side of a deadline whose mixtures are in its library; half as far, those between them.
+/// Two such rounds lower the mean gap by a tenth where clocks are far apart, further ones hardly.
 constexpr TimePs kNeighbours = 8;
+
+constexpr std::string_view kPreparing = "preparing plans";
 
 /// Visits of one splice, per op: some 12 makespans and a reclaim.
 constexpr std::size_t kVisitsPerSplice = 16;
@@ -51,48 +51,59 @@ DiscretePlanner::DiscretePlanner(const PlanningModel& model, ContinuousSolver& s
       solver_(&solver),
       work_(work),
       rounder_(model, work),
-      library_(model.instance.blocking_power_nw) {}
+      roundings_(model.instance.blocking_power_nw) {}
 
 DeadlineGrid DiscretePlanner::grid_over(const Frontier& frontier) const {
   const auto ops = static_cast<std::size_t>(model_->instance.op_count());
   return deadline_grid(frontier.fastest_ps(), frontier.slowest_ps(), ops);
 }
 
-void DiscretePlanner::prepare(const Frontier& frontier) { fill(frontier, {0, grid_over(frontier).count}); }
-
-void DiscretePlanner::prepare_for(const Frontier& frontier, TimePs deadline_ps) {
+void DiscretePlanner::prepare(const Frontier& frontier) {
   const DeadlineGrid grid = grid_over(frontier);
   if (grid.step_ps == 0) return;
-  const TimePs place = (deadline_ps - grid.fastest_ps) / grid.step_ps;
-  fill(frontier, {std::max<TimePs>(0, place - kNeighbours), std::min(grid.count, place + kNeighbours + 1)});
+  const bool is_refined = static_cast<std::size_t>(model_->instance.op_count()) <= kMaxOpsToTrade;
+  // All of them also for one deadline: the two plans that suit it best may be far apart.
+  for (TimePs place = 0; place < grid.count; ++place) {
+    if (work_ != nullptr) work_->begin(kPreparing, static_cast<double>(place) / static_cast<double>(grid.count));
+    const ContinuousPlan continuous = solver_->solve(grid.at_ps(place));
+    DiscretePlan rounding = best_rounding(continuous);
+    if (is_refined) drafts_.push_back(drafted(continuous, rounding));
+    roundings_.add(std::move(rounding));
+  }
+  grid_ = grid;
+  mixtures_at_.resize(drafts_.size());
+  mixtures_after_.resize(drafts_.size());
 }
 
-void DiscretePlanner::fill(const Frontier& frontier, Refined refined) {
-  const DeadlineGrid grid = grid_over(frontier);
-  if (grid.step_ps == 0) return;
-  if (static_cast<std::size_t>(model_->instance.op_count()) > kMaxOpsToTrade) refined.end = refined.begin;
-  const TimePs steps = grid.count + kRefinements * (refined.end - refined.begin);
-  TimePs done = 0;
-  const auto report = [&] {
-    const double fraction = static_cast<double>(++done) / static_cast<double>(steps);
-    if (work_ != nullptr) work_->begin("preparing plans", fraction);
-  };
-  // All of them also for one deadline: the two plans that suit it best may be far apart.
-  std::vector<Draft> drafts;
-  for (TimePs k = 0; k < grid.count; ++k, report()) {
-    const ContinuousPlan continuous = solver_->solve(grid.at_ps(k));
-    DiscretePlan rounding = best_rounding(continuous);
-    if (k >= refined.begin && k < refined.end) drafts.push_back(drafted(continuous, rounding));
-    library_.add(std::move(rounding));
+const DiscretePlan& DiscretePlanner::mixture_at(TimePs place) {
+  std::optional<DiscretePlan>& made = mixtures_at_[static_cast<std::size_t>(place)];
+  if (!made) made = plan(drafts_[static_cast<std::size_t>(place)], roundings_);
+  return *made;
+}
+
+const DiscretePlan& DiscretePlanner::mixture_after(TimePs place) {
+  std::optional<DiscretePlan>& made = mixtures_after_[static_cast<std::size_t>(place)];
+  if (!made) {
+    PlanLibrary library = roundings_;
+    add_mixtures(library, place, kNeighbours / 2);
+    const ContinuousPlan continuous = solver_->solve(grid_.at_ps(place) + grid_.step_ps / 2);
+    made = plan(drafted(continuous, best_rounding(continuous)), library);
   }
-  // Mixtures of mixtures: each round plans with the library of the one before, the second one between the deadlines.
-  for (Draft& draft : drafts) {
-    library_.add(plan(std::move(draft)));
-    report();
-  }
-  for (TimePs k = refined.begin; k < refined.end; ++k, report()) {
-    library_.add(plan(std::min(grid.at_ps(k) + grid.step_ps / 2, frontier.slowest_ps())));
-  }
+  return *made;
+}
+
+void DiscretePlanner::add_mixtures(PlanLibrary& library, TimePs place, TimePs reach) {
+  const TimePs end = std::min(place + reach + 1, static_cast<TimePs>(drafts_.size()));
+  for (TimePs near = std::max<TimePs>(0, place - reach); near < end; ++near) library.add(mixture_at(near));
+}
+
+PlanLibrary DiscretePlanner::library_near(TimePs place) {
+  PlanLibrary library = roundings_;
+  add_mixtures(library, place, kNeighbours);
+  constexpr TimePs kReach = kNeighbours / 2;
+  const TimePs end = std::min(place + kReach + 1, static_cast<TimePs>(drafts_.size()) - 1);
+  for (TimePs near = std::max<TimePs>(0, place - kReach); near < end; ++near) library.add(mixture_after(near));
+  return library;
 }
 
 DiscretePlanner::Draft DiscretePlanner::drafted(const ContinuousPlan& continuous, DiscretePlan rounding) const {
@@ -101,17 +112,19 @@ DiscretePlanner::Draft DiscretePlanner::drafted(const ContinuousPlan& continuous
 
 DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
   const ContinuousPlan continuous = solver_->solve(deadline_ps);
-  return plan(drafted(continuous, best_rounding(continuous)));
+  Draft draft = drafted(continuous, best_rounding(continuous));
+  if (drafts_.empty()) return plan(std::move(draft), roundings_);
+  return plan(std::move(draft), library_near((deadline_ps - grid_.fastest_ps) / grid_.step_ps));
 }
 
-DiscretePlan DiscretePlanner::plan(Draft draft) {
+DiscretePlan DiscretePlanner::plan(Draft draft, const PlanLibrary& library) {
   const TimePs deadline_ps = draft.deadline_ps;
   const std::size_t ops = draft.order.size();
   std::size_t reach = 1;
   while (2 * (reach + 1) * (reach + 1) * ops * kVisitsPerSplice <= kSpliceVisits && reach < 6) ++reach;
   std::vector<DiscretePlan> candidates{std::move(draft.rounding)};
-  if (const DiscretePlan* prepared = library_.best_within(deadline_ps)) candidates.push_back(*prepared);
-  if (auto spliced = library_.splice(rounder_, draft.order, deadline_ps, reach)) {
+  if (const DiscretePlan* prepared = library.best_within(deadline_ps)) candidates.push_back(*prepared);
+  if (auto spliced = library.splice(rounder_, draft.order, deadline_ps, reach)) {
     candidates.push_back(std::move(*spliced));
   }
   const std::size_t to_trade = ops <= kMaxOpsToTrade ? candidates.size() : 0;

@@ -153,22 +153,17 @@ struct PipelinePlanner::Impl {
 
   TimePs slowest_ps() const { return std::max(solved->frontier().slowest_ps(), fastest_ps()); }
 
-  /// Makes the discrete planner with its library where there is none: for all deadlines, or near one.
-  void prepare(std::optional<TimePs> only_ps) {
-    if (discrete) return;
+  /// The discrete planner. Made when first needed: a frontier alone does not need it.
+  DiscretePlanner& per_op() {
+    if (discrete) return *discrete;
     discrete.emplace(model, solved->solver(), &work);
     try {
-      only_ps ? discrete->prepare_for(solved->frontier(), *only_ps) : discrete->prepare(solved->frontier());
+      discrete->prepare(solved->frontier());
     } catch (...) {
       discrete.reset();  // stopped: half a library would plan worse for good
       throw;
     }
     work.begin(kPlanning, -1);
-  }
-
-  /// The discrete planner. Made when first needed: a frontier alone does not need it.
-  DiscretePlanner& per_op() {
-    prepare(std::nullopt);
     return *discrete;
   }
 
@@ -308,15 +303,5 @@ double PipelinePlanner::fastest_s() const { return s_from_ps(impl_->fastest_ps()
 double PipelinePlanner::slowest_s() const { return s_from_ps(impl_->slowest_ps()); }
 
 plan::Plan PipelinePlanner::plan(double deadline_s) { return impl_->plan(deadline_s, impl_->deadline_ps(deadline_s)); }
-
-plan::Plan PipelinePlanner::plan_only(double deadline_s) {
-  const TimePs deadline_ps = impl_->deadline_ps(deadline_s);
-  const bool prepares = !impl_->discrete && !impl_->fastest_late;
-  if (!prepares || impl_->options.granularity != PlanGranularity::per_op) return impl_->plan(deadline_s, deadline_ps);
-  impl_->prepare(deadline_ps);
-  plan::Plan made = impl_->plan(deadline_s, deadline_ps);
-  impl_->discrete.reset();  // other deadlines need all of the library
-  return made;
-}
 
 }  // namespace lowgear::planner

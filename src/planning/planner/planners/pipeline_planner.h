@@ -59,11 +59,9 @@ class PipelinePlanner {
 
   /// The plan of least energy found whose replayed iteration time is at most `deadline_s`, with its certified lower
   /// bound: there is one for every deadline from T_min on. A deadline beyond T* gives the plan of T*: a slower one
-  /// would use more energy. Throws InputError, naming T_min, when the deadline is below it.
+  /// would use more energy. It is the same whatever other deadlines were planned for. Throws InputError, naming T_min,
+  /// when the deadline is below it.
   [[nodiscard]] plan::Plan plan(double deadline_s);
-  /// The same for a caller that wants plans for this deadline alone: only its neighbourhood is refined, which takes a
-  /// fraction of the time. With a switch latency it is `plan`, as earlier deadlines are tried then, too.
-  [[nodiscard]] plan::Plan plan_only(double deadline_s);
 
  private:
   struct Impl;

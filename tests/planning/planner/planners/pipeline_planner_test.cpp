@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -89,20 +90,39 @@ TEST(PipelinePlanner, MakesSoundPlansOfRandomPipelines) {
   }
 }
 
-TEST(PipelinePlanner, PlansOneDeadlineByItselfNearlyAsWellAsAmongAll) {
+void expect_same(const plan::Plan& plan, const plan::Plan& other) {
+  EXPECT_EQ(plan.time_s, other.time_s);
+  EXPECT_EQ(plan.energy_j, other.energy_j);
+  ASSERT_EQ(plan.ranks.size(), other.ranks.size());
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    EXPECT_TRUE(std::ranges::equal(plan.ranks[rank], other.ranks[rank], {}, &plan::PlannedOp::clock_mhz,
+                                   &plan::PlannedOp::clock_mhz));
+  }
+}
+
+TEST(PipelinePlanner, PlansADeadlineInTheSameWayByItselfAndAmongOthers) {
   std::mt19937_64 random(47);
-  for (int i = 0; i < 40; ++i) {
-    SCOPED_TRACE(fmt::format("pipeline {}", i));
-    const SamplePipeline pipeline = random_pipeline(random, {.max_ranks = 4, .max_microbatches = 8, .max_clocks = 12});
-    PipelinePlanner alone(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
-    PipelinePlanner among_all(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
-    const double deadline_s = deadline_at(alone, 0.1 + (0.02 * i));
-    const plan::Plan plan = alone.plan_only(deadline_s);
-    expect_sound(plan, pipeline);
-    const plan::Plan compared = among_all.plan(deadline_s);
-    EXPECT_LE(plan.energy_j, compared.energy_j * 1.005);
-    EXPECT_EQ(alone.plan(deadline_s).energy_j, compared.energy_j) << "a later plan has the whole library";
-    EXPECT_EQ(alone.plan_only(deadline_s).energy_j, compared.energy_j) << "and one for itself uses it, too";
+  for (const FrontierMethod method : {FrontierMethod::exact, FrontierMethod::sandwich}) {
+    PlannerOptions options;
+    options.method = method;
+    for (int i = 0; i < 15; ++i) {
+      SCOPED_TRACE(fmt::format("pipeline {} with {}", i, name(method)));
+      const SamplePipeline pipeline =
+          random_pipeline(random, {.max_ranks = 4, .max_microbatches = 8, .max_clocks = 12});
+      const auto planner_of_it = [&] {
+        return PipelinePlanner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
+      };
+      PipelinePlanner among_all = planner_of_it();
+      constexpr int kPlans = 8;
+      std::vector<plan::Plan> plans;
+      for (int k = kPlans; k >= 0; --k) {
+        plans.push_back(among_all.plan(deadline_at(among_all, static_cast<double>(k) / kPlans)));
+      }
+      for (const plan::Plan& one : plans) {
+        PipelinePlanner alone = planner_of_it();
+        expect_same(alone.plan(one.deadline_s), one);
+      }
+    }
   }
 }
 
