@@ -31,6 +31,7 @@ class Service : public agent::Service {
   std::string driver_version() const override { return "580"; }
   std::vector<agent::GpuStatus> gpus() override { return gpus_; }
   std::vector<agent::UnattendedGpu> unattended_gpus() override { return {}; }
+  std::vector<std::string> hidden_gpus() const override { return {}; }
   std::vector<agent::LeaseStatus> leases() override { return {}; }
   void apply(const agent::Peer&, std::string_view gpu, const gpu::GpuSetting& setting, agent::WriteDone done) override {
     check(gpu, std::visit([](const auto& each) { return is_in_range(each); }, setting));

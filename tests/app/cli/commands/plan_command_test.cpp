@@ -495,14 +495,14 @@ TEST_F(PlanCommand, WritesTheStepsOfEnvPipesReconfiguration) {
 
 TEST_F(PlanCommand, EnvPipePlansForAGpuThatItDoesNotList) {
   const std::string config = (folder_ / "ds.json").string();
-  write_file(config, R"({"train_batch_size": 4, "envpipe": {"type": "envelope", "scheduling": "ours",
+  write_file_atomically(config, R"({"train_batch_size": 4, "envpipe": {"type": "envelope", "scheduling": "ours",
                      "reconfig": "balanced", "gpu": "newarch"}})");
   const ProgramResult refused = plan({"--policy", "envpipe", "--envpipe-config", config});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("newarch"), HasSubstr("--envpipe-start-clock and --envpipe-lowest-clock")));
   const ProgramResult planned =
-      plan({"--policy", "envpipe", "--envpipe-config", config, "--envpipe-start-clock", "1305", "--envpipe-lowest-clock",
-            "900", "--envpipe-profile-step", "45", "--envpipe-raise-step", "15"});
+      plan({"--policy", "envpipe", "--envpipe-config", config, "--envpipe-start-clock", "1305",
+            "--envpipe-lowest-clock", "900", "--envpipe-profile-step", "45", "--envpipe-raise-step", "15"});
   EXPECT_EQ(planned.exit_code, 0) << planned.err;
 }
 
