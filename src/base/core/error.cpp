@@ -11,10 +11,16 @@
 namespace lowgear {
 namespace {
 
+/// Control characters, and those that end a line or change the direction of the text: a line has to stay one line that
+/// reads as it is written, also for programs that follow Unicode's rules.
 bool is_control(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character.front());
-  if (character.size() == 1) return first < 0x20 || first == 0x7F;
-  return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;  // U+0080..U+009F
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (character.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;  // U+0080..U+009F
+  if (byte(0) != 0xE2) return false;
+  const bool separates = byte(1) == 0x80 && byte(2) >= 0xA8 && byte(2) <= 0xAE;  // U+2028..U+202E
+  const bool isolates = byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9;   // U+2066..U+2069
+  return separates || isolates;
 }
 
 }  // namespace

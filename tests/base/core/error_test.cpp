@@ -39,6 +39,9 @@ TEST(Printable, EscapesControlCharactersAndWhatIsNoUtf8) {
   EXPECT_EQ(printable(std::string_view("a\0b\n\x1b[31m\x7f", 10)), "a\\x00b\\x0a\\x1b[31m\\x7f");
   EXPECT_EQ(printable("\xc2\x85"), "\\xc2\\x85");  // U+0085, a line break to some terminals
   EXPECT_EQ(printable("ok\xff\xc3"), "ok\\xff\\xc3");
+  EXPECT_EQ(printable("a\u2028b\u2029"), "a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9");  // separators of lines and paragraphs
+  EXPECT_EQ(printable("\u202e\u2066"), "\\xe2\\x80\\xae\\xe2\\x81\\xa6");      // turn the text around
+  EXPECT_EQ(printable("\u2027\u202f\u2065"), "\u2027\u202f\u2065");
 }
 
 TEST(Printable, CutsAfterSoManyCharactersNotBytes) {

@@ -12,7 +12,8 @@ namespace lowgear::http {
 
 [[nodiscard]] inline std::string_view to_std(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
-/// Beast's headers as Headers.
+/// Beast's headers as Headers. What stands in several headers of one name is one list (RFC 9110, 5.2): none of them
+/// hides another one.
 [[nodiscard]] inline Headers to_headers(const boost::beast::http::fields& fields) {
   Headers headers;
   for (const auto& field : fields) {
@@ -20,7 +21,8 @@ namespace lowgear::http {
     std::ranges::transform(name, name.begin(), [](char letter) {
       return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
     });
-    headers[std::move(name)] = to_std(field.value());
+    const auto [known, is_new] = headers.try_emplace(std::move(name), to_std(field.value()));
+    if (!is_new) known->second.append(", ").append(to_std(field.value()));
   }
   return headers;
 }

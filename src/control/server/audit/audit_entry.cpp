@@ -32,7 +32,7 @@ std::string audit_line(const AuditedRequest& request, AuditTime time) {
   Json entry = head(time, "request");
   entry["caller"] = text_or_null(request.caller);
   entry["address"] = printable(request.address);
-  entry["method"] = request.method;
+  entry["method"] = printable(request.method);
   entry["route"] = request.route;
   entry["object"] = text_or_null(request.object);
   entry["status"] = request.status;

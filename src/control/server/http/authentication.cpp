@@ -18,12 +18,14 @@ using namespace std::chrono_literals;
 constexpr auto kRememberedFor = 30s;
 constexpr std::size_t kMostRemembered = 4'096;
 
-/// The token of `Authorization: Bearer TOKEN`; empty for another scheme, which is then no token of ours.
+/// The token of `Authorization: Bearer TOKEN`; empty for another scheme, and where anything follows the token: that is
+/// then no token of ours.
 std::string_view bearer_of(std::string_view header) {
   const std::string_view scheme = take_word(header);
   const auto same_letter = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
   if (!std::ranges::equal(scheme, std::string_view("bearer"), same_letter)) return {};
-  return take_word(header);
+  const std::string_view token = take_word(header);
+  return has_word(header) ? std::string_view() : token;
 }
 
 const std::shared_ptr<const NodeNames>& all_nodes() {

@@ -53,6 +53,13 @@ TEST(HttpRequestParser, TakesTheAbsoluteForm) {
   EXPECT_EQ(parse_request("GET http://agent HTTP/1.1\r\n\r\n", 100).take().path, "/");
 }
 
+TEST(HttpRequestParser, LetsNoHeaderHideAnotherOneOfItsName) {
+  const Request request =
+      parse_request("GET / HTTP/1.1\r\nAuthorization: a\r\nX: 1\r\nauthorization: b\r\n\r\n", 9).take();
+  EXPECT_EQ(request.header("authorization"), "a, b");
+  EXPECT_EQ(request.header("x"), "1");
+}
+
 TEST(HttpRequestParser, RefusesABodyInChunks) {
   for (const std::size_t piece : {1U, 5U, 1000U}) {
     const RequestParser parser =

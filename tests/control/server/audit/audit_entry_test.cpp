@@ -40,6 +40,18 @@ TEST(AuditEntry, TextOfClientsStaysOneShortLine) {
   EXPECT_EQ(Json::parse(line)["event"], "request");
 }
 
+TEST(AuditEntry, NothingInItEndsALineForAnyReader) {
+  for (const std::string separator : {"\n", "\r", "\v", "\f", "\x1c", "\u0085", "\u2028", "\u2029"}) {
+    AuditedRequest request;
+    request.caller = request.address = request.object = separator;
+    request.method = separator;
+    for (const std::string& line : {audit_line(request, kTime), audit_line(AuditedEvent{"tokens", separator}, kTime)}) {
+      EXPECT_EQ(line.find(separator), separator == "\n" ? line.size() - 1 : std::string::npos) << line;
+      EXPECT_TRUE(Json::accept(line));
+    }
+  }
+}
+
 TEST(AuditEntry, EventsHaveADetail) {
   const Json entry = Json::parse(audit_line(AuditedEvent{"tokens", "2 tokens are valid"}, kTime));
   EXPECT_EQ(entry["event"], "tokens");

@@ -60,7 +60,11 @@ TEST(Authenticator, DoesNotKnowStrangers) {
                                             "Basic " + kReader,
                                             "Bearer " + kReader + "x",
                                             "Bearer " + kReader.substr(1),
-                                            "Bearer" + kReader};
+                                            "Bearer" + kReader,
+                                            "Bearer " + kReader + " anything",
+                                            "Bearer " + kReader + " " + kReader,
+                                            "Bearer " + kReader + ", Bearer " + kTrainer,
+                                            "Bearer x " + kReader};
   for (const std::string& header : headers) {
     EXPECT_EQ(scopes_of(authenticator(), over_tcp(header)), "") << header;
   }
