@@ -65,17 +65,22 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
   add_whole_number(app, "--envpipe-lowest-clock", {1, kMaxClockMhz},
                    given<int>(arguments, &EnvPipeOptions::lowest_clock_mhz),
                    "envpipe: lowest clock that it uses, in MHz (default: the profile's)");
-  add_whole_number(app, "--envpipe-profile-step", {1, kMaxClockMhz},
-                   given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
-                   "envpipe: distance of the clocks of which it takes that of least energy, in MHz (default 90, EnvPipe's "
-                   "on every GPU)");
-  add_whole_number(app, "--envpipe-raise-step", {1, kMaxClockMhz},
-                   given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
-                   "envpipe: by how much a clock rises in one step of the reconfiguration, greedy by three times that, in "
-                   "MHz (default 30)");
+  add_whole_number(
+      app, "--envpipe-profile-step", {1, kMaxClockMhz}, given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
+      "envpipe: distance of the clocks of which it takes that of least energy, in MHz (default 90, EnvPipe's "
+      "on every GPU)");
+  add_whole_number(
+      app, "--envpipe-raise-step", {1, kMaxClockMhz}, given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
+      "envpipe: by how much a clock rises in one step of the reconfiguration, greedy by three times that, in "
+      "MHz (default 30)");
   add_number(
       app, "--envpipe-transfer", {0, 1e6},
-      [set = given<double>(arguments, &EnvPipeOptions::transfer_s)](double time_ms) { set(time_ms * 1e-3); },
+      [&arguments](double time_ms) {
+        arguments.given.emplace_back([time_ms](EnvPipeOptions& options) {
+          options.transfer_s = time_ms * 1e-3;
+          options.transfer_by_link_s.clear();
+        });
+      },
       "envpipe: time of a transfer between stages once both are ready, in ms (default: the profile's column transfer, "
       "else 1)");
 }
@@ -85,7 +90,7 @@ EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::opt
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
   EnvPipeOptions options;
   if (!arguments.config.empty()) options = planner::read_envpipe_config(read_file(arguments.config), arguments.config);
-  options.transfer_s = input.columns.transfer_s.value_or(options.transfer_s);
+  options.transfer_by_link_s = input.columns.transfer_s;
   for (const auto& set : arguments.given) set(options);
   if (extra_activations) options.extra_activations = {*extra_activations};
   if (!memory_limit) return options;

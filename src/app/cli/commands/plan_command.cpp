@@ -106,7 +106,8 @@ std::string summary_text(const PlanArguments& arguments, const workflow::PlanRes
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
   text += fmt::format("next      look at the report; check the proof: lowgear verify {}", shell_word(arguments.out));
-  if (!result.pipeline.profile.has_settings()) {
+  // Lowgear's own trainer runs neither settings nor recomputations as ops of their own.
+  if (!result.pipeline.profile.has_settings() && !recomputes(result.pipeline.schedule)) {
     text += fmt::format("; train with it: lowgear train CONFIG --plan {}",
                         shell_word((out / output_file::plan(shown.number)).string()));
   }

@@ -94,6 +94,19 @@ std::vector<std::string> notes_of(const std::vector<ReplayedJob>& jobs) {
   return notes;
 }
 
+/// What is noted of arms that are slower than the baseline: a line for each.
+std::string slow_arms_text(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs) {
+  constexpr double kSlowPct = 0.5;
+  std::string text;
+  for (const ReplayedJob& job : jobs) {
+    for (const ReplayedArm& arm : job.arms) {
+      if (arm.name == file.baseline || job.slowdown_pct(arm) < kSlowPct || arm.note.empty()) continue;
+      text += fmt::format("{}, {}: {}\n", job.name, arm.name, arm.note);
+    }
+  }
+  return text.empty() ? "" : "\nSlower than " + file.baseline + ":\n" + text;
+}
+
 }  // namespace
 
 std::string policy_experiment_text(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs) {
@@ -105,7 +118,7 @@ std::string policy_experiment_text(const PolicyExperiment& file, const std::vect
   for (const ReplayedJob& job : jobs) {
     for (const ReplayedArm& arm : job.arms) table.add_row(row_of(job, arm));
   }
-  return table.text() +
+  return table.text() + slow_arms_text(file, jobs) +
          "\nReplayed on profiles that lowgear estimate makes of each job: nothing was measured, and no training ran. "
          "One\niteration of all GPUs.\n";
 }

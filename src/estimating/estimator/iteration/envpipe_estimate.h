@@ -7,13 +7,13 @@
 namespace lowgear::estimator {
 
 /// Gives EnvPipe's options what EnvPipe measures when it begins, from an estimate: the activations that fit into memory
-/// beyond those of 1F1B, and the time of the longest message between stages (left as it is where messages run
+/// beyond those of 1F1B, and the time of the message from each stage to the next one (none where messages run
 /// concurrently with computation). Throws InputError as activations_that_fit.
 void complete_from(const JobEstimate& estimate, planner::EnvPipeOptions& options);
 
 /// The columns of the emitted profile: activations of a microbatch by stage, with their share of fragmentation, where
-/// each rank runs one stage in 1F1B's order; the longest message, where messages do not run concurrently with
-/// computation.
+/// each rank runs one stage in 1F1B's order; the message from each stage to the next one, where messages do not run
+/// concurrently with computation.
 [[nodiscard]] profile::StageColumns emitted_columns(const JobEstimate& estimate);
 
 }  // namespace lowgear::estimator

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
@@ -53,11 +54,14 @@ std::vector<double> read_activations(const CsvTable& table) {
                     "state it for every stage, or for none");
 }
 
-std::optional<double> read_transfer(const CsvTable& table) {
-  if (!table.has_column(kTransfer)) return std::nullopt;
+std::vector<double> read_transfer(const CsvTable& table) {
+  if (!table.has_column(kTransfer)) return {};
   const std::size_t column = table.column(kTransfer);
-  std::optional<double> longest_s;
+  const std::size_t stage_column = table.column("stage");
+  std::vector<std::optional<double>> longest_s;
   for (std::size_t row = 0; row < table.rows(); ++row) {
+    const std::size_t stage = stage_at(table, row, stage_column);
+    longest_s.resize(std::max(longest_s.size(), stage + 1));
     if (table.text(row, column).empty()) continue;
     const double value_s = table.number(row, column);
     if (!(value_s >= 0 && value_s <= kMostTransferS)) {
@@ -65,20 +69,28 @@ std::optional<double> read_transfer(const CsvTable& table) {
                         fmt::format("a transfer of {} s is not in 0 to {}", value_s, kMostTransferS),
                         "measure it again or leave the cell empty");
     }
-    longest_s = std::max(longest_s.value_or(0), value_s);
+    longest_s[stage] = std::max(longest_s[stage].value_or(0), value_s);
   }
-  return longest_s;
+  const bool stated = std::ranges::any_of(longest_s, [](const auto& one) { return one.has_value(); });
+  std::vector<double> transfer_s;
+  for (std::size_t stage = 0; stated && stage + 1 < longest_s.size(); ++stage) {  // the last one has no next one
+    if (!longest_s[stage]) {
+      throw_input_error({table.source(), 0, 0}, fmt::format("stage {} has no {}, and others do", stage, kTransfer),
+                        "state it for every stage but the last, or for none");
+    }
+    transfer_s.push_back(*longest_s[stage]);
+  }
+  return transfer_s;
 }
 
 /// The cells of a row that begins with the number of its stage.
 std::string cells_of(std::string_view row, const StageColumns& columns) {
   std::string cells;
-  if (!columns.activation_bytes.empty()) {
-    std::size_t stage = 0;
-    std::from_chars(row.data(), row.data() + row.size(), stage);
-    cells += fmt::format(",{}", columns.activation_bytes.at(stage));
-  }
-  if (columns.transfer_s) cells += fmt::format(",{}", *columns.transfer_s);
+  std::size_t stage = 0;
+  std::from_chars(row.data(), row.data() + row.size(), stage);
+  if (!columns.activation_bytes.empty()) cells += fmt::format(",{}", columns.activation_bytes.at(stage));
+  if (columns.transfer_s.empty()) return cells;
+  cells += stage < columns.transfer_s.size() ? fmt::format(",{}", columns.transfer_s[stage]) : ",";
   return cells;
 }
 
@@ -99,7 +111,7 @@ std::string with_stage_columns(const std::string& profile_csv, const StageColumn
       text += cells_of(row, columns);
     } else {
       if (!columns.activation_bytes.empty()) text.append(",").append(kActivations);
-      if (columns.transfer_s) text.append(",").append(kTransfer);
+      if (!columns.transfer_s.empty()) text.append(",").append(kTransfer);
     }
     text += '\n';
     begin = end + 1;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,14 +11,15 @@ namespace lowgear::profile {
 struct StageColumns {
   /// `activation_bytes`: bytes that the activations of one microbatch take on a GPU, by stage; empty: not stated.
   std::vector<double> activation_bytes = {};
-  /// `transfer` (s): time of a message between stages once both sides are ready; empty: not stated.
-  std::optional<double> transfer_s = {};
+  /// `transfer` (s): time of a message between a stage and the next one once both sides are ready, by the first of
+  /// both, one less than stages; empty: not stated.
+  std::vector<double> transfer_s = {};
 
   friend bool operator==(const StageColumns&, const StageColumns&) = default;
 };
 
 /// Throws InputError with file, line and column on what is no number of bytes above 0, no time in [0, 1000] s, or no
-/// stage, and when some stages state activations and others do not.
+/// stage, and when some stages state activations, or some but the last one transfers, and others do not.
 [[nodiscard]] StageColumns read_stage_columns(std::string_view text, const std::string& source);
 
 /// `profile_csv` as `write_stage_profile` writes it, with the columns that are stated.

@@ -19,8 +19,8 @@ constexpr const char* kProfileRows =
 
 TEST(StageColumns, AreReadAsTheyAreWritten) {
   for (const StageColumns& columns :
-       {StageColumns{}, StageColumns{.activation_bytes = {1e9, 5e8}}, StageColumns{.transfer_s = 0.001},
-        StageColumns{.activation_bytes = {3, 4}, .transfer_s = 0}}) {
+       {StageColumns{}, StageColumns{.activation_bytes = {1e9, 5e8}}, StageColumns{.transfer_s = {0.001}},
+        StageColumns{.activation_bytes = {3, 4}, .transfer_s = {0}}}) {
     const std::string text = with_stage_columns(kProfileRows, columns);
     EXPECT_EQ(read_stage_columns(text, "p.csv"), columns) << text;
     EXPECT_EQ(write_stage_profile(read_stage_profile(text, "p.csv")), kProfileRows) << "rows are read alike with them";
@@ -31,10 +31,11 @@ TEST(StageColumns, AreReadAsTheyAreWritten) {
 TEST(StageColumns, AreTheLargestOfAStage) {
   const StageColumns columns = read_stage_columns(
       "stage,instruction,frequency,time,energy,activation_bytes,transfer\n"
-      "1,forward,1410,1,1,7,0.1\n0,forward,1410,1,1,5,\n0,backward,1410,1,1,6,0.2\n1,backward,1410,1,1,,\n",
+      "1,forward,1410,1,1,7,0.1\n0,forward,1410,1,1,5,\n0,backward,1410,1,1,6,0.2\n1,backward,1410,1,1,,\n"
+      "2,forward,1410,1,1,7,\n",
       "p.csv");
-  EXPECT_THAT(columns.activation_bytes, ElementsAre(6, 7));
-  EXPECT_EQ(columns.transfer_s, 0.2);
+  EXPECT_THAT(columns.activation_bytes, ElementsAre(6, 7, 7));
+  EXPECT_THAT(columns.transfer_s, ElementsAre(0.2, 0.1));
 }
 
 TEST(StageColumns, RefuseWhatIsNoAmountWithItsPlace) {
@@ -49,6 +50,13 @@ TEST(StageColumns, RefuseWhatIsNoAmountWithItsPlace) {
   EXPECT_THAT(error("0", ""), StartsWith("p.csv:2:20: 0 is no number of bytes"));
   EXPECT_THAT(error("many", ""), StartsWith("p.csv:2:20:"));
   EXPECT_THAT(error("", "-1"), HasSubstr("a transfer of -1 s is not in 0 to 1000"));
+  EXPECT_THAT(error_of([] {
+                (void)read_stage_columns(
+                    "stage,instruction,frequency,time,energy,transfer\n0,forward,1410,1,1,\n1,forward,1410,1,1,0.1\n"
+                    "2,forward,1410,1,1,\n",
+                    "p.csv");
+              }),
+              HasSubstr("stage 0 has no transfer, and others do"));
   EXPECT_THAT(error("5", ""), HasSubstr("stage 1 has no activation_bytes, and others do"));
 }
 

@@ -78,7 +78,7 @@ EnvPipeFindings findings_of(const PlanningProblem& problem, const EnvPipeOptions
 
 /// How long every op takes to get its input in an iteration at these clocks: the wait and the transfer.
 std::vector<double> simulated_receives_s(const PlanningProblem& problem, const simulator::TimingGraph& graph,
-                                         const EnvPipeReconfiguration& state, double transfer_s) {
+                                         const EnvPipeReconfiguration& state, const EnvPipeOptions& options) {
   const auto costs = simulator::costs_at_clocks(*problem.dag, *problem.profile, state.clocks_mhz());
   const simulator::Timeline timeline = replay(*problem.dag, graph, costs, problem.blocking_power_w);
   std::vector<double> receive_s(problem.dag->ops.size(), 0);
@@ -87,13 +87,24 @@ std::vector<double> simulated_receives_s(const PlanningProblem& problem, const s
     const int rank = problem.dag->ops[op].rank;
     const bool first = problem.dag->rank_begin[static_cast<std::size_t>(rank)] == static_cast<int>(op);
     const double free_s = first ? 0 : timeline.start_s[op - 1] + timeline.duration_s[op - 1];
+    const int sender = state.senders()[op];
+    const int link = std::min(problem.dag->ops[op].stage, problem.dag->ops[static_cast<std::size_t>(sender)].stage);
+    const double transfer_s = options.transfer_by_link_s.empty()
+                                  ? options.transfer_s
+                                  : options.transfer_by_link_s.at(static_cast<std::size_t>(link));
     receive_s[op] = std::max(0.0, timeline.start_s[op] - free_s) + transfer_s;
   }
   return receive_s;
 }
 
-/// Runs the loop on simulated iterations, and returns its training steps.
-int reconfigure(const PlanningProblem& problem, const EnvPipeOptions& options, std::vector<int>& clocks_mhz) {
+/// What a loop has come to.
+struct Reconfigured {
+  int steps = 0;
+  std::optional<double> threshold_s = std::nullopt;  ///< shorter receives do not count as waiting
+};
+
+/// Runs the loop on simulated iterations.
+Reconfigured reconfigure(const PlanningProblem& problem, const EnvPipeOptions& options, std::vector<int>& clocks_mhz) {
   const simulator::TimingGraph graph(*problem.dag);
   EnvPipeReconfiguration state(*problem.dag, envpipe_clocks(*problem.profile), options, {.clocks_mhz = clocks_mhz});
   WorkReport work(problem.progress);
@@ -101,12 +112,30 @@ int reconfigure(const PlanningProblem& problem, const EnvPipeOptions& options, s
   int steps = 0;
   for (; !state.is_finished(); ++steps) {
     work.visited(clocks_mhz.size());
-    const std::vector<double> receive_s = simulated_receives_s(problem, graph, state, options.transfer_s);
+    const std::vector<double> receive_s = simulated_receives_s(problem, graph, state, options);
     const EnvPipeReconfiguration::Step step = state.step(receive_s);
     clocks_mhz = state.clocks_mhz();
     if (options.print_step) options.print_step(envpipe_step_text(*problem.dag, clocks_mhz, receive_s, step.path));
   }
-  return steps;
+  return {steps, state.state().threshold_s};
+}
+
+/// What a user should know of a plan that is slower than full clocks; empty of another one.
+std::string slowness_note(const PlanningProblem& problem, std::span<const int> clocks_mhz,
+                          const EnvPipeOptions& options, const Reconfigured& reconfigured) {
+  const auto time_s = [&](const std::vector<int>& clocks) {
+    return replay(*problem.dag, simulator::costs_at_clocks(*problem.dag, *problem.profile, clocks),
+                  problem.blocking_power_w)
+        .time_s;
+  };
+  constexpr double kWorthAWord = 5e-3;  // relative
+  const double slowdown = time_s({clocks_mhz.begin(), clocks_mhz.end()}) / time_s(max_clocks_mhz(problem)) - 1;
+  if (slowdown < kWorthAWord) return "";
+  const std::string why = options.reconfiguration == EnvPipeOptions::Reconfiguration::off || !reconfigured.threshold_s
+                              ? "nothing reconfigures it"
+                              : fmt::format("a receive below its threshold of {:.3g} ms does not count as waiting",
+                                            *reconfigured.threshold_s * 1e3);
+  return fmt::format("; {:.1f} % slower than its highest clock: {}", slowdown * 100, why);
 }
 
 }  // namespace
@@ -133,7 +162,8 @@ void require_valid(const EnvPipeOptions& options) {
                     start, lowest, kMaxMhz));
   }
   const auto amount_allowed = [](double amount) { return std::isfinite(amount) && amount >= 0; };
-  if (!amount_allowed(options.threshold_scale) || !amount_allowed(options.transfer_s)) {
+  if (!amount_allowed(options.threshold_scale) || !amount_allowed(options.transfer_s) ||
+      !std::ranges::all_of(options.transfer_by_link_s, amount_allowed)) {
     throw InputError("envpipe: the threshold's scale and the transfer time must be finite and not negative");
   }
   if (std::ranges::any_of(options.extra_activations, [](int count) { return count < 0; })) {
@@ -147,6 +177,11 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
   const bool baseline = options_.type == EnvPipeOptions::Type::baseline;
   const bool own_order = options_.order == EnvPipeOptions::Order::own && !baseline;
   if (own_order) require_envpipe_order(*problem.dag);
+  const std::size_t links = static_cast<std::size_t>(problem.dag->stages) - 1;
+  if (!options_.transfer_by_link_s.empty() && options_.transfer_by_link_s.size() != links) {
+    throw InputError(fmt::format("envpipe: the times of transfers between {} stages are stated for a pipeline of {}",
+                                 options_.transfer_by_link_s.size() + 1, problem.dag->stages));
+  }
   const profile::StageProfile used = envpipe_profile(*problem.profile, options_);
   PlanningProblem ordered = problem;
   ordered.profile = &used;
@@ -167,9 +202,10 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
   const std::size_t candidates =
       envpipe_profiled_clocks_mhz(common_clocks_mhz(ordered), options_.profile_step_mhz).size();
   const int profiling_steps = baseline ? 0 : kEnvPipeStepsPerClock * static_cast<int>(candidates);
-  const int reconfiguration_steps = baseline ? 0 : reconfigure(ordered, options_, plan.clocks_mhz);
-  plan.note = fmt::format("settles after {} training steps ({} profiling, {} reconfiguring){}{}",
-                          profiling_steps + reconfiguration_steps, profiling_steps, reconfiguration_steps, memory_note,
+  const Reconfigured reconfigured = baseline ? Reconfigured{} : reconfigure(ordered, options_, plan.clocks_mhz);
+  plan.note = fmt::format("settles after {} training steps ({} profiling, {} reconfiguring){}{}{}",
+                          profiling_steps + reconfigured.steps, profiling_steps, reconfigured.steps,
+                          slowness_note(ordered, plan.clocks_mhz, options_, reconfigured), memory_note,
                           deadline_s ? "; knows no deadline" : "");
   if (plan.schedule && plan.schedule->ranks == problem.schedule->ranks) plan.schedule.reset();  // it is the given one
   return plan;

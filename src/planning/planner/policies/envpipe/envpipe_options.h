@@ -37,12 +37,15 @@ struct EnvPipeOptions {
   /// Time that a transfer takes once both sides are ready; part of every simulated receive. Decides how much waiting
   /// goes unnoticed. 1 ms is 25 MB at 25 GB/s.
   double transfer_s = 1e-3;
+  /// The same between each stage and the next one, where it differs: one number less than stages; empty: `transfer_s`.
+  std::vector<double> transfer_by_link_s = {};
   /// Receives each step of the reconfiguration as EnvPipe prints it (envpipe_step_text); may be empty.
   std::function<void(std::string_view text)> print_step = {};
 };
 
 /// Throws InputError unless steps and clocks are within 1 and 10^6 MHz, the start clock is not below the lowest one,
-/// both are given for a GPU that EnvPipe does not list, the scale and the transfer are finite and not negative, and so are the extra activations.
+/// both are given for a GPU that EnvPipe does not list, the scale and the transfers are finite and not negative, and so
+/// are the extra activations.
 void require_valid(const EnvPipeOptions& options);
 
 }  // namespace lowgear::planner

@@ -230,6 +230,21 @@ TEST(EnvPipe, RefusesSettingsThatMakeNoSense) {
   EXPECT_THROW(EnvPipePolicy({.transfer_s = -1e-3}), InputError);
 }
 
+TEST(EnvPipe, APlanThatIsSlowerThanFullClocksSaysWhy) {
+  const SampleProblem sample = four_stages(16);
+  const double fastest_s = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem())).time_s;
+  const std::vector<EnvPipeOptions> all = {
+      {.order = Order::given, .transfer_s = 0.05},
+      {.order = Order::given, .transfer_by_link_s = {1e-4, 0.05, 1e-4}},  // the second link leads to another node
+      {.type = Type::uniform, .order = Order::given, .reconfiguration = Reconfiguration::off}};
+  for (const EnvPipeOptions& options : all) {
+    const PolicyPlan plan = plan_with(sample, options);
+    const double slowdown = replay_clocks(sample.problem(), plan.clocks_mhz).time_s / fastest_s - 1;
+    EXPECT_EQ(plan.note.find("% slower than its highest clock: ") != std::string::npos, slowdown >= 5e-3) << plan.note;
+  }
+  EXPECT_THROW((void)plan_with(sample, {.transfer_by_link_s = {1e-4}}), InputError);
+}
+
 TEST(EnvPipe, SettlesWhateverItsSettings) {
   const SampleProblem sample = four_stages(6);
   for (const int raise_step_mhz : {1, 15, 400, 1'000'000}) {
