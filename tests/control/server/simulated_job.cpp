@@ -1,6 +1,7 @@
 #include "control/server/simulated_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -212,6 +213,11 @@ std::vector<double> waits_of(const schedule::PipelineDag& dag, const simulator::
 
 }  // namespace
 
+double SimulatedJob::slowdown_at(int clock_mhz) const {
+  const double full_mhz = truth_.at_max_clock(0, OpKind::forward).clock_mhz;
+  return std::pow(full_mhz / clock_mhz, steepness);
+}
+
 void SimulatedJob::train_once() {
   struct Replica {
     simulator::Timeline timeline;
@@ -221,9 +227,11 @@ void SimulatedJob::train_once() {
   energy_j_ = 0;
   const std::vector<double> blocking(static_cast<std::size_t>(spec_.parallel.pp), blocking_w_);
   for (int dp = 0; dp < spec_.parallel.dp; ++dp) {
-    std::vector<simulator::OpCost> costs = simulator::costs_at_clocks(dag_, truth_, clocks_of_replica(dp));
+    const std::vector<int> clocks_mhz = clocks_of_replica(dp);
+    std::vector<simulator::OpCost> costs = simulator::costs_at_clocks(dag_, truth_, clocks_mhz);
     for (std::size_t op = 0; op < costs.size(); ++op) {
-      const double factor = factors_[static_cast<std::size_t>(dag_.ops[op].rank * spec_.parallel.dp + dp)];
+      const double factor =
+          factors_[static_cast<std::size_t>(dag_.ops[op].rank * spec_.parallel.dp + dp)] * slowdown_at(clocks_mhz[op]);
       costs[op].time_s *= factor;
       costs[op].energy_j *= factor;
     }
@@ -282,10 +290,10 @@ void SimulatedJob::post_cells(int rank) {
   if (measures_nothing[static_cast<std::size_t>(rank)]) return;
   protocol::RankCells cells{.rank = rank, .plan_version = followed.version, .cells = {}, .blocking = {}};
   const int stage = rank / spec_.parallel.dp;
-  const double factor = factors_[static_cast<std::size_t>(rank)];
   for (const int clock_mhz : measured_[static_cast<std::size_t>(rank)].clocks_mhz) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
       const profile::Measurement& row = truth_.at_clock(stage, kind, clock_mhz);
+      const double factor = factors_[static_cast<std::size_t>(rank)] * slowdown_at(clock_mhz);
       cells.cells.push_back({.stage = stage,
                              .kind = kind,
                              .clock_mhz = clock_mhz,

@@ -77,6 +77,8 @@ class SimulatedJob {
   std::vector<std::string> refusals;
   /// Standard error of the energies that ranks measure, as a share.
   double energy_error = 1e-3;
+  /// Units take, beyond what the profile says, as the share of the full clock to the power of minus this.
+  double steepness = 0;
   /// Ranks that do not report waits, in jobs whose policy decides by them.
   std::vector<bool> hides_waits;
   /// Ranks that post no cells.
@@ -106,6 +108,7 @@ class SimulatedJob {
   void ask_for_plans();
   void begin_plans();
   [[nodiscard]] std::vector<int> clocks_of_replica(int dp_rank) const;
+  [[nodiscard]] double slowdown_at(int clock_mhz) const;
   void train_once();
   [[nodiscard]] std::optional<int> trial_mhz(std::size_t rank, std::int64_t iteration) const;
   void measure(int rank);

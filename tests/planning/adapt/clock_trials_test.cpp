@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/core/error.h"
 
 namespace lowgear::adapt {
@@ -42,6 +44,37 @@ TEST(TrialBudget, CountsWhatIterationsTakeLongerThanAtFullClocks) {
   EXPECT_TRUE(budget.is_spent());
   EXPECT_EQ(budget.left_s(), 0);
   EXPECT_THROW(TrialBudget(-1), InputError);
+}
+
+TEST(TrialBudget, LearnsHowSteeplyTimeRisesAtLowerClocksFromTwoOfThem) {
+  TrialBudget budget(10);
+  EXPECT_EQ(budget.steepness(), 1);
+  budget.learn(0.9, std::pow(0.9, -7));
+  EXPECT_EQ(budget.steepness(), 1) << "that of one clock may be a hiccup";
+  budget.learn(0.8, std::pow(0.8, -3));
+  EXPECT_NEAR(budget.steepness(), 3, 1e-9);
+  budget.learn(0.9, std::pow(0.9, -2));
+  EXPECT_NEAR(budget.steepness(), 2, 1e-9) << "it was one";
+  budget.learn(0.7, 0.99);
+  budget.learn(1, 5);
+  EXPECT_NEAR(budget.steepness(), 2, 1e-9);
+  EXPECT_NEAR(TrialBudget(10, budget.steepness()).steepness(), 2, 1e-9);
+}
+
+TEST(TrialBudget, ExpectsWhatTheRestOfTheTrialsCosts) {
+  const std::vector<plan::ClockTrial> trials{{1, 2, 700}, {5, 2, 350}};
+  EXPECT_DOUBLE_EQ(expected_cost_s(trials, 0, kFullMhz, 2, 1), 2 * 2 * (1 + 3));
+  EXPECT_DOUBLE_EQ(expected_cost_s(trials, 2, kFullMhz, 2, 1), 2 * (1 + 2 * 3));
+  EXPECT_DOUBLE_EQ(expected_cost_s(trials, 3, kFullMhz, 2, 2), 2 * 2 * 15);
+  EXPECT_EQ(expected_cost_s(trials, 7, kFullMhz, 2, 1), 0);
+}
+
+TEST(PlanTrials, ExpectsNoLessThanWasLearned) {
+  const std::vector<int> clocks{1200, 1000};
+  TrialOptions options = kOptions;
+  EXPECT_THAT(plan_trials(clocks, kFullMhz, 1, 3, options), SizeIs(2));
+  options.steepness = 4;
+  EXPECT_THAT(plan_trials(clocks, kFullMhz, 1, 3, options), IsEmpty());
 }
 
 TEST(PlanTrials, PutsSingleIterationsBetweenSuchAtFullClocks) {

@@ -86,7 +86,7 @@ void Job::begin_trials(double now_s) {
   (void)issue_trials(sweep().round().wanted_mhz, "", now_s);
 }
 
-/// Returns whether the allowance covers a trial of each of these clocks.
+/// Returns whether the allowance covers a trial of any of these clocks.
 bool Job::issue_trials(const std::vector<int>& clocks_mhz, const std::string& why, double now_s) {
   const FullClock full{.mhz = full_clock_mhz(), .time_s = record_.baseline.result()->time_s};
   PlanVersion version = uniform_version(protocol::PlanPurpose::profile, full.mhz);
@@ -190,18 +190,22 @@ std::vector<int> Job::unmeasured_ranks() const {
   return unmeasured;
 }
 
-/// An iteration of a job that is being profiled. Trials stop when they have cost what they may.
+/// An iteration of a job that is being profiled. Trials stop when those that follow would cost more than they may.
 void Job::watch_trials(const JobIteration& iteration, double now_s) {
   const PlanVersion* plan = record_.plans.find(iteration.newest_version);
   if (plan == nullptr || !record_.baseline.result() || !plan->trial_mhz(iteration.iteration)) return;
-  record_.profiling.budget().spend(iteration.time_s, record_.baseline.result()->time_s);
+  const bool affords_the_rest =
+      record_.profiling.spend(*plan, {.number = iteration.iteration, .time_s = iteration.time_s},
+                              {.mhz = full_clock_mhz(), .time_s = record_.baseline.result()->time_s});
   outbox_.state_has_changed = true;
   const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
-  if (!record_.profiling.budget().is_spent() || !more_follow || record_.plans.newest() != plan) return;
+  if (affords_the_rest || !more_follow || record_.plans.newest() != plan) return;
   // Without what ranks are expected to take: the profile that says it is being replaced.
   PlanVersion stop = uniform_version(protocol::PlanPurpose::train, full_clock_mhz());
-  stop.reason = fmt::format("full clocks: trials have cost {:.3g} s, the limit for profiling",
-                            record_.profiling.budget().spent_s());
+  stop.reason = fmt::format(
+      "full clocks: trials have cost {:.3g} s, and those that follow would cost more than {:.3g} s, which are left of "
+      "the limit for profiling",
+      record_.profiling.budget().spent_s(), record_.profiling.budget().left_s());
   issue(std::move(stop), now_s);
 }
 

@@ -22,8 +22,9 @@ constexpr double kSettleLatencies = 2;
 /// Lowest clock that is tried out, as a share of the highest: below, units take long and save nothing.
 constexpr double kLowestClockShare = 0.6;
 
-adapt::TrialOptions trial_options(const protocol::JobSpec& spec) {
+adapt::TrialOptions trial_options(const protocol::JobSpec& spec, const adapt::TrialBudget& budget) {
   adapt::TrialOptions options;
+  options.steepness = budget.steepness();
   options.iterations = spec.profiling->iterations;
   options.settle_iterations = spec.profiling->settle_iterations;
   options.settle_s = std::max(kSettleS, kSettleLatencies * spec.switch_latency_ms / 1e3);
@@ -43,7 +44,8 @@ void Profiling::begin(int first_version) {
 
 void Profiling::allow(const protocol::JobSpec& spec, const IterationMeans& baseline) {
   const protocol::JobProfiling& wanted = *spec.profiling;
-  budget_ = adapt::TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline.time_s);
+  budget_ = adapt::TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline.time_s,
+                               budget_.steepness());
 }
 
 std::vector<int> Profiling::first_clocks(const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
@@ -53,7 +55,7 @@ std::vector<int> Profiling::first_clocks(const protocol::JobSpec& spec, const st
   const int lowest_mhz = wanted.min_mhz.value_or(static_cast<int>(std::floor(kLowestClockShare * full_mhz)));
   std::vector<int> first = affordable_clocks(clocks_mhz, lowest_mhz, wanted.max_mhz.value_or(full_mhz),
                                              std::min(wanted.clocks, static_cast<int>(clocks_mhz.size())),
-                                             full_clock_time_s, budget_.left_s(), trial_options(spec));
+                                             full_clock_time_s, budget_.left_s(), trial_options(spec, budget_));
   if (first.empty()) {
     throw InputError(fmt::format(
         "trying {} clocks takes more than the {:.3g} s that profiling may cost: raise allowance_pct of the job's "
@@ -67,8 +69,13 @@ std::vector<int> Profiling::first_clocks(const protocol::JobSpec& spec, const st
 
 bool Profiling::add_trials(PlanVersion& version, const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                            const FullClock& full, std::string_view why) const {
-  const adapt::TrialOptions options = trial_options(spec);
-  std::vector<plan::ClockTrial> trials = plan_trials(clocks_mhz, full.mhz, full.time_s, budget_.left_s(), options);
+  const adapt::TrialOptions options = trial_options(spec, budget_);
+  std::vector<int> affordable_mhz = clocks_mhz;
+  std::vector<plan::ClockTrial> trials;
+  // The lowest ones cost most.
+  for (; trials.empty() && !affordable_mhz.empty(); affordable_mhz.erase(std::ranges::min_element(affordable_mhz))) {
+    trials = plan_trials(affordable_mhz, full.mhz, full.time_s, budget_.left_s(), options);
+  }
   if (trials.empty()) return false;
   std::vector<int> tried_mhz;
   for (const plan::ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
@@ -78,6 +85,22 @@ bool Profiling::add_trials(PlanVersion& version, const protocol::JobSpec& spec, 
   version.trials = std::move(trials);
   version.sweep = sweep_.first_version();
   return true;
+}
+
+bool Profiling::spend(const PlanVersion& version, const TrialIteration& iteration, const FullClock& full) {
+  budget_.spend(iteration.time_s, full.time_s);
+  const auto trial = std::ranges::find_if(version.trials, [&](const plan::ClockTrial& each) {
+    return iteration.number >= each.first_iteration && iteration.number < each.end_iteration();
+  });
+  adapt::TrialOptions options;
+  options.settle_iterations = version.settle_iterations;
+  options.settle_s = version.settle_s;
+  if (trial != version.trials.end() &&
+      iteration.number >= trial->first_iteration + settling_iterations(full.time_s, options)) {
+    budget_.learn(static_cast<double>(trial->clock_mhz) / full.mhz, iteration.time_s / full.time_s);
+  }
+  return adapt::expected_cost_s(version.trials, iteration.number + 1, full.mhz, full.time_s, budget_.steepness()) <=
+         budget_.left_s();
 }
 
 void Profiling::merge(int stages, bool simulated) {
@@ -102,6 +125,7 @@ void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec,
   for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxStoredNumber));
   if (!clocks_mhz.empty()) sweep_.want(std::move(clocks_mhz));
   if (!baseline || !spec.profiling) return;
+  if (state.has("trials_steepness")) budget_ = adapt::TrialBudget(0, state.at("trials_steepness").number());
   allow(spec, *baseline);
   budget_.spend(state.at("trials_cost_s").number(), 0);
 }
@@ -118,6 +142,7 @@ void Profiling::write_state(Json& state) const {
   state["sweep_version"] = sweep_.round().plan_version;
   state["sweep_end_iteration"] = sweep_.round().end_iteration;
   state["trials_cost_s"] = budget_.spent_s();
+  state["trials_steepness"] = budget_.steepness();
 }
 
 }  // namespace lowgear::server

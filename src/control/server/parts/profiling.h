@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,12 @@ struct FullClock {
   double time_s = 0;
 };
 
+/// An iteration of a job in which a clock was tried.
+struct TrialIteration {
+  std::int64_t number = 0;
+  double time_s = 0;
+};
+
 /// A job's profile during measurement: the clocks to try, the allowance, and the results. For jobs
 /// whose specification has them profiled, but for `sweep`, `own` and `is_judging`.
 class Profiling {
@@ -36,10 +43,15 @@ class Profiling {
   /// The clocks to begin with, of those that all GPUs have (highest first). Throws InputError when that costs too much.
   [[nodiscard]] std::vector<int> first_clocks(const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                                               double full_clock_time_s) const;
-  /// Makes a plan of full clocks one that tries these clocks out. Returns whether the allowance covers a trial of each;
-  /// otherwise the plan is as it was. `why` ends its reason.
+  /// Makes a plan of full clocks one that tries out those of these clocks of which the allowance covers a trial: where
+  /// not of all, the lowest are left out. Returns whether there is one; otherwise the plan is as it was. `why` ends its
+  /// reason.
   [[nodiscard]] bool add_trials(PlanVersion& version, const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                                 const FullClock& full, std::string_view why) const;
+
+  /// Counts what the iteration has cost, and learns from it what others will. Returns whether the allowance still
+  /// covers the version's trials that follow it.
+  [[nodiscard]] bool spend(const PlanVersion& version, const TrialIteration& iteration, const FullClock& full);
 
   [[nodiscard]] TrialSweep& sweep() { return sweep_; }
   [[nodiscard]] const TrialSweep& sweep() const { return sweep_; }

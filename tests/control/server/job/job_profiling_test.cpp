@@ -155,6 +155,20 @@ TEST(JobProfilingCost, StaysWithinTheAllowance) {
   }
 }
 
+/// Iterations that take as the clock to the power of minus three and more, as no GPU's do.
+TEST(JobProfilingCost, StaysWithinTheAllowanceHoweverSteeplyTimeRisesAtLowerClocks) {
+  for (const double steepness : {0.5, 1.0, 2.0, 3.0, 5.0}) {
+    for (const int iterations : {1, 5}) {
+      protocol::JobSpec spec = small_job(4);
+      spec.profiling->iterations = iterations;
+      SimulatedJob training(spec);
+      training.steepness = steepness;
+      EXPECT_LE(profiling_cost_s(training), 10) << steepness << ", " << iterations;
+      EXPECT_EQ(training.record().state(), JobState::running) << steepness << ", " << iterations;
+    }
+  }
+}
+
 TEST(JobProfilingCost, IsAFewIterationsByDefault) {
   SimulatedJob training(small_job(4));
   EXPECT_LT(profiling_cost_s(training), 10);
