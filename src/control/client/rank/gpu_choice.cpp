@@ -95,9 +95,7 @@ gpu::Gpu& by_word(const gpu::GpuSystem& system, const std::string& word, const E
   return *gpus[static_cast<std::size_t>(*number)];
 }
 
-}  // namespace
-
-gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environment& environment) {
+gpu::Gpu& visible_gpu(const gpu::GpuSystem& system, int local_rank, const Environment& environment) {
   const std::optional<std::string> visible = environment("CUDA_VISIBLE_DEVICES");
   if (!visible) {
     const std::vector<gpu::Gpu*> gpus = in_pci_order(system, environment);
@@ -119,6 +117,17 @@ gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environ
                                  words.size(), printable(*visible, 60), kFix));
   }
   return by_word(system, words[device], environment);
+}
+
+}  // namespace
+
+gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environment& environment) {
+  gpu::Gpu& gpu = visible_gpu(system, local_rank, environment);
+  if (!gpu.identity().mig_enabled) return gpu;
+  throw InputError(fmt::format(
+      "{}: MIG is on, so this process has a part of it; energy and clocks are those of the whole, which several "
+      "processes share: name the whole GPU in lowgear_options.gpu to measure it",
+      gpu.identity().uuid));
 }
 
 RankGpu open_rank_gpu(const std::string& named, int local_rank, const Environment& environment) {

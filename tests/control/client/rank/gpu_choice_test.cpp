@@ -57,6 +57,19 @@ TEST(GpuChoice, TrustsNoNumberWhileAGpuDoesNotAnswer) {
               ThrowsMessage<gpu::GpuError>(HasSubstr("GPU is lost")));
 }
 
+TEST(GpuChoice, TakesNoWholeGpuForThePartThatAProcessHas) {
+  gpu::FakeGpuSystem system(2);
+  gpu::GpuIdentity identity = system.fake(1).identity();
+  identity.mig_enabled = true;
+  system.fake(1).set_identity(identity);
+  const auto says_why = ThrowsMessage<InputError>(AllOf(HasSubstr("MIG is on"), HasSubstr("lowgear_options.gpu")));
+  EXPECT_THAT([&] { (void)choose_gpu(system, 1, kSeesAll); }, says_why);
+  EXPECT_THAT([&] { (void)choose_gpu(system, 0, sees("1")); }, says_why);
+  EXPECT_THAT([&] { (void)choose_gpu(system, 0, sees(identity.uuid)); }, says_why);
+  EXPECT_THAT([&] { (void)choose_gpu(system, 0, sees("MIG-8d9b")); }, ThrowsMessage<InputError>(HasSubstr("a part")));
+  EXPECT_EQ(choose_gpu(system, 0, kSeesAll).identity().index, 0);
+}
+
 TEST(GpuChoice, TakesNoOtherRanksGpuWhenOneIsLeft) {
   gpu::FakeGpuSystem system(2);
   system.lose(1);
