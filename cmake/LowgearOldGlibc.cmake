@@ -58,7 +58,8 @@ else()
 endif()
 lowgear_old_library(libpthread.so.0 ${lowgear_old_threads} ${lowgear_robust}:pthread_mutexattr_setrobust
                     ${lowgear_robust}:pthread_mutex_consistent ${lowgear_robust}:pthread_setname_np
-                    ${lowgear_setclock}:pthread_condattr_setclock GLIBC_2.30:pthread_cond_clockwait)
+                    ${lowgear_setclock}:pthread_condattr_setclock GLIBC_2.30:pthread_cond_clockwait
+                    GLIBC_2.30:pthread_mutex_clocklock)
 lowgear_old_library(libdl.so.2 ${lowgear_glibc_base}:dlopen ${lowgear_glibc_base}:dlclose ${lowgear_glibc_base}:dlsym
                     ${lowgear_glibc_base}:dlerror ${lowgear_glibc_base}:dladdr
                     ${lowgear_dlinfo}:dlinfo)

@@ -63,9 +63,9 @@ class AttachedLoops(unittest.TestCase):
         recordings = self.loop.folder / "recordings"
         self.loop.start_job(2, FOREVER, "ramps=60", options=("--record", str(recordings)),
                             LOWGEAR_JOB_SPEC='{"profile": {"clocks": 4, "iterations": 1}}')
-        first = self.job_in_state("running")
         second = self.job_in_state("running", 1)
         self.followed(second["job"], 2)
+        first = self.loop.jobs()[0]
         self.assertEqual((first["microbatches"], second["microbatches"]), (4, 8))
         self.assertEqual(first["run"], second["run"])
         for rank in range(2):

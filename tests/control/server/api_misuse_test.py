@@ -144,7 +144,7 @@ class Misuse(ServerTest):
                       {"profile": {"min_mhz": 1000, "max_mhz": 900}}, {"version": 2}, {"format": "lowgear.job/9"}):
             self.refused(400, "invalid_argument", "POST", "/v1/jobs", {**JOB, **wrong})
         self.refused(413, "too_large", "POST", "/v1/jobs",
-                     {**JOB, "microbatches": 1 << 20, "parallel": {"pp": 1000}})
+                     {**JOB, "microbatches": 1_000_000, "parallel": {"pp": 1000}})
         for missing in ("run", "model", "gpu", "parallel", "schedule", "microbatches"):
             body = {key: value for key, value in JOB.items() if key != missing}
             self.assertIn(missing, self.refused(400, "invalid_argument", "POST", "/v1/jobs", body).text)
