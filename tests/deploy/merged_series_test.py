@@ -59,6 +59,7 @@ LABELS = {
     "lowgear_train_step_energy_joules": {**JOB, "phase": ("train", "baseline")},
     "lowgear_train_precision_info": {**JOB, "precision": ("bf16", "fp32")},
     "lowgear_train_saved_energy_": {**JOB, "method": ("measured_baseline",)},
+    "lowgear_train_problem_ranks": {**JOB, "problem": ("clocks_stuck", "gpu_shared")},
     "lowgear_train_stragglers": {**JOB, "cause": ("reported", "detected")},
     "up": {"instance": ("n-1", "n-2"), "job": ("lowgear-agent",)},
     "ALERTS": {"alertname": ("LowgearA", "LowgearB"), "alertstate": ("firing",), "severity": ("critical",),

@@ -119,7 +119,7 @@ class EnergyCounter(AgentTest):
         self.assertEqual((health["status"], health["healthy_gpus"]), ("degraded", 1))
         metrics = self.http("GET", "/metrics")[1]
         self.assertNotIn("lowgear_gpu_energy_joules_total{", metrics)
-        self.assertRegex(metrics, r'lowgear_gpu_energy_counter_set_aside_total\{.*reason="stands_still"\} 1\n')
+        self.assertRegex(metrics, r'lowgear_gpu_energy_set_aside_total\{.*reason="stands_still"\} 1\n')
         self.assertIn("shows no energy for", self.lowgear("doctor").stdout)
         self.assertIn(f"energy of {gpu['uuid']}: the energy counter shows no energy for",
                       self.lowgear("agent", "status", "--config", str(self.config)).stdout)

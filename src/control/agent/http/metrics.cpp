@@ -112,9 +112,9 @@ void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposi
 /// Energy counters of GPUs. A GPU without one has no samples.
 void add_energy_counters(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
   metrics::MetricFamily& works = exposition.gauge(
-      "gpu_energy_counter_works", "1 while the energy counter moves and does not contradict the power readings.");
+      "gpu_energy_known", "1 while the energy counter moves and does not contradict the power readings.");
   metrics::MetricFamily& set_aside = exposition.counter(
-      "gpu_energy_counter_set_aside",
+      "gpu_energy_set_aside",
       "Steps of the energy counter that cannot be, and times in which it does not work, since the agent's start.");
   for (const GpuStatus& gpu : gpus) {
     if (!gpu.energy_counter.present) continue;
@@ -176,7 +176,7 @@ void add_cpus(const std::vector<CpuEnergy>& cpus, metrics::Exposition& expositio
   metrics::MetricFamily& energy =
       exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
   metrics::MetricFamily& set_aside = exposition.counter(
-      "cpu_energy_counter_set_aside",
+      "cpu_energy_set_aside",
       "Steps of the counter that cannot be, and times in which it stood still, since the agent's start.");
   for (const CpuEnergy& cpu : cpus) {
     const metrics::MetricLabels package = {{"zone", fmt::format("package-{}", cpu.package)}};

@@ -69,11 +69,11 @@ TEST(Metrics, EnergyCountersThatAreSetAsideAreCounted) {
   cpus.set_aside = 3;
   cpus.dram_problem = "stands still";
   const std::string text = Metrics().gather(service, cpus.read()).text();
-  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_counter_works{" + labels(0) + "} 0\n"));
-  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_counter_set_aside_total{" + labels(0) + ",reason=\"too_high\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_counter_set_aside_total{" + labels(0) + ",reason=\"falls\"} 0\n"));
-  EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_energy_counter_works{" + labels(1))));
-  EXPECT_THAT(text, HasSubstr("lowgear_cpu_energy_counter_set_aside_total{zone=\"dram-0\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_known{" + labels(0) + "} 0\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_set_aside_total{" + labels(0) + ",reason=\"too_high\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_energy_set_aside_total{" + labels(0) + ",reason=\"falls\"} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_energy_known{" + labels(1))));
+  EXPECT_THAT(text, HasSubstr("lowgear_cpu_energy_set_aside_total{zone=\"dram-0\"} 3\n"));
   EXPECT_THAT(text, Not(HasSubstr("lowgear_cpu_energy_joules_total{zone=\"dram-0\"}")));
 }
 
