@@ -83,8 +83,9 @@ estimator::PeerEstimate estimate_as_published(const estimator::SampledJob& job, 
   const std::filesystem::path given(folder);
   if (!folder.empty()) return peer_estimate(job, read_peer_samples(job, given / "operator", given / "nccl"));
   if (const auto packaged = estimator::packaged_times(job.operator_data_folder)) return peer_estimate(job, *packaged);
-  return peer_estimate(job, read_peer_samples(job, named_folder(from, job.operator_data_folder, "operator_data_folder"),
-                                              named_folder(from, job.nccl_data_folder, "nccl_data_folder")));
+  const std::filesystem::path operators = named_folder(from, job.operator_data_folder, "operator_data_folder");
+  return peer_estimate(job,
+                       read_peer_samples(job, operators, named_folder(from, job.nccl_data_folder, "nccl_data_folder")));
 }
 
 }  // namespace lowgear::cli
