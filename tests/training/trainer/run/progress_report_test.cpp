@@ -34,6 +34,11 @@ class Metrics : public testing::Test {
     summary_ = report.summary();
   }
   [[nodiscard]] std::string content() const { return read_file(*config_.metrics); }
+  /// The first line of a process that continues from a checkpoint.
+  [[nodiscard]] static std::string continued(int step, const std::string& loss) {
+    std::string text = line(step, loss);
+    return text.insert(text.rfind('}'), ",\"continued\":true");
+  }
   [[nodiscard]] static std::string line(int step, const std::string& loss) {
     return "{\"step\":" + std::to_string(step) + ",\"loss\":" + loss +
            ",\"gradient_norm\":0.0,\"learning_rate\":0.0,\"time_s\":0.5,\"tokens\":0}\n";
@@ -84,18 +89,18 @@ TEST_F(Metrics, CountRanksWhoseEnergyIsThatOfPowerReadings) {
 TEST_F(Metrics, OfARunThatContinuesKeepTheStepsBeforeIt) {
   report(0, 3, 10);
   report(2, 4, 20);
-  EXPECT_EQ(content(), line(0, "10.0") + line(1, "11.0") + line(2, "22.0") + line(3, "23.0"));
+  EXPECT_EQ(content(), line(0, "10.0") + line(1, "11.0") + continued(2, "22.0") + line(3, "23.0"));
 }
 
 TEST_F(Metrics, ThatAreCutInTheMiddleOfALineLoseThatLine) {
   write_file_atomically(*config_.metrics, line(0, "10.0") + "{\"step\":1,\"lo");
   report(2, 3, 20);
-  EXPECT_EQ(content(), line(0, "10.0") + line(2, "22.0"));
+  EXPECT_EQ(content(), line(0, "10.0") + continued(2, "22.0"));
 }
 
 TEST_F(Metrics, MayBeMissingWhenARunGoesOn) {
   report(3, 4, 20);
-  EXPECT_EQ(content(), line(3, "23.0"));
+  EXPECT_EQ(content(), continued(3, "23.0"));
 }
 
 TEST_F(Metrics, HaveTheOperatingPointAndWhatWasDecided) {
