@@ -36,7 +36,7 @@ class StateCheck : public testing::Test {
     training.run(5);
     StoreContents contents = training.stored();
     contents.documents.push_back({"budget/cluster", R"({"watts":1000})"});
-    contents.documents.push_back({"signal/carbon", R"({"points":[[0,1]],"rules":[]})"});
+    contents.documents.push_back({"signal/carbon", R"({"points":[[0,1]],"rules":[{"above":1,"slowdown_pct":5}]})"});
     contents.documents.push_back({"node/node-1", R"({"safe_w":100,"gpus":[]})"});
     return contents;
   }

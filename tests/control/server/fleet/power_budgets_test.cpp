@@ -386,7 +386,7 @@ TEST_F(PowerBudgetsTest, ForgetNodesThatWereInvented) {
   ask_until(0, PowerShares::kForgottenS - 1);
   EXPECT_EQ(share_w, 50) << "they may be there";
   ask_until(PowerShares::kForgottenS, PowerShares::kForgottenS + 20);
-  EXPECT_EQ(share_w, 100) << "what a GPU of no job wants";
+  EXPECT_EQ(share_w, 700) << "the others are no more";
   EXPECT_EQ(shown()["held"]["nodes"], 1);
   EXPECT_THAT(names_of(budgets.take_events()), testing::Contains("agent_forgotten node invented-7"));
 }
