@@ -36,14 +36,14 @@ RUNS = {
         """--perseus-args '{"solution_path": "results"}' --perseus-mode frequency""": ["--check"],
         "lowgear plan --profile FILE": [*PIPELINE[2:], "--out", "again"],
         "lowgear thin INPUT --keep every:50 --out OUTPUT": [],
-        "lowgear compare --policies envpipe-offline": PIPELINE,
+        "lowgear plan --policy envpipe-offline --perseus-format artifact": [*PIPELINE, "--out", "offline"],
         "lowgear compare --policies perseus,envpipe-offline": PIPELINE,
         "lowgear emulate --profile PROFILE --blocking-power 83.64 --microbatches 12,24,48,96 "
         "--global-microbatches 1536 --tensor-parallel 8": ["--straggler", "1.2"],
-        "lowgear simulate --plan PLAN --pipelines N --slow-pipeline X": [*PIPELINE[:2], *PIPELINE[4:]],
+        "lowgear simulate --plan PLAN --profile PROFILE --blocking-power 83.64 --pipelines N --slow-pipeline X": [],
         "lowgear simulate --trace FILE": [*PIPELINE[:2], *PIPELINE[4:], "--plan", "plan/plans/00000.json"],
-        "lowgear simulate --plan N.sched.json --stages 4 --microbatches 128":
-            ["--profile", "four.csv", "--blocking-power", "75"],
+        "lowgear simulate --plan N.sched.json --profile four-stages.csv --stages 4 --microbatches 128 "
+        "--blocking-power 83.64": [],
         "lowgear evaluate sosp24_data": [],
         "lowgear evaluate sosp24_data --html figures.html": [],
         "lowgear evaluate sosp24_data --json": [],
@@ -58,12 +58,12 @@ RUNS = {
         "lowgear compare --policies max,envpipe,lowgear": PIPELINE,
     },
     "zeus.md": {
-        "lowgear compare --policies zeus-global": PIPELINE,
+        "lowgear compare --profile PROFILE --microbatches N --blocking-power W --policies zeus-global": [],
         "lowgear plan --perseus-format zeus": [*PIPELINE, "--out", "zeus"],
     },
 }
 NAMES = {"NAME": "llemma-7b-vista", "PROFILE": "profile.csv", "PLAN": "plan/plans/00000.json", "INPUT": "plan",
-         "OUTPUT": "thinned", "N": "4", "X": "1.2"}
+         "OUTPUT": "thinned", "N": "4", "W": "75", "X": "1.2"}
 
 
 def words_of(line):
@@ -143,7 +143,7 @@ class ComingFromTest(ProgramTest):
         for number in range(4):
             (self.folder / f"results/freqs_pipeline_{number:05}.py").write_text("[[1410, 1410]]\n")
         rows = (self.folder / "profile.csv").read_text().splitlines(keepends=True)
-        (self.folder / "four.csv").write_text(rows[0] + "".join(row for row in rows[1:] if int(row.split(",")[0]) < 4))
+        (self.folder / "four-stages.csv").write_text(rows[0] + "".join(row for row in rows[1:] if int(row.split(",")[0]) < 4))
         # As many instructions as Merak gives the stages, all at one clock.
         (self.folder / "N.sched.json").write_text(json.dumps(
             [{"rank": rank, "power_states": [1410] * count} for rank, count in enumerate((518, 520, 518, 516))]))
