@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "base/core/energy/energy_check.h"
@@ -31,10 +32,12 @@ struct UnitGuess {
   std::string_view text;
 };
 
+/// Of an even number the geometric mean of both in the middle: one wrong row of two is not the units of all.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  if (values.size() % 2 == 1) return *middle;
+  return std::sqrt(*middle * *std::max_element(values.begin(), middle));
 }
 
 /// Medians over all measurements, and the highest power.

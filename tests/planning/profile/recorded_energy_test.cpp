@@ -28,17 +28,23 @@ const CellKey kBackward{0, OpKind::backward, 1400};
 Recording recording_with(const std::function<double(double, double)>& change = {}) {
   MadeUpProcess process;
   process.power_w = {{kForward, 360}, {kBackward, 380}};
-  process.counter_step_s = 0.02;
+  process.counter_step_s = 0.001;
   process.reading_period_s = 0.02;
   Recording recording = process.record({1400}, 40, 8);
   recording.power_limit_w = 400;
   std::vector<EnergySample>& samples = recording.samples;
-  constexpr std::size_t kReadings = 5;
-  const std::vector<EnergySample> right = samples;
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    const EnergySample& from = right[i < kReadings ? 0 : i - kReadings];
-    const double time_s = right[i].time_s - from.time_s;
-    samples[i].power_w = time_s > 0 ? (*right[i].energy_j - *from.energy_j) / time_s : 80;
+  constexpr double kMeanS = 0.1;
+  std::size_t from = 0;
+  for (EnergySample& sample : samples) {
+    const double begin_s = sample.time_s - kMeanS;
+    sample.power_w = 80;
+    if (begin_s <= 0) continue;
+    while (samples[from + 1].time_s < begin_s) ++from;
+    const EnergySample& before = samples[from];
+    const EnergySample& after = samples[from + 1];
+    const double share = (begin_s - before.time_s) / (after.time_s - before.time_s);
+    const double begin_j = *before.energy_j + share * (*after.energy_j - *before.energy_j);
+    sample.power_w = (*sample.energy_j - begin_j) / kMeanS;
   }
   if (!change) return recording;
   for (EnergySample& sample : samples) sample.energy_j = change(sample.time_s, *sample.energy_j);
