@@ -175,10 +175,6 @@ std::optional<CsvTable> CsvBlocks::next() {
 
 void CsvTable::check_header() const {
   const CsvCell& first = header_.front();
-  if (is_comment(header_)) {
-    throw_input_error({source_, first.line, first.column}, "the first line is a comment",
-                      "begin the file with the names of its columns, without #");
-  }
   const auto* const separator = std::ranges::find_if(
       kOtherSeparators, [&](const auto& other) { return first.text.find(other.first) != std::string::npos; });
   if (header_.size() == 1 && separator != kOtherSeparators.end()) {
@@ -195,8 +191,15 @@ void CsvTable::check_header() const {
   }
 }
 
+void CsvTable::refuse_comment_as_header() const {
+  if (!is_comment(header_)) return;
+  throw_input_error({source_, header_.front().line, header_.front().column}, "the first line is a comment",
+                    "begin the file with the names of its columns, without #");
+}
+
 void CsvTable::check_width(const CsvRow& row) const {
   if (row.cells.size() == header_.size()) return;
+  refuse_comment_as_header();
   if (is_comment(row.cells)) {
     throw_input_error({source_, row.line, row.cells.front().column}, "the line is a comment", "remove it");
   }
@@ -214,6 +217,7 @@ std::size_t CsvTable::column(std::string_view name) const {
     for (const std::string_view unit : kUnits) refuse_both(name, fmt::format("{}_{}", name, unit));
     return i;
   }
+  refuse_comment_as_header();
   std::vector<std::string> names;
   constexpr std::size_t kMostShown = 20;
   for (const CsvCell& cell : header_) {

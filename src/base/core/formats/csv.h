@@ -62,6 +62,7 @@ class CsvTable {
   [[nodiscard]] const CsvCell& cell(std::size_t row, std::size_t column) const;
   void check_header() const;
   void check_width(const CsvRow& row) const;
+  void refuse_comment_as_header() const;
 
   std::string source_;
   std::vector<CsvCell> header_;
