@@ -432,6 +432,31 @@ void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<s
   warnings.push_back(fmt::format("{}: no clock was requested for {} units; left out", source, units));
 }
 
+RecordedProfile profile_ranks(std::span<const Recording> recordings, const ProfilingOptions& options,
+                              std::vector<std::string> warnings) {
+  ProfileBuilder builder;
+  for (const auto& [number, parts] : by_rank(recordings)) {
+    for (const Recording& part : parts) {
+      warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
+      if (part.lost_units == 0) continue;
+      warnings.push_back(
+          fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));
+    }
+    RankProfile rank = profile_rank(without_warm_up(parts, options.skipped_iterations), options);
+    drop_unlabelled(rank, parts.front().source, warnings);
+    builder.add(rank);
+  }
+  RecordedProfile profile = builder.finish();
+  profile.simulated = recordings.front().simulated;
+  for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
+  warn_of_empty(profile.cells, warnings);
+  repair_times(profile.cells, warnings);
+  judge_cells(profile, limit_of(recordings), warnings);
+  for (const RecordedBlocking& blocking : profile.blocking) warn_of(blocking, warnings);
+  profile.warnings = std::move(warnings);
+  return profile;
+}
+
 }  // namespace
 
 std::string RecordedBlocking::doubt() const {
@@ -456,28 +481,12 @@ StageProfile RecordedProfile::profile() const {
 
 RecordedProfile profile_recordings(std::span<const Recording> recordings, const ProfilingOptions& options) {
   if (recordings.empty()) throw InputError("there is no recording to make a profile from");
-  ProfileBuilder builder;
-  std::vector<std::string> warnings = check_ranks(recordings, options.stages);
-  for (const auto& [number, parts] : by_rank(recordings)) {
-    for (const Recording& part : parts) {
-      warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
-      if (part.lost_units == 0) continue;
-      warnings.push_back(
-          fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));
-    }
-    RankProfile rank = profile_rank(without_warm_up(parts, options.skipped_iterations), options);
-    drop_unlabelled(rank, parts.front().source, warnings);
-    builder.add(rank);
-  }
-  RecordedProfile profile = builder.finish();
-  profile.simulated = recordings.front().simulated;
-  for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
-  warn_of_empty(profile.cells, warnings);
-  repair_times(profile.cells, warnings);
-  judge_cells(profile, limit_of(recordings), warnings);
-  for (const RecordedBlocking& blocking : profile.blocking) warn_of(blocking, warnings);
-  profile.warnings = std::move(warnings);
-  return profile;
+  return profile_ranks(recordings, options, check_ranks(recordings, options.stages));
+}
+
+RecordedProfile profile_one_rank(std::span<const Recording> parts, const ProfilingOptions& options) {
+  if (parts.empty()) throw InputError("there is no recording to make a profile from");
+  return profile_ranks(parts, options, {});
 }
 
 std::string write_blocking_power(std::span<const RecordedBlocking> blocking) {

@@ -77,6 +77,10 @@ struct ProfilingOptions {
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 
+/// The same of the parts of one rank, as a rank makes it of its own units: it stands for its stages alone, and ranks
+/// that are not given are not missing.
+[[nodiscard]] RecordedProfile profile_one_rank(std::span<const Recording> parts, const ProfilingOptions& options);
+
 /// `stage,blocking_power`, as `read_blocking_power` takes it, for stages 0 to the last. Throws InputError when one is
 /// in doubt.
 [[nodiscard]] std::string write_blocking_power(std::span<const RecordedBlocking> blocking);

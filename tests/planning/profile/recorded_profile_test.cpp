@@ -14,6 +14,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 Recording recorded(int rank, double forward_s = 0.05, double extra_w = 0) {
   MadeUpProcess process;
@@ -208,6 +209,15 @@ TEST(ProfileRecordings, PutsThePartsOfAResumedJobTogether) {
   EXPECT_NEAR(profile.cells[0].power_w, 300, 6);
   const auto error_w = [](const RecordedProfile& of) { return of.cells[0].energy_error_j; };
   EXPECT_LT(error_w(profile), error_w(profile_recordings(std::vector{recorded(0)}, {})));
+}
+
+TEST(ProfileRecordings, OfOneRankByItselfLacksNoOther) {
+  Recording first_of_two = recorded(0);
+  first_of_two.world_size = 2;
+  EXPECT_THROW((void)profile_recordings(std::vector{first_of_two}, {}), InputError);
+  const RecordedProfile profile = profile_one_rank(std::vector{first_of_two}, {});
+  EXPECT_EQ(profile.cells.size(), 2);
+  EXPECT_THAT(profile.blocking, SizeIs(1));
 }
 
 TEST(WriteBlockingPower, IsReadBack) {

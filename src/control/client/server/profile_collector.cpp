@@ -21,7 +21,7 @@ bool all_identified(const profile::RecordedProfile& profile) {
 ProfileResult evaluate(std::span<const profile::Recording> parts, int plan_version) {
   ProfileResult result{.plan_version = plan_version, .profile = {}, .problem = {}};
   try {
-    result.profile = profile_recordings(parts, {.skipped_iterations = 0, .blocking_w = {}});
+    result.profile = profile_one_rank(parts, {.skipped_iterations = 0, .blocking_w = {}});
     if (!all_identified(result.profile)) {
       result.problem = fmt::format("profile plan {}: energies of some units cannot be distinguished", plan_version);
     }
