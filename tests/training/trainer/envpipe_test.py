@@ -198,7 +198,8 @@ class ServedEnvPipeTest(ServedTraining):
         job.communicate(timeout=self.patience_s)
         self.assertTrue(is_seen(), self.reasons("plan"))
         for reason in rises():
-            self.assertRegex(reason, r"envpipe: after iteration \d+: clocks of \d+ units rise, of \d+ on the critical")
+            # Between them may stand what a busy machine has made doubtful in the profile.
+            self.assertRegex(reason, r"envpipe: after iteration \d+.*: clocks of \d+ units rise, of \d+ on the critical")
 
 
 class ServedOrderTest(ServedTraining):
