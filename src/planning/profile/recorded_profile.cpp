@@ -410,7 +410,7 @@ void judge_cells(RecordedProfile& profile, const std::optional<NamedPowerLimit>&
     const CellKey key{found.stage, found.kind, found.row.clock_mhz};
     warnings.push_back(
         fmt::format("{} {}; {}", describe(key), found.what, found.is_impossible ? "left out" : "record it again"));
-    if (found.is_impossible) std::erase_if(profile.cells, [&](const RecordedCell& cell) { return cell.key == key; });
+    if (found.is_impossible) std::ranges::find(profile.cells, key, &RecordedCell::key)->is_possible = false;
   }
 }
 
@@ -474,7 +474,7 @@ StageProfile RecordedProfile::profile() const {
   for (const RecordedCell& cell : cells) stages = std::max(stages, cell.key.stage + 1);
   StageProfile profile(stages);
   for (const RecordedCell& cell : cells) {
-    if (cell.is_identified && cell.energy_j > 0) profile.add(cell.key.stage, cell.key.kind, cell.measurement());
+    if (cell.has_row()) profile.add(cell.key.stage, cell.key.kind, cell.measurement());
   }
   return profile;
 }

@@ -28,6 +28,10 @@ struct RecordedCell {
   std::optional<double> throttled_share;
   bool is_identified = true;  ///< on every rank: its energy can be distinguished from that of other cells
 
+  bool is_possible = true;  ///< some GPU can have run it so (`check_rows`)
+
+  /// Whether it is a row of the profile.
+  [[nodiscard]] bool has_row() const { return is_identified && is_possible && energy_j > 0; }
   /// In more than a tenth of the samples.
   [[nodiscard]] bool is_throttled() const { return throttled_share.value_or(0) > 0.1; }
   [[nodiscard]] Measurement measurement() const { return {key.clock_mhz, time_s, energy_j}; }
@@ -52,7 +56,7 @@ struct RecordedProfile {
   std::vector<std::string> warnings;  ///< what to know before trusting it, one line each
   bool simulated = false;
 
-  /// The rows of a stage profile. Cells that cannot be distinguished, or whose energy came out as zero, have none.
+  /// The rows of a stage profile. Those of cells that have one.
   [[nodiscard]] StageProfile profile() const;
 };
 

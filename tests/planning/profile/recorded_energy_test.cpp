@@ -117,8 +117,10 @@ TEST(ProfileRecordings, LeavesOutCellsThatNoGpuCanHaveRun) {
   recording.gpu_name = "A100";
   recording.power_limit_w = 400;
   const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
-  ASSERT_EQ(profile.cells.size(), 1);
-  EXPECT_EQ(profile.cells.front().key, kBackward);
+  ASSERT_EQ(profile.cells.size(), 2);
+  EXPECT_FALSE(profile.cells.front().is_possible);
+  EXPECT_FALSE(profile.profile().has(0, OpKind::forward));
+  EXPECT_TRUE(profile.profile().has(0, OpKind::backward));
   EXPECT_THAT(profile.warnings, ElementsAre(AllOf(HasSubstr("stage 0 forward at 1400 MHz draws 1"),
                                                   HasSubstr("the power limit of A100 (400 W); left out"))));
 }

@@ -34,6 +34,12 @@ void append_errors(std::string& text, const profile::CellKey& key, std::string_v
                  errors, throttled ? 1 : 0);
 }
 
+std::string energy_of_cell(const profile::RecordedCell& cell) {
+  if (!cell.is_identified) return "not identified";
+  const std::string energy = with_error(cell.energy_j, cell.energy_error_j);
+  return cell.is_possible ? energy : energy + ", left out";
+}
+
 std::string errors_of(const profile::RecordedCell& cell) {
   return fmt::format("{},{}", cell.time_error_s, cell.energy_error_j);
 }
@@ -52,8 +58,7 @@ std::string recorded_table(const profile::RecordedProfile& profile) {
   for (const profile::RecordedCell& cell : profile.cells) {
     table.add_row({fmt::to_string(cell.key.stage), std::string(name(cell.key.kind)), fmt::to_string(cell.key.clock_mhz),
                    fmt::to_string(cell.units), with_error(cell.time_s, cell.time_error_s),
-                   fmt::format("{:.1f}", cell.power_w),
-                   cell.is_identified ? with_error(cell.energy_j, cell.energy_error_j) : "not identified",
+                   fmt::format("{:.1f}", cell.power_w), energy_of_cell(cell),
                    cell.throttled_share ? fmt::format("{:.0f} %", 100 * *cell.throttled_share) : "-"});
   }
   std::string text = table.text();
@@ -79,7 +84,8 @@ Json recorded_json(const profile::RecordedProfile& profile) {
                  {"power_w", cell.power_w},
                  {"energy_j", cell.energy_j},
                  {"energy_error_j", cell.energy_error_j},
-                 {"identified", cell.is_identified}};
+                 {"identified", cell.is_identified},
+                 {"possible", cell.is_possible}};
     if (cell.throttled_share) json["throttled_share"] = *cell.throttled_share;
     cells.push_back(std::move(json));
   }
@@ -162,7 +168,7 @@ Json filled_json(const profile::FewClockFit& fit) {
 std::string error_csv(const profile::RecordedProfile& profile) {
   std::string text(kErrorHeader);
   for (const profile::RecordedCell& cell : profile.cells) {
-    if (!cell.is_identified || !(cell.energy_j > 0)) continue;
+    if (!cell.has_row()) continue;
     append_errors(text, cell.key, profile.simulated ? "simulated" : "measured", errors_of(cell), cell.is_throttled());
   }
   return text;
