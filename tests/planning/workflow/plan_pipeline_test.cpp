@@ -71,7 +71,8 @@ TEST(PlanPipeline, PlansADeadlineInTheSameWayByItselfAndAmongOthers) {
   // The comparison of policies has Lowgear's plans for the times of others.
   const ProfiledPipeline pipeline = sample_pipeline();
   planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
-  const PolicyComparison compared = compare_policies(pipeline, planner, {.policies = {"max", "perseus", "lowgear"}});
+  const PolicyComparison compared = compare_policies(
+      pipeline, planner, {.policies = {"max", "perseus", "envpipe", "zeus-global", "zeus-per-stage", "lowgear"}});
   int found = 0;
   for (const ComparisonRow& other : compared.rows) {
     const auto ours = std::ranges::find(compared.rows, "lowgear (time of " + other.policy + ")", &ComparisonRow::label);
