@@ -164,7 +164,7 @@ void refuse_doubtful_tokens(const TokenView& view) {
   refuse_half_equal(view, tokens);
   refuse_other_words(view, tokens);
   refuse_other_byte_order(view, tokens);
-  if (!view.has_header()) refuse_outside_vocabulary(view, tokens);
+  refuse_outside_vocabulary(view, tokens);
 }
 
 }  // namespace lowgear::dataset

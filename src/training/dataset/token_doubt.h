@@ -11,9 +11,10 @@ namespace lowgear::dataset {
 /// Throws InputError when the content of a file is of a known kind (file_kind.h) or a text.
 void refuse_other_content(std::string_view bytes, const std::string& source);
 
-/// Throws InputError when no tokenizer wrote these tokens: halves or pairs of numbers of another width, numbers of
-/// another byte order, one token that makes up half of all, and without a header a token beyond the vocabulary. Looks
-/// at 65,536 tokens in 16 places; fewer than 32 tokens tell nothing.
+/// For files whose type is the user's word alone, without a header or an index. Throws InputError when no tokenizer
+/// wrote these tokens: halves or pairs of numbers of another width, numbers of another byte order, one token that makes
+/// up half of all, and a token beyond the vocabulary. Looks at 65,536 tokens in 16 places; fewer than 32 tokens tell
+/// nothing.
 void refuse_doubtful_tokens(const TokenView& view);
 
 }  // namespace lowgear::dataset

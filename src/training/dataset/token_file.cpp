@@ -174,7 +174,8 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t vocabu
   const std::optional<MegatronIndex> index = megatron_index_of(path);
   if (index) headerless = type_by_index(*index, file->text(), path.string(), headerless);
   TokenView tokens(file->text(), path.string(), vocabulary_size, headerless);
-  refuse_doubtful_tokens(tokens);
+  // A header or an index states the type: what is unusual then is the text's own, as padding or a table of numbers.
+  if (!index && !tokens.has_header()) refuse_doubtful_tokens(tokens);
   return {std::move(file), std::move(tokens), index ? index->file : ""};
 }
 
