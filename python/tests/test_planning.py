@@ -655,10 +655,10 @@ class TestCommand(InAFolder):
                 plan()
 
     def test_warnings_become_warnings(self):
-        joules = [dict(row, energy=row["energy"] * 1000) for row in ROWS]
+        above_limit = [dict(row, energy=row["energy"] * 1.8) for row in ROWS]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            plan(joules, gpu="NVIDIA A100-SXM4-80GB")
+            plan(above_limit, gpu="NVIDIA A100-SXM4-80GB")
         own = [one for one in caught if issubclass(one.category, planning.LowgearWarning)]
         self.assertTrue(own)
 

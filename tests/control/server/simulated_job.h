@@ -124,6 +124,7 @@ class SimulatedJob {
   double blocking_w_ = 75;
   std::vector<double> factors_;
   std::vector<bool> has_agent_;
+  double now_s_ = 1.79e9;  // before the job, which is created at it
   std::unique_ptr<Job> job_;
   std::unique_ptr<JobPlanner> planner_;
   std::shared_ptr<const PipelineModel> model_;
@@ -134,7 +135,6 @@ class SimulatedJob {
   std::vector<std::optional<Pending>> pending_;
   StoreContents stored_;
   std::vector<Json> decisions_;
-  double now_s_ = 1.79e9;
   std::int64_t iteration_ = 0;
   double time_s_ = 0;
   double energy_j_ = 0;

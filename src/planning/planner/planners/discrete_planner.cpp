@@ -64,7 +64,7 @@ void DiscretePlanner::prepare(const Frontier& frontier) {
   const bool is_refined = static_cast<std::size_t>(model_->instance.op_count()) <= kMaxOpsToTrade;
   // All of them also for one deadline: the two plans that suit it best may be far apart.
   for (TimePs place = 0; place < grid.count; ++place) {
-    if (work_ != nullptr) work_->begin(kPreparing, static_cast<double>(place) / static_cast<double>(grid.count));
+    if (work_ != nullptr) work_->begin(kPreparing, static_cast<double>(place + 1) / static_cast<double>(grid.count));
     const ContinuousPlan continuous = solver_->solve(grid.at_ps(place));
     DiscretePlan rounding = best_rounding(continuous);
     if (is_refined) drafts_.push_back(drafted(continuous, rounding));
