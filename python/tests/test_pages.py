@@ -1,7 +1,9 @@
 """Runs the examples of docs/python.md, as a reader would type them."""
 
 import doctest
+import os
 import re
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -21,6 +23,10 @@ class TestPages(unittest.TestCase):
         text = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
         examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
         self.assertGreater(len(examples.examples), 20)
+        folder = tempfile.TemporaryDirectory(prefix="lg-")
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)  # examples write files
         said = []
         options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         failed, _ = doctest.DocTestRunner(verbose=False, optionflags=options).run(examples, out=said.append)
