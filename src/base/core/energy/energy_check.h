@@ -44,7 +44,7 @@ struct IntegratedPower {
   double error_j = 0;  ///< besides the shares above: what readings at the edges of the time leave open
 };
 
-/// An energy that somebody states: the difference of a counter's readings, or what a report or a recording says.
+/// A stated energy: the difference of a counter's readings, or what a report or a recording says.
 struct StatedEnergy {
   double energy_j = 0;
   double time_s = 0;
