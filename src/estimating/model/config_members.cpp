@@ -12,6 +12,11 @@ constexpr auto kMembers = std::to_array<std::string_view>({
     // What the file was made with, and for which library.
     "model_type",
     "transformers_version",
+    "_name_or_path",
+    "_commit_hash",
+    "_from_model_config",
+    "_diffusers_version",
+    "_comment",
     "name_or_path",
     "tokenizer_class",
     "torch_dtype",
@@ -24,6 +29,11 @@ constexpr auto kMembers = std::to_array<std::string_view>({
     "n_ctx",
     // How the same is computed.
     "attn_implementation",
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_attn_implementation_internal",
+    "_flash_attn_2_enabled",
+    "_experts_implementation",
     "chunk_size_feed_forward",
     "gradient_checkpointing",
     "pretraining_tp",
@@ -79,16 +89,19 @@ constexpr auto kMembers = std::to_array<std::string_view>({
 }  // namespace
 
 bool changes_nothing(std::string_view member) {
-  return member.starts_with('_') || member.starts_with("summary_") ||
-         std::ranges::find(kMembers, member) != kMembers.end();
+  return member.starts_with("summary_") || std::ranges::find(kMembers, member) != kMembers.end();
+}
+
+std::string_view language_part(const std::function<bool(std::string_view)>& has) {
+  constexpr auto kParts = std::to_array<std::string_view>({"text_config", "llm_config", "language_config"});
+  const auto* const found = std::ranges::find_if(kParts, has);
+  return found == kParts.end() ? "" : *found;
 }
 
 std::string fix_of_model_type(const std::function<bool(std::string_view)>& has, std::string_view known) {
-  constexpr auto kLanguageParts = std::to_array<std::string_view>({"text_config", "llm_config", "language_config"});
-  const auto* const language = std::ranges::find_if(kLanguageParts, has);
-  if (language != kLanguageParts.end()) {
+  if (const std::string_view language = language_part(has); !language.empty()) {
     return fmt::format(
-        "it has several parts, and {} describes its language model: write that object to a file of its own", *language);
+        "it has several parts, and {} describes its language model: write that object to a file of its own", language);
   }
   const bool parts = has("vision_config") || has("audio_config");
   return fmt::format("{}there are {}", parts ? "it has more parts than a language model; " : "", known);

@@ -11,8 +11,16 @@ namespace lowgear::model {
 /// memory.
 [[nodiscard]] bool changes_nothing(std::string_view member);
 
-/// What to do about a model type that a reader does not have. `has` says whether the config.json has a member: models
-/// of several parts keep that of their language in one of their own. `known` lists the types that there are.
+/// The member that describes the language model, of a model of several parts; empty where there is none. `has` says
+/// whether the config.json has a member.
+[[nodiscard]] std::string_view language_part(const std::function<bool(std::string_view)>& has);
+
+/// Of that member, where no model_type stands next to it.
+inline constexpr std::string_view kOfLanguagePart = "the language model of one with several parts, of no model_type";
+inline constexpr std::string_view kFixOfLanguagePart = "write this object to a file of its own";
+
+/// What to do about a model type that a reader does not have. `has` is that of language_part, `known` lists the types
+/// that there are.
 [[nodiscard]] std::string fix_of_model_type(const std::function<bool(std::string_view)>& has, std::string_view known);
 
 }  // namespace lowgear::model

@@ -322,13 +322,16 @@ ModelConfig read_gpt2(Reader& reader) {
 }
 
 ModelConfig read_config(Reader& reader) {
+  const auto has = [&reader](std::string_view key) { return reader.has(key); };
+  if (const std::string_view part = language_part(has); !part.empty() && !reader.has("model_type")) {
+    reader.at(part).fail(kOfLanguagePart, kFixOfLanguagePart);
+  }
   const JsonView type = reader.at("model_type");
   const std::string name = type.text();
   if (name == "llama") return read_llama(reader, false);
   if (name == "mistral") return read_llama(reader, true);
   if (name == "gpt2") return read_gpt2(reader);
-  type.fail(fmt::format("{} is not supported", quote(name)),
-            fix_of_model_type([&reader](std::string_view key) { return reader.has(key); }, "llama, mistral, gpt2"));
+  type.fail(fmt::format("{} is not supported", quote(name)), fix_of_model_type(has, "llama, mistral, gpt2"));
 }
 
 // Writing.

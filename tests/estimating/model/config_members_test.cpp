@@ -15,7 +15,8 @@ TEST(ConfigMembers, ChangeNothingWhenTheyAreOfTheFileOrOfGeneration) {
   for (const char* const member : {"transformers_version", "torch_dtype", "eos_token_id", "_name_or_path", "top_p"}) {
     EXPECT_TRUE(changes_nothing(member)) << member;
   }
-  for (const char* const member : {"hidden_size", "sliding_window", "architectures", "auto_map", "hiden_size", ""}) {
+  for (const char* const member :
+       {"hidden_size", "sliding_window", "architectures", "auto_map", "hiden_size", "_own_rule", ""}) {
     EXPECT_FALSE(changes_nothing(member)) << member;
   }
 }
@@ -28,6 +29,9 @@ TEST(ConfigMembers, OfAModelOfSeveralPartsNameTheOneOfItsLanguage) {
   EXPECT_THAT(refusal(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}, "vision_config": {}})"),
               HasSubstr("$.model_type: \"mistral3\" is not supported; it has several parts, and text_config describes "
                         "its language model: write that object to a file of its own"));
+  EXPECT_THAT(refusal(R"({"text_config": {"model_type": "mistral"}})"),
+              HasSubstr("$.text_config: the language model of one with several parts, of no model_type; write this "
+                        "object to a file of its own"));
   EXPECT_THAT(refusal(R"({"model_type": "qwen2_vl", "vision_config": {}})"),
               HasSubstr("it has more parts than a language model; there are llama, mistral, gpt2"));
   EXPECT_THAT(refusal(R"({"model_type": "t5"})"),

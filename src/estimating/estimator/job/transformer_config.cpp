@@ -166,31 +166,31 @@ std::int64_t window_or(const ConfigMembers& members, std::int64_t missing) {
   return says(members, kWindow) ? 0 : missing;
 }
 
-/// Windows of a family whose layers all have them.
+/// Windows of a family whose layers all have them, whatever the members say that choose layers in other families.
 void read_whole_window(const ConfigMembers& members, std::int64_t missing, TransformerShape& shape) {
-  read_window(
-      members, window_or(members, missing), [](std::int64_t) { return true; }, shape);
+  shape.window = window_or(members, missing);
+  if (shape.window > 0) shape.windowed.assign(static_cast<std::size_t>(shape.layers), true);
 }
 
+/// Where it is not said.
+constexpr std::int64_t kQwenWindow = 4096;
+
+bool uses_window(const ConfigMembers& members) { return ConfigSizes(members).flag("use_sliding_window", false); }
+
 /// Qwen's windows, which are to be switched on. transformers has each family's rule for the layers that have them:
-/// `is_windowed` takes the layer and max_window_layers, whose missing value is `all_full`.
+/// `is_windowed` takes the layer and max_window_layers.
 template <typename IsWindowed>
-void read_qwen_window(const ConfigMembers& members, std::int64_t all_full, const IsWindowed& is_windowed,
-                      TransformerShape& shape) {
-  constexpr std::int64_t kMissing = 4096;
-  const ConfigSizes sizes(members);
-  const bool used = sizes.flag("use_sliding_window", false);
+void read_qwen_window(const ConfigMembers& members, const IsWindowed& is_windowed, TransformerShape& shape) {
+  constexpr std::string_view kLimit = "max_window_layers";
+  constexpr std::int64_t kMissing = 28;
   const std::int64_t limit =
-      members.has("max_window_layers") ? sizes.at("max_window_layers", model::kMaxModelLayers, 0) : all_full;
+      members.has(kLimit) ? ConfigSizes(members).at(kLimit, model::kMaxModelLayers, 0) : kMissing;
   read_window(
-      members, used ? window_or(members, kMissing) : 0, [&](std::int64_t layer) { return is_windowed(layer, limit); },
-      shape);
+      members, uses_window(members) ? window_or(members, kQwenWindow) : 0,
+      [&](std::int64_t layer) { return is_windowed(layer, limit); }, shape);
 }
 
 bool is_above(std::int64_t layer, std::int64_t limit) { return layer >= limit; }
-
-/// Layers that do not say otherwise are full up to this one.
-constexpr std::int64_t kFullLayers = 28;
 
 TransformerShape read_llama(const ConfigMembers& members) {
   TransformerShape shape = read_gated(members, {});
@@ -220,7 +220,7 @@ TransformerShape read_mixtral(const ConfigMembers& members) {
 TransformerShape read_qwen2(const ConfigMembers& members) {
   TransformerShape shape = read_gated(members, 32);
   shape.qkv_biases = true;
-  read_qwen_window(members, kFullLayers, is_above, shape);
+  read_qwen_window(members, is_above, shape);
   return shape;
 }
 
@@ -229,7 +229,7 @@ TransformerShape read_qwen3(const ConfigMembers& members) {
   if (!members.has("head_dim")) shape.head_dim = 128;
   shape.qk_norms = true;
   read_attention_bias(members, false, shape);
-  read_qwen_window(members, kFullLayers, is_above, shape);
+  read_qwen_window(members, is_above, shape);
   return shape;
 }
 
@@ -244,7 +244,7 @@ TransformerShape read_qwen2_moe(const ConfigMembers& members) {
   shape.experts = read_qwen_experts(members, sizes.at("num_experts", kMaxExperts),
                                     sizes.at("shared_expert_intermediate_size", model::kMaxModelWidth, 0));
   const auto every_other = [](std::int64_t layer, std::int64_t limit) { return layer % 2 == 0 && layer < limit; };
-  read_qwen_window(members, kFullLayers, every_other, shape);
+  read_qwen_window(members, every_other, shape);
   return shape;
 }
 
@@ -254,7 +254,7 @@ TransformerShape read_qwen3_moe(const ConfigMembers& members) {
   read_attention_bias(members, false, shape);
   shape.experts =
       read_qwen_experts(members, ConfigSizes(members).at_either("num_experts", "num_local_experts", kMaxExperts), 0);
-  read_qwen_window(members, 0, is_above, shape);
+  if (uses_window(members)) read_whole_window(members, kQwenWindow, shape);
   return shape;
 }
 
@@ -337,6 +337,10 @@ constexpr auto kReaders = std::to_array<FamilyReader>({
 
 TransformerShape read_transformer_shape(const ConfigMembers& members, std::string name) {
   constexpr std::string_view kType = "model_type";
+  const auto has = [&members](std::string_view key) { return members.has(key); };
+  if (const std::string_view part = model::language_part(has); !part.empty() && !members.has(kType)) {
+    members.fail(part, model::kOfLanguagePart, model::kFixOfLanguagePart);
+  }
   const std::string type = members.text(kType);
   const auto* const reader = std::ranges::find(kReaders, type, &FamilyReader::model_type);
   const auto families = transformer_families();
@@ -345,11 +349,10 @@ TransformerShape read_transformer_shape(const ConfigMembers& members, std::strin
     std::vector<std::string_view> types;
     for (const TransformerFamily& known : families) types.push_back(known.model_type);
     members.fail(kType, fmt::format("{} is not supported", quote(type)),
-                 model::fix_of_model_type([&members](std::string_view key) { return members.has(key); },
-                                          fmt::format("{}", fmt::join(types, ", "))));
+                 model::fix_of_model_type(has, fmt::format("{}", fmt::join(types, ", "))));
   }
   TransformerShape shape = reader->read(members);
-  for (const std::string& note : check_members(members, *family))
+  for (const std::string& note : check_members(members, *family, shape.window > 0))
     shape.notes.push_back(fmt::format("{}: {}", name, note));
   shape.name = std::move(name);
   require_valid(shape);

@@ -33,6 +33,8 @@ constexpr unsigned kWindowed = kMistral | kMixtral | kQwen;
 /// Those after Llama: RMS norms, gated MLPs, grouped queries.
 constexpr unsigned kGated = kLlama | kWindowed;
 constexpr unsigned kRotary = kGated | kNeox;
+/// Those of which transformers windows every layer, or none.
+constexpr unsigned kAllWindowed = kMistral | kMixtral | kQwen3Moe;
 constexpr unsigned kAll = kGated | kGpt2 | kNeox | kBloom;
 
 constexpr auto kFamilies = std::to_array<TransformerFamily>({
@@ -53,6 +55,12 @@ constexpr std::string_view kActivations =
     "silu|swish|gelu|gelu_new|gelu_fast|gelu_python|gelu_pytorch_tanh|quick_gelu|relu";
 constexpr std::string_view kOfAnotherActivation = "the activation is estimated as SiLU or GELU";
 constexpr std::string_view kOfDropout = "the dropout of the job counts instead (dropout, --dropout)";
+constexpr std::string_view kOfAllWindowed = "transformers does not read it: all layers have the window";
+constexpr std::string_view kFusedAttention =
+    "sdpa|flash_attention_2|flash_attention_3|flash_attention_4|flex_attention";
+constexpr std::string_view kOfAttention = "the attention of the job counts instead (attention, --attention)";
+constexpr std::string_view kHalfTypes = "bfloat16|float16|auto";
+constexpr std::string_view kOfType = "the type of the job counts instead (dtype, --dtype)";
 constexpr std::string_view kOfQuantised = "quantised weights are not supported; give the config.json of the originals";
 
 using enum MemberVerdict;
@@ -94,13 +102,16 @@ constexpr auto kMembers = std::to_array<ConfigMember>({
     // Attention within windows.
     {"sliding_window", kWindowed, modelled},
     {"use_sliding_window", kQwen, modelled},
-    {"max_window_layers", kQwen, modelled},
-    {"layer_types", kWindowed, modelled},
+    {"max_window_layers", kQwen & ~kQwen3Moe, modelled},
+    {"max_window_layers", kQwen3Moe, noted_with_windows, {}, kOfAllWindowed},
+    {"layer_types", kWindowed & ~kAllWindowed, modelled},
+    {"layer_types", kAllWindowed, noted_with_windows, {}, kOfAllWindowed},
     // Positions. Rotary embeddings of a part of a head copy the rest of it.
     {"rope_theta", kRotary, without_effect},
     {"rope_scaling", kRotary, without_effect},
     {"rope_parameters", kRotary, without_effect},
     {"rope_interleaved", kLlama, without_effect},
+    {"partial_rotary_factor", kRotary, without_effect},
     {"rotary_pct", kNeox, without_effect},
     {"rotary_emb_base", kNeox, without_effect},
     {"offset_alibi", kBloom, without_effect},
@@ -126,6 +137,13 @@ constexpr auto kMembers = std::to_array<ConfigMember>({
     {"skip_bias_add", kBloom, without_effect},
     {"skip_bias_add_qkv", kBloom, without_effect},
     {"slow_but_exact", kBloom, without_effect},
+    // What the job says.
+    {"gradient_checkpointing", kAll, noted, "false",
+     "the recompute of the job counts instead (recompute, --recompute)"},
+    {"_attn_implementation", kAll, noted, kFusedAttention, kOfAttention},
+    {"attn_implementation", kAll, noted, kFusedAttention, kOfAttention},
+    {"torch_dtype", kAll, noted, kHalfTypes, kOfType},
+    {"dtype", kAll, noted, kHalfTypes, kOfType},
     // Another model than a decoder whose layers are alike.
     {"architectures", kAll, noted, {}, "a language model with an output matrix is estimated"},
     {"auto_map", kAll, noted, "{}", "code of its own, which is not looked at, may compute another model"},
@@ -164,8 +182,10 @@ bool is_harmless(const ConfigMembers& members, const TransformerFamily& family, 
 /// What is noted alike is one note, of all members that it is about.
 using Notes = std::map<std::string_view, std::vector<std::string>>;
 
-void check(const ConfigMembers& members, const TransformerFamily& family, const ConfigMember& member, Notes& notes) {
-  const bool says_something = member.verdict == refused || member.verdict == noted;
+void check(const ConfigMembers& members, const TransformerFamily& family, bool windowed, const ConfigMember& member,
+           Notes& notes) {
+  const bool says_something =
+      member.verdict == refused || member.verdict == noted || (member.verdict == noted_with_windows && windowed);
   if (!says_something || is_harmless(members, family, member)) return;
   if (member.verdict == refused) members.fail(member.name, member.what);
   const bool there = members.has(member.name);
@@ -174,13 +194,18 @@ void check(const ConfigMembers& members, const TransformerFamily& family, const 
                   there ? printable(members.written(member.name)) : fmt::format("{} (missing)", member.missing)));
 }
 
+/// What switches off something that the family does not have anyway.
+bool is_off(const ConfigMembers& members, std::string_view key) {
+  return !members.has(key) || is_one_of(members.written(key), "false|0|[]|{}|");
+}
+
 /// Those that are in no list. A file with many of them is of something else, and need not be repeated.
 std::optional<std::string> note_on_others(const ConfigMembers& members, const TransformerFamily& family) {
   constexpr std::size_t kMost = 20;
   std::vector<std::string> others;
   std::size_t more = 0;
   for (const std::string& key : members.keys()) {
-    if (!members.has(key) || model::changes_nothing(key) || find_member(family, key) != nullptr) continue;
+    if (is_off(members, key) || model::changes_nothing(key) || find_member(family, key) != nullptr) continue;
     if (others.size() < kMost) {
       others.push_back(printable(key));
     } else {
@@ -205,10 +230,10 @@ const ConfigMember* find_member(const TransformerFamily& family, std::string_vie
   return found == kMembers.end() ? nullptr : found;
 }
 
-std::vector<std::string> check_members(const ConfigMembers& members, const TransformerFamily& family) {
+std::vector<std::string> check_members(const ConfigMembers& members, const TransformerFamily& family, bool windowed) {
   Notes notes;
   for (const ConfigMember& member : kMembers) {
-    if ((member.families & family.bit) != 0) check(members, family, member, notes);
+    if ((member.families & family.bit) != 0) check(members, family, windowed, member, notes);
   }
   std::vector<std::string> texts;
   for (const auto& [what, names] : notes) texts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), what));

@@ -36,10 +36,11 @@ struct TransformerFamily {
 
 /// What becomes of a member in an estimate.
 enum class MemberVerdict : unsigned char {
-  modelled,        ///< it is part of the shape, or refused where it contradicts others
-  without_effect,  ///< it does not change what training costs
-  refused,         ///< another value than a harmless one is an error
-  noted,           ///< another value than a harmless one is not modelled, and said so
+  modelled,            ///< it is part of the shape, or refused where it contradicts others
+  without_effect,      ///< it does not change what training costs
+  refused,             ///< another value than a harmless one is an error
+  noted,               ///< another value than a harmless one is not modelled, and said so
+  noted_with_windows,  ///< the same, of a model with layers that are windowed; without effect on others
 };
 
 /// A member of the configurations of some families.
@@ -53,13 +54,15 @@ struct ConfigMember {
 };
 
 /// Every member of the configuration classes of Hugging Face transformers for the families above, but for those that
-/// change nothing in any of them (model/config_members.h).
+/// change nothing in any of them (model/config_members.h), and what the estimate takes from the job instead.
 [[nodiscard]] std::span<const ConfigMember> config_members();
 
 /// The member in the configurations of a family, or null.
 [[nodiscard]] const ConfigMember* find_member(const TransformerFamily& family, std::string_view name);
 
 /// Goes through all members that are there: refuses what is refused, and returns what is noted or not known, in words.
-[[nodiscard]] std::vector<std::string> check_members(const ConfigMembers& members, const TransformerFamily& family);
+/// `windowed` says whether layers of the model are.
+[[nodiscard]] std::vector<std::string> check_members(const ConfigMembers& members, const TransformerFamily& family,
+                                                     bool windowed);
 
 }  // namespace lowgear::estimator

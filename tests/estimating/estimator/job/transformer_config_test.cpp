@@ -139,14 +139,16 @@ TEST(ParseTransformerShape, ReadsWindowsOfAttentionByTheRuleOfTheFamily) {
     EXPECT_EQ(windows_of(type, R"(, "use_sliding_window": true, "sliding_window": null)"), "");
     EXPECT_EQ(windows_of(type, used + R"(, "layer_types": ["full_attention", "sliding_attention", "full_attention",
       "full_attention", "full_attention", "sliding_attention"])"),
-              "128 .w...w");
+              type == std::string_view("qwen3_moe") ? "128 wwwwww" : "128 .w...w");
   }
-  for (const char* const type : {"qwen2", "qwen3", "qwen3_moe"}) {
+  for (const char* const type : {"qwen2", "qwen3"}) {
     EXPECT_EQ(windows_of(type, used + R"(, "max_window_layers": 4)"), "128 ....ww");
     EXPECT_EQ(windows_of(type, used + R"(, "max_window_layers": 28)"), "");
   }
   EXPECT_EQ(windows_of("qwen2", used), "") << "28 layers are full";
   EXPECT_EQ(windows_of("qwen3_moe", used), "128 wwwwww");
+  EXPECT_EQ(windows_of("qwen3_moe", used + R"(, "max_window_layers": 4)"), "128 wwwwww")
+      << "it does not have the member";
   EXPECT_EQ(windows_of("qwen2_moe", used + R"(, "max_window_layers": 4)"), "128 w.w...") << "every other of the first";
 }
 
@@ -165,6 +167,12 @@ TEST(ParseTransformerShape, RefusesLayersThatItDoesNotKnow) {
                   "full_attention", "full_attention", "full_attention"])");
               }),
               testing::HasSubstr("layers of sliding_attention need a sliding_window, and there is none"));
+}
+
+TEST(ParseTransformerShape, NamesTheLanguageModelOfSeveralParts) {
+  EXPECT_THAT(lowgear::error_of([] { (void)parse_config(R"({"text_config": {"model_type": "llama"}})"); }),
+              testing::EndsWith("$.text_config: the language model of one with several parts, of no model_type; write "
+                                "this object to a file of its own"));
 }
 
 TEST(ParseTransformerShape, RefusesTwoNamesOfOneThingThatDiffer) {

@@ -28,7 +28,9 @@ Json config_of(const TransformerFamily& family) {
   Json config = {{"model_type", family.model_type}, {"architectures", {family.architecture}}, {"vocab_size", 1000}};
   const auto add = [&config, &family](const Json& members) {
     for (const auto& member : members.items()) {
-      if (find_member(family, member.key()) != nullptr) config[member.key()] = member.value();
+      const ConfigMember* const known = find_member(family, member.key());
+      if (known != nullptr && known->verdict != MemberVerdict::noted_with_windows)
+        config[member.key()] = member.value();
     }
   };
   if (family.model_type == "gpt2") {
@@ -101,6 +103,12 @@ const std::map<std::string_view, Json>& other_values() {
       {"rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}}},
       {"rope_interleaved", true},
       {"rotary_pct", 0.5},
+      {"partial_rotary_factor", 0.5},
+      {"gradient_checkpointing", true},
+      {"_attn_implementation", "eager"},
+      {"attn_implementation", "eager"},
+      {"torch_dtype", "float32"},
+      {"dtype", "float32"},
       {"rotary_emb_base", 1000},
       {"offset_alibi", 100},
       {"hidden_act", "tanh"},
@@ -172,6 +180,7 @@ void expect_verdict(const ConfigMember& member, const Json& config, const Json& 
       EXPECT_THAT(error, HasSubstr(std::string(member.what)));
       break;
     case MemberVerdict::noted:
+    case MemberVerdict::noted_with_windows:
       ASSERT_TRUE(after) << error;
       EXPECT_EQ(bare(*after), before);
       EXPECT_THAT(joined(after->notes), HasSubstr("config.json: " + std::string(member.name) + " "));
@@ -217,6 +226,9 @@ TEST(ConfigMembersOfTransformers, AreHarmlessAtTheValuesThatTransformersWrites) 
                                                                                  {"quantization_config", nullptr},
                                                                                  {"mlp_only_layers", Json::array()},
                                                                                  {"decoder_sparse_step", 1},
+                                                                                 {"gradient_checkpointing", false},
+                                                                                 {"_attn_implementation", "sdpa"},
+                                                                                 {"torch_dtype", "bfloat16"},
                                                                                  {"n_inner", nullptr},
                                                                                  {"head_dim", nullptr}}) {
       if (find_member(family, member) != nullptr) config[member] = value;
@@ -250,9 +262,42 @@ TEST(ConfigMembersOfTransformers, ThatNoListHasAreNamedAsIgnored) {
     EXPECT_EQ(shape.notes, std::vector<std::string>{"config.json: ignored, since " + std::string(family.model_type) +
                                                     " does not have them: first_k_dense_replace, hiden\\x0asize"});
     config.erase("hiden\nsize");
-    for (int i = 0; i < 40; ++i) config["member_" + std::to_string(i)] = i;
+    for (int i = 0; i < 40; ++i) config["member_" + std::to_string(i)] = i + 1;
     EXPECT_THAT(read_config(config).notes.at(0), testing::EndsWith("member_18 and 21 more"));
   }
+}
+
+TEST(ConfigMembersOfTransformers, ThatNoListHasAreNotNamedWhereTheySwitchSomethingOff) {
+  for (const TransformerFamily& family : transformer_families()) {
+    Json config = config_of(family);
+    const TransformerShape before = read_config(config);
+    config["use_mrope"] = false;
+    config["hidden_dropout_prob"] = 0.0;
+    config["num_nextn_predict_layers"] = 0;
+    config["vision_config"] = Json::object();
+    config["attn_layer_indices"] = Json::array();
+    config["rope_suffix"] = "";
+    EXPECT_EQ(read_config(config), before) << family.model_type;
+    config["use_mrope"] = true;
+    config["_sliding_window_pattern"] = 6;
+    EXPECT_THAT(joined(read_config(config).notes),
+                HasSubstr("does not have them: use_mrope, _sliding_window_pattern\n"));
+  }
+}
+
+/// Which layers are windowed is nothing that these families read: all are, or none.
+TEST(ConfigMembersOfTransformers, ThatChooseWindowedLayersAreNamedWhereAllAreWindowed) {
+  const auto& families = transformer_families();
+  const auto qwen = std::ranges::find(families, "qwen3_moe", &TransformerFamily::model_type);
+  Json config = config_of(*qwen);
+  config["max_window_layers"] = 48;
+  const TransformerShape shape = read_config(config);
+  EXPECT_EQ(std::ranges::count(shape.windowed, true), 4);
+  EXPECT_EQ(shape.notes,
+            std::vector<std::string>{"config.json: max_window_layers 48: transformers does not read it: all "
+                                     "layers have the window"});
+  config["use_sliding_window"] = false;
+  EXPECT_EQ(read_config(config).notes, std::vector<std::string>()) << "as the published files are";
 }
 
 std::vector<std::string> words_of(const std::string& text) {
