@@ -47,7 +47,7 @@ std::optional<std::string_view> nearest_key(const std::string& key, std::span<co
 std::string catalogue_key(std::string_view name) {
   std::string key;
   for (const char letter : name) {
-    if (letter == '-' || letter == '_' || letter == ' ') continue;
+    if (std::string_view("-_ \t\r\n").find(letter) != std::string_view::npos) continue;
     key += lower_case(letter);
   }
   return key;

@@ -1,7 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 
+#include "base/core/error.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/catalogue_name.h"
 #include "estimating/estimator/gpu/gpu_efficiency.h"
@@ -108,8 +111,33 @@ constexpr auto kOtherNames = std::to_array<OtherName>({
 /// Short names that the driver gives to no GPU: with a brand they may mean another of the family.
 constexpr auto kOnlyShort = std::to_array<std::string_view>({"v100", "v100sxm2", "a100", "a100sxm4", "h100"});
 
+/// Models for export, which are those of the catalogue but for what is said of them. `key` is what their names begin
+/// with.
+struct ExportModel {
+  std::string_view key;
+  std::string_view what;
+};
+constexpr auto kExportModels = std::to_array<ExportModel>({
+    {"h800",
+     "it is an H100 whose NVLink has 400 GB/s, not 900: name h100-sxm with intra_node_gb_per_s 200 "
+     "(--intra-node-gb-per-s), or h100-pcie"},
+    {"a800",
+     "it is an A100 whose NVLink has 400 GB/s, not 600: name a100-80gb-sxm with intra_node_gb_per_s 200 "
+     "(--intra-node-gb-per-s), or a100-80gb-pcie"},
+    {"h20", "it has less than a sixth of the matrix products of an H200 or H100, and none here is like it"},
+});
+
+/// As an answer to a name that the catalogue does not have.
+void refuse_export_model(std::string_view name, const std::string& key) {
+  for (const ExportModel& model : kExportModels) {
+    const bool is_it = key.starts_with(model.key) && (key.size() == model.key.size() || key[model.key.size()] != '0');
+    if (is_it) throw InputError(fmt::format("there is no GPU {}; {}", quote(name), model.what));
+  }
+}
+
 /// Removes what stands before the driver's names; they are also written without their blanks.
 std::string_view without_brand(std::string_view name) {
+  name.remove_prefix(std::min(name.find_first_not_of(" \t\r\n"), name.size()));
   for (const std::string_view brand : {"nvidia", "tesla", "geforce"}) {
     if (catalogue_key(name.substr(0, brand.size())) != brand) continue;
     name.remove_prefix(brand.size());
@@ -154,6 +182,7 @@ GpuModel named_gpu(std::string_view name) {
   if (!known) {
     std::array<std::string_view, kGpus.size()> names;
     std::ranges::transform(kGpus, names.begin(), &Entry::name);
+    refuse_export_model(name, catalogue_key(without_brand(name)));
     throw_unknown_name("GPU", name, without_brand(name), names);
   }
   return model_of(*std::ranges::find(kGpus, *known, &Entry::name));

@@ -81,6 +81,12 @@ TEST(NamedGpu, IsFoundByTheNameOfTheDriver) {
   }
 }
 
+TEST(NamedGpu, MayHaveBlanksAroundIt) {
+  for (const char* const name : {" h100-sxm", "h100-sxm ", "\th100-sxm\r\n", " NVIDIA H100 80GB HBM3 "}) {
+    EXPECT_EQ(named_gpu(name).name, "h100-sxm");
+  }
+}
+
 TEST(NamedGpu, IsNoOtherOfTheFamily) {
   for (const char* const other :
        {"NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA GB200", "NVIDIA GeForce RTX 3090 Ti",
@@ -99,6 +105,13 @@ TEST(NamedGpu, HasShortNamesAndSuggestsItsOwnFamily) {
             "there is no GPU \"NVIDIA H100 NVL\"; did you mean h100-pcie or h100-sxm?");
   EXPECT_THAT(error_of_name("a100pcie"),
               testing::AllOf(testing::HasSubstr("a100-80gb-pcie"), testing::Not(testing::HasSubstr("h100"))));
+  EXPECT_THAT(
+      error_of_name("NVIDIA H800"),
+      testing::StartsWith("there is no GPU \"NVIDIA H800\"; it is an H100 whose NVLink has 400 GB/s, not 900: name "
+                          "h100-sxm with intra_node_gb_per_s 200 (--intra-node-gb-per-s)"));
+  EXPECT_THAT(error_of_name("NVIDIA A800-SXM4-80GB"), testing::HasSubstr("an A100 whose NVLink has 400 GB/s, not 600"));
+  EXPECT_THAT(error_of_name("h20"), testing::Not(testing::HasSubstr("did you mean")));
+  EXPECT_THAT(error_of_name("h200x"), testing::HasSubstr("did you mean h200-sxm"));
   EXPECT_THAT(error_of_name("l40s"), testing::HasSubstr("there are v100-16gb-sxm, "));
 }
 
