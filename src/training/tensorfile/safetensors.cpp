@@ -13,6 +13,7 @@
 #include "base/core/files/file_kind.h"
 #include "base/core/files/mapped_file.h"
 #include "base/core/formats/json.h"
+#include "base/core/formats/web_page.h"
 
 namespace lowgear::tensorfile {
 namespace {
@@ -176,7 +177,9 @@ std::optional<std::size_t> tensor_bytes(TensorType type, std::span<const std::in
 
 SafetensorsContent parse_safetensors(std::span<const std::byte> bytes, const std::string& source) {
   const SourceLocation where{source, 0, 0};
-  const std::string_view kind = known_file_kind({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  refuse_web_page(content, source);
+  const std::string_view kind = known_file_kind(content);
   if (!kind.empty() && kind != kSafetensorsKind) {
     throw_input_error(where, fmt::format("it is {}, and no safetensors file", kind), "convert it to safetensors");
   }

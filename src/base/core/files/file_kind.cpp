@@ -42,6 +42,16 @@ constexpr auto kMagics = std::to_array<Magic>({
     {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
     {"CDF\x01"sv, "a NetCDF file"},
     {"GGUF"sv, "a GGUF model"},
+    {"lmgg"sv, "a GGML model"},
+    {"fmgg"sv, "a GGML model"},
+    {"tjgg"sv, "a GGML model"},
+    {"24ka"sv, "a model of llama2.c"},
+    {"OggS\0"sv, "an Ogg recording"},
+    {"fLaC\0"sv, "a FLAC recording"},
+    {"GIF87a"sv, "a GIF image"},
+    {"GIF89a"sv, "a GIF image"},
+    {"II*\0"sv, "a TIFF image"},
+    {"Rar!\x1a\x07"sv, "a RAR archive"},
     {"MMIDIDX\0\0"sv, "an index of Megatron (.idx)"},
     {"TNTIDX\0\0"sv, "an index of fairseq (.idx)"},
     {"SQLite format 3\0"sv, "an SQLite database"},
@@ -49,7 +59,6 @@ constexpr auto kMagics = std::to_array<Magic>({
      "ELF"sv,
      "a program or library"},
     {"\xff\xfe\0\0"sv, "text in UTF-32"},
-    // Pickles of protocol 2, as PyTorch wrote, and of 4 and 5, whose first frame has less than 2^40 bytes.
     {"\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, "a pickle of PyTorch"},
 });
 
@@ -57,8 +66,25 @@ bool is_at(std::string_view content, std::size_t offset, std::string_view magic)
   return content.size() >= offset + magic.size() && content.substr(offset, magic.size()) == magic;
 }
 
+/// Of protocols 4 and 5, whose first frame has less than 2^40 bytes; and of 2 and 3, from what opens an object to the
+/// full stop that ends it.
 bool is_pickle(std::string_view content) {
-  return (is_at(content, 0, "\x80\x04\x95"sv) || is_at(content, 0, "\x80\x05\x95"sv)) && is_at(content, 8, "\0\0\0"sv);
+  if (is_at(content, 0, "\x80\x04\x95"sv) || is_at(content, 0, "\x80\x05\x95"sv)) return is_at(content, 8, "\0\0\0"sv);
+  constexpr std::string_view kOpening = "c]}(";
+  return (is_at(content, 0, "\x80\x02"sv) || is_at(content, 0, "\x80\x03"sv)) && content.size() > 3 &&
+         kOpening.find(content[2]) != std::string_view::npos && content.ends_with('.');
+}
+
+/// RIFF's four letters may begin a text; those of its content follow its length.
+bool is_riff(std::string_view content) {
+  return is_at(content, 0, "RIFF"sv) &&
+         (is_at(content, 8, "WAVE"sv) || is_at(content, 8, "AVI "sv) || is_at(content, 8, "WEBP"sv));
+}
+
+/// What streams of Arrow begin with, as the data sets of Hugging Face do: no length, that of the schema, and where its
+/// table is.
+bool is_arrow_stream(std::string_view content) {
+  return is_at(content, 0, "\xff\xff\xff\xff"sv) && is_at(content, 6, "\0\0\x10\0\0\0"sv);
 }
 
 /// The length of a header, and its JSON.
@@ -77,6 +103,8 @@ std::string_view known_file_kind(std::string_view content) {
       kMagics, [content](const Magic& magic) { return is_at(content, magic.offset, magic.bytes); });
   if (found != kMagics.end()) return found->kind;
   if (is_pickle(content)) return "a pickle of Python";
+  if (is_riff(content)) return "a RIFF file (WAV, AVI or WebP)";
+  if (is_arrow_stream(content)) return "an Arrow table";
   return is_safetensors(content) ? kSafetensorsKind : "";
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/core/formats/web_page.h"
 #include "base/core/numbers/number.h"
 #include "base/core/utf8.h"
 
@@ -143,6 +144,7 @@ class CsvReader {
 }  // namespace
 
 std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source, std::size_t max_cells) {
+  refuse_web_page(text, source);
   return CsvReader(text, source, max_cells).rows();
 }
 

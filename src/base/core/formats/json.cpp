@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/formats/web_page.h"
 #include "base/core/numbers/number.h"
 
 namespace lowgear {
@@ -184,6 +185,7 @@ std::string path_step(std::string_view key) {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& source, std::size_t max_values) {
+  refuse_web_page(text, source);
   std::size_t taken = 0;
   DocumentBuilder builder(text, source, taken, max_values);
   const char* const end = text.data() + text.size();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/formats/web_page.h"
 #include "base/core/numbers/number.h"
 #include "base/core/suggestion.h"
 #include "base/core/utf8.h"
@@ -83,6 +84,7 @@ std::string yaml_quoted(const std::string& text) {
 YamlView YamlView::parse(std::string_view text, const std::string& source) { return parse(text, source, {}); }
 
 std::shared_ptr<YamlNode> YamlView::parse_map(std::string_view text, const std::string& source) {
+  refuse_web_page(text, source);
   if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
   auto document = std::make_shared<YamlNode>(
       parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true})));

@@ -29,11 +29,16 @@ TEST(FileKind, IsKnownByMagicNumbers) {
   EXPECT_EQ(known_file_kind(std::string(257, 'n') + "ustar"), "a tar archive");
   EXPECT_EQ(known_file_kind("\2\0\0\0\0\0\0\0{}"s), "a safetensors file");
   EXPECT_EQ(known_file_kind("\x80\4\x95\x10\0\0\0\0\0\0\0"s), "a pickle of Python");
+  EXPECT_EQ(known_file_kind("\x80\3]q\0(K\1K\2e."s), "a pickle of Python");
+  EXPECT_EQ(known_file_kind("RIFF\x24\0\0\0WAVEfmt "s), "a RIFF file (WAV, AVI or WebP)");
+  EXPECT_EQ(known_file_kind("\xff\xff\xff\xff\xb0\1\0\0\x10\0\0\0\0\0"s), "an Arrow table");
+  EXPECT_EQ(known_file_kind("lmgg\1\0\0\0"s), "a GGML model");
 }
 
 TEST(FileKind, IsNotKnownOfTextAndNumbers) {
-  for (const std::string& content : {""s, "stage,kind\n"s, "{\"a\": 1}"s, "\x80\4\1\0\7\0\1\2\3\4\5"s, "PK"s,
-                                     "\n\x0e\n\5<unk>\x15"s, std::string(kPointer)}) {
+  for (const std::string& content :
+       {""s, "RIFF is a format"s, "\x80\2]"s, "\x80\2]q\0"s, "\xff\xff\xff\xff\1\0\1\0\2\0\2\0"s, "stage,kind\n"s,
+        "{\"a\": 1}"s, "\x80\4\1\0\7\0\1\2\3\4\5"s, "PK"s, "\n\x0e\n\5<unk>\x15"s, std::string(kPointer)}) {
     EXPECT_EQ(known_file_kind(content), "") << content;
   }
 }
