@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <numeric>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -46,18 +48,49 @@ std::vector<std::int64_t> sample(const TokenView& tokens) {
   return all;
 }
 
-/// Entropy, in bits, of one byte of the tokens with the given parity of their place.
-double entropy_bits(std::span<const std::int64_t> tokens, std::size_t first, std::size_t stride, std::size_t byte) {
-  std::array<double, 256> counts = {};
-  double total = 0;
-  for (std::size_t i = first; i < tokens.size(); i += stride, ++total) {
+/// How often a byte has each value.
+using ByteCounts = std::array<double, 256>;
+
+double total(const ByteCounts& counts) { return std::accumulate(counts.begin(), counts.end(), 0.0); }
+
+/// Of one byte of the tokens, every `stride`-th from the first on.
+ByteCounts count_bytes(std::span<const std::int64_t> tokens, std::size_t first, std::size_t stride, std::size_t byte) {
+  ByteCounts counts = {};
+  for (std::size_t i = first; i < tokens.size(); i += stride) {
     ++counts.at(static_cast<std::size_t>(tokens[i] >> (8 * byte)) & 0xFFU);
   }
+  return counts;
+}
+
+/// Of one byte of the tokens with the given parity of their place.
+double entropy_bits(std::span<const std::int64_t> tokens, std::size_t first, std::size_t stride, std::size_t byte) {
+  const ByteCounts counts = count_bytes(tokens, first, stride, byte);
+  const double all = total(counts);
   double bits = 0;
   for (const double count : counts) {
-    if (count > 0) bits -= count / total * std::log2(count / total);
+    if (count > 0) bits -= count / all * std::log2(count / all);
   }
   return bits;
+}
+
+/// Whether two samples are of one distribution: chi squared of the two, less what chance makes of it, for each number.
+/// It is below 0.01 for the bytes of texts, and 0.25 for the two bytes of random ids below 50,257.
+bool alike(const ByteCounts& a, const ByteCounts& b) {
+  constexpr double kAlike = 0.02;
+  constexpr double kDeviations = 4;
+  const double of_a = total(a);
+  const double of_b = total(b);
+  double squared = 0;
+  double values = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a.at(i) + b.at(i) == 0) continue;
+    const double difference = std::sqrt(of_b / of_a) * a.at(i) - std::sqrt(of_a / of_b) * b.at(i);
+    squared += difference * difference / (a.at(i) + b.at(i));
+    ++values;
+  }
+  const double freedom = values - 1;
+  const double each = 2 * of_a * of_b / (of_a + of_b);
+  return (squared - freedom) / each < kAlike + kDeviations * std::sqrt(2 * freedom) / each;
 }
 
 /// What a tokenizer writes is alike at even and odd places. Halves of wider numbers are not.
@@ -119,6 +152,42 @@ void refuse_other_words(const TokenView& view, std::span<const std::int64_t> tok
       kNameType);
 }
 
+/// Two numbers of 8 bits have the same bytes, low and high. Numbers of a model have the same high bytes with either
+/// sign; ids do not.
+void refuse_bytes_and_halves(const TokenView& view, std::span<const std::int64_t> tokens) {
+  constexpr std::size_t kFewest = 768;
+  constexpr double kFewestOfSign = 0.2;
+  constexpr std::size_t kPositive = 128;
+  if (tokens.size() < kFewest || view.token_type() != TokenType::uint16) return;
+  const ByteCounts high = count_bytes(tokens, 0, 1, 1);
+  ByteCounts positive = {};
+  ByteCounts negative = {};
+  std::copy_n(high.begin(), kPositive, positive.begin());
+  std::copy(high.begin() + kPositive, high.end(), negative.begin());
+  const bool bytes = alike(count_bytes(tokens, 0, 1, 0), high);
+  const bool signs = std::min(total(positive), total(negative)) > kFewestOfSign * static_cast<double>(tokens.size());
+  if (!bytes && !(signs && alike(positive, negative))) return;
+  refuse(view,
+         fmt::format("read as uint16, its tokens are {} (first: {} {} {} {})",
+                     bytes ? "pairs of bytes: their low and high bytes are alike"
+                           : "floating-point numbers: their high bytes are alike with and without the sign",
+                     tokens[0], tokens[1], tokens[2], tokens[3]),
+         kNameType);
+}
+
+/// Code units of UTF-16 without a byte order mark. A vocabulary of bytes has the same tokens for ASCII, and is small.
+void refuse_utf16(const TokenView& view, std::span<const std::int64_t> tokens) {
+  constexpr std::int64_t kLargestOfBytes = 1024;
+  constexpr std::int64_t kHighestLatin = 0x24F;
+  const bool is_text = std::ranges::all_of(tokens, [](std::int64_t unit) {
+    return (unit >= ' ' && unit <= kHighestLatin && unit != 0x7F) || unit == '\t' || unit == '\n' || unit == '\r';
+  });
+  const bool has_blanks = std::ranges::count(tokens, ' ') * 50 > std::ssize(tokens);
+  if (view.vocabulary_size() <= kLargestOfBytes || !is_text || !has_blanks) return;
+  refuse(view, "it is a text in UTF-16, and holds no tokens",
+         "make a token file of it with `lowgear data tokenize`, which takes UTF-8");
+}
+
 void refuse_outside_vocabulary(const TokenView& view, std::span<const std::int64_t> tokens) {
   const std::int64_t highest = *std::ranges::max_element(tokens);
   if (highest < view.vocabulary_size()) return;
@@ -147,11 +216,26 @@ bool is_text(std::string_view bytes) {
   return true;
 }
 
+/// A byte order mark, and no control characters in the code units that follow.
+bool is_marked_utf16(std::string_view bytes) {
+  constexpr std::size_t kLooked = 4096;
+  const bool little = bytes.starts_with("\xff\xfe");
+  if (bytes.size() % 2 != 0 || !(little || bytes.starts_with("\xfe\xff"))) return false;
+  bytes = bytes.substr(0, kLooked);
+  for (std::size_t i = 2; i < bytes.size(); i += 2) {
+    const auto low = static_cast<unsigned char>(bytes[i + (little ? 0 : 1)]);
+    const auto high = static_cast<unsigned char>(bytes[i + (little ? 1 : 0)]);
+    if (high == 0 && low < 0x20 && low != '\t' && low != '\n' && low != '\r') return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void refuse_other_content(std::string_view bytes, const std::string& source) {
   std::string_view kind = known_file_kind(bytes);
   if (kind.empty() && is_text(bytes)) kind = "a text";
+  if (kind.empty() && is_marked_utf16(bytes)) kind = "a text in UTF-16";
   if (kind.empty()) return;
   throw_input_error({source, 0, 0}, fmt::format("it is {}, and holds no tokens", kind),
                     "name a token file; `lowgear data tokenize` makes one of a text");
@@ -164,6 +248,8 @@ void refuse_doubtful_tokens(const TokenView& view) {
   refuse_half_equal(view, tokens);
   refuse_other_words(view, tokens);
   refuse_other_byte_order(view, tokens);
+  refuse_bytes_and_halves(view, tokens);
+  refuse_utf16(view, tokens);
   refuse_outside_vocabulary(view, tokens);
 }
 

@@ -120,11 +120,22 @@ void TokenView::read_header(std::string_view bytes) {
 }
 
 void TokenView::check_no_header(std::string_view bytes) const {
+  if (bytes.size() < kTokenHeaderBytes) return;
   const HeaderFormat* const format = header_format(bytes);
-  if (format == nullptr || bytes.size() < kTokenHeaderBytes) return;
-  if (word_at<std::int32_t>(bytes, 1) == format->version) {
+  const auto version = word_at<std::int32_t>(bytes, 1);
+  if (format != nullptr && version == format->version) {
     fail("it has a header, but the configuration or an index next to it says that it has none",
          "leave the type of its tokens out");
+  }
+  // Models, tokenizers, states and evaluations of llm.c begin with a date and a version as its tokens do.
+  constexpr std::int32_t kFirstDate = 20240101;
+  constexpr std::int32_t kLastDate = 20261231;
+  constexpr std::int32_t kHighestVersion = 64;
+  const auto date = word_at<std::int32_t>(bytes, 0);
+  if (date >= kFirstDate && date <= kLastDate && version >= 1 && version <= kHighestVersion) {
+    fail(fmt::format("it is a file of llm.c of another kind ({}, version {}): a model, a tokenizer, or newer tokens",
+                     date, version),
+         "name a token file");
   }
 }
 
@@ -170,11 +181,12 @@ TokenFile::TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens, s
 TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t vocabulary_size,
                           std::optional<TokenType> headerless) {
   auto file = std::make_shared<const MappedFile>(path);
-  refuse_other_content(file->text(), path.string());
   const std::optional<MegatronIndex> index = megatron_index_of(path);
   if (index) headerless = type_by_index(*index, file->text(), path.string(), headerless);
-  TokenView tokens(file->text(), path.string(), vocabulary_size, headerless);
   // A header or an index states the type: what is unusual then is the text's own, as padding or a table of numbers.
+  const bool is_stated = index || (!headerless && header_format(file->text()) != nullptr);
+  if (!is_stated) refuse_other_content(file->text(), path.string());
+  TokenView tokens(file->text(), path.string(), vocabulary_size, headerless);
   if (!index && !tokens.has_header()) refuse_doubtful_tokens(tokens);
   return {std::move(file), std::move(tokens), index ? index->file : ""};
 }
