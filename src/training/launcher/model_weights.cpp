@@ -50,9 +50,13 @@ void require_no_others(const fs::path& path, const tensorfile::WeightFiles& file
   }
 }
 
-const tensorfile::TensorView& find(const tensorfile::WeightFiles& files, const std::string& name,
+const tensorfile::TensorView& find(const fs::path& path, const tensorfile::WeightFiles& files, const std::string& name,
                                    const model::ModelConfig& config) {
-  const tensorfile::TensorView* const bare = files.find(without_prefix(name, config.architecture));
+  const std::string_view bare_name = without_prefix(name, config.architecture);
+  const tensorfile::TensorView* const bare = files.find(bare_name);
+  if (bare != nullptr && bare_name != name && files.find(name) != nullptr) {
+    fail_tensor(path, bare_name, fmt::format("is there as {}, too, which is another name of it", quote(name)));
+  }
   return bare != nullptr ? *bare : files.at(name);
 }
 
@@ -98,7 +102,7 @@ ModelWeights ModelWeights::open(const fs::path& path, const model::ModelConfig& 
   require_no_others(path, files, config, specs);
   std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors;
   for (const model::ParameterSpec& spec : specs) {
-    const tensorfile::TensorView& tensor = find(files, spec.name, config);
+    const tensorfile::TensorView& tensor = find(path, files, spec.name, config);
     require_fits(path, tensor, spec);
     tensors.emplace(spec.name, &tensor);
   }

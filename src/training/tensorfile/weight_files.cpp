@@ -78,6 +78,16 @@ void WeightFiles::read_index() {
     }
     tensors_.emplace(name, tensor);
   }
+  // transformers loads the files whole: what the index leaves out is of another model, or of another place.
+  for (const SafetensorsFile& file : files_) {
+    for (const TensorView& tensor : file.tensors()) {
+      const auto [known, is_new] = tensors_.emplace(tensor.name, &tensor);
+      if (is_new || known->second == &tensor) continue;
+      throw_input_error({file.path().string(), 0, 0},
+                        fmt::format("the tensor {} is in another file, as {} says", quote(tensor.name), source),
+                        "copy all files of the model again");
+    }
+  }
 }
 
 const TensorView* WeightFiles::find(std::string_view name) const {

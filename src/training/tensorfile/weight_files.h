@@ -18,15 +18,16 @@ class WeightFiles {
  public:
   /// `path` is a folder with `model.safetensors` or `model.safetensors.index.json` (the first is taken when both are
   /// there), or such a file itself; a file whose name ends with `.json` is read as an index. Throws InputError when
-  /// there is none, when the index names a file outside its own folder or a tensor that its file does not have, or as
-  /// SafetensorsFile.
+  /// there is none, when the index names a file outside its own folder or a tensor that its file does not have, when
+  /// two files have one tensor, or as SafetensorsFile.
   [[nodiscard]] static WeightFiles open(const std::filesystem::path& path);
 
   /// Null when there is no such tensor. Valid as long as this object, also when it is moved.
   [[nodiscard]] const TensorView* find(std::string_view name) const;
   /// As `find`; throws InputError naming the files when there is no such tensor.
   [[nodiscard]] const TensorView& at(std::string_view name) const;
-  /// All tensors by name. With an index, those that it names.
+  /// All tensors by name. With an index also those that it leaves out: whoever reads them knows whether they belong to
+  /// the model.
   [[nodiscard]] const std::map<std::string, const TensorView*, std::less<>>& tensors() const { return tensors_; }
 
  private:

@@ -85,6 +85,11 @@ TEST_F(ModelWeightsTest, ThatLackATensorAreRefused) {
                                HasSubstr("the tensor \"transformer.ln_f.bias\" is missing")));
 }
 
+TEST_F(ModelWeightsTest, WithTwoNamesOfOneTensorAreRefused) {
+  tensors_["wte.weight"] = tensors_.at("transformer.wte.weight");
+  EXPECT_THAT(refusal(), HasSubstr("\"wte.weight\": is there as \"transformer.wte.weight\", too"));
+}
+
 TEST_F(ModelWeightsTest, OfAnotherModelAreRefused) {
   tensors_["transformer.h.2.ln_1.bias"] = {"", tensorfile::TensorType::f32, {8}};
   EXPECT_THAT(refusal(), HasSubstr("\"transformer.h.2.ln_1.bias\": the model has none of this name"));

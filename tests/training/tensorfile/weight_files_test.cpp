@@ -68,7 +68,7 @@ TEST_F(WeightFilesTest, AreSeveralFilesWithAnIndex) {
     EXPECT_EQ(weights.find("c"), c);  // moving keeps what was handed out
     EXPECT_EQ(byte_of(*c), 'c');
     EXPECT_EQ(byte_of(weights.at("a")), 'a');
-    EXPECT_THAT(weights.tensors(), ElementsAre(Key("a"), Key("b"), Key("c")));
+    EXPECT_THAT(weights.tensors(), ElementsAre(Key("a"), Key("b"), Key("c"), Key("unused"))) << "that no index names";
   }
 }
 
@@ -93,6 +93,13 @@ TEST_F(WeightFilesTest, RefuseAnIndexThatLeadsElsewhere) {
     EXPECT_THAT(refusal(), HasSubstr("is not a file in the folder of the index; name a file in the same folder"))
         << file;
   }
+}
+
+TEST_F(WeightFilesTest, RefuseATensorThatIsInTwoFiles) {
+  write_tensors("1.safetensors", {"a", "b"});
+  write_tensors("2.safetensors", {"b", "c"});
+  write_index(R"({"weight_map":{"a":"1.safetensors","b":"1.safetensors","c":"2.safetensors"}})");
+  EXPECT_THAT(refusal(), HasSubstr("2.safetensors: the tensor \"b\" is in another file, as "));
 }
 
 TEST_F(WeightFilesTest, RefuseAnIndexThatDoesNotFitItsFiles) {
