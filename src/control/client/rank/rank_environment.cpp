@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <span>
 #include <string_view>
 
 #include "base/core/error.h"
@@ -33,27 +33,45 @@ constexpr std::array<Launcher, 7> kLaunchers = {{
 
 /// What scripts (EnvPipe's among them), torchrun, Kubernetes' PyTorchJob and accelerate call the nodes of a job, this
 /// node's number among them, and its ranks on each.
-constexpr std::array kNodeCounts = {"NNODES", "PET_NNODES", "NUM_NODES", "SLURM_NNODES"};
-constexpr std::array kNodeRanks = {"NODE_RANK", "PET_NODE_RANK", "GROUP_RANK", "MACHINE_RANK"};
-constexpr std::array kRanksOnNode = {"NPROC_PER_NODE", "PET_NPROC_PER_NODE"};
+struct Count {
+  std::array<const char*, 4> names;  ///< null where there are fewer
+  const char* what;
+  int least;
+  bool has_words = false;  ///< torchrun's, which say no number
+};
+constexpr Count kNodes = {{"NNODES", "PET_NNODES", "NUM_NODES", "SLURM_NNODES"}, "number of nodes", 1};
+constexpr Count kNodesOfTorchrun = {{"NNODES", "PET_NNODES"}, "number of nodes", 1};
+constexpr Count kNodeRank = {{"NODE_RANK", "PET_NODE_RANK", "GROUP_RANK", "MACHINE_RANK"}, "rank of a node", 0};
+constexpr Count kRanksOnNode = {{"NPROC_PER_NODE", "PET_NPROC_PER_NODE"}, "number of ranks on a node", 1, true};
 
 struct Said {
   const char* name;
   int number;
 };
 
-/// The first of the variables that holds a number from 1, or a range of nodes (`1:4`), of which the most counts. Words
-/// (`auto`, `gpu`) say nothing.
-std::optional<Said> first_said(const Environment& environment, std::span<const char* const> names) {
-  for (const char* name : names) {
-    const std::optional<std::string> text = environment(name);
-    if (!text) continue;
-    std::string_view most = *text;
-    if (const std::size_t colon = most.find(':'); colon != std::string_view::npos) most.remove_prefix(colon + 1);
-    const std::optional<long long> number = parse_integer(most);
-    if (number && *number > 0 && *number <= kMaxWorldSize) return Said{name, static_cast<int>(*number)};
+/// Of a range of nodes (`1:4`) the most.
+int number_of(const Count& count, const char* name, std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const auto least = parse_integer(text.substr(0, colon));
+  const auto most = colon == std::string_view::npos ? least : parse_integer(text.substr(colon + 1));
+  if (least && most && *least >= count.least && *least <= *most && *most <= kMaxWorldSize)
+    return static_cast<int>(*most);
+  throw InputError(fmt::format("{}={} is no {}; expected a whole number from {}, or unset {}", name,
+                               printable(text, 60), count.what, count.least, name));
+}
+
+/// The first of the variables that says a number from 1. An empty one says nothing.
+std::optional<Said> first_said(const Environment& environment, const Count& count) {
+  constexpr std::array<std::string_view, 4> kWords = {"auto", "gpu", "cpu", "xpu"};
+  std::optional<Said> first;
+  for (const char* name : count.names) {
+    const std::optional<std::string> text = name == nullptr ? std::nullopt : environment(name);
+    if (!text || text->empty()) continue;
+    if (count.has_words && std::ranges::find(kWords, *text) != kWords.end()) continue;
+    const int number = number_of(count, name, *text);
+    if (!first && number > 0) first = Said{name, number};
   }
-  return std::nullopt;
+  return first;
 }
 
 std::string start_on_each_node() {
@@ -63,7 +81,7 @@ std::string start_on_each_node() {
 
 /// Throws InputError where nodes times ranks of a node are not the ranks that the launcher has started.
 void require_as_many(const Environment& environment, const RankInfo& info) {
-  const std::optional<Said> nodes = first_said(environment, std::span(kNodeCounts).first(2));
+  const std::optional<Said> nodes = first_said(environment, kNodesOfTorchrun);
   const std::optional<Said> ranks = first_said(environment, kRanksOnNode);
   if (!nodes || !ranks || info.launcher == "none" || info.world_size == 1) return;
   if (static_cast<long long>(nodes->number) * ranks->number == info.world_size) return;
@@ -74,14 +92,16 @@ void require_as_many(const Environment& environment, const RankInfo& info) {
 }
 
 std::optional<RankInfo> ask(const Environment& environment, const Launcher& launcher) {
+  // All are read, so that what is no number is refused also where the rank is missing.
   const std::optional<int> rank = number_from_environment(environment, launcher.rank);
+  const std::optional<int> world_size = number_from_environment(environment, launcher.world_size);
+  const std::optional<int> local_rank = number_from_environment(environment, launcher.local_rank);
   if (!rank) return std::nullopt;
   RankInfo info;
   info.rank = *rank;
-  const std::optional<int> world_size = number_from_environment(environment, launcher.world_size);
   info.world_size = world_size.value_or(*rank + 1);
   info.world_size_known = world_size.has_value();
-  info.local_rank = number_from_environment(environment, launcher.local_rank).value_or(0);
+  info.local_rank = local_rank.value_or(0);
   info.launcher = launcher.name;
   if (info.rank >= info.world_size) {
     throw InputError(
@@ -159,17 +179,17 @@ RankInfo job_rank_from_environment(const Environment& environment) {
 }
 
 bool names_several_nodes(const Environment& environment) {
-  const std::optional<Said> nodes = first_said(environment, kNodeCounts);
-  return (nodes && nodes->number > 1) || first_said(environment, kNodeRanks);
+  const std::optional<Said> nodes = first_said(environment, kNodes);
+  return (nodes && nodes->number > 1) || first_said(environment, kNodeRank);
 }
 
 void require_all_ranks_here(const Environment& environment, int ranks) {
   const std::string all_here = fmt::format("all {} ranks would be started on this node", ranks);
-  if (const std::optional<Said> nodes = first_said(environment, kNodeCounts); nodes && nodes->number > 1) {
+  if (const std::optional<Said> nodes = first_said(environment, kNodes); nodes && nodes->number > 1) {
     throw InputError(fmt::format("{0}={1}: the job has {1} nodes, and {2}: {3}; for a job of one node unset {0}",
                                  nodes->name, nodes->number, all_here, start_on_each_node()));
   }
-  if (const std::optional<Said> node = first_said(environment, kNodeRanks)) {
+  if (const std::optional<Said> node = first_said(environment, kNodeRank)) {
     throw InputError(
         fmt::format("{0}={1}: this is not the only node of the job, and {2}: {3}; for a job of one node "
                     "unset {0}",

@@ -44,6 +44,7 @@ struct RankInfo {
 [[nodiscard]] RankInfo job_rank_from_environment(const Environment& environment);
 
 /// Whether a variable says that the job has other nodes than this one: NNODES, NODE_RANK and what else they are called.
+/// Throws InputError where one is neither empty nor such a number.
 [[nodiscard]] bool names_several_nodes(const Environment& environment);
 
 /// For a program that starts all ranks of a job itself, on this node. Throws InputError where a variable says that

@@ -144,6 +144,32 @@ TEST(RankEnvironment, VariablesOfSeveralNodesAreNotIgnored) {
   }
 }
 
+TEST(RankEnvironment, VariablesOfNodesThatAreNoNumbersAreRefused) {
+  EXPECT_EQ(refusal_of_four_ranks_here({{"NNODES", "x"}}),
+            "NNODES=x is no number of nodes; expected a whole number from 1, or unset NNODES");
+  EXPECT_THAT(refusal_of_four_ranks_here({{"NODE_RANK", "worker-1"}}),
+              HasSubstr("NODE_RANK=worker-1 is no rank of a node"));
+  for (const char* const name : {"NNODES", "PET_NNODES", "NUM_NODES", "SLURM_NNODES", "NPROC_PER_NODE"}) {
+    for (const char* const value : {"0", "-1", "two", "2.0", "1:x", "3:2", ":"}) {
+      const std::string given = std::string(name) + "=" + value + " is no number of ";
+      EXPECT_THAT(refusal_of_four_ranks_here({{name, value}}), HasSubstr(given));
+      EXPECT_THAT(refusal([&, name = name] {
+                    (void)names_several_nodes(with({{name, value}}));
+                  }),
+                  HasSubstr(name == std::string("NPROC_PER_NODE") ? "" : given));
+    }
+  }
+  EXPECT_THAT(refusal_of_four_ranks_here({{"NNODES", "1"}, {"PET_NNODES", "x"}}), HasSubstr("PET_NNODES=x"));
+  for (const char* const name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+                                 "OMPI_COMM_WORLD_LOCAL_RANK"}) {
+    EXPECT_THAT(refusal([&, name = name] {
+                  (void)job_rank_from_environment(with({{name, "x"}}));
+                }),
+                HasSubstr(std::string(name) + "=x is not a rank or size; expected a whole number from 0"));
+    EXPECT_EQ(job_rank_from_environment(with({{name, ""}})).launcher, "none");
+  }
+}
+
 TEST(RankEnvironment, ASizeWithoutARankIsNotIgnored) {
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "FLUX_JOB_SIZE"}) {
     EXPECT_THAT(refusal_of_four_ranks_here({{name, "4"}}), HasSubstr("is set and")) << name;
