@@ -84,6 +84,10 @@ std::optional<estimator::ConfigFile> read_config_at(const fs::path& folder, cons
   const fs::path file = folder / path;
   std::error_code failure;
   if (fs::is_directory(file, failure)) {
+    if (!fs::exists(file / kName, failure) && !failure) {
+      throw_input_error({path, 0, 0}, fmt::format("a folder without {}", kName),
+                        "name the folder of a model, as transformers saves it");
+    }
     return estimator::ConfigFile{(fs::path(path) / kName).string(), read_file(file / kName)};
   }
   if (!fs::exists(file, failure) && !failure) return std::nullopt;

@@ -20,6 +20,7 @@
 #include "base/core/formats/yaml.h"
 #include "control/client/rank/gpu_choice.h"
 #include "control/client/rank/rank_environment.h"
+#include "estimating/model/foreign_config.h"
 #include "training/launcher/config/eadt_config.h"
 #include "training/launcher/envpipe_order.h"
 #include "training/launcher/rank_processes.h"
@@ -153,7 +154,7 @@ Json started_json(const launcher::TrainConfig& config, const schedule::Schedule&
 /// Nothing is trained by such a file: what has no counterpart would be missing without a word.
 std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, cli::Console& console) {
   const std::string text = read_file(arguments.config, kMaxYamlBytes);
-  if (!launcher::is_eadt_config(YamlView::parse(text, arguments.config))) return std::nullopt;
+  if (!model::is_eadt_config(YamlView::parse(text, arguments.config))) return std::nullopt;
   const launcher::EadtTranslation translation = launcher::translate_eadt_config(text, arguments.config);
   if (arguments.json) {
     console.print_json(

@@ -14,6 +14,7 @@
 #include "base/core/suggestion.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
+#include "estimating/estimator/job/eadt_job.h"
 #include "estimating/estimator/job/transformer_config.h"
 
 namespace lowgear::estimator {
@@ -312,6 +313,7 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
   for (const YamlSetting& setting : settings) {
     (setting.path.starts_with("gpu.") ? of_gpu : others).push_back(setting);
   }
+  if (!source.empty()) refuse_eadt_config(yaml, source);
   const YamlView root = YamlView::parse_with(yaml, source, others);
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
                      "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "loss", "host"});

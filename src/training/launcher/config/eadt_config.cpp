@@ -7,9 +7,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/formats/yaml.h"
+#include "base/core/numbers/number.h"
+#include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -146,6 +150,22 @@ std::string value_text(const std::string& text) {
   return plain && !text.empty() ? text : yaml_quoted(text);
 }
 
+/// Why the reader of configurations would not take the value, by trying it in a small job; empty where it would.
+std::string problem_of(std::string_view setting, const std::string& value) {
+  constexpr std::string_view kJob =
+      "model: {vocabulary: 256, hidden: 2, layers: 1, heads: 1}\ndata: {synthetic_tokens: 1, sequence_length: 1}\n"
+      "steps: 1000000000\ncheckpoint: {folder: checkpoints}\n";
+  const std::string given = fmt::format("{}={}", setting, value);
+  try {
+    (void)parse_train_config(kJob, "", "", std::span(&given, 1));
+  } catch (const InputError& error) {
+    const std::string_view what = error.what();
+    const std::string where = fmt::format("--set {}: ", quote(given));
+    return std::string(what.substr(what.starts_with(where) ? where.size() : 0));
+  }
+  return "";
+}
+
 bool is_true(const Leaf& leaf) { return lower(leaf.text) == "true"; }
 bool is_false(const Leaf& leaf) { return lower(leaf.text) == "false"; }
 
@@ -158,7 +178,7 @@ class Translator {
     if (leaf.name == "bf16" || is_of(leaf, "bf16.enabled")) return add_bf16(leaf);
     if (is_of(leaf, "zero_optimization.stage") && leaf.text == "1") return set("optimizer.zero1", "true", leaf);
     const auto* const setting = std::ranges::find(kSettings, leaf.name, &Setting::key);
-    if (setting != kSettings.end()) return set(setting->setting, value_text(leaf.text), leaf);
+    if (setting != kSettings.end()) return add_setting(setting->setting, leaf);
     if (is_false(leaf)) return refuse(leaf, "off there, and here");
     const auto* const reason =
         std::ranges::find_if(kReasons, [&leaf](const Reason& each) { return is_of(leaf, each.key); });
@@ -192,6 +212,17 @@ class Translator {
     const auto [place, is_new] = settings_.emplace(setting, Value{value, leaf.path});
     if (is_new || place->second.text == value) return;
     refuse(leaf, fmt::format("{} says {} already", place->second.from, printable(place->second.text)));
+  }
+
+  void add_setting(std::string_view setting, const Leaf& leaf) {
+    const std::optional<double> number = parse_number(leaf.text);
+    if (leaf.name == "max_steps" && number && *number <= 0) return refuse(leaf, "the epochs count there: set steps");
+    if (leaf.text.empty()) return refuse(leaf, "no value, as if it were missing there");
+    if (leaf.text == "auto") return refuse(leaf, fmt::format("the value of another key there: set {}", setting));
+    const std::string value = is_true(leaf) || is_false(leaf) ? lower(leaf.text) : value_text(leaf.text);
+    const std::string problem = problem_of(setting, value);
+    if (!problem.empty()) return refuse(leaf, problem);
+    set(setting, value, leaf);
   }
 
   /// A folder is as good here; a name of Hugging Face's hub has to be downloaded.
@@ -247,12 +278,6 @@ class Translator {
 };
 
 }  // namespace
-
-bool is_eadt_config(const YamlView& root) {
-  if (root.has("model")) return false;
-  const auto has_section = [&root](std::string_view key) { return root.has(key) && root.at(key).is_map(); };
-  return has_section("training") || has_section("deepspeed") || has_section("mps") || root.has("model_name_or_path");
-}
 
 EadtTranslation translate_eadt_config(std::string_view text, const std::string& source) {
   const YamlNode document = parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true}));

@@ -4,15 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/formats/yaml.h"
-
 /// Configurations of *Energy-Adaptive Distributed Training* (`training_config.yaml`), as its users bring them along.
 /// They are translated as far as they say the same here; none is trained by, as the rest would silently be another job.
 namespace lowgear::launcher {
-
-/// Whether the document is such a configuration: it has a section `training`, `deepspeed` or `mps`, or Hugging Face's
-/// `model_name_or_path`, and no `model`.
-[[nodiscard]] bool is_eadt_config(const YamlView& root);
 
 struct EadtTranslation {
   std::string config;                ///< YAML of `lowgear train`, with the key that each line comes from

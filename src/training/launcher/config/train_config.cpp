@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
-#include "training/launcher/config/eadt_config.h"
+#include "estimating/model/foreign_config.h"
 #include "training/launcher/config/yaml_members.h"
 
 namespace lowgear::launcher {
@@ -428,7 +428,7 @@ double tokens_per_step(const TrainConfig& config) {
 TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
                                std::span<const std::string> settings) {
   const YamlView root = YamlView::parse(text, source, settings);
-  if (is_eadt_config(root)) {
+  if (model::is_eadt_config(root)) {
     root.fail("a configuration of EADT, DeepSpeed or Hugging Face's trainer, not of `lowgear train`",
               "`lowgear train FILE` alone prints what of it is the same here, and why the rest is not");
   }

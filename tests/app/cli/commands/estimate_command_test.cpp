@@ -124,6 +124,24 @@ TEST(Estimate, TakesAJobFileAConfigBesideItAndOptionsBeforeBoth) {
             "");
 }
 
+TEST(Estimate, SaysWhichEstimateAConfigurationOfEadtIs) {
+  const TemporaryFolder folder;
+  const std::string job = write_text(folder.path() / "training_config.yaml",
+                                     "training:\n  model_name_or_path: \"EleutherAI/pythia-410m\"\n"
+                                     "  per_device_train_batch_size: 4\n  gradient_accumulation_steps: 16\n"
+                                     "  bf16: true\ndeepspeed: {zero_optimization: {stage: 3}}\n");
+  const ProgramResult result = run_lowgear({"estimate", "--job", job});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("a configuration of EADT, DeepSpeed or Hugging Face's trainer, not a job of `lowgear "
+                        "estimate`; the same job is `lowgear estimate --model pythia-410m --gpu GPU --gpus N "
+                        "--global-batch B --micro-batch 4 --seq 512 --zero 3 --dtype bf16`, with B = 64 x N"));
+  EXPECT_EQ(run_lowgear({"estimate", "--model", "pythia-410m", "--gpu", "a100", "--gpus", "8", "--global-batch", "512",
+                         "--micro-batch", "4", "--seq", "512", "--zero", "3", "--dtype", "bf16"})
+                .exit_code,
+            0);
+}
+
 TEST(Estimate, TakesNetworkAndOverlapAsOptions) {
   const auto time_s = [](const std::vector<std::string>& options) {
     std::vector<std::string> arguments = {"--gpus", "64", "--tp", "8", "--pp", "4", "--json"};
@@ -311,7 +329,8 @@ TEST(Estimate, TakesAFolderForItsConfig) {
   EXPECT_THAT(result.out, StartsWith("models/own/config.json, 7.24 billion parameters, on 1 h200-sxm"));
   const ProgramResult empty = run_lowgear({"estimate", "--job", job, "--model", folder.path().string()});
   EXPECT_EQ(empty.exit_code, 2);
-  EXPECT_THAT(empty.err, HasSubstr("/config.json: cannot be read"));
+  EXPECT_THAT(empty.err,
+              HasSubstr(folder.path().string() + ": a folder without config.json; name the folder of a model"));
   const ProgramResult id = run_lowgear({"estimate", "--job", job, "--model", "meta-llama/Meta-Llama-3-8B"});
   EXPECT_THAT(id.err, HasSubstr("did you mean the model llama-3-8b?"));
 }

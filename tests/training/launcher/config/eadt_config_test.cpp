@@ -6,6 +6,8 @@
 #include <string>
 
 #include "base/core/error_of.h"
+#include "base/core/formats/yaml.h"
+#include "estimating/model/foreign_config.h"
 #include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
@@ -40,7 +42,7 @@ mps:
 
 EadtTranslation translated(std::string_view text) { return translate_eadt_config(text, "training_config.yaml"); }
 
-bool recognised(const std::string& text) { return is_eadt_config(YamlView::parse(text, "c.yaml")); }
+bool recognised(const std::string& text) { return model::is_eadt_config(YamlView::parse(text, "c.yaml")); }
 
 TEST(EadtConfig, IsKnownByItsSections) {
   EXPECT_TRUE(recognised(std::string(kReadme)));
@@ -107,6 +109,30 @@ TEST(EadtConfig, SaysWhatIsUnknownRefusedOrTwice) {
   }
   EXPECT_THAT(result.config, HasSubstr("zero1: true  # deepspeed.zero_optimization.stage"));
   EXPECT_THAT(result.config, HasSubstr("clip_norm: 0.5"));
+}
+
+TEST(EadtConfig, HasNoValueThatTrainWouldNotTake) {
+  const EadtTranslation result = translated(
+      "training: {max_steps: -1, save_steps: 0.1, save_total_limit: 0, learning_rate: -1, seed: -3, adam_beta2: 1,\n"
+      "  per_device_train_batch_size: auto, gradient_accumulation_steps: 0, max_seq_length: null, warmup_steps: x,\n"
+      "  gradient_checkpointing: True, max_grad_norm: 0, output_dir: runs/a b}");
+  for (const char* reason :
+       {"training_config.yaml:1:23: training.max_steps: the epochs count there: set steps",
+        "training.save_steps: checkpoint.every: expected a whole number from 1 to 1000000000, not \"0.1\"",
+        "training.save_total_limit: checkpoint.keep: expected a whole number from 1",
+        "training.learning_rate: optimizer.learning_rate: expected a number", "training.seed: seed: expected a whole",
+        "training.adam_beta2: optimizer.beta2: expected a number from 0 to 0.999999, not \"1\"",
+        "training.per_device_train_batch_size: the value of another key there: set microbatch_size",
+        "training.gradient_accumulation_steps: microbatches: expected", "training.max_seq_length: no value, as if",
+        "training.warmup_steps: optimizer.warmup_steps: expected"}) {
+    EXPECT_THAT(result.reasons, Contains(HasSubstr(reason)));
+  }
+  EXPECT_EQ(result.reasons.size(), 10U);
+  EXPECT_THAT(result.config, HasSubstr("recompute: true  # training.gradient_checkpointing\n"));
+  EXPECT_THAT(result.config, HasSubstr("clip_norm: 0  # training.max_grad_norm\n"));
+  EXPECT_THAT(result.config, HasSubstr("folder: \"runs/a b\"  # training.output_dir\n"));
+  EXPECT_THAT(result.config, Not(HasSubstr("-1")));
+  EXPECT_THAT(result.config, HasSubstr("# steps: to be set"));
 }
 
 /// What is left to do is done; then the job is read.
