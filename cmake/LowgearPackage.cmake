@@ -30,9 +30,20 @@ install(FILES ${lowgear_deploy}/systemd/lowgear-server.sysusers DESTINATION lib/
 install(FILES ${lowgear_deploy}/systemd/lowgear-agent-mps.conf DESTINATION ${lowgear_data}/systemd COMPONENT lowgear)
 install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINATION /etc/lowgear COMPONENT lowgear
         EXCLUDE_FROM_ALL)
-install(DIRECTORY ${lowgear_deploy}/prometheus DESTINATION ${lowgear_data} COMPONENT lowgear)
-install(DIRECTORY ${lowgear_deploy}/grafana/dashboards ${lowgear_deploy}/grafana/provisioning
-        DESTINATION ${lowgear_data}/grafana COMPONENT lowgear)
+# Dashboards and the operator's rules are made of the other files.
+install(DIRECTORY ${lowgear_deploy}/monitoring DESTINATION ${lowgear_data} COMPONENT lowgear
+        PATTERN dashboards EXCLUDE PATTERN rules.yaml EXCLUDE PATTERN *.py EXCLUDE PATTERN .gitignore EXCLUDE PATTERN __pycache__ EXCLUDE)
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  foreach(source panels.py render.py lowgear.rules.yml lowgear.alerts.yml)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${lowgear_deploy}/monitoring/${source})
+  endforeach()
+  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${lowgear_deploy}/monitoring/render.py ${lowgear_packaging}/monitoring
+                  COMMAND_ERROR_IS_FATAL ANY)
+  install(DIRECTORY ${lowgear_packaging}/monitoring DESTINATION ${lowgear_data} COMPONENT lowgear)
+else()
+  message(WARNING "There is no Python 3: Grafana's dashboards and the rules for the Prometheus operator are not installed")
+endif()
 # Manifests, to be copied: tokens.sh writes tokens into the folder that it is in. For Slurm: prolog, epilog and the source
 # of the SPANK plugin, which is compiled against the headers of the cluster's Slurm.
 foreach(folder kubernetes slurm)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""alertmanager_test.py PROMETHEUS DEPLOY: alerts of a real agent on simulated GPUs reach a receiver through a real
-Prometheus and a real Alertmanager, with the rules and configurations of deploy/prometheus, and are resolved again."""
+"""alertmanager_test.py PROMETHEUS MONITORING: alerts of a real agent on simulated GPUs reach a receiver through a real
+Prometheus and a real Alertmanager, with the rules and configurations of deploy/monitoring, and are resolved again."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 SKIP_CODE = 77
-DEPLOY, PROMETHEUS = (sys.argv.pop() for _ in range(2))
+MONITORING, PROMETHEUS = (sys.argv.pop() for _ in range(2))
 ALERTMANAGER, AMTOOL = shutil.which("prometheus-alertmanager"), shutil.which("amtool")
 
 
@@ -64,11 +64,10 @@ class Alerts(unittest.TestCase):
         self.addCleanup(self.receiver.close)
         self.node = SimulatedNode(self, self.folder, "2xH100")
         self.node.start()
-        deploy = Path(DEPLOY) / "prometheus"
-        alertmanager = Alertmanager(self, self.folder, ALERTMANAGER, deploy, self.receiver.url)
+        alertmanager = Alertmanager(self, self.folder, ALERTMANAGER, Path(MONITORING), self.receiver.url)
         alertmanager.start()
         self.prometheus = Prometheus(
-            self, self.folder, PROMETHEUS, deploy, [self.node.address],
+            self, self.folder, PROMETHEUS, Path(MONITORING), [self.node.address],
             alertmanagers=[f"127.0.0.1:{alertmanager.port}"], at_once=["LowgearGpuUnhealthy", "LowgearTargetDown"])
         self.prometheus.start()
         self.prometheus.wait_for("sum(lowgear_gpu_healthy) == 2")
@@ -104,7 +103,7 @@ class Alerts(unittest.TestCase):
 class Configuration(unittest.TestCase):
     @unittest.skipUnless(AMTOOL, "SKIPPED: there is no amtool")
     def test_the_configuration_is_valid(self):
-        check = subprocess.run([AMTOOL, "check-config", Path(DEPLOY) / "prometheus/alertmanager.yml"], text=True,
+        check = subprocess.run([AMTOOL, "check-config", Path(MONITORING) / "alertmanager.yml"], text=True,
                                capture_output=True, timeout=PATIENCE_S)
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
 

@@ -1,4 +1,4 @@
-"""What a dashboard of Grafana may contain, as far as deploy/grafana uses it: anything else is a fault.
+"""What a dashboard of Grafana may contain, as far as deploy/monitoring/render.py uses it: anything else is a fault.
 
 Keys and kinds follow the types of @grafana/schema 13 (schema version 42), units the list of Grafana's formats
 (packages/grafana-data/src/valueFormats/categories.ts)."""

@@ -1,34 +1,40 @@
 #!/usr/bin/env python3
-"""dashboards_test.py PROJECT: the files of deploy/grafana and the alerts of deploy/prometheus, as they stand: what
-Grafana would refuse or show wrongly, names that do not fit together, alerts without a test or a page."""
+"""dashboards_test.py PROJECT: the dashboards and alerts of deploy/monitoring, as they stand: what Grafana would
+refuse or show wrongly, names that do not fit together, alerts without a test or a page."""
 
 import copy
 import json
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 from dashboard_schema import dashboard_faults
 
 PROJECT = Path(sys.argv.pop())
-GRAFANA, RULES = PROJECT / "deploy/grafana", PROJECT / "deploy/prometheus"
+MONITORING = PROJECT / "deploy/monitoring"
+sys.path.insert(0, str(MONITORING))
+import render  # noqa: E402
 
 
 def dashboards():
-    return [json.loads(path.read_text()) for path in sorted((GRAFANA / "dashboards").glob("*.json"))]
+    return sorted(render.dashboards().values(), key=lambda dashboard: dashboard["uid"])
 
 
 def alerts():
-    return re.findall(r"- alert: (\w+)", (RULES / "lowgear.alerts.yml").read_text())
+    return re.findall(r"- alert: (\w+)", (MONITORING / "lowgear.alerts.yml").read_text())
 
 
 class Dashboards(unittest.TestCase):
-    def test_the_files_are_what_the_table_of_panels_makes(self):
-        check = subprocess.run([sys.executable, "-B", GRAFANA / "write_dashboards.py", "--check"], text=True,
-                               capture_output=True)
-        self.assertEqual((check.returncode, check.stderr), (0, ""))
+    def test_the_files_are_written_where_it_is_wanted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-B", MONITORING / "render.py", folder], check=True)
+            written = {path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()}
+            self.assertEqual(written, {f"dashboards/{one['uid']}.json" for one in dashboards()} | {"operator/rules.yaml"})
+            for one in dashboards():
+                self.assertEqual(json.loads(Path(folder, f"dashboards/{one['uid']}.json").read_text()), one)
 
     def test_nothing_is_in_them_that_grafana_does_not_know(self):
         self.assertEqual([one["uid"] for one in dashboards()], ["lowgear-fleet", "lowgear-gpu", "lowgear-job"])
@@ -43,7 +49,7 @@ class Dashboards(unittest.TestCase):
             self.assertIn(variable, variables.get(uid, ()), uid)
 
     def test_recorded_names_in_queries_are_recorded(self):
-        recorded = set(re.findall(r"- record: (\S+)", (RULES / "lowgear.rules.yml").read_text()))
+        recorded = set(re.findall(r"- record: (\S+)", (MONITORING / "lowgear.rules.yml").read_text()))
         for dashboard in dashboards():
             for panel in dashboard["panels"]:
                 for target in panel.get("targets", ()):
@@ -93,12 +99,12 @@ class PlantedFaults(unittest.TestCase):
 
 class Provisioning(unittest.TestCase):
     def test_finds_the_dashboards_where_they_are_installed(self):
-        provider = (GRAFANA / "provisioning/dashboards/lowgear.yaml").read_text()
-        self.assertIn("path: /usr/share/lowgear/grafana/dashboards\n", provider)
+        provider = (MONITORING / "grafana-dashboards.yaml").read_text()
+        self.assertIn("path: /usr/share/lowgear/monitoring/dashboards\n", provider)
 
     def test_has_the_scrape_interval_of_prometheus(self):
-        scraped = re.search(r"scrape_interval: (\w+)", (RULES / "prometheus.yml").read_text()).group(1)
-        source = (GRAFANA / "provisioning/datasources/lowgear.yaml").read_text()
+        scraped = re.search(r"scrape_interval: (\w+)", (MONITORING / "prometheus.yml").read_text()).group(1)
+        source = (MONITORING / "grafana-datasource.yaml").read_text()
         self.assertIn(f"timeInterval: {scraped}\n", source)
         self.assertIn("type: prometheus\n", source)
 
@@ -118,7 +124,7 @@ class Alerts(unittest.TestCase):
         self.assertEqual(sorted(described), sorted(alerts()))
 
     def test_alertmanager_names_alerts_that_exist(self):
-        named = set(re.findall(r"Lowgear[A-Z]\w+", (RULES / "alertmanager.yml").read_text()))
+        named = set(re.findall(r"Lowgear[A-Z]\w+", (MONITORING / "alertmanager.yml").read_text()))
         self.assertTrue(named)
         self.assertLessEqual(named, set(alerts()))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""merged_series_test.py PROMTOOL DEPLOY: which series each expression of rules, alerts and panels merges.
+"""merged_series_test.py PROMTOOL MONITORING: which series each expression of rules, alerts and panels merges.
 
 promtool evaluates every expression three times for each label of the data: on series with one value of the label, with
 another one, and with both. Where a value of both differs from the one alone, the expression has merged what the label
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import yaml
 
-DEPLOY = Path(sys.argv.pop())
+MONITORING = Path(sys.argv.pop())
 PROMTOOL = sys.argv.pop()
-sys.path.insert(0, str(DEPLOY / "grafana"))
+sys.path.insert(0, str(MONITORING))
 import panels  # noqa: E402
 from grafana_queries import interpolated  # noqa: E402
 
@@ -38,8 +38,6 @@ LABELS = {
     "lowgear_gpu_workload_power_profile": {**GPU, "profile": ("max-q", "training"), "state": ("enforced", "requested")},
     "lowgear_gpu_info": {**GPU, "name": ("H100", "H200"), "pci_address": ("0000:01", "0000:02")},
     "lowgear_mps_active_thread_ratio": {**GPU, "client": ("x", "y")},
-    "lowgear_otlp_": {"instance": ("s-1", "s-2", "n-1", "n-2"), "job": ("lowgear",)},
-    "lowgear_otlp_exports_total": {"instance": ("s-1", "s-2", "n-1", "n-2"), "outcome": ("sent", "dropped")},
     "lowgear_control_decisions_total": {**SERVER, "actuator": ("clock", "freezing"), "action": ("plan", "refusal"),
                                         "outcome": ("applied", "failed")},
     "lowgear_server_jobs": {**SERVER, "state": ("running", "profiling")},
@@ -49,8 +47,6 @@ LABELS = {
     "lowgear_server_request_seconds": {**SERVER, "route": ("/v1/jobs", "/metrics")},
     "lowgear_server_requests_total": {**SERVER, "route": ("/v1/jobs", "/metrics"), "method": ("GET", "POST"),
                                       "code": ("401", "403")},
-    "lowgear_server_webhook_": {**SERVER, "webhook": ("w-1", "w-2")},
-    "lowgear_server_webhook_events_total": {**SERVER, "webhook": ("w-1", "w-2"), "outcome": ("dropped", "sent")},
     "lowgear_train_info": {**JOB, "name": ("one",), "gpu": ("H100", "H200"), "schedule": ("1f1b", "gpipe"),
                            "state": ("running", "profiling"), "simulated": ("false", "true")},
     "lowgear_train_ranks": {**JOB, "state": ("expected", "registered")},
@@ -208,7 +204,7 @@ def evaluate(tests):
     """For each test the series of each expression, by its number: promtool says what it got instead."""
     with tempfile.TemporaryDirectory(prefix="lowgear-merged-") as folder:
         path = Path(folder, "test.yml")
-        path.write_text(json.dumps({"rule_files": [str((DEPLOY / "prometheus/lowgear.rules.yml").resolve())],
+        path.write_text(json.dumps({"rule_files": [str((MONITORING / "lowgear.rules.yml").resolve())],
                                     "evaluation_interval": "30s", "tests": tests}))
         done = subprocess.run([PROMTOOL, "test", "rules", str(path)], capture_output=True, text=True, check=False)
     text = done.stdout + done.stderr
@@ -242,7 +238,7 @@ def recording_rules():
 
 
 def rules_of(name):
-    return [rule for group in yaml.safe_load((DEPLOY / "prometheus" / name).read_text())["groups"]
+    return [rule for group in yaml.safe_load((MONITORING / name).read_text())["groups"]
             for rule in group["rules"]]
 
 

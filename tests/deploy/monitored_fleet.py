@@ -130,18 +130,12 @@ class ControlPlane:
 
     def __init__(self, test, folder):
         tokens = private_file(folder / "tokens", f"read,jobs,operate,node nodes=node-* {TOKEN}\n")
-        address = private_file(folder / "webhook-address", "http://127.0.0.1:9/hook\n")  # nothing listens there
         config = private_file(folder / "server.toml", f'''state = "{folder}/state"
 [listen]
 unix = "{folder}/server.sock"
 tcp = ["127.0.0.1:0"]
 token_file = "{tokens}"
 loopback_read = true
-[otlp]
-url = "http://127.0.0.1:9"
-[[webhook]]
-name = "operators"
-url_file = "{address}"
 ''')
         self.log = open(folder / "server.log", "w", encoding="utf-8")
         test.addCleanup(self.log.close)

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""panels_test.py METRICS_FIXTURE PROMETHEUS DEPLOY: every query of every panel of deploy/grafana, asked of a real
-Prometheus with the rules of deploy/prometheus, which scrapes a real agent on simulated GPUs and a real server. With
+"""panels_test.py METRICS_FIXTURE PROMETHEUS MONITORING: every query of every dashboard, asked of a real
+Prometheus with the rules of deploy/monitoring, which scrapes a real agent on simulated GPUs and a real server. With
 LOWGEAR_PICTURES=FOLDER it then also draws the dashboards there, by Chromium, after a minute."""
 
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,9 @@ from grafana_queries import answer, escaped, values_of
 from monitored_fleet import ControlPlane, ReportingJob, SimulatedNode
 from prometheus_process import PATIENCE_S, Prometheus, get, wait_until
 
-DEPLOY, PROMETHEUS, FIXTURE = (sys.argv.pop() for _ in range(3))
+MONITORING, PROMETHEUS, FIXTURE = (sys.argv.pop() for _ in range(3))
+sys.path.insert(0, MONITORING)
+import render  # noqa: E402
 # Panels without series while all is well; the test makes the event.
 NEED_AN_EVENT = {"Stragglers", "Firing alerts", "Power budgets", "Use of power budgets", "Worth of one more kW",
                  "Measured and held power", "Requests refused for their token"}
@@ -39,7 +40,7 @@ class Panels(unittest.TestCase):
         self.node.start()
         self.server = ControlPlane(self, self.folder)
         self.other_node = self.start_fixture()
-        self.prometheus = Prometheus(self, self.folder, PROMETHEUS, Path(DEPLOY) / "prometheus",
+        self.prometheus = Prometheus(self, self.folder, PROMETHEUS, Path(MONITORING),
                                      [self.node.address, self.other_node], [self.server.address],
                                      at_once=["LowgearStraggler"])
         self.prometheus.start()
@@ -49,8 +50,7 @@ class Panels(unittest.TestCase):
         self.node.share(1, 50)
         self.job = ReportingJob(self, self.server.url, self.node.uuids())
         self.job.wait_for_savings()
-        files = sorted(Path(DEPLOY, "grafana/dashboards").glob("*.json"))
-        self.dashboards = [json.loads(path.read_text()) for path in files]
+        self.dashboards = list(render.dashboards().values())
         self.assertEqual(len(self.dashboards), 3)
 
     def start_fixture(self):

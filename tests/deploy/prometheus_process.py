@@ -1,5 +1,4 @@
-"""A real Prometheus with the configuration and rules of deploy/prometheus, for tests, and an Alertmanager next to "
-"it."""
+"""A real Prometheus with the configuration and rules of deploy/monitoring, for tests, and an Alertmanager next to it."""
 
 import http.client
 import json
@@ -72,10 +71,10 @@ class Listener:
 
 
 class Alertmanager(Listener):
-    """With deploy/prometheus/alertmanager.yml, whose receiver is `webhook_url`, and which waits for nothing."""
+    """With deploy/monitoring/alertmanager.yml, whose receiver is `webhook_url`, and which waits for nothing."""
 
-    def __init__(self, test, folder, program, deploy, webhook_url):
-        config = (deploy / "alertmanager.yml").read_text()
+    def __init__(self, test, folder, program, monitoring, webhook_url):
+        config = (monitoring / "alertmanager.yml").read_text()
         config = replace_once(config, "http://127.0.0.1:9095/", webhook_url)
         config = replace_once(config, "group_wait: 30s", "group_wait: 0s")
         config = replace_once(config, "group_interval: 5m", "group_interval: 1s")
@@ -88,15 +87,15 @@ class Alertmanager(Listener):
 class Prometheus(Listener):
     """Scrapes `agents` and `servers`, addresses, every half second. `at_once`: alerts that need not last to fire."""
 
-    def __init__(self, test, folder, program, deploy, agents, servers=(), alertmanagers=(), at_once=()):
+    def __init__(self, test, folder, program, monitoring, agents, servers=(), alertmanagers=(), at_once=()):
         for name in ("lowgear.rules.yml", "lowgear.alerts.yml"):
-            shutil.copy(deploy / name, folder)
+            shutil.copy(monitoring / name, folder)
         alerts = (folder / "lowgear.alerts.yml").read_text()
         for alert in at_once:
             alerts, count = re.subn(rf"(- alert: {alert}\n(?: +(?!for:)\S.*\n)*? +for:) \d+m", r"\1 0s", alerts)
             assert count == 1, f"{alert} does not wait in the rules"
         (folder / "lowgear.alerts.yml").write_text(alerts)
-        config = (deploy / "prometheus.yml").read_text()
+        config = (monitoring / "prometheus.yml").read_text()
         for shipped, real in (("9400", agents), ("7787", servers), ("9093", alertmanagers)):
             config = replace_once(config, f'["127.0.0.1:{shipped}"]', json.dumps(list(real)))
         config = re.sub(r"_interval: \d+s", f"_interval: {INTERVAL}", config)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""prometheus_test.py METRICS_FIXTURE PROMETHEUS PROMTOOL DEPLOY: a real Prometheus with the configuration and rules of
-deploy/prometheus reads the metrics of agent and server over loopback."""
+"""prometheus_test.py METRICS_FIXTURE PROMETHEUS PROMTOOL MONITORING: a real Prometheus with the configuration and rules of
+deploy/monitoring reads the metrics of agent and server over loopback."""
 
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ import unittest
 
 from prometheus_process import PATIENCE_S, Prometheus, get
 
-DEPLOY, PROMTOOL, PROMETHEUS, FIXTURE = (sys.argv.pop() for _ in range(4))
+MONITORING, PROMTOOL, PROMETHEUS, FIXTURE = (sys.argv.pop() for _ in range(4))
 
 
 class ReadsBoth(unittest.TestCase):
@@ -40,7 +40,7 @@ class ReadsBoth(unittest.TestCase):
             self.assertEqual((check.returncode, check.stdout + check.stderr), (0, b""))
 
     def test_a_real_prometheus_reads_both(self):
-        prometheus = Prometheus(self, self.folder, PROMETHEUS, pathlib.Path(DEPLOY), [f"127.0.0.1:{self.agent_port}"],
+        prometheus = Prometheus(self, self.folder, PROMETHEUS, pathlib.Path(MONITORING), [f"127.0.0.1:{self.agent_port}"],
                                 [f"127.0.0.1:{self.server_port}"])
         prometheus.start()
         self.assertEqual(prometheus.wait_for("sum(up) == 2")[0]["value"][1], "2")

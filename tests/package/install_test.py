@@ -186,15 +186,14 @@ class Installed(unittest.TestCase):
         shutil.copytree(under(self.root, PREFIX / "share/lowgear/kubernetes"), copy)
         run(copy / "tokens.sh")
         self.assertTrue((copy / "base/tokens/server.tokens").is_file())
-        run(sys.executable, under(self.root, PREFIX / "share/lowgear/kubernetes/make_monitoring.py"), "--check")
         self.assertEqual([path for path in files_of(self.root) if SECRET.search(path)], [])
 
     @unittest.skipUnless(shutil.which("kubectl"), "SKIPPED: there is no kubectl to render the installed manifests")
     def test_installed_manifests_are_rendered(self):
-        copy = self.work / "kubernetes"
-        shutil.copytree(under(self.root, PREFIX / "share/lowgear/kubernetes"), copy)
+        shutil.copytree(under(self.root, PREFIX / "share/lowgear"), self.work / "deploy")
+        copy = self.work / "deploy/kubernetes"
         run(copy / "tokens.sh")
-        additions = {"outgoing": "kind: NetworkPolicy"}  # to overlays that have the agents
+        additions = {"power-share": "kind: NetworkPolicy"}  # to overlays that have the agents
         for overlay in sorted((copy / "overlays").iterdir()):
             kind = additions.get(overlay.name, "kind: DaemonSet")
             self.assertIn(kind, run("kubectl", "kustomize", overlay).stdout, overlay)

@@ -46,11 +46,12 @@ def expected_files():
     lowgear += [PREFIX / "lib/sysusers.d/lowgear-server.conf"]
     lowgear += [share / "man/man1/lowgear.1.gz"] + [share / f"man/man1/lowgear-{verb}.1.gz" for verb in verbs()]
     lowgear += [share / "bash-completion/completions/lowgear", share / f"zsh/{zsh}/_lowgear"]
-    lowgear += [share / "lowgear/prometheus" / path.name for path in (SOURCE / "deploy/prometheus").iterdir()]
-    lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("dashboards", "provisioning")
-                for path in (SOURCE / "deploy/grafana" / part).rglob("*") if path.is_file()]
-    lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("kubernetes", "slurm")
-                for path in (SOURCE / "deploy" / part).rglob("*") if is_installed(path)]
+    lowgear += [share / "lowgear/monitoring" / name for name in
+                ("dashboards/lowgear-fleet.json", "dashboards/lowgear-gpu.json", "dashboards/lowgear-job.json",
+                 "operator/rules.yaml")]  # render.py makes them
+    lowgear += [share / "lowgear" / path.relative_to(SOURCE / "deploy") for part in ("kubernetes", "monitoring", "slurm")
+                for path in (SOURCE / "deploy" / part).rglob("*")
+                if is_installed(path) and not (part == "monitoring" and path.suffix == ".py")]
     lowgear += [share / "lowgear" / path for path in data]
     lowgear += [share / "doc/lowgear" / path.relative_to(SOURCE / "docs") for path in (SOURCE / "docs").rglob("*.md")]
     python = [path.relative_to(SOURCE / "python") for path in (SOURCE / "python/lowgear").rglob("*")

@@ -16,15 +16,25 @@ class NoKubectl(ImportError):
 
 
 def kubectl():
-    """The program, if it renders what `kubectl` since 1.21 renders."""
+    """The program, if it renders what `kubectl` since 1.24 renders."""
     found = shutil.which("kubectl")
     if not found:
         raise NoKubectl("there is no kubectl")
     text = subprocess.run([found, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True).stdout
     minor = int(re.search(r'"minor": "(\d+)', text)[1])
-    if minor < 21:
-        raise NoKubectl(f"kubectl 1.{minor} is too old: its kustomize takes no folders as resources; 1.21 does")
+    if minor < 24:
+        raise NoKubectl(f"kubectl 1.{minor} is too old; 1.24 is not")
     return found
+
+
+def copied_manifests(deploy, folder):
+    """Copies of the folders kubernetes and monitoring in which tokens.sh and render.py were run, as an operator does."""
+    made = shutil.ignore_patterns("*.tokens", "*.token", "dashboards", "rules.yaml", "__pycache__")
+    for name in ("kubernetes", "monitoring"):
+        shutil.copytree(deploy / name, folder / name, ignore=made)
+    for command in ("kubernetes/tokens.sh", "monitoring/render.py"):
+        subprocess.run([folder / command], check=True)
+    return folder / "kubernetes"
 
 
 def render(folder):

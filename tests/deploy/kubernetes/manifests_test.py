@@ -2,7 +2,7 @@
 """deploy/kubernetes: every overlay renders, has no unknown field, and names nothing that another manifest does not
 provide; and each of these checks refuses a fault that is planted.
 
-Needs kubectl 1.21 or newer, and the packages python3-yaml and python3-kubernetes. Ends with 77 where one is missing.
+Needs kubectl 1.24 or newer, and the packages python3-yaml and python3-kubernetes. Ends with 77 where one is missing.
 """
 
 import copy
@@ -22,7 +22,7 @@ try:
 
     import api_types
     import cross_checks
-    from manifests import Cluster, kubectl, read_images, render
+    from manifests import Cluster, copied_manifests, kubectl, read_images, render
     kubectl()
 except ImportError as missing:
     print(f"skipped: {missing}: the manifests of deploy/kubernetes are not checked", flush=True)
@@ -46,29 +46,25 @@ class Facts:
 
 
 def texts_of(folder, pattern):
-    return {path.name: path.read_text() for path in (SOURCE / "deploy" / folder).glob(pattern)}
+    return {path.name: path.read_text() for path in folder.glob(pattern)}
 
 
-def facts():
+def facts(monitoring):
     openapi = json.loads((SOURCE / "src/control/server/http/openapi.json").read_text())
-    prometheus = yaml.safe_load((SOURCE / "deploy/prometheus/prometheus.yml").read_text())
+    prometheus = yaml.safe_load((monitoring / "prometheus.yml").read_text())
     return Facts(read_images(SOURCE / "deploy/images/images.json"), os.environ["VERSION"], os.environ["LOWGEAR_BINARY"],
                  frozenset(openapi["paths"]) | {"/openapi.json"},
                  frozenset(job["job_name"] for job in prometheus["scrape_configs"]),
-                 texts_of("grafana/dashboards", "*.json"), texts_of("prometheus", "lowgear.*.yml"))
+                 texts_of(monitoring / "dashboards", "*.json"), texts_of(monitoring, "lowgear.*.yml"))
 
 
 class Rendered(unittest.TestCase):
-    """A copy of the folder in which tokens.sh was run, as an operator does."""
-
     @classmethod
     def setUpClass(cls):
         cls.work = Path(tempfile.mkdtemp(prefix="lowgear-kubernetes-"))
         cls.addClassCleanup(shutil.rmtree, cls.work)
-        cls.folder = cls.work / "kubernetes"
-        shutil.copytree(KUBERNETES, cls.folder, ignore=shutil.ignore_patterns("*.tokens", "*.token"))
-        subprocess.run([cls.folder / "tokens.sh"], check=True)
-        cls.facts = facts()
+        cls.folder = copied_manifests(SOURCE / "deploy", cls.work)
+        cls.facts = facts(cls.work / "monitoring")
         cls.rendered = {path.parent.relative_to(cls.folder).as_posix(): render(path.parent)
                         for path in cls.folder.glob("*/*/kustomization.yaml")}
 
@@ -82,7 +78,7 @@ class Rendered(unittest.TestCase):
         return list(documents.values())
 
     def everything(self):
-        return [self.together("overlays/cluster", "overlays/mps-pool", "overlays/outgoing", f"examples/{job}")
+        return [self.together("overlays/cluster", "overlays/mps-pool", "overlays/power-share", f"examples/{job}")
                 for job in ("jobset", "pytorchjob", "mps")] + [
                     self.together("overlays/simulated", "examples/simulated"),
                     self.together("overlays/without-operator", "examples/jobset")]
@@ -123,7 +119,6 @@ class Manifests(Rendered):
                 self.assertEqual(path.stat().st_mode & 0o077, 0, path)
 
     def test_rules_and_dashboards_are_those_of_deploy(self):
-        subprocess.run([sys.executable, KUBERNETES / "make_monitoring.py", "--check"], check=True)
         made = one(self.rendered["overlays/cluster"], "PrometheusRule")["spec"]["groups"]
         sources = [yaml.safe_load(self.facts.rules[name])["groups"] for name in ("lowgear.rules.yml", "lowgear.alerts.yml")]
         self.assertEqual(squeezed(made), squeezed(sources[0] + sources[1]))
@@ -131,7 +126,8 @@ class Manifests(Rendered):
         self.assertEqual(files, self.facts.rules)
         for name in ("cluster", "without-operator"):
             maps = [d for d in self.rendered[f"overlays/{name}"] if "grafana_dashboard" in d["metadata"].get("labels", {})]
-            self.assertEqual({file for d in maps for file in d["data"]}, set(self.facts.dashboards))
+            self.assertEqual({file: text for d in maps for file, text in d["data"].items()}, self.facts.dashboards)
+        self.assertNotIn("lowgear-rules", [d["metadata"]["name"] for d in self.rendered["overlays/cluster"]])
 
     @unittest.skipUnless(shutil.which("promtool"), "SKIPPED: there is no promtool (Debian: prometheus)")
     def test_prometheus_accepts_the_rules(self):
@@ -317,7 +313,7 @@ class Faults(Rendered):
     def test_each_is_refused(self):
         for what, (plant, refusal) in FAULTS.items():
             with self.subTest(what):
-                documents = self.together("overlays/cluster", "overlays/mps-pool", "overlays/outgoing", "examples/jobset")
+                documents = self.together("overlays/cluster", "overlays/mps-pool", "overlays/power-share", "examples/jobset")
                 plant(documents)
                 found = self.problems(documents)
                 self.assertTrue(any(refusal in problem for problem in found), (refusal, found))

@@ -10,7 +10,6 @@ import base64
 import fcntl
 import json
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -23,7 +22,7 @@ from pathlib import Path
 try:
     import yaml  # noqa: F401  what manifests needs
 
-    from manifests import Cluster, kubectl, read_images, render
+    from manifests import Cluster, copied_manifests, kubectl, read_images, render
     from pods import CAP_SYS_ADMIN, BuiltRoot, ImageRoot, Node, Roots, remove_tree, response_of, status_of
     kubectl()
 except ImportError as missing:
@@ -71,9 +70,7 @@ class Pods(unittest.TestCase):
     def setUpClass(cls):
         cls.work = Path(tempfile.mkdtemp(prefix="lowgear-pods-"))
         cls.addClassCleanup(remove_tree, cls.work)
-        folder = cls.work / "kubernetes"
-        shutil.copytree(SOURCE / "deploy/kubernetes", folder, ignore=shutil.ignore_patterns("*.tokens", "*.token"))
-        subprocess.run([folder / "tokens.sh"], check=True)
+        folder = copied_manifests(SOURCE / "deploy", cls.work)
         cls.simulated = Cluster(render(folder / "overlays/simulated") + render(folder / "examples/simulated"))
         cls.others = [Cluster(render(folder / f"overlays/{name}")) for name in ("cluster", "mps-pool")]
         cls.roots = Roots(cls.work, root_of, ["lowgear-server.lowgear"])

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""write_dashboards.py [--check]: writes dashboards/*.json, Grafana's dashboards, from the table in panels.py.
+"""render.py [FOLDER]: writes what is made of the files here, into this folder or another one:
 
-With --check it writes nothing, and fails when a file is not what it would write."""
+    dashboards/*.json      Grafana's dashboards, of the table in panels.py
+    operator/rules.yaml    the rules and alerts for the Prometheus operator
+"""
 
 import json
 import pathlib
@@ -9,7 +11,18 @@ import sys
 
 import panels
 
-FOLDER = pathlib.Path(__file__).resolve().parent / "dashboards"
+FOLDER = pathlib.Path(__file__).resolve().parent
+RULES = ("lowgear.rules.yml", "lowgear.alerts.yml")
+RULE_HEAD = """\
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: lowgear
+  labels:
+    release: kube-prometheus-stack
+spec:
+  groups:
+"""
 GRID_WIDTH = 24
 SCHEMA_VERSION = 42  # of Grafana 12 and 13
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -137,31 +150,27 @@ def dashboard_json(dashboard):
                        "tooltip": "", "url": ""}]}
 
 
-def texts():
-    """The files, by name."""
-    return {f"{dashboard.uid}.json": json.dumps(dashboard_json(dashboard), indent=2, ensure_ascii=False) + "\n"
-            for dashboard in panels.DASHBOARDS}
+def dashboards():
+    """Grafana's dashboards, by the names of their files."""
+    return {f"{dashboard.uid}.json": dashboard_json(dashboard) for dashboard in panels.DASHBOARDS}
 
 
-def differing(wanted):
-    present = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
-    return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
+def operator_rules():
+    """The rules as an object of the Prometheus operator: both files indent their list of groups by two spaces."""
+    groups = "".join((FOLDER / name).read_text(encoding="utf-8").partition("\ngroups:\n")[2] for name in RULES)
+    return RULE_HEAD + "".join(f"  {line}" if line.strip() else line for line in groups.splitlines(keepends=True))
 
 
-def main(arguments):
-    if arguments not in ([], ["--check"]):
-        sys.exit(__doc__)
-    wanted = texts()
-    if arguments:
-        names = differing(wanted)
-        if names:
-            sys.exit(f"not what panels.py describes: {', '.join(names)} in {FOLDER}; run {pathlib.Path(__file__).name}")
-        return
-    for path in FOLDER.glob("*.json"):
-        path.unlink()
-    for name, text in wanted.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+def main(folder=FOLDER):
+    texts = {f"dashboards/{name}": json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+             for name, written in dashboards().items()}
+    for name, text in {**texts, "operator/rules.yaml": operator_rules()}.items():
+        path = pathlib.Path(folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if len(sys.argv) > 2 or sys.argv[1:2] in (["-h"], ["--help"]):
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The table of panels of Lowgear's dashboards. write_dashboards.py makes Grafana's JSON of it.
+"""The table of panels of Lowgear's dashboards, of which render.py makes Grafana's JSON.
 
 A query keeps the labels that say whose a value is: job_id, instance (a node or a server), uuid. One that merges them says
 so by `merged`, which becomes the end of the panel's description; tests/deploy/merged_series_test.py refuses others.
@@ -245,19 +245,7 @@ FLEET = Dashboard(
             lines("Requests refused for their token", "reqps", "Without a valid token (401), or with one that does not "
                   "allow them (403). Many: alert LowgearTokensRefused.",
                   ("sum by (code) (code:lowgear_server_refused_requests:rate5m)", "{{code}}"), minimum=0,
-                  without_series=NONE, merged=("sum", "route", "method", "instance of servers")),
-            lines("Webhooks", "short", "Events that each webhook has posted or dropped, and attempts that failed, since "
-                  "the server's start. Failures: alerts LowgearWebhookFails, LowgearWebhookDrops.",
-                  ("sum by (instance, webhook, outcome) (lowgear_server_webhook_events_total)",
-                   "{{webhook}} at {{instance}} {{outcome}}"),
-                  ("sum by (instance, webhook) (lowgear_server_webhook_failures_total)",
-                   "{{webhook}} at {{instance}} failures"),
-                  minimum=0, without_series=NONE),
-            lines("Exports by OTLP", "short", "Exports to an OpenTelemetry collector by what became of them, and attempts "
-                  "that failed, since the start of each program. Failures: alert LowgearOtlpFails.",
-                  ("sum by (outcome) (lowgear_otlp_exports_total)", "{{outcome}}"),
-                  ("sum(lowgear_otlp_failures_total)", "failures"), minimum=0, without_series=NONE,
-                  merged=("sum", "instance of servers", "instance of agents"))))))
+                  without_series=NONE, merged=("sum", "route", "method", "instance of servers"))))))
 
 JOB_DASHBOARD = Dashboard(
     "lowgear-job", "Lowgear: job", "One or several jobs: plan, iterations, energy, savings and stragglers.", (JOBS,), (
