@@ -21,8 +21,6 @@ namespace lowgear::server {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
-/// Each has a thread.
-constexpr std::size_t kMaxWebhooks = 16;
 
 bool is_address(const std::string& text, int family) {
   std::array<unsigned char, sizeof(in6_addr)> bytes{};
@@ -118,29 +116,6 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   config.dump = table.boolean("dump").value_or(config.dump);
   if (const auto path = absolute_path(table, "dump_dir")) config.dump_dir = *path;
   table.finish();
-}
-
-ServerEvent parse_event(const TomlTable& table, const std::string& text) {
-  if (const NamedEvent* event = find_server_event(text)) return event->event;
-  std::vector<std::string_view> names;
-  for (const NamedEvent& row : server_events()) names.push_back(row.name);
-  table.fail_at("events", fmt::format("there is no event {}; there are {}", quote(text), fmt::join(names, ", ")));
-}
-
-WebhookConfig parse_webhook(TomlTable table) {
-  WebhookConfig webhook;
-  webhook.name = table.text("name").value_or("");
-  if (webhook.name.empty()) table.fail("a [[webhook]] needs a name, which the log and the metrics show");
-  const auto file = absolute_path(table, "url_file");
-  if (!file) table.fail("a [[webhook]] needs url_file: a file that holds its address");
-  webhook.url_file = *file;
-  const std::vector<std::string> events = table.texts("events");
-  if (!events.empty()) webhook.events.clear();
-  for (const std::string& event : events) webhook.events.insert(parse_event(table, event));
-  for (std::string& kind : table.texts("kinds")) webhook.kinds.insert(std::move(kind));
-  if (const auto path = absolute_path(table, "ca_file")) webhook.ca_file = *path;
-  table.finish();
-  return webhook;
 }
 
 void parse_audit(TomlTable table, AuditConfig& config) {
@@ -247,13 +222,6 @@ Config parse_server_config(std::string_view text, const std::string& source, con
   parse_retention(root.table("retention"), config.retention);
   parse_perseus(root.table("perseus"), config.perseus);
   parse_audit(root.table("audit"), config.audit);
-  for (const TomlTable& webhook : root.tables("webhook")) {
-    config.webhooks.push_back(parse_webhook(webhook));
-    const auto has_its_name = [&](const WebhookConfig& each) { return each.name == config.webhooks.back().name; };
-    if (std::ranges::count_if(config.webhooks, has_its_name) > 1) webhook.fail("another [[webhook]] has the same name");
-    if (config.webhooks.size() > kMaxWebhooks) webhook.fail(fmt::format("more than {} webhooks", kMaxWebhooks));
-  }
-  config.otlp = metrics::parse_otlp(root.table("otlp"));
   for (const TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;

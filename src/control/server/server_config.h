@@ -14,11 +14,9 @@
 #include "base/http/server/server.h"
 #include "base/http/tls/tls_credentials.h"
 #include "control/protocol/job_spec.h"
-#include "control/server/exports/webhook.h"
 #include "control/server/http/authentication.h"
 #include "control/server/planning/planning_times.h"
 #include "control/server/store/store_tables.h"
-#include "report/metrics/otlp/otlp_options.h"
 
 namespace lowgear::server {
 
@@ -82,8 +80,6 @@ struct Config {
   PlanningTimes planning_times;
   PerseusConfig perseus;
   AuditConfig audit;
-  std::vector<WebhookConfig> webhooks;
-  std::optional<metrics::OtlpOptions> otlp;  ///< empty: no metrics are pushed
 };
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the

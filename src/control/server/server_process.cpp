@@ -15,16 +15,13 @@
 #include <utility>
 
 #include "base/core/files/user_database.h"
-#include "base/core/host_name.h"
 #include "base/core/monotonic_clock.h"
 #include "base/core/stop_switch.h"
-#include "base/core/version.h"
 #include "base/http/message/host.h"
 #include "base/http/server/server.h"
 #include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
 #include "control/server/audit/audit_log.h"
-#include "control/server/exports/webhook.h"
 #include "control/server/fleet/control_plane.h"
 #include "control/server/fleet/event_hub.h"
 #include "control/server/http/site_handler.h"
@@ -39,7 +36,6 @@
 #include "control/server/store/secret.h"
 #include "control/server/store/sqlite_store.h"
 #include "control/server/store/state_folder.h"
-#include "report/metrics/otlp/otlp_exporter.h"
 
 namespace lowgear::server {
 namespace {
@@ -204,7 +200,7 @@ class Server {
               .events = &events_,
               .activity = &activity_,
               .audit = audit_.get(),
-              .metrics = [this] { return gather_metrics().text(); }}),
+              .metrics = [this] { return server_metrics(snapshot()).text(); }}),
         site_(api_),
         http_(io, site_, http_options(options.config)),
         timer_(io) {
@@ -213,18 +209,13 @@ class Server {
       perseus_ = std::make_unique<PerseusFront>(io, *options.perseus, store_, contents, http_options(options.config),
                                                 messages_.note);
     }
-    start_webhooks(options.config);
-    start_otlp(options.config);
     control_plane_.restore(std::move(contents));
     listen(options);
     audit("started", fmt::format("process {}", ::getpid()));
     tick();
   }
 
-  ~Server() {
-    if (otlp_) otlp_->end(gather_metrics());
-    audit("stopped", fmt::format("process {}", ::getpid()));
-  }
+  ~Server() { audit("stopped", fmt::format("process {}", ::getpid())); }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
@@ -255,32 +246,6 @@ class Server {
     http::ServerOptions http = config.http;
     http.warn = messages_.warn;
     return http;
-  }
-
-  void start_webhooks(const Config& config) {
-    for (const WebhookConfig& webhook : config.webhooks) {
-      webhooks_.push_back(std::make_shared<Webhook>(
-          webhook, read_webhook_address(webhook.url_file),
-          [this](const std::string& text) { asio::post(io_, [warn = messages_.warn, text] { warn(text); }); }));
-      events_.add(webhooks_.back(), {});
-    }
-  }
-
-  void start_otlp(const Config& config) {
-    if (!config.otlp) return;
-    otlp_ = std::make_unique<metrics::OtlpExporter>(
-        *config.otlp, metrics::OtlpResource{"lowgear-server", version(), host_name()},
-        [this](const std::string& text) { asio::post(io_, [warn = messages_.warn, text] { warn(text); }); });
-  }
-
-  /// What `/metrics` shows, and what is exported.
-  [[nodiscard]] metrics::Exposition gather_metrics() const {
-    metrics::Exposition exposition = server_metrics(snapshot());
-    std::vector<WebhookStatistics> statistics;
-    for (const auto& webhook : webhooks_) statistics.push_back(webhook->statistics());
-    add_webhook_metrics(statistics, exposition);
-    if (otlp_) metrics::add_otlp_metrics(otlp_->statistics(), exposition);
-    return exposition;
   }
 
   void listen(const ProcessOptions& options) {
@@ -332,7 +297,6 @@ class Server {
     control_plane_.tick();
     if (ticks_++ % kTicksPerFileCheck == 0) check_files();
     if (perseus_) perseus_->service().remove_idle_jobs();
-    if (otlp_ && otlp_->is_due()) otlp_->push(gather_metrics());
     ipc::notify_service_manager("WATCHDOG=1");
     timer_.expires_after(kTick);
     timer_.async_wait([this](const boost::system::error_code& error) {
@@ -382,8 +346,6 @@ class Server {
   http::Server http_;
   asio::steady_timer timer_;
   std::unique_ptr<PerseusFront> perseus_;
-  std::vector<std::shared_ptr<Webhook>> webhooks_;
-  std::unique_ptr<metrics::OtlpExporter> otlp_;  ///< null: nothing is exported
   Addresses addresses_;
   bool draining_ = false;
   unsigned ticks_ = 0;
@@ -397,8 +359,6 @@ void check_server(const ProcessOptions& options) {
   StateFolder::require_not_moved(config.state);
   (void)watched_tokens(config);
   if (!config.tls.empty()) (void)http::TlsServerSide(config.tls_files);
-  for (const WebhookConfig& webhook : config.webhooks) check_webhook(webhook);
-  if (config.otlp) metrics::check_otlp(*config.otlp);
 }
 
 void run_server(const ProcessOptions& options, const Messages& messages) {

@@ -68,8 +68,6 @@ class Exposition {
   MetricFamily& counter(std::string_view name, std::string_view help);
   MetricFamily& histogram(std::string_view name, std::string_view help);
 
-  /// In the order in which they were made.
-  [[nodiscard]] const std::deque<MetricFamily>& families() const { return families_; }
   /// Prometheus' text format 0.0.4, in the order in which families were made. Families without samples are left out.
   [[nodiscard]] std::string text() const;
 

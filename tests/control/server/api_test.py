@@ -13,6 +13,8 @@ from training_ranks import TrainingRanks, unit_time_s
 API_PAGE = OPENAPI.parents[4] / "docs" / "server-api.md"
 EVENT_SCHEMAS = {"job": "Summary", "iteration": "IterationEvent", "decision": "DecisionEvent", "gpu": "GpuEvent",
                  **dict.fromkeys(("job_registered", "plans_refused", "job_ended"), "JobEvent")}
+JOB_EVENTS = ["job_registered", "plans_refused", "plans_followed", "job_ended"]
+FLEET_EVENTS = {"budget_exceeded", "agent_silent", "budget_kept", "agent_heard"}
 
 
 class Ranks(TrainingRanks):
@@ -202,6 +204,51 @@ class Life(ServerTest):
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.assertEqual(len(ranks.reasons("finish")), 1)
+
+
+class EventsOfOperators(ServerTest):
+    def happened(self, names, schema):
+        events = [data for name, data in self.events.events if name in names]
+        for event in events:
+            self.openapi.require(event, schema)
+        return events
+
+    def test_of_jobs(self):
+        self.start()
+        self.events = Events(self)
+        ranks = Ranks(self, run="run-a", user="ada")
+        for rank in range(ranks.pp):
+            ranks.register(rank)
+        for refusal in ({"refusal": "the model was rebuilt"}, {}):
+            ranks.call("POST", f"/v1/jobs/{ranks.job}/reports", {"rank": 1, "reports": [], **refusal}, ranks.keys[1])
+        self.ok("DELETE", f"/v1/jobs/{ranks.job}")
+        wait_until(lambda: self.events.of("job_ended"), "the job's end")
+        events = self.happened(JOB_EVENTS, "JobEvent")
+        self.assertEqual([event["event"] for event in events], JOB_EVENTS)
+        self.assertEqual({(event["job"], event["run"], event["user"]) for event in events}, {(ranks.job, "run-a", "ada")})
+        self.assertEqual(events[1]["reason"], "rank 1 follows no plans: the model was rebuilt")
+        self.assertEqual(events[3]["reason"], "finished by request")
+
+    def test_of_budgets_and_agents(self):
+        self.start()
+        self.events = Events(self)
+        share = {"safe_w": 200, "gpus": [{"uuid": "GPU-9", "limit_w": 200, "least_w": 100, "most_w": 400}]}
+        self.ok("POST", "/v1/nodes/node-9/power", share, role="node")
+        self.ok("PUT", "/v1/budgets/row-1", {"watts": 100, "other_w": 300})
+        wait_until(lambda: len(self.happened(FLEET_EVENTS, "FleetEvent")) >= 2,
+                   "the budget cannot be kept, and the agent does not ask again")
+        self.assertEqual({event["event"] for event in self.happened(FLEET_EVENTS, "FleetEvent")},
+                         {"budget_exceeded", "agent_silent"})
+        self.ok("PUT", "/v1/budgets/row-1", {"watts": 1000, "other_w": 300})
+
+        def is_heard():
+            self.ok("POST", "/v1/nodes/node-9/power", share, role="node")
+            return len(self.happened(FLEET_EVENTS, "FleetEvent")) >= 4
+        wait_until(is_heard, "both are well again")
+        events = {event["event"]: event for event in self.happened(FLEET_EVENTS, "FleetEvent")}
+        self.assertEqual(set(events), FLEET_EVENTS)
+        self.assertEqual((events["budget_kept"]["budget"], events["agent_silent"]["node"]), ("row-1", "node-9"))
+        self.assertIn("add up to", events["budget_exceeded"]["reason"])
 
 
 class Policies(ServerTest):

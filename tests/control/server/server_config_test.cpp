@@ -83,28 +83,7 @@ client_ca = "/ca.pem"
 file = "/a.jsonl"
 max_mb = 2
 files = 3
-[otlp]
-url = "http://collector:4318"
-interval_s = 5
-[[webhook]]
-name = "w"
-url_file = "/w"
-events = ["job_lost", "decision"]
-kinds = "guard"
-ca_file = "/ca.pem"
-[[webhook]]
-name = "v"
-url_file = "/v"
 )");
-  ASSERT_TRUE(config.otlp);
-  EXPECT_EQ(config.otlp->collector.host, "collector");
-  EXPECT_EQ(config.otlp->interval, std::chrono::seconds(5));
-  ASSERT_THAT(config.webhooks, SizeIs(2));
-  EXPECT_THAT(config.webhooks[0].events, testing::ElementsAre(ServerEvent::decision, ServerEvent::job_lost));
-  EXPECT_THAT(config.webhooks[0].kinds, testing::ElementsAre("guard"));
-  EXPECT_EQ(config.webhooks[0].ca_file, "/ca.pem");
-  EXPECT_EQ(config.webhooks[1].ca_file, "");
-  EXPECT_THAT(config.webhooks[1].events, testing::ElementsAre(ServerEvent::decision));
   EXPECT_EQ(config.state, "/s");
   EXPECT_EQ(config.policy, protocol::JobPolicy::perseus);
   EXPECT_EQ(config.planning_threads, 3);
@@ -178,8 +157,6 @@ TEST(ServerConfig, IsTheDefaultInTheExample) {
   EXPECT_EQ(example.retention.finished_days, empty.retention.finished_days);
   EXPECT_EQ(example.retention.usage_days, empty.retention.usage_days);
   EXPECT_EQ(example.retention.budget_days, empty.retention.budget_days);
-  EXPECT_FALSE(example.otlp);
-  EXPECT_THAT(example.webhooks, IsEmpty());
   EXPECT_FALSE(example.perseus.listen);
   EXPECT_EQ(example.perseus.scheduler, empty.perseus.scheduler);
   EXPECT_EQ(example.perseus.scheduler_args, empty.perseus.scheduler_args);

@@ -14,7 +14,6 @@
 #include "control/agent/http/http_routes.h"
 #include "control/agent/lease/lease_server.h"
 #include "control/agent/mps/mps_options.h"
-#include "report/metrics/otlp/otlp_options.h"
 
 namespace lowgear::agent {
 
@@ -54,7 +53,6 @@ struct ProcessOptions {
   ZeusdEvents zeusd_events = ZeusdEvents::device;
   MpsOptions mps;
   std::optional<PowerShareOptions> power_share;  ///< empty: power limits are as users set them
-  std::optional<metrics::OtlpOptions> otlp;      ///< empty: no metrics are pushed
 };
 
 }  // namespace lowgear::agent

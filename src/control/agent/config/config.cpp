@@ -189,7 +189,6 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
   parse_mps(mps, config.process.mps, lookup);
   TomlTable power_share = root.table("power_share");
   config.process.power_share = parse_power_share(power_share);
-  config.process.otlp = metrics::parse_otlp(root.table("otlp"));
   config.process.agent.shares_power = config.process.power_share.has_value();
   if (const auto journal = root.text("journal")) config.journal = *journal;
   if (const auto folder = root.text("clock_log")) config.clock_log = *folder;

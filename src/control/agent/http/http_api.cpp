@@ -67,15 +67,13 @@ class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<
  public:
   Impl(boost::asio::io_context& io, Service& service, CpuMeter* cpu_meter, HttpApiOptions options)
       : io_(io),
-        telemetry_(service, cpu_meter, options.mps, options.zeusd_events, options.server.warn,
-                   std::move(options.more_metrics)),
+        telemetry_(service, cpu_meter, options.mps, options.zeusd_events, options.server.warn),
         telemetry_period_(options.telemetry_period),
         tick_timer_(io),
         server_(io, *this, options.server),
         public_server_(io, public_readings_, std::move(options.server)) {}
 
   [[nodiscard]] http::Server& server() { return server_; }
-  [[nodiscard]] metrics::Exposition gather_metrics() { return telemetry_.gather_metrics(); }
   [[nodiscard]] http::Server& public_server() { return public_server_; }
 
   void start() {
@@ -173,8 +171,6 @@ std::uint16_t HttpApi::listen_metrics(const std::string& address, std::uint16_t 
 }
 
 void HttpApi::stop() { impl_->stop(); }
-
-metrics::Exposition HttpApi::gather_metrics() const { return impl_->gather_metrics(); }
 
 std::size_t HttpApi::connections() const { return impl_->server().connections(); }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +15,6 @@
 #include "control/agent/cpu/cpu_meter.h"
 #include "control/agent/http/http_routes.h"
 #include "control/agent/service/agent_service.h"
-#include "report/metrics/exposition.h"
 
 namespace boost::asio {
 class io_context;
@@ -31,8 +29,7 @@ struct HttpApiOptions {
   http::ServerOptions server = agent_server_options();
   std::chrono::milliseconds telemetry_period{50};  ///< between the events of a stream
   ZeusdEvents zeusd_events = ZeusdEvents::device;
-  MpsSharing* mps = nullptr;                               ///< has to outlive the API; null: no GPU is shared by MPS
-  std::function<void(metrics::Exposition&)> more_metrics;  ///< adds to those of `/metrics`; may be empty
+  MpsSharing* mps = nullptr;  ///< has to outlive the API; null: no GPU is shared by MPS
 };
 
 /// The agent's HTTP side (docs/agent-api.md): control and telemetry as JSON, streams of server-sent events, Prometheus
@@ -60,8 +57,6 @@ class HttpApi {
   /// Closes every connection and removes the Unix sockets. May be called again.
   void stop();
 
-  /// What `/metrics` shows.
-  [[nodiscard]] metrics::Exposition gather_metrics() const;
   [[nodiscard]] std::size_t connections() const;
   [[nodiscard]] std::size_t streams() const;
 

@@ -236,7 +236,6 @@ metrics::Exposition Metrics::gather(Service& service, const std::vector<CpuEnerg
   add_throttling(gpus, throttled_, exposition);
   add_cpus(cpus, exposition);
   if (mps != nullptr) add_shares(*mps, exposition);
-  if (more_) more_(exposition);
   return exposition;
 }
 

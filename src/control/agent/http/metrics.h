@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "control/agent/cpu/cpu_meter.h"
@@ -17,9 +15,6 @@ namespace lowgear::agent {
 /// The agent's metrics. Values that a GPU does not report are left out, never zero and never `NaN`.
 class Metrics {
  public:
-  /// `more` adds metrics of other parts of the agent; may be empty.
-  explicit Metrics(std::function<void(metrics::Exposition&)> more = {}) : more_(std::move(more)) {}
-
   /// Processes a round of telemetry: adds up how long each GPU was throttled, and why, from one reading to the next. A
   /// gap of more than a second counts as one second.
   void observe(const std::vector<GpuStatus>& gpus);
@@ -37,7 +32,6 @@ class Metrics {
   };
 
  private:
-  std::function<void(metrics::Exposition&)> more_;
   std::map<std::string, ThrottleSeconds> throttled_;  // by UUID
 };
 

@@ -16,14 +16,12 @@ constexpr std::chrono::seconds kCpuReadPeriod{20};
 }  // namespace
 
 TelemetryRounds::TelemetryRounds(Service& service, CpuMeter* cpu_meter, MpsSharing* mps, ZeusdEvents zeusd_events,
-                                 std::function<void(std::string_view)> warn,
-                                 std::function<void(metrics::Exposition&)> more_metrics)
+                                 std::function<void(std::string_view)> warn)
     : service_(service),
       mps_(mps),
       zeusd_events_(zeusd_events),
       warn_(std::move(warn)),
-      cpu_power_(cpu_meter, monotonic_ns),
-      metrics_(std::move(more_metrics)) {}
+      cpu_power_(cpu_meter, monotonic_ns) {}
 
 void TelemetryRounds::subscribe(PowerStream wanted, std::shared_ptr<http::EventStream> stream) {
   streams_.push_back({std::move(wanted), std::move(stream)});

@@ -19,10 +19,10 @@ namespace lowgear::agent {
 /// thread.
 class TelemetryRounds {
  public:
-  /// `service`, `cpu_meter` and `mps` (both may be null) must outlive this. `warn` receives why a round failed, and
-  /// `more_metrics` adds to the agent's; both may be empty.
+  /// `service`, `cpu_meter` and `mps` (both may be null) must outlive this. `warn` receives why a round failed,
+  /// and may be empty.
   TelemetryRounds(Service& service, CpuMeter* cpu_meter, MpsSharing* mps, ZeusdEvents zeusd_events,
-                  std::function<void(std::string_view)> warn, std::function<void(metrics::Exposition&)> more_metrics);
+                  std::function<void(std::string_view)> warn);
 
   /// Sends `wanted` to the stream at each round, until it is closed.
   void subscribe(PowerStream wanted, std::shared_ptr<http::EventStream> stream);
@@ -31,8 +31,6 @@ class TelemetryRounds {
   /// Forgets all streams.
   void clear() { streams_.clear(); }
 
-  /// What `/metrics` shows.
-  [[nodiscard]] metrics::Exposition gather_metrics() { return metrics_.gather(service_, cpu_power_.energy(), mps_); }
   /// What routes answer with.
   [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_, mps_}; }
 

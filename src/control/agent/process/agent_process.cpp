@@ -11,13 +11,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/core/host_name.h"
-#include "base/core/version.h"
 #include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
 #include "control/agent/http/http_api.h"
 #include "control/agent/process/power_share_keeper.h"
-#include "report/metrics/otlp/otlp_exporter.h"
 
 namespace lowgear::agent {
 namespace {
@@ -70,21 +67,10 @@ std::unique_ptr<MpsSharing> start_mps(asio::io_context& io, const ProcessOptions
                                                      .messages = {environment.note, environment.warn}});
 }
 
-/// Null where no metrics are pushed.
-std::unique_ptr<metrics::OtlpExporter> start_otlp(const ProcessOptions& options,
-                                                  const std::function<void(std::string_view)>& warn) {
-  if (!options.otlp) return nullptr;
-  return std::make_unique<metrics::OtlpExporter>(
-      *options.otlp, metrics::OtlpResource{"lowgear-agent", version(), host_name()}, [warn](const std::string& text) {
-        if (warn) warn(text);
-      });
-}
-
 }  // namespace
 
 void check_agent(const ProcessOptions& options) {
   if (options.metrics && options.metrics->tls) (void)http::TlsServerSide(*options.metrics->tls);
-  if (options.otlp) metrics::check_otlp(*options.otlp);
   if (options.power_share) check_power_share(*options.power_share);
 }
 
@@ -99,10 +85,6 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   const std::function<void(std::string_view)> warn = environment.warn;
   HttpApiOptions http_api_options = http_options(options, environment);
   http_api_options.mps = mps.get();
-  const std::unique_ptr<metrics::OtlpExporter> otlp = start_otlp(options, warn);
-  http_api_options.more_metrics = [&otlp](metrics::Exposition& exposition) {
-    if (otlp) metrics::add_otlp_metrics(otlp->statistics(), exposition);
-  };
   Agent agent(io, options.agent, std::move(environment));
   HttpApi http(io, agent, cpu_meter, http_api_options);
   http.listen_unix(options.http_socket, options.http_mode, options.http_group);
@@ -113,8 +95,7 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
     (void)http.listen_metrics(options.metrics->address, options.metrics->port, tls ? tls->side() : nullptr);
   }
   agent.listen();
-  const Heartbeat heartbeat(io, agent, [&http, &tls, &otlp, warn] {
-    if (otlp && otlp->is_due()) otlp->push(http.gather_metrics());
+  const Heartbeat heartbeat(io, agent, [&tls, warn] {
     const auto change = tls ? tls->check() : std::nullopt;
     if (change && !change->accepted && warn) warn(change->message);
   });
@@ -125,12 +106,10 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
   ipc::notify_service_manager("STOPPING=1");
   http.stop();
   power_share.reset();
-  metrics::Exposition last = otlp ? http.gather_metrics() : metrics::Exposition();
   std::vector<std::string> failures = agent.stop();
   if (mps) {
     for (std::string& left : mps->stop()) failures.push_back(std::move(left));
   }
-  if (otlp) otlp->end(std::move(last));  // after GPUs are as they were: a collector may keep it waiting
   return failures;
 }
 

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
 namespace lowgear::server {
 
-/// What operators want to hear of without asking: webhooks post it, and streams of events have it.
+/// Events of jobs, budgets and agents, which streams of events have under their names.
 enum class ServerEvent : unsigned char {
   decision,         ///< about a job; its kind says more
   job_registered,   ///< its first rank has come
@@ -21,17 +20,8 @@ enum class ServerEvent : unsigned char {
   agent_forgotten,  ///< it was silent for long, and its node counts no more
 };
 
-/// A row of the table of events.
-struct NamedEvent {
-  ServerEvent event = ServerEvent::decision;
-  std::string_view name;   ///< in configurations and streams: `job_lost`
-  std::string_view words;  ///< for people: `lost`; a decision's are its kind
-};
-
-[[nodiscard]] std::span<const NamedEvent> server_events();
+/// `job_lost`
 [[nodiscard]] std::string_view name(ServerEvent event);
-/// Null: there is no such event.
-[[nodiscard]] const NamedEvent* find_server_event(std::string_view name);
 
 /// An event of the job that it belongs to.
 struct JobEvent {

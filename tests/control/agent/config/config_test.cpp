@@ -102,14 +102,6 @@ host = "node-1"
   expect_refused("[power_share]\nserver = \"unix:/s\"\nsafe_w = 250\nhost = \"a/b\"", "is not a host's name");
 }
 
-TEST(AgentConfig, PushesMetricsWhereItNamesACollector) {
-  EXPECT_FALSE(parse("").process.otlp);
-  const auto config = parse("[otlp]\nurl = \"https://collector:4318\"\ninterval_s = 10");
-  ASSERT_TRUE(config.process.otlp);
-  EXPECT_TRUE(config.process.otlp->collector.tls);
-  expect_refused("[otlp]\nurl = \"collector\"", "agent.toml:2:");
-}
-
 TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {
   EXPECT_EQ(parse("").process.zeusd_events, ZeusdEvents::device);
   EXPECT_EQ(parse("[sockets]\nzeusd_events = \"snapshot\"").process.zeusd_events, ZeusdEvents::snapshot);
