@@ -5,7 +5,7 @@
 # each that breaks it:
 #   - a module includes headers of modules before it in the list only, a room those of rooms before it;
 #   - a header of a line `only HEADER MODULE...` is included by these modules alone;
-#   - every source lies in a module and a room of the list, and no folder holds more than 30 of them.
+#   - every source lies in a module and a room of the list.
 # Exit codes: 0 in order, 1 not in order, 2 bad usage.
 set -eu
 
@@ -82,7 +82,6 @@ check='
   BEGIN {
     list = layers
     sub(/.*\//, "", list)
-    most_files = 30
     while ((getline line < layers) > 0) {
       sub(/#.*/, "", line)
       words = split(line, word, " ")
@@ -102,10 +101,6 @@ check='
 
   FNR == 1 {
     path = substr(FILENAME, 3)
-    folder = path
-    sub(/\/[^\/]*$/, "", folder)
-    if (++files[folder] == most_files + 1)
-      complain("folder " folder " holds more than " most_files " sources; move some into a room, and list it in " list)
     module = module_of(path)
     room = room_of(path)
     if (module == "") {

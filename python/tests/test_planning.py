@@ -227,6 +227,16 @@ class TestPlan(InAFolder):
             self.assertLessEqual(result.plans[0].time_s, result.plans[0].deadline_s * (1 + 1e-12))
         self.assertLessEqual(plan(plans=None, deadline_s=0.5).shown_plan.time_s, 0.5)
 
+    def test_slow_ranks_and_power_caps_are_those_of_the_command(self):
+        profile = self.profile_file()
+        options = {"--slow-rank=1=1.2": {"slow_ranks": {1: 1.2}}, "--power-cap=250": {"power_cap": 250}}
+        for number, (option, parameter) in enumerate(options.items()):
+            result = plan(profile, plans=None, slowdown_pct=2, **parameter)
+            command("plan", "--profile", "profile.csv", "--microbatches", "2", "--blocking-power", str(POWER_W),
+                    "--slowdown", "2", option, "--out", f"out{number}", folder=self.folder)
+            written = (self.folder / f"out{number}/plans/00000.json").read_bytes()
+            self.assertEqual(result.files["plans/00000.json"], written)
+
     def test_switch_latency_is_in_seconds(self):
         self.assertEqual(json.loads(plan(switch_latency_s=0.002).files["run.json"])["switch_latency_s"], 0.002)
 

@@ -80,10 +80,6 @@ mkdir "$work/tree/src/a/base/attic" && printf '#pragma once\n' >"$work/tree/src/
 expect 1 'layers.txt names no room attic of a/base' "refuses a room of a module without rooms"
 
 fresh_tree
-for number in $(seq 31); do printf '#pragma once\n' >"$work/tree/src/a/base/h$number.h"; done
-expect 1 'folder a/base holds more than 30 sources; move some into a room' "refuses a folder with too many sources"
-
-fresh_tree
 printf '#include "b/engine/run.h"\n#include <thread>\n' >>"$work/tree/src/a/logic/solve.h"
 expect 1 'a/logic/solve.h:3: a/logic may not include <thread>' "names every offence, not only the first"
 

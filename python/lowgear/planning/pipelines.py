@@ -32,6 +32,7 @@ _PARAMETERS = {
     "switch-latency": "switch_latency_s",
     "perseus-unit": "perseus_unit_s",
     "slow-pipeline": "slow_pipeline_factor",
+    "slow-rank": "slow_ranks",
 }
 
 
@@ -61,6 +62,8 @@ def plan(
     slowdown_pct: Optional[float] = None,
     straggler_factor: Optional[float] = None,
     plans: Optional[int] = None,
+    slow_ranks: Optional[Mapping[int, float]] = None,
+    power_cap: Union[float, str, None] = None,
     policy: Optional[str] = None,
     gpu: Optional[str] = None,
     frontier: Optional[str] = None,
@@ -91,6 +94,9 @@ def plan(
             schedules that recompute on a profile without such rows.
         deadline_s, slowdown_pct, straggler_factor, plans: one plan for an iteration of so many s, so many per cent above
             T_min, or as slow as a straggler that takes so many times T_min; or so many plans (20). At most one of them.
+        slow_ranks: rank -> factor by which it is slower than profiled. power_cap: the most power of each GPU, in W, or of
+            the pipeline's GPUs together, one a rank (`"2400:job"`): one plan, the fastest within the cap that is no
+            faster than its deadline.
         policy: that chooses clocks (`lowgear`). gpu: model that the profile is of, as `nvidia-smi -L` names it.
         frontier: `auto`, `exact` or `sandwich`, with bounds at most `epsilon` apart, a share of 1.
         granularity: `op`, or `stage` for one clock a stage and direction.
@@ -123,6 +129,8 @@ def plan(
                 "slowdown": slowdown_pct,
                 "straggler": straggler_factor,
                 "plans": plans,
+                "slow_rank": [f"{rank}={factor}" for rank, factor in (slow_ranks or {}).items()],
+                "power_cap": power_cap,
                 "policy": policy,
                 "gpu": gpu,
                 "frontier": frontier,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -18,20 +19,17 @@ constexpr int kPowerLevels = 16;
 /// Powers come through sums of products: as much above a cap is within it.
 constexpr double kPowerTolerance = 1e-9;
 
-void check_limit(std::string_view what, const std::optional<double>& limit_w) {
-  if (!limit_w || (*limit_w > 0 && std::isfinite(*limit_w))) return;
-  throw InputError(fmt::format("power cap: {} of {} W; it must be above 0 and finite", what, *limit_w));
-}
+constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"});
+
+std::string_view scope_word(CapScope scope) { return scope == CapScope::gpu ? "GPU" : name(scope); }
 
 void check_cap(const PowerCap& cap) {
-  check_limit("a peak per GPU", cap.gpu.peak_w);
-  check_limit("a mean per GPU", cap.gpu.mean_w);
-  check_limit("a peak per node", cap.node.peak_w);
-  check_limit("a mean per node", cap.node.mean_w);
-  check_limit("a peak of the job", cap.job.peak_w);
-  check_limit("a mean of the job", cap.job.mean_w);
-  if (cap.phase_swing_w && !(*cap.phase_swing_w >= 0 && std::isfinite(*cap.phase_swing_w))) {
-    throw InputError(fmt::format("power cap: a swing of {} W; it must be 0 or more and finite", *cap.phase_swing_w));
+  if (cap.watts && !(*cap.watts > 0 && std::isfinite(*cap.watts))) {
+    throw InputError(
+        fmt::format("power cap: {} W a {}; it must be above 0 and finite", *cap.watts, scope_word(cap.scope)));
+  }
+  if (cap.swing_w && !(*cap.swing_w >= 0 && std::isfinite(*cap.swing_w))) {
+    throw InputError(fmt::format("power cap: a swing of {} W; it must be 0 or more and finite", *cap.swing_w));
   }
 }
 
@@ -43,10 +41,6 @@ class Tightest {
     const double share = power_w <= *cap_w * (1 + kPowerTolerance) ? std::min(1.0, power_w / *cap_w) : power_w / *cap_w;
     if (!use_.scope.empty() && !(share > use_.share)) return;
     use_ = {scope, power_w, *cap_w, std::isnan(share) ? 0 : share};
-  }
-  void add(const ScopePower& power, const ScopeLimits& limits, const std::string& scope) {
-    if (limits.peak_w) add(power.peak_w, limits.peak_w, "peak of " + scope);
-    if (limits.mean_w) add(power.mean_w, limits.mean_w, "mean of " + scope);
   }
   [[nodiscard]] CapUse use() const { return use_; }
 
@@ -79,25 +73,26 @@ std::string describe(const CapUse& use) {
 /// Solves the job again and again with rows of ever less power.
 class CappedSearch {
  public:
-  CappedSearch(const CappedJob& job, const PowerCap& cap) : job_(job), cap_(cap) {}
+  CappedSearch(const planner::PlanningProblem& problem, const CapConditions& conditions, const PowerCap& cap)
+      : problem_(problem), conditions_(conditions), cap_(cap) {}
 
   /// Looks for a faster plan, or one that fits, among those of at most this power per GPU. False when less power cannot
   /// lead to anything faster than what is known.
   bool try_level(double gpu_power_w, planner::PlanGranularity granularity) {
-    planner::PlannerOptions options = job_.planner;
+    planner::PlannerOptions options = conditions_.planner;
     options.granularity = granularity;
-    planner::PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w,
-                                     options, {}, job_.progress);
+    planner::PipelinePlanner planner(*problem_.schedule, within_gpu_power(*problem_.profile, gpu_power_w),
+                                     problem_.blocking_power_w, options, {}, problem_.progress);
     const double known_s = fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
     if (planner.fastest_s() >= known_s) return false;
-    const double fastest_s = std::max(planner.fastest_s(), job_.wanted_deadline_s);
+    const double fastest_s = std::max(planner.fastest_s(), conditions_.wanted_deadline_s);
     const DeadlineRange range{fastest_s, std::max(fastest_s, std::min(planner.slowest_s(), known_s))};
     const auto plan_for = [&](double deadline_s) {
-      if (job_.progress != nullptr) job_.progress->update("looking for a plan within the power cap", -1);
+      if (problem_.progress != nullptr) problem_.progress->update("looking for a plan within the power cap", -1);
       return powered(planner.plan(deadline_s));
     };
     if (keep(search_deadlines(plan_for, range, cap_))) best_level_w_ = gpu_power_w;
-    return !fits() || best_->plan.plan.time_s > job_.wanted_deadline_s;
+    return !fits() || best_->plan.plan.time_s > conditions_.wanted_deadline_s;
   }
 
   /// Power per GPU of the best plan's rows at most.
@@ -106,8 +101,8 @@ class CappedSearch {
 
  private:
   [[nodiscard]] PoweredPlan powered(plan::Plan plan) const {
-    const auto traces = rank_power(plan, job_.profile, job_.blocking_power_w);
-    PlanPower power = plan_power(traces, job_.gpus, steady_phase(plan));
+    const auto traces = rank_power(plan, *problem_.profile, problem_.blocking_power_w);
+    PlanPower power = plan_power(traces, conditions_.gpus, steady_phase(plan));
     return {std::move(plan), std::move(power)};
   }
 
@@ -120,7 +115,8 @@ class CappedSearch {
 
   [[nodiscard]] bool fits() const { return best_ && best_->use.fits(); }
 
-  const CappedJob& job_;
+  const planner::PlanningProblem& problem_;
+  const CapConditions& conditions_;
   const PowerCap& cap_;
   std::optional<CapSearch> best_;
   double best_level_w_ = 0;
@@ -128,19 +124,47 @@ class CappedSearch {
 
 }  // namespace
 
+std::string_view name(CapScope scope) { return kScopes.at(static_cast<std::size_t>(scope)); }
+
+std::optional<CapScope> cap_scope(std::string_view name) {
+  const auto found = std::ranges::find(kScopes, name);
+  if (found == kScopes.end()) return std::nullopt;
+  return static_cast<CapScope>(found - kScopes.begin());
+}
+
+std::string describe(const std::optional<PowerCap>& cap) {
+  if (!cap) return "no power cap";
+  std::string text;
+  if (cap->watts) text = fmt::format("{:.6g} W a {} at most", *cap->watts, scope_word(cap->scope));
+  if (cap->swing_w) text += fmt::format("{}{:.6g} W between phases at most", text.empty() ? "" : ", ", *cap->swing_w);
+  return text;
+}
+
+PowerCap share_of(PowerCap cap, double share) {
+  if (cap.watts && cap.scope != CapScope::gpu) *cap.watts *= share;
+  if (cap.swing_w) *cap.swing_w *= share;
+  return cap;
+}
+
 CapUse tightest(const PlanPower& power, const PowerCap& cap) {
   check_cap(cap);
   Tightest use;
-  if (cap.gpu.peak_w || cap.gpu.mean_w) {
-    for (std::size_t rank = 0; rank < power.gpus.size(); ++rank) {
-      use.add(power.gpus[rank], cap.gpu, fmt::format("a GPU of rank {}", rank));
-    }
+  switch (cap.scope) {
+    case CapScope::gpu:
+      for (std::size_t rank = 0; rank < power.gpus.size(); ++rank) {
+        use.add(power.gpus[rank].peak_w, cap.watts, fmt::format("peak of a GPU of rank {}", rank));
+      }
+      break;
+    case CapScope::node:
+      for (const NodePower& node : power.nodes) {
+        use.add(node.power.peak_w, cap.watts, fmt::format("peak of node {}", node.node));
+      }
+      break;
+    case CapScope::job:
+      use.add(power.job.peak_w, cap.watts, "peak of the job");
+      break;
   }
-  if (cap.node.peak_w || cap.node.mean_w) {
-    for (const NodePower& node : power.nodes) use.add(node.power, cap.node, fmt::format("node {}", node.node));
-  }
-  use.add(power.job, cap.job, "the job");
-  use.add(power.phase_swing_w, cap.phase_swing_w, "swing of the job between phases");
+  use.add(power.phase_swing_w, cap.swing_w, "swing of the job between phases");
   return use.use();
 }
 
@@ -189,27 +213,30 @@ profile::StageProfile within_gpu_power(const profile::StageProfile& profile, dou
   return rest;
 }
 
-CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap) {
+CappedPlan plan_within_cap(const planner::PlanningProblem& problem, const CapConditions& conditions,
+                           const PowerCap& cap) {
   check_cap(cap);
-  if (job.blocking_power_w.size() != job.schedule.ranks.size()) {
-    throw InputError(fmt::format("{} blocking powers for {} ranks; give one for each", job.blocking_power_w.size(),
-                                 job.schedule.ranks.size()));
+  if (problem.blocking_power_w.size() != problem.schedule->ranks.size()) {
+    throw InputError(fmt::format("{} blocking powers for {} ranks; give one for each", problem.blocking_power_w.size(),
+                                 problem.schedule->ranks.size()));
   }
-  const PowerRange powers = power_range(job.profile);
-  const double highest_w = std::min(powers.most_w, cap.gpu.peak_w.value_or(powers.most_w));
+  const PowerRange powers = power_range(*problem.profile);
+  const bool is_per_gpu = cap.watts && cap.scope == CapScope::gpu;
+  const double highest_w = is_per_gpu ? std::min(powers.most_w, *cap.watts) : powers.most_w;
   if (highest_w < powers.least_w * (1 - kPowerTolerance)) {
     return {std::nullopt, fmt::format("no plan fits: some op draws {:.1f} W on a GPU at its lowest profiled clock, and "
                                       "the cap is {:.1f} W per GPU",
-                                      powers.least_w, *cap.gpu.peak_w)};
+                                      powers.least_w, *cap.watts)};
   }
-  CappedSearch search(job, cap);
-  if (search.try_level(highest_w, job.planner.granularity)) {
+  CappedSearch search(problem, conditions, cap);
+  if (search.try_level(highest_w, conditions.planner.granularity)) {
     for (int level = 1; level < kPowerLevels; ++level) {
       const double gpu_power_w = highest_w - (highest_w - powers.least_w) * level / (kPowerLevels - 1);
       if (!search.try_level(gpu_power_w, planner::PlanGranularity::per_stage_kind)) break;
     }
-    if (search.best_level_w() < highest_w && job.planner.granularity != planner::PlanGranularity::per_stage_kind) {
-      static_cast<void>(search.try_level(search.best_level_w(), job.planner.granularity));
+    if (search.best_level_w() < highest_w &&
+        conditions.planner.granularity != planner::PlanGranularity::per_stage_kind) {
+      static_cast<void>(search.try_level(search.best_level_w(), conditions.planner.granularity));
     }
   }
   const CapSearch& best = search.best();

@@ -312,8 +312,12 @@ class JointPlanning {
 };
 
 void require_own_policy(const PlanOptions& options) {
-  if (options.policy == planner::kLowgearPolicy) return;
-  throw InputError(fmt::format("the policy {} plans clocks for a given order: name a schedule", options.policy));
+  if (options.request.power_cap || !options.request.slow.empty()) {
+    throw InputError("power caps and slow ranks are planned for a given order: name a schedule");
+  }
+  if (options.request.policy == planner::kLowgearPolicy) return;
+  throw InputError(
+      fmt::format("the policy {} plans clocks for a given order: name a schedule", options.request.policy));
 }
 
 /// What the given partition would use in the time of the shown plan.

@@ -24,10 +24,38 @@ namespace {
 constexpr std::size_t kMaxOpsToCompare = 20'000;
 constexpr std::size_t kMaxOpsToVerify = 1'000'000;
 
+constexpr double kDeadlineRounding = 1e-9;  // relative, as the verifier has it
+
 /// What other policies plan on another thread.
 struct OtherAnswers {
   PolicyAnswers answers;
   std::unique_ptr<StartedTask> task;  ///< last: it uses the rest
+};
+
+/// The pipeline that a command plans for, whose frontier is solved.
+class OnePipeline final : public PipelineSolver {
+ public:
+  explicit OnePipeline(planner::PipelinePlanner& planner) : solved_(std::make_shared<const SolvedOnce>(planner)) {}
+
+  [[nodiscard]] Solved find(const PipelineProblem& /*problem*/) override { return solved_; }
+  [[nodiscard]] Solved solve(const PipelineProblem& /*problem*/, Progress* /*progress*/) override { return solved_; }
+
+ private:
+  class SolvedOnce final : public SolvedPipeline {
+   public:
+    explicit SolvedOnce(planner::PipelinePlanner& planner) : planner_(&planner) {}
+    [[nodiscard]] const planner::Frontier& frontier() const override { return planner_->frontier(); }
+    [[nodiscard]] bool is_prepared() const override { return false; }
+    [[nodiscard]] double fastest_s() const override { return planner_->fastest_s(); }
+    [[nodiscard]] plan::Plan plan(double deadline_s, Progress* /*progress*/) const override {
+      return planner_->plan(deadline_s);
+    }
+
+   private:
+    planner::PipelinePlanner* planner_;
+  };
+
+  Solved solved_;
 };
 
 /// One call of `plan`.
@@ -39,7 +67,9 @@ class Planning {
   }
 
   PlanResult make() {
-    if (options_->policy != planner::kLowgearPolicy) choose_schedule();
+    slow_down();
+    if (makes_one_plan() && options_->deadlines.plans) refuse_many_plans();
+    if (options_->request.policy != planner::kLowgearPolicy) choose_schedule();
     start_others();
     planner::CertificateRecorder certificate;
     const std::array<planner::FrontierObserver*, 1> observers{&certificate};
@@ -65,18 +95,34 @@ class Planning {
 
   void warn(std::string_view what) { result_.warnings.emplace_back(what); }
 
+  [[nodiscard]] bool makes_one_plan() const {
+    return options_->request.power_cap || options_->request.policy != planner::kLowgearPolicy;
+  }
+
+  [[noreturn]] void refuse_many_plans() const {
+    throw InputError(
+        fmt::format("{} makes one plan at a time; give one deadline",
+                    options_->request.power_cap ? "a power cap" : "the policy " + options_->request.policy));
+  }
+
+  void slow_down() {
+    if (options_->request.slow.empty()) return;
+    adapt::Replan split = adapt::replan(result_.pipeline.dag, result_.pipeline.profile, 1, options_->request.slow, 0);
+    result_.pipeline.profile = std::move(split.groups.front().profile);
+  }
+
   /// A policy may run another order than it was given; the frontier and the bounds are then for that order.
   void choose_schedule() {
-    policy_ = make_policy(options_->policy, options_->policy_settings);
-    if (options_->deadlines.plans) {
-      throw InputError(fmt::format("the policy {} makes one plan at a time; give one deadline", options_->policy));
-    }
-    tell("planning with " + options_->policy);
-    planner::PolicyPlan answer = policy_->plan(result_.pipeline.problem(progress_), std::nullopt);
+    const auto policy = make_policy(options_->request.policy, options_->request.policy_settings);
+    const bool has_own_order = options_->request.policy == "envpipe" &&
+                               options_->request.policy_settings.envpipe.order == planner::EnvPipeOptions::Order::own;
+    if (!has_own_order || options_->request.power_cap) return;
+    tell("planning with " + options_->request.policy);
+    planner::PolicyPlan answer = policy->plan(result_.pipeline.problem(progress_), std::nullopt);
     if (answer.schedule) {
-      result_.pipeline.schedule = std::move(*answer.schedule);
+      result_.pipeline.schedule = *answer.schedule;
       result_.pipeline.dag = build_dag(result_.pipeline.schedule);
-      warn(fmt::format("{} runs its own order: frontier and bounds are for that order", options_->policy));
+      warn(fmt::format("{} runs its own order: frontier and bounds are for that order", options_->request.policy));
     }
     answer_ = std::move(answer);
   }
@@ -86,9 +132,9 @@ class Planning {
     result_.frontier.vertices = frontier_points(planner.frontier());
     result_.frontier.lower_bound = lower_bound_points(planner.frontier(), planner.method());
     result_.frontier.epsilon = planner.method() == planner::FrontierMethod::exact ? 0 : planner.frontier().epsilon();
-    if (options_->policy != "perseus") return;
+    if (options_->request.policy != "perseus") return;
     // Perseus has a frontier of its own, on its model: that is what was asked for. Ours proves the bounds.
-    const planner::PerseusModel model(result_.pipeline.problem(progress_), options_->policy_settings.perseus);
+    const planner::PerseusModel model(result_.pipeline.problem(progress_), options_->request.policy_settings.perseus);
     for (const auto& row : model.frontier()) result_.policy_frontier.push_back({row.time_s, row.energy_j});
     std::ranges::reverse(result_.policy_frontier);
   }
@@ -102,15 +148,35 @@ class Planning {
           "the deadline of {} s is later than T* = {} s, after which waiting only uses energy: the plan is for T*",
           *single, planner.slowest_s()));
     }
-    if (policy_ != nullptr) {
-      keep_plan(policy_plan(planner, single));
-      return;
-    }
+    OnePipeline solved(planner);
+    const JobPlanner job({.pipeline = &result_.pipeline,
+                          .planner = options_->planner,
+                          .gpu_name = options_->gpu_name,
+                          .clock_lead_s = options_->clock_lead_s},
+                         solved, progress_);
+    if (makes_one_plan() || options_->deadlines.slowdown_pct) return keep_plan(one_plan(job, planner, single));
     const auto deadlines = deadlines_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
+    PlanRequest request = job_request();
+    adapt::Replan split = job.split(request);
     for (std::size_t i = 0; i < deadlines.size(); ++i) {
       tell("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
-      keep_plan(planner.plan(deadlines[i]));
+      split.deadline_s = deadlines[i];
+      request.deadline_s = deadlines[i];
+      keep_plan(plan_of(job, split, request));
     }
+  }
+
+  /// What is left of the request for a pipeline that is slow already.
+  [[nodiscard]] PlanRequest job_request() const {
+    PlanRequest request = options_->request;
+    request.slow.clear();
+    return request;
+  }
+
+  plan::Plan plan_of(const JobPlanner& job, const adapt::Replan& split, const PlanRequest& request) {
+    GroupPlans made = job.plan_groups(split, request);
+    if (!made.note.empty()) warn(made.note);
+    return std::move(made.plans.front());
   }
 
   void warn_of_late_changes(const planner::PipelinePlanner& planner) {
@@ -123,18 +189,31 @@ class Planning {
         planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
   }
 
-  plan::Plan policy_plan(const planner::PipelinePlanner& planner, std::optional<double> deadline_s) {
-    const planner::PlanningProblem problem = result_.pipeline.problem();
-    if (deadline_s) answer_ = policy_->plan(problem, deadline_s);
-    const simulator::Timeline timeline = replay_under(problem, answer_.choices(), conditions());
-    plan::Plan made = plan_of_replay(options_->policy, problem, timeline, answer_.choices());
-    made.lower_bound_j = planner.frontier().lower_bound_j_at(ps_from_s(made.time_s));
-    if (!answer_.note.empty()) warn(fmt::format("{}: {}", made.policy, answer_.note));
-    if (deadline_s && made.time_s > *deadline_s) {
+  plan::Plan one_plan(const JobPlanner& job, const planner::PipelinePlanner& planner,
+                      std::optional<double> deadline_s) {
+    plan::Plan made = answer_ ? answered_plan(planner, deadline_s.value_or(0)) : plan_for(job, deadline_s);
+    if (deadline_s && made.time_s > *deadline_s * (1 + kDeadlineRounding)) {
       warn(fmt::format("{}: its plan takes {} s when replayed, longer than the deadline of {} s", made.policy,
                        made.time_s, *deadline_s));
     }
-    made.deadline_s = std::max(made.time_s, deadline_s.value_or(0));
+    return made;
+  }
+
+  plan::Plan plan_for(const JobPlanner& job, std::optional<double> deadline_s) {
+    PlanRequest request = job_request();
+    // With a latency T_min is longer than any replay of the fastest clocks.
+    const bool is_by_slowdown = options_->deadlines.slowdown_pct && options_->planner.switch_latency_s == 0;
+    (is_by_slowdown ? request.slowdown_pct : request.deadline_s) =
+        is_by_slowdown ? options_->deadlines.slowdown_pct : deadline_s;
+    return plan_of(job, job.split(request), request);
+  }
+
+  plan::Plan answered_plan(const planner::PipelinePlanner& planner, double deadline_s) {
+    const std::string& policy = options_->request.policy;
+    plan::Plan made =
+        plan_of_answer(policy, result_.pipeline.problem(), *answer_, options_->planner.switch_latency_s, deadline_s);
+    made.lower_bound_j = planner.frontier().lower_bound_j_at(ps_from_s(made.time_s));
+    warn(fmt::format("policy {}: {}", policy, answer_->note));
     return made;
   }
 
@@ -205,9 +284,8 @@ class Planning {
 
   const PlanOptions* options_;
   const PlanReceiver* receive_;
-  Progress* progress_;                       ///< may be null
-  std::unique_ptr<planner::Policy> policy_;  ///< null: Lowgear's own planner
-  planner::PolicyPlan answer_;               ///< of `policy_`
+  Progress* progress_;                         ///< may be null
+  std::optional<planner::PolicyPlan> answer_;  ///< of a policy that may run an order of its own
   PlanResult result_;
   std::unique_ptr<OtherAnswers> others_;  ///< null: not started. Last: it reads the rest
 };
@@ -215,9 +293,8 @@ class Planning {
 }  // namespace
 
 bool misses_deadline(const PlanResult& result) {
-  constexpr double kRounding = 1e-9;  // relative, as the verifier has it
   return result.asked_deadline_s && std::ranges::any_of(result.plans, [&](const PlanFigures& plan) {
-           return plan.time_s > *result.asked_deadline_s * (1 + kRounding);
+           return plan.time_s > *result.asked_deadline_s * (1 + kDeadlineRounding);
          });
 }
 
@@ -233,7 +310,7 @@ ComparisonOptions comparison_with_others(const PlanOptions& options, planner::Fr
   ComparisonOptions comparison{.policies = other_policies(),
                                .baseline = "max",
                                .planner = options.planner,
-                               .policy = options.policy_settings,
+                               .policy = options.request.policy_settings,
                                .now_s = options.now_s,
                                .frontier_time_s = 0,
                                .late_s = {}};
@@ -245,7 +322,7 @@ ComparisonOptions comparison_with_others(const PlanOptions& options, planner::Fr
 
 RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod method, const PlanOptions& options) {
   RunFile run;
-  run.policy = options.policy;
+  run.policy = options.request.policy;
   run.stages = pipeline.dag.ranks;
   run.microbatches = pipeline.dag.microbatches;
   run.schedule = pipeline.schedule.name;

@@ -14,6 +14,7 @@
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/comparison.h"
 #include "planning/workflow/deadlines.h"
+#include "planning/workflow/job_planner.h"
 #include "planning/workflow/plan_tables.h"
 #include "planning/workflow/profiled_pipeline.h"
 #include "planning/workflow/run_file.h"
@@ -22,8 +23,9 @@ namespace lowgear::workflow {
 
 /// How to plan; as it stands: twenty plans of Lowgear's own planner, from T_min to T*.
 struct PlanOptions {
-  std::string policy{planner::kLowgearPolicy};  ///< that chooses the clocks; another than Lowgear's makes one plan
-  planner::PolicySettings policy_settings = {};
+  /// Policy, cap and slow ranks (of replica 0); another policy than Lowgear's and a cap make one plan. The deadlines
+  /// are the next ones.
+  PlanRequest request = {};
   planner::PlannerOptions planner = {};
   Deadlines deadlines = {};
   std::string gpu_name = {};          ///< written into the plans, at most kMaxGpuNameBytes; empty: not stated
@@ -51,7 +53,7 @@ struct CertifiedFrontier {
 
 /// What planning has found: the frontier, and all but the ops of the plans.
 struct PlanResult {
-  ProfiledPipeline pipeline;  ///< as it was planned: a policy may run an order of its own
+  ProfiledPipeline pipeline;  ///< as it was planned: slow ranks, and an order of the policy's own
   CertifiedFrontier frontier;
   std::vector<simulator::PipelineFigures>
       policy_frontier;                     ///< the policy's own where it has one (`perseus`), fastest first

@@ -69,7 +69,7 @@ class HeldPlanning final : public PlanningService {
     while (!tasks.empty()) {
       auto [task, done] = std::move(tasks.front());
       tasks.pop_front();
-      JobPlanner planner(task.model);
+      MeasuredJob planner(task.model);
       done(answer_task(planner, task, {}));
     }
   }

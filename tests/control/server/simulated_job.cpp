@@ -104,7 +104,7 @@ void SimulatedJob::take_changes() {
 
 void SimulatedJob::plan(const PlanningTask& task) {
   if (model_ != task.model) {
-    planner_ = std::make_unique<JobPlanner>(task.model);
+    planner_ = std::make_unique<MeasuredJob>(task.model);
     model_ = task.model;
   }
   job_->planned(answer_task(*planner_, task, [this](PlanningAnswer first) { job_->planned(std::move(first), now_s_); }),

@@ -126,7 +126,7 @@ class SimulatedJob {
   std::vector<bool> has_agent_;
   double now_s_ = 1.79e9;  // before the job, which is created at it
   std::unique_ptr<Job> job_;
-  std::unique_ptr<JobPlanner> planner_;
+  std::unique_ptr<MeasuredJob> planner_;
   std::shared_ptr<const PipelineModel> model_;
   std::deque<PlanningTask> tasks_;  ///< that wait
   Job::Profiles profiles_;

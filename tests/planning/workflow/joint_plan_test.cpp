@@ -134,7 +134,7 @@ TEST(PlanJointly, MovesLayersAndSaysWhatTheGivenPartitionWouldUse) {
 
 TEST(PlanJointly, RefusesOtherPoliciesAndImpossibleDeadlines) {
   const joint::JointProblem problem = joint::sample_orders({0.050, 0.056}, 4);
-  EXPECT_THAT(error_of([&] { (void)plan_jointly(problem, {.policy = "perseus"}); }), HasSubstr("perseus"));
+  EXPECT_THAT(error_of([&] { (void)plan_jointly(problem, {.request = {.policy = "perseus"}}); }), HasSubstr("perseus"));
   EXPECT_THAT(error_of([&] { (void)plan_jointly(problem, {.deadlines = {.deadline_s = 1e-3}}); }), HasSubstr("T_min"));
 }
 

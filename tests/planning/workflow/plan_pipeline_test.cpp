@@ -134,7 +134,7 @@ TEST(PlanPipeline, SaysWhatOtherPoliciesWouldDo) {
 }
 
 TEST(PlanPipeline, OfAnotherPolicyIsOnePlanWithItsOwnFrontierWhereItHasOne) {
-  const PlanResult result = plan(sample_pipeline(), {.policy = "perseus"});
+  const PlanResult result = plan(sample_pipeline(), {.request = {.policy = "perseus"}});
   ASSERT_EQ(result.plans.size(), 1U);
   EXPECT_EQ(result.shown.policy, "perseus");
   ASSERT_GE(result.policy_frontier.size(), 2U);
@@ -145,7 +145,7 @@ TEST(PlanPipeline, OfAnotherPolicyIsOnePlanWithItsOwnFrontierWhereItHasOne) {
 TEST(PlanPipeline, IsForTheOrderThatThePolicyRuns) {
   const ProfiledPipeline given = sample_pipeline();
   const planner::PolicySettings more_memory{.envpipe = {.extra_activations = {100}}};
-  const PlanResult result = plan(given, {.policy = "envpipe", .policy_settings = more_memory});
+  const PlanResult result = plan(given, {.request = {.policy = "envpipe", .policy_settings = more_memory}});
   EXPECT_NE(result.pipeline.schedule.ranks, given.schedule.ranks);
   EXPECT_NO_THROW((void)clocks_for(result.shown, result.pipeline.dag));
   EXPECT_THAT(result.warnings, Contains(HasSubstr("envpipe runs its own order")));
@@ -181,8 +181,8 @@ TEST(PlanPipeline, RefusesWhatItCannotPlan) {
   const auto error = [](const PlanOptions& options) {
     return error_of([&] { (void)plan(sample_pipeline(), options); });
   };
-  EXPECT_THAT(error({.policy = "persues"}), HasSubstr("did you mean perseus?"));
-  EXPECT_THAT(error({.policy = "max", .deadlines = {.plans = 2}}), HasSubstr("one plan at a time"));
+  EXPECT_THAT(error({.request = {.policy = "persues"}}), HasSubstr("did you mean perseus?"));
+  EXPECT_THAT(error({.request = {.policy = "max"}, .deadlines = {.plans = 2}}), HasSubstr("one plan at a time"));
   EXPECT_THAT(error({.deadlines = {.deadline_s = 0.01}}), HasSubstr("cannot be kept"));
   EXPECT_THAT(error({.gpu_name = std::string(plan::kMaxGpuNameBytes + 1, 'x')}), HasSubstr("at most"));
 }

@@ -51,6 +51,12 @@ CLI::Option* add_list(CLI::App& app, const std::string& name, NumberRange<Number
 
 }  // namespace
 
+std::pair<std::string_view, std::string_view> split_at(std::string_view text, char separator) {
+  const std::size_t place = text.find(separator);
+  if (place == std::string_view::npos) return {text, {}};
+  return {text.substr(0, place), text.substr(place + 1)};
+}
+
 std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& letter : lower) {

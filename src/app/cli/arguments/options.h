@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 /// Options of the command line whose values are checked where they are read: a wrong one is a CLI::ValidationError that
@@ -35,6 +36,9 @@ CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRan
 /// The same of finite numbers.
 CLI::Option* add_numbers(CLI::App& app, const std::string& name, NumberRange<double> range,
                          std::function<void(std::vector<double>)> set, const std::string& help);
+
+/// The two sides of the first `separator`; the second is empty where there is none.
+[[nodiscard]] std::pair<std::string_view, std::string_view> split_at(std::string_view text, char separator);
 
 /// ASCII letters in lower case.
 [[nodiscard]] std::string lower_case(std::string_view text);

@@ -22,13 +22,6 @@ std::optional<int> layer_number(std::string_view text) {
   return static_cast<int>(*number);
 }
 
-/// The two sides of the first `separator`; the second is empty where there is none.
-std::pair<std::string_view, std::string_view> split_at(std::string_view text, char separator) {
-  const std::size_t place = text.find(separator);
-  if (place == std::string_view::npos) return {text, {}};
-  return {text.substr(0, place), text.substr(place + 1)};
-}
-
 profile::Partition parse_layers(std::string_view text) {
   profile::Partition layers;
   for (std::string_view rest = text; true;) {

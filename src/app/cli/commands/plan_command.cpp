@@ -12,6 +12,7 @@
 #include "app/cli/arguments/deadlines.h"
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/request_arguments.h"
 #include "app/cli/arguments/work_change_arguments.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/runs/joint_plan_run.h"
@@ -126,7 +127,7 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
   for (const workflow::PlanFigures& plan : result.plans) plans.push_back(plan_figures_json(plan));
   return {{"out", arguments.out},
           {"figures", "planned"},
-          {"policy", arguments.policy},
+          {"policy", arguments.request.policy},
           {"frontier",
            {{"method", name(result.frontier.method)},
             {"vertices", result.frontier.vertices.size()},
@@ -190,7 +191,7 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
 ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.quiet) console.mute_notes();
   if (arguments.plan.pipeline.schedule.schedule == kFreeOrder) return run_joint_plan(arguments, console);
-  if (arguments.plan.memory_limit && arguments.plan.policy != "envpipe") {
+  if (arguments.plan.memory_limit && arguments.plan.request.policy != "envpipe") {
     throw InputError(
         "--memory-limit: only the search of orders and the policy envpipe have one: give --schedule auto or --policy "
         "envpipe");
@@ -245,9 +246,10 @@ VerbAction declare_plan(CLI::App& app) {
       ->required();
   add_deadline_options(app, plan.deadlines);
   take_names_of_any_case(
-      app.add_option("--policy", plan.policy,
+      app.add_option("--policy", plan.request.policy,
                      "Policy that chooses the clocks (default lowgear); lowgear compare --help names all")
           ->type_name("NAME"));
+  add_request_options(app, plan.request);
   add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
   add_planner_options(app, plan.planner);
   add_memory_limit_option(app, plan.memory_limit);
@@ -272,7 +274,7 @@ VerbAction declare_plan(CLI::App& app) {
   return [arguments, layers, &app](Console& console) {
     if (layers->empty()) arguments->plan.layers.reset();
     arguments->plan.command = command_line(app);
-    refuse_unused_perseus_options(app, arguments->plan.policy == "perseus");
+    refuse_unused_perseus_options(app, arguments->plan.request.policy == "perseus");
     return run_plan(*arguments, console);
   };
 }

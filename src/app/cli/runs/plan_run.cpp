@@ -27,14 +27,14 @@ void require_plannable(const PlanArguments& arguments, const workflow::PlanOptio
     throw InputError(
         fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", plan::kMaxGpuNameBytes));
   }
-  if (arguments.perseus_plans && options.policy != "perseus") {
+  if (arguments.perseus_plans && options.request.policy != "perseus") {
     throw InputError("--perseus-plans: give --policy perseus, whose frontier they are of, or --plans for Lowgear's");
   }
-  if (arguments.perseus_plots && options.policy != "perseus") {
+  if (arguments.perseus_plots && options.request.policy != "perseus") {
     throw InputError("--perseus-plots: give --policy perseus, whose fits and frontier they draw");
   }
-  if (options.policy == planner::kLowgearPolicy) return;
-  (void)make_policy(options.policy, options.policy_settings);  // names those that exist
+  if (options.request.policy == planner::kLowgearPolicy) return;
+  (void)make_policy(options.request.policy, options.request.policy_settings);  // names those that exist
   if (arguments.deadlines.plans) {
     throw InputError(
         "--plans: only the policy lowgear makes several plans; give --deadline for one at a time, or "
@@ -130,8 +130,7 @@ workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile 
 }  // namespace
 
 workflow::PlanOptions plan_options(const PlanArguments& arguments) {
-  workflow::PlanOptions options{.policy = arguments.policy,
-                                .policy_settings = {.perseus = perseus_options(arguments.perseus)},
+  workflow::PlanOptions options{.request = arguments.request,
                                 .planner = planner_options(arguments.planner),
                                 .deadlines = arguments.deadlines,
                                 .gpu_name = arguments.pipeline.gpu_name,
@@ -139,6 +138,7 @@ workflow::PlanOptions plan_options(const PlanArguments& arguments) {
                                 .late_s = arguments.planner.switch_latency.late_s(),
                                 .now_s = wall_clock(),
                                 .start = start_task};
+  options.request.policy_settings.perseus = perseus_options(arguments.perseus);
   require_plannable(arguments, options);
   return options;
 }
@@ -146,13 +146,14 @@ workflow::PlanOptions plan_options(const PlanArguments& arguments) {
 PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
                        Progress& progress) {
   workflow::PlanOptions options = plan_options(arguments);
-  planner::EnvPipeOptions& envpipe = options.policy_settings.envpipe;
+  planner::EnvPipeOptions& envpipe = options.request.policy_settings.envpipe;
   envpipe =
       envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
   require_valid(envpipe);
   std::string steps;
   if (!arguments.envpipe_steps.empty()) {
-    if (options.policy != "envpipe") throw InputError("--envpipe-steps: give --policy envpipe, whose steps they are");
+    if (options.request.policy != "envpipe")
+      throw InputError("--envpipe-steps: give --policy envpipe, whose steps they are");
     refuse_to_overwrite(arguments.envpipe_steps, {arguments.pipeline.profile, arguments.pipeline.schedule.schedule});
     envpipe.print_step = [&steps, number = 0](std::string_view text) mutable {
       steps += fmt::format("step {}\n{}", number++, text);

@@ -21,7 +21,7 @@ struct PlanArguments {
   PipelineArguments pipeline;
   PlannerArguments planner;
   workflow::Deadlines deadlines;
-  std::string policy{planner::kLowgearPolicy};
+  workflow::PlanRequest request;
   std::string out;
   PerseusArguments perseus;
   EnvPipeArguments envpipe;

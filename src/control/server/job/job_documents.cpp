@@ -123,7 +123,7 @@ Json summary_json(const JobRecord& job) {
                   {"guard_limit_pct", job.targets.guard_limit_pct()},
                   {"stragglers", to_json(slow_ranks(job))},
                   {"problems", to_json(problems_of(job), job)},
-                  {"power_cap", to_json(job.targets.power_limit())},
+                  {"power_cap", to_json(job.targets.power_cap())},
                   {"settings", {{"slowdown_pct", job.targets.slowdown_pct()}, {"guard_pct", job.targets.guard_pct()}}},
                   {"has_failed", job.state() == JobState::observing && job.status.retry_s.has_value()},
                   {"retry_s", job.state() == JobState::observing ? or_null(job.status.retry_s) : Json(nullptr)}};

@@ -86,7 +86,7 @@ void Job::watch_envpipe(const JobIteration& iteration) {
 
 /// Returns whether there is nothing to issue: the clocks are those that the ranks follow.
 bool Job::take_envpipe(const PlanningAnswer& answer, double now_s) {
-  const EnvPipeOutcome& outcome = *answer.plan->envpipe;
+  const EnvPipeOutcome& outcome = *answer.planned->envpipe;
   EnvPipeFollowing& following = record_.envpipe;
   const bool decided = following.asked == answer.serial;
   following.asked = 0;

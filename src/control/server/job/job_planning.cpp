@@ -72,10 +72,11 @@ void Job::replan(const std::string& reason) {
 
 PlanningConditions Job::conditions() const {
   PlanningConditions conditions;
-  conditions.slowdown_pct = record_.targets.allowed_slowdown_pct();
+  workflow::PlanRequest& request = conditions.request;
+  request.slowdown_pct = record_.targets.allowed_slowdown_pct();
   // A guard by another limit does not count: the next plan is given a new one, or none under a cap.
   if (!record_.targets.is_capped() && guard_.has_limit(record_.targets.guard_limit_pct())) {
-    conditions.slowdown_pct *= guard_.allowed_share();
+    *request.slowdown_pct *= guard_.allowed_share();
   }
   // Of the tp ranks that share a position the slowest counts.
   std::map<std::pair<int, int>, double> slowest;
@@ -85,11 +86,12 @@ PlanningConditions Job::conditions() const {
     factor = std::max(factor, slow.factor);
   }
   for (const auto& [place, factor] : slowest) {
-    conditions.slow.push_back({.replica = place.first, .rank = place.second, .factor = factor});
+    request.slow.push_back({.replica = place.first, .rank = place.second, .factor = factor});
   }
-  conditions.power = record_.targets.power_limit();
-  if (conditions.power) conditions.node_of_gpu = record_.ranks.hosts();
-  conditions.policy = record_.policy;
+  request.power_cap = record_.targets.power_cap();
+  if (request.power_cap) request.node_of_gpu = record_.ranks.hosts();
+  request.policy = name(record_.policy);
+  request.policy_settings.envpipe.order = planner::EnvPipeOptions::Order::given;  // that in which the ranks run
   if (planning_.order_is_due) conditions.early_forwards = early_forwards(record_.spec);
   if (record_.spec.envpipe) {
     conditions.envpipe =
@@ -102,8 +104,8 @@ void Job::planned(PlanningAnswer answer, double now_s) {
   if (answer.serial != planning_.serial || record_.is_over()) return;
   if (!answer.error.empty()) return give_plan_up(answer.error, now_s);
   if (answer.verdict) take_verdict(*answer.verdict, now_s);
-  if (answer.plan && answer.plan->order) take_order(*answer.plan->order, now_s);
-  if (answer.plan) issue_plan(answer, now_s);
+  if (answer.planned && answer.planned->order) take_order(*answer.planned->order, now_s);
+  if (answer.planned) issue_plan(answer, now_s);
 }
 
 /// A job that follows a plan keeps it, guarded by what is wanted now.
@@ -114,9 +116,9 @@ void Job::give_plan_up(const std::string& error, double now_s) {
     planning_.model.reset();
     return observe(error, now_s, kProfileRetryS);  // by a verdict: there is no profile to plan from
   }
-  const std::string reason = record_.targets.power_limit() ? fmt::format("the power cap ({}) is not kept: {}",
-                                                                         describe(record_.targets.power_limit()), error)
-                                                           : error;
+  const std::string reason = record_.targets.power_cap() ? fmt::format("the power cap ({}) is not kept: {}",
+                                                                       describe(record_.targets.power_cap()), error)
+                                                         : error;
   if (record_.status.state == JobState::running) {
     // The server was started again, or other settings hold.
     if (record_.plans.training() != nullptr && !guard_.has_limit(record_.targets.guard_limit_pct())) {
@@ -130,11 +132,12 @@ void Job::give_plan_up(const std::string& error, double now_s) {
 }
 
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
-  const JobPlan& plan = *answer.plan;
+  const JobPlan& plan = answer.planned->plan;
+  const std::optional<EnvPipeOutcome>& envpipe = answer.planned->envpipe;
   if (!(plan.time_s <= kMaxTimeS)) {  // neither ranks nor a server that starts again would read it
     return give_plan_up(fmt::format("iterations of {:.3g} s are longer than a plan's may be", plan.time_s), now_s);
   }
-  if (plan.envpipe && take_envpipe(answer, now_s)) return;
+  if (envpipe && take_envpipe(answer, now_s)) return;
   record_.frontier = plan.frontier;
   record_.power = plan.power;
   guard_.follow(plan, record_.targets.is_capped(), record_.baseline.result(), record_.targets.guard_limit_pct());
@@ -149,9 +152,9 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   PlanVersion version;
   version.purpose = protocol::PlanPurpose::train;
   version.reason = plan.note.empty() ? answer.reason : answer.reason + "; " + plan.note;
-  if (plan.envpipe && plan.envpipe->raised > 0) {
+  if (envpipe && envpipe->raised > 0) {
     version.reason +=
-        fmt::format(": clocks of {} units rise, of {} on the critical path", plan.envpipe->raised, plan.envpipe->path);
+        fmt::format(": clocks of {} units rise, of {} on the critical path", envpipe->raised, envpipe->path);
   }
   if (answer.preliminary) version.reason += "; a better one follows";
   version.time_s = plan.time_s;
@@ -161,7 +164,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   version.expected_compute_s = plan.expected_compute_s;
   issue(std::move(version), now_s);
   record_.plans.train_by_newest();
-  if (plan.envpipe) record_.envpipe.version = record_.plan_version();
+  if (envpipe) record_.envpipe.version = record_.plan_version();
 }
 
 /// What the ranks follow need not be full clocks: the guard may just have taken them for what a plan would cost, and
@@ -189,8 +192,8 @@ std::int64_t Job::carry_out(const JobTargets::Change& change, double now_s) {
 }
 
 std::int64_t Job::set(const JobTarget& target, double now_s) {
-  if (const auto* power = std::get_if<PowerTarget>(&target)) {
-    return carry_out(record_.targets.set_power_limit(power->limit), now_s);
+  if (const auto* cap = std::get_if<std::optional<PowerCap>>(&target)) {
+    return carry_out(record_.targets.set_power_cap(*cap), now_s);
   }
   if (const auto* slowdown = std::get_if<SlowdownTarget>(&target)) {
     return carry_out(record_.targets.set_settings(slowdown->slowdown_pct, slowdown->guard_pct), now_s);

@@ -19,7 +19,7 @@
 #include "control/server/parts/profiling.h"
 #include "control/server/parts/rank_registry.h"
 #include "control/server/parts/usage_count.h"
-#include "control/server/planning/planning.h"
+#include "control/server/planning/measured_job.h"
 
 namespace lowgear::server {
 
@@ -75,7 +75,7 @@ struct JobRecord {
   std::string order_note;                           ///< what was decided last about the order of the schedule `envpipe`
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
-  PlannedPower power;                               ///< by the plan that was made last, by this process
+  workflow::PlannedPower power;                               ///< by the plan that was made last, by this process
 
   [[nodiscard]] JobState state() const { return status.state; }
   [[nodiscard]] bool is_over() const { return status.state == JobState::finished; }

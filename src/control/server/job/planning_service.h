@@ -22,7 +22,7 @@ class PlanningService {
 /// The answer to a task, by a planner that was made for the task's model. Never throws: what goes wrong is in the
 /// answer. `preliminary` is called before, with a first answer, where the task wants one and there is one; may be
 /// empty.
-[[nodiscard]] PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
+[[nodiscard]] PlanningAnswer answer_task(MeasuredJob& planner, const PlanningTask& task,
                                          const std::function<void(PlanningAnswer)>& preliminary);
 
 }  // namespace lowgear::server

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "control/server/planning/planning.h"
+#include "control/server/planning/measured_job.h"
 
 namespace lowgear::server {
 
@@ -26,7 +26,7 @@ struct PlanningAnswer {
   std::string reason;
   bool preliminary = false;  ///< a better one follows
   double seconds = 0;        ///< that it took
-  std::optional<JobPlan> plan;
+  std::optional<PlannedJob> planned;
   std::optional<ProfileVerdict> verdict;
   std::string error;  ///< why there is neither
 };

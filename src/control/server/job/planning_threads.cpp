@@ -32,24 +32,24 @@ PlanningAnswer answer_to(const PlanningTask& task) {
   return answer;
 }
 
-std::optional<PlanningAnswer> quick_answer(JobPlanner& planner, const PlanningTask& task) {
+std::optional<PlanningAnswer> quick_answer(MeasuredJob& planner, const PlanningTask& task) {
   const double start_s = monotonic_s();
   auto quick = planner.quick_plan(task.conditions);
   if (!quick) return std::nullopt;
   PlanningAnswer answer = answer_to(task);
   answer.preliminary = !quick->is_best;
-  answer.plan = std::move(quick->plan);
+  answer.planned = PlannedJob{.plan = std::move(quick->plan), .envpipe = {}, .order = {}};
   answer.seconds = monotonic_s() - start_s;
   return answer;
 }
 
-PlanningAnswer best_answer(JobPlanner& planner, const PlanningTask& task) {
+PlanningAnswer best_answer(MeasuredJob& planner, const PlanningTask& task) {
   PlanningAnswer answer = answer_to(task);
   const double start_s = monotonic_s();
   if (task.kind == PlanningTask::Kind::judge_profile) {
     answer.verdict = planner.judge_profile(task.conditions);
   } else {
-    answer.plan = planner.plan(task.conditions);
+    answer.planned = planner.plan(task.conditions);
   }
   answer.seconds = monotonic_s() - start_s;
   return answer;
@@ -80,8 +80,9 @@ struct Piece {
 /// Plans within power caps are made of more than the pipeline, those of other policies solve none, and profiles are
 /// judged by other ones.
 std::optional<std::size_t> solved_pipeline(const PlanningTask& task) {
-  if (task.conditions.envpipe || task.conditions.policy != protocol::JobPolicy::lowgear) return std::nullopt;
-  if (task.kind != PlanningTask::Kind::plan || task.conditions.power) return std::nullopt;
+  const workflow::PlanRequest& request = task.conditions.request;
+  if (task.conditions.envpipe || request.policy != planner::kLowgearPolicy) return std::nullopt;
+  if (task.kind != PlanningTask::Kind::plan || request.power_cap) return std::nullopt;
   return fingerprint(*task.model);
 }
 
@@ -129,7 +130,7 @@ bool is_large(const PlanningTask& task) { return action_count(task.model->schedu
 class Planners {
  public:
   /// Null when there is none for the task's model yet.
-  [[nodiscard]] std::shared_ptr<JobPlanner> find(const PlanningTask& task) {
+  [[nodiscard]] std::shared_ptr<MeasuredJob> find(const PlanningTask& task) {
     const std::lock_guard lock(mutex_);
     const auto found = planners_.find(task.job);
     if (found == planners_.end() || found->second.model != task.model) return nullptr;
@@ -138,9 +139,9 @@ class Planners {
   }
 
   /// Made when there is none; `limit` is then what bounds it for good.
-  [[nodiscard]] std::shared_ptr<JobPlanner> get(const PlanningTask& task, const std::shared_ptr<PlanningLimit>& limit) {
+  [[nodiscard]] std::shared_ptr<MeasuredJob> get(const PlanningTask& task, const std::shared_ptr<PlanningLimit>& limit) {
     if (auto known = find(task)) return known;
-    auto planner = std::make_shared<JobPlanner>(task.model, limit, solved_);
+    auto planner = std::make_shared<MeasuredJob>(task.model, limit, solved_);
     const std::lock_guard lock(mutex_);
     drop(planners_.find(task.job));
     const std::size_t actions = action_count(task.model->schedule);
@@ -160,7 +161,7 @@ class Planners {
  private:
   struct Kept {
     std::shared_ptr<const PipelineModel> model;
-    std::shared_ptr<JobPlanner> planner;
+    std::shared_ptr<MeasuredJob> planner;
     std::size_t actions = 0;  ///< of its schedule
     std::uint64_t used = 0;
   };
@@ -180,7 +181,7 @@ class Planners {
 
 }  // namespace
 
-PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
+PlanningAnswer answer_task(MeasuredJob& planner, const PlanningTask& task,
                            const std::function<void(PlanningAnswer)>& preliminary) {
   try {
     if (task.kind == PlanningTask::Kind::plan && task.quick_first && preliminary) {
@@ -305,7 +306,7 @@ class PlanningThreads::Impl {
   void plan_quickly(const UnderWay& work) {
     const PlanningTask& task = work.piece.task;
     try {
-      const std::shared_ptr<JobPlanner> planner = planners_.find(task);
+      const std::shared_ptr<MeasuredJob> planner = planners_.find(task);
       if (auto answer = planner ? quick_answer(*planner, task) : std::nullopt) {
         const bool is_all = !answer->preliminary;
         give(work.piece.done, std::move(*answer));
@@ -338,7 +339,7 @@ class PlanningThreads::Impl {
     const double limit_s = lane == Lane::brief ? times_.slice_s : limit_of(task);
     work.limit->begin(limit_s);
     try {
-      const std::shared_ptr<JobPlanner> planner = planners_.get(task, work.limit);
+      const std::shared_ptr<MeasuredJob> planner = planners_.get(task, work.limit);
       // Smaller ones have been in the quick lane.
       const bool tries_quick = task.kind == PlanningTask::Kind::plan && task.quick_first && is_large(task);
       std::optional<PlanningAnswer> quick = tries_quick ? quick_answer(*planner, task) : std::nullopt;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/core/error.h"
 #include "base/core/formats/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
@@ -23,9 +24,16 @@ std::optional<double> optional_number(const JsonView& object, std::string_view k
 
 std::string_view name(JobTargets::Change::Target target) { return kTargets[static_cast<std::size_t>(target)]; }
 
-Json to_json(const std::optional<PowerLimit>& limit) {
-  if (!limit) return nullptr;
-  return {{"scope", name(limit->scope)}, {"watts", or_null(limit->watts)}, {"swing_w", or_null(limit->swing_w)}};
+Json to_json(const std::optional<adapt::PowerCap>& cap) {
+  if (!cap) return nullptr;
+  return {{"scope", name(cap->scope)}, {"watts", or_null(cap->watts)}, {"swing_w", or_null(cap->swing_w)}};
+}
+
+adapt::CapScope read_cap_scope(const JsonView& value) {
+  const std::string text = value.text();
+  const auto scope = adapt::cap_scope(text);
+  if (!scope) value.fail(fmt::format("is {}", quote(text)), "use gpu, node or job");
+  return *scope;
 }
 
 JobTargets::Change JobTargets::set_straggler(int rank, double factor, bool is_detected) {
@@ -45,12 +53,12 @@ JobTargets::Change JobTargets::set_straggler(int rank, double factor, bool is_de
   return change;
 }
 
-JobTargets::Change JobTargets::set_power_limit(const std::optional<PowerLimit>& limit) {
-  Change change{.target = Change::Target::power_limit, .rank = 0, .set_by = 0, .reason = {}};
-  if (limit == power_limit_) change.set_by = power_limit_set_by_;
+JobTargets::Change JobTargets::set_power_cap(const std::optional<adapt::PowerCap>& cap) {
+  Change change{.target = Change::Target::power_cap, .rank = 0, .set_by = 0, .reason = {}};
+  if (cap == power_cap_) change.set_by = power_cap_set_by_;
   if (change.set_by != 0) return change;
-  power_limit_ = limit;
-  change.reason = describe(limit);
+  power_cap_ = cap;
+  change.reason = describe(cap);
   return change;
 }
 
@@ -72,8 +80,8 @@ void JobTargets::note(const Change& change, std::int64_t decision) {
     case Change::Target::straggler:
       stragglers_set_by_[change.rank] = decision;
       return;
-    case Change::Target::power_limit:
-      power_limit_set_by_ = decision;
+    case Change::Target::power_cap:
+      power_cap_set_by_ = decision;
       return;
     case Change::Target::settings:
       settings_set_by_ = decision;
@@ -95,7 +103,7 @@ void JobTargets::restore(const JsonView& state) {
   slow_ = read_slow_ranks(state.at("reported_slow"));
   if (has_value(state, "set_by")) {
     const JsonView set_by = state.at("set_by");
-    power_limit_set_by_ = set_by.at("power_limit").integer();
+    power_cap_set_by_ = set_by.at("power_limit").integer();
     settings_set_by_ = set_by.at("settings").integer();
     const JsonView stragglers = set_by.at("stragglers");
     for (std::size_t i = 0; i < stragglers.size(); ++i) {
@@ -104,10 +112,10 @@ void JobTargets::restore(const JsonView& state) {
     }
   }
   if (!has_value(state, "power_limit")) return;
-  const JsonView limit = state.at("power_limit");
-  power_limit_ = PowerLimit{.scope = cap_scope_from_name(limit.at("scope")),
-                            .watts = optional_number(limit, "watts"),
-                            .swing_w = optional_number(limit, "swing_w")};
+  const JsonView cap = state.at("power_limit");
+  power_cap_ = adapt::PowerCap{.scope = read_cap_scope(cap.at("scope")),
+                               .watts = optional_number(cap, "watts"),
+                               .swing_w = optional_number(cap, "swing_w")};
 }
 
 void JobTargets::write_state(Json& state) const {
@@ -119,8 +127,8 @@ void JobTargets::write_state(Json& state) const {
   state["guard_pct"] = guard_pct_;
   state["reported_slow"] = to_json(slow_);
   state["set_by"] = {
-      {"power_limit", power_limit_set_by_}, {"settings", settings_set_by_}, {"stragglers", std::move(stragglers)}};
-  state["power_limit"] = to_json(power_limit_);
+      {"power_limit", power_cap_set_by_}, {"settings", settings_set_by_}, {"stragglers", std::move(stragglers)}};
+  state["power_limit"] = to_json(power_cap_);
 }
 
 }  // namespace lowgear::server

@@ -11,29 +11,27 @@
 #include "base/core/formats/json.h"
 #include "control/protocol/job_spec.h"
 #include "control/server/parts/profile_watch.h"
-#include "control/server/planning/planning.h"
+#include "planning/adapt/power_cap.h"
 
 namespace lowgear::server {
 
-/// Scope, watts and swing; null without a limit.
-[[nodiscard]] Json to_json(const std::optional<PowerLimit>& limit);
+/// Scope, watts and swing; null without a cap.
+[[nodiscard]] Json to_json(const std::optional<adapt::PowerCap>& cap);
+/// Throws InputError naming the scopes.
+[[nodiscard]] adapt::CapScope read_cap_scope(const JsonView& value);
 
 /// A rank is so many times slower than its profile; factor 1: it is not.
 struct StragglerTarget {
   int rank = 0;
   double factor = 1;
 };
-/// What the job may draw; empty: as much as it likes.
-struct PowerTarget {
-  std::optional<PowerLimit> limit;
-};
 /// How much slower than the fastest plans may be, and what the guard allows on top of that. What is empty stays.
 struct SlowdownTarget {
   std::optional<double> slowdown_pct;
   std::optional<double> guard_pct;
 };
-/// What a person or controller wants of a job.
-using JobTarget = std::variant<StragglerTarget, PowerTarget, SlowdownTarget>;
+/// What a person or controller wants of a job; an empty cap ends the cap.
+using JobTarget = std::variant<StragglerTarget, std::optional<adapt::PowerCap>, SlowdownTarget>;
 
 /// Settings of a job by people and controllers, and the decisions that set them.
 class JobTargets {
@@ -42,7 +40,7 @@ class JobTargets {
 
   /// What came of a request.
   struct Change {
-    enum class Target : unsigned char { straggler, power_limit, settings };
+    enum class Target : unsigned char { straggler, power_cap, settings };
     Target target = Target::settings;
     int rank = 0;             ///< of a straggler
     std::int64_t set_by = 0;  ///< the decision that has set it so already: nothing has changed; 0: it has
@@ -50,7 +48,7 @@ class JobTargets {
   };
   /// `factor` 1: the rank is none. `is_detected`: its reports show it to be slow.
   [[nodiscard]] Change set_straggler(int rank, double factor, bool is_detected);
-  [[nodiscard]] Change set_power_limit(const std::optional<PowerLimit>& limit);
+  [[nodiscard]] Change set_power_cap(const std::optional<adapt::PowerCap>& cap);
   /// What is empty stays.
   [[nodiscard]] Change set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct);
   /// The decision that a change has led to.
@@ -68,11 +66,11 @@ class JobTargets {
   [[nodiscard]] double budget_slowdown_pct() const { return budget_slowdown_pct_; }
   /// How much slower than the fastest plans may be.
   [[nodiscard]] double allowed_slowdown_pct() const { return std::max(wanted_slowdown_pct(), budget_slowdown_pct_); }
-  /// Whether power is limited, so that full clocks are no way out.
-  [[nodiscard]] bool is_capped() const { return power_limit_.has_value() || budget_slowdown_pct_ > 0; }
+  /// Whether power is capped, so that full clocks are no way out.
+  [[nodiscard]] bool is_capped() const { return power_cap_.has_value() || budget_slowdown_pct_ > 0; }
   /// How much longer than the baseline the job may take.
   [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + allowed_slowdown_pct(); }
-  [[nodiscard]] const std::optional<PowerLimit>& power_limit() const { return power_limit_; }
+  [[nodiscard]] const std::optional<adapt::PowerCap>& power_cap() const { return power_cap_; }
   [[nodiscard]] const SlowRanks& slow() const { return slow_; }
 
   /// Throws InputError.
@@ -82,12 +80,12 @@ class JobTargets {
 
  private:
   SlowRanks slow_;
-  std::optional<PowerLimit> power_limit_;
+  std::optional<adapt::PowerCap> power_cap_;
   double slowdown_pct_;
   double guard_pct_;
   double signal_slowdown_pct_ = 0;
   double budget_slowdown_pct_ = 0;
-  std::int64_t power_limit_set_by_ = 0;  ///< decisions; 0: none
+  std::int64_t power_cap_set_by_ = 0;  ///< decisions; 0: none
   std::int64_t settings_set_by_ = 0;
   std::map<int, std::int64_t> stragglers_set_by_;  ///< by rank, also of those that are none any more
 };

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "control/server/parts/baseline.h"
-#include "control/server/planning/planning.h"
+#include "control/server/planning/measured_job.h"
 #include "planning/adapt/slowdown_guard.h"
 
 namespace lowgear::server {

@@ -72,22 +72,21 @@ std::size_t fingerprint(const PipelineProblem& problem) {
   return hash.value();
 }
 
-SolvedPipeline::SolvedPipeline(const PipelineProblem& problem, Progress* progress)
+KeptPipeline::KeptPipeline(const PipelineProblem& problem, Progress* progress)
     : planner_([&] {
         const AsCaller reports(progress_.caller, progress);
         return planner::PipelinePlanner(*problem.schedule, problem.profile, problem.blocking_power_w, problem.options,
                                         {}, &progress_);
       }()) {}
 
-plan::Plan SolvedPipeline::plan(double deadline_s, Progress* progress) const {
+plan::Plan KeptPipeline::plan(double deadline_s, Progress* progress) const {
   const std::lock_guard lock(mutex_);
-  const double kept_s = std::max(deadline_s, planner_.fastest_s());
-  const auto known = std::ranges::find(plans_, kept_s, &std::pair<double, plan::Plan>::first);
+  const auto known = std::ranges::find(plans_, deadline_s, &std::pair<double, plan::Plan>::first);
   if (known != plans_.end()) return known->second;
   const AsCaller reports(progress_.caller, progress);
-  plan::Plan plan = planner_.plan(kept_s);
+  plan::Plan plan = planner_.plan(deadline_s);
   is_prepared_ = true;
-  plans_.emplace_front(kept_s, plan);
+  plans_.emplace_front(deadline_s, plan);
   if (plans_.size() > kKeptPlans) plans_.pop_back();
   return plan;
 }
@@ -100,14 +99,14 @@ SolvedPipelines::Entries::iterator SolvedPipelines::find(const PipelineProblem& 
   return found;
 }
 
-SolvedPipelines::Solved SolvedPipelines::find(const PipelineProblem& problem) {
+workflow::PipelineSolver::Solved SolvedPipelines::find(const PipelineProblem& problem) {
   const std::size_t of_problem = fingerprint(problem);
   const std::lock_guard lock(mutex_);
   const auto found = find(problem, of_problem);
   return found == entries_.end() ? nullptr : found->solved;
 }
 
-SolvedPipelines::Solved SolvedPipelines::solve(const PipelineProblem& problem, Progress* progress) {
+workflow::PipelineSolver::Solved SolvedPipelines::solve(const PipelineProblem& problem, Progress* progress) {
   const std::size_t of_problem = fingerprint(problem);
   std::unique_lock lock(mutex_);
   for (auto known = find(problem, of_problem); known != entries_.end(); known = find(problem, of_problem)) {
@@ -122,7 +121,7 @@ SolvedPipelines::Solved SolvedPipelines::solve(const PipelineProblem& problem, P
   const auto entry = entries_.begin();
   lock.unlock();
   try {
-    auto solved = std::make_shared<const SolvedPipeline>(problem, progress);
+    auto solved = std::make_shared<const KeptPipeline>(problem, progress);
     lock.lock();
     entry->solved = solved;
     drop_old();

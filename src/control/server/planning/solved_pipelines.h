@@ -14,8 +14,8 @@
 #include "planning/plan/plan.h"
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/planners/pipeline_planner.h"
-#include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
+#include "planning/workflow/pipeline_solver.h"
 
 namespace lowgear::server {
 
@@ -23,33 +23,24 @@ namespace lowgear::server {
 /// stages and 64 microbatches, or 4,000 of 4 and 16, each once for all jobs that have it.
 inline constexpr std::size_t kKeptActions = 500'000;
 
-/// What the plans of a pipeline depend on, and nothing else.
-struct PipelineProblem {
-  std::shared_ptr<const schedule::Schedule> schedule;
-  profile::StageProfile profile;         ///< slow ranks included
-  std::vector<double> blocking_power_w;  ///< by rank
-  planner::PlannerOptions options = {};
-};
+using workflow::PipelineProblem;
 
 [[nodiscard]] bool is_same(const PipelineProblem& a, const PipelineProblem& b);
 /// Of problems that are the same it is equal.
 [[nodiscard]] std::size_t fingerprint(const PipelineProblem& problem);
 [[nodiscard]] std::size_t fingerprint(const schedule::Schedule& schedule);
 
-/// A pipeline's frontier, and its plans, for all jobs that have it. What it returns depends on its problem alone.
-/// Thread-safe.
-class SolvedPipeline {
+/// A pipeline's frontier, and its plans, for all jobs that have it. Thread-safe.
+class KeptPipeline final : public workflow::SolvedPipeline {
  public:
   /// Solves the frontier. `progress` may be null; an exception of it ends this. Throws InputError when the profile
   /// lacks what the schedule needs.
-  SolvedPipeline(const PipelineProblem& problem, Progress* progress);
+  KeptPipeline(const PipelineProblem& problem, Progress* progress);
 
-  [[nodiscard]] const planner::Frontier& frontier() const { return planner_.frontier(); }
-  /// Whether another plan takes milliseconds: the first one prepares those for all deadlines.
-  [[nodiscard]] bool is_prepared() const { return is_prepared_; }
-  /// For the deadline, or for T_min where that is later. What an exception of `progress` interrupts is done anew by the
-  /// next call.
-  [[nodiscard]] plan::Plan plan(double deadline_s, Progress* progress) const;
+  [[nodiscard]] const planner::Frontier& frontier() const override { return planner_.frontier(); }
+  [[nodiscard]] bool is_prepared() const override { return is_prepared_; }
+  [[nodiscard]] double fastest_s() const override { return planner_.fastest_s(); }
+  [[nodiscard]] plan::Plan plan(double deadline_s, Progress* progress) const override;
 
  private:
   /// Of the job that plans at present: jobs have limits of their own.
@@ -70,19 +61,16 @@ class SolvedPipeline {
 
 /// The solved pipelines of all jobs: jobs whose pipelines are the same share one. Those that were needed longest ago go
 /// first; what a job still holds of them stays good. Thread-safe.
-class SolvedPipelines {
+class SolvedPipelines final : public workflow::PipelineSolver {
  public:
-  using Solved = std::shared_ptr<const SolvedPipeline>;
-
   /// Keeps as many as have so many actions together, and one in any case.
   explicit SolvedPipelines(std::size_t kept_actions = kKeptActions) : kept_actions_(kept_actions) {}
 
-  /// Null when it is not kept, or not solved yet.
-  [[nodiscard]] Solved find(const PipelineProblem& problem);
+  [[nodiscard]] Solved find(const PipelineProblem& problem) override;
   /// Solved now, on the calling thread, unless it is kept or another thread is solving it, for which it waits. Where
-  /// that fails, one of those that wait begins anew; an exception is not kept. `progress` as in
-  /// `SolvedPipeline`; it is also called while this waits.
-  [[nodiscard]] Solved solve(const PipelineProblem& problem, Progress* progress);
+  /// that fails, one of those that wait begins anew; an exception is not kept. `progress` is also called while this
+  /// waits.
+  [[nodiscard]] Solved solve(const PipelineProblem& problem, Progress* progress) override;
 
  private:
   struct Entry {

@@ -75,7 +75,8 @@ TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
 TEST(PlanRun, PrintsAndWritesWhatOtherPoliciesAnswer) {
   for (const std::string& policy : workflow::other_policies()) {
     SCOPED_TRACE(policy);
-    expect_same_plans({.policy = policy, .late_s = workflow::kAssumedSwitchLatencyS}, {"--policy", policy});
+    expect_same_plans({.request = {.policy = policy}, .late_s = workflow::kAssumedSwitchLatencyS},
+                      {"--policy", policy});
   }
 }
 

@@ -22,8 +22,8 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr PowerLimit kKept{.scope = CapScope::gpu, .watts = 200, .swing_w = {}};
-constexpr PowerLimit kBelowAnyPlan{.scope = CapScope::gpu, .watts = 5, .swing_w = {}};
+constexpr PowerCap kKept{.watts = 200};
+constexpr PowerCap kBelowAnyPlan{.watts = 5};
 
 class JobPlanning : public testing::Test {
  protected:
@@ -31,8 +31,8 @@ class JobPlanning : public testing::Test {
     training.train();
     training.run(5);
   }
-  void cap(const std::optional<PowerLimit>& limit) {
-    (void)training.job().set(PowerTarget{limit}, training.now_s());
+  void cap(const std::optional<PowerCap>& limit) {
+    (void)training.job().set(limit, training.now_s());
     training.settle();
   }
   /// Plans that have been asked for are made.
@@ -132,7 +132,7 @@ TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
   training.register_all();
   cap(kBelowAnyPlan);
   ASSERT_TRUE(training.run_until(JobState::observing));
-  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a gpu at most) is not kept: "));
+  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a GPU at most) is not kept: "));
   training.restart_server();
   ASSERT_EQ(training.record().state(), JobState::observing);
   cap(std::nullopt);
@@ -157,7 +157,7 @@ TEST_F(JobPlanning, SaysAsLongAsACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
   EXPECT_EQ(training.record().state(), JobState::running);
-  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a gpu at most) is not kept: "));
+  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a GPU at most) is not kept: "));
   cap(kKept);
   EXPECT_EQ(reason(), "follows a plan");
 }
@@ -252,10 +252,10 @@ TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
 
 TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
   train_until_running();
-  const auto set_all = [&](double factor, const std::optional<PowerLimit>& limit, std::optional<double> slowdown_pct) {
+  const auto set_all = [&](double factor, const std::optional<PowerCap>& limit, std::optional<double> slowdown_pct) {
     Job& job = training.job();
     const std::vector<std::int64_t> ids{job.set(StragglerTarget{1, factor}, training.now_s()),
-                                        job.set(PowerTarget{limit}, training.now_s()),
+                                        job.set(limit, training.now_s()),
                                         job.set(SlowdownTarget{slowdown_pct, 4}, training.now_s())};
     training.settle();
     return ids;
@@ -273,9 +273,9 @@ TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
 
 TEST_F(JobPlanning, HasADecisionForWhatHasBeenSetFromTheBeginning) {
   train_until_running();
-  const std::int64_t first = training.job().set(PowerTarget{std::nullopt}, training.now_s());
+  const std::int64_t first = training.job().set(std::optional<PowerCap>(), training.now_s());
   EXPECT_GT(first, 0);
-  EXPECT_EQ(training.job().set(PowerTarget{std::nullopt}, training.now_s()), first);
+  EXPECT_EQ(training.job().set(std::optional<PowerCap>(), training.now_s()), first);
 }
 
 }  // namespace

@@ -207,8 +207,7 @@ TEST(Job, KeepsAPowerCap) {
   training.train();
   training.run(4);
   const double free_s = training.time_s();
-  (void)training.job().set(PowerTarget{PowerLimit{.scope = CapScope::gpu, .watts = 200, .swing_w = {}}},
-                           training.now_s());
+  (void)training.job().set(PowerCap{.watts = 200}, training.now_s());
   training.settle();
   training.run(6);
   EXPECT_GT(training.time_s(), free_s);
@@ -230,8 +229,7 @@ TEST(Job, SaysWhatACapWouldNeedWhenNoPlanKeepsIt) {
   training.train();
   training.run(4);
   const int version = training.version_of(0);
-  (void)training.job().set(PowerTarget{PowerLimit{.scope = CapScope::gpu, .watts = 5, .swing_w = {}}},
-                           training.now_s());
+  (void)training.job().set(PowerCap{.watts = 5}, training.now_s());
   training.settle();
   training.run(3);
   EXPECT_EQ(training.version_of(0), version);

@@ -9,15 +9,15 @@ namespace {
 
 TEST(JobTargets, AnswersWhatIsSetAlreadyWithTheDecisionThatHasSetIt) {
   JobTargets targets(small_job(2));
-  const PowerLimit limit{.scope = CapScope::gpu, .watts = 300, .swing_w = {}};
-  const JobTargets::Change first = targets.set_power_limit(limit);
+  const adapt::PowerCap limit{.watts = 300};
+  const JobTargets::Change first = targets.set_power_cap(limit);
   EXPECT_EQ(first.set_by, 0);
   targets.note(first, 7);
-  EXPECT_EQ(targets.set_power_limit(limit).set_by, 7);
-  const JobTargets::Change none = targets.set_power_limit({});
+  EXPECT_EQ(targets.set_power_cap(limit).set_by, 7);
+  const JobTargets::Change none = targets.set_power_cap({});
   EXPECT_EQ(none.set_by, 0);
-  EXPECT_EQ(none.reason, "no power limit");
-  EXPECT_FALSE(targets.power_limit());
+  EXPECT_EQ(none.reason, "no power cap");
+  EXPECT_FALSE(targets.power_cap());
 }
 
 TEST(JobTargets, MakesADecisionOfDefaultsThatWereSetByNone) {
@@ -60,7 +60,7 @@ TEST(JobTargets, AllowWhatASignalAllowsWhereThatIsMore) {
 
 TEST(JobTargets, AreStoredAndRestored) {
   JobTargets targets(small_job(2));
-  targets.note(targets.set_power_limit(PowerLimit{.scope = CapScope::node, .watts = {}, .swing_w = 50}), 1);
+  targets.note(targets.set_power_cap(adapt::PowerCap{.scope = adapt::CapScope::node, .swing_w = 50}), 1);
   targets.note(targets.set_straggler(1, 1.5, false), 2);
   targets.note(targets.set_settings(7, 8), 3);
   Json state;

@@ -1,4 +1,4 @@
-#include "control/server/planning/planning.h"
+#include "control/server/planning/measured_job.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -62,9 +62,9 @@ int highest_clock(const plan::Plan& plan) {
   return highest;
 }
 
-TEST(JobPlanner, SavesEnergyWithoutTakingLonger) {
-  JobPlanner planner(model(4, 1, 6));
-  const JobPlan plan = planner.plan({});
+TEST(MeasuredJob, SavesEnergyWithoutTakingLonger) {
+  MeasuredJob planner(model(4, 1, 6));
+  const JobPlan plan = planner.plan({}).plan;
   EXPECT_NEAR(plan.time_s, plan.fastest_time_s, plan.fastest_time_s * 1e-6);
   EXPECT_EQ(plan.full_clock_scale, 1);
   ASSERT_FALSE(plan.frontier.empty());
@@ -72,74 +72,69 @@ TEST(JobPlanner, SavesEnergyWithoutTakingLonger) {
   EXPECT_EQ(plan.expected_compute_s.at(0).size(), 4U);
 }
 
-TEST(JobPlanner, RefusesACellThatNoGpuCanHaveRun) {
+TEST(MeasuredJob, RefusesACellThatNoGpuCanHaveRun) {
   PipelineModel wrong = *model(2, 1, 6);
   wrong.measured.cells[2].energy_j *= 1000;
-  EXPECT_THAT(error_of([&] { JobPlanner(std::make_shared<const PipelineModel>(wrong)); }),
+  EXPECT_THAT(error_of([&] { MeasuredJob(std::make_shared<const PipelineModel>(wrong)); }),
               testing::AllOf(HasSubstr("the profile cannot be right: stage 0 forward at"),
                              HasSubstr("more than any GPU does; profile again")));
 }
 
-TEST(JobPlanner, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
-  EXPECT_EQ(JobPlanner(model(2, 1, 6)).plan({}).note, "");
+TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
+  EXPECT_EQ(MeasuredJob(model(2, 1, 6)).plan({}).plan.note, "");
   PipelineModel wrong = *model(2, 1, 6);
   for (protocol::ProfileCell& cell : wrong.measured.cells) {
     if (cell.clock_mhz == wrong.measured.cells[1].clock_mhz) cell.time_s *= 0.5;
   }
-  const JobPlan plan = JobPlanner(std::make_shared<const PipelineModel>(wrong)).plan({});
+  const JobPlan plan = MeasuredJob(std::make_shared<const PipelineModel>(wrong)).plan({}).plan;
   EXPECT_THAT(plan.note, testing::AllOf(testing::StartsWith("the profile is in doubt: stage 0 forward at"),
                                         HasSubstr("; and 2 more cells"), HasSubstr("of all clocks at their highest")));
 }
 
-TEST(JobPlanner, HasAgentsAskAheadWhereClocksChangeLate) {
+TEST(MeasuredJob, HasAgentsAskAheadWhereClocksChangeLate) {
   PipelineModel late = *model(4, 1, 6);
   late.switch_latency_s = 0.025;
-  const JobPlan plan = JobPlanner(std::make_shared<const PipelineModel>(late)).plan({});
-  const JobPlan at_once = JobPlanner(model(4, 1, 6)).plan({});
+  const JobPlan plan = MeasuredJob(std::make_shared<const PipelineModel>(late)).plan({}).plan;
+  const JobPlan at_once = MeasuredJob(model(4, 1, 6)).plan({}).plan;
   EXPECT_EQ(plan.energy_j, at_once.energy_j);
   EXPECT_EQ(plan.plans.front().clock_lead_s, 0.025);
   EXPECT_EQ(at_once.plans.front().clock_lead_s, 0);
 }
 
-TEST(JobPlanner, TradesTimeForEnergyAsFarAsItMay) {
-  JobPlanner planner(model(2, 1, 6));
-  const JobPlan fastest = planner.plan({});
-  const JobPlan slower = planner.plan({.slowdown_pct = 10, .slow = {}, .power = {}, .node_of_gpu = {}, .envpipe = {}});
+TEST(MeasuredJob, TradesTimeForEnergyAsFarAsItMay) {
+  MeasuredJob planner(model(2, 1, 6));
+  const JobPlan fastest = planner.plan({}).plan;
+  const JobPlan slower = planner.plan({.request = {.slowdown_pct = 10}}).plan;
   EXPECT_LT(slower.energy_j, fastest.energy_j);
   EXPECT_LE(slower.time_s, fastest.time_s * 1.10 * (1 + 1e-9));
 }
 
 const plan::Plan& first_plan(const JobPlan& plan) { return plan.plans.front(); }
 
-TEST(JobPlanner, PlansByPerseusPolicyAndNoBetterThanLowgears) {
-  JobPlanner planner(model(4, 1, 6));
+TEST(MeasuredJob, PlansByPerseusPolicyAndNoBetterThanLowgears) {
+  MeasuredJob planner(model(4, 1, 6));
   for (const double slowdown_pct : {0.0, 15.0}) {
-    PlanningConditions conditions{
-        .slowdown_pct = slowdown_pct, .slow = {}, .power = {}, .node_of_gpu = {}, .envpipe = {}};
-    const JobPlan lowgears = planner.plan(conditions);
-    conditions.policy = protocol::JobPolicy::perseus;
+    PlanningConditions conditions{.request = {.slowdown_pct = slowdown_pct}};
+    const JobPlan lowgears = planner.plan(conditions).plan;
+    conditions.request.policy = "perseus";
     EXPECT_FALSE(planner.quick_plan(conditions));
-    const JobPlan perseus = planner.plan(conditions);
+    const JobPlan perseus = planner.plan(conditions).plan;
     EXPECT_EQ(first_plan(perseus).policy, "perseus");
     EXPECT_THAT(perseus.note, HasSubstr("policy perseus: plans on fitted curves"));
     // Its times are rounded down to a millisecond, on each of some twenty ops of the critical path.
     EXPECT_LE(perseus.time_s, lowgears.time_s + 0.03);
-    PlanningConditions as_slow{.slowdown_pct = (perseus.time_s / perseus.fastest_time_s - 1) * 100 + 1e-6,
-                               .slow = {},
-                               .power = {},
-                               .node_of_gpu = {},
-                               .envpipe = {}};
-    EXPECT_GE(perseus.energy_j * 1.002, planner.plan(as_slow).energy_j);
+    PlanningConditions as_slow{.request = {.slowdown_pct = (perseus.time_s / perseus.fastest_time_s - 1) * 100 + 1e-6}};
+    EXPECT_GE(perseus.energy_j * 1.002, planner.plan(as_slow).plan.energy_j);
     EXPECT_EQ(perseus.expected_compute_s.at(0).size(), 4U);
   }
 }
 
-TEST(JobPlanner, LetsReplicasOfPerseusPolicyWaitSlowlyForAStraggler) {
-  JobPlanner planner(model(2, 3, 6));
+TEST(MeasuredJob, LetsReplicasOfPerseusPolicyWaitSlowlyForAStraggler) {
+  MeasuredJob planner(model(2, 3, 6));
   PlanningConditions conditions;
-  conditions.policy = protocol::JobPolicy::perseus;
-  conditions.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
-  const JobPlan plan = planner.plan(conditions);
+  conditions.request.policy = "perseus";
+  conditions.request.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
+  const JobPlan plan = planner.plan(conditions).plan;
   ASSERT_EQ(plan.plans.size(), 2U);
   const auto busy = [&](int replica) {
     return plan.expected_compute_s.at(static_cast<std::size_t>(plan.plan_of_replica[replica]))[0];
@@ -147,25 +142,27 @@ TEST(JobPlanner, LetsReplicasOfPerseusPolicyWaitSlowlyForAStraggler) {
   EXPECT_GT(busy(0), busy(1));
 }
 
-TEST(JobPlanner, DecidesAsEnvPipeOnSimulatedIterationsWhereRanksReportNoWaits) {
+TEST(MeasuredJob, DecidesAsEnvPipeOnSimulatedIterationsWhereRanksReportNoWaits) {
   const auto of = model(4, 1, 6);
-  JobPlanner planner(of);
+  MeasuredJob planner(of);
   PlanningConditions conditions;
-  conditions.policy = protocol::JobPolicy::envpipe;
-  const JobPlan plan = planner.plan(conditions);
+  conditions.request.policy = "envpipe";
+  conditions.request.policy_settings.envpipe.order = planner::EnvPipeOptions::Order::given;
+  const PlannedJob planned = planner.plan(conditions);
+  const JobPlan& plan = planned.plan;
   EXPECT_EQ(first_plan(plan).policy, "envpipe");
   EXPECT_THAT(plan.note, HasSubstr("policy envpipe: settles after"));
-  EXPECT_FALSE(plan.envpipe) << "nothing of it is decided while the job runs";
+  EXPECT_FALSE(planned.envpipe) << "nothing of it is decided while the job runs";
   for (std::size_t rank = 0; rank < 4; ++rank) {
-    const auto& planned = first_plan(plan).ranks[rank];
-    ASSERT_EQ(planned.size(), of->schedule.ranks[rank].size());
-    for (std::size_t op = 0; op < planned.size(); ++op) {
-      EXPECT_EQ(planned[op].kind, of->schedule.ranks[rank][op].op) << "the order is that of the ranks";
+    const auto& ops = first_plan(plan).ranks[rank];
+    ASSERT_EQ(ops.size(), of->schedule.ranks[rank].size());
+    for (std::size_t op = 0; op < ops.size(); ++op) {
+      EXPECT_EQ(ops[op].kind, of->schedule.ranks[rank][op].op) << "the order is that of the ranks";
     }
   }
 }
 
-TEST(JobPlanner, SaysWhatOrderTheProfilesTimesAskFor) {
+TEST(MeasuredJob, SaysWhatOrderTheProfilesTimesAskFor) {
   PipelineModel model;
   model.parallel = {.pp = 4, .dp = 1, .tp = 1, .chunks = 1};
   protocol::JobSpec spec = small_job(4, 1, 8);
@@ -187,7 +184,7 @@ TEST(JobPlanner, SaysWhatOrderTheProfilesTimesAskFor) {
     }
     model.measured.blocking.push_back({.stage = stage, .power_w = 75, .error_w = 0.5});
   }
-  JobPlanner planner(std::make_shared<const PipelineModel>(model));
+  MeasuredJob planner(std::make_shared<const PipelineModel>(model));
   PlanningConditions conditions;
   EXPECT_FALSE(planner.plan(conditions).order);
   conditions.early_forwards = early_forwards(spec);
@@ -202,12 +199,12 @@ TEST(JobPlanner, SaysWhatOrderTheProfilesTimesAskFor) {
   EXPECT_TRUE(early_forwards(small_job(4)).empty());
 }
 
-TEST(JobPlanner, LetsReplicasWaitSlowlyForAStraggler) {
-  JobPlanner planner(model(2, 3, 6));
-  const JobPlan before = planner.plan({});
+TEST(MeasuredJob, LetsReplicasWaitSlowlyForAStraggler) {
+  MeasuredJob planner(model(2, 3, 6));
+  const JobPlan before = planner.plan({}).plan;
   EXPECT_EQ(before.plans.size(), 1U);
   PlanningConditions conditions;
-  conditions.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
+  conditions.request.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
   for (const bool quick : {true, false}) {
     std::optional<JobPlan> plan;
     if (quick) {
@@ -215,7 +212,7 @@ TEST(JobPlanner, LetsReplicasWaitSlowlyForAStraggler) {
       ASSERT_TRUE(made);
       plan = std::move(made->plan);
     } else {
-      plan = planner.plan(conditions);
+      plan = planner.plan(conditions).plan;
     }
     ASSERT_EQ(plan->plans.size(), 2U);
     EXPECT_EQ(plan->plan_of_replica[0], plan->plan_of_replica[2]);
@@ -229,39 +226,40 @@ TEST(JobPlanner, LetsReplicasWaitSlowlyForAStraggler) {
   }
 }
 
-TEST(JobPlanner, KeepsACapOfEachScope) {
+TEST(MeasuredJob, KeepsACapOfEachScope) {
   const auto of = model(2, 2, 6);
+  using adapt::CapScope;
   for (const CapScope scope : {CapScope::gpu, CapScope::node, CapScope::job}) {
-    JobPlanner planner(of);
+    MeasuredJob planner(of);
     const double gpus = scope == CapScope::gpu ? 1 : scope == CapScope::node ? 2 : 4;
     PlanningConditions conditions;
-    conditions.power = PowerLimit{.scope = scope, .watts = 230 * gpus, .swing_w = {}};
-    conditions.node_of_gpu = {{0, 0}, {1, 1}};
-    const JobPlan capped = planner.plan(conditions);
-    const JobPlan free = planner.plan({});
+    conditions.request.power_cap = PowerCap{.scope = scope, .watts = 230 * gpus, .swing_w = {}};
+    conditions.request.node_of_gpu = {{0, 0}, {1, 1}};
+    const JobPlan capped = planner.plan(conditions).plan;
+    const JobPlan free = planner.plan({}).plan;
     EXPECT_GT(capped.time_s, free.time_s) << name(scope);
     EXPECT_LT(highest_clock(capped.plans[0]), of->clocks_mhz.front()) << name(scope);
-    conditions.power->watts = 3 * gpus;
+    conditions.request.power_cap->watts = 3 * gpus;
     EXPECT_THAT(error_of([&] { (void)planner.plan(conditions); }), HasSubstr(" W")) << name(scope);
   }
 }
 
-TEST(JobPlanner, WantsMoreClocksWhereThePlanIsUncertain) {
-  EXPECT_TRUE(JobPlanner(model(2, 1, 8, 1e-5)).judge_profile({}).more_clocks_mhz.empty());
-  const ProfileVerdict uncertain = JobPlanner(model(2, 1, 4, 0.05)).judge_profile({});
+TEST(MeasuredJob, WantsMoreClocksWhereThePlanIsUncertain) {
+  EXPECT_TRUE(MeasuredJob(model(2, 1, 8, 1e-5)).judge_profile({}).more_clocks_mhz.empty());
+  const ProfileVerdict uncertain = MeasuredJob(model(2, 1, 4, 0.05)).judge_profile({});
   EXPECT_FALSE(uncertain.more_clocks_mhz.empty());
   EXPECT_GT(uncertain.energy_error_pct, 0.5);
   EXPECT_FALSE(uncertain.reason.empty());
 }
 
-TEST(JobPlanner, RefusesAProfileThatLacksWhatTheScheduleNeeds) {
+TEST(MeasuredJob, RefusesAProfileThatLacksWhatTheScheduleNeeds) {
   PipelineModel lacking = *model(2, 1, 6);
   std::erase_if(lacking.measured.cells,
                 [](const protocol::ProfileCell& cell) { return cell.kind == OpKind::backward; });
-  EXPECT_THROW(JobPlanner(std::make_shared<const PipelineModel>(lacking)), InputError);
+  EXPECT_THROW(MeasuredJob(std::make_shared<const PipelineModel>(lacking)), InputError);
   lacking = *model(2, 1, 6);
   lacking.measured.blocking.pop_back();
-  EXPECT_THROW(JobPlanner(std::make_shared<const PipelineModel>(lacking)), InputError);
+  EXPECT_THROW(MeasuredJob(std::make_shared<const PipelineModel>(lacking)), InputError);
 }
 
 /// Stops the planner at its n-th report, once; counts them.
@@ -278,42 +276,42 @@ class StopAt final : public Progress {
   int reports_ = 0;
 };
 
-TEST(JobPlanner, CanBeStoppedInAllThatItDoes) {
+TEST(MeasuredJob, CanBeStoppedInAllThatItDoes) {
   const auto of = model(2, 2, 6);
   PlanningConditions capped;
-  capped.power = PowerLimit{.scope = CapScope::job, .watts = 900, .swing_w = {}};
-  capped.node_of_gpu = {{0, 0}, {1, 1}};
+  capped.request.power_cap = PowerCap{.scope = adapt::CapScope::job, .watts = 900, .swing_w = {}};
+  capped.request.node_of_gpu = {{0, 0}, {1, 1}};
   for (const int reports : {0, 1, 50}) {
-    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).plan({}), Stopped) << reports;
-    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).plan(capped), Stopped) << reports;
-    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).judge_profile({}), Stopped) << reports;
+    EXPECT_THROW((void)MeasuredJob(of, std::make_shared<StopAt>(reports)).plan({}), Stopped) << reports;
+    EXPECT_THROW((void)MeasuredJob(of, std::make_shared<StopAt>(reports)).plan(capped), Stopped) << reports;
+    EXPECT_THROW((void)MeasuredJob(of, std::make_shared<StopAt>(reports)).judge_profile({}), Stopped) << reports;
   }
 }
 
-TEST(JobPlanner, PlansAsWellAfterItWasStopped) {
+TEST(MeasuredJob, PlansAsWellAfterItWasStopped) {
   const auto of = model(4, 1, 6);
   const auto counter = std::make_shared<StopAt>(-1);
-  const JobPlan wanted = JobPlanner(of, counter).plan({});
+  const JobPlan wanted = MeasuredJob(of, counter).plan({}).plan;
   for (const int tenths : {2, 5, 9}) {
-    JobPlanner planner(of, std::make_shared<StopAt>(counter->reports() * tenths / 10));
+    MeasuredJob planner(of, std::make_shared<StopAt>(counter->reports() * tenths / 10));
     EXPECT_THROW((void)planner.plan({}), Stopped);
-    EXPECT_EQ(planner.plan({}).energy_j, wanted.energy_j) << tenths;
+    EXPECT_EQ(planner.plan({}).plan.energy_j, wanted.energy_j) << tenths;
   }
 }
 
-TEST(JobPlanner, TakesWhatWasSolvedForAnAlikeJob) {
+TEST(MeasuredJob, TakesWhatWasSolvedForAnAlikeJob) {
   const auto solved = std::make_shared<SolvedPipelines>();
   const auto first = std::make_shared<StopAt>(-1);
-  const JobPlan wanted = JobPlanner(model(4, 1, 6), first, solved).plan({});
+  const JobPlan wanted = MeasuredJob(model(4, 1, 6), first, solved).plan({}).plan;
   const auto second = std::make_shared<StopAt>(-1);
-  JobPlanner alike(model(4, 3, 6), second, solved);
-  const JobPlan plan = alike.plan({});
+  MeasuredJob alike(model(4, 3, 6), second, solved);
+  const JobPlan plan = alike.plan({}).plan;
   EXPECT_LT(second->reports(), first->reports() / 10);
   EXPECT_EQ(plan.frontier, wanted.frontier);
   EXPECT_EQ(plan.time_s, wanted.time_s);
   EXPECT_DOUBLE_EQ(plan.energy_j, 3 * wanted.energy_j);
   PlanningConditions slower;
-  slower.slowdown_pct = 10;
+  slower.request.slowdown_pct = 10;
   EXPECT_TRUE(alike.quick_plan(slower)->is_best);
 }
 
@@ -324,12 +322,6 @@ TEST(PipelineFingerprint, IsThatOfThePipeline) {
   PipelineModel other = *model(2, 1, 6);
   other.measured.blocking.back().power_w += 1;
   EXPECT_NE(fingerprint(*model(2, 1, 6)), fingerprint(other));
-}
-
-TEST(DescribePowerLimit, SaysItInWords) {
-  EXPECT_EQ(describe(std::nullopt), "no power limit");
-  EXPECT_EQ(describe(PowerLimit{.scope = CapScope::node, .watts = 300, .swing_w = 20}),
-            "300 W a node at most, 20 W between phases at most");
 }
 
 PlanningTask task(const std::string& job, std::uint64_t serial, std::shared_ptr<const PipelineModel> of) {
@@ -353,7 +345,7 @@ TEST(PlanningThreads, AnswerOnTheServersThread) {
   for (const PlanningAnswer& answer : answers) {
     EXPECT_EQ(answer.serial, 7U);
     EXPECT_EQ(answer.reason, "because");
-    EXPECT_TRUE(answer.plan);
+    EXPECT_TRUE(answer.planned);
     EXPECT_EQ(answer.error, "");
   }
 }
@@ -386,7 +378,7 @@ TEST(PlanningThreads, DoTheNewestOfAJobsTasks) {
 bool has_quick_plan(TestLoop& loop, PlanningThreads& threads, const std::string& job, double factor,
                     const std::shared_ptr<const PipelineModel>& of) {
   PlanningTask straggler = task(job, 2, of);
-  straggler.conditions.slow = {{.replica = 0, .rank = 1, .factor = factor}};
+  straggler.conditions.request.slow = {{.replica = 0, .rank = 1, .factor = factor}};
   straggler.quick_first = true;
   std::vector<bool> preliminary;
   threads.submit(std::move(straggler),
@@ -481,7 +473,7 @@ TEST(PlanningThreads, SolveOnceWhatManyJobsHave) {
   ASSERT_TRUE(loop.run_until([&] { return answers.size() == kJobs; }));
   for (const PlanningAnswer& answer : answers) {
     ASSERT_EQ(answer.error, "");
-    EXPECT_EQ(answer.plan->frontier, answers.front().plan->frontier);
+    EXPECT_EQ(answer.planned->plan.frontier, answers.front().planned->plan.frontier);
   }
 }
 

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "planning/adapt/power_cap.h"
+#include "planning/adapt/replan.h"
+#include "planning/budget/stagger.h"
+#include "planning/plan/plan.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/workflow/pipeline_solver.h"
+#include "planning/workflow/profiled_pipeline.h"
+
+namespace lowgear::workflow {
+
+/// The pipelines of a job: replicas of one, which must outlive this.
+struct JobPipelines {
+  const ProfiledPipeline* pipeline = nullptr;
+  int replicas = 1;       ///< data-parallel copies, dp
+  int gpus_per_rank = 1;  ///< tensor-parallel shards, tp
+  planner::PlannerOptions planner = {};
+  std::string gpu_name = {};  ///< written into the plans; empty: not stated
+  double clock_lead_s = 0;    ///< written into the plans (`plan::Plan`)
+};
+
+/// What a plan of a job has to keep.
+struct PlanRequest {
+  std::optional<double> deadline_s = {};  ///< longest iteration; empty: by `slowdown_pct`
+  /// How much longer than the fastest iteration. Without this and a deadline: as fast as the policy can.
+  std::optional<double> slowdown_pct = {};
+  std::vector<adapt::RankSlowdown> slow = {};      ///< positions that are slower than profiled
+  std::optional<adapt::PowerCap> power_cap = {};   ///< goes before every policy
+  std::vector<std::vector<int>> node_of_gpu = {};  ///< by replica and rank, for caps on nodes; empty: one node
+  std::string policy{planner::kLowgearPolicy};
+  planner::PolicySettings policy_settings = {};
+};
+
+/// One plan for each group of replicas that have the same slow ranks.
+struct GroupPlans {
+  std::vector<plan::Plan> plans;  ///< by group of the `adapt::Replan`
+  std::string note;               ///< of the policy or the cap; may be empty
+};
+
+/// The power of all GPUs of a job, tp included: *planned*.
+struct PlannedPower {
+  budget::JobCycle cycle;  ///< of an iteration, until its slowest pipeline is done. Of time 0: not known
+  double waiting_w = 0;    ///< after it
+};
+
+/// Clocks for all ranks of a job.
+struct JobPlan {
+  std::vector<plan::Plan> plans;
+  std::vector<int> plan_of_replica;
+  std::vector<std::vector<double>> expected_compute_s;  ///< by plan and rank, at profiled speed
+  double time_s = 0;                                    ///< of an iteration
+  double energy_j = 0;                                  ///< of all GPUs, tp included
+  PlannedPower power;
+  double fastest_time_s = 0;  ///< of an iteration under the same conditions
+  /// How many times as long an iteration at full clocks takes as it would if no rank were slow.
+  double full_clock_scale = 1;
+  /// (time_s, energy_j) of one pipeline: with its slow ranks where all pipelines have the same, else without.
+  std::vector<std::pair<double, double>> frontier;
+  std::string note;  ///< a note for the user; may be empty
+};
+
+/// A plan that took milliseconds to make.
+struct QuickPlan {
+  JobPlan plan;
+  bool is_best = false;  ///< `JobPlanner::plan` knows none better
+};
+
+/// A policy's choices, replayed, as a plan for `deadline_s`, or for the time that it takes where that is longer.
+[[nodiscard]] plan::Plan plan_of_answer(std::string policy, const planner::PlanningProblem& problem,
+                                        const planner::PolicyPlan& answer, double switch_latency_s, double deadline_s);
+
+/// The planner of a job: of the command line, of the server and of Python. The same request gives the same plan. Pure
+/// but for what `solver` keeps. `quick_plan` may be called while another thread is in `plan`.
+class JobPlanner {
+ public:
+  /// `solver` must outlive it; `progress` (may be null) too, and hears how far work has come, on the threads that call;
+  /// an exception of it ends that work. Throws InputError when the profile lacks what the schedule needs.
+  JobPlanner(JobPipelines job, PipelineSolver& solver, Progress* progress = nullptr);
+
+  /// The groups of replicas under a request, and the time that they have.
+  [[nodiscard]] adapt::Replan split(const PlanRequest& request) const;
+  /// The plans of the groups. Throws InputError when there are none (a power cap below what the slowest plan needs, a
+  /// deadline that cannot be kept), saying what would do.
+  [[nodiscard]] GroupPlans plan_groups(const adapt::Replan& split, const PlanRequest& request) const;
+  /// The best plan known, and what it takes. Throws as `plan_groups`.
+  [[nodiscard]] JobPlan plan(const PlanRequest& request) const;
+  /// A plan that keeps the request and takes milliseconds to make: with what has been solved already, pipelines with a
+  /// straggler that is new run at full clocks, and the replicas that wait for it slow down. None when nothing can be
+  /// had so quickly, or nothing saved by it.
+  [[nodiscard]] std::optional<QuickPlan> quick_plan(const PlanRequest& request) const;
+  /// The figures of plans that were made elsewhere, one for each group. Without a frontier.
+  [[nodiscard]] JobPlan assemble(const adapt::Replan& split, GroupPlans made) const;
+  /// Why the plans are in doubt: one is faster than full clocks. Empty where none is.
+  [[nodiscard]] std::optional<std::string> finding(const adapt::Replan& split, std::span<const plan::Plan> plans) const;
+
+  /// No rank is slow.
+  [[nodiscard]] const adapt::Replan& unslowed() const { return unslowed_; }
+
+ private:
+  using Solved = PipelineSolver::Solved;
+
+  [[nodiscard]] PipelineProblem problem(const adapt::ReplicaGroup& group) const;
+  [[nodiscard]] planner::PlanningProblem policy_problem(const adapt::ReplicaGroup& group) const;
+  [[nodiscard]] Solved find_prepared(const adapt::ReplicaGroup& group) const;
+  [[nodiscard]] plan::Plan solved_plan(const SolvedPipeline& solved, const adapt::Replan& split,
+                                       const PlanRequest& request) const;
+  void take_bound(const adapt::ReplicaGroup& group, plan::Plan& plan) const;
+  [[nodiscard]] plan::Plan full_clocks(const adapt::ReplicaGroup& group) const;
+  [[nodiscard]] GroupPlans by_lowgear(const adapt::Replan& split, const PlanRequest& request) const;
+  [[nodiscard]] GroupPlans by_policy(const adapt::Replan& split, const PlanRequest& request) const;
+  [[nodiscard]] GroupPlans within_cap(const adapt::Replan& split, const PlanRequest& request) const;
+  [[nodiscard]] PlannedPower power_of(const adapt::Replan& split, std::span<const plan::Plan> plans,
+                                      double time_s) const;
+  [[nodiscard]] std::vector<double> expected_compute_s(const plan::Plan& plan) const;
+
+  JobPipelines job_;
+  std::shared_ptr<const schedule::Schedule> schedule_;
+  PipelineSolver* solver_;
+  Progress* progress_;
+  adapt::Replan unslowed_;
+};
+
+}  // namespace lowgear::workflow
