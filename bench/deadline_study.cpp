@@ -1,5 +1,5 @@
-/// How long one new deadline takes on a solved frontier, discrete plan included: mean and maximum over 100 deadlines
-/// evenly over [T_min, T*], in several passes over all of them.
+/// How long one new deadline takes on a solved frontier, discrete plan and its replay included: mean and maximum over
+/// 100 deadlines evenly over [T_min, T*], in several passes over all of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,10 +8,7 @@
 
 #include "measurement.h"
 #include "pipelines.h"
-#include "planning/planner/frontier/frontier.h"
-#include "planning/planner/planners/discrete_planner.h"
 #include "planning/planner/planners/pipeline_planner.h"
-#include "planning/planner/planners/planning_model.h"
 
 namespace lowgear::bench {
 namespace {
@@ -25,13 +22,14 @@ struct Passes {
   std::vector<double> max_ms;
 };
 
-template <typename PlanFor>
-Passes time_passes(double fastest_s, double slowest_s, PlanFor plan_for) {
+Passes time_passes(const Pipeline& pipeline) {
+  planner::PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
+  (void)planner.plan(planner.slowest_s());  // makes the library of plans, once for all deadlines
   Passes passes;
   for (int pass = 0; pass < kPasses; ++pass) {
     Extent ms;
-    for (const double deadline_s : even_deadlines_s(fastest_s, slowest_s)) {
-      ms.add(1e3 * seconds_of([&] { plan_for(deadline_s); }));
+    for (const double deadline_s : even_deadlines_s(planner.fastest_s(), planner.slowest_s())) {
+      ms.add(1e3 * seconds_of([&] { (void)planner.plan(deadline_s); }));
     }
     passes.mean_ms.push_back(ms.mean());
     passes.max_ms.push_back(ms.max());
@@ -41,36 +39,15 @@ Passes time_passes(double fastest_s, double slowest_s, PlanFor plan_for) {
 
 std::string text(const Spread& ms) { return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", ms.median, ms.min, ms.max); }
 
-void print_row(const GivenProfile& given, int microbatches, const char* what, const Passes& passes) {
-  fmt::print("| {}, 8 x {} | {} | {} | {} |\n", given.name, microbatches, what, text(spread_of(passes.mean_ms)),
-             text(spread_of(passes.max_ms)));
-}
-
-Passes time_discrete_planner(const Pipeline& pipeline) {
-  SolvedPipeline solved(pipeline);
-  planner::DiscretePlanner planner(solved.model(), solved.solver());
-  planner.prepare(solved.frontier());
-  return time_passes(solved.fastest_s(), solved.slowest_s(),
-                     [&](double deadline_s) { (void)planner.plan(solved.deadline_ps(deadline_s)); });
-}
-
-Passes time_pipeline_planner(const Pipeline& pipeline) {
-  planner::PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
-  (void)planner.plan(planner.slowest_s());  // makes the library of plans, once for all deadlines
-  return time_passes(planner.fastest_s(), planner.slowest_s(),
-                     [&](double deadline_s) { (void)planner.plan(deadline_s); });
-}
-
 void run() {
-  fmt::print("| pipeline | call | mean of 100 deadlines | slowest of 100 deadlines |\n|---|---|---|---|\n");
+  fmt::print("| pipeline | mean of 100 deadlines | slowest of 100 deadlines |\n|---|---|---|\n");
   double worst_ms = 0;
   for (const GivenProfile* given : kGivenProfiles) {
     for (const int microbatches : {12, 96}) {
-      const Pipeline pipeline(*given, microbatches);
-      print_row(*given, microbatches, "`DiscretePlanner::plan`", time_discrete_planner(pipeline));
-      const Passes whole = time_pipeline_planner(pipeline);
-      print_row(*given, microbatches, "`PipelinePlanner::plan`, with its replay", whole);
-      if (microbatches == 96) worst_ms = std::max(worst_ms, spread_of(whole.max_ms).median);
+      const Passes passes = time_passes({*given, microbatches});
+      fmt::print("| {}, 8 x {} | {} | {} |\n", given->name, microbatches, text(spread_of(passes.mean_ms)),
+                 text(spread_of(passes.max_ms)));
+      if (microbatches == 96) worst_ms = std::max(worst_ms, spread_of(passes.max_ms).median);
     }
   }
   print_target(

@@ -1,10 +1,13 @@
 /// How long frontiers take, from a profile in memory: schedule, graph, costs and solution, on one thread; medians of
 /// single solves and their spread. Where stages are unequal, the first solve is that of 64 stages, so that the process'
 /// peak memory is known to be its own.
+///
+/// `frontier_study --profile STAGES` writes the profile of unequal stages instead, for `lowgear plan`.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <array>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -43,10 +46,10 @@ void measure(const Case& measured) {
   const Spread spread = spread_of(std::move(seconds));
   const std::string time = fmt::format("{} ({} to {}; {} solves)", time_text(spread.median), time_text(spread.min),
                                        time_text(spread.max), measured.solves);
-  fmt::print("| {} | {} | {} | {:.4f} % |\n", measured.what, time, frontier->vertices().size(),
-             100 * frontier->epsilon());
-  if (!measured.reach_s) return;
-  print_target(measured.what, time, fmt::format("≤ {:g} s", *measured.reach_s), spread.median <= *measured.reach_s);
+  const std::string reach = measured.reach_s ? fmt::format("≤ {:g} s", *measured.reach_s) : std::string();
+  fmt::print("| {} | {} | {} | {:.4f} % | {} |\n", measured.what, time, frontier->vertices().size(),
+             100 * frontier->epsilon(), reach);
+  if (measured.reach_s) print_target(measured.what, time, reach, spread.median <= *measured.reach_s);
 }
 
 planner::Frontier exact(const profile::StageProfile& profile, int microbatches) {
@@ -100,9 +103,14 @@ void run_given() {
 }  // namespace
 }  // namespace lowgear::bench
 
-int main() {
-  fmt::print("| frontier | time | vertices | from its bound |\n|---|---|---|---|\n");
-  lowgear::bench::run_unequal();
-  if (lowgear::bench::require_given_data("frontier_study")) lowgear::bench::run_given();
+int main(int argc, char** argv) {
+  using namespace lowgear;
+  if (argc == 3 && argv[1] == std::string_view("--profile")) {
+    fmt::print("{}", profile::write_stage_profile(bench::unequal_stages(std::atoi(argv[2]))));
+    return 0;
+  }
+  fmt::print("| frontier | time | vertices | from its bound | reach |\n|---|---|---|---|---|\n");
+  bench::run_unequal();
+  if (bench::require_given_data("frontier_study")) bench::run_given();
   return 0;
 }

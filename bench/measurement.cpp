@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 
@@ -15,8 +16,13 @@ Spread spread_of(std::vector<double> values) {
   return {median, values.front(), values.back()};
 }
 
+double quantile(std::vector<double> values, double fraction) {
+  const auto position = static_cast<std::ptrdiff_t>(fraction * static_cast<double>(values.size() - 1) + 0.5);
+  std::ranges::nth_element(values, values.begin() + position);
+  return values.at(static_cast<std::size_t>(position));
+}
+
 void Extent::add(double value) {
-  min_ = count_ == 0 ? value : std::min(min_, value);
   max_ = count_ == 0 ? value : std::max(max_, value);
   sum_ += value;
   ++count_;

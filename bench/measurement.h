@@ -17,19 +17,20 @@ struct Spread {
 /// `values` must not be empty.
 [[nodiscard]] Spread spread_of(std::vector<double> values);
 
+/// The value that this part of the values does not exceed.
+[[nodiscard]] double quantile(std::vector<double> values, double fraction);
+
 /// Mean and largest of many figures.
 class Extent {
  public:
   void add(double value);
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] double mean() const { return sum_ / static_cast<double>(count_); }
-  [[nodiscard]] double min() const { return min_; }
   [[nodiscard]] double max() const { return max_; }
 
  private:
   std::size_t count_ = 0;
   double sum_ = 0;
-  double min_ = 0;
   double max_ = 0;
 };
 

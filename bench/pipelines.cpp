@@ -1,9 +1,12 @@
 #include "pipelines.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "base/core/files/file.h"
@@ -22,22 +25,22 @@ double random_factor(std::mt19937_64& random) {
   return 1 + kVariation * (2 * uniform - 1);
 }
 
-}  // namespace
-
-std::string given_path(std::string_view relative) {
-  return (std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/perseus" / relative).string();
+std::filesystem::path given_profiles() {
+  return std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/perseus/stage_profile";
 }
 
-bool given_data_present() { return std::filesystem::exists(given_path("stage_profile")); }
+}  // namespace
+
+bool given_data_present() { return std::filesystem::exists(given_profiles()); }
 
 bool require_given_data(std::string_view study) {
   if (given_data_present()) return true;
-  std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(study.size()), study.data(), kNoGivenData);
+  fmt::print(stderr, "{}: SKIPPED: needs the profiles in ../shared/data/perseus, which are absent\n", study);
   return false;
 }
 
 profile::StageProfile GivenProfile::read() const {
-  return profile::read_stage_profile(read_file(given_path("stage_profile/" + std::string(file))), std::string(file));
+  return profile::read_stage_profile(read_file(given_profiles() / file), std::string(file));
 }
 
 Pipeline::Pipeline(profile::StageProfile profile, double blocking_power_w, int microbatches)
@@ -45,16 +48,6 @@ Pipeline::Pipeline(profile::StageProfile profile, double blocking_power_w, int m
       blocking_power_w_(static_cast<std::size_t>(profile_.stages()), blocking_power_w),
       schedule_(schedule::one_f_one_b_schedule(profile_.stages(), microbatches)),
       dag_(build_dag(schedule_)) {}
-
-SolvedPipeline::SolvedPipeline(const Pipeline& pipeline)
-    : model_(planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w())),
-      checkpoints_(model_.instance),
-      frontier_(planner::solve_frontier(model_.instance, std::array<planner::FrontierObserver*, 1>{&checkpoints_})),
-      solver_(model_.instance, &checkpoints_) {}
-
-TimePs SolvedPipeline::deadline_ps(double deadline_s) const {
-  return std::clamp(ps_from_s(deadline_s), frontier_.fastest_ps(), frontier_.slowest_ps());
-}
 
 planner::ProblemInstance instance_of(const profile::StageProfile& profile, double blocking_power_w, int microbatches) {
   const std::vector<double> power_w(static_cast<std::size_t>(profile.stages()), blocking_power_w);

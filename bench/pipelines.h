@@ -1,13 +1,9 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/core/units.h"
-#include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/instance.h"
 #include "planning/planner/planners/planning_model.h"
 #include "planning/planner/policies/policy.h"
@@ -34,13 +30,9 @@ inline constexpr GivenProfile kBloomOnA40{"bloom A40", "bloom+a40_bf16.csv", 70.
 inline constexpr std::array kGivenProfiles{&kGpt3OnA100, &kBloomOnA40};
 inline constexpr int kGivenStages = 8;
 
-/// Path of a file of the artifact.
-[[nodiscard]] std::string given_path(std::string_view relative);
 [[nodiscard]] bool given_data_present();
 /// False, after having said so loudly on stderr, when the given data is absent: for the start of a study that needs it.
 [[nodiscard]] bool require_given_data(std::string_view study);
-
-inline constexpr const char* kNoGivenData = "SKIPPED: needs the profiles in ../shared/data/perseus, which are absent";
 
 /// A profiled pipeline on 1F1B.
 class Pipeline {
@@ -62,28 +54,6 @@ class Pipeline {
   std::vector<double> blocking_power_w_;
   schedule::Schedule schedule_;
   schedule::PipelineDag dag_;
-};
-
-/// A pipeline whose frontier is solved, and a solver for single deadlines on it.
-class SolvedPipeline {
- public:
-  explicit SolvedPipeline(const Pipeline& pipeline);
-  SolvedPipeline(const SolvedPipeline&) = delete;
-  SolvedPipeline& operator=(const SolvedPipeline&) = delete;
-
-  [[nodiscard]] const planner::PlanningModel& model() const { return model_; }
-  [[nodiscard]] const planner::Frontier& frontier() const { return frontier_; }
-  [[nodiscard]] planner::DeadlineSolver& solver() { return solver_; }
-  /// The deadline, or the end of the frontier where it lies beyond.
-  [[nodiscard]] TimePs deadline_ps(double deadline_s) const;
-  [[nodiscard]] double fastest_s() const { return s_from_ps(frontier_.fastest_ps()); }
-  [[nodiscard]] double slowest_s() const { return s_from_ps(frontier_.slowest_ps()); }
-
- private:
-  planner::PlanningModel model_;
-  planner::Checkpoints checkpoints_;
-  planner::Frontier frontier_;
-  planner::DeadlineSolver solver_;
 };
 
 /// What the solver works on, all the way from a profile in memory: schedule, graph and costs on 1F1B.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# results.sh BIN: runs the studies of the folder BIN and whole `lowgear plan`s, and prints the tables of
-# bench/RESULTS.md. `./dev bench results` builds them first. KILL_ROUNDS=1000 in the environment runs as many rounds of
-# the kill study, a minute and a half; 100 without.
+# results.sh BIN: runs the studies of the folder BIN and whole `lowgear plan`s, and prints the tables of bench/RESULTS.md
+# that are marked with their names. `./dev bench results` builds them first. KILL_ROUNDS=1000 in the environment runs as
+# many rounds of the kill study, a minute and a half; 100 without.
 set -euo pipefail
 
 bin=${1:?usage: results.sh BIN}
@@ -15,24 +15,27 @@ core=$(($(nproc) - 1))
 pin=()
 if taskset -c "$core" true 2>/dev/null; then pin=(taskset -c "$core"); fi
 
-# study NAME: its output goes to $work/NAME.
+# study NAME [COMMAND...]: its output goes to $work/NAME.
 study() {
   echo "running ${1}_study" >&2
-  "${pin[@]}" "$bin/${1}_study" >"$work/$1"
-}
-
-# The rows of a study's own table, without its targets.
-table() {
-  printf '\n### %s_study\n\n' "$1"
-  grep -v '^target: ' "$work/$1" || true
+  "${@:2}" "$bin/${1}_study" >"$work/$1"
 }
 
 # whole_plan WHAT PROFILE STAGES MICROBATCHES RUNS: one row for a whole process.
 whole_plan() {
   echo "running lowgear plan, $1" >&2
-  printf '| %s ' "$1"
-  "${pin[@]}" "$bin/process_study" "$5" "$bin/lowgear" plan --profile "$2" --stages "$3" --microbatches "$4" \
-    --schedule 1f1b --blocking-power 83.64 --out "$work/plan" 2>>"$work/log" || { cat "$work/log" >&2; exit 1; }
+  "${pin[@]}" python3 -c '
+import resource, statistics, subprocess, sys, time
+walls = []
+for _ in range(int(sys.argv[2])):
+    begin = time.monotonic()
+    subprocess.run(sys.argv[3:], check=True, stdout=subprocess.DEVNULL)
+    walls.append(time.monotonic() - begin)
+peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024e-6
+print(f"| {sys.argv[1]} | {statistics.median(walls):.3f} s | {min(walls):.3f} s to {max(walls):.3f} s "
+      f"| {len(walls)} | {peak_mb:.0f} MB |")
+' "$1" "$5" "$bin/lowgear" plan --profile "$2" --stages "$3" --microbatches "$4" --schedule 1f1b --blocking-power 83.64 \
+    --out "$work/plan" 2>>"$work/log" || { cat "$work/log" >&2; exit 1; }
 }
 
 whole_plans() {
@@ -42,14 +45,8 @@ whole_plans() {
     whole_plan "gpt3-175b A100, 8 stages, M = 96" "$given" 8 96 5
     whole_plan "gpt3-175b A100, 8 stages, M = 1024" "$given" 8 1024 3
   fi
-  "$bin/unequal_profile_study" 64 >"$work/unequal.csv"
+  "$bin/frontier_study" --profile 64 >"$work/unequal.csv"
   whole_plan "64 unequal stages, M = 512, ε = 0.1 %" "$work/unequal.csv" 64 512 1
-}
-
-# Those whose threads and processes need cores of their own.
-unpinned_study() {
-  echo "running ${1}_study" >&2
-  "$bin/${1}_study" >"$work/$1"
 }
 
 # Its figures and, by its exit status, whether they are what they should be.
@@ -62,23 +59,22 @@ kill_study() {
 }
 
 load_before=$(cut -d' ' -f1 /proc/loadavg)
-studies=(frontier deadline gap integrality lowtime agreement rounding few_clock joint_order)
-unpinned=(unit_mark unit_ring_latency)
-for name in "${unpinned[@]}"; do unpinned_study "$name"; done
+studies=(frontier deadline gap joint_order unit_mark unit_ring_latency kill)
+# The threads and processes of these need cores of their own.
+study unit_mark
+study unit_ring_latency
 kill_study
-# Waits for simulated GPUs in real time, and measures no time: concurrently with the others.
-unpinned_study energy_meter &
-energy_meter=$!
-for name in "${studies[@]}"; do study "$name"; done
+for name in "${studies[@]:0:4}"; do study "$name" "${pin[@]}"; done
 whole_plans >"$work/whole"
-wait "$energy_meter"
-studies+=("${unpinned[@]}" energy_meter kill)
 
 printf '%s, %s cores, planning pinned to one of them; %s, -O3; load average %s before\n\n' \
   "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
   "$(c++ --version | head -n 1)" "$load_before"
 printf '| what | measured | reach | reached |\n|---|---|---|---|\n'
 for name in "${studies[@]}"; do sed -n 's/^target: //p' "$work/$name"; done
-for name in "${studies[@]}"; do table "$name"; done
+for name in "${studies[@]}"; do
+  printf '\n### %s_study\n\n' "$name"
+  grep -v '^target: ' "$work/$name" || true
+done
 printf '\n### whole processes\n\n'
 cat "$work/whole"

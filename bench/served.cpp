@@ -2,9 +2,7 @@
 
 #include <stdlib.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 
@@ -16,11 +14,6 @@ namespace fs = std::filesystem;
 using Clock = server::LoadConnections::Clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double quantile(std::vector<double> values, double fraction) {
-  std::ranges::sort(values);
-  return values.at(static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) + 0.5));
-}
 
 double load_average() {
   double load = 0;

@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "control/server/load_connections.h"
 #include "control/server/load_job.h"
@@ -12,9 +11,6 @@ namespace lowgear::bench {
 /// What studies of a real server under load share.
 
 double seconds_since(server::LoadConnections::Clock::time_point begin);
-
-/// The value that this part of the values does not exceed.
-double quantile(std::vector<double> values, double fraction);
 
 /// The machine's, over the last minute.
 double load_average();

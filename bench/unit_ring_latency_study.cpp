@@ -63,12 +63,6 @@ class AlternatingClocks final : public agent::UnitClocks {
   }
 };
 
-double percentile_us(std::vector<double>& values_us, double share) {
-  const auto position = static_cast<std::size_t>(share * static_cast<double>(values_us.size() - 1));
-  std::nth_element(values_us.begin(), values_us.begin() + static_cast<std::ptrdiff_t>(position), values_us.end());
-  return values_us[position];
-}
-
 std::vector<std::uint64_t> run_units(ipc::UnitRing& ring, int iterations) {
   constexpr std::uint32_t kUnits = 8;
   std::mt19937_64 random(1);
@@ -116,9 +110,9 @@ void study() {
     share_of_core = (processor_time_s() - before_s) / (static_cast<double>(now_ns() - begin_ns) / 1e9);
     worker.end_lease().get();
   }
-  std::vector<double> latencies_us = latencies_of(starts, writes);
-  const double median_us = percentile_us(latencies_us, 0.5);
-  const double p99_us = percentile_us(latencies_us, 0.99);
+  const std::vector<double> latencies_us = latencies_of(starts, writes);
+  const double median_us = bench::quantile(latencies_us, 0.5);
+  const double p99_us = bench::quantile(latencies_us, 0.99);
   fmt::print("| units | writes | median | p99 | processor time of the GPU's thread |\n|---|---|---|---|---|\n");
   fmt::print("| {} | {} | {:.0f} µs | {:.0f} µs | {:.1f} % of a core |\n", starts.size(), writes.size(), median_us,
              p99_us, 100 * share_of_core);

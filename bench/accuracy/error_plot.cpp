@@ -36,19 +36,19 @@ std::string axis(double bottom) {
   return svg;
 }
 
+/// A dot is a line of no length with a round end.
 std::string row(const ErrorSeries& series, double y) {
   double absolute = 0;
   std::string dots;
   for (std::size_t i = 0; i < series.error_pct.size(); ++i) {
     absolute += std::abs(series.error_pct[i]);
-    dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='{}'/>\n", x_of(series.error_pct[i]), y + offset_of(i),
-                        series.error_pct.size() > 100 ? 1.5 : 3);
+    dots += fmt::format("M{:.1f} {:.1f}h0{}", x_of(series.error_pct[i]), y + offset_of(i), i % 10 == 9 ? "\n" : "");
   }
   return fmt::format(
-      "<text x='{}' y='{:.1f}' text-anchor='end'>{} ({})</text>\n{}"
+      "<text x='{}' y='{:.1f}' text-anchor='end'>{} ({})</text>\n<path stroke-width='{}' d='{}'/>\n"
       "<text x='{}' y='{:.1f}'>mean {:.1f} %</text>\n",
-      kLabelWidth - 14, y + 4, series.name, series.error_pct.size(), dots, kLabelWidth + kPlotWidth + 14, y + 4,
-      absolute / static_cast<double>(series.error_pct.size()));
+      kLabelWidth - 14, y + 4, series.name, series.error_pct.size(), series.error_pct.size() > 100 ? 3 : 6, dots,
+      kLabelWidth + kPlotWidth + 14, y + 4, absolute / static_cast<double>(series.error_pct.size()));
 }
 
 }  // namespace
@@ -59,7 +59,8 @@ std::string error_plot(std::string_view title, const std::vector<ErrorSeries>& s
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}'>\n"
       "<style>text {{ font: 13px sans-serif; fill: #6b7280; }} .title {{ font-weight: bold; }}\n"
       ".grid {{ stroke: #9ca3af; stroke-opacity: 0.35; }} .zero {{ stroke: #6b7280; }}\n"
-      "circle {{ fill: #2563eb; fill-opacity: 0.6; }}</style>\n<text x='{2}' y='20' class='title'>{3}</text>\n",
+      "path {{ stroke: #2563eb; stroke-opacity: 0.6; stroke-linecap: round; }}</style>\n<text x='{2}' y='20' "
+      "class='title'>{3}</text>\n",
       kLabelWidth + kPlotWidth + kFigureWidth, bottom + kBottom, kLabelWidth, title);
   svg += axis(bottom);
   for (std::size_t i = 0; i < series.size(); ++i) {

@@ -256,7 +256,7 @@ constexpr std::string_view kSplit =
     "*Estimated* times come from `estimate_iteration` with analytic costs. Their parts were fitted as follows:\n\n"
     "- Shares of the data sheet's rates that kernels reach: operators sampled on A100 and GH200 by the ICICLE project, "
     "and "
-    "kernels measured on an H100 by `bench/gpu/kernel_rates.py`. Host time comes from `bench/gpu/host_costs.py`.\n"
+    "kernels measured on an H100. Host time is that of eager PyTorch 2.11 on two hosts of H100s.\n"
     "- Shares of links that NCCL reaches: collectives among four H200s (`data/h200-sxm`, `lowgear sample`), and "
     "between "
     "nodes nccl-tests on DGX A100.\n"

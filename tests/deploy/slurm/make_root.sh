@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a Debian 12 root with Slurm in FOLDER, for slurm_test.py, slurmdbd_test.py and bench/slurm_cancels.py: name it in
+# Makes a Debian 12 root with Slurm in FOLDER, for slurm_test.py and slurmdbd_test.py: name it in
 # LOWGEAR_SLURM_ROOT. Needs root, debootstrap and a mirror of Debian; some 1.1 GB.
 #
 #   tests/deploy/slurm/make_root.sh FOLDER

@@ -7,14 +7,13 @@ namespace lowgear::estimator {
 namespace {
 
 /// Shares of memory bandwidth that large tensors reach, by kind. Ampere: operators sampled by the ICICLE project on
-/// A100-SXM4-80GB (Perlmutter; github.com/DebarghaG/estimate-train-time), median of the largest shapes. Hopper: what
-/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax the same project's samples of GH200 (Vista).
-/// Both: cross entropy is what bench/gpu/loss_rates.py measured of Megatron's kernels on an H200; that project's
-/// samples of it keep 16 bits throughout, where Megatron converts logits to fp32 (cross_entropy.py). The
-/// other two losses combine what the same run measured of conversion, copy and scaling; their softmax is taken to reach
-/// 0.85. What is in neither
-/// is taken to run as what does the same: dropout on Ampere as on Hopper; copies as additions; RMS norm as layer norm;
-/// rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
+/// A100-SXM4-80GB (Perlmutter; github.com/DebarghaG/estimate-train-time), median of the largest shapes. Hopper:
+/// kernels measured on an H100 SXM, and for softmax the same project's samples of GH200 (Vista). Both: cross entropy as
+/// measured of Megatron's kernels on an H200; that project's samples of it keep 16 bits throughout, where Megatron
+/// converts logits to fp32 (cross_entropy.py). The other two losses combine what the same run measured of conversion,
+/// copy and scaling; their softmax is taken to reach 0.85. What is in neither is taken to run as what does the same:
+/// dropout on Ampere as on Hopper; copies as additions; RMS norm as layer norm; rotary embeddings, which were sampled
+/// unfused, as data/h100-sxm has them.
 struct MemoryShares {
   PassShares norm;
   PassShares addition;
@@ -93,7 +92,7 @@ bool is_hopper_or_later(std::string_view gpu) {
 /// Products. A100, GH200: forward products of the same samples (their backward ran on gradients near zero, which cost
 /// less power than those of training). H100, H200: bf16 products of 8192 x 8192 sustained at the power limit, as
 /// docs/hardware.md has measured: 680 and 663 TFLOP/s, and
-/// bench/gpu/kernel_rates.py the 60 products of transformers' shapes that the H100's share is the mean of.
+/// of the 60 products of transformers' shapes that the H100's share is the mean of.
 double matmul_peak(std::string_view gpu) {
   if (gpu == "h100-sxm") return 0.725;
   if (gpu == "h200-sxm") return 0.70;
@@ -109,10 +108,10 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   efficiency.matmul_peak = matmul_peak(gpu);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
   // What attention takes in addition to its FLOPs is what the smallest of data/h100-sxm/operator take. The rest:
-  // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100 (bench/gpu/kernel_rates.py): causal, head width
+  // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100: causal, head width
   // 128, sequences of 4k and 8k.
   efficiency.attention = hopper ? PassShares{0.48, 0.43} : PassShares{0.55, 0.46};
-  // Dropout in fused attention, measured on an H200 (bench/gpu/loss_rates.py) in causal attention of 67 to 537 million
+  // Dropout in fused attention, measured on an H200 in causal attention of 67 to 537 million
   // pairs: cuDNN's kernels for Hopper, and FlashAttention 2 for Ampere, which is assumed to take as many cycles there.
   efficiency.dropout_cycles_forward = hopper ? 0.219 : 0.085;
   efficiency.dropout_cycles_backward = hopper ? 0.133 : 0.135;

@@ -24,8 +24,8 @@ constexpr double kHiddenShare = 0.9;
 /// A mean power up to this share of the limit is within it: clocks are found to within a millionth.
 constexpr double kHeldShare = 1.001;
 
-/// Half the width of a 90 % interval of what the CPU takes: two runs of bench/gpu/host_costs.py on machines of one kind
-/// differed by as much.
+/// Half the width of a 90 % interval of what the CPU takes: two runs on machines of one kind differed
+/// by as much.
 constexpr double kHostError = 0.25;
 
 /// Work of one pass by what it is for.

@@ -78,7 +78,7 @@ struct Overlap {
 [[nodiscard]] std::string_view name(LossKind loss);  ///< `split`, `gathered`, `plain`
 
 /// Time that the framework takes on the CPU to issue work; it counts when the GPU would be done sooner. Defaults are
-/// those of a transformer layer in eager PyTorch 2.11: means of two runs of bench/gpu/host_costs.py on hosts of H100s.
+/// those of a transformer layer in eager PyTorch 2.11: means of two runs on hosts of H100s.
 struct HostCosts {
   double operator_s = 45e-6;               ///< of an Operator: some calls of the framework
   double collective_s = 90e-6;             ///< of a collective

@@ -6,22 +6,15 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <numeric>
 #include <set>
 #include <span>
 
 #include "base/core/files/file.h"
 #include "base/core/random.h"
-#include "estimating/estimator/costs/link_costs.h"
-#include "estimating/estimator/costs/measured_collectives.h"
-#include "estimating/estimator/costs/measured_costs.h"
 #include "estimating/estimator/costs/operator_regressor.h"
-#include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/costs/sample_cleaning.h"
-#include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/peer/peer_formula.h"
-#include "measurement.h"
 
 namespace lowgear::bench {
 namespace {
@@ -31,11 +24,10 @@ struct Cluster {
   std::string_view folder;
   std::string_view gpu;
   std::string_view gpu_files;  ///< beginning of the names of its files
-  int gpus_per_node;
 };
 constexpr auto kClusters = std::to_array<Cluster>({
-    {"Perlmutter", "perlmutter", "a100", "NVIDIAA100-SXM4-80GB", 4},
-    {"Vista", "vista", "gh200", "NVIDIAGH200120GB", 1},
+    {"Perlmutter", "perlmutter", "a100", "NVIDIAA100-SXM4-80GB"},
+    {"Vista", "vista", "gh200", "NVIDIAGH200120GB"},
 });
 
 /// Of the ten operators; flash_atten and linear2 have known defects.
@@ -121,26 +113,6 @@ void score_kind(std::span<SplitFile*> files, Holdout holdout, const estimator::G
   }
 }
 
-std::optional<double> repeats_mape_pct(std::span<const estimator::TimedOperator> samples) {
-  std::map<std::array<std::int64_t, 4>, std::vector<double>> same;
-  for (const estimator::TimedOperator& sample : samples) {
-    same[sample.op.dims].push_back(sample.time_s);
-  }
-  constexpr double kLeast = 100;
-  double sum = 0;
-  double count = 0;
-  for (const auto& [shape, times] : same) {
-    if (times.size() < 2) continue;
-    const double total = std::accumulate(times.begin(), times.end(), 0.0);
-    for (const double time_s : times) {
-      const double others_s = (total - time_s) / static_cast<double>(times.size() - 1);
-      sum += 100 * std::abs(others_s / time_s - 1);
-      count += 1;
-    }
-  }
-  return count < kLeast ? std::nullopt : std::optional(sum / count);
-}
-
 std::vector<SplitFile> believed_files(const Cluster& cluster, const estimator::GpuModel& gpu, HoldoutTable& table) {
   std::vector<SplitFile> files;
   for (const estimator::SampledFunction& function : estimator::sampled_functions()) {
@@ -160,7 +132,6 @@ std::vector<SplitFile> believed_files(const Cluster& cluster, const estimator::G
       }
       HoldoutRow row{.function = std::string(function.name), .pass = pass, .samples = samples.rows.size()};
       row.thrown_out = samples.rows.size() - rows.size();
-      row.repeats_mape_pct = repeats_mape_pct(rows);
       files.push_back({row, function.kind, rows});
     }
   }
@@ -217,18 +188,6 @@ double peer_time_s(const std::string& config) {
   return peer_estimate(job, samples).time_s;
 }
 
-estimator::TrainingJob example_job(const Cluster& cluster) {
-  estimator::TrainingJob job;
-  job.model = estimator::named_transformer("llama-2-7b");
-  job.gpu = estimator::named_gpu(cluster.gpu);
-  job.cluster = default_cluster(job.gpu);
-  job.cluster.gpus_per_node = cluster.gpus_per_node;
-  job.parallel = {.dp = 2, .tp = 2, .pp = 4};
-  job.batch = {.global = 64, .micro = 4, .sequence_length = 4096};
-  job.recompute = estimator::Recompute::full;
-  return job;
-}
-
 }  // namespace
 
 bool samples_present() { return std::filesystem::exists(samples_folder() / "perlmutter/operator"); }
@@ -256,25 +215,6 @@ std::vector<PeerRun> peer_runs() {
                             {"llama13b_4_8_2_P", 45.214},        {"llama13b_4_8_2_V", 6.139}};
   for (PeerRun& run : runs) run.reproduced_s = peer_time_s(run.config);
   return runs;
-}
-
-std::vector<ColdStart> cold_starts() {
-  std::vector<ColdStart> starts;
-  for (const Cluster& cluster : kClusters) {
-    const estimator::TrainingJob job = example_job(cluster);
-    ColdStart start{.cluster = std::string(cluster.name)};
-    std::vector<estimator::SampleFile> files;
-    start.reading_s = seconds_of([&] { files = files_of(cluster); });
-    start.estimating_s = seconds_of([&] {
-      const estimator::RooflineCosts data_sheet(job.gpu);
-      const estimator::LinkCosts links(job.cluster);
-      const estimator::MeasuredOperatorCosts operators(files, job.gpu, data_sheet);
-      const estimator::MeasuredCollectiveCosts collectives(files, job.gpu, links);
-      (void)estimate_iteration(job, {operators, collectives});
-    });
-    starts.push_back(start);
-  }
-  return starts;
 }
 
 }  // namespace lowgear::bench

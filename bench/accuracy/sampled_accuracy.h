@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +32,6 @@ struct HoldoutRow {
   estimator::Pass pass = estimator::Pass::forward;
   std::size_t samples = 0;
   std::size_t thrown_out = 0;  ///< of these, before the split: what physics forbids
-  /// How well the mean of other samples of the very same shape predicts a sample, as mean absolute error: nothing that
-  /// knows the shape alone can be much better. Nothing where fewer than a hundred samples have such others.
-  std::optional<double> repeats_mape_pct = std::nullopt;
   HoldoutErrors random = {};
   HoldoutErrors largest = {};
 };
@@ -66,14 +62,5 @@ struct PeerRun {
   double reproduced_s = 0;  ///< peer_estimate
 };
 [[nodiscard]] std::vector<PeerRun> peer_runs();
-
-/// Seconds from the sampling files to an estimate of Llama 2 7B on 16 GPUs of a cluster: files read, samples cleaned,
-/// regressors fitted.
-struct ColdStart {
-  std::string cluster;
-  double reading_s = 0;
-  double estimating_s = 0;
-};
-[[nodiscard]] std::vector<ColdStart> cold_starts();
 
 }  // namespace lowgear::bench
