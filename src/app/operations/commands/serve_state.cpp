@@ -7,6 +7,7 @@
 #include "base/core/error.h"
 #include "control/server/state_check.h"
 #include "control/server/store/state_backup.h"
+#include "control/server/store/store_schema.h"
 
 namespace lowgear::operations {
 namespace {
@@ -32,7 +33,7 @@ Json summary_json(const StateRequest& request, const server::StateSummary& summa
           {"state", request.state.string()},
           {"file", request.file.string()},
           {"bytes", summary.bytes},
-          {"schema_version", summary.version},
+          {"schema_version", server::kStoreSchema},
           {"open_jobs", summary.open_jobs},
           {"finished_jobs", summary.finished_jobs}};
 }
@@ -41,7 +42,7 @@ std::string summary_text(const StateRequest& request, const server::StateSummary
   const std::string state = printable(request.state.string());
   const std::string file = printable(request.file.string());
   const std::string what = fmt::format("{} open and {} finished jobs, {} bytes, schema version {}", summary.open_jobs,
-                                       summary.finished_jobs, summary.bytes, summary.version);
+                                       summary.finished_jobs, summary.bytes, server::kStoreSchema);
   const bool restores = request.action == StateAction::restore;
   if (request.effect == StateEffect::checked) {
     return fmt::format("nothing is changed (--dry-run); {} would be {} {}: {}\n", restores ? file : state,

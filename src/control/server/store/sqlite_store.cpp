@@ -81,13 +81,13 @@ class StoreFile {
     tables_.reset();
     database_.reset();
     database_.emplace(folder_.database(), sharing);
-    migrate(*database_, store_schema_steps());
+    require_schema(*database_);
     tables_.emplace(*database_, retention);
   }
 
   StateFolder folder_;
   std::optional<Database> database_;
-  std::optional<StoreTables> tables_;  ///< once the file is of the newest version
+  std::optional<StoreTables> tables_;  ///< once the file has its tables
 };
 
 std::unique_ptr<StoreFile> open_file(const std::filesystem::path& folder, const StoreRetention& retention) {

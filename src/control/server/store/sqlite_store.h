@@ -45,8 +45,8 @@ class SqliteStore final : public Store {
   /// Runs a function on the server's thread later; called on the store's thread.
   using Post = std::function<void(std::function<void()>)>;
 
-  /// Opens the folder (control/server/store/state_folder.h), made and migrated if need be. Throws InputError also when
-  /// the file is damaged, another program's or a newer Lowgear's, and Error when the disk refuses.
+  /// Opens the folder (control/server/store/state_folder.h), made if need be. Throws InputError also when the file is
+  /// damaged, another program's or of another schema, and Error when the disk refuses.
   SqliteStore(const std::filesystem::path& folder, Post post, SqliteStoreOptions options = {});
   /// Closes.
   ~SqliteStore() override;

@@ -31,8 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const auto kNewestSchema = static_cast<std::int64_t>(store_schema_steps().size());
-
 std::string shown(const fs::path& path) { return printable(path.string()); }
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -84,8 +82,7 @@ void require_room(const fs::path& folder, std::int64_t bytes) {
 /// Reads what is in a database, and refuses what this program could not serve.
 StateSummary summary_of(Database& database) {
   StateSummary summary;
-  summary.version = schema_version(database, kNewestSchema);
-  if (summary.version == 0) {
+  if (!has_schema(database)) {
     throw InputError(fmt::format("{}: an empty database, without any state of a server", shown(database.path())));
   }
   summary.bytes = database.integer("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()");
@@ -94,22 +91,13 @@ StateSummary summary_of(Database& database) {
   return summary;
 }
 
-/// What a server that starts would load. A file of an older Lowgear is migrated as the server would, in memory.
-StoreContents contents_of(Database& database) {
-  if (schema_version(database, kNewestSchema) == kNewestSchema) return StoreTables(database, {}).load();
-  Database migrated(":memory:", Database::Sharing::exclusive);
-  database.copy_to(migrated);
-  migrate(migrated, store_schema_steps());
-  return StoreTables(migrated, {}).load();
-}
-
 /// All of a file is read: the pages, and the rows that a server would load.
 std::vector<std::string> damage_of(Database& database, const UnreadableRows& unreadable) {
   std::vector<std::string> found;
   try {
     if (const std::string damage = database.damage(); !damage.empty()) found.push_back(printable(damage));
     if (!unreadable) return found;
-    for (const std::string& row : unreadable(contents_of(database))) found.push_back(row);
+    for (const std::string& row : unreadable(StoreTables(database, {}).load())) found.push_back(row);
   } catch (const Error& error) {
     found.emplace_back(error.what());
   }

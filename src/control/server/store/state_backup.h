@@ -21,7 +21,6 @@ class DamagedState : public Error {
 
 /// What a database of the server holds.
 struct StateSummary {
-  std::int64_t version = 0;  ///< of its schema
   std::int64_t bytes = 0;
   std::int64_t open_jobs = 0;
   std::int64_t finished_jobs = 0;
@@ -55,7 +54,7 @@ struct RestoreRequest {
   UnreadableRows unreadable = {};  ///< may be empty: then rows are not read
 };
 
-/// Throws InputError where `restore` could not begin: the file is another program's, or of a newer Lowgear; the folder
+/// Throws InputError where `restore` could not begin: the file is another program's, or of another schema; the folder
 /// is in use or has a database, unless that has moved (a final backup). Throws DamagedState when the file is not as
 /// `back_up` wrote it, or has rows that cannot be read. Changes nothing.
 [[nodiscard]] StateSummary check_restore(const RestoreRequest& request);

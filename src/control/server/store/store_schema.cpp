@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace lowgear::server {
 namespace {
@@ -14,10 +13,14 @@ constexpr std::int64_t kApplicationId = 0x4C774772;
 
 // Reports of one iteration lie next to each other: all ranks of a job report the same iteration at about the same time,
 // which then touches few pages, and the oldest are removed by range.
-constexpr std::array<const char*, 6> kSteps = {
-    R"(
+//
+// A run's name may come again once its job is over and no longer shown. `archives` are what is shown of jobs that are
+// over; the summary comes first, so that lists read it without the pages of the rest. `usage` is what jobs have used,
+// hour by hour, and stays when their reports are removed. A baseline is known by its energy; 0 is none. Names of
+// `used_jobs` are apart, as a specification may have megabytes.
+constexpr const char* kTables = R"(
 CREATE TABLE jobs (
-  id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
+  id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
   created_s REAL NOT NULL, finished_s REAL
 ) WITHOUT ROWID;
 CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
@@ -39,35 +42,10 @@ CREATE TABLE decisions (
   job TEXT NOT NULL, id INTEGER NOT NULL, time_s REAL NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, id)
 ) WITHOUT ROWID;
 CREATE TABLE documents (key TEXT PRIMARY KEY NOT NULL, document TEXT NOT NULL);
-)",
-    // A run's name may come again once its job is over and no longer shown.
-    R"(
-CREATE TABLE jobs_2 (
-  id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
-  created_s REAL NOT NULL, finished_s REAL
-) WITHOUT ROWID;
-INSERT INTO jobs_2 SELECT id, run, spec, state, created_s, finished_s FROM jobs;
-DROP TABLE jobs;
-ALTER TABLE jobs_2 RENAME TO jobs;
-CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
-)",
-    // Profiles of simulated GPUs are apart from those of real ones: their keys say which they are, as their last
-    // member.
-    R"(
-UPDATE documents SET key = substr(key, 1, length(key) - 1) || ',"simulated":' ||
-  CASE WHEN json_extract(document, '$.simulated') THEN 'true' ELSE 'false' END || '}'
-WHERE key LIKE 'profile/{%}' AND json_valid(document);
-)",
-    // What is shown of jobs that are over. The summary comes first: lists read it without the pages of the rest.
-    R"(
 CREATE TABLE archives (
   job TEXT PRIMARY KEY NOT NULL, summary TEXT NOT NULL, ranks TEXT NOT NULL, frontier TEXT NOT NULL,
   timeline TEXT NOT NULL, iterations TEXT NOT NULL
 );
-)",
-    // What jobs have used, hour by hour: it stays when their reports are removed. A baseline is known by its energy; 0
-    // is none. Names are apart, as a specification may have megabytes.
-    R"(
 CREATE TABLE used_jobs (
   job TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL, gpu TEXT NOT NULL,
   simulated INTEGER NOT NULL
@@ -79,43 +57,40 @@ CREATE TABLE usage (
   energy_variance REAL NOT NULL, UNIQUE (job, hour_s, baseline_j)
 );
 CREATE INDEX usage_by_hour ON usage (hour_s);
-)",
-    // How power budgets were used.
-    R"(
 CREATE TABLE budget_uses (
   id INTEGER PRIMARY KEY, time_s INTEGER NOT NULL, budget TEXT NOT NULL, limit_w REAL NOT NULL, planned_w REAL NOT NULL,
   assumed_w REAL NOT NULL, measured_w REAL, measured_gpus INTEGER NOT NULL, held_w REAL, kept INTEGER NOT NULL
 );
 CREATE INDEX budget_uses_by_time ON budget_uses (time_s);
-)"};
+)";
 
 }  // namespace
 
-std::span<const char* const> store_schema_steps() { return kSteps; }
-
-std::int64_t schema_version(Database& database, std::int64_t newest) {
+bool has_schema(Database& database) {
   const std::string name = printable(database.path().string());
   const std::int64_t version = database.integer("PRAGMA user_version");
-  const bool is_empty = version == 0 && database.integer("SELECT count(*) FROM sqlite_schema") == 0;
-  if (!is_empty && database.integer("PRAGMA application_id") != kApplicationId) {
+  if (version == 0 && database.integer("SELECT count(*) FROM sqlite_schema") == 0) return false;
+  if (database.integer("PRAGMA application_id") != kApplicationId) {
     throw InputError(fmt::format("{}: a database of another program; choose another state folder", name));
   }
-  if (version < 0 || version > newest) {
+  if (version != kStoreSchema) {
     throw InputError(
-        fmt::format("{}: has version {}, and this lowgear knows up to {}; use the newer lowgear that wrote it", name,
-                    version, newest));
+        fmt::format("{}: has version {}, and this lowgear reads version {} alone; use the lowgear that wrote it, or "
+                    "move server.db and "
+                    "server.db-wal away to start with an empty database",
+                    name, version, kStoreSchema));
   }
-  return version;
+  return true;
 }
 
-void migrate(Database& database, std::span<const char* const> steps) {
-  const auto newest = static_cast<std::int64_t>(steps.size());
-  const std::int64_t version = schema_version(database, newest);
+void require_schema(Database& database) {
+  const bool is_whole = has_schema(database);
   database.use_write_ahead_log();  // only now is it certain that the file is ours
-  if (version == newest) return;
+  if (is_whole) return;
   Transaction transaction(database);
-  for (std::int64_t next = version; next < newest; ++next) database.execute(steps[static_cast<std::size_t>(next)]);
-  database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, newest).c_str());
+  database.execute(kTables);
+  database.execute(
+      fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kStoreSchema).c_str());
   transaction.commit();
 }
 

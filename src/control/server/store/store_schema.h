@@ -1,22 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "control/server/store/database.h"
 
 namespace lowgear::server {
 
-/// Statements that bring a file from version N to N + 1, for every N from 0, which is an empty file. What was released
-/// is never changed again: what comes later is a further step.
-[[nodiscard]] std::span<const char* const> store_schema_steps();
+/// Number of the schema, which a file states. It rises with every change of a table or of a stored document's meaning.
+inline constexpr std::int64_t kStoreSchema = 6;
 
-/// The file's version, 0 for an empty one. Throws InputError for a file that is not Lowgear's, or of a version above
-/// `newest`, which only a newer Lowgear knows.
-[[nodiscard]] std::int64_t schema_version(Database& database, std::int64_t newest);
+/// False for an empty file. Throws InputError for one that is another program's, or of another schema.
+[[nodiscard]] bool has_schema(Database& database);
 
-/// Brings the file to the newest version, all steps or none: a migration that is interrupted leaves a file that the
-/// Lowgear which wrote it still reads. Throws as `schema_version`.
-void migrate(Database& database, std::span<const char* const> steps);
+/// Makes the tables of an empty file, all or none. Throws as `has_schema`.
+void require_schema(Database& database);
 
 }  // namespace lowgear::server

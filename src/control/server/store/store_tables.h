@@ -28,7 +28,7 @@ struct StoreRetention {
 /// The tables of the server's file. Every call throws DatabaseError; those that write belong into a transaction.
 class StoreTables {
  public:
-  /// The file has to be of the newest version. `database` has to outlive this.
+  /// The file has to have its tables. `database` has to outlive this.
   StoreTables(Database& database, const StoreRetention& retention);
 
   /// Writes a change and removes the reports, plans, cells and decisions of its jobs that are too old to be kept.

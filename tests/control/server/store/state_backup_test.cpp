@@ -27,7 +27,6 @@
 #include "control/server/store/database.h"
 #include "control/server/store/sqlite_store.h"
 #include "control/server/store/state_folder.h"
-#include "control/server/store/store_schema.h"
 
 namespace lowgear::server {
 namespace {
@@ -104,7 +103,6 @@ class StateBackupTest : public testing::Test {
 TEST_F(StateBackupTest, IsRestoredElsewhereWithEverything) {
   write(10);
   const StateSummary summary = back_up({.state = state(), .file = file()});
-  EXPECT_EQ(summary.version, static_cast<std::int64_t>(store_schema_steps().size()));
   EXPECT_EQ(summary.open_jobs, 1);
   EXPECT_EQ(summary.finished_jobs, 0);
   EXPECT_EQ(summary.bytes, static_cast<std::int64_t>(fs::file_size(file())));
@@ -282,7 +280,7 @@ TEST_F(StateBackupTest, ListsRowsThatCannotBeRead) {
   EXPECT_FALSE(fs::exists(other()));
 }
 
-TEST_F(StateBackupTest, IsRefusedWhenOfAnotherProgramOrANewerLowgear) {
+TEST_F(StateBackupTest, IsRefusedWhenOfAnotherProgramOrAnotherSchema) {
   make_file("CREATE TABLE cats (name TEXT)");
   EXPECT_THAT(restore_refusal(), HasSubstr("another program"));
   fs::remove(file());
@@ -294,19 +292,8 @@ TEST_F(StateBackupTest, IsRefusedWhenOfAnotherProgramOrANewerLowgear) {
   make_file("PRAGMA user_version = 99");
   fs::resize_file(file(), fs::file_size(file()) / 4096 * 4096);
   seal_backup(file());
-  EXPECT_THAT(restore_refusal(), AllOf(HasSubstr("has version 99"), HasSubstr("use the newer lowgear")));
+  EXPECT_THAT(restore_refusal(), AllOf(HasSubstr("has version 99"), HasSubstr("use the lowgear that wrote it")));
   EXPECT_FALSE(fs::exists(other()));
-}
-
-TEST_F(StateBackupTest, OfAnOlderLowgearIsRestoredAsItIs) {
-  {
-    Database old(file(), Database::Sharing::shared);
-    migrate(old, store_schema_steps().first(1));
-    old.execute("INSERT INTO jobs VALUES ('j-1', 'run', '{}', '{}', 1, NULL); PRAGMA journal_mode = DELETE");
-  }
-  seal_backup(file());
-  EXPECT_EQ(restore({.file = file(), .state = other()}).version, 1) << "the server that starts migrates it";
-  EXPECT_EQ(open(other())->load().jobs.size(), 1U);
 }
 
 TEST_F(StateBackupTest, RefusesACopyOfFilesInUse) {
