@@ -6,23 +6,28 @@ from . import records
 
 
 def counters(gpus, uuids):
-    """Joules since the driver was loaded, by UUID; null where the GPU does not report them."""
-    return {gpu["uuid"]: (gpu["reading"] or {}).get("energy_j") for gpu in gpus if gpu["uuid"] in uuids}
+    """Joules since the driver was loaded, by UUID; null where the GPU does not report them at present: what the agent read
+    last of one that is lost is not what it has used."""
+    return {gpu["uuid"]: (gpu["reading"] or {}).get("energy_j") if gpu["healthy"] else None
+            for gpu in gpus if gpu["uuid"] in uuids}
 
 
 def energy_between(begin, end):
-    """Joules of all GPUs of `begin`, an object with `energy_j`, until `end`, another; None where one GPU's is not known, as
-    after the driver was loaded again."""
+    """Joules of all GPUs of `begin`, an object with `energy_j`, until `end`, another, and "". None and the reason where one
+    GPU's is not known: it was lost, the driver was loaded again, or its counter does not answer or stands, which shows as
+    no energy at all."""
     of_begin = begin.get("energy_j")
     if not isinstance(of_begin, dict) or not of_begin:
-        return None
+        return None, ""
     total_j = 0.0
     for uuid in of_begin:
         first_j, last_j = (records.number_in(document, "energy_j", uuid) for document in (begin, end))
-        if first_j is None or last_j is None or last_j < first_j:
-            return None
+        if first_j is None or last_j is None:
+            return None, f"{uuid} reported no energy at the {'begin' if first_j is None else 'end'}"
+        if last_j <= first_j:
+            return None, f"the energy counter of {uuid} {'stands still' if last_j == first_j else 'fell'} at {last_j} J"
         total_j += last_j - first_j
-    return total_j
+    return total_j, ""
 
 
 def account(job, node, gpus):
@@ -30,16 +35,17 @@ def account(job, node, gpus):
     begin = records.job(job) or {"problem": "the prolog has left no record"}
     now_s, begin_s = time.time(), records.number_in(begin, "time_s")
     uuids = list(begin.get("energy_j") or {})
+    energy_j, unknown = energy_between(begin, {"energy_j": counters(gpus, uuids)})
     return {"format": "lowgear.slurm-job/1", "job": job, "restart": begin.get("restart", 0), "node": node,
             "uid": begin.get("uid"), "end_time_s": now_s, "time_s": None if begin_s is None else now_s - begin_s, "gpus": uuids,
-            "energy_j": energy_between(begin, {"energy_j": counters(gpus, uuids)}),
+            "energy_j": energy_j,
             "steps": {name: _step(step) for name, step in records.steps(job).items()},
-            "problem": begin.get("problem", "")}
+            "problem": begin.get("problem", "") or unknown}
 
 
 def _step(step):
     begin, end = step.get("begin", {}), step.get("end", {})
-    return {"energy_j": energy_between(begin, end), "planned_saving_pct": records.number_in(begin, "planned_saving_pct")}
+    return {"energy_j": energy_between(begin, end)[0], "planned_saving_pct": records.number_in(begin, "planned_saving_pct")}
 
 
 def part(document):

@@ -3,18 +3,30 @@
 import http.client
 import json
 import os
+import re
 import socket
 import time
+from pathlib import Path
 
-SOCKET = "/run/lowgear/agent.sock"
+CONFIGURATION = Path("/etc/lowgear/agent.toml")
 PATIENCE_S = 10
+
+
+def http_socket(configuration=CONFIGURATION):
+    """That of the node's agent, which all jobs on the node share: as its configuration names it."""
+    try:
+        found = re.search(r"""^\s*http_socket\s*=\s*["']([^"']+)["']""", configuration.read_text("utf-8"), re.MULTILINE)
+    except (OSError, ValueError):
+        found = None
+    return found[1] if found else "/run/lowgear/agent.sock"
 
 
 class AgentError(Exception):
     """The agent does not run, does not respond in time, or refuses."""
 
 
-def _ask(method, path, document=None, path_of_socket=SOCKET):
+def _ask(method, path, document=None):
+    path_of_socket = http_socket()
     connection = http.client.HTTPConnection("localhost", timeout=PATIENCE_S)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.settimeout(PATIENCE_S)
@@ -57,6 +69,6 @@ def give_back(gpu, job):
 def age_s():
     """Seconds since the agent was started, by its socket; 0 without one."""
     try:
-        return max(0.0, time.time() - os.stat(SOCKET).st_mtime)
+        return max(0.0, time.time() - os.stat(http_socket()).st_mtime)
     except OSError:
         return 0.0

@@ -13,14 +13,14 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "deploy/slurm"))
-from lowgear_slurm import account, comment, job, options, plans, processes, records  # noqa: E402
+from lowgear_slurm import account, agent, comment, job, options, plans, processes, records  # noqa: E402
 from lowgear_slurm.agent import AgentError  # noqa: E402
 from lowgear_slurm.allocation import Allocation, allocation, minor_numbers, visible_uuids  # noqa: E402
 
 
 def gpu(index, mig=False, lease=None, state="untouched"):
     return {"index": index, "uuid": f"GPU-{index}", "pci_address": f"0000:0{index}:00.0", "mig_enabled": mig, "lease": lease,
-            "clocks": {"state": state}, "reading": {"energy_j": 100.0 * index}, "problem": None}
+            "clocks": {"state": state}, "reading": {"energy_j": 100.0 * index}, "healthy": True, "problem": None}
 
 
 GPUS = [gpu(index) for index in range(4)]
@@ -105,12 +105,22 @@ class Records(unittest.TestCase):
         self.assertEqual((found["energy_j"], found["steps"]), (50.0, {"0": {"energy_j": 30.0, "planned_saving_pct": 12.5}}))
         self.assertEqual(account.part(found)["planned_saving_pct"], "0:12.5")
 
-    def test_a_counter_that_fell_or_is_missing_gives_no_energy(self):
-        for begin_j in (200.0, None):
+    def test_a_counter_that_fell_stands_or_is_missing_gives_no_energy_and_the_reason(self):
+        for begin_j, why in ((500.0, "fell"), (100.0, "stands still"), (None, "no energy at the begin")):
             self.begin(energy_j={"GPU-1": begin_j})
-            self.assertIsNone(account.account("7", "node1", GPUS)["energy_j"])
-        self.begin()
-        self.assertIsNone(account.account("7", "node1", [])["energy_j"])
+            found = account.account("7", "node1", GPUS)
+            self.assertIsNone(found["energy_j"])
+            self.assertRegex(found["problem"], f"GPU-1.* {why}")
+        self.begin(energy_j={"GPU-1": 50.0})
+        for gpus in ([], [{**gpu(1), "healthy": False}]):  # it is lost: an old reading is left
+            lost = account.account("7", "node1", gpus)
+            self.assertEqual((lost["energy_j"], lost["problem"]), (None, "GPU-1 reported no energy at the end"))
+
+    def test_the_socket_is_that_of_the_nodes_agent(self):
+        configuration = self.folder / "agent.toml"
+        self.assertEqual(agent.http_socket(configuration), "/run/lowgear/agent.sock")
+        configuration.write_text('# http_socket = "/no"\njournal = "/x"\nhttp_socket = "/run/other/agent.sock"  # ours\n')
+        self.assertEqual(agent.http_socket(configuration), "/run/other/agent.sock")
 
     def test_what_users_may_write_harms_nothing(self):
         self.begin()
