@@ -11,11 +11,11 @@
 #include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 #include "planning/plan/plan.h"
+#include "planning/schedule/microbatches.h"
 
 namespace lowgear::protocol {
 namespace {
 
-constexpr int kMaxMicrobatches = 1'000'000;  // of a plan
 constexpr int kMaxMicrobatchSize = 1 << 20;
 constexpr std::size_t kMaxScheduleBytes = 4 << 20;
 constexpr double kMaxSlowdownPct = 1'000;
@@ -81,8 +81,8 @@ std::optional<JobEnvPipe> read_envpipe(const JsonView& body, std::optional<JobPo
   if (!has_value(body, "envpipe")) return envpipe ? std::optional(JobEnvPipe{}) : std::nullopt;
   const JsonView value = body.at("envpipe");
   if (!envpipe) value.fail("is of another policy", "add \"policy\": \"envpipe\"");
-  require_members(value, {"type", "reconfig", "threshold_scale", "transfer_ms", "start_mhz", "lowest_mhz",
-                          "raise_step_mhz"});
+  require_members(value,
+                  {"type", "reconfig", "threshold_scale", "transfer_ms", "start_mhz", "lowest_mhz", "raise_step_mhz"});
   JobEnvPipe settings;
   if (value.has("type")) settings.type = one_of(value.at("type"), {"baseline", "uniform", "envelope"});
   if (value.has("reconfig")) settings.reconfig = one_of(value.at("reconfig"), {"default", "greedy", "balanced"});
@@ -183,7 +183,7 @@ JobSpec read_job_spec(const JsonView& body) {
   spec.gpu = printable_text(body.at("gpu"), plan::kMaxGpuNameBytes);  // plans name it
   spec.parallel = read_parallel(body.at("parallel"));
   read_schedule(body.at("schedule"), spec);
-  spec.microbatches = body.at("microbatches").integer_in(1, kMaxMicrobatches);
+  spec.microbatches = body.at("microbatches").integer_in(1, schedule::kMaxMicrobatches);
   if (body.has("microbatch_size")) {
     spec.microbatch_size = body.at("microbatch_size").integer_in(1, kMaxMicrobatchSize);
   }

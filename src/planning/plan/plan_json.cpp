@@ -12,6 +12,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/units.h"
 #include "planning/profile/setting.h"
+#include "planning/schedule/microbatches.h"
 
 namespace lowgear::plan {
 
@@ -19,7 +20,6 @@ namespace {
 
 constexpr std::string_view kFormat = "lowgear.plan/1";
 constexpr std::size_t kMaxPlanValues = std::size_t{1} << 24;  // eight for an op
-constexpr int kMaxMicrobatches = 1'000'000;
 constexpr int kMaxVirtualStages = 1'000'000;
 constexpr double kMaxEnergyJ = 1e18;
 
@@ -156,7 +156,7 @@ Plan read_plan(std::string_view text, const std::string& source) {
   plan.policy = document.at("policy").text();
   plan.schedule = document.at("schedule").text();
   if (document.has("gpu")) plan.gpu_name = read_gpu_name(document.at("gpu"));
-  plan.microbatches = document.at("microbatches").integer_in(1, kMaxMicrobatches);
+  plan.microbatches = document.at("microbatches").integer_in(1, schedule::kMaxMicrobatches);
   plan.deadline_s = number_in(document.at("deadline_s"), 0, kMaxTimeS);
   plan.time_s = number_in(document.at("time_s"), 0, kMaxTimeS);
   plan.energy_j = number_in(document.at("energy_j"), 0, kMaxEnergyJ);

@@ -19,13 +19,13 @@
 #include "planning/profile/plausibility.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
+#include "planning/schedule/microbatches.h"
 #include "planning/schedule/torch_csv.h"
 #include "planning/workflow/planning_memory.h"
 
 namespace lowgear::cli {
 namespace {
 
-constexpr int kMaxMicrobatches = 1'000'000;  // as far as plan files go
 constexpr int kMaxChunks = 1024;
 constexpr auto kGroupings = std::to_array<std::string_view>({"single", "grouped"});
 
@@ -153,12 +153,12 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
       ->transform([](std::string text) { return schedule_name(std::move(text)); });
   add_whole_number(app, "--stages", {1, profile::kMaxStages}, into(arguments.stages),
                    "Pipeline ranks (default: as in the schedule file or the profile)");
-  add_whole_number(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments.microbatches),
+  add_whole_number(app, "--microbatches", {1, schedule::kMaxMicrobatches}, into(arguments.microbatches),
                    "Microbatches per iteration (default: as in the schedule file; required without one)");
   add_whole_number(app, "--chunks", {1, kMaxChunks}, into(arguments.chunks),
                    "Virtual stages per rank, for interleaved (default 1). The profile has one stage per virtual stage, "
                    "or one per rank, which is then divided into equal parts");
-  add_whole_number(app, "--extra-activations", {0, kMaxMicrobatches}, into(arguments.extra_activations),
+  add_whole_number(app, "--extra-activations", {0, schedule::kMaxMicrobatches}, into(arguments.extra_activations),
                    "envpipe: microbatches whose activations fit into a GPU's memory in addition to those of 1F1B "
                    "(default: no limit for --schedule envpipe, none for --policy envpipe)");
   add_choice(

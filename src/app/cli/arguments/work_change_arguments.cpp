@@ -9,11 +9,11 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
+#include "planning/schedule/microbatches.h"
 
 namespace lowgear::cli {
 namespace {
 
-constexpr int kMaxNewMicrobatches = 1'000'000;  // as far as plan files go
 constexpr auto kRecomputationWords = std::to_array<std::string_view>({"added", "removed"});
 
 std::optional<int> layer_number(std::string_view text) {
@@ -77,7 +77,7 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
       },
       "Whether layers repeat their forward before their backward, and did not in the profile (added), or no longer do "
       "(removed)");
-  add_whole_number(app, "--microbatches", {1, kMaxNewMicrobatches}, into(arguments.microbatches),
+  add_whole_number(app, "--microbatches", {1, schedule::kMaxMicrobatches}, into(arguments.microbatches),
                    "Microbatches per iteration from now on (default as before)");
 }
 

@@ -10,6 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
 #include "planning/schedule/generators.h"
+#include "planning/schedule/microbatches.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 using Fault = std::optional<JobFault>;
 
 constexpr int kMostGpusPerNode = 4096;
-constexpr int kMaxMicrobatches = 1'000'000;  // as far as plan files go
 constexpr double kMaxBytesPerS = 1e15;
 constexpr double kMaxLatencyS = 1;
 /// The schedule that depends on how long stages take.
@@ -132,7 +132,7 @@ Fault find_batch_fault(const TrainingJob& job) {
                                 batch.micro, job.parallel.dp),
                     fmt::format("give {}, or another micro or dp", (batch.global / together + 1) * together)};
   }
-  return out_of_range("batch.global", job.microbatches(), 1, kMaxMicrobatches);
+  return out_of_range("batch.global", job.microbatches(), 1, schedule::kMaxMicrobatches);
 }
 
 Fault find_sequence_fault(const TrainingJob& job) {

@@ -1,6 +1,7 @@
 #include "estimating/estimator/peer/sampled_job.h"
 
 #include "base/core/formats/yaml.h"
+#include "planning/schedule/microbatches.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -10,7 +11,6 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxBucket = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxLayers = 1024;
 constexpr std::int64_t kMaxSyncs = 16;
-constexpr std::int64_t kMaxMicrobatches = 1'000'000;
 
 std::vector<std::string> texts(const YamlView& list) {
   std::vector<std::string> values;
@@ -37,7 +37,7 @@ void read_training_config(const YamlView& list, SampledJob& job) {
   job.heads = list.at(4).integer_in(1, kMaxSize);
   job.sequence_length = list.at(5).integer_in(1, kMaxSize);
   job.hidden = list.at(6).integer_in(1, kMaxSize);
-  job.microbatches = list.at(7).integer_in(1, kMaxMicrobatches);
+  job.microbatches = list.at(7).integer_in(1, schedule::kMaxMicrobatches);
   job.gpus_per_node = small(list.at(8), 1, kMaxRanks);
 }
 

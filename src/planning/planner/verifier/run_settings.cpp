@@ -9,11 +9,10 @@
 #include "base/core/units.h"
 #include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
+#include "planning/schedule/microbatches.h"
 
 namespace lowgear::planner::verifier {
 namespace {
-
-constexpr int kMaxMicrobatches = 1'000'000;
 
 double number_in(const JsonView& value, double low, double high) {
   const double number = value.number();
@@ -40,7 +39,7 @@ RunSettings read_run_settings(std::string_view text, const std::string& source) 
   run.policy = document.at("policy").text();
   run.schedule = document.at("schedule").text();
   run.ranks = document.at("stages").integer_in(1, profile::kMaxStages);
-  run.microbatches = document.at("microbatches").integer_in(1, kMaxMicrobatches);
+  run.microbatches = document.at("microbatches").integer_in(1, schedule::kMaxMicrobatches);
   const JsonView power = document.at("blocking_power_w");
   if (power.size() != static_cast<std::size_t>(run.ranks)) {
     power.fail(fmt::format("{} values for {} stages", power.size(), run.ranks), "it needs one for each");
