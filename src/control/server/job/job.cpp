@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "control/server/job/job_problems.h"
+
 namespace lowgear::server {
 namespace {
 
@@ -73,7 +75,8 @@ void Job::try_again(double now_s) {
 void Job::report(const protocol::RankReports& reported, double now_s, std::optional<double> most_w) {
   RegisteredRank& rank = *record_.ranks.find(reported.rank);
   if (!record_.is_over()) record_.history.require_plausible(reported, now_s);
-  const protocol::RankReports reports = judged(reported, most_w, now_s);
+  rank.agent_most_w = most_w;
+  const protocol::RankReports reports = judged(reported, now_s);
   rank.heard_s = record_.status.heard_s = now_s;
   rank.gpu = reports.gpu;
   outbox_.changes.gpus_heard.push_back(reports.rank);
@@ -87,18 +90,27 @@ void Job::report(const protocol::RankReports& reported, double now_s, std::optio
     record_.begins.add(reports, now_s);
   }
   rank.last = reports.reports.back();
-  while (const auto iteration = record_.history.next(now_s)) {
-    count_usage(*iteration, now_s);
-    collect(*iteration);
-    react(*iteration, now_s);
-    const PlanVersion* plan = record_.plans.find(iteration->plan_version);
-    record_.activity.iteration(plan == nullptr ? "none" : name(plan->purpose), iteration->time_s, iteration->energy_j);
-    outbox_.changes.iterations.push_back(record_.history.kept().back());
-    outbox_.changes.summary_changed = true;
-  }
+  take_iterations(now_s);
   watch_baseline(now_s);
   watch_profile(now_s);
   try_again(now_s);
+}
+
+/// Those that are complete by now.
+void Job::take_iterations(double now_s) {
+  while (const auto iteration = record_.history.next(now_s)) {
+    count(*iteration, now_s);
+    react(*iteration, now_s);
+  }
+}
+
+void Job::count(const JobIteration& iteration, double now_s) {
+  count_usage(iteration, now_s);
+  collect(iteration);
+  const PlanVersion* plan = record_.plans.find(iteration.plan_version);
+  record_.activity.iteration(plan == nullptr ? "none" : name(plan->purpose), iteration.time_s, iteration.energy_j);
+  outbox_.changes.iterations.push_back(record_.history.kept().back());
+  outbox_.changes.summary_changed = true;
 }
 
 /// Reports that the rank had sent before have a row of their own: one of the same first iteration would replace it.
@@ -208,6 +220,7 @@ void Job::finish_rank(int rank, double now_s) {
   record_.history.finish(rank);
   outbox_.changes.gpus_left.push_back(rank);
   if (record_.ranks.all_finished()) return finish("all ranks have ended", now_s);
+  take_iterations(now_s);
   end_trials(now_s);
 }
 
@@ -219,6 +232,9 @@ void Job::end(ServerEvent event, std::string_view why, double now_s) {
     if (registered != nullptr && !registered->finished) outbox_.changes.gpus_left.push_back(rank);
   }
   record_.status.finished_s = now_s;
+  record_.history.end();
+  while (const auto iteration = record_.history.next(now_s)) count(*iteration, now_s);
+  if (const auto& left_out = record_.history.left_out()) decide("reports", text_of(*left_out), now_s);
   decide("finish", std::string(why), now_s);
   change_state(JobState::finished, std::string(why));
 }

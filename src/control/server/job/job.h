@@ -124,8 +124,7 @@ class Job {
   [[nodiscard]] const TrialSweep& sweep() const { return record_.profiling.sweep(); }
   void begin(const Profiles& profiles, double now_s);
   void end(ServerEvent event, std::string_view why, double now_s);
-  [[nodiscard]] protocol::RankReports judged(const protocol::RankReports& reports, std::optional<double> most_w,
-                                             double now_s);
+  [[nodiscard]] protocol::RankReports judged(const protocol::RankReports& reports, double now_s);
   [[nodiscard]] protocol::RankCells judged(const protocol::RankCells& cells, double now_s);
   void count_gpu_once(int rank);
   void store_reports(const protocol::RankReports& reports, std::size_t repeated);
@@ -157,6 +156,8 @@ class Job {
   void replan(const std::string& reason);
   void give_plan_up(const std::string& error, double now_s);
   [[nodiscard]] PlanningConditions conditions() const;
+  void take_iterations(double now_s);
+  void count(const JobIteration& iteration, double now_s);
   void count_usage(const JobIteration& iteration, double now_s);
   void collect(const JobIteration& iteration);
   void react(const JobIteration& iteration, double now_s);
@@ -181,6 +182,7 @@ class Job {
   [[nodiscard]] StoredJob stored() const;
   void restore_state(const JsonView& state);
   void restore_rank(const StoredRank& row, double now_s);
+  void collect_restored(double now_s);
   void restore_progress(const StoreContents& rows, double now_s, std::vector<std::string>& left_out);
   void resume(const Profiles& profiles, double now_s);
   void replace_lost_profile(double now_s);

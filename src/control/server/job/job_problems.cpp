@@ -14,6 +14,8 @@ namespace {
 /// Ranks and GPUs of one problem that are named.
 constexpr std::size_t kShownRanks = 20;
 constexpr std::size_t kNamedGpus = 4;
+/// Limits are read in mW, and written with fewer digits.
+constexpr double kLimitRoundingW = 1;
 /// A slowdown is one where it is more than so many of its standard errors.
 constexpr double kSignificance = 2;
 
@@ -63,18 +65,29 @@ void add_unfollowed(const JobRecord& job, std::vector<JobProblem>& problems) {
     problem.todo =
         "the server cannot restore clocks that no agent can set: start the agent on these nodes again (systemctl start "
         "lowgear-agent), which restores them, or run lowgear agent restore or nvidia-smi -rgc there; where setters "
-        "fail, the "
-        "agent's log has the driver's error";
+        "fail, "
+        "the agent's log has the driver's error";
   }
   problems.push_back(std::move(problem));
 }
 
-void add_energies_left_out(const JobRecord& job, std::vector<JobProblem>& problems) {
-  JobProblem problem{.kind = kEnergyLeftOut, .is_critical = false, .ranks = {}, .text = {}, .todo = {}};
+/// Registered ranks of which that holds, lowest first.
+template <typename Holds>
+std::vector<int> ranks_that(const JobRecord& job, Holds holds) {
+  std::vector<int> ranks;
   for (int rank = 0; rank < job.ranks.size(); ++rank) {
     const RegisteredRank* registered = job.ranks.find(rank);
-    if (registered != nullptr && !registered->energy_fault.empty()) problem.ranks.push_back(rank);
+    if (registered != nullptr && holds(*registered)) ranks.push_back(rank);
   }
+  return ranks;
+}
+
+void add_energies_left_out(const JobRecord& job, std::vector<JobProblem>& problems) {
+  JobProblem problem{.kind = kEnergyLeftOut,
+                     .is_critical = false,
+                     .ranks = ranks_that(job, [](const RegisteredRank& rank) { return !rank.energy_fault.empty(); }),
+                     .text = {},
+                     .todo = {}};
   if (problem.ranks.empty()) return;
   problem.text = fmt::format("energies of {} are left out, and the job's with them: the report of rank {} {}",
                              text_of_ranks(problem.ranks), problem.ranks.front(),
@@ -84,52 +97,85 @@ void add_energies_left_out(const JobRecord& job, std::vector<JobProblem>& proble
   problems.push_back(std::move(problem));
 }
 
+/// Ranks that state a limit which their GPU cannot have.
+void add_limits_that_differ(const JobRecord& job, std::vector<JobProblem>& problems) {
+  JobProblem problem{
+      .kind = kPowerLimitDiffers,
+      .is_critical = false,
+      .ranks = ranks_that(job,
+                          [](const RegisteredRank& rank) {
+                            return rank.agent_most_w &&
+                                   rank.spec.power_limit_w.value_or(0) > *rank.agent_most_w + kLimitRoundingW;
+                          }),
+      .text = {},
+      .todo =
+          "one of both takes the GPU for another one: compare lowgear doctor on the node with what the rank registers"};
+  if (problem.ranks.empty()) return;
+  const RegisteredRank& first = *job.ranks.find(problem.ranks.front());
+  problem.text = fmt::format(
+      "rank {} states a power limit of {:.0f} W, and the agent that has {} one of at most {:.0f} W: the agent's counts",
+      problem.ranks.front(), *first.spec.power_limit_w, first.spec.gpu_uuid, *first.agent_most_w);
+  if (problem.ranks.size() > 1) problem.text += fmt::format("; so it is with {} ranks", problem.ranks.size());
+  problems.push_back(std::move(problem));
+}
+
 /// With other jobs.
 void add_shared(const JobRecord& job, std::vector<JobProblem>& problems) {
-  JobProblem problem{.kind = kGpuShared, .is_critical = false, .ranks = {}, .text = {}, .todo = {}};
-  for (int rank = 0; rank < job.ranks.size(); ++rank) {
-    const RegisteredRank* registered = job.ranks.find(rank);
-    if (registered == nullptr || !registered->shared) continue;
-    if (problem.ranks.empty()) problem.text = registered->shared->text;
-    problem.ranks.push_back(rank);
-  }
+  JobProblem problem{.kind = kGpuShared,
+                     .is_critical = false,
+                     .ranks = ranks_that(job, [](const RegisteredRank& rank) { return rank.shared.has_value(); }),
+                     .text = {},
+                     .todo = "an energy counter is that of the whole GPU: no saving is stated while jobs share it"};
   if (problem.ranks.empty()) return;
+  problem.text = job.ranks.find(problem.ranks.front())->shared->text;
   if (problem.ranks.size() > 1) problem.text += fmt::format("; {} ranks share GPUs", problem.ranks.size());
-  problem.todo = "an energy counter is that of the whole GPU: no saving is stated while jobs share it";
   problems.push_back(std::move(problem));
 }
 
 /// Ranks of the job that have one GPU, of which only the first counts.
 void add_counted_once(const JobRecord& job, std::vector<JobProblem>& problems) {
-  JobProblem problem{.kind = kGpuCountedOnce, .is_critical = false, .ranks = {}, .text = {}, .todo = {}};
-  for (int rank = 0; rank < job.ranks.size(); ++rank) {
-    if (job.ranks.counts_elsewhere(rank)) problem.ranks.push_back(rank);
-  }
+  JobProblem problem{
+      .kind = kGpuCountedOnce,
+      .is_critical = false,
+      .ranks = ranks_that(job, [&](const RegisteredRank& rank) { return job.ranks.counts_elsewhere(rank.spec.rank); }),
+      .text = {},
+      .todo =
+          "ranks on one GPU (instances, MPS) are counted right; where each has a GPU of its own, "
+          "CUDA_VISIBLE_DEVICES of the ranks is wrong, and not all GPUs are measured"};
   if (problem.ranks.empty()) return;
   const int first = problem.ranks.front();
   problem.text = fmt::format("{} is that of rank {} and of rank {}: its energy counts once",
                              job.ranks.find(first)->spec.gpu_uuid, job.ranks.with_gpu_of(first).front(), first);
   if (problem.ranks.size() > 1)
     problem.text += fmt::format("; energies of {} ranks are not counted", problem.ranks.size());
-  problem.todo =
-      "ranks on one GPU (instances, MPS) are counted right; where each has a GPU of its own, CUDA_VISIBLE_DEVICES of "
-      "the ranks is "
-      "wrong, and not all GPUs are measured";
   problems.push_back(std::move(problem));
 }
 
+/// Reports that have not come, or not yet, as far back as iterations are kept.
 void add_missing(const JobRecord& job, std::vector<JobProblem>& problems) {
-  JobProblem problem{.kind = kReportsMissing, .is_critical = false, .ranks = {}, .text = {}, .todo = {}};
-  for (const int rank : job.history.missing()) {
-    const RegisteredRank* registered = job.ranks.find(rank);
-    if (registered != nullptr && !registered->finished) problem.ranks.push_back(rank);
+  JobProblem problem{.kind = kReportsMissing,
+                     .is_critical = false,
+                     .ranks = {},
+                     .text = {},
+                     .todo = "see whether these ranks run, reach the server, and report every iteration"};
+  const auto add = [&](const std::vector<int>& ranks, const std::string& text) {
+    if (problem.ranks.empty()) problem.ranks = ranks;
+    problem.text += (problem.text.empty() ? "" : "; ") + text;
+  };
+  if (const auto& left_out = job.history.left_out()) {
+    add(left_out->ranks, text_of(*left_out) + ", and did not count when the job ended");
+  } else if (const auto held_up = job.history.held_up()) {
+    add(held_up->ranks, text_of(*held_up) + ", and are not counted yet");
   }
-  if (problem.ranks.empty() || job.is_over()) return;
-  problem.text = fmt::format(
-      "iteration {} lacks the reports of {}: its time is that of the other ranks, and its energy is not known",
-      job.history.kept().back().iteration, text_of_ranks(problem.ranks));
-  problem.todo = "see whether these ranks run, and reach the server";
-  problems.push_back(std::move(problem));
+  const Incomplete& incomplete = job.history.incomplete();
+  if (incomplete.iterations > 0 && incomplete.last >= job.history.kept().front().iteration) {
+    add(incomplete.ranks,
+        fmt::format(
+            "iteration {} lacks the report of {}: its time is that of the other ranks, and its energy is not known",
+            incomplete.last, text_of_ranks(incomplete.ranks)));
+    if (incomplete.iterations > 1) problem.text += fmt::format("; so do {} before it", incomplete.iterations - 1);
+  }
+  if (!problem.text.empty()) problems.push_back(std::move(problem));
 }
 
 /// Of a rank that once named an iteration far ahead nothing counts until it gets there. Ahead of all others, that is:
@@ -161,10 +207,18 @@ void add_differing(const JobRecord& job, std::vector<JobProblem>& problems) {
 
 }  // namespace
 
+std::string text_of(const HeldUp& held_up) {
+  const std::string later = held_up.iterations == 1   ? " lacks"
+                            : held_up.iterations == 2 ? " and a later one lack"
+                                                      : fmt::format(" and {} later ones lack", held_up.iterations - 1);
+  return fmt::format("iteration {}{} the reports of {}", held_up.first_iteration, later, text_of_ranks(held_up.ranks));
+}
+
 std::vector<JobProblem> problems_of(const JobRecord& job) {
   std::vector<JobProblem> problems;
   add_unfollowed(job, problems);
   add_energies_left_out(job, problems);
+  add_limits_that_differ(job, problems);
   add_shared(job, problems);
   add_counted_once(job, problems);
   add_missing(job, problems);
@@ -178,7 +232,9 @@ Json to_json(const std::vector<JobProblem>& problems, const JobRecord& job) {
     Json gpus = Json::array();
     for (const int rank : problem.ranks) {
       if (gpus.size() == kShownRanks) break;
-      const protocol::RankSpec& spec = job.ranks.find(rank)->spec;
+      const RegisteredRank* registered = job.ranks.find(rank);
+      if (registered == nullptr) continue;
+      const protocol::RankSpec& spec = registered->spec;
       gpus.push_back(
           {{"rank", rank}, {"host", spec.host}, {"gpu_uuid", spec.gpu_uuid.empty() ? Json() : Json(spec.gpu_uuid)}});
     }

@@ -26,9 +26,12 @@ inline constexpr std::string_view kGpuShared = "gpu_shared";
 inline constexpr std::string_view kGpuCountedOnce = "gpu_counted_once";
 inline constexpr std::string_view kReportsMissing = "reports_missing";
 inline constexpr std::string_view kIterationsDiffer = "iterations_differ";
+inline constexpr std::string_view kPowerLimitDiffers = "power_limit_differs";
 
 /// At present; critical ones first.
 [[nodiscard]] std::vector<JobProblem> problems_of(const JobRecord& job);
+/// Of iterations that do not count, or not yet: `iteration 57 and 3 later ones lack the reports of rank 2`
+[[nodiscard]] std::string text_of(const HeldUp& held_up);
 [[nodiscard]] Json to_json(const std::vector<JobProblem>& problems, const JobRecord& job);
 
 }  // namespace lowgear::server

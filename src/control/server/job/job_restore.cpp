@@ -145,9 +145,7 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   count_gpu_once(rank.rank);
   if (has_value(view, "refusal")) record_.ranks.find(rank.rank)->refusal = view.at("refusal").text();
   if (has_value(view, "decisions")) record_.ranks.find(rank.rank)->decisions = view.at("decisions").integer();
-  if (!finished) return;
-  record_.ranks.finish(rank.rank);
-  record_.history.finish(rank.rank);
+  if (finished) record_.ranks.finish(rank.rank);
 }
 
 /// Plans, cells and reports, as they came.
@@ -171,11 +169,22 @@ void Job::restore_progress(const StoreContents& rows, double now_s, std::vector<
     const protocol::RankReports reports = protocol::read_rank_reports(JsonView(document, "reports"));
     require_rank(record_.ranks, reports.rank, row.rank);
     (void)record_.history.restore(reports, record_.status.created_s);
-    while (const auto iteration = record_.history.next(record_.status.created_s)) {
-      if (record_.usage.is_restored()) count_usage(*iteration, now_s);
-      collect(*iteration);
-    }
+    collect_restored(now_s);
   });
+  // Not before: iterations whose reports are still to be read would not wait for these ranks.
+  for (int rank = 0; rank < record_.ranks.size(); ++rank) {
+    const RegisteredRank* registered = record_.ranks.find(rank);
+    if (registered != nullptr && registered->finished) record_.history.finish(rank);
+  }
+  if (record_.is_over()) record_.history.end();
+  collect_restored(now_s);
+}
+
+void Job::collect_restored(double now_s) {
+  while (const auto iteration = record_.history.next(record_.status.created_s)) {
+    if (record_.usage.is_restored()) count_usage(*iteration, now_s);
+    collect(*iteration);
+  }
 }
 
 /// A job that was about to be planned for by a profile that the store does not have any more.

@@ -26,13 +26,12 @@ std::size_t IterationHistory::add(const protocol::RankReports& reports, double n
 
 void IterationHistory::keep(const JobIteration& iteration, int due_version) {
   not_following_ = {};
-  missing_.clear();
+  if (!iteration.lacking.empty()) {
+    incomplete_ = {.iterations = incomplete_.iterations + 1, .last = iteration.iteration, .ranks = iteration.lacking};
+  }
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];
-    if (!report) {
-      missing_.push_back(static_cast<int>(rank));
-      continue;
-    }
+    if (!report) continue;
     std::int64_t& since = unfollowed_since_[rank];
     if (report->plan_version >= due_version) {
       since = -1;
@@ -43,6 +42,7 @@ void IterationHistory::keep(const JobIteration& iteration, int due_version) {
   }
   JobIteration kept = iteration;
   kept.reports.clear();
+  kept.lacking.clear();
   kept_.push_back(std::move(kept));
   if (kept_.size() > kKept) kept_.pop_front();
 }

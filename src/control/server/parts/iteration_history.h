@@ -16,6 +16,14 @@ struct NotFollowing {
   int first_rank = 0;
 };
 
+/// Iterations that were counted without the reports of some ranks: their time is that of the other ranks, and their
+/// energy is not known.
+struct Incomplete {
+  std::int64_t iterations = 0;
+  std::int64_t last = -1;
+  std::vector<int> ranks;  ///< that have not reported the last one; lowest first
+};
+
 /// A job's iterations: from the reports of its ranks to the last ones that are complete.
 class IterationHistory {
  public:
@@ -33,6 +41,8 @@ class IterationHistory {
   [[nodiscard]] std::optional<JobIteration> next(double now_s) { return log_.next(now_s); }
   /// No more reports will come from this rank.
   void finish(int rank) { log_.finish(rank); }
+  /// As IterationLog::end.
+  void end() { left_out_ = log_.end(); }
   /// As IterationLog::count_elsewhere.
   void count_elsewhere(int rank, bool elsewhere) { log_.count_elsewhere(rank, elsewhere); }
   /// Keeps a complete iteration, without the ranks' reports. `due_version`: of the newest plan that ranks should follow
@@ -51,8 +61,11 @@ class IterationHistory {
   [[nodiscard]] std::int64_t unfollowed_since(int rank) const {
     return unfollowed_since_.at(static_cast<std::size_t>(rank));
   }
-  /// Ranks without a report of the newest iteration, lowest first.
-  [[nodiscard]] const std::vector<int>& missing() const { return missing_; }
+  [[nodiscard]] const Incomplete& incomplete() const { return incomplete_; }
+  /// As IterationLog::held_up.
+  [[nodiscard]] std::optional<HeldUp> held_up() const { return log_.held_up(); }
+  /// What was not complete when the job ended, and is not counted.
+  [[nodiscard]] const std::optional<HeldUp>& left_out() const { return left_out_; }
   /// As IterationLog::last_iteration.
   [[nodiscard]] std::int64_t last_iteration(int rank) const { return log_.last_iteration(rank); }
   /// As IterationLog::latest.
@@ -69,7 +82,8 @@ class IterationHistory {
   double latest_s_ = 0;  ///< when the newest iteration was reported
   NotFollowing not_following_;
   std::vector<std::int64_t> unfollowed_since_;  ///< by rank
-  std::vector<int> missing_;
+  Incomplete incomplete_;
+  std::optional<HeldUp> left_out_;
 };
 
 }  // namespace lowgear::server

@@ -61,12 +61,16 @@ std::size_t IterationLog::restore(const protocol::RankReports& reports, double s
   std::size_t added = 0;
   for (const protocol::IterationReport& report : reports.reports) {
     if (report.iteration <= last_.at(rank)) continue;
+    heard_s_ = since_s;
+    for (auto it = open_.upper_bound(last_[rank]); it != open_.end() && it->first < report.iteration; ++it) {
+      it->second.passed.push_back(reports.rank);
+      ++open_reports_;
+    }
     last_[rank] = report.iteration;
     ++added;
     if (report.iteration < next_) continue;  // given up
     if (latest_ < 0 && open_.empty()) advanced_s_ = since_s;
-    Open& open = open_[report.iteration];
-    if (open.reports.empty()) open.since_s = since_s;
+    Open& open = opened(report.iteration, since_s);
     open.reports.emplace_back(reports.rank, report);
     ++open_reports_;
     if (open.reports.size() < enough || report.iteration <= latest_) continue;
@@ -74,6 +78,22 @@ std::size_t IterationLog::restore(const protocol::RankReports& reports, double s
     advanced_s_ = since_s;
   }
   return added;
+}
+
+IterationLog::Open& IterationLog::opened(std::int64_t iteration, double since_s) {
+  const auto [entry, is_new] = open_.try_emplace(iteration);
+  Open& open = entry->second;
+  if (!is_new) return open;
+  open.since_s = since_s;
+  if (iteration > highest_) {
+    highest_ = iteration;
+    return open;
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (last_iteration(rank) > iteration) open.passed.push_back(rank);
+  }
+  open_reports_ += open.passed.size();
+  return open;
 }
 
 void IterationLog::finish(int rank) {
@@ -85,10 +105,43 @@ void IterationLog::finish(int rank) {
 bool IterationLog::complete(const Open& open) const {
   const auto ranks = static_cast<std::size_t>(ranks_);
   if (open.reports.size() == ranks) return true;
-  if (open.reports.size() + static_cast<std::size_t>(finished_ranks_) < ranks) return false;
-  const auto unfinished = std::ranges::count_if(
-      open.reports, [this](const auto& entry) { return !finished_[static_cast<std::size_t>(entry.first)]; });
+  if (open.reports.size() + open.passed.size() + static_cast<std::size_t>(finished_ranks_) < ranks) return false;
+  const auto is_unfinished = [this](int rank) { return !finished_[static_cast<std::size_t>(rank)]; };
+  const auto unfinished =
+      std::ranges::count_if(open.reports, is_unfinished, [](const auto& entry) { return entry.first; }) +
+      std::ranges::count_if(open.passed, is_unfinished);
   return unfinished + finished_ranks_ == ranks_;
+}
+
+std::vector<int> IterationLog::lacking(const Open& open) const {
+  std::vector<bool> lacks = finished_;
+  lacks.flip();
+  for (const auto& [rank, report] : open.reports) lacks[static_cast<std::size_t>(rank)] = false;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (lacks[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::optional<HeldUp> IterationLog::held_up() const {
+  if (open_.empty()) return std::nullopt;
+  const auto& [iteration, open] = *open_.begin();
+  if (open_.size() == 1 || heard_s_ - open.since_s < kPatienceS || complete(open)) return std::nullopt;
+  return HeldUp{.first_iteration = iteration, .iterations = open_.size(), .ranks = lacking(open)};
+}
+
+std::optional<HeldUp> IterationLog::end() {
+  std::optional<HeldUp> dropped;
+  std::erase_if(open_, [&](const auto& entry) {
+    const auto& [iteration, open] = entry;
+    if (complete(open)) return false;
+    if (!dropped) dropped = HeldUp{.first_iteration = iteration, .iterations = 0, .ranks = lacking(open)};
+    ++dropped->iterations;
+    open_reports_ -= open.reports.size() + open.passed.size();
+    return true;
+  });
+  return dropped;
 }
 
 bool IterationLog::given_up(std::int64_t iteration, const Open& open, double now_s) const {
@@ -105,7 +158,8 @@ std::optional<JobIteration> IterationLog::next(double now_s) {
   whole.iteration = first->first;
   whole.reports.resize(static_cast<std::size_t>(ranks_));
   for (const auto& [rank, report] : first->second.reports) whole.reports[static_cast<std::size_t>(rank)] = report;
-  open_reports_ -= first->second.reports.size();
+  if (first->second.reports.size() < whole.reports.size()) whole.lacking = lacking(first->second);
+  open_reports_ -= first->second.reports.size() + first->second.passed.size();
   open_.erase(first);
   next_ = whole.iteration + 1;
   double energy_j = 0;

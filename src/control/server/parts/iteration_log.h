@@ -23,11 +23,19 @@ struct JobIteration {
   double energy_error_j = 0;
   /// By rank, of those that reported; otherwise empty.
   std::vector<std::optional<protocol::IterationReport>> reports;
+  std::vector<int> lacking{};  ///< ranks that have not finished, and have not reported it; lowest first
 };
 
 inline constexpr int kMixedPlans = -1;
 
 [[nodiscard]] Json to_json(const JobIteration& iteration);
+
+/// Iterations that are not counted, as ranks have not reported them.
+struct HeldUp {
+  std::int64_t first_iteration = 0;
+  std::size_t iterations = 0;
+  std::vector<int> ranks;  ///< that have not reported the first of them; lowest first
+};
 
 /// Puts the reports of all ranks of a job together, iteration by iteration. Ranks of a job train in step: what one of
 /// them alone says to have reached does not count.
@@ -48,9 +56,13 @@ class IterationLog {
   /// Whether the energy of this rank's GPU counts with another rank.
   void count_elsewhere(int rank, bool elsewhere) { elsewhere_.at(static_cast<std::size_t>(rank)) = elsewhere; }
 
-  /// The next iteration in order that every unfinished rank has reported, or that is given up because some rank is
-  /// kOpenIterations late for kPatienceS; empty when there is none yet.
+  /// The next iteration in order that every unfinished rank has reported or passed, or that is given up because some
+  /// rank is kOpenIterations late for kPatienceS; empty when there is none yet.
   [[nodiscard]] std::optional<JobIteration> next(double now_s);
+  /// Iterations that have waited for kPatienceS, while ranks went on with later ones.
+  [[nodiscard]] std::optional<HeldUp> held_up() const;
+  /// The job is over: what is not complete is dropped, and returned. `next` has the rest.
+  std::optional<HeldUp> end();
 
   /// Newest iteration that `rank` has reported; -1: none.
   [[nodiscard]] std::int64_t last_iteration(int rank) const { return last_.at(static_cast<std::size_t>(rank)); }
@@ -71,9 +83,12 @@ class IterationLog {
  private:
   struct Open {
     std::vector<std::pair<int, protocol::IterationReport>> reports;  ///< with the rank; in the order in which they came
+    std::vector<int> passed;  ///< ranks that have reported a later one, and so will never report this one
     double since_s = 0;
   };
+  [[nodiscard]] Open& opened(std::int64_t iteration, double since_s);
   [[nodiscard]] bool complete(const Open& open) const;
+  [[nodiscard]] std::vector<int> lacking(const Open& open) const;
   [[nodiscard]] bool given_up(std::int64_t iteration, const Open& open, double now_s) const;
 
   int ranks_;
@@ -85,7 +100,9 @@ class IterationLog {
   double advanced_s_ = 0;  ///< when `latest_` rose, or the first report came
   std::int64_t next_ = 0;  ///< iterations below are closed
   std::map<std::int64_t, Open> open_;
-  std::size_t open_reports_ = 0;  ///< in all of them
+  std::size_t open_reports_ = 0;  ///< in all of them, with the ranks that have passed them
+  std::int64_t highest_ = -1;     ///< that any rank has reported
+  double heard_s_ = 0;            ///< when the last report came
 };
 
 }  // namespace lowgear::server

@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/gpu_uuid.h"
 #include "control/server/store/secret.h"
 
 namespace lowgear::server {
 
 std::string gpu_key(const protocol::RankSpec& spec) {
-  return spec.simulated && !spec.gpu_uuid.empty() ? spec.host + '/' + spec.gpu_uuid : spec.gpu_uuid;
+  const std::string gpu = gpu_identity(spec.gpu_uuid);
+  return spec.simulated && !gpu.empty() ? spec.host + '/' + gpu : gpu;
 }
 
 RankRegistry::RankRegistry(const protocol::JobParallel& parallel)
@@ -31,7 +33,7 @@ RankRegistration RankRegistry::add(const protocol::RankSpec& rank, std::string k
   std::optional<RegisteredRank>& slot = ranks_.at(static_cast<std::size_t>(rank.rank));
   if (slot && slot->spec.instance != rank.instance) return {RankRegistration::Outcome::taken, {}};
   const bool is_same = slot && place(slot->spec) == place(rank) && slot->spec.host == rank.host &&
-                       slot->spec.gpu_uuid == rank.gpu_uuid && slot->spec.simulated == rank.simulated;
+                       gpu_key(slot->spec) == gpu_key(rank) && slot->spec.simulated == rank.simulated;
   if (slot && !is_same) return {RankRegistration::Outcome::moved, {}};
   if (slot) {
     slot->heard_s = now_s;

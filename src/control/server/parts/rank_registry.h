@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/core/energy/energy_run.h"
 #include "control/protocol/rank_reports.h"
 #include "control/protocol/rank_spec.h"
 
@@ -36,6 +37,10 @@ struct RegisteredRank {
   std::int64_t decisions = 0;  ///< number of the last one that it has reported; 0: none
   std::string energy_fault{};  ///< why energies that it has just reported do not count; empty: they do
   int good_energies = 0;       ///< in a row
+  EnergyRun energies{};
+  /// The highest power limit of its GPU, by the agent that has it; empty: none has said it. Counts before the rank's
+  /// own word.
+  std::optional<double> agent_most_w{};
   std::optional<SharedGpu> shared{};
 
   [[nodiscard]] bool follows_plans() const { return spec.follows_plans && !finished && refusal.empty(); }

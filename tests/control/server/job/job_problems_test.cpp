@@ -135,6 +135,48 @@ TEST_F(JobProblemsOfReports, LeaveNoEnergyInForItsOwnErrorNorForACounterThatStan
   EXPECT_EQ(last().energy_j, 60);
 }
 
+/// Each energy could be one step of the counter, and together they cannot.
+TEST_F(JobProblemsOfReports, JudgeEnergiesOfShortIterationsTogether) {
+  register_ranks("GPU-a", "GPU-b");
+  for (int request = 0; request < 5; ++request) {
+    protocol::RankReports reports{.rank = 0, .reports = {}, .gpu = {}};
+    for (int i = 0; i < 1'000; ++i) {
+      reports.reports.push_back(
+          {.iteration = next_iteration[0]++, .plan_version = 0, .time_s = 0.001, .compute_s = 0.001, .energy_j = 80});
+    }
+    job.report(reports, ++now_s);
+  }
+  for (int i = 0; i < 5'000; ++i) report(1, 0.001, 0.3);
+  EXPECT_EQ(job.record().activity.energies_left_out().at("too_high"), 5'000U);
+  for (const JobIteration& iteration : job.record().history.kept()) ASSERT_FALSE(iteration.energy_j);
+  EXPECT_THAT(problems_of(job.record())[0].text, HasSubstr("together with those since iteration 0"));
+}
+
+TEST_F(JobProblemsOfReports, SeeACounterThatStandsThroughShortIterations) {
+  register_ranks("GPU-a", "GPU-b");
+  for (int i = 0; i < 30; ++i) {
+    report(0, 0.5, i == 0 ? 150 : 0);
+    report(1, 0.5, 150);
+  }
+  EXPECT_FALSE(last().energy_j);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("energy_left_out"));
+  EXPECT_THAT(problems_of(job.record())[0].text, HasSubstr("shows no energy for"));
+  EXPECT_EQ(job.record().activity.energies_left_out().at("stands_still"), 28U);
+}
+
+/// A trainer states any limit; the agent of its node knows the GPU.
+TEST_F(JobProblemsOfReports, BelieveTheAgentOfAGpuRatherThanTheRank) {
+  register_ranks("GPU-a", "GPU-b");
+  protocol::RankReports reports{.rank = 0, .reports = {}, .gpu = {}};
+  reports.reports.push_back({.iteration = 0, .plan_version = 0, .time_s = 1, .compute_s = 1, .energy_j = 700});
+  job.report(reports, 1, 300);
+  report(1, 1, 500);
+  EXPECT_FALSE(last().energy_j);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("energy_left_out", "power_limit_differs"));
+  EXPECT_THAT(problems_of(job.record())[1].text,
+              AllOf(HasSubstr("rank 0 states a power limit of 400 W"), HasSubstr("GPU-a one of at most 300 W")));
+}
+
 TEST_F(JobProblemsOfReports, GoByTheHighestLimitThatTheAgentOfTheGpuHasNamed) {
   register_ranks("GPU-a", "GPU-b");
   protocol::RankReports reports{.rank = 0, .reports = {}, .gpu = {}};
@@ -154,7 +196,7 @@ TEST_F(JobProblemsOfReports, CountAGpuOnceThatTwoRanksHave) {
 }
 
 TEST_F(JobProblemsOfReports, CountNoEnergyOfAnInstance) {
-  register_ranks("MIG-a", "GPU-a");
+  register_ranks("mig-a", "GPU-a");
   report(0, 1, 300);
   report(1, 1, 310);
   EXPECT_FALSE(last().energy_j);
@@ -187,7 +229,59 @@ TEST_F(JobProblemsOfReports, NameRanksThatReportNothing) {
   report(1, 1, 300);
   report(0, 1, 300);
   EXPECT_THAT(kinds(job.record()), Contains("reports_missing"));
-  EXPECT_FALSE(last().energy_j);
+  ASSERT_EQ(last().iteration, 50);
+  EXPECT_EQ(last().energy_j, 600);
+  EXPECT_FALSE(job.record().history.kept()[49].energy_j);
+}
+
+TEST_F(JobProblemsOfReports, CountIterationsAfterOneThatARankHasSkipped) {
+  register_ranks("GPU-a", "GPU-b");
+  for (int i = 0; i < 20; ++i) {
+    if (i == 5) next_iteration[1] = 6;
+    report(0, 1, 300);
+    if (i != 5) report(1, 1, 300);
+  }
+  EXPECT_EQ(last().iteration, 19);
+  EXPECT_EQ(last().energy_j, 600);
+  EXPECT_EQ(job.record().history.kept().size(), 20U);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("reports_missing"));
+  EXPECT_EQ(problems_of(job.record())[0].ranks, std::vector<int>{1});
+  EXPECT_THAT(problems_of(job.record())[0].text, HasSubstr("iteration 5 lacks the report of rank 1"));
+}
+
+TEST_F(JobProblemsOfReports, NameARankThatIterationsWaitFor) {
+  register_ranks("GPU-a", "GPU-b");
+  report(0, 1, 300);
+  report(1, 1, 300);
+  for (int i = 1; i < 15; ++i) report(0, 1, 300);
+  EXPECT_EQ(last().iteration, 0);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("reports_missing"));
+  EXPECT_THAT(
+      problems_of(job.record())[0].text,
+      AllOf(HasSubstr("iteration 1 and 13 later ones lack the reports of rank 1"), HasSubstr("not counted yet")));
+}
+
+TEST_F(JobProblemsOfReports, CountWhatIsCompleteWhenTheJobEnds) {
+  register_ranks("GPU-a", "GPU-b");
+  for (int i = 0; i < 8; ++i) report(0, 1, 300);
+  for (int i = 0; i < 3; ++i) report(1, 1, 300);
+  (void)job.take_changes();
+  job.finish("by request", ++now_s);
+  EXPECT_EQ(last().iteration, 2);
+  EXPECT_THAT(reasons("reports"), ElementsAre(HasSubstr("iteration 3 and 4 later ones lack the reports of rank 1")));
+  ASSERT_THAT(kinds(job.record()), ElementsAre("reports_missing"));
+  EXPECT_THAT(summary_json(job.record())["problems"][0]["text"].get<std::string>(),
+              HasSubstr("did not count when the job ended"));
+}
+
+TEST_F(JobProblemsOfReports, CountWhatWaitedForARankThatEnds) {
+  register_ranks("GPU-a", "GPU-b");
+  for (int i = 0; i < 8; ++i) report(0, 1, 300);
+  for (int i = 0; i < 3; ++i) report(1, 1, 300);
+  job.finish_rank(1, ++now_s);
+  EXPECT_EQ(last().iteration, 7);
+  job.finish_rank(0, ++now_s);
+  EXPECT_THAT(reasons("reports"), IsEmpty());
 }
 
 TEST_F(JobProblemsOfReports, NameARankThatCountsOtherIterations) {
@@ -196,8 +290,8 @@ TEST_F(JobProblemsOfReports, NameARankThatCountsOtherIterations) {
   report(0, 1, 300);
   EXPECT_THAT(problems_of(job.record()), IsEmpty()) << "no other rank has reported yet";
   report(1, 1, 300);
-  ASSERT_THAT(kinds(job.record()), ElementsAre("iterations_differ"));
-  EXPECT_THAT(problems_of(job.record())[0].text,
+  ASSERT_THAT(kinds(job.record()), ElementsAre("reports_missing", "iterations_differ"));
+  EXPECT_THAT(problems_of(job.record())[1].text,
               AllOf(HasSubstr("rank 0 has reported iteration 1000000000000"), HasSubstr("have reached 0")));
 }
 

@@ -202,6 +202,21 @@ TEST_F(JobRestoreOfReports, JudgesTheNextReportAsBefore) {
   EXPECT_THROW(training.job().report(absurd, now_s + 100), InputError) << "iterations longer than a minute";
 }
 
+TEST_F(JobRestoreOfReports, KeepsWhatARankReportedThatHasEnded) {
+  report(0, {0, 1, 2, 3});
+  report(1, {0, 1, 2});
+  training.job().finish_rank(1, now_s);
+  training.settle();
+  report(0, {4});
+  const std::unique_ptr<Job> job = restored();
+  const auto& before = training.record().history.kept();
+  const auto& after = job->record().history.kept();
+  ASSERT_EQ(before.size(), 5U);
+  ASSERT_EQ(after.size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(after[i].energy_j, before[i].energy_j) << i;
+  EXPECT_EQ(after[2].energy_j, 200);
+}
+
 TEST_F(JobRestoreOfReports, KeepsReportsThatAreSentAgainWithNewerOnes) {
   report(0, {5, 6, 7});
   report(1, {5, 6, 7});

@@ -111,6 +111,34 @@ TEST(IterationLog, GivesUpWhatASilentRankHoldsUp) {
   EXPECT_EQ(whole(log, 40), (Iterations{1, 2}));  // 0 is gone; nothing is said twice
 }
 
+TEST(IterationLog, WaitsForNoRankThatHasPassedAnIteration) {
+  IterationLog log(3);
+  (void)log.add(reports(0, 0, 3), 0);
+  (void)log.add(reports(1, 0, 3), 0);
+  (void)log.add(reports(2, 0), 0);
+  (void)log.add(reports(2, 2), 0);
+  EXPECT_EQ(log.next(0)->lacking, std::vector<int>{});
+  EXPECT_EQ(log.next(0)->lacking, std::vector<int>{2});
+  EXPECT_EQ(log.next(0)->ranks, 3);
+  (void)log.add(reports(2, 5), 0);  // before the others get there
+  (void)log.add(reports(1, 3, 3), 0);
+  (void)log.add(reports(0, 3, 3), 0);
+  EXPECT_EQ(whole(log), (Iterations{3, 4, 5}));
+}
+
+TEST(IterationLog, DropsWhatIsNotCompleteAtTheEnd) {
+  IterationLog log(2);
+  (void)log.add(reports(0, 0, 10), 0);
+  (void)log.add(reports(1, 0, 4), 0);
+  const auto dropped = log.end();
+  ASSERT_TRUE(dropped);
+  EXPECT_EQ(dropped->first_iteration, 4);
+  EXPECT_EQ(dropped->iterations, 6U);
+  EXPECT_EQ(dropped->ranks, std::vector<int>{1});
+  EXPECT_EQ(whole(log), (Iterations{0, 1, 2, 3}));
+  EXPECT_FALSE(log.end());
+}
+
 TEST(IterationLog, WaitsForRanksThatReportAnOutageOneByOne) {
   IterationLog log(2);
   (void)log.add(reports(0, 0, 1000), 50);
