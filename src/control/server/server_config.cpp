@@ -87,6 +87,7 @@ void parse_limits(TomlTable table, Config& config) {
   config.max_job_units =
       table.integer_in("max_job_units", 2, static_cast<int>(kMaxJobActions)).value_or(config.max_job_units);
   config.max_units = table.integer_in("max_units", 2, 1'000'000'000).value_or(config.max_units);
+  config.max_node_w = table.number_in("max_node_w", 1, 1e6).value_or(config.max_node_w);
   table.finish();
 }
 

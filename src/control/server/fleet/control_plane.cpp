@@ -40,7 +40,8 @@ ControlPlane::ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimi
       finished_(limits.kept_jobs),
       store_(environment_.store, environment_.now_s, environment_.log),
       signals_(store_, [this] { follow_signals(); }),
-      budgets_(store_, [this] { follow_budgets(); }) {}
+      budgets_(
+          store_, [this] { follow_budgets(); }, limits.node_w) {}
 
 void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);

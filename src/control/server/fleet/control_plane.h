@@ -37,6 +37,7 @@ struct ControlPlaneLimits {
   int ranks = 100'000;                ///< of all jobs
   std::size_t job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
   std::size_t units = 10'000'000;     ///< of all jobs
+  double node_w = 12'000;             ///< what the power limits of a node's GPUs may add up to
   double silence_s = 1'800;           ///< after which a job that no rank is heard of is over
 };
 

@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json_members.h"
+#include "base/core/gpu_uuid.h"
 #include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
 
@@ -65,8 +66,14 @@ struct Mover {
   }
 };
 
+/// What the agent of the GPU says that it may draw at most, and what the rank says only where no agent has it: a rank
+/// could state any limit.
+double limit_w(const RegisteredRank& rank, const PowerShares& shares) {
+  return shares.most_w(rank.spec.gpu_uuid).value_or(rank.spec.power_limit_w.value_or(kUnknownLimitW));
+}
+
 /// All GPUs at their power limits, also those whose ranks have not registered yet.
-double full_power_w(const JobRecord& job) {
+double full_power_w(const JobRecord& job, const PowerShares& shares) {
   double sum_w = 0;
   for (int rank = 0; rank < job.ranks.size(); ++rank) {
     const RegisteredRank* registered = job.ranks.find(rank);
@@ -74,7 +81,7 @@ double full_power_w(const JobRecord& job) {
     // A GPU counts once, however many ranks have it.
     if (registered != nullptr && registered->shared && !registered->shared->counts_here) continue;
     if (job.ranks.counts_elsewhere(rank)) continue;
-    sum_w += registered == nullptr ? kUnknownLimitW : registered->spec.power_limit_w.value_or(kUnknownLimitW);
+    sum_w += registered == nullptr ? kUnknownLimitW : limit_w(*registered, shares);
   }
   return sum_w;
 }
@@ -83,12 +90,13 @@ double mean_power_w(const PlanVersion& version) { return version.time_s > 0 ? ve
 
 /// Of the plan that its ranks followed in their last iteration and the one that they should follow next, that which
 /// draws more; all GPUs at their limits where it is not known what they follow.
-double present_power_w(const JobRecord& job) {
+double present_power_w(const JobRecord& job, const PowerShares& shares) {
   const PlanVersion* training = job.plans.training();
-  if (job.state() != JobState::running || training == nullptr || !(training->time_s > 0)) return full_power_w(job);
-  if (job.history.kept().empty()) return full_power_w(job);
+  if (job.state() != JobState::running || training == nullptr || !(training->time_s > 0))
+    return full_power_w(job, shares);
+  if (job.history.kept().empty()) return full_power_w(job, shares);
   const PlanVersion* in_force = job.plans.find(job.history.kept().back().plan_version);
-  if (in_force == nullptr || !(in_force->time_s > 0)) return full_power_w(job);
+  if (in_force == nullptr || !(in_force->time_s > 0)) return full_power_w(job, shares);
   return std::max(mean_power_w(*training), mean_power_w(*in_force));
 }
 
@@ -196,7 +204,7 @@ std::vector<budget::PowerLimit> limits_of(const std::map<std::string, PowerBudge
 }
 
 Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::string, PowerBudget>& budgets,
-               const std::vector<budget::PowerLimit>& limits, double now_s) {
+               const std::vector<budget::PowerLimit>& limits, const PowerShares& shares_of_nodes, double now_s) {
   Fleet fleet;
   fleet.limits = limits;
   fleet.measured.resize(limits.size());
@@ -205,7 +213,7 @@ Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::strin
   for (const JobRecord* job : jobs) {
     std::vector<budget::LimitShare> shares = budgets_of_hosts.shares_of(*job);
     const BudgetedRun terms = has_terms ? terms_of(*job, budgets) : BudgetedRun{};
-    const double now_w = present_power_w(*job);
+    const double now_w = present_power_w(*job, shares_of_nodes);
     if (const auto measured_w = measured_power_w(*job, now_s)) {
       for (const budget::LimitShare& part : shares) {
         Fleet::Measured& there = fleet.measured[part.limit];
@@ -364,8 +372,8 @@ PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body)
   return budget;
 }
 
-PowerBudgets::PowerBudgets(WatchedStore& store, std::function<void()> changed)
-    : store_(&store), budgets_("budget/", read_power_budget, store, std::move(changed)) {}
+PowerBudgets::PowerBudgets(WatchedStore& store, std::function<void()> changed, double most_node_w)
+    : store_(&store), most_node_w_(most_node_w), budgets_("budget/", read_power_budget, store, std::move(changed)) {}
 
 bool PowerBudgets::restore(const StoredDocument& row) {
   if (!row.key.starts_with(kNodePrefix)) return budgets_.restore(row);
@@ -375,6 +383,16 @@ bool PowerBudgets::restore(const StoredDocument& row) {
 }
 
 protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol::NodePower& node, double now_s) {
+  double most_w = 0;
+  for (const protocol::GpuPowerLimit& gpu : node.gpus) most_w += gpu.most_w;
+  // What a node names is taken from the others, so one that names more than it can have would starve them.
+  if (most_w > most_node_w_) {
+    throw http::HttpError(
+        http::ErrorCode::not_allowed,
+        fmt::format("host {} names {} GPUs with limits of {:.6g} W together, and the GPUs of a node may have {:.6g} W "
+                    "(max_node_w in [limits] of server.toml)",
+                    quote(host), node.gpus.size(), most_w, most_node_w_));
+  }
   if (shares_.is_another(host, node, now_s)) {
     throw http::HttpError(http::ErrorCode::disagrees,
                           fmt::format("another machine, with other GPUs, asks for its share of power as host {}, too: "
@@ -441,9 +459,8 @@ void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const s
       const RegisteredRank* registered = job->ranks.find(rank);
       if (registered == nullptr || registered->finished) continue;
       // Jobs that share a GPU want it together.
-      wanted_w[registered->spec.gpu_uuid] += planned != planned_w_.end()
-                                                 ? planned->second / job->ranks.size()
-                                                 : registered->spec.power_limit_w.value_or(kUnknownLimitW);
+      wanted_w[gpu_identity(registered->spec.gpu_uuid)] +=
+          planned != planned_w_.end() ? planned->second / job->ranks.size() : limit_w(*registered, shares_);
     }
   }
   shares_.divide(std::move(of_hosts), wanted_w, now_s);
@@ -485,7 +502,7 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   followed_s_ = now_s;
   const std::vector<budget::PowerLimit> limits = limits_of(budgets_.values(), calendar_s);
   divide_shares(jobs, limits, now_s);
-  Fleet fleet = fleet_of(jobs, budgets_.values(), limits, now_s);
+  Fleet fleet = fleet_of(jobs, budgets_.values(), limits, shares_, now_s);
   leave_room(fleet.limits, budgets_.values(), shares_.uses());
   const budget::PowerSplit split = budget::split_power(fleet.jobs, fleet.limits);
   planned_w_.clear();

@@ -67,8 +67,9 @@ class PowerBudgets {
     std::string why;
   };
 
-  /// `store` outlives it. `changed` is called once other budgets count.
-  PowerBudgets(WatchedStore& store, std::function<void()> changed);
+  /// `store` outlives it. `changed` is called once other budgets count. `most_node_w`: what the highest power limits of
+  /// a node's GPUs may add up to.
+  PowerBudgets(WatchedStore& store, std::function<void()> changed, double most_node_w);
 
   /// Takes a row of the store, or returns false when it is none of a budget or node. Throws InputError.
   bool restore(const StoredDocument& row);
@@ -80,7 +81,8 @@ class PowerBudgets {
   void remove(const std::string& name, Settled settled);
 
   /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
-  /// Throws HttpError 409 when another machine of this name has just asked.
+  /// Throws HttpError 409 when another machine of this name has just asked, and 403 when its GPUs could draw more than
+  /// a node may.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
   /// The same as the answer to its agent: at once where it is not what was granted last, else once it is another one,
   /// at the latest after `wait_s`.
@@ -130,6 +132,7 @@ class PowerBudgets {
   void write_history(double now_s);
 
   WatchedStore* store_;
+  double most_node_w_;
   NamedDocuments<PowerBudget> budgets_;
   PowerShares shares_;
   ShareWaits waits_;

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/core/gpu_uuid.h"
+
 namespace lowgear::server {
 namespace {
 
@@ -19,6 +21,10 @@ double clamped(double watts, const protocol::GpuPowerLimit& gpu) { return std::c
 
 }  // namespace
 
+bool PowerShares::is_of(const Gpu& gpu, std::string_view uuid) {
+  return gpu_identity(gpu.power.uuid) == gpu_identity(uuid);
+}
+
 bool PowerShares::knows(const std::string& host, const protocol::NodePower& node) const {
   const auto known = nodes_.find(host);
   return known != nodes_.end() && known->second.safe_w == node.safe_w &&
@@ -32,7 +38,7 @@ bool PowerShares::is_another(const std::string& host, const protocol::NodePower&
   if (known == nodes_.end() || known->second.is_silent || now_s - known->second.heard_s > kValidS) return false;
   if (node.gpus.empty() || known->second.gpus.empty()) return false;
   return std::ranges::none_of(node.gpus, [&](const protocol::GpuPowerLimit& gpu) {
-    return std::ranges::any_of(known->second.gpus, [&](const Gpu& own) { return own.power.uuid == gpu.uuid; });
+    return std::ranges::any_of(known->second.gpus, [&](const Gpu& own) { return is_of(own, gpu.uuid); });
   });
 }
 
@@ -61,15 +67,15 @@ void PowerShares::restore(const std::string& host, const protocol::NodePower& no
 
 /// It is in one machine: that of the agent which was heard of last.
 void PowerShares::take_from_others(const std::string& host, const std::string& uuid) {
-  std::string& owner = host_of_[uuid];
+  std::string& owner = host_of_[gpu_identity(uuid)];
   if (!owner.empty() && owner != host) {
-    std::erase_if(nodes_[owner].gpus, [&](const Gpu& gpu) { return gpu.power.uuid == uuid; });
+    std::erase_if(nodes_[owner].gpus, [&](const Gpu& gpu) { return is_of(gpu, uuid); });
   }
   owner = host;
 }
 
 void PowerShares::forget_gpus(const Node& node) {
-  for (const Gpu& gpu : node.gpus) host_of_.erase(gpu.power.uuid);
+  for (const Gpu& gpu : node.gpus) host_of_.erase(gpu_identity(gpu.power.uuid));
 }
 
 bool PowerShares::forget(const std::string& host) {
@@ -82,7 +88,7 @@ bool PowerShares::forget(const std::string& host) {
 
 std::string PowerShares::claimant(const std::string& host, const protocol::NodePower& node, double now_s) const {
   for (const protocol::GpuPowerLimit& gpu : node.gpus) {
-    const auto owner = host_of_.find(gpu.uuid);
+    const auto owner = host_of_.find(gpu_identity(gpu.uuid));
     if (owner == host_of_.end() || owner->second == host) continue;
     const Node& other = nodes_.at(owner->second);
     if (!other.is_silent && now_s - other.heard_s <= kValidS) return owner->second;
@@ -91,10 +97,10 @@ std::string PowerShares::claimant(const std::string& host, const protocol::NodeP
 }
 
 std::optional<double> PowerShares::most_w(const std::string& uuid) const {
-  const auto host = host_of_.find(uuid);
+  const auto host = host_of_.find(gpu_identity(uuid));
   if (host == host_of_.end()) return std::nullopt;
   const Node& node = nodes_.at(host->second);
-  const auto gpu = std::ranges::find(node.gpus, uuid, [](const Gpu& of) { return of.power.uuid; });
+  const auto gpu = std::ranges::find_if(node.gpus, [&](const Gpu& of) { return is_of(of, uuid); });
   return gpu == node.gpus.end() ? std::nullopt : std::optional(gpu->power.most_w);
 }
 
@@ -231,7 +237,7 @@ void PowerShares::divide(std::vector<ShareLimit> limits, const std::unordered_ma
     node.is_silent = node.is_silent || now_s - node.heard_s > kValidS;
     if (node.is_silent && node.silent_since_s == 0) node.silent_since_s = now_s;
     for (Gpu& gpu : node.gpus) {
-      const auto wanted = wanted_w.find(gpu.power.uuid);
+      const auto wanted = wanted_w.find(gpu_identity(gpu.power.uuid));
       gpu.has_job = wanted != wanted_w.end();
       gpu.wanted_w = clamped(gpu.has_job ? wanted->second : node.safe_w, gpu.power);
       gpu.target_w = gpu.power.most_w;

@@ -79,7 +79,7 @@ class PowerBudgetsTest : public testing::Test {
 
   HeldStore store;
   WatchedStore watched{&store, [] { return 0.0; }, {}};
-  PowerBudgets budgets{watched, [] {}};
+  PowerBudgets budgets{watched, [] {}, 12'000};
   std::vector<std::unique_ptr<SimulatedJob>> jobs;
 };
 
@@ -369,6 +369,47 @@ TEST_F(PowerBudgetsTest, CountAGpuOnceThatTwoNodesAskFor) {
   EXPECT_LE(shown()["held"]["watts"], 800.0) << "a GPU counts once";
 }
 
+TEST_F(PowerBudgetsTest, KnowAGpuWhoseUuidIsWrittenInAnotherCase) {
+  put("cluster", R"({"watts": 900})");
+  (void)budgets.grant("a", {.safe_w = 200, .gpus = {{"GPU-2c6f", 200, 100, 400}}}, 10);
+  EXPECT_THROW((void)budgets.grant("b", {.safe_w = 200, .gpus = {{"GPU-2C6F", 200, 100, 400}}}, 11), http::HttpError);
+  EXPECT_EQ(budgets.most_w("gpu-2C6f"), 400);
+  const Json twice = Json::parse(R"({"safe_w": 200, "gpus": [{"uuid": "GPU-a", "limit_w": 200, "least_w": 100,
+      "most_w": 400}, {"uuid": "GPU-A", "limit_w": 200, "least_w": 100, "most_w": 400}]})");
+  EXPECT_THAT(error_of([&] { (void)protocol::read_node_power(JsonView(twice, "body")); }), HasSubstr("is there twice"));
+}
+
+/// The watts that a node names are taken from the others.
+TEST_F(PowerBudgetsTest, BoundWhatANodeMayName) {
+  put("cluster", R"({"watts": 10000})");
+  const protocol::NodePower real{.safe_w = 200, .gpus = {{"GPU-1", 200, 100, 700}}};
+  (void)budgets.grant("real", real, 0);
+  protocol::NodePower invented{.safe_w = 2'999, .gpus = {}};
+  for (int i = 0; i < 128; ++i) invented.gpus.push_back({"GPU-x" + std::to_string(i), 2'999, 2'999, 2'999});
+  try {
+    (void)budgets.grant("hostile", invented, 0);
+    FAIL() << "not refused";
+  } catch (const http::HttpError& error) {
+    EXPECT_EQ(error.status(), 403);
+    EXPECT_THAT(error.what(),
+                HasSubstr("128 GPUs with limits of 383872 W together, and the GPUs of a node may have 12000 W"));
+  }
+  (void)follow(1);
+  EXPECT_EQ(budgets.grant("real", real, 1).shares.at(0).watts, 700);
+  EXPECT_EQ(budgets.nodes().heard, 1U);
+}
+
+TEST_F(PowerBudgetsTest, TakeTheLimitOfAGpuFromItsAgent) {
+  SimulatedJob& job = add("a", 2);
+  job.register_all();
+  put("cluster", R"({"watts": 10000})");
+  protocol::NodePower node{.safe_w = 100, .gpus = {}};
+  for (int rank = 0; rank < 2; ++rank) node.gpus.push_back({job.rank_spec(rank).gpu_uuid, 100, 50, 700});
+  (void)budgets.grant("n", node, 0);
+  (void)follow();
+  EXPECT_EQ(shown()["assumed_w"], 2 * 700);
+}
+
 TEST_F(PowerBudgetsTest, ForgetNodesThatWereInvented) {
   put("cluster", R"({"watts": 1000})");
   const protocol::NodePower real{.safe_w = 100, .gpus = {{"GPU-1", 100, 50, 700}}};
@@ -489,7 +530,8 @@ TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
 TEST_F(PowerBudgetsTest, AreStoredRestoredAndRemoved) {
   put("row", R"({"watts": 1000})");
   const StoredDocument row = store.changes.back().documents.front();
-  PowerBudgets again(watched, [] {});
+  PowerBudgets again(
+      watched, [] {}, 12'000);
   EXPECT_TRUE(again.restore(row));
   EXPECT_FALSE(again.restore({"signal/carbon", "{}"}));
   EXPECT_TRUE(again.restore({"node/a", R"({"safe_w": 1, "gpus": []})"}));
