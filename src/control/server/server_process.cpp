@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +12,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
+#include "base/core/error.h"
+#include "base/core/files/file.h"
 #include "base/core/files/user_database.h"
 #include "base/core/monotonic_clock.h"
 #include "base/core/stop_switch.h"
@@ -21,6 +25,7 @@
 #include "base/http/server/server.h"
 #include "base/http/tls/watched_tls.h"
 #include "base/ipc/service_notification.h"
+#include "base/ipc/unix_address.h"
 #include "control/server/audit/audit_log.h"
 #include "control/server/fleet/control_plane.h"
 #include "control/server/fleet/event_hub.h"
@@ -90,6 +95,7 @@ ControlPlaneLimits limits_of(const Config& config) {
   limits.ranks = config.max_ranks;
   limits.job_units = static_cast<std::size_t>(config.max_job_units);
   limits.units = static_cast<std::size_t>(config.max_units);
+  limits.node_w = config.max_node_w;
   return limits;
 }
 
@@ -351,6 +357,25 @@ class Server {
   unsigned ticks_ = 0;
 };
 
+/// Where the server writes. What its start makes is not looked for, as the service manager may make folders, too.
+void check_places(const ProcessOptions& options) {
+  const Config& config = options.config;
+  StateFolder::check(config.state);
+  const AuditFileOptions audit = audit_file_options(config);
+  const bool is_in_state = audit.path.parent_path() == config.state;
+  if (config.audit.keep && (!is_in_state || std::filesystem::exists(config.state))) AuditFile::check(audit.path);
+  if (options.perseus && !options.perseus->settings.dump_dir.empty()) {
+    perseus::ResultFolder::check(options.perseus->settings.dump_dir);
+  }
+  (void)ipc::UnixAddress::of_path(config.unix_socket);
+  struct stat status {};
+  if (::lstat(config.unix_socket.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
+    throw InputError(
+        fmt::format("{}: a file that is not a socket exists there; move it away, or configure another path",
+                    printable(config.unix_socket.string())));
+  }
+}
+
 }  // namespace
 
 void check_server(const ProcessOptions& options) {
@@ -359,6 +384,7 @@ void check_server(const ProcessOptions& options) {
   StateFolder::require_not_moved(config.state);
   (void)watched_tokens(config);
   if (!config.tls.empty()) (void)http::TlsServerSide(config.tls_files);
+  check_places(options);
 }
 
 void run_server(const ProcessOptions& options, const Messages& messages) {

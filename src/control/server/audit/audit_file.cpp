@@ -28,7 +28,31 @@ bool ends_within_a_line(int file, std::size_t bytes) {
   return ::pread(file, &last, 1, static_cast<off_t>(bytes - 1)) == 1 && last != '\n';
 }
 
+/// Throws Error when the file cannot be opened, and InputError when it is no regular file.
+FileDescriptor open_to_append(const std::filesystem::path& path, int flags, struct stat& status) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600));
+  if (!file) throw Error(reason(path, errno));
+  if (::fstat(file.get(), &status) != 0) throw Error(reason(path, errno));
+  if (!S_ISREG(status.st_mode)) throw InputError(printable(path.string()) + ": is not a regular file");
+  return file;
+}
+
 }  // namespace
+
+void AuditFile::check(const std::filesystem::path& path) {
+  try {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) == 0) {
+      (void)open_to_append(path, 0, status);
+      // Root may look at the file of a server that is another user.
+      if (::geteuid() != 0 || status.st_uid == 0) (void)require_trusted(path);
+    } else {
+      check_writable(path);
+    }
+  } catch (const Error& error) {
+    throw InputError(fmt::format("the audit log cannot be written: {}", error.what()));
+  }
+}
 
 AuditFile::AuditFile(AuditFileOptions options) : options_(std::move(options)) {
   try {
@@ -55,13 +79,9 @@ void AuditFile::append(std::string_view lines) {
 }
 
 void AuditFile::open() {
-  const int flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  FileDescriptor file(::open(options_.path.c_str(), flags, 0600));
-  if (!file) throw Error(reason(options_.path, errno));
-  (void)require_trusted(options_.path);
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw Error(reason(options_.path, errno));
-  if (!S_ISREG(status.st_mode)) throw InputError(printable(options_.path.string()) + ": is not a regular file");
+  FileDescriptor file = open_to_append(options_.path, O_CREAT, status);
+  (void)require_trusted(options_.path);
   bytes_ = static_cast<std::size_t>(status.st_size);
   if (ends_within_a_line(file.get(), bytes_)) {
     if (const int error = write_all(file.get(), "\n")) throw Error(reason(options_.path, error));

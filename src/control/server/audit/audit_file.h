@@ -22,6 +22,9 @@ class AuditFile {
   /// others could have changed it.
   explicit AuditFile(AuditFileOptions options);
 
+  /// Whether the constructor could open it; makes nothing. Throws InputError as that does.
+  static void check(const std::filesystem::path& path);
+
   /// Writes whole lines, and returns when they are on disk. Throws Error when that fails; nothing of them is in the
   /// file then, as far as the disk allows that to be undone.
   void append(std::string_view lines);

@@ -27,6 +27,15 @@ ResultFolder::ResultFolder(fs::path folder) : folder_(std::move(folder)) {
   check_writable(folder_ / "perseus.json");
 }
 
+void ResultFolder::check(const fs::path& folder) {
+  std::error_code none;
+  if (fs::is_directory(folder, none)) return check_writable(folder / "perseus.json");
+  fs::path there = folder;
+  while (!fs::exists(there, none) && there.has_relative_path()) there = there.parent_path();
+  if (fs::is_directory(there, none)) return;
+  throw InputError(fmt::format("{}: cannot make this folder: {} is none", folder.string(), there.string()));
+}
+
 bool ResultFolder::has(const std::string& job) const {
   std::error_code ignored;
   return fs::exists(folder_ / job, ignored);

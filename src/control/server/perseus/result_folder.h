@@ -10,6 +10,8 @@ namespace lowgear::server::perseus {
 /// Where results of jobs lie, as Perseus' server leaves them: a folder for each job, named by the job's id.
 class ResultFolder {
  public:
+  /// Whether the constructor could make and write to the folder; makes nothing. Throws InputError as that does.
+  static void check(const std::filesystem::path& folder);
   /// Makes the folder when it is missing. Throws InputError when it cannot be made or written to.
   explicit ResultFolder(std::filesystem::path folder);
 

@@ -67,6 +67,15 @@ StateFolder::StateFolder(const std::filesystem::path& folder) : folder_(folder) 
   flush_directory(folder);
 }
 
+void StateFolder::check(const std::filesystem::path& folder) {
+  std::error_code none;
+  if (!std::filesystem::exists(folder, none)) return;
+  check_writable(folder / "lock");
+  for (const std::filesystem::path& file : {folder / "lock", database_of(folder)}) {
+    if (::access(file.c_str(), R_OK | W_OK) != 0 && errno != ENOENT) refuse(file);
+  }
+}
+
 void StateFolder::mark_moved(const std::string& where) const {
   write_file_atomically(mark_of(folder_), where + "\n");
   flush_directory(folder_);

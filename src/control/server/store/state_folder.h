@@ -14,6 +14,9 @@ class StateFolder {
   /// (base/core/files/trusted_path.h), and when another server holds it, naming that one's process.
   explicit StateFolder(const std::filesystem::path& folder);
 
+  /// Whether the server can write into the folder, if there is one. Throws InputError.
+  static void check(const std::filesystem::path& folder);
+
   /// The database, made with mode 0600 if need be.
   [[nodiscard]] std::filesystem::path database() const { return database_of(folder_); }
   [[nodiscard]] static std::filesystem::path database_of(const std::filesystem::path& folder) {

@@ -142,6 +142,14 @@ TEST_F(ServeCommand, ACheckReadsEveryFileThatServingReads) {
   refuses(start + tls + fmt::format("certificate = \"{}\"\nkey = \"{}\"\n", path("cert"), path("key")), path("cert"));
   refuses(start + "[otlp]\nurl = \"https://localhost:1\"\n", "there is no \"otlp\"");
   refuses(start + "[[webhook]]\nname = \"w\"\n", "there is no \"webhook\"");
+  refuses(start + fmt::format("[audit]\nfile = \"{}\"\n", path("missing/audit.jsonl")), path("missing"));
+  refuses(start + fmt::format("[audit]\nfile = \"{}\"\n", path("")), "the audit log cannot be written");
+  refuses(start + fmt::format("[audit]\nfile = \"{}\"\n[perseus]\nlisten = \"127.0.0.1:0\"\nscheduler = "
+                              "\"AllMaxFrequency\"\ndump_dir = \"{}/results\"\n",
+                              path("audit"), path("key")),
+          path("key/results"));
+  refuses(fmt::format("state = \"{}\"\n[listen]\nunix = \"{}\"\n", path("state"), path("key")), "not a socket");
+  refuses(fmt::format("state = \"{}\"\n[listen]\nunix = \"/{}\"\n", path("state"), std::string(200, 'a')), "107");
   (void)write("tokens", "read name=reader 0123456789abcdef\n");
   EXPECT_EQ(run_lowgear({"serve", "--config", write("server.toml", tokens), "--check"}).exit_code, 0);
 }
