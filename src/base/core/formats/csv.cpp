@@ -25,6 +25,11 @@ constexpr auto kOtherSeparators =
 /// Ends of names that state one.
 constexpr auto kUnits = std::to_array<std::string_view>({"s", "j", "w", "mhz"});
 
+/// A line of spreadsheets that names the separator.
+bool names_commas(const std::vector<CsvCell>& cells) {
+  return cells.front().text == "sep=," || (cells.size() == 2 && cells[0].text == "sep=" && cells[1].text.empty());
+}
+
 bool is_comment(const std::vector<CsvCell>& cells) { return cells.front().text.starts_with('#'); }
 
 /// Walks over the text keeping line and column.
@@ -150,6 +155,7 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source, 
 
 CsvTable::CsvTable(std::string_view text, std::string source) : source_(std::move(source)) {
   rows_ = parse_csv(text, source_);
+  if (!rows_.empty() && names_commas(rows_.front().cells)) rows_.erase(rows_.begin());
   if (rows_.empty()) throw_input_error({source_, 0, 0}, "is empty", "it needs a header line that names its columns");
   header_ = std::move(rows_.front().cells);
   rows_.erase(rows_.begin());

@@ -35,11 +35,13 @@ struct CsvRow {
 /// A CSV with a header, read by column name in any order.
 class CsvTable {
  public:
-  /// Throws InputError when the text has no header, a header name occurs twice, or a row is wider or narrower than it.
+  /// A first line `sep=,`, which spreadsheets write, is skipped. Throws InputError when the text has no header, a
+  /// header name occurs twice, or a row is wider or narrower than it.
   CsvTable(std::string_view text, std::string source);
 
   [[nodiscard]] std::size_t rows() const { return rows_.size(); }
   [[nodiscard]] const std::string& source() const { return source_; }
+  [[nodiscard]] const std::vector<CsvCell>& header() const { return header_; }
 
   /// Index of the named column. Throws InputError naming the columns that are there, or where the same name with a unit
   /// (`time` and `time_s`) is there, too: which of them holds the figure is not known.

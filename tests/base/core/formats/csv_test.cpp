@@ -208,6 +208,17 @@ TEST(CsvTable, SaysThatALineIsAComment) {
   EXPECT_EQ(table_error_of("stage,time\n0,1\n# warm\n1,2\n"), "t.csv:3:1: the line is a comment; remove it");
 }
 
+TEST(CsvTable, SkipsTheFirstLineOfSpreadsheetsThatNamesCommas) {
+  for (const char* first : {"sep=,\n", "\"sep=,\"\r\n", "\xEF\xBB\xBFsep=,\r\n"}) {
+    const CsvTable table(std::string(first) + "a,b\n1,2\n", "t.csv");
+    ASSERT_EQ(table.rows(), 1) << first;
+    EXPECT_EQ(table.number(0, table.column("b")), 2);
+    EXPECT_EQ(table.where(0, 0).line, 3);
+  }
+  EXPECT_THAT(error_of([] { (void)CsvTable("sep=;\na;b\n1;2\n", "t.csv"); }),
+              HasSubstr("the cells are separated by semicolons"));
+}
+
 TEST(CsvTable, NamesTheColumnsThatAreThere) {
   const CsvTable table("stage,\"odd\nname\"\n", "t.csv");
   EXPECT_EQ(error_of([&] { (void)table.column("time"); }),
