@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/core/formats/csv.h"
 
 namespace lowgear::usage {
@@ -12,6 +14,15 @@ constexpr std::string_view kHeader =
     "baseline_time_s,baseline_energy_j,baseline_error_j\n";
 /// Seconds until the year 9999.
 constexpr long long kLastHourS = 253'402'300'799;
+
+/// The energy of a few short iterations is known to no better than the steps of counters; beyond that, an error is in
+/// other units, or of something else.
+constexpr double kMostErrorByEnergy = 10;
+constexpr double kLargestStepErrorJ = 1000;
+
+bool is_absurd_error(double error_j, double energy_j) {
+  return error_j > std::max(kLargestStepErrorJ, kMostErrorByEnergy * energy_j);
+}
 
 /// One line of a table, by the names of its columns.
 class Line {
@@ -68,6 +79,13 @@ UsageRow read_row(const Line& line) {
   }
   if (row.measured_iterations > row.iterations) {
     line.fail("measured_iterations", "is more than iterations", "give as many at most");
+  }
+  if (is_absurd_error(row.energy_error_j, row.energy_j)) {
+    line.fail("energy_error_j", "is many times the energy itself", "give the standard error of energy_j in joules");
+  }
+  if (row.has_baseline() && is_absurd_error(row.baseline_error_j, row.baseline_energy_j)) {
+    line.fail("baseline_error_j", "is many times the energy itself",
+              "give the standard error of baseline_energy_j in joules");
   }
   if (row.has_baseline() && (line.text("baseline_error_j").empty() || row.baseline_time_s <= 0)) {
     line.fail("baseline_energy_j", "lacks its time or its error", "give baseline_time_s and baseline_error_j, too");

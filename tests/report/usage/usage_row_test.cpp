@@ -54,6 +54,11 @@ TEST(UsageRow, NamesWhatIsWrong) {
   };
   EXPECT_THAT(refusal([](UsageRow& one) { one.hour_s = 7201; }), HasSubstr("usage.csv:2:1: hour_s"));
   EXPECT_THAT(refusal([](UsageRow& one) { one.energy_j = -1; }), HasSubstr("energy_j is negative"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.energy_error_j = -1; }), HasSubstr("energy_error_j is negative"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.energy_error_j = 1e6 * one.energy_j; }),
+              HasSubstr("energy_error_j is many times the energy itself"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.baseline_error_j = 1e6 * one.baseline_energy_j; }),
+              HasSubstr("baseline_error_j is many times the energy itself"));
   EXPECT_THAT(refusal([](UsageRow& one) { one.iterations = -1; }), HasSubstr("iterations is negative"));
   EXPECT_THAT(refusal([](UsageRow& one) { one.measured_iterations = 13; }), HasSubstr("more than iterations"));
   EXPECT_THAT(refusal([](UsageRow& one) { one.baseline_time_s = 0; }), HasSubstr("lacks its time"));
