@@ -6,9 +6,11 @@
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
+#include "planning/profile/group_check.h"
 #include "planning/profile/recording.h"
 
 namespace lowgear::profile {
@@ -32,14 +34,6 @@ struct UnitGuess {
   std::string_view text;
 };
 
-/// Of an even number the geometric mean of both in the middle: one wrong row of two is not the units of all.
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return std::sqrt(*middle * *std::max_element(values.begin(), middle));
-}
-
 /// Medians over all measurements, and the highest power.
 struct TypicalFigures {
   double time_s = 0;
@@ -57,7 +51,7 @@ TypicalFigures typical_figures(const StageProfile& profile) {
     }
   }
   if (times_s.empty()) return {};
-  return {median(times_s), median(powers_w), *std::ranges::max_element(powers_w)};
+  return {median_of(times_s), median_of(powers_w), *std::ranges::max_element(powers_w)};
 }
 
 /// Units of both figures that make powers and times what they can be, the likeliest first.
@@ -107,6 +101,12 @@ std::optional<std::string> units_doubt(const TypicalFigures& typical, const Prof
     if (!is_possible && typical.time_s >= kShortestUnitS) throw_input_error({context.source, 0, 0}, what);
     return what;
   }
+  if (typical.time_s < kShortestUnitS) {
+    return fmt::format(
+        "check the units of the profile: an op takes {:.3g} s (median), too short to be measured; give seconds and "
+        "joules",
+        typical.time_s);
+  }
   if (typical.time_s <= kLongestOpS) return std::nullopt;
   return fmt::format("check the units of the profile: an op takes {:.3g} s (median); {}", typical.time_s,
                      likely_units(typical, most_w));
@@ -148,9 +148,8 @@ std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigu
       guess == kBlockingGuesses.end() ? "a GPU that waits draws less than one that computes" : guess->text);
 }
 
-}  // namespace
-
-std::vector<std::string> profile_doubts(const StageProfile& profile, const ProfileContext& context) {
+/// Of rows, and of the units and the blocking power that all of them together show.
+std::vector<std::string> doubts_of_rows(const StageProfile& profile, const ProfileContext& context) {
   const TypicalFigures typical = typical_figures(profile);
   // Where the units are wrong, every row says so.
   if (const auto doubt = units_doubt(typical, context)) return {*doubt};
@@ -164,6 +163,45 @@ std::vector<std::string> profile_doubts(const StageProfile& profile, const Profi
     waiting_w = waiting_w == 0 ? blocking_w : std::min(waiting_w, blocking_w);
   }
   return row_doubts(profile, waiting_w, context);
+}
+
+/// Of stages and kinds as a whole.
+std::vector<std::string> doubts_of_groups(const StageProfile& profile, const std::string& source) {
+  std::vector<std::string> doubts;
+  const std::vector<GroupFinding> findings = check_groups(profile);
+  for (const GroupFinding& found : findings) {
+    if (doubts.size() == kMostRows) {
+      doubts.push_back(fmt::format("{} more stages or kinds of the profile are in doubt", findings.size() - kMostRows));
+      break;
+    }
+    const std::string place = source.empty() ? "" : to_string(SourceLocation{source, found.line, 0}) + ": ";
+    doubts.push_back(fmt::format("{}{}; check the units of these rows", place, found.what));
+  }
+  return doubts;
+}
+
+/// Each once: ranks share what is wrong with all of them.
+void add_new(std::vector<std::string>& all, std::vector<std::string> doubts) {
+  for (std::string& doubt : doubts) {
+    if (std::ranges::find(all, doubt) == all.end()) all.push_back(std::move(doubt));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> profile_doubts(const StageProfile& profile, const ProfileContext& context) {
+  std::vector<std::string> doubts = doubts_of_rows(profile, context);
+  add_new(doubts, doubts_of_groups(profile, context.source));
+  return doubts;
+}
+
+std::vector<std::string> profile_doubts(const ProfileFile& file, ProfileContext context) {
+  context.source = file.source;
+  std::vector<std::string> doubts;
+  for (const StageProfile& measured : file.ranks) add_new(doubts, doubts_of_rows(measured, context));
+  add_new(doubts, doubts_of_groups(file.profile, context.source));
+  add_new(doubts, file.doubts);
+  return doubts;
 }
 
 }  // namespace lowgear::profile

@@ -12,6 +12,7 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
+#include "planning/profile/group_check.h"
 #include "planning/profile/options.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recorded_ranks.h"
@@ -412,6 +413,7 @@ void judge_cells(RecordedProfile& profile, const std::optional<NamedPowerLimit>&
         fmt::format("{} {}; {}", describe(key), found.what, found.is_impossible ? "left out" : "record it again"));
     if (found.is_impossible) std::ranges::find(profile.cells, key, &RecordedCell::key)->is_possible = false;
   }
+  for (GroupFinding& found : check_groups(profile.profile())) warnings.push_back(std::move(found.what));
 }
 
 /// Leaves out the cells of units for which no clock was asked.

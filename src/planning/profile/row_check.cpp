@@ -31,16 +31,20 @@ constexpr double kPowerCurvature = 1.25;
 constexpr double kBelowWaiting = 0.9;
 /// Other ops at the same clock.
 constexpr std::size_t kFewestToCompare = 4;
-constexpr double kPowerFromOthers = 3;
-constexpr double kTimeFromOthers = 50;
+constexpr std::size_t kFewestAtAnyClock = 3;
+constexpr double kPowerFromOthers = 2.5;
+/// Between settings of an op.
+constexpr double kTimeFromOtherSettings = 4;
+/// By how much a time that is derived from those at other clocks may err.
+constexpr double kDerivedTime = 2;
 
 double drawn_w(const Measurement& row) { return row.energy_j / row.time_s; }
-bool is_measurable(const Measurement& row) { return row.time_s >= kShortestUnitS; }
 
 /// A row of a series, and where its finding goes.
 struct SeriesRow {
   const Measurement* measured = nullptr;
-  std::size_t place = 0;  ///< in the profile
+  std::size_t place = 0;       ///< in the profile
+  bool is_measurable = false;  ///< it is long enough, or would be by the op's other rows
 };
 
 /// Rows of one (stage, kind, setting), highest clock first.
@@ -58,8 +62,10 @@ struct Contradiction {
   bool of_time = false;
 };
 
-Contradiction contradiction(const Measurement& higher, const Measurement& lower) {
-  if (!is_measurable(higher) || !is_measurable(lower)) return {};
+Contradiction contradiction(const SeriesRow& higher_row, const SeriesRow& lower_row) {
+  if (!higher_row.is_measurable || !lower_row.is_measurable) return {};
+  const Measurement& higher = *higher_row.measured;
+  const Measurement& lower = *lower_row.measured;
   const double clocks = static_cast<double>(higher.clock_mhz) / lower.clock_mhz;
   const double times = higher.time_s / lower.time_s;
   const double powers = drawn_w(higher) / drawn_w(lower);
@@ -82,14 +88,21 @@ class RowChecker {
     std::size_t place = 0;
     for (const StageOp& op : ops_) {
       std::map<std::string_view, RowSeries> by_setting;
+      RowSeries all;
+      const double op_cycles = median_cycles(op);
       for (const Measurement& row : op.measurements) {
-        if (!check_power(op, row, place)) by_setting[row.setting].push_back({&row, place});
-        ++place;
+        const bool is_measurable = std::max(row.time_s, op_cycles / row.clock_mhz / kDerivedTime) >= kShortestUnitS;
+        const SeriesRow in_series{&row, place++, is_measurable};
+        if (check_power(op, in_series)) continue;
+        by_setting[row.setting].push_back(in_series);
+        all.push_back(in_series);
       }
       for (auto& [setting, series] : by_setting) {
         check_neighbours(op, series);
         check_between(op, series);
       }
+      if (by_setting.size() > 1) check_settings(op, all);
+      for (const SeriesRow& row : all) rows_.emplace_back(&op, row);
     }
     check_against_others();
     std::vector<RowFinding> all;
@@ -103,14 +116,25 @@ class RowChecker {
     findings_.try_emplace(place, RowFinding{op.stage, op.kind, row, std::move(what), is_impossible});
   }
 
+  /// Of an op's rows, time by clock: of two the longer one, since a row that is too short is the likelier fault here.
+  static double median_cycles(const StageOp& op) {
+    std::vector<double> cycles;
+    for (const Measurement& row : op.measurements) cycles.push_back(row.time_s * row.clock_mhz);
+    const auto middle = cycles.begin() + static_cast<std::ptrdiff_t>(cycles.size() / 2);
+    std::nth_element(cycles.begin(), middle, cycles.end());
+    return *middle;
+  }
+
   /// Against the GPU; whether something was found.
-  bool check_power(const StageOp& op, const Measurement& row, std::size_t place) {
+  bool check_power(const StageOp& op, const SeriesRow& in_series) {
+    const auto& [measured, place, is_measurable] = in_series;
+    const Measurement& row = *measured;
     const double power_w = drawn_w(row);
     const std::string draws = fmt::format("draws {:.6g} W ({:.6g} J in {:.4g} s)", power_w, row.energy_j, row.time_s);
     const std::optional<double> limit_w = *gpu_ ? std::optional((*gpu_)->limit_w) : std::nullopt;
     if (power_w > highest_profiled_power_w(*gpu_)) {
       add(op, row, place, fmt::format("{}, {}", draws, excess_text(*gpu_)), power_w > highest_gpu_power_w(limit_w));
-    } else if (!is_measurable(row)) {
+    } else if (!is_measurable) {
       return false;
     } else if (power_w < kLeastPowerW) {
       add(op, row, place, draws + ", less than any GPU does that computes", power_w < kLeastBlockingW);
@@ -125,7 +149,7 @@ class RowChecker {
   /// Takes rows out until the others agree, each time the one that leaves the fewest contradictions.
   void check_neighbours(const StageOp& op, RowSeries& series) {
     const auto contradicts = [&](std::size_t a, std::size_t b) {
-      return contradiction(*series[a].measured, *series[b].measured).beyond > 1 ? 1 : 0;
+      return contradiction(series[a], series[b]).beyond > 1 ? 1 : 0;
     };
     for (std::size_t i = 0; i + 1 < series.size();) {
       if (contradicts(i, i + 1) == 0) {
@@ -151,7 +175,7 @@ class RowChecker {
   void add_contradiction(const StageOp& op, const RowSeries& series, std::size_t first, bool second_is_wrong) {
     const Measurement& higher = *series[first].measured;
     const Measurement& lower = *series[first + 1].measured;
-    const Contradiction found = contradiction(higher, lower);
+    const Contradiction found = contradiction(series[first], series[first + 1]);
     const SeriesRow& wrong = second_is_wrong ? series[first + 1] : series[first];
     const Measurement& row = *wrong.measured;
     const Measurement& other = second_is_wrong ? higher : lower;
@@ -169,7 +193,7 @@ class RowChecker {
       const Measurement& row = *series[i].measured;
       const Measurement& higher = *series[i - 1].measured;
       const Measurement& lower = *series[i + 1].measured;
-      if (!is_measurable(row) || !is_measurable(higher) || !is_measurable(lower)) continue;
+      if (!series[i].is_measurable || !series[i - 1].is_measurable || !series[i + 1].is_measurable) continue;
       const double clocks = static_cast<double>(higher.clock_mhz) / lower.clock_mhz;
       const double along = std::log(static_cast<double>(row.clock_mhz) / lower.clock_mhz) / std::log(clocks);
       const double expected_w = drawn_w(lower) * std::pow(drawn_w(higher) / drawn_w(lower), along);
@@ -184,60 +208,60 @@ class RowChecker {
     }
   }
 
-  /// What one op has at a clock, against the median of all that have it.
-  struct Others {
-    std::vector<double> powers_w;
-    std::vector<double> times_s;
-  };
-  static double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-  }
-
-  void check_against_others() {
-    std::map<std::pair<int, std::string_view>, Others> at_clock;
-    for (const StageOp& op : ops_) {
-      for (const Measurement& row : op.measurements) {
-        if (!is_measurable(row)) continue;
-        Others& others = at_clock[{row.clock_mhz, row.setting}];
-        others.powers_w.push_back(drawn_w(row));
-        others.times_s.push_back(row.time_s);
+  /// Rows of an op with any settings: what neighbours with one setting do not show where each has a row or two.
+  void check_settings(const StageOp& op, RowSeries rows) {
+    std::erase_if(rows, [](const SeriesRow& row) { return !row.is_measurable; });
+    if (rows.size() < kFewestAtAnyClock) return;
+    std::ranges::sort(rows, {}, [](const SeriesRow& row) { return row.measured->time_s; });
+    const Measurement& usual = *rows[rows.size() / 2].measured;
+    for (const SeriesRow& each : rows) {
+      const Measurement& row = *each.measured;
+      const double by_clock = static_cast<double>(usual.clock_mhz) / row.clock_mhz;
+      const double times = row.time_s / usual.time_s;
+      if (times <= kTimeFromOtherSettings * std::max(1.0, by_clock) &&
+          times >= std::min(1.0, by_clock) / kTimeFromOtherSettings) {
+        continue;
       }
-    }
-    std::map<std::pair<int, std::string_view>, std::pair<double, double>> medians;
-    for (auto& [key, others] : at_clock) {
-      if (others.times_s.size() < kFewestToCompare) continue;
-      medians[key] = {median(std::move(others.powers_w)), median(std::move(others.times_s))};
-    }
-    std::size_t place = 0;
-    for (const StageOp& op : ops_) {
-      for (const Measurement& row : op.measurements) {
-        const auto found = medians.find({row.clock_mhz, row.setting});
-        if (found != medians.end() && is_measurable(row)) compare_with_others(op, row, place, found->second);
-        ++place;
-      }
-    }
-  }
-
-  void compare_with_others(const StageOp& op, const Measurement& row, std::size_t place,
-                           const std::pair<double, double>& medians) {
-    const auto [median_w, median_s] = medians;
-    const double powers = drawn_w(row) / median_w;
-    if (powers > kPowerFromOthers || powers < 1 / kPowerFromOthers) {
-      add(op, row, place,
-          fmt::format("draws {:.6g} W ({:.6g} J in {:.4g} s), and the ops of this clock {:.6g} W (median)",
-                      drawn_w(row), row.energy_j, row.time_s, median_w),
+      add(op, row, each.place,
+          fmt::format("takes {:.4g} s, and the op's settings {:.4g} s (median, {})", row.time_s, usual.time_s,
+                      at_text(usual)),
           false);
-    } else if (row.time_s > kTimeFromOthers * median_s) {
-      add(op, row, place,
-          fmt::format("takes {:.4g} s, and the ops of this clock {:.4g} s (median)", row.time_s, median_s), false);
     }
+  }
+
+  /// Powers against the median of all ops at the clock, or of all rows, as far as the clocks can explain it.
+  void check_against_others() {
+    std::erase_if(rows_, [](const auto& row) { return !row.second.is_measurable; });
+    if (rows_.size() < kFewestAtAnyClock) return;
+    std::ranges::sort(rows_, {}, [](const auto& row) { return drawn_w(*row.second.measured); });
+    std::map<int, std::vector<const Measurement*>> at_clock;  // by power
+    for (const auto& [op, row] : rows_) at_clock[row.measured->clock_mhz].push_back(row.measured);
+    const Measurement& usual = *rows_[rows_.size() / 2].second.measured;
+    for (const auto& [op, row] : rows_) {
+      const auto& others = at_clock.at(row.measured->clock_mhz);
+      compare_powers(*op, row, others.size() < kFewestToCompare ? usual : *others[others.size() / 2]);
+    }
+  }
+
+  void compare_powers(const StageOp& op, const SeriesRow& in_series, const Measurement& usual) {
+    const Measurement& row = *in_series.measured;
+    const double clocks = static_cast<double>(row.clock_mhz) / usual.clock_mhz;
+    const double powers = drawn_w(row) / drawn_w(usual);
+    const double by_clock = clocks * clocks * clocks;
+    if (powers <= kPowerFromOthers * std::max(1.0, by_clock) && powers >= std::min(1.0, by_clock) / kPowerFromOthers) {
+      return;
+    }
+    add(op, row, in_series.place,
+        fmt::format("draws {:.6g} W ({:.6g} J in {:.4g} s), and the ops {} {:.6g} W (median)", drawn_w(row),
+                    row.energy_j, row.time_s, clocks == 1 ? "of this clock" : fmt::format("at {} MHz", usual.clock_mhz),
+                    drawn_w(usual)),
+        false);
   }
 
   std::vector<StageOp> ops_;
   double waiting_w_;
   const std::optional<NamedPowerLimit>* gpu_;
+  std::vector<std::pair<const StageOp*, SeriesRow>> rows_;
   std::map<std::size_t, RowFinding> findings_;  ///< by place in the profile
 };
 

@@ -23,6 +23,10 @@ inline constexpr double kLeastPowerW = 4;
 /// readings have errors.
 inline constexpr double kMeasuredOvershoot = 1.15;
 
+/// SM clocks that GPUs have, from the smallest embedded ones (77 MHz) on: the fastest of 2026 boost to 3.2 GHz.
+inline constexpr int kLowestSmClockMhz = 50;
+inline constexpr int kHighestSmClockMhz = 5000;
+
 /// The highest power that a profile of this GPU shows.
 [[nodiscard]] double highest_profiled_power_w(const std::optional<NamedPowerLimit>& gpu);
 /// `more than the power limit of NVIDIA A40 (300 W)`, or that no GPU draws so much.
@@ -44,9 +48,10 @@ struct RowFinding {
 ///   draws less at a higher clock, or more than the cube of the clock allows, beyond the noise of published profiles.
 ///   A power limit or heat can make a clock slower, but not several times. Of two neighbours that contradict each other
 ///   it is the row without which the others agree;
-/// - the other ops: power at a clock, or time, far from their median.
-/// Ops too short to measure (kShortestUnitS) are only held against the highest power. A row is listed once, impossible
-/// ones first, else in the order of the profile.
+/// - the op's rows with other settings: a time far from their median;
+/// - the other ops: power at a clock far from their median, or from that of all rows where the clock has few.
+/// Ops too short to measure (kShortestUnitS) are only held against the highest power; a short row of an op whose other
+/// rows are long is not exempt. A row is listed once, impossible ones first, else in the order of the profile.
 [[nodiscard]] std::vector<RowFinding> check_rows(const StageProfile& profile, double waiting_w,
                                                  const std::optional<NamedPowerLimit>& gpu);
 

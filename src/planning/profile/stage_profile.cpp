@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -15,6 +16,8 @@
 #include "base/core/formats/csv.h"
 #include "base/core/units.h"
 #include "planning/profile/plausibility.h"
+#include "planning/profile/rank_merge.h"
+#include "planning/profile/row_check.h"
 #include "planning/profile/setting.h"
 
 namespace lowgear::profile {
@@ -261,15 +264,6 @@ StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const i
 
 namespace {
 
-/// A row of the file whose values are good by themselves.
-struct ProfileRow {
-  int stage = 0;
-  OpKind kind = OpKind::forward;
-  Measurement measurement;
-  int line = 0;
-  long long rank = 0;  ///< that measured; 0 where the file has no column `rank`
-};
-
 class RowReader {
  public:
   explicit RowReader(const CsvTable& table)
@@ -315,7 +309,12 @@ class RowReader {
 
   [[nodiscard]] int clock_mhz(std::size_t row) const {
     const long long clock_mhz = table_.integer(row, frequency_);
-    refuse(problem_with_clock(clock_mhz), row, frequency_);
+    if (clock_mhz < kLowestSmClockMhz || clock_mhz > kHighestSmClockMhz) {
+      throw_input_error(table_.where(row, frequency_),
+                        fmt::format("frequency {} MHz is not in {} to {}, and no GPU's SM clock is", clock_mhz,
+                                    kLowestSmClockMhz, kHighestSmClockMhz),
+                        "give the locked SM clock in MHz");
+    }
     return static_cast<int>(clock_mhz);
   }
 
@@ -357,6 +356,31 @@ class RowReader {
   std::optional<std::size_t> setting_;
 };
 
+/// Columns that are read, here or by who plans, and those that profilers write for themselves.
+constexpr auto kColumns = std::to_array<std::string_view>({"stage", "instruction", "frequency", "time", "energy",
+                                                           "rank", "setting", "activation_bytes", "transfer",
+                                                           "switch_latency", "dp_rank", "pp_rank", "tp_rank"});
+
+/// Optional ones, in seconds, that are likely to be written with a unit.
+constexpr auto kSecondsColumns = std::to_array<std::string_view>({"transfer", "switch_latency"});
+
+/// Columns that nothing reads. Throws InputError for one that was meant to be read, such as `switch_latency_s`.
+std::vector<std::string> unread_columns(const CsvTable& table) {
+  std::vector<std::string> unread;
+  for (const CsvCell& cell : table.header()) {
+    if (cell.text.empty() || std::ranges::find(kColumns, cell.text) != kColumns.end()) continue;
+    for (const std::string_view column : kSecondsColumns) {
+      if (!cell.text.starts_with(fmt::format("{}_", column))) continue;
+      throw_input_error({table.source(), cell.line, cell.column}, fmt::format("no column {} is read", quote(cell.text)),
+                        fmt::format("name it {}, and give seconds", column));
+    }
+    unread.push_back(quote(cell.text));
+  }
+  if (unread.empty()) return {};
+  return {fmt::format("{}: nothing reads {} {}", table.source(), unread.size() == 1 ? "the column" : "the columns",
+                      fmt::join(unread, ", "))};
+}
+
 std::vector<ProfileRow> read_rows(const CsvTable& table) {
   const RowReader reader(table);
   std::vector<ProfileRow> rows;
@@ -389,41 +413,6 @@ std::vector<ProfileRow> read_unique_rows(const CsvTable& table) {
   std::vector<ProfileRow> rows = read_rows(table);
   refuse_duplicates(rows, table.source(), table.has_column("rank"));
   return rows;
-}
-
-/// One row for all ranks of a stage: it takes as long as the slowest of them, and its energy is their mean, that of one
-/// GPU. A clock that not every rank has measured says nothing about the others (Merak's profiler ends each rank at a
-/// clock of its own) and is left out.
-std::vector<ProfileRow> merge_ranks(const std::vector<ProfileRow>& rows, const std::string& source) {
-  std::map<std::pair<int, OpKind>, std::set<long long>> ranks;
-  std::map<std::tuple<int, OpKind, int, std::string>, std::vector<const ProfileRow*>> cells;
-  for (const ProfileRow& row : rows) {
-    ranks[{row.stage, row.kind}].insert(row.rank);
-    cells[{row.stage, row.kind, row.measurement.clock_mhz, row.measurement.setting}].push_back(&row);
-  }
-  std::vector<ProfileRow> merged;
-  std::set<std::pair<int, OpKind>> complete;
-  for (const auto& [key, measured] : cells) {
-    const auto& [stage, kind, clock_mhz, setting] = key;
-    const std::size_t wanted = ranks.at({stage, kind}).size();
-    if (measured.size() < wanted) continue;
-    ProfileRow row = *measured.front();
-    row.measurement = {clock_mhz, 0, 0, setting, row.line};
-    for (const ProfileRow* each : measured) {
-      row.measurement.time_s = std::max(row.measurement.time_s, each->measurement.time_s);
-      row.measurement.energy_j += each->measurement.energy_j / static_cast<double>(wanted);
-    }
-    merged.push_back(row);
-    complete.emplace(stage, kind);
-  }
-  for (const auto& [op, those] : ranks) {
-    if (complete.contains(op)) continue;
-    throw_input_error(
-        {source, 0, 0},
-        fmt::format("the {} ranks of {} have no clock in common", those.size(), describe(op.first, op.second)),
-        "profile all ranks of a stage at the same clocks");
-  }
-  return merged;
 }
 
 /// In the order in which a profile holds them, so that each one is appended.
@@ -494,23 +483,27 @@ void refuse_missing_kinds(const StageProfile& profile, const std::string& source
 
 }  // namespace
 
-std::vector<StageProfile> read_measured_profiles(std::string_view text, const std::string& source) {
-  const std::vector<ProfileRow> rows = read_unique_rows(CsvTable(text, source));
-  return profiles_by_rank(rows);
+ProfileFile read_profile_file(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  std::vector<ProfileRow> rows = read_unique_rows(table);
+  ProfileFile file{.source = source, .profile = {}, .ranks = profiles_by_rank(rows), .doubts = unread_columns(table)};
+  for (const StageProfile& measured : file.ranks) (void)profile_doubts(measured, {.source = source});
+  if (table.has_column("rank")) {
+    MergedRanks merged = merge_ranks(rows, source);
+    rows = std::move(merged.rows);
+    std::ranges::move(merged.doubts, std::back_inserter(file.doubts));
+  }
+  sort_rows(rows);
+  file.profile = StageProfile(count_stages(rows, source));
+  for (ProfileRow& row : rows) file.profile.add(row.stage, row.kind, std::move(row.measurement));
+  refuse_missing_kinds(file.profile, source);
+  // What ranks have together is written as a profile, and read again.
+  if (table.has_column("rank")) (void)profile_doubts(file.profile, {.source = source});
+  return file;
 }
 
 StageProfile read_stage_profile(std::string_view text, const std::string& source) {
-  const CsvTable table(text, source);
-  std::vector<ProfileRow> rows = read_unique_rows(table);
-  for (const StageProfile& measured : profiles_by_rank(rows)) (void)profile_doubts(measured, {.source = source});
-  if (table.has_column("rank")) rows = merge_ranks(rows, source);
-  sort_rows(rows);
-  StageProfile profile(count_stages(rows, source));
-  for (ProfileRow& row : rows) profile.add(row.stage, row.kind, std::move(row.measurement));
-  refuse_missing_kinds(profile, source);
-  // What ranks have together is written as a profile, and read again.
-  if (table.has_column("rank")) (void)profile_doubts(profile, {.source = source});
-  return profile;
+  return read_profile_file(text, source).profile;
 }
 
 std::string write_stage_profile(const StageProfile& profile) {

@@ -52,7 +52,8 @@ class PublishedProfiles : public testing::TestWithParam<PublishedProfile> {
 
 TEST_P(PublishedProfiles, HaveNoRowInDoubt) {
   const std::vector<double> blocking_power_w{GetParam().blocking_power_w};
-  EXPECT_THAT(profile_doubts(profile_, {.source = GetParam().file, .blocking_power_w = blocking_power_w}), IsEmpty());
+  const ProfileFile file = read_profile_file(text_, GetParam().file);
+  EXPECT_THAT(profile_doubts(file, {.blocking_power_w = blocking_power_w}), IsEmpty());
 }
 
 TEST_P(PublishedProfiles, HaveEightStagesAtEveryClock) {

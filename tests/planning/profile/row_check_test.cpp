@@ -54,13 +54,8 @@ std::string csv_of(const std::vector<Cell>& cells) {
 /// Doubts of a profile in a file, or its refusal.
 std::vector<std::string> doubts(const std::string& csv, const std::vector<double>& blocking_power_w = {80}) {
   std::vector<std::string> found;
-  const std::string refusal = error_of([&] {
-    (void)read_stage_profile(csv, "p.csv");
-    for (const StageProfile& measured : read_measured_profiles(csv, "p.csv")) {
-      const auto of_rank = profile_doubts(measured, {.source = "p.csv", .blocking_power_w = blocking_power_w});
-      found.insert(found.end(), of_rank.begin(), of_rank.end());
-    }
-  });
+  const std::string refusal = error_of(
+      [&] { found = profile_doubts(read_profile_file(csv, "p.csv"), {.blocking_power_w = blocking_power_w}); });
   if (refusal != "no error") found = {"refused: " + refusal};
   return found;
 }
@@ -141,8 +136,40 @@ TEST(CheckRows, HoldsAnOpAgainstTheOthersAtItsClock) {
                        stage == 1 ? 300 : (stage == 2 ? 6000 : 60));
   }
   EXPECT_THAT(doubts(csv), ElementsAre(AllOf(StartsWith("p.csv:5: stage 1 backward"), HasSubstr("1500 W")),
-                                       AllOf(StartsWith("p.csv:7: stage 2 backward at 1400 MHz takes 20 s"),
-                                             HasSubstr("0.2 s (median)"))));
+                                       AllOf(StartsWith("p.csv:7: stage 2: the backward takes 20 s at 1400 MHz"),
+                                             HasSubstr("0.2 s (median)")),
+                                       HasSubstr("200 times as long as the forward")));
+}
+
+TEST(CheckRows, NamesARowWhoseTimeAndEnergyAreAThousandthOfTheirs) {
+  for (std::size_t row = 0; row < right_cells().size(); ++row) {
+    EXPECT_THAT(doubts_with(row,
+                            [](Cell& cell) {
+                              cell.time_s /= 1000;
+                              cell.energy_j /= 1000;
+                            }),
+                ElementsAre(StartsWith(fmt::format("refused: p.csv:{}: ", row + 2))));
+  }
+}
+
+TEST(CheckRows, HoldsPowersOfOpsAtClocksOfTheirOwnAgainstAllRows) {
+  EXPECT_THAT(doubts("stage,instruction,frequency,time,energy\n0,forward,1400,0.1,30\n0,backward,1300,0.2,55\n"
+                     "1,forward,1200,0.1,250\n1,backward,1100,0.2,45\n"),
+              ElementsAre(AllOf(StartsWith("p.csv:4: stage 1 forward at 1200 MHz draws 2500 W"),
+                                HasSubstr("the ops at 1400 MHz 300 W (median)"))));
+}
+
+TEST(CheckRows, ComparesSettingsThatHaveARowEach) {
+  EXPECT_THAT(doubts("stage,instruction,frequency,time,energy,setting\n0,forward,1400,0.1,30,a\n"
+                     "0,forward,1300,0.00011,0.031,b\n0,forward,1200,0.11,29,c\n0,backward,1400,0.2,60,\n"),
+              ElementsAre(AllOf(StartsWith("p.csv:3: stage 0 forward at 1300 MHz with setting b takes 0.00011 s"),
+                                HasSubstr("the op's settings 0.1 s (median, at 1400 MHz (line 2))"))));
+}
+
+TEST(CheckRows, DoubtsUnitsOfOpsThatAreAllTooShort) {
+  EXPECT_THAT(doubts("stage,instruction,frequency,time,energy\n0,forward,1400,5e-05,0.015\n"
+                     "0,backward,1400,0.0001,0.03\n"),
+              ElementsAre(AllOf(StartsWith("check the units of the profile: an op takes 7.07e-05 s (median)"))));
 }
 
 TEST(CheckRows, ChecksEveryRankBeforeTheirMean) {

@@ -1,5 +1,6 @@
 #include "planning/profile/stage_profile.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -213,7 +214,7 @@ TEST(ReadStageProfile, RefusesValuesAtTheirCells) {
   EXPECT_THAT(read_error_of("0,forward,1410,0.1,0\n"), StartsWith("p.csv:2:20: energy 0 J is not above 0"));
   EXPECT_THAT(read_error_of("0,forward,1410,0.1,inf\n"),
               StartsWith("p.csv:2:20: energy: expected a number, found \"inf\""));
-  EXPECT_THAT(read_error_of("0,forward,0,0.1,30\n"), StartsWith("p.csv:2:11: frequency 0 MHz is not in 1 to 100000"));
+  EXPECT_THAT(read_error_of("0,forward,0,0.1,30\n"), StartsWith("p.csv:2:11: frequency 0 MHz is not in 50 to 5000"));
   EXPECT_THAT(read_error_of("0,forward,1e18,0.1,30\n"), StartsWith("p.csv:2:11: frequency"));
   EXPECT_THAT(read_error_of("0,forward,1410.5,0.1,30\n"),
               StartsWith("p.csv:2:11: frequency: expected a whole number, found \"1410.5\""));
@@ -473,6 +474,26 @@ TEST(StagesOnRanks, RefuseARankThatWasNotProfiled) {
   const StageProfile profile(2);
   EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{0, 2}); }), HasSubstr("rank 2"));
   EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{-1}); }), HasSubstr("rank -1"));
+}
+
+TEST(ReadStageProfile, RefusesClocksThatNoGpuHas) {
+  for (const char* clock : {"1", "3", "14100"}) {
+    EXPECT_THAT(read_error_of(fmt::format("0,forward,{},0.1,30\n", clock)),
+                StartsWith(fmt::format("p.csv:2:11: frequency {} MHz is not in 50 to 5000, and no GPU's", clock)));
+  }
+}
+
+TEST(ReadStageProfile, RefusesColumnsInSecondsUnderAnotherName) {
+  for (const std::string column : {"switch_latency", "transfer"}) {
+    for (const char* unit : {"_s", "_ms"}) {
+      EXPECT_THAT(error_of([&] {
+                    (void)read_stage_profile("stage,instruction,frequency,time,energy," + column + unit +
+                                                 "\n0,forward,1410,0.1,30,0.02\n0,backward,1410,0.2,60,0.02\n",
+                                             "p.csv");
+                  }),
+                  AllOf(StartsWith("p.csv:1:41: no column"), HasSubstr("name it " + column + ", and give seconds")));
+    }
+  }
 }
 
 }  // namespace

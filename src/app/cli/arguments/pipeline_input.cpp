@@ -16,7 +16,6 @@
 #include "estimating/estimator/gpu/power_limit.h"
 #include "planning/profile/latency/profile_latency.h"
 #include "planning/profile/options.h"
-#include "planning/profile/plausibility.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/microbatches.h"
@@ -239,19 +238,16 @@ profile::StageProfile read_profile(PipelineInput& input) {
   const std::string text = read_file(input.profile_name);
   input.switch_latency_s = profile::read_switch_latency(text, input.profile_name);
   input.columns = profile::read_stage_columns(text, input.profile_name);
-  input.measured = profile::read_measured_profiles(text, input.profile_name);
-  return profile::read_stage_profile(text, input.profile_name);
+  input.file = profile::read_profile_file(text, input.profile_name);
+  return input.file.profile;
 }
 
 std::vector<std::string> doubts_of(const PipelineInput& input, std::span<const double> blocking_power_w,
                                    std::string_view gpu_name) {
-  const profile::ProfileContext context{
-      .source = input.profile_name, .blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name)};
-  std::vector<std::string> doubts;
-  for (const profile::StageProfile& measured : input.measured) {
-    for (std::string& doubt : profile_doubts(measured, context)) {
-      if (std::ranges::find(doubts, doubt) == doubts.end()) doubts.push_back(std::move(doubt));
-    }
+  std::vector<std::string> doubts =
+      profile_doubts(input.file, {.blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name)});
+  if (auto doubt = transfer_doubt(input.columns, input.file.profile, input.profile_name)) {
+    doubts.push_back(std::move(*doubt));
   }
   return doubts;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planning/profile/columns/stage_columns.h"
+#include "planning/profile/plausibility.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/schedule.h"
@@ -57,9 +58,9 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 struct PipelineInput {
   std::string profile_name;  ///< as given
   workflow::ProfiledPipeline pipeline;
-  std::optional<double> switch_latency_s = {};       ///< of the profile; empty: not known
-  profile::StageColumns columns = {};                ///< of the profile
-  std::vector<profile::StageProfile> measured = {};  ///< the rows of the profile's file, by rank where it has several
+  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
+  profile::StageColumns columns = {};           ///< of the profile
+  profile::ProfileFile file = {};               ///< the profile as it was read
 };
 
 /// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
@@ -78,7 +79,7 @@ struct PipelineInput {
 /// already.
 [[nodiscard]] profile::StageProfile split_backward(const profile::StageProfile& profile, double share);
 
-/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency, columns and rows.
+/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency, columns and file.
 /// Throws InputError.
 [[nodiscard]] profile::StageProfile read_profile(PipelineInput& input);
 

@@ -20,10 +20,10 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
-#include "planning/profile/clock_events.h"
 #include "planning/profile/columns/recorded_activations.h"
 #include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/compose/composed_profile.h"
+#include "planning/profile/latency/clock_events.h"
 #include "planning/profile/latency/profile_latency.h"
 #include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/options.h"
@@ -163,11 +163,9 @@ ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
 
 ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   const std::string text = read_file(arguments.fill);
-  const profile::StageProfile given = profile::read_stage_profile(text, arguments.fill);
-  for (const profile::StageProfile& measured : profile::read_measured_profiles(text, arguments.fill)) {
-    for (const std::string& doubt : profile_doubts(measured, {.source = arguments.fill})) console.warn(doubt);
-  }
-  const profile::FewClockFit fit = fill(given, arguments, console);
+  const profile::ProfileFile given = profile::read_profile_file(text, arguments.fill);
+  for (const std::string& doubt : profile_doubts(given, {.blocking_power_w = {}})) console.warn(doubt);
+  const profile::FewClockFit fit = fill(given.profile, arguments, console);
   const ProfileColumns columns{.switch_latency_s = profile::read_switch_latency(text, arguments.fill),
                                .of_stages = profile::read_stage_columns(text, arguments.fill)};
   write_results(arguments, fit.profile(), columns, error_csv(fit, nullptr));

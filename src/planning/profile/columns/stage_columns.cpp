@@ -10,7 +10,6 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
-#include "planning/profile/stage_profile.h"
 
 namespace lowgear::profile {
 namespace {
@@ -19,6 +18,8 @@ constexpr std::string_view kActivations = "activation_bytes";
 constexpr std::string_view kTransfer = "transfer";
 constexpr double kMostBytes = 1e15;
 constexpr double kMostTransferS = 1000;
+/// Of a forward: pipelines hide messages behind what they compute.
+constexpr double kMostTransferByForward = 10;
 
 std::size_t stage_at(const CsvTable& table, std::size_t row, std::size_t column) {
   const double stage = table.number(row, column);
@@ -99,6 +100,18 @@ std::string cells_of(std::string_view row, const StageColumns& columns) {
 StageColumns read_stage_columns(std::string_view text, const std::string& source) {
   const CsvTable table(text, source);
   return {.activation_bytes = read_activations(table), .transfer_s = read_transfer(table)};
+}
+
+std::optional<std::string> transfer_doubt(const StageColumns& columns, const StageProfile& profile,
+                                          const std::string& source) {
+  for (std::size_t stage = 0; stage < columns.transfer_s.size(); ++stage) {
+    const double transfer_s = columns.transfer_s[stage];
+    const auto forwards = profile.measurements(static_cast<int>(stage), OpKind::forward);
+    if (forwards.empty() || transfer_s <= kMostTransferByForward * forwards.front().time_s) continue;
+    return fmt::format("{}: a transfer of stage {} takes {:.4g} s, and its forward {:.4g} s: give seconds", source,
+                       stage, transfer_s, forwards.front().time_s);
+  }
+  return std::nullopt;
 }
 
 std::string with_stage_columns(const std::string& profile_csv, const StageColumns& columns) {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "planning/profile/stage_profile.h"
 
 namespace lowgear::profile {
 
@@ -21,6 +24,10 @@ struct StageColumns {
 /// Throws InputError with file, line and column on what is no number of bytes above 0, no time in [0, 1000] s, or no
 /// stage, and when some stages state activations, or some but the last one transfers, and others do not.
 [[nodiscard]] StageColumns read_stage_columns(std::string_view text, const std::string& source);
+
+/// Whether a message takes far longer than what a stage computes between two of them, as it does in other units.
+[[nodiscard]] std::optional<std::string> transfer_doubt(const StageColumns& columns, const StageProfile& profile,
+                                                        const std::string& source);
 
 /// `profile_csv` as `write_stage_profile` writes it, with the columns that are stated.
 [[nodiscard]] std::string with_stage_columns(const std::string& profile_csv, const StageColumns& columns);

@@ -10,7 +10,6 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/units.h"
-#include "planning/profile/recording.h"
 #include "planning/profile/row_check.h"
 #include "planning/profile/setting.h"
 #include "planning/profile/stage_profile.h"
@@ -20,6 +19,8 @@ namespace {
 
 /// Stands for the clock of rows that hold at all clocks.
 constexpr int kEveryClock = 0;
+/// Shorter ones are nothing.
+constexpr double kShortestPartS = 1e-9;
 
 struct PartRow {
   int stage = 0;
@@ -50,7 +51,9 @@ class PartRowReader {
     return {.stage = integer(row, stage_, 0, kMaxStages - 1),
             .kind = kind(row),
             .part = part(row),
-            .clock_mhz = table_.text(row, frequency_).empty() ? kEveryClock : integer(row, frequency_, 1, kMaxClockMhz),
+            .clock_mhz = table_.text(row, frequency_).empty()
+                             ? kEveryClock
+                             : integer(row, frequency_, kLowestSmClockMhz, kHighestSmClockMhz),
             .count = count_ ? integer(row, *count_, 1, kMaxPartCount) : 1,
             .option = {number(row, time_, kMaxTimeS), number(row, energy_, kMaxEnergyJ), setting(row)},
             .line = table_.where(row, stage_).line};
@@ -215,15 +218,16 @@ class ReadOp {
     require(part, most);
   }
 
-  /// As rows of a profile are; those of nothing, and with no clock, say nothing.
+  /// As rows of a profile are; those of nothing say nothing. Rows without a clock are held against powers alone, as
+  /// they are where each of them stands for itself.
   void require_possible(const std::string& part, const ReadPart& read) const {
-    if (read.is_fixed()) return;
     StageProfile profile(1);
     for (const auto& [clock_mhz, rows] : read.rows) {
       for (const auto& [setting, row] : rows) {
         const auto& [option, line] = row;
-        if (option.time_s < kShortestUnitS || option.energy_j <= 0) continue;
-        profile.add(0, OpKind::forward, {clock_mhz, option.time_s, option.energy_j, setting, line});
+        if (option.time_s < kShortestPartS || option.energy_j <= 0) continue;
+        const int some_mhz = read.is_fixed() ? kHighestSmClockMhz : clock_mhz;
+        profile.add(0, OpKind::forward, {some_mhz, option.time_s, option.energy_j, setting, line});
       }
     }
     for (const RowFinding& found : check_rows(profile, 0, {})) {

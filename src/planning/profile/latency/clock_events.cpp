@@ -1,4 +1,4 @@
-#include "planning/profile/clock_events.h"
+#include "planning/profile/latency/clock_events.h"
 
 #include <fmt/format.h>
 

@@ -20,10 +20,11 @@ std::optional<double> read_switch_latency(std::string_view text, const std::stri
   for (std::size_t row = 0; row < table.rows(); ++row) {
     if (table.text(row, column).empty()) continue;
     const double latency_s = table.number(row, column);
-    if (!(latency_s >= 0 && latency_s <= kMaxSwitchLatencyS)) {
+    if (!(latency_s >= 0 && latency_s <= kMaxProfiledLatencyS)) {
       throw_input_error(table.where(row, column),
-                        fmt::format("switch latency {} s is not in 0 to {}", latency_s, kMaxSwitchLatencyS),
-                        "measure it again or leave the cell empty");
+                        fmt::format("a switch latency of {} s is not in 0 to {}", latency_s, kMaxProfiledLatencyS),
+                        latency_s < 0 ? "measure it again or leave the cell empty"
+                                      : fmt::format("give seconds: did you mean {}?", latency_s / 1e3));
     }
     if (!largest_s || latency_s > *largest_s) largest_s = latency_s;
   }

@@ -60,5 +60,14 @@ TEST(StageColumns, RefuseWhatIsNoAmountWithItsPlace) {
   EXPECT_THAT(error("5", ""), HasSubstr("stage 1 has no activation_bytes, and others do"));
 }
 
+TEST(StageColumns, DoubtTransfersThatTakeManyTimesTheirForward) {
+  StageProfile profile(2);
+  profile.add(0, OpKind::forward, {1410, 0.05, 15});
+  profile.add(1, OpKind::forward, {1410, 0.05, 15});
+  EXPECT_EQ(transfer_doubt({.transfer_s = {0.4}}, profile, "p.csv"), std::nullopt);
+  EXPECT_EQ(transfer_doubt({.transfer_s = {2}}, profile, "p.csv"),
+            "p.csv: a transfer of stage 0 takes 2 s, and its forward 0.05 s: give seconds");
+}
+
 }  // namespace
 }  // namespace lowgear::profile

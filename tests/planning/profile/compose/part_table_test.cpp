@@ -54,6 +54,16 @@ TEST(PartTable, RefusesAPartThatLacksAClock) {
   EXPECT_THAT(refusal("0,forward,a,1410,,1,2,1\n0,forward,b,900,,1,2,1\n"), HasSubstr("has no row at"));
 }
 
+TEST(PartTable, RefusesWhatNoGpuCanHaveMeasured) {
+  const std::string clocked = "0,forward,mlp,1410,,0.02,6,1\n";
+  EXPECT_THAT(refusal(clocked + "0,forward,launch,,,0.001,100,1\n"),
+              StartsWith("parts.csv:3: part launch of stage 0 forward at every clock draws 100000 W"));
+  EXPECT_THAT(refusal(clocked + "0,forward,launch,,,0.00001,1,1\n"), HasSubstr("draws 100000 W"));
+  EXPECT_THAT(refusal(clocked + "0,forward,launch,,,0.1,0.01,1\n"), HasSubstr("draws 0.1 W"));
+  EXPECT_THAT(refusal("0,forward,mlp,14100,,0.02,6,1\n"), HasSubstr("14100 is not in 50 to 5000"));
+  EXPECT_EQ(refusal(clocked + "0,forward,launch,,,0.001,0,1\n0,forward,nothing,,,0,0,1\n"), "no error");
+}
+
 TEST(PartTable, RefusesValuesOutOfRange) {
   EXPECT_THAT(refusal("0,forward,a,1410,,-1,2,1\n"), StartsWith("parts.csv:2:19: -1 is not in 0 to"));
   EXPECT_THAT(refusal("0,forward,a,1410,,1,-2,1\n"), HasSubstr("-2 is not in 0 to"));

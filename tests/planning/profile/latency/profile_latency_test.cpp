@@ -38,8 +38,9 @@ TEST(ProfileLatency, RefusesWhatIsNoTime) {
   const auto error = [&header](const std::string& cell) {
     return error_of([&] { (void)read_switch_latency(header + "0,forward,1410,1,1," + cell + "\n", "p.csv"); });
   };
-  EXPECT_THAT(error("-1"), AllOf(StartsWith("p.csv:2:20:"), HasSubstr("switch latency -1 s is not in 0 to 1000")));
-  EXPECT_THAT(error("1001"), HasSubstr("switch latency 1001 s"));
+  EXPECT_THAT(error("-1"), AllOf(StartsWith("p.csv:2:20:"), HasSubstr("switch latency of -1 s is not in 0 to 1")));
+  EXPECT_THAT(error("25"), AllOf(HasSubstr("switch latency of 25 s is not in 0 to 1"),
+                                 HasSubstr("give seconds: did you mean 0.025?")));
   EXPECT_THAT(error("late"), StartsWith("p.csv:2:20:"));
 }
 

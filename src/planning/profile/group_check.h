@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear::profile {
+
+/// A stage or a kind of a profile that contradicts the others.
+struct GroupFinding {
+  std::string what;  ///< with clocks and values
+  int line = 0;      ///< of the row that it begins with; 0: none
+};
+
+/// Of an even number the geometric mean of both in the middle: one wrong value of two is not that of all. `values` must
+/// not be empty.
+[[nodiscard]] double median_of(std::vector<double> values);
+
+/// What no single row shows, since the rows of a stage or a kind agree with each other, as when all of them are in
+/// other units:
+/// - stages whose forwards or backwards take several times as long, or as short, as those of the others;
+/// - backwards that take many times as long as the forwards of their stage, in all stages, or a fraction of them. A
+///   first stage may be frozen but for a few layers, so that its backwards are short;
+/// - kinds that state the same twice: a backward and its halves, a recomputation and its forward, a recomputing
+///   backward and what it consists of.
+/// Halves of a backward can be nothing (the first stage's input gradient), and are only compared as a whole.
+[[nodiscard]] std::vector<GroupFinding> check_groups(const StageProfile& profile);
+
+}  // namespace lowgear::profile
