@@ -5,9 +5,11 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -15,7 +17,9 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "planning/profile/plausibility.h"
 #include "training/launcher/checkpoint_manifest.h"
+#include "training/launcher/energy/blocking_power.h"
 #include "training/launcher/export_folder.h"
 #include "training/launcher/metrics_path.h"
 #include "training/launcher/model_weights.h"
@@ -145,6 +149,24 @@ void check_training(const TrainConfig& config) {
   if (config.adapt.log) check_metrics(*config.adapt.log, first_step);
   if (config.envpipe && config.envpipe->log) check_metrics(*config.envpipe->log, first_step);
   if (config.recording) require_folder(*config.recording, "name another folder for the recording");
+}
+
+std::vector<std::string> profile_doubts_of(const TrainConfig& config) {
+  std::vector<std::string> doubts;
+  const int ranks = config.parallel.pp;
+  const auto add = [&doubts, ranks](const fs::path& path, std::string_view name, const std::string& blocking_power) {
+    const std::vector<double> blocking_power_w = read_blocking_power(name, blocking_power, ranks);
+    const profile::ProfileFile file = profile::read_profile_file(read_file(path), path.string());
+    std::ranges::move(profile_doubts(file, {.blocking_power_w = blocking_power_w}), std::back_inserter(doubts));
+  };
+  if (config.adapt.repartition && config.adapt.repartition->profile) {
+    const RepartitionConfig::Profile& given = *config.adapt.repartition->profile;
+    add(given.file, "adapt.repartition.blocking_power", given.blocking_power);
+  }
+  if (config.envpipe && config.envpipe->profile) {
+    add(*config.envpipe->profile, "energy.envpipe.blocking_power", config.envpipe->blocking_power);
+  }
+  return doubts;
 }
 
 }  // namespace lowgear::launcher

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
@@ -13,5 +16,9 @@ namespace lowgear::launcher {
 ///
 /// Throws InputError naming the first file or folder that will not do.
 void check_training(const TrainConfig& config);
+
+/// Why the stage profiles that the job plans with cannot be relied on, one line each. Throws InputError where one
+/// cannot be read.
+[[nodiscard]] std::vector<std::string> profile_doubts_of(const TrainConfig& config);
 
 }  // namespace lowgear::launcher

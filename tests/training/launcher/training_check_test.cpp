@@ -1,11 +1,13 @@
 #include "training/launcher/training_check.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/core/error_of.h"
@@ -76,6 +78,31 @@ TEST_F(TrainingCheck, AProfileToRepartitionByHasToBeThere) {
   config_.adapt.repartition->profile->file = folder_ / "none.csv";
   config_.adapt.repartition->profile->blocking_power = "80";
   EXPECT_THAT(refusal(), HasSubstr("none.csv"));
+}
+
+TEST_F(TrainingCheck, ProfilesThatTheJobPlansWithAreDoubtedAsByLowgearPlan) {
+  const auto profile = [this](const std::string& name, double second_s) {
+    std::string csv = "stage,instruction,frequency,time,energy\n";
+    for (const auto& [stage, time_s] : {std::pair(0, 0.05), std::pair(1, second_s)}) {
+      csv += fmt::format("{0},forward,1410,{1},{2}\n{0},backward,1410,{3},{4}\n", stage, time_s, 300 * time_s,
+                         2 * time_s, 600 * time_s);
+    }
+    write_file_atomically(folder_ / name, csv);
+    return folder_ / name;
+  };
+  config_.parallel.pp = 2;
+  config_.adapt.repartition.emplace();
+  config_.adapt.repartition->profile.emplace();
+  config_.adapt.repartition->profile->blocking_power = "80";
+  config_.adapt.repartition->profile->file = profile("right.csv", 0.05);
+  EXPECT_THAT(profile_doubts_of(config_), testing::IsEmpty());
+  config_.adapt.repartition->profile->file = profile("wrong.csv", 1.5);
+  config_.envpipe.emplace();
+  config_.envpipe->profile = profile("other.csv", 1.5);
+  config_.envpipe->blocking_power = "80";
+  EXPECT_THAT(profile_doubts_of(config_),
+              testing::ElementsAre(HasSubstr("wrong.csv:4: stage 1: the forward takes 1.5 s"),
+                                   HasSubstr("other.csv:4: stage 1: the forward takes 1.5 s")));
 }
 
 TEST_F(TrainingCheck, AcceptsWhatCanBeMade) {

@@ -186,6 +186,7 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }
   check_training(config);
+  for (const std::string& doubt : profile_doubts_of(config)) console.warn(doubt);
   if (!arguments.dry_run) {
     run_all_ranks(arguments,
                   has_servers_order(config) ? with_servers_order(settings, config, arguments.gpus, console) : settings,
