@@ -1,6 +1,7 @@
 #include "control/server/perseus/lowgear.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "planning/plan/perseus_plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/profile/few_clock_fit.h"
+#include "planning/profile/plausibility.h"
 #include "planning/schedule/dag.h"
 
 namespace lowgear::server::perseus {
@@ -82,11 +84,15 @@ void LowgearScheduler::end_window(std::span<const Window> window) {
 
 void LowgearScheduler::make_plan() {
   const std::vector<int> all_mhz = profiled_states(layout_, arguments_.minimum_power_state);
-  const profile::StageProfile profile = fit_few_clocks(profile_.stage_profile(), all_mhz).profile();
+  const profile::StageProfile measured = profile_.stage_profile();
   std::vector<double> blocking_power_w;
   for (std::size_t stage = 0; stage < pipeline_.ranks.size(); ++stage) {
     blocking_power_w.push_back(profile_.blocking_power_w(stage));
   }
+  const std::vector<std::string> doubts =
+      profile_doubts(measured, {.source = "the job's profile", .blocking_power_w = blocking_power_w});
+  if (!doubts.empty()) plan_files_.push_back({"warnings.txt", fmt::format("{}\n", fmt::join(doubts, "\n"))});
+  const profile::StageProfile profile = fit_few_clocks(measured, all_mhz).profile();
   planner::PipelinePlanner planner(pipeline_, profile, blocking_power_w, {}, {}, progress_.get());
   const plan::Plan plan = planner.plan(planner.fastest_s() * (1 + arguments_.slowdown_pct / 100));
   const plan::PerseusPlan clocks = plan::perseus_plan(planner.dag(), clocks_for(plan, planner.dag()));

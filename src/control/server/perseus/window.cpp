@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 
 namespace lowgear::server::perseus {
@@ -54,6 +55,17 @@ std::vector<double> values_of(const Breakdown& breakdown, Instruction kind, std:
     values.insert(values.end(), found->second[i].begin(), found->second[i].end());
   }
   return values;
+}
+
+/// Joules of one GPU, which all schedulers compare: millijoules and sums over GPUs are none.
+void require_possible(const Result& result, std::size_t skipped) {
+  for (std::size_t i = skipped; i < result.iteration_time_s.size(); ++i) {
+    const EnergyVerdict verdict =
+        check_energy({.energy_j = result.iteration_energy_j[i], .time_s = result.iteration_time_s[i]});
+    if (verdict.fault != EnergyFault::too_high) continue;
+    refuse(result.rank, fmt::format("the energy of an iteration {}", verdict.reason),
+           "report seconds, and the joules of one GPU");
+  }
 }
 
 Pooled pool_iterations(std::span<const Result* const> ranks, std::size_t skipped) {
@@ -104,6 +116,7 @@ Window condense_position(std::span<const Result* const> ranks, double warmup_ste
     refuse(first.rank, fmt::format("{} iterations, of which the first {} are warm-up", reported, skipped),
            "report more iterations of a window");
   }
+  for (const Result* rank : ranks) require_possible(*rank, skipped);
   const Pooled iterations = pool_iterations(ranks, skipped);
   std::vector<double> power_w;
   for (std::size_t i = 0; i < iterations.time_s.size(); ++i) {

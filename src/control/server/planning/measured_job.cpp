@@ -1,6 +1,7 @@
 #include "control/server/planning/measured_job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,6 +25,7 @@
 #include "planning/planner/policies/envpipe/envpipe_start.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/few_clock_fit.h"
+#include "planning/profile/group_check.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/profile/row_check.h"
 #include "planning/schedule/dag.h"
@@ -53,24 +55,25 @@ profile::StageProfile measured_rows(const MeasuredProfile& measured, int stages)
   return profile;
 }
 
-/// Cells that contradict what GPUs do, for a decision; empty: none. Throws InputError for more power than any GPU
-/// draws.
+/// Cells that contradict what GPUs do, and stages and kinds that contradict each other, for a decision; empty: none.
+/// Throws InputError for more power than any GPU draws.
 std::string cell_doubts(const profile::StageProfile& rows, std::span<const double> blocking_w) {
   constexpr std::size_t kMostCells = 2;
   const double waiting_w = blocking_w.empty() ? 0 : *std::ranges::min_element(blocking_w);
-  const std::vector<profile::RowFinding> findings = check_rows(rows, waiting_w, {});
-  std::string doubts;
-  for (const profile::RowFinding& found : findings) {
-    const std::string text =
-        fmt::format("stage {} {} at {} MHz {}", found.stage, name(found.kind), found.row.clock_mhz, found.what);
+  std::vector<std::string> doubts;
+  for (const profile::RowFinding& found : check_rows(rows, waiting_w, {})) {
+    doubts.push_back(
+        fmt::format("stage {} {} at {} MHz {}", found.stage, name(found.kind), found.row.clock_mhz, found.what));
     if (found.row.energy_j > kHighestGpuPowerW * found.row.time_s) {
-      throw InputError(fmt::format("the profile cannot be right: {}; profile again", text));
+      throw InputError(fmt::format("the profile cannot be right: {}; profile again", doubts.back()));
     }
-    if (&found - findings.data() < static_cast<std::ptrdiff_t>(kMostCells)) doubts += "; " + text;
   }
-  if (findings.empty()) return "";
-  if (findings.size() > kMostCells) doubts += fmt::format("; and {} more cells", findings.size() - kMostCells);
-  return "the profile is in doubt: " + doubts.substr(2);
+  for (profile::GroupFinding& found : check_groups(rows)) doubts.push_back(std::move(found.what));
+  if (doubts.empty()) return "";
+  const std::size_t more = doubts.size() - std::min(doubts.size(), kMostCells);
+  doubts.resize(doubts.size() - more);
+  return fmt::format("the profile is in doubt: {}{}", fmt::join(doubts, "; "),
+                     more > 0 ? fmt::format("; and {} more", more) : "");
 }
 
 profile::StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {

@@ -384,6 +384,18 @@ TEST(PerseusSchedulers, LowgearProfilesPlansAndKeepsServing) {
   EXPECT_EQ(plan::read_perseus_plan(files[1].content, "plan").stages.size(), 3U);
 }
 
+TEST(PerseusSchedulers, LowgearSaysWhyItsProfileMayBeWrong) {
+  const TestJobShape shape = {3, 1, 1, [](int rank) { return std::array{rank, 0, 0}; }};
+  SimulatedJob run(settings_of("Lowgear", R"({"blocking_power_w": 80, "clocks": 5, "warmup_iters": 1})"), shape);
+  run.slower = [](int rank) { return rank == 1 ? 8.0 : 1.0; };
+  do run.run_window();
+  while (run.scheduler->observes());
+  const std::vector<File> files = run.scheduler->files();
+  const auto warnings = std::ranges::find(files, "warnings.txt", &File::name);
+  ASSERT_NE(warnings, files.end());
+  EXPECT_THAT(warnings->content, testing::HasSubstr("stage 1: the forward takes"));
+}
+
 TEST(PerseusSchedulers, LowgearsPlanningCanBeStopped) {
   const Settings settings = settings_of("Lowgear", R"({"blocking_power_w": 80, "warmup_iters": 0})");
   SimulatedJob run(settings, {});

@@ -9,6 +9,7 @@
 namespace lowgear::server::perseus {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -51,6 +52,14 @@ TEST(PerseusWindow, AStageIsAsSlowAsItsSlowestRankAndUsesWhatAllUse) {
   EXPECT_EQ(windows[1].forward, (Unit{2, (3 + 4 + 2 + 6) / 4.0, (3 + 3 + 5 + 5) / 4.0}));
   EXPECT_EQ(windows[1].backward, std::nullopt);
   EXPECT_DOUBLE_EQ(windows[0].iteration_time_s, 7.5);
+}
+
+TEST(PerseusWindow, RefusesEnergyThatNoGpuDraws) {
+  const TestJobShape one = {1, 1, 1, nullptr};
+  const Layout layout = rank_layout(test_job(one), test_ranks(one));
+  EXPECT_THAT(refusal(layout, {result(0, {1, 1, 1}, {400, 400, 400'000})}),
+              AllOf(HasSubstr("result of rank 0: the energy of an iteration shows 400000 J in 1 s"),
+                    HasSubstr("report seconds, and the joules of one GPU")));
 }
 
 TEST(PerseusWindow, TheFirstIterationIsNeverCounted) {

@@ -88,7 +88,7 @@ TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
   }
   const JobPlan plan = MeasuredJob(std::make_shared<const PipelineModel>(wrong)).plan({}).plan;
   EXPECT_THAT(plan.note, testing::AllOf(testing::StartsWith("the profile is in doubt: stage 0 forward at"),
-                                        HasSubstr("; and 2 more cells"), HasSubstr("of all clocks at their highest")));
+                                        HasSubstr("; and 2 more"), HasSubstr("of all clocks at their highest")));
 }
 
 TEST(MeasuredJob, HasAgentsAskAheadWhereClocksChangeLate) {
