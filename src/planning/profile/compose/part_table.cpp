@@ -233,7 +233,8 @@ class ReadOp {
     for (const RowFinding& found : check_rows(profile, 0, {})) {
       if (!found.is_impossible) continue;
       fail(found.row.line,
-           fmt::format("part {} of {} at {} {}", part, name_, clock_text(found.row.clock_mhz), found.what),
+           fmt::format("part {} of {} at {} {}", part, name_,
+                       clock_text(read.is_fixed() ? kEveryClock : found.row.clock_mhz), found.what),
            "measure it again, or remove the row");
     }
   }
