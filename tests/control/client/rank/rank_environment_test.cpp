@@ -150,7 +150,7 @@ TEST(RankEnvironment, VariablesOfNodesThatAreNoNumbersAreRefused) {
   EXPECT_THAT(refusal_of_four_ranks_here({{"NODE_RANK", "worker-1"}}),
               HasSubstr("NODE_RANK=worker-1 is no rank of a node"));
   for (const char* const name : {"NNODES", "PET_NNODES", "NUM_NODES", "SLURM_NNODES", "NPROC_PER_NODE"}) {
-    for (const char* const value : {"0", "-1", "two", "2.0", "1:x", "3:2", ":"}) {
+    for (const char* const value : {"0", "-1", "two", "2.5", "1:x", "3:2", ":"}) {
       const std::string given = std::string(name) + "=" + value + " is no number of ";
       EXPECT_THAT(refusal_of_four_ranks_here({{name, value}}), HasSubstr(given));
       EXPECT_THAT(refusal([&, name = name] {
