@@ -88,7 +88,8 @@ TEST(CheckRows, NamesTheRowThatContradictsItsNeighbours) {
   for (std::size_t row = 0; row < right_cells().size(); ++row) {
     const auto line = [row](const char* start) { return StartsWith(fmt::format("{}p.csv:{}: ", start, row + 2)); };
     for (const double factor : {3.0, 1 / 3.0}) {
-      EXPECT_THAT(doubts_with(row, [&](Cell& cell) { cell.time_s *= factor; }), ElementsAre(line(""))) << row << factor;
+      EXPECT_THAT(doubts_with(row, [&](Cell& cell) { cell.time_s *= factor; }), ::testing::Contains(line("")))
+          << row << factor;
       EXPECT_THAT(doubts_with(row, [&](Cell& cell) { cell.energy_j *= factor; }), ElementsAre(line("")))
           << row << factor;
     }

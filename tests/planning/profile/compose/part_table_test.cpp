@@ -68,7 +68,7 @@ TEST(PartTable, RefusesValuesOutOfRange) {
   EXPECT_THAT(refusal("0,forward,a,1410,,-1,2,1\n"), StartsWith("parts.csv:2:19: -1 is not in 0 to"));
   EXPECT_THAT(refusal("0,forward,a,1410,,1,-2,1\n"), HasSubstr("-2 is not in 0 to"));
   EXPECT_THAT(refusal("0,forward,a,1410,,nan,2,1\n"), StartsWith("parts.csv:2:"));
-  EXPECT_THAT(refusal("0,forward,a,0,,1,2,1\n"), HasSubstr("0 is not in 1 to"));
+  EXPECT_THAT(refusal("0,forward,a,0,,1,2,1\n"), HasSubstr("0 is not in 50 to"));
   EXPECT_THAT(refusal("-1,forward,a,1410,,1,2,1\n"), HasSubstr("-1 is not in 0 to"));
   EXPECT_THAT(refusal("0,forward,a,1410,,1,2,0\n"), HasSubstr("0 is not in 1 to"));
   EXPECT_THAT(refusal("0,load,a,1410,,1,2,1\n"), HasSubstr("unknown instruction"));
