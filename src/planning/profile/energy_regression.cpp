@@ -25,16 +25,22 @@ constexpr double kNullEigenvalue = 1e-10;
 constexpr double kNullShare = 1e-6;
 constexpr int kLags = 2;
 
+/// Shifts of energies against units that are tried: to 0.6 s either way, then finer around the best one.
+constexpr double kShiftStepS = 0.03;
+constexpr int kShifts = 20;
+constexpr int kFinerShifts = 4;
+/// A shift counts from here on, where it leaves at most this share of what no shift leaves, in squares.
+constexpr double kLeastShiftS = 0.04;
+constexpr double kLessMisfit = 0.5;
+constexpr std::size_t kWindowsPerPower = 4;
+/// Share of the trace: far below any column with time, far above rounding.
+constexpr double kRidge = 1e-12;
+
 /// A new value of the counter, seen at `time_s`, which may be off by `half_width_s`.
 struct CounterChange {
   double time_s = 0;
   double half_width_s = 0;
   double energy_j = 0;
-};
-
-struct TimeSpan {
-  double begin_s = 0;
-  double end_s = 0;
 };
 
 std::vector<CounterChange> counter_changes(const Recording& recording) {
@@ -298,15 +304,26 @@ struct Solution {
   }
 };
 
-Solution solve(const Design& design) {
-  Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(design.columns, design.columns);
-  Eigen::VectorXd rhs = Eigen::VectorXd::Zero(design.columns);
+/// Of the equations whose solution has the least squares.
+struct NormalEquations {
+  Eigen::MatrixXd gram;
+  Eigen::VectorXd rhs;
+};
+
+NormalEquations normal_equations(const Design& design) {
+  NormalEquations equations{Eigen::MatrixXd::Zero(design.columns, design.columns),
+                            Eigen::VectorXd::Zero(design.columns)};
   for (std::size_t row = 0; row < design.rows.size(); ++row) {
-    add_product(gram, design.rows[row], design.rows[row], 1);
+    add_product(equations.gram, design.rows[row], design.rows[row], 1);
     for (const auto& [column, time_s] : design.rows[row]) {
-      rhs(static_cast<Eigen::Index>(column)) += time_s * design.energy_j[row];
+      equations.rhs(static_cast<Eigen::Index>(column)) += time_s * design.energy_j[row];
     }
   }
+  return equations;
+}
+
+Solution solve(const Design& design) {
+  const auto [gram, rhs] = normal_equations(design);
   const Eigen::VectorXd power_w = solve_non_negative(gram, rhs).values;
   std::vector<double> residual_j;
   double squares = 0;
@@ -389,7 +406,11 @@ void add_windows(const Recording& recording, EnergyWindows& all) {
   const double end_s = recording.units.back().end_s;
   std::size_t next = 0;
   std::size_t next_span = 0;
-  for (const EnergySpan& span : recording.energy_from_power ? spans_of_power(recording) : spans_of_counter(recording)) {
+  for (EnergySpan span : recording.energy_from_power ? spans_of_power(recording) : spans_of_counter(recording)) {
+    // Power readings state the energy of their own time, whatever lies between them.
+    if (!recording.energy_from_power && recording.is_set_aside(span.begin_s, span.end_s)) continue;
+    span.begin_s += recording.energy_shift_s;
+    span.end_s += recording.energy_shift_s;
     if (span.begin_s < begin_s || span.end_s > end_s || span.end_s <= span.begin_s) continue;
     while (next_span < settling.size() && settling[next_span].end_s <= span.begin_s) ++next_span;
     if (next_span < settling.size() && settling[next_span].begin_s < span.end_s) continue;
@@ -399,7 +420,48 @@ void add_windows(const Recording& recording, EnergyWindows& all) {
   }
 }
 
+/// Mean square of what the best powers, of whatever sign, leave of a window's energy; empty where windows are too few.
+std::optional<double> misfit_j2(const Recording& recording, std::optional<double> blocking_w) {
+  const EnergyWindows windows = energy_windows(recording);
+  const Waiting waiting = blocking_w ? Waiting::known : Waiting::by_clock;
+  const Design design = design_of(windows, waiting, blocking_w.value_or(0));
+  if (design.rows.size() < kWindowsPerPower * static_cast<std::size_t>(design.columns)) return std::nullopt;
+  auto [gram, rhs] = normal_equations(design);
+  // Powers that cannot be told apart, or have no time, do not change what is left.
+  gram.diagonal().array() += kRidge * gram.trace();
+  double square = 0;
+  for (const double energy_j : design.energy_j) square += energy_j * energy_j;
+  const double explained = rhs.dot(gram.ldlt().solve(rhs));
+  return std::max(0.0, square - explained) / static_cast<double>(design.rows.size());
+}
+
 }  // namespace
+
+double find_energy_shift_s(Recording recording, std::optional<double> blocking_w) {
+  const double start_s = recording.energy_shift_s;
+  const std::optional<double> unshifted_j2 = misfit_j2(recording, blocking_w);
+  if (!unshifted_j2) return start_s;
+  double best_s = start_s;
+  double best_j2 = *unshifted_j2;
+  const auto try_shift = [&](double shift_s) {
+    recording.energy_shift_s = shift_s;
+    const std::optional<double> left_j2 = misfit_j2(recording, blocking_w);
+    if (!left_j2 || *left_j2 >= best_j2) return;
+    best_j2 = *left_j2;
+    best_s = shift_s;
+  };
+  for (int i = 1; i <= kShifts; ++i) {
+    try_shift(start_s + i * kShiftStepS);
+    try_shift(start_s - i * kShiftStepS);
+  }
+  const double coarse_s = best_s;
+  for (int i = 1; i < kFinerShifts; ++i) {
+    try_shift(coarse_s + i * kShiftStepS / kFinerShifts);
+    try_shift(coarse_s - i * kShiftStepS / kFinerShifts);
+  }
+  const bool is_better = best_j2 < kLessMisfit * *unshifted_j2;
+  return is_better && std::abs(best_s - start_s) >= kLeastShiftS ? best_s : start_s;
+}
 
 EnergyWindows energy_windows(std::span<const Recording> parts) {
   EnergyWindows result;

@@ -55,6 +55,11 @@ struct EnergyWindows {
 [[nodiscard]] EnergyWindows energy_windows(std::span<const Recording> parts);
 [[nodiscard]] EnergyWindows energy_windows(const Recording& recording);
 
+/// By how much the times of a recording's samples must be raised to fit its units best (`Recording::energy_shift_s`):
+/// clocks of two files that were started apart. Tried up to 0.6 s around the present one, which stays where no other
+/// explains the energies much better, so also where all units draw the same: then a shift changes no power.
+[[nodiscard]] double find_energy_shift_s(Recording recording, std::optional<double> blocking_w);
+
 /// Mean power of one cell.
 struct CellPower {
   double power_w = 0;

@@ -16,6 +16,7 @@
 #include "planning/profile/options.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recorded_ranks.h"
+#include "planning/profile/recorded_units.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/profile/row_check.h"
 
@@ -26,9 +27,18 @@ namespace {
 constexpr std::uint64_t kThrottleBits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
 
 constexpr double kUnstableVariation = 0.1;
+/// What GPUs of one model differ by in power at most, at the same clock and in the same op, or in ops of other stages.
+constexpr double kPowerOfMates = 1.25;
+constexpr double kPowerOfOthers = 1.6;
 constexpr double kLargeEnergyError = 0.05;
 constexpr long long kFewUnits = 10;
 constexpr double kLargestBlockingError = 0.2;
+/// Share of a window's energy that the powers may leave unexplained.
+constexpr double kLargestResidual = 0.15;
+/// Stretches of a recording in which its energies may be shifted against its units by different times, as clocks of
+/// different speeds are, and the samples around each that belong to it.
+constexpr int kStretchesOfShift = 8;
+constexpr double kAroundStretchS = 2;
 /// What stands for a unit that is too short to measure: the same at every clock and in every recording, so that no
 /// clock seems better than another one.
 constexpr double kEmptyUnitS = 1e-6;
@@ -76,7 +86,8 @@ struct RankProfile {
   std::map<CellKey, RankCell> cells;
   std::set<int> stages;
   std::optional<CellPower> blocking;
-  bool energy_from_power = false;
+  double energy_error_share = 0;  ///< of all its energies at once
+  std::string gpu_name;
 };
 
 bool is_half_of_a_backward(OpKind kind) { return kind == OpKind::input_gradient || kind == OpKind::weight_gradient; }
@@ -174,20 +185,95 @@ FittedEnergy fit(std::span<const Recording> parts, const ProfilingOptions& optio
 /// GPUs differ in how long a time a power reading is the mean of: the one that explains the readings best.
 FittedEnergy fit_power_readings(std::span<Recording> parts, const ProfilingOptions& options) {
   std::optional<FittedEnergy> best;
+  double best_mean_s = 0;
   for (const double mean_s : kPowerMeansS) {
     for (Recording& part : parts) part.power_mean_s = mean_s;
     try {
       FittedEnergy fitted = fit(parts, options);
-      if (!best || fitted.residual < best->residual) best = std::move(fitted);
+      if (best && fitted.residual >= best->residual) continue;
+      best = std::move(fitted);
+      best_mean_s = mean_s;
     } catch (const InputError&) {
       if (!best) throw;  // the shortest has the most windows
     }
   }
+  for (Recording& part : parts) part.power_mean_s = best_mean_s;
   return std::move(*best);
 }
 
+/// A stretch of a recording: units that begin in it, and the samples around them.
+Recording stretch_of(const Recording& recording, double begin_s, double end_s) {
+  Recording stretch;
+  stretch.source = recording.source;
+  stretch.sampling = recording.sampling;
+  stretch.energy_from_power = recording.energy_from_power;
+  stretch.power_mean_s = recording.power_mean_s;
+  stretch.set_aside = recording.set_aside;
+  stretch.energy_shift_s = recording.energy_shift_s;
+  const auto first = std::ranges::lower_bound(recording.units, begin_s, {}, &RecordedUnit::start_s);
+  stretch.units.assign(first, std::ranges::lower_bound(recording.units, end_s, {}, &RecordedUnit::start_s));
+  const auto sample = [&](double time_s) {
+    return std::ranges::lower_bound(recording.samples, time_s, {}, &EnergySample::time_s);
+  };
+  stretch.samples.assign(sample(begin_s - kAroundStretchS), sample(end_s + kAroundStretchS));
+  return stretch;
+}
+
+/// The recording with its energies on the clock of its units: as a whole, or in stretches where that changes.
+std::vector<Recording> shifted(const Recording& part, const ProfilingOptions& options,
+                               std::vector<std::string>& warnings) {
+  Recording whole = part;
+  whole.energy_shift_s = find_energy_shift_s(whole, options.blocking_w);
+  std::vector<Recording> stretches;
+  double least_s = whole.energy_shift_s;
+  double most_s = whole.energy_shift_s;
+  if (!part.units.empty()) {
+    const double begin_s = part.units.front().start_s;
+    const double length_s = (part.units.back().end_s - begin_s) / kStretchesOfShift;
+    for (int i = 0; i < kStretchesOfShift; ++i) {
+      stretches.push_back(stretch_of(whole, begin_s + i * length_s, begin_s + (i + 1) * length_s));
+      Recording& stretch = stretches.back();
+      stretch.energy_shift_s = find_energy_shift_s(stretch, options.blocking_w);
+      least_s = std::min(least_s, stretch.energy_shift_s);
+      most_s = std::max(most_s, stretch.energy_shift_s);
+    }
+  }
+  if (least_s == 0 && most_s == 0) return {std::move(whole)};
+  warnings.push_back(fmt::format(
+      "{}: its energies fit its units much better when they are shifted by {:.2f} s{}; units.csv and energy.csv are of "
+      "different clocks, and the energies are shifted so",
+      part.source, least_s, least_s == most_s ? "" : fmt::format(" to {:.2f} s in its course", most_s)));
+  return least_s == most_s ? std::vector{std::move(whole)} : std::move(stretches);
+}
+
+/// Puts energies of another clock than the units' on that of the units.
+FittedEnergy fit_shifted(std::vector<Recording> parts, const ProfilingOptions& options,
+                         std::vector<std::string>& warnings) {
+  const auto fit_parts = [&](std::span<Recording> all) {
+    return std::ranges::any_of(all, &Recording::energy_from_power) ? fit_power_readings(all, options)
+                                                                   : fit(all, options);
+  };
+  FittedEnergy fitted = fit_parts(parts);
+  std::vector<Recording> on_one_clock;
+  bool is_shifted = false;
+  for (const Recording& part : parts) {
+    for (Recording& stretch : shifted(part, options, warnings)) {
+      is_shifted = is_shifted || stretch.energy_shift_s != 0;
+      on_one_clock.push_back(std::move(stretch));
+    }
+  }
+  if (is_shifted) fitted = fit_parts(on_one_clock);
+  if (fitted.residual > kLargestResidual) {
+    warnings.push_back(fmt::format(
+        "{}: its units explain its energies badly ({:.0f} % of a window's energy is left); they may be of other times",
+        parts.front().source, 100 * fitted.residual));
+  }
+  return fitted;
+}
+
 /// The time of empty units counts as waiting.
-RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& options) {
+RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& options,
+                         std::vector<std::string>& warnings) {
   RankProfile profile;
   if (options.own_clock_mhz) label_units(parts, *options.own_clock_mhz);
   const std::set<StageKind> empty = empty_kinds(parts);
@@ -202,8 +288,10 @@ RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& o
     count_throttling(part, profile.cells);
     std::erase_if(part.units, [&](const RecordedUnit& unit) { return empty.contains({unit.stage, unit.kind}); });
   }
-  profile.energy_from_power = std::ranges::any_of(parts, &Recording::energy_from_power);
-  const FittedEnergy fitted = profile.energy_from_power ? fit_power_readings(parts, options) : fit(parts, options);
+  for (const Recording& part : parts) {
+    profile.energy_error_share = std::max(profile.energy_error_share, part.energy_error_share);
+  }
+  const FittedEnergy fitted = fit_shifted(std::move(parts), options, warnings);
   for (std::size_t i = 0; i < fitted.cells.size(); ++i) {
     profile.cells[fitted.cells[i]].power = fitted.regression.cells[i];
   }
@@ -215,7 +303,7 @@ RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& o
 }
 
 /// Adds what one rank has recorded to what others have; means are sums until `finish`.
-void add_rank(RecordedCell& cell, const RankCell& of_rank, bool energy_from_power) {
+void add_rank(RecordedCell& cell, const RankCell& of_rank, double energy_error_share) {
   const double time_s = of_rank.times_s.mean();
   const double time_error_s = of_rank.times_s.error();
   const double energy_error_j = std::hypot(of_rank.power.error_w * time_s, of_rank.power.power_w * time_error_s);
@@ -228,7 +316,7 @@ void add_rank(RecordedCell& cell, const RankCell& of_rank, bool energy_from_powe
   cell.power_w += of_rank.power.power_w;
   cell.energy_j += of_rank.power.power_w * time_s;
   cell.energy_error_j = std::hypot(cell.energy_error_j, energy_error_j);
-  if (energy_from_power) cell.from_power_j += of_rank.power.power_w * time_s;
+  cell.shared_error_j += energy_error_share * of_rank.power.power_w * time_s;
   if (time_s > 0) cell.time_variation = std::max(cell.time_variation, of_rank.times_s.deviation() / time_s);
   cell.is_identified = cell.is_identified && of_rank.power.is_identified;
 }
@@ -244,7 +332,7 @@ class ProfileBuilder {
     for (const auto& [key, of_rank] : rank.cells) {
       RecordedCell& cell = cells_[key];
       cell.key = key;
-      add_rank(cell, of_rank, rank.energy_from_power);
+      add_rank(cell, of_rank, rank.energy_error_share);
       throttle_[key].reported += of_rank.throttle.reported;
       throttle_[key].throttled += of_rank.throttle.throttled;
     }
@@ -266,8 +354,8 @@ class ProfileBuilder {
       cell.energy_j /= cell.ranks;
       cell.energy_error_j /= cell.ranks;
       // All readings of a GPU may be off by as much, so that more of them do not help.
-      cell.from_power_j /= cell.ranks;
-      cell.energy_error_j = std::hypot(cell.energy_error_j, kIntegratedPowerError * cell.from_power_j);
+      cell.shared_error_j /= cell.ranks;
+      cell.energy_error_j = std::hypot(cell.energy_error_j, cell.shared_error_j);
       const ThrottleCount& count = throttle_[key];
       if (count.reported > 0) {
         cell.throttled_share = static_cast<double>(count.throttled) / static_cast<double>(count.reported);
@@ -320,7 +408,7 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
   if (cell.time_variation > kUnstableVariation) {
     warnings.push_back(fmt::format("{}: times vary by {:.0f} %", what, 100 * cell.time_variation));
   }
-  if (cell.energy_error_j > std::hypot(kLargeEnergyError * cell.energy_j, kIntegratedPowerError * cell.from_power_j)) {
+  if (cell.energy_error_j > std::hypot(kLargeEnergyError * cell.energy_j, cell.shared_error_j)) {
     warnings.push_back(fmt::format("{}: energy is only known to {:.0f} %; record more iterations", what,
                                    100 * cell.energy_error_j / cell.energy_j));
   }
@@ -434,20 +522,117 @@ void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<s
   warnings.push_back(fmt::format("{}: no clock was requested for {} units; left out", source, units));
 }
 
+void warn_of_microbatches(const std::map<int, std::vector<int>>& ranks_by_microbatches,
+                          std::vector<std::string>& warnings) {
+  if (ranks_by_microbatches.size() < 2) return;
+  const auto& [fewest, of_fewest] = *ranks_by_microbatches.begin();
+  const auto& [most, of_most] = *ranks_by_microbatches.rbegin();
+  warnings.push_back(
+      fmt::format("{}: units of {} microbatches in an iteration, and {}: of {}; the energy of missing units counts as "
+                  "waiting",
+                  ranks_text(of_fewest), fewest, ranks_text(of_most), most));
+}
+
+void warn_of_uncompared(const std::map<int, std::vector<Recording>>& ranks, std::vector<std::string>& warnings) {
+  std::vector<Recording> uncompared;
+  for (const auto& [number, parts] : ranks) {
+    for (const Recording& part : parts) {
+      if (part.uncompared.empty()) continue;
+      uncompared.emplace_back().rank = number;
+      uncompared.back().uncompared = part.uncompared;
+    }
+  }
+  for (std::string& line : uncompared_energies(uncompared)) warnings.push_back(std::move(line));
+}
+
+/// Energies of a rank's cells, and what they would be at the powers that other ranks draw in them.
+struct ComparedPower {
+  double own_j = 0;
+  double others_j = 0;
+
+  [[nodiscard]] double ratio() const { return others_j > 0 ? own_j / others_j : 1; }
+};
+
+/// By what is compared: powers of each rank.
+using PowersOfRanks = std::map<CellKey, std::map<int, double>>;
+
+ComparedPower compare_power(int number, const RankProfile& rank, const PowersOfRanks& powers, bool across_stages) {
+  ComparedPower compared;
+  for (const auto& [key, cell] : rank.cells) {
+    if (!cell.power.is_identified) continue;
+    const auto others = powers.find({across_stages ? 0 : key.stage, key.kind, key.clock_mhz});
+    if (others == powers.end()) continue;
+    std::vector<double> others_w;
+    for (const auto& [other, power_w] : others->second) {
+      if (other != number) others_w.push_back(power_w);
+    }
+    if (others_w.empty()) continue;
+    const auto middle = others_w.begin() + static_cast<std::ptrdiff_t>(others_w.size() / 2);
+    std::nth_element(others_w.begin(), middle, others_w.end());
+    compared.own_j += cell.times_s.mean() * cell.power.power_w;
+    compared.others_j += cell.times_s.mean() * *middle;
+  }
+  return compared;
+}
+
+/// Warns of ranks that draw less or more than others with the same GPU do in the same ops, or in ops of the same kind:
+/// where counters were not compared with power readings, nothing else shows that one is off.
+void warn_of_powers(const std::map<int, RankProfile>& ranks, std::vector<std::string>& warnings) {
+  PowersOfRanks of_stage;
+  PowersOfRanks of_kind;
+  const std::string& gpu_name = ranks.begin()->second.gpu_name;
+  for (const auto& [number, rank] : ranks) {
+    if (rank.gpu_name != gpu_name) return;  // which is said
+    for (const auto& [key, cell] : rank.cells) {
+      if (!cell.power.is_identified) continue;
+      of_stage[key][number] = cell.power.power_w;
+      of_kind[{0, key.kind, key.clock_mhz}][number] = cell.power.power_w;
+    }
+  }
+  for (const auto& [number, rank] : ranks) {
+    const ComparedPower in_stage = compare_power(number, rank, of_stage, false);
+    const bool has_mates = in_stage.others_j > 0;
+    const ComparedPower compared = has_mates ? in_stage : compare_power(number, rank, of_kind, true);
+    const double allowed = has_mates ? kPowerOfMates : kPowerOfOthers;
+    const double ratio = compared.ratio();
+    if (ratio <= allowed && ratio >= 1 / allowed) continue;
+    warnings.push_back(fmt::format(
+        "rank {} draws {:+.0f} % in ops that other ranks {}, at the same clocks; one of their energy counters is off",
+        number, 100 * (ratio - 1), has_mates ? "run, too" : "run in other stages"));
+  }
+}
+
 RecordedProfile profile_ranks(std::span<const Recording> recordings, const ProfilingOptions& options,
                               std::vector<std::string> warnings) {
   ProfileBuilder builder;
-  for (const auto& [number, parts] : by_rank(recordings)) {
+  std::map<int, RankProfile> ranks;
+  std::map<int, std::vector<int>> ranks_by_microbatches;
+  const std::map<int, std::vector<Recording>> settled = by_rank(recordings);
+  for (const auto& [number, parts] : settled) {
     for (const Recording& part : parts) {
       warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
       if (part.lost_units == 0) continue;
       warnings.push_back(
           fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));
     }
-    RankProfile rank = profile_rank(without_warm_up(parts, options.skipped_iterations), options);
+    std::vector<Recording> kept = without_warm_up(parts, options.skipped_iterations);
+    std::set<int> microbatches;
+    for (Recording& part : kept) {
+      const UnitCheck check = leave_out_incomplete(part);
+      warnings.insert(warnings.end(), check.warnings.begin(), check.warnings.end());
+      microbatches.insert(check.microbatches);
+    }
+    microbatches.erase(0);  // not known
+    for (const int count : microbatches) ranks_by_microbatches[count].push_back(number);
+    RankProfile rank = profile_rank(std::move(kept), options, warnings);
     drop_unlabelled(rank, parts.front().source, warnings);
     builder.add(rank);
+    rank.gpu_name = parts.front().gpu_name;
+    ranks.emplace(number, std::move(rank));
   }
+  warn_of_microbatches(ranks_by_microbatches, warnings);
+  warn_of_uncompared(settled, warnings);
+  warn_of_powers(ranks, warnings);
   RecordedProfile profile = builder.finish();
   profile.simulated = recordings.front().simulated;
   for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);

@@ -22,7 +22,7 @@ struct RecordedCell {
   double power_w = 0;       ///< mean over ranks
   double energy_j = 0;      ///< of one GPU: mean over ranks of power x mean time
   double energy_error_j = 0;
-  double from_power_j = 0;    ///< the part of `energy_j` that power readings state, as a counter cannot be right
+  double shared_error_j = 0;  ///< the part of `energy_error_j` that more iterations do not lower
   double time_variation = 0;  ///< standard deviation over mean of single units, largest over ranks
   /// Share of the samples during these units that say the GPU was held back (power, heat); empty when not reported.
   std::optional<double> throttled_share;
@@ -73,11 +73,13 @@ struct ProfilingOptions {
 /// clocks settled are left out, and with a warning those for which no clock was asked, unless `own_clock_mhz` says it.
 /// Input and weight gradients that take less than kShortestUnitS (the first stage's input gradient in PyTorch) are 1 us
 /// and 1 uJ at every clock, with a warning. Times that rise with the clock within their errors are repaired
-/// (`monotone_times`), with a warning, at the power that was measured. Warns of throttling, spread, few units, lost
-/// units, files that were cut off, large errors, powers of waiting that are in doubt, cells that cannot be
-/// distinguished or contradict others (`check_rows`), missing ranks, and counters that cannot be right
-/// (`settle_energy`). Cells that no GPU can have run are left out. Throws InputError when nothing is left of a
-/// recording, or as `check_ranks`, `settle_energy`, `energy_windows` and `fit_energy` do.
+/// (`monotone_times`), with a warning, at the power that was measured. Energies whose clock is not that of the units
+/// are shifted (`find_energy_shift_s`), with a warning. Warns of throttling, spread, few units, lost units
+/// (`leave_out_incomplete`), files that were cut off, large errors, powers of waiting that are in doubt, cells that
+/// cannot be distinguished or contradict others (`check_rows`), missing ranks, ranks that draw notably less or more
+/// than others, and energies that cannot be right or were not compared (`settle_energy`). Cells that no GPU can have
+/// run are left out. Throws InputError when nothing is left of a recording, or as `check_ranks`, `settle_energy`,
+/// `energy_windows` and `fit_energy` do.
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 

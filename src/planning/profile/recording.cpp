@@ -255,6 +255,11 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
 
 }  // namespace
 
+bool Recording::is_set_aside(double begin_s, double end_s) const {
+  const auto span = std::ranges::upper_bound(set_aside, begin_s, {}, &TimeSpan::end_s);
+  return span != set_aside.end() && span->begin_s < end_s;
+}
+
 Recording read_recording(const RecordingText& text) {
   Recording recording = read_recording_json(text.recording_json, text.folder + "/recording.json");
   recording.source = text.folder;

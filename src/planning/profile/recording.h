@@ -65,6 +65,12 @@ struct EnergySample {
   std::optional<std::uint64_t> throttle_reasons;  ///< NVML's bits (nvmlClocksEventReasons)
 };
 
+/// Of a recording, on its own clock.
+struct TimeSpan {
+  double begin_s = 0;
+  double end_s = 0;
+};
+
 /// When a new value of the counter was seen.
 enum class CounterSampling {
   periodic,  ///< at the first reading after it changed: some time between that and the reading before
@@ -92,10 +98,21 @@ struct Recording {
   std::vector<EnergySample> samples;
   /// Its energies are integrated power readings, as its counter cannot be right (`settle_energy`).
   bool energy_from_power = false;
+  /// Share by which all its energies may be off at once (`settle_energy`).
+  double energy_error_share = 0;
+  /// Times whose energies are not known (`settle_energy`), one after the other.
+  std::vector<TimeSpan> set_aside;
+  /// Why its energies were not, or only in part, compared with power readings; empty: they were.
+  std::string uncompared;
+  /// What is added to the times of its samples, as they are on another clock than its units (`find_energy_shift_s`).
+  double energy_shift_s = 0;
   /// How long a time each power reading is the mean of; for `energy_windows` of such a recording.
   double power_mean_s = 0;
   std::vector<RecordedActivations> activations;  ///< empty when they were not measured, or not read
   std::vector<std::string> warnings;             ///< what was left out of its files, one line each
+
+  /// Whether the energy of this time is not known.
+  [[nodiscard]] bool is_set_aside(double begin_s, double end_s) const;
 };
 
 /// The files of one rank's folder `rank-NNNNN`, as text.

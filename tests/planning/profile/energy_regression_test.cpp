@@ -258,5 +258,26 @@ TEST(FitEnergy, FindsThemThroughACounterThatIsReadAtOnceOnChange) {
   EXPECT_NEAR(fit.blocking->power_w, 80, 2);
 }
 
+TEST(FindEnergyShift, IsThatOfTheSamplesAgainstTheUnits) {
+  MadeUpProcess process;
+  process.power_w = {{{0, OpKind::forward, 1000}, 300}, {{0, OpKind::backward, 1000}, 400}};
+  const Recording clean = process.record({1000}, 40, 8);
+  EXPECT_EQ(find_energy_shift_s(clean, {}), 0);
+  for (const double late_s : {-0.25, 0.08, 0.2}) {
+    Recording late = clean;
+    for (EnergySample& sample : late.samples) sample.time_s += late_s;
+    EXPECT_NEAR(find_energy_shift_s(late, {}), -late_s, 0.02);
+  }
+}
+
+TEST(FindEnergyShift, IsNoneWhereAShiftChangesNothing) {
+  MadeUpProcess process;
+  process.blocking_w = 300;
+  process.power_w = {{{0, OpKind::forward, 1000}, 300}, {{0, OpKind::backward, 1000}, 300}};
+  Recording recording = process.record({1000}, 40, 8);
+  for (EnergySample& sample : recording.samples) sample.time_s += 0.2;
+  EXPECT_EQ(find_energy_shift_s(recording, {}), 0);
+}
+
 }  // namespace
 }  // namespace lowgear::profile

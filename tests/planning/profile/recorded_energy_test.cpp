@@ -72,9 +72,11 @@ TEST(SettleEnergy, TakesPowerReadingsInPlaceOfACounterThatCannotBeRight) {
   const auto low = counter([](double, double energy_j) { return 1000 + (energy_j - 1000) * 0.57; });
   EXPECT_THAT(low, ElementsAre(AllOf(HasSubstr("made up/energy.csv: the energy counter shows"),
                                      HasSubstr("the power readings make"), HasSubstr("-43 %"),
-                                     HasSubstr("integrated power readings, known to 7 %"))));
+                                     HasSubstr("either can be wrong; its energies are integrated power readings, known "
+                                               "to 43 %"))));
   EXPECT_THAT(counter([](double, double energy_j) { return 1000 + (energy_j - 1000) * 1.8; }),
-              ElementsAre(HasSubstr("+80 %")));
+              ElementsAre(AllOf(HasSubstr("+80 %"), HasSubstr("known to 7 %"))))
+      << "above the power limit";
   EXPECT_THAT(counter([](double, double energy_j) { return 1000 * energy_j; }),
               ElementsAre(HasSubstr("at most 800 W are possible")));
   EXPECT_THAT(counter([](double time_s, double energy_j) { return time_s < 20 ? energy_j : energy_j + 1e6; }),
@@ -87,8 +89,9 @@ TEST(SettleEnergy, TakesPowerReadingsInPlaceOfACounterThatCannotBeRight) {
 }
 
 TEST(SettleEnergy, SaysADifferenceAndKeepsTheCounter) {
-  EXPECT_THAT(warnings_of(recording_with([](double, double energy_j) { return 1000 + (energy_j - 1000) * 0.8; })),
-              ElementsAre(AllOf(HasSubstr("-20 %"), HasSubstr("the counter is used"))));
+  EXPECT_THAT(
+      warnings_of(recording_with([](double, double energy_j) { return 1000 + (energy_j - 1000) * 0.8; })),
+      ElementsAre(AllOf(HasSubstr("-20 %"), HasSubstr("the counter is used, and its energies are known to 25 %"))));
 }
 
 TEST(SettleEnergy, RefusesAnImpossibleCounterWithoutPowerReadings) {
@@ -97,6 +100,96 @@ TEST(SettleEnergy, RefusesAnImpossibleCounterWithoutPowerReadings) {
   for (EnergySample& sample : recording.samples) sample.power_w.reset();
   EXPECT_THAT(error_of([&] { settle_energy(recording); }),
               AllOf(HasSubstr("made up/energy.csv: the energy counter shows"), HasSubstr("record again")));
+}
+
+/// With power readings in every `every`th sample alone, up to `until_s`.
+Recording with_readings(Recording recording, std::size_t every, double until_s = 1e9) {
+  for (std::size_t i = 0; i < recording.samples.size(); ++i) {
+    EnergySample& sample = recording.samples[i];
+    if (i % every != 0 || sample.time_s > until_s) sample.power_w.reset();
+  }
+  return recording;
+}
+
+TEST(SettleEnergy, ComparesWherePowerReadingsAreFew) {
+  const auto low = [](double, double energy_j) { return 1000 + (energy_j - 1000) * 0.57; };
+  for (const std::size_t every : {2, 3, 10}) {
+    SCOPED_TRACE(every);
+    EXPECT_THAT(warnings_of(with_readings(recording_with(low), every)),
+                ElementsAre(HasSubstr("the energy counter shows")));
+    Recording good = with_readings(recording_with(), every);
+    settle_energy(good);
+    EXPECT_THAT(good.warnings, IsEmpty());
+    EXPECT_EQ(good.uncompared, "");
+  }
+}
+
+TEST(SettleEnergy, SaysWhatWasNotCompared) {
+  const auto uncompared = [](const Recording& recording) {
+    Recording settled = recording;
+    settled.rank = 3;
+    settle_energy(settled);
+    return uncompared_energies(std::vector{settled});
+  };
+  EXPECT_THAT(uncompared(recording_with()), IsEmpty());
+  EXPECT_THAT(uncompared(with_readings(recording_with(), 1, -1)),
+              ElementsAre("energies of rank 3 were not compared with power readings: there are none next to the "
+                          "counter's values"));
+  EXPECT_THAT(uncompared(with_readings(recording_with(), 1, 12)), ElementsAre(HasSubstr("they cover 12 of 4")));
+}
+
+TEST(SettleEnergy, SetsAPartAsideInWhichTheCounterDiffers) {
+  for (const double factor : {0.75, 0.85, 0.9, 1.15}) {
+    SCOPED_TRACE(factor);
+    double shown_j = 1000;
+    double last_j = 1000;
+    Recording recording = recording_with([&](double time_s, double energy_j) {
+      shown_j += (energy_j - last_j) * (time_s > 15 && time_s < 27 ? factor : 1);
+      last_j = energy_j;
+      return shown_j;
+    });
+    settle_energy(recording);
+    EXPECT_THAT(recording.warnings,
+                ElementsAre(AllOf(HasSubstr("the energy counter shows"), HasSubstr(" s, and the power"),
+                                  HasSubstr("the energies of this time are left out"))));
+    EXPECT_FALSE(recording.energy_from_power);
+    EXPECT_TRUE(recording.is_set_aside(16, 26));
+    EXPECT_FALSE(recording.is_set_aside(0, 10));
+    const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+    ASSERT_EQ(profile.cells.size(), 2);
+    EXPECT_NEAR(profile.cells[0].power_w, 360, 6);
+    EXPECT_NEAR(profile.cells[1].power_w, 380, 6);
+  }
+}
+
+TEST(SettleEnergy, KeepsACounterNextToPowerReadingsThatCannotBeRight) {
+  const auto with_power = [](const std::function<double(const EnergySample&)>& change) {
+    Recording recording = recording_with();
+    for (EnergySample& sample : recording.samples) sample.power_w = change(sample);
+    settle_energy(recording);
+    EXPECT_FALSE(recording.energy_from_power);
+    EXPECT_EQ(recording.energy_error_share, 0);
+    EXPECT_TRUE(recording.set_aside.empty());
+    return recording;
+  };
+  EXPECT_THAT(with_power([](const EnergySample& sample) { return 1000 * *sample.power_w; }).warnings,
+              ElementsAre(HasSubstr("power readings are 0 W, or above the 800 W that are possible; left out")))
+      << "milliwatts";
+  const Recording zero = with_power([](const EnergySample&) { return 0; });
+  EXPECT_THAT(zero.warnings, ElementsAre(HasSubstr("power readings are 0 W")));
+  EXPECT_NE(zero.uncompared, "");
+  EXPECT_THAT(with_power([](const EnergySample&) { return 150; }).warnings,
+              ElementsAre(HasSubstr("the power readings cannot be right, and the counter is used")));
+  EXPECT_THAT(with_power([](const EnergySample& sample) { return 0.1 * *sample.power_w; }).warnings,
+              ElementsAre(HasSubstr("the power readings cannot be right, and the counter is used")));
+}
+
+TEST(SettleEnergy, RefusesACounterAndPowerReadingsThatBothCannotBeRight) {
+  Recording recording =
+      recording_with([](double time_s, double energy_j) { return time_s < 20 ? energy_j : energy_j + 1e6; });
+  for (EnergySample& sample : recording.samples) sample.power_w = 300;
+  EXPECT_THAT(error_of([&] { settle_energy(recording); }),
+              AllOf(HasSubstr("all power readings are 300 W"), HasSubstr("neither can be right")));
 }
 
 TEST(ProfileRecordings, HasThePowersOfReadingsWhereTheCounterCannotBeRight) {

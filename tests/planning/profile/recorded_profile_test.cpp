@@ -11,9 +11,11 @@ namespace lowgear::profile {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 Recording recorded(int rank, double forward_s = 0.05, double extra_w = 0) {
@@ -40,7 +42,7 @@ TEST(ProfileRecordings, TakesTheSlowestRanksTimeAndTheMeanEnergyOfAGpu) {
   ASSERT_EQ(profile.blocking.size(), 1);
   EXPECT_NEAR(profile.blocking[0].power_w, 80, 6);
   EXPECT_EQ(profile.profile().at_clock(0, OpKind::forward, 1000).time_s, forward.time_s);
-  EXPECT_THAT(profile.warnings, IsEmpty());
+  EXPECT_THAT(profile.warnings, ElementsAre(HasSubstr("energies of ranks 0, 1 were not compared with power readings")));
 }
 
 TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
@@ -218,6 +220,54 @@ TEST(ProfileRecordings, OfOneRankByItselfLacksNoOther) {
   const RecordedProfile profile = profile_one_rank(std::vector{first_of_two}, {});
   EXPECT_EQ(profile.cells.size(), 2);
   EXPECT_THAT(profile.blocking, SizeIs(1));
+}
+
+TEST(ProfileRecordings, WarnsOfARankThatDrawsOtherPowerThanOthers) {
+  std::vector<Recording> ranks = {recorded(0), recorded(1), recorded(2)};
+  EXPECT_THAT(profile_recordings(ranks, {}).warnings, Not(Contains(HasSubstr("draws"))));
+  for (EnergySample& sample : ranks[1].samples) *sample.energy_j *= 0.57;
+  EXPECT_THAT(profile_recordings(ranks, {}).warnings,
+              Contains(AllOf(HasSubstr("rank 1 draws -4"), HasSubstr("in ops that other ranks run, too"))));
+  // In a stage of its own.
+  for (RecordedUnit& unit : ranks[1].units) unit.stage = 1;
+  EXPECT_THAT(profile_recordings(ranks, {}).warnings,
+              Contains(AllOf(HasSubstr("rank 1 draws -4"), HasSubstr("run in other stages"))));
+}
+
+TEST(ProfileRecordings, WarnsOfRanksWithFewerMicrobatches) {
+  std::vector<Recording> ranks = {recorded(0), recorded(1)};
+  std::erase_if(ranks[1].units, [](const RecordedUnit& unit) { return unit.microbatch == 7; });
+  EXPECT_THAT(profile_recordings(ranks, {}).warnings,
+              Contains(HasSubstr("rank 1: units of 7 microbatches in an iteration, and rank 0: of 8")));
+}
+
+TEST(ProfileRecordings, PutsEnergiesOfAnotherClockOnThatOfTheUnits) {
+  for (const double shift_s : {-0.3, -0.1, 0.06, 0.3}) {
+    SCOPED_TRACE(shift_s);
+    Recording recording = recorded(0);
+    for (EnergySample& sample : recording.samples) sample.time_s += shift_s;
+    const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+    EXPECT_THAT(profile.warnings, Contains(HasSubstr("units.csv and energy.csv are of different clocks")));
+    EXPECT_NEAR(profile.cells[0].power_w, 300, 9);
+    EXPECT_NEAR(profile.cells[1].power_w, 400, 9);
+  }
+}
+
+TEST(ProfileRecordings, FollowsAClockThatRunsAtAnotherSpeed) {
+  Recording recording = recorded(0);
+  for (EnergySample& sample : recording.samples) sample.time_s *= 1.004;
+  const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+  EXPECT_THAT(profile.warnings,
+              Contains(HasSubstr("s in its course; units.csv and energy.csv are of different clocks")));
+  EXPECT_NEAR(profile.cells[0].power_w, 300, 12);
+  EXPECT_NEAR(profile.cells[1].power_w, 400, 12);
+}
+
+TEST(ProfileRecordings, SaysThatUnitsDoNotExplainTheEnergies) {
+  Recording recording = recorded(0);
+  for (EnergySample& sample : recording.samples) sample.time_s += 7.3;
+  EXPECT_THAT(profile_recordings(std::vector{recording}, {}).warnings,
+              Contains(AnyOf(HasSubstr("its units explain its energies badly"), HasSubstr("of different clocks"))));
 }
 
 TEST(WriteBlockingPower, IsReadBack) {

@@ -72,6 +72,7 @@ std::vector<profile::Recording> load_settled_recordings(const std::vector<std::s
     settle_energy(recording);
     warnings.insert(warnings.end(), recording.warnings.begin(), recording.warnings.end());
   }
+  for (std::string& line : profile::uncompared_energies(recordings)) warnings.push_back(std::move(line));
   return recordings;
 }
 
