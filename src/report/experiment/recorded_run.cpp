@@ -49,6 +49,7 @@ std::map<int, Span> spans_of(const Recording& rank) {
 }
 
 std::optional<double> energy_of(const Recording& rank, const Span& span) {
+  if (rank.is_set_aside(span.start_s, span.end_s)) return std::nullopt;
   const auto start_j = energy_at(rank.samples, span.start_s);
   const auto end_j = energy_at(rank.samples, span.end_s);
   return start_j && end_j ? std::optional(*end_j - *start_j) : std::nullopt;
@@ -57,6 +58,9 @@ std::optional<double> energy_of(const Recording& rank, const Span& span) {
 /// What was left out of the recordings of a part, and which of them are not there or share a GPU.
 void warn_of_ranks(const std::vector<Recording>& ranks, RunRecord& run) {
   std::map<std::string, std::vector<int>> ranks_of_gpu;
+  for (std::string& line : profile::uncompared_energies(ranks)) {
+    run.warnings.push_back(fmt::format("{}: {}", run.source, line));
+  }
   for (const Recording& rank : ranks) {
     run.warnings.insert(run.warnings.end(), rank.warnings.begin(), rank.warnings.end());
     if (!rank.gpu_uuid.empty()) ranks_of_gpu[rank.gpu_uuid].push_back(rank.rank);
@@ -116,6 +120,20 @@ void trim(RunRecord& run) {
   run.steps.erase(run.steps.begin(), std::ranges::find_if(run.steps, has_energy));
 }
 
+/// Iterations in a time whose energies are not known, or that cannot be.
+void leave_out_unknown(RunRecord& run) {
+  const auto has_energy = [](const RunStep& step) { return step.energy_j.has_value(); };
+  const std::size_t all = run.steps.size();
+  if (std::ranges::any_of(run.steps, has_energy)) {
+    std::erase_if(run.steps, [&](const RunStep& step) { return !has_energy(step); });
+  }
+  if (run.steps.size() < all) {
+    run.warnings.push_back(fmt::format("{}: {} of {} iterations have no energy that is known, and are left out",
+                                       run.source, all - run.steps.size(), all));
+  }
+  leave_out_doubtful(run);
+}
+
 }  // namespace
 
 RunRecord recorded_run(std::span<const Recording> recordings, const std::string& source) {
@@ -146,6 +164,7 @@ RunRecord recorded_run(std::span<const Recording> recordings, const std::string&
     run.warnings.push_back(fmt::format("{}: {} of {} iterations at its ends have no energy and are left out", source,
                                        all - run.steps.size(), all));
   }
+  leave_out_unknown(run);
   run.sm_clock_mhz = mean_of(recordings, &EnergySample::sm_mhz);
   run.temperature_c = mean_of(recordings, &EnergySample::temperature_c);
   return run;

@@ -6,8 +6,10 @@
 #include <array>
 #include <cstddef>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "planning/profile/recording.h"
 #include "report/experiment/run_validity.h"
 
 namespace lowgear::experiment {
@@ -66,6 +68,87 @@ void read_step(const JsonView& line, RunRecord& run, RunValidity& validity) {
   run.steps.push_back(step);
 }
 
+/// Time between two steps of a GPU's counter: energies of steps of training may be of a time longer by that.
+constexpr double kCounterStepS = 0.1;
+/// A step draws at most this multiple of the median power of the run's steps, and at least this share of it: an idle
+/// GPU draws a twentieth of its limit and more.
+constexpr double kMostOfMedian = 3;
+constexpr double kLeastOfMedian = 1.0 / 30;
+/// Shorter steps are judged together, too: in their sum the counter's steps do not show.
+constexpr double kJudgedS = 1;
+/// A run of which a larger share is doubtful has no energy.
+constexpr double kMostLeftOut = 0.5;
+
+/// Whether these steps can have taken their times and energies.
+class StepJudge {
+ public:
+  explicit StepJudge(const std::vector<RunStep>& steps) : steps_(steps), is_doubtful_(steps.size()) {
+    has_energy_ = std::ranges::all_of(steps, [](const RunStep& step) { return step.energy_j.has_value(); });
+    std::vector<double> powers_w;
+    for (const RunStep& step : steps) {
+      if (has_energy_ && *step.energy_j > 0 && step.time_s > 0) powers_w.push_back(*step.energy_j / step.time_s);
+    }
+    if (powers_w.empty()) return;
+    const auto middle = powers_w.begin() + static_cast<std::ptrdiff_t>(powers_w.size() / 2);
+    std::nth_element(powers_w.begin(), middle, powers_w.end());
+    median_w_ = *middle;
+  }
+
+  /// By step.
+  std::vector<bool> doubtful() {
+    std::size_t first = 0;  // of those that are judged together: without energy, or short
+    double time_s = 0;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].time_s <= 0) doubt(i, i + 1, "takes no time");
+      if (!has_energy_) continue;
+      judge(i, i + 1);
+      time_s += steps_[i].time_s;
+      const bool still = *steps_[i].energy_j == 0;
+      const bool goes_on = i + 1 < steps_.size() && still == (*steps_[i + 1].energy_j == 0);
+      if (goes_on && (still || time_s < kJudgedS)) continue;
+      judge(first, i + 1);
+      first = i + 1;
+      time_s = 0;
+    }
+    return is_doubtful_;
+  }
+
+  /// Of the first one.
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  void doubt(std::size_t first, std::size_t end, const std::string& why) {
+    if (reason_.empty()) {
+      reason_ = (end - first == 1 ? fmt::format("step {} ", first)
+                                  : fmt::format("the sum of steps {} to {} ", first, end - 1)) +
+                why;
+    }
+    for (std::size_t i = first; i < end; ++i) is_doubtful_[i] = true;
+  }
+
+  void judge(std::size_t first, std::size_t end) {
+    StatedEnergy stated{.period_s = kCounterStepS,
+                        .highest_power_w = std::min(kMostOfMedian * median_w_, kHighestGpuPowerW * profile::kMaxRanks)};
+    for (std::size_t i = first; i < end; ++i) {
+      if (is_doubtful_[i]) continue;
+      stated.energy_j += *steps_[i].energy_j;
+      stated.time_s += steps_[i].time_s;
+    }
+    const EnergyVerdict verdict = check_energy(stated);
+    if (!verdict.usable()) return doubt(first, end, verdict.reason);
+    if (stated.energy_j >= kLeastOfMedian * median_w_ * (stated.time_s - kLongestStepS - kCounterStepS)) return;
+    doubt(first, end,
+          fmt::format("shows {:.4g} J in {:.3g} s, and most steps draw {:.4g} W", stated.energy_j, stated.time_s,
+                      median_w_));
+  }
+
+  const std::vector<RunStep>& steps_;
+  std::vector<bool> is_doubtful_;
+  bool has_energy_ = false;
+  double median_w_ = 0;
+  std::string reason_;
+};
+
 }  // namespace
 
 std::string_view name(Basis basis) { return kBasisNames[static_cast<std::size_t>(basis)]; }
@@ -74,6 +157,39 @@ std::string_view name(WorkUnit unit) { return unit == WorkUnit::token ? "token" 
 
 bool RunRecord::has_energy() const {
   return std::ranges::all_of(steps, [](const RunStep& step) { return step.energy_j.has_value(); });
+}
+
+void leave_out_doubtful(RunRecord& run) {
+  StepJudge judge(run.steps);
+  std::vector<bool> left_out = judge.doubtful();
+  const auto count = std::ranges::count(left_out, true);
+  if (count == 0) return;
+  const bool too_many = static_cast<double>(count) > kMostLeftOut * static_cast<double>(run.steps.size());
+  RunStep others;
+  others.energy_j = 0;
+  for (std::size_t i = 0; i < left_out.size(); ++i) {
+    RunStep& step = run.steps[i];
+    if (too_many) {
+      step.energy_j.reset();
+      left_out[i] = step.time_s <= 0;
+    }
+    if (left_out[i]) continue;
+    others.work += step.work;
+    others.time_s += step.time_s;
+    *others.energy_j += step.energy_j.value_or(0);
+  }
+  if (others.work <= 0) throw_input_error({run.source, 0, 0}, "no step takes any time", "record the run again");
+  for (std::size_t i = 0; i < left_out.size(); ++i) {
+    RunStep& step = run.steps[i];
+    if (!left_out[i]) continue;
+    step.time_s = step.work * others.time_s / others.work;
+    if (step.energy_j) step.energy_j = step.work * *others.energy_j / others.work;
+  }
+  run.warnings.push_back(fmt::format("{}: {} of {} steps cannot be right ({}): {}", run.source, count, left_out.size(),
+                                     judge.reason(),
+                                     too_many ? "no energies are used, and no times of 0"
+                                              : "their times and energies are left out, and the mean of the others "
+                                                "stands for them"));
 }
 
 RunRecord read_metrics(std::string_view text, const std::string& source) {
@@ -98,6 +214,7 @@ RunRecord read_metrics(std::string_view text, const std::string& source) {
   if (const std::string note = validity.note(); !note.empty()) {
     run.warnings.push_back(fmt::format("{}: {}", source, note));
   }
+  leave_out_doubtful(run);
   const auto without = std::ranges::count_if(run.steps, [](const RunStep& step) { return !step.energy_j; });
   if (run.basis && without > 0) {
     run.warnings.push_back(

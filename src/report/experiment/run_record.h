@@ -43,14 +43,20 @@ struct RunRecord {
   [[nodiscard]] bool has_energy() const;
 };
 
+/// Leaves out steps whose times or energies cannot be: a time of 0, energies that stand still, or a power far above or
+/// below that of most steps (`check_energy`). Times and energies of the others, by work, stand for them, with a warning.
+/// If these are most steps, the run has no energy.
+void leave_out_doubtful(RunRecord& run);
+
 /// Reads the metrics file of `lowgear train`: a line of JSON for each step (docs/training.md). A last line that was cut
-/// off is left out with a warning. Throws InputError with file and line on another format, numbers out of range, steps
+/// off is left out with a warning, and so are steps that cannot be (`leave_out_doubtful`). Throws InputError with file and line on another format, numbers out of range, steps
 /// that do not follow each other from 0 on, and energies of different kinds.
 [[nodiscard]] RunRecord read_metrics(std::string_view text, const std::string& source);
 
 /// The run that these ranks have recorded: a step is an iteration that all of them have, from its start to the next
-/// one's. Its energy is the difference of the GPUs' counters, in proportion to the time between samples. Iterations at
-/// the ends of the recording for which there are not samples of every GPU are left out with a warning. Throws
+/// one's. Its energy is the difference of the GPUs' counters, in proportion to the time between samples. Iterations for
+/// which there are not samples of every GPU, or whose energies are not known (`settle_energy`) or cannot be, are left
+/// out with a warning. Throws
 /// InputError where ranks have no iteration in common, and when some are of simulated GPUs and others not.
 [[nodiscard]] RunRecord recorded_run(std::span<const profile::Recording> recordings, const std::string& source);
 

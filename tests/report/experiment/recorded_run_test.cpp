@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/core/error.h"
 #include "report/experiment/run_record.h"
 
@@ -22,6 +24,7 @@ Recording rank_of(int rank, double power_w, int iterations) {
     EnergySample sample;
     sample.time_s = 0.4 * i;
     sample.energy_j = 1000 + power_w * sample.time_s;
+    sample.power_w = power_w;
     sample.sm_mhz = 1410;
     sample.temperature_c = 50 + 10 * rank;
     recording.samples.push_back(sample);
@@ -62,15 +65,36 @@ TEST(RecordedRun, NamesRanksThatHaveNoRecording) {
   EXPECT_THROW((void)recorded_run(ranks, "rec"), InputError);
 }
 
-TEST(RecordedRun, UsesPowerReadingsWhereACounterCannotBeRight) {
-  std::vector<Recording> ranks{rank_of(0, 100, 20)};
-  for (EnergySample& sample : ranks[0].samples) {
-    sample.power_w = 100;
-    sample.energy_j = 1000 + (*sample.energy_j - 1000) / 2;
+TEST(RecordedRun, SaysWhatWasNotComparedWithPowerReadings) {
+  std::vector<Recording> ranks{rank_of(0, 100, 3), rank_of(1, 100, 3)};
+  for (EnergySample& sample : ranks[1].samples) sample.power_w.reset();
+  EXPECT_THAT(recorded_run(ranks, "rec").warnings,
+              ElementsAre(HasSubstr("rec: energies of rank 1 were not compared with power readings")));
+}
+
+TEST(RecordedRun, LeavesOutIterationsInATimeWhoseEnergyIsNotKnown) {
+  std::vector<Recording> ranks{rank_of(0, 100, 60)};
+  for (std::size_t i = 0; i < ranks[0].samples.size(); ++i) {
+    EnergySample& sample = ranks[0].samples[i];
+    sample.power_w = i % 2 == 0 ? 90 : 110;
+    sample.energy_j = *sample.energy_j - 20 * std::clamp(sample.time_s - 20, 0.0, 15.0);
   }
   const RunRecord run = recorded_run(ranks, "rec");
+  EXPECT_LT(run.steps.size(), 50);
+  EXPECT_GT(run.steps.size(), 30);
+  double power_w = 0;
+  for (const RunStep& step : run.steps) power_w += *step.energy_j / step.time_s / static_cast<double>(run.steps.size());
+  EXPECT_NEAR(power_w, 100, 1.5);
+  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("the energies of this time are left out"),
+                                        HasSubstr("of 60 iterations have no energy that is known")));
+}
+
+TEST(RecordedRun, UsesPowerReadingsWhereACounterCannotBeRight) {
+  std::vector<Recording> ranks{rank_of(0, 100, 20)};
+  for (EnergySample& sample : ranks[0].samples) sample.energy_j = 1000 + (*sample.energy_j - 1000) / 2;
+  const RunRecord run = recorded_run(ranks, "rec");
   EXPECT_NEAR(*run.steps[0].energy_j, 100, 1e-9);
-  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("its energies are integrated power readings, known to 7 %")));
+  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("its energies are integrated power readings, known to 50 %")));
 }
 
 TEST(RecordedRun, LeavesOutIterationsOutsideOfTheSamples) {

@@ -1,8 +1,10 @@
 #include "report/experiment/run_record.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 
 #include "base/core/error.h"
@@ -110,6 +112,62 @@ TEST(ReadMetrics, IsInvalidIfAMachineWithSimulatedGpusStoodStill) {
   EXPECT_FALSE(run_with(3.9, "simulated"));  // as at a low clock
   EXPECT_TRUE(run_with(4.1, "simulated"));
   EXPECT_FALSE(run_with(4.1, "measured"));
+}
+
+/// 40 steps of 0.5 s and 250 J, one of which or more is changed.
+RunRecord run_of(const std::function<void(int step, double& time_s, double& energy_j)>& change) {
+  std::string text;
+  for (int step = 0; step < 40; ++step) {
+    double time_s = 0.5;
+    double energy_j = 250;
+    change(step, time_s, energy_j);
+    text += fmt::format(R"({{"step":{},"loss":2,"time_s":{},"tokens":100,"energy_j":{},"energy":"measured"}})", step,
+                        time_s, energy_j) +
+            '\n';
+  }
+  return read_metrics(text, "m.jsonl");
+}
+
+TEST(ReadMetrics, LeavesOutStepsThatCannotBe) {
+  const auto expect_left_out = [](const RunRecord& run, const ::testing::Matcher<std::string>& warning) {
+    EXPECT_THAT(run.warnings, ::testing::ElementsAre(warning));
+    ASSERT_EQ(run.steps.size(), 40);
+    double time_s = 0;
+    double energy_j = 0;
+    for (const RunStep& step : run.steps) {
+      time_s += step.time_s;
+      energy_j += step.energy_j.value();
+    }
+    EXPECT_NEAR(time_s, 20, 1e-9);
+    EXPECT_NEAR(energy_j, 10'000, 1e-6);
+  };
+  expect_left_out(run_of([](int step, double&, double& energy_j) { energy_j = step == 7 ? 1e12 : energy_j; }),
+                  AllOf(HasSubstr("m.jsonl: 1 of 40 steps cannot be right (step 7 shows 1000000000000 J"),
+                        HasSubstr("the mean of the others stands for them")));
+  expect_left_out(run_of([](int step, double&, double& energy_j) { energy_j = step == 7 ? 4.5e6 : energy_j; }),
+                  HasSubstr("1 of 40 steps"));
+  expect_left_out(run_of([](int step, double& time_s, double&) { time_s = step == 9 ? 0 : time_s; }),
+                  HasSubstr("1 of 40 steps cannot be right (step 9 takes no time"));
+  expect_left_out(run_of([](int step, double& time_s, double&) { time_s = step == 9 ? 500 : time_s; }),
+                  HasSubstr("step 9 shows 250 J in 500 s, and most steps draw 500 W"));
+  expect_left_out(run_of([](int step, double&, double& energy_j) { energy_j = step > 20 ? 0 : energy_j; }),
+                  HasSubstr("19 of 40 steps cannot be right (the sum of steps 21 to 39 shows no energy for 9.5 s"));
+}
+
+TEST(ReadMetrics, HasNoEnergyWhereMostStepsCannotBe) {
+  const RunRecord run = run_of([](int step, double&, double& energy_j) { energy_j = step > 10 ? 0 : energy_j; });
+  EXPECT_FALSE(run.has_energy());
+  EXPECT_EQ(run.steps[20].time_s, 0.5);
+  EXPECT_THAT(run.warnings, ::testing::ElementsAre(HasSubstr("29 of 40 steps cannot be right"),
+                                                   HasSubstr("40 of 40 steps have no energy")));
+}
+
+TEST(ReadMetrics, TakesShortStepsOfACounterThatMovesEveryTenthOfASecond) {
+  const RunRecord run = run_of([](int step, double& time_s, double& energy_j) {
+    time_s = 0.02;
+    energy_j = step % 5 == 0 ? 50 : 0;
+  });
+  EXPECT_THAT(run.warnings, ::testing::IsEmpty());
 }
 
 TEST(ReadMetrics, RefusesWithFileAndLine) {
