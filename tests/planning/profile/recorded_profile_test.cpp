@@ -11,7 +11,6 @@ namespace lowgear::profile {
 namespace {
 
 using testing::AllOf;
-using testing::AnyOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -261,13 +260,6 @@ TEST(ProfileRecordings, FollowsAClockThatRunsAtAnotherSpeed) {
               Contains(HasSubstr("s in its course; units.csv and energy.csv are of different clocks")));
   EXPECT_NEAR(profile.cells[0].power_w, 300, 12);
   EXPECT_NEAR(profile.cells[1].power_w, 400, 12);
-}
-
-TEST(ProfileRecordings, SaysThatUnitsDoNotExplainTheEnergies) {
-  Recording recording = recorded(0);
-  for (EnergySample& sample : recording.samples) sample.time_s += 7.3;
-  EXPECT_THAT(profile_recordings(std::vector{recording}, {}).warnings,
-              Contains(AnyOf(HasSubstr("its units explain its energies badly"), HasSubstr("of different clocks"))));
 }
 
 TEST(WriteBlockingPower, IsReadBack) {
