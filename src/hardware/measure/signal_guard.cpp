@@ -66,6 +66,9 @@ SignalGuard::SignalGuard() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno);
   const sigset_t signals = guarded_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // Where whoever started this process ignores it, the end of a child would never be heard of.
+  ::sigaction(SIGCHLD, nullptr, &previous_child_action_);
+  ::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = ::getpid();
   witness_ = ::fork();
   if (witness_ == 0) witness_signals(parent, ends[1]);
@@ -74,6 +77,7 @@ SignalGuard::SignalGuard() {
   reports_ = ends[0];
   if (witness_ > 0) return;
   ::close(reports_);
+  ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   fail(error);
 }
@@ -82,6 +86,7 @@ SignalGuard::~SignalGuard() {
   ::kill(witness_, SIGKILL);
   ::waitpid(witness_, nullptr, 0);
   ::close(reports_);
+  ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
   const sigset_t signals = guarded_signals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }

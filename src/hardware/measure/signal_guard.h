@@ -31,6 +31,7 @@ class SignalGuard {
  private:
   void read_reports();
 
+  struct sigaction previous_child_action_ = {};
   pid_t witness_ = -1;
   int reports_ = -1;             ///< a byte for every signal that the witness got
   std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not returned yet

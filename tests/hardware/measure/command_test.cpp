@@ -32,6 +32,12 @@ TEST(Command, ReportsTheSignalThatEndedIt) {
   EXPECT_EQ(result.shell_status(), 137);
 }
 
+TEST(Command, HearsOfTheEndWhereTheProcessWasStartedIgnoringIt) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(run({"sh", "-c", "exit 7"}).shell_status(), 7);
+  EXPECT_EQ(std::signal(SIGCHLD, before), SIG_IGN) << "as it was";
+}
+
 TEST(Command, RefusesAProgramThatIsNotThere) {
   try {
     (void)run({"lowgear-no-such-program"});
