@@ -22,7 +22,8 @@ constexpr std::string_view kPackagePrefix = "package-";
 constexpr std::string_view kDieInfix = "-die-";
 constexpr double kJoulesPerMicrojoule = 1e-6;
 /// RAPL's counters move every millisecond.
-constexpr CounterTraits kTraits = {.period_s = 0.001, .highest_power_w = kHighestCpuPowerW, .compares_power = false};
+constexpr CounterTraits kTraits = {
+    .period_s = 0.001, .highest_power_w = kHighestCpuPowerW, .lowest_power_w = 0, .compares_power = false};
 
 double steady_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 

@@ -104,8 +104,10 @@ std::string EnergyMeter::counter_problem() {
   for (std::size_t gpu = 0; gpu < meters_.size(); ++gpu) {
     const EnergyVerdict& state = meters_[gpu].counter_state();
     if (state.usable()) continue;
+    const bool either = state.fault == EnergyFault::contradicts;
     return gpus_[gpu]->identity().uuid + ": the energy counter " + state.reason +
-           "; energies are those of the power readings";
+           (either ? "; which of them is right cannot be told, and errors of energies cover both"
+                   : "; energies are those of the power readings");
   }
   return {};
 }

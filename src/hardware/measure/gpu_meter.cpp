@@ -10,6 +10,9 @@ namespace {
 /// A counter that could not be read for the rest of a window is still worth more than power readings, which say
 /// nothing of how far off they are, unless they cover clearly more.
 constexpr double kCounterPreferredShare = 0.9;
+/// By which an honest counter and honest power readings differ, besides their errors (docs/hardware.md). Where they
+/// differ by more, the error of the energy covers both.
+constexpr double kAgreeingShare = 0.02;
 /// Over which NVML averages power (docs/hardware.md).
 constexpr double kInstantPowerS = 0.1;
 constexpr double kAveragePowerS = 1;
@@ -31,7 +34,7 @@ GpuWindow::GpuWindow(double start_time_s, std::optional<EnergyEstimate> start, c
       start_(start),
       traits_(traits),
       last_time_s_(start_time_s),
-      power_(traits.power_averaging_s) {}
+      power_(traits.power_averaging_s, traits.highest_power_w) {}
 
 void GpuWindow::add(const GpuSample& sample) {
   if (sample.time_s <= last_time_s_) return;  // taken before the window began
@@ -58,51 +61,91 @@ GpuWindow::CoveredEnergy GpuWindow::counted(const std::optional<EnergyEstimate>&
   return {.energy_j = std::max(0.0, end->energy_j - start_->energy_j), .covered_s = end->time_s - start_->time_s};
 }
 
-/// Power readings are held against the counter where they cover the same time.
-EnergyVerdict GpuWindow::check(const CoveredEnergy& counted, double error_j, const IntegratedPower& power,
-                               double power_covered_s) const {
-  std::optional<IntegratedPower> readings;
-  if (traits_.compares_power && power_.comparable() && power_covered_s >= kCounterPreferredShare * counted.covered_s) {
-    const double scale = counted.covered_s / power_covered_s;
-    readings = IntegratedPower{.energy_j = power.energy_j * scale, .error_j = power.error_j * scale};
+/// What counter and power readings say of a window.
+struct GpuWindow::Sources {
+  CoveredEnergy counter;
+  double counter_error_j = 0;
+  CoveredEnergy power;
+  IntegratedPower readings;
+
+  [[nodiscard]] bool both() const { return counter.covered_s > 0 && power.covered_s > 0; }
+  /// They are of the same time.
+  [[nodiscard]] bool compare() const { return both() && power.covered_s >= kCounterPreferredShare * counter.covered_s; }
+  /// The power readings over the counter's time.
+  [[nodiscard]] IntegratedPower scaled_readings() const {
+    const double scale = counter.covered_s / power.covered_s;
+    return {.energy_j = readings.energy_j * scale, .error_j = readings.error_j * scale};
   }
-  return check_energy({.energy_j = counted.energy_j,
-                       .time_s = counted.covered_s,
-                       .error_j = error_j,
+  [[nodiscard]] double difference_j() const { return std::abs(counter.energy_j - scaled_readings().energy_j); }
+};
+
+GpuWindow::Sources GpuWindow::sources(double end_time_s, const std::optional<EnergyEstimate>& end) const {
+  const double rest_s = power_.last_power_w() ? std::max(0.0, end_time_s - last_time_s_) : 0;
+  const IntegratedPower readings = power_.until(rest_s);  // the last reading holds until the end
+  return {.counter = counted(end),
+          .counter_error_j = start_ && end ? end->uncertainty_j + start_->uncertainty_j : 0,
+          .power = {.energy_j = readings.energy_j, .covered_s = power_.covered_s() + rest_s},
+          .readings = readings};
+}
+
+/// Power readings are held against the counter where they cover the same time.
+EnergyVerdict GpuWindow::check(const Sources& sources) const {
+  std::optional<IntegratedPower> readings;
+  if (traits_.compares_power && power_.comparable() && sources.compare()) readings = sources.scaled_readings();
+  return check_energy({.energy_j = sources.counter.energy_j,
+                       .time_s = sources.counter.covered_s,
+                       .error_j = sources.counter_error_j,
                        .period_s = readings ? 0 : traits_.period_s,
                        .highest_power_w = traits_.highest_power_w,
+                       .lasting_power_w = traits_.lasting_power_w,
+                       .lowest_power_w = traits_.lowest_power_w,
                        .readings = readings});
 }
 
-GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimate> end) const {
-  GpuMeasurement result;
-  result.time_s = end_time_s - start_time_s_;
-  const CoveredEnergy by_counter = counted(end);
-  const double rest_s = power_.last_power_w() ? std::max(0.0, end_time_s - last_time_s_) : 0;
-  const IntegratedPower power = power_.until(rest_s);  // the last reading holds until the end
-  const CoveredEnergy by_power{.energy_j = power.energy_j, .covered_s = power_.covered_s() + rest_s};
-  const double counter_error_j = start_ && end ? end->uncertainty_j + start_->uncertainty_j : 0;
-  EnergyVerdict verdict;
-  bool counter_serves = by_counter.covered_s > 0 && by_counter.covered_s >= kCounterPreferredShare * by_power.covered_s;
+/// The counter, where it can be and says enough; otherwise the power readings. Where neither is impossible and they
+/// contradict each other, the error covers both.
+void GpuWindow::choose(const Sources& sources, const std::string& contradiction, GpuMeasurement& result) const {
+  const CoveredEnergy& counter = sources.counter;
+  bool counter_serves = counter.covered_s > 0 && counter.covered_s >= kCounterPreferredShare * sources.power.covered_s;
+  bool contradicts = sources.both() && !contradiction.empty();
   if (counter_serves) {
-    verdict = check(by_counter, counter_error_j, power, by_power.covered_s);
-    counter_serves = verdict.usable();
+    const EnergyVerdict verdict = check(sources);
+    contradicts = verdict.fault == EnergyFault::contradicts || (contradicts && verdict.usable());
+    const std::string& reason = contradicts && verdict.usable() ? contradiction : verdict.reason;
+    if (!reason.empty()) result.problem = "the energy counter " + reason;
+    counter_serves = verdict.usable() && !contradicts;
   }
-  if (!verdict.reason.empty()) result.problem = "the energy counter " + verdict.reason;
-  const CoveredEnergy& energy = counter_serves ? by_counter : by_power;
+  if (contradicts) {
+    counter_serves = power_.is_stuck();
+    result.problem += counter_serves ? "; the power readings never change, and the error covers both"
+                                     : "; which of them is right cannot be told, and the error covers both";
+  }
+  const CoveredEnergy& energy = counter_serves ? counter : sources.power;
   result.source = counter_serves ? EnergySource::counter : EnergySource::integrated_power;
   result.covered_s = energy.covered_s;
-  if (by_power.covered_s > 0) result.integrated_power_j = by_power.energy_j;
   if (energy.covered_s > 0) {
     result.energy_j = energy.energy_j;
     result.mean_power_w = energy.energy_j / energy.covered_s;
   }
   if (counter_serves) {
-    const double differs_j = verdict.fault == EnergyFault::none ? 0 : std::abs(by_counter.energy_j - by_power.energy_j);
-    result.energy_uncertainty_j = std::max(counter_error_j, differs_j);
+    result.energy_uncertainty_j = sources.counter_error_j;
   } else if (power_.comparable()) {
-    result.energy_uncertainty_j = error_j(power);
+    result.energy_uncertainty_j = error_j(sources.readings);
   }
+  if (!result.energy_uncertainty_j || !traits_.compares_power || !sources.compare()) return;
+  const double unexplained_j = sources.difference_j() - sources.scaled_readings().error_j - sources.counter_error_j;
+  if (contradicts || (counter_serves && unexplained_j > kAgreeingShare * counter.energy_j)) {
+    *result.energy_uncertainty_j += sources.difference_j();
+  }
+}
+
+GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimate> end,
+                                  const std::string& contradiction) const {
+  GpuMeasurement result;
+  result.time_s = end_time_s - start_time_s_;
+  const Sources sources = this->sources(end_time_s, end);
+  if (sources.power.covered_s > 0) result.integrated_power_j = sources.power.energy_j;
+  choose(sources, contradiction, result);
   result.peak_power_w = power_.peak_power_w();
   // Readings lie between the moments that they are taken at; the counter's energy shows what they have missed.
   if (result.peak_power_w && result.mean_power_w) {
@@ -155,7 +198,9 @@ CounterTraits counter_traits(gpu::Gpu& gpu) {
   if (!traits.compares_power || !works(gpu, gpu::GpuFeature::power_limits)) return traits;
   try {
     // The highest that can be set: the limit in effect may change at any time.
-    traits.highest_power_w = highest_gpu_power_w(gpu.power_limits().max_w);
+    const double limit_w = gpu.power_limits().max_w;
+    traits.highest_power_w = highest_gpu_power_w(limit_w);
+    traits.lasting_power_w = lasting_gpu_power_w(limit_w);
   } catch (const gpu::GpuError&) {
     // Without a limit the bound of all GPUs holds.
   }
@@ -184,7 +229,11 @@ void GpuMeter::add(const GpuSample& sample) {
     set_aside_s_ = sample.energy_time_s();
     track_.start_over();
   }
-  counter_answers_ = sample.energy_j && check_.state().usable();
+  if (check_.state().fault == EnergyFault::contradicts) {
+    contradiction_ = check_.state().reason;
+    contradiction_s_ = sample.energy_time_s();
+  }
+  counter_answers_ = sample.energy_j && check_.state().fault != EnergyFault::stands_still;
   if (!sample.energy_j) return;
   // A counter that stands still has said nothing since its last step.
   counter_time_s_ = check_.state().fault == EnergyFault::stands_still ? check_.last_change_s() : sample.counter_time_s;
@@ -217,15 +266,18 @@ std::string GpuMeter::why_not_counted(const GpuWindow& window) const {
 }
 
 GpuMeasurement GpuMeter::measure(const GpuWindow& window, double time_s) const {
-  const bool contradicts = check_.state().fault == EnergyFault::contradicts;
   const std::optional<EnergyEstimate> end = track_.at(counter_answers_ ? time_s : counter_time_s_);
-  GpuMeasurement result = window.measure(time_s, contradicts ? std::nullopt : end);
+  const bool contradicts = contradiction_s_ > window.start_time_s();
+  GpuMeasurement result = window.measure(time_s, end, contradicts ? contradiction_ : "");
   result.identity = identity_;
   const bool by_counter = result.source == EnergySource::counter;
   std::string why = result.problem;
   if (why.empty() && !counter_.works) why = counter_.reason;
   if (why.empty() && !(by_counter && result.covers_all())) why = why_not_counted(window);
   if (!by_counter && result.energy_j && !why.empty()) why += "; its energy is that of the power readings";
+  if (!window.impossible_power().empty()) {
+    why += (why.empty() ? "" : "; ") + ("a power reading " + window.impossible_power()) + ": left out";
+  }
   // What else has failed.
   const bool is_said = problem_.empty() || why.find(problem_) != std::string::npos;
   result.problem = is_said ? why : why.empty() ? problem_ : problem_ + "; " + why;

@@ -42,9 +42,13 @@ class GpuWindow {
   void add(const GpuSample& sample);
 
   /// The window up to `end_time_s`. Does not end it. `end` is the counter's estimate there, or earlier when it has not
-  /// been read since. `problem` of the result says why the counter's energy cannot be, where that is so.
-  [[nodiscard]] GpuMeasurement measure(double end_time_s, std::optional<EnergyEstimate> end) const;
+  /// been read since. `contradiction` says how the two have contradicted each other within the window, if they have.
+  /// `problem` of the result says why the counter's energy cannot be, where that is so.
+  [[nodiscard]] GpuMeasurement measure(double end_time_s, std::optional<EnergyEstimate> end,
+                                       const std::string& contradiction = {}) const;
   [[nodiscard]] double start_time_s() const { return start_time_s_; }
+  /// Why the last power reading that cannot be could not; empty where all can.
+  [[nodiscard]] const std::string& impossible_power() const { return power_.impossible(); }
 
  private:
   /// An energy, and the time over which it was read.
@@ -52,9 +56,11 @@ class GpuWindow {
     double energy_j = 0;
     double covered_s = 0;
   };
+  struct Sources;
+  [[nodiscard]] Sources sources(double end_time_s, const std::optional<EnergyEstimate>& end) const;
+  void choose(const Sources& sources, const std::string& contradiction, GpuMeasurement& result) const;
   [[nodiscard]] CoveredEnergy counted(const std::optional<EnergyEstimate>& end) const;
-  [[nodiscard]] EnergyVerdict check(const CoveredEnergy& counted, double error_j, const IntegratedPower& power,
-                                    double power_covered_s) const;
+  [[nodiscard]] EnergyVerdict check(const Sources& sources) const;
   void add_clocks(GpuMeasurement& result) const;
 
   /// A quantity added up over time.
@@ -115,6 +121,8 @@ class GpuMeter {
   bool counter_answers_ = true;  ///< in the last sample, and it does not stand still
   std::string set_aside_;        ///< why the last step that cannot be could not
   double set_aside_s_ = 0;       ///< when
+  std::string contradiction_;    ///< of the counter and the power readings, the last one
+  double contradiction_s_ = 0;   ///< when it was last seen
   std::string problem_;
 };
 

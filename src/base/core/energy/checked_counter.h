@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <numeric>
 #include <optional>
 
@@ -13,6 +14,8 @@ namespace lowgear {
 struct CounterTraits {
   double period_s = 0.1;  ///< between its steps
   double highest_power_w = kHighestGpuPowerW;
+  double lasting_power_w = kHighestGpuPowerW;  ///< for longer than kOvershootS
+  double lowest_power_w = kLowestGpuPowerW;
   double power_averaging_s = 0.1;  ///< of the power readings next to it, see PowerIntegral
   /// The power readings are of the same parts as the counter. A GH200's counter covers its CPU, too.
   bool compares_power = true;
@@ -38,9 +41,12 @@ class CheckedCounter {
   /// the counter stood still. No fault where there is no step, or a good one.
   [[nodiscard]] EnergyVerdict add(const CounterReading& reading);
 
-  /// What is wrong with the counter at present: it stands still, or it contradicts the power readings of the last
-  /// seconds. Falls and jumps are over with their step.
-  [[nodiscard]] const EnergyVerdict& state() const { return still_.usable() ? span_verdict_ : still_; }
+  /// What is wrong with the counter at present: it stands still, contradicts the power readings of the last second or
+  /// seconds, or shows more over them than can be drawn. Falls and jumps are over with their step.
+  [[nodiscard]] const EnergyVerdict& state() const {
+    if (!still_.usable()) return still_;
+    return recent_verdict_.usable() ? span_verdict_ : recent_verdict_;
+  }
   /// It has shown a step that can be.
   [[nodiscard]] bool has_moved() const { return has_moved_; }
   /// The energy so far, which begins with the first reading and leaves out what was set aside. Empty before that.
@@ -57,6 +63,12 @@ class CheckedCounter {
   void look_for_standstill(const CounterReading& reading);
   [[nodiscard]] EnergyVerdict add_step(const CounterReading& reading, double step_j);
   void judge_span();
+  void judge_recent();
+  /// `period_s`: by which the time may be off.
+  [[nodiscard]] StatedEnergy stated(double energy_j, double time_s, double period_s,
+                                    std::optional<IntegratedPower> readings) const;
+  void judge(EnergyVerdict& verdict, double energy_j, double time_s, double time_error_s,
+             const PowerIntegral& power) const;
   void note(EnergyFault fault) { ++set_aside_[static_cast<std::size_t>(fault)]; }
   [[nodiscard]] double instead_of_step_j(double over_s) const;
   [[nodiscard]] std::optional<IntegratedPower> readings(const PowerIntegral& power) const;
@@ -76,6 +88,16 @@ class CheckedCounter {
   double span_counted_j_ = 0;
   PowerIntegral span_;
   EnergyVerdict span_verdict_;
+  /// A reading of the last second.
+  struct Recent {
+    CounterReading reading;
+    double over_s = 0;     ///< since the one before
+    double counted_j = 0;  ///< by the good steps until then
+    bool is_step = false;
+  };
+  std::deque<Recent> recent_;
+  double counted_j_ = 0;
+  EnergyVerdict recent_verdict_;
   std::array<long, kEnergyFaultCount> set_aside_{};
 };
 

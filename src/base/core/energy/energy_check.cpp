@@ -21,12 +21,21 @@ std::string seconds(double time_s) {
 
 std::string energy_over_time(double energy_j, double time_s) { return joules(energy_j) + " in " + seconds(time_s); }
 
+/// The most that can be drawn in this time: the limit, and its overshoot at the begin.
+double highest_energy_j(const StatedEnergy& stated, double over_s) {
+  const double overshoot_s = std::min(over_s, kOvershootS);
+  return stated.highest_power_w * overshoot_s +
+         std::min(stated.highest_power_w, stated.lasting_power_w) * (over_s - overshoot_s);
+}
+
 EnergyVerdict too_high(const StatedEnergy& stated) {
   const std::string mean =
       stated.time_s > 0 ? fmt::format(", {:.0f} W on average", stated.energy_j / stated.time_s) : "";
+  const double most_w =
+      stated.time_s > kOvershootS ? std::min(stated.highest_power_w, stated.lasting_power_w) : stated.highest_power_w;
   return {.fault = EnergyFault::too_high,
           .reason = fmt::format("shows {}{}, and at most {:.0f} W are possible",
-                                energy_over_time(stated.energy_j, stated.time_s), mean, stated.highest_power_w)};
+                                energy_over_time(stated.energy_j, stated.time_s), mean, most_w)};
 }
 
 EnergyVerdict stands_still(const StatedEnergy& stated) {
@@ -34,7 +43,11 @@ EnergyVerdict stands_still(const StatedEnergy& stated) {
   if (stated.readings) {
     drawn = fmt::format(", and the power readings {:.0f} W on average", stated.readings->energy_j / stated.time_s);
   }
-  return {.fault = EnergyFault::stands_still, .reason = "shows no energy for " + seconds(stated.time_s) + drawn};
+  const std::string shown = stated.energy_j > 0 ? fmt::format("shows {}, {:.2g} W on average",
+                                                              energy_over_time(stated.energy_j, stated.time_s),
+                                                              stated.energy_j / stated.time_s)
+                                                : "shows no energy for " + seconds(stated.time_s);
+  return {.fault = EnergyFault::stands_still, .reason = shown + drawn};
 }
 
 /// Against the power readings: the share by which the two differ, once their errors are taken off.
@@ -65,19 +78,31 @@ double highest_gpu_power_w(std::optional<double> power_limit_w) {
   return power_limit_w && *power_limit_w > 0 ? kPowerLimitOvershoot * *power_limit_w : kHighestGpuPowerW;
 }
 
+double lasting_gpu_power_w(std::optional<double> power_limit_w) {
+  return power_limit_w && *power_limit_w > 0 ? kLastingOvershoot * *power_limit_w : kHighestGpuPowerW;
+}
+
+std::string why_no_power(double power_w, double highest_power_w) {
+  if (!(power_w >= kLowestGpuPowerW)) {
+    return fmt::format("is {:.3g} W, and a GPU that answers draws more than {:g} W", power_w, kLowestGpuPowerW);
+  }
+  if (power_w <= highest_power_w) return {};
+  return fmt::format("is {:.0f} W, and at most {:.0f} W are possible", power_w, highest_power_w);
+}
+
 EnergyVerdict check_energy(const StatedEnergy& stated) {
   if (!(stated.energy_j >= 0)) {
     return {.fault = EnergyFault::falls, .reason = "shows " + energy_over_time(stated.energy_j, stated.time_s)};
   }
   const double time_s = std::max(0.0, stated.time_s);
-  if (!(stated.energy_j - stated.error_j <= stated.highest_power_w * (time_s + stated.period_s))) {
+  if (!(stated.energy_j - stated.error_j <= highest_energy_j(stated, time_s + stated.period_s))) {
     return too_high(stated);
   }
-  const bool nothing_drawn = stated.readings && stated.readings->energy_j <= 0;
-  if (stated.energy_j == 0 && time_s > kLongestStepS + stated.period_s && !nothing_drawn) return stands_still(stated);
-  const bool nothing_read = stated.readings && stated.energy_j == 0 && nothing_drawn;
-  if (!stated.readings || time_s <= 0 || nothing_read) return {};
-  return compare_with_readings(stated);
+  const bool are_possible =
+      stated.readings && time_s > 0 && why_no_power(stated.readings->energy_j / time_s, stated.highest_power_w).empty();
+  const bool draws_nothing = stated.energy_j == 0 || stated.energy_j + stated.error_j < stated.lowest_power_w * time_s;
+  if (draws_nothing && time_s > kLongestStepS + stated.period_s) return stands_still(stated);
+  return are_possible ? compare_with_readings(stated) : EnergyVerdict{};
 }
 
 }  // namespace lowgear

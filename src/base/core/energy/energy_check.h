@@ -9,9 +9,15 @@ namespace lowgear {
 /// A GPU draws at most this multiple of its power limit on average over a step of its counter or longer. The limit's
 /// controller overshoots for milliseconds: an H100 with a limit of 700 W showed a reading of 949 W (docs/hardware.md).
 inline constexpr double kPowerLimitOvershoot = 2;
+/// Longer than this it keeps its limit but for kLastingOvershoot.
+inline constexpr double kOvershootS = 0.2;
+/// The first second of an H100's controller is 5 % above the limit (docs/simgpu.md), and counters have errors.
+inline constexpr double kLastingOvershoot = 1.15;
 /// What no GPU draws whose limit is unknown: the largest modules of 2026 have limits of 1,400 W (a B300), and 2,700 W
 /// with two GPUs and a CPU (a GB200).
 inline constexpr double kHighestGpuPowerW = 3000;
+/// What every GPU that answers draws: the smallest idle at some watts. A reading below is none, or of another unit.
+inline constexpr double kLowestGpuPowerW = 1;
 /// What no CPU package or its memory draws: the largest of 2026 are sold for 500 W.
 inline constexpr double kHighestCpuPowerW = 2000;
 /// Share of the larger one by which a counter and integrated power readings may differ, besides their errors, without
@@ -30,7 +36,7 @@ enum class EnergyFault : unsigned char {
   none,
   differs,       ///< more than notably from the power readings: the energy stays, and the difference is said
   contradicts,   ///< the power readings, by more than both can err
-  stands_still,  ///< no energy over a time in which a GPU or CPU draws some
+  stands_still,  ///< no energy, or less than a GPU needs, over a time in which a GPU or CPU draws some
   falls,         ///< less than nothing, or not a number
   too_high,      ///< above anything that the GPU or CPU can draw
 };
@@ -52,11 +58,21 @@ struct StatedEnergy {
   double period_s = 0;  ///< of the counter's steps: the energy may be of a time longer or shorter by this
   /// The most that the GPU or CPU can draw; `highest_gpu_power_w` of the limit for a GPU.
   double highest_power_w = kHighestGpuPowerW;
+  /// For longer than kOvershootS; `lasting_gpu_power_w` of the highest limit that it may have had.
+  double lasting_power_w = kHighestGpuPowerW;
+  /// What it draws at least; kLowestGpuPowerW for a GPU that answered meanwhile.
+  double lowest_power_w = 0;
   std::optional<IntegratedPower> readings = std::nullopt;
 };
 
-/// The most that a GPU with this power limit can draw on average, and any GPU without one.
+/// The most that a GPU with this power limit can draw for a moment, and any GPU without one.
 [[nodiscard]] double highest_gpu_power_w(std::optional<double> power_limit_w);
+/// And for longer than kOvershootS.
+[[nodiscard]] double lasting_gpu_power_w(std::optional<double> power_limit_w);
+
+/// Why a GPU that answers cannot draw this much, as the rest of a sentence whose subject is the power reading: `is 0 W,
+/// and ...`. Empty where it can. One that cannot be is no reading.
+[[nodiscard]] std::string why_no_power(double power_w, double highest_power_w = kHighestGpuPowerW);
 
 struct EnergyVerdict {
   EnergyFault fault = EnergyFault::none;
@@ -68,8 +84,9 @@ struct EnergyVerdict {
   [[nodiscard]] bool usable() const { return fault == EnergyFault::none || fault == EnergyFault::differs; }
 };
 
-/// Whether a GPU or CPU can have drawn this energy in this time. All energies that Lowgear takes from counters, reports
-/// and recordings pass through this.
+/// Whether a GPU or CPU can have drawn this energy in this time. Power readings that cannot be (`why_no_power`) say
+/// nothing. `contradicts`: neither of the two is impossible by itself, and which one is right cannot be told. All
+/// energies that Lowgear takes from counters, reports and recordings pass through this.
 [[nodiscard]] EnergyVerdict check_energy(const StatedEnergy& stated);
 
 }  // namespace lowgear

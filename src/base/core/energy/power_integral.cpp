@@ -2,16 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lowgear {
 namespace {
 
 /// Fewer readings say nothing of what happened between them.
 constexpr int kFewestReadings = 4;
+/// As many as 2 s have, of an H100 that renews its readings every 0.1 s.
+constexpr int kStuckReadings = 40;
 
 }  // namespace
 
 void PowerIntegral::add(std::optional<double> power_w, double over_s) {
+  if (power_w) {
+    if (std::string why = why_no_power(*power_w, highest_power_w_); !why.empty()) {
+      impossible_ = std::move(why);
+      power_w.reset();
+    }
+  }
   if (power_w) {
     const double before_w = last_power_w_.value_or(*power_w);
     const double change_j = (*power_w - before_w) * over_s;
@@ -42,6 +51,8 @@ IntegratedPower PowerIntegral::until(double rest_s) const {
 }
 
 bool PowerIntegral::comparable() const { return readings_ >= kFewestReadings; }
+
+bool PowerIntegral::is_stuck() const { return readings_ >= kStuckReadings && lowest_w_ == highest_w_; }
 
 double error_j(const IntegratedPower& power) { return kIntegratedPowerError * power.energy_j + power.error_j; }
 

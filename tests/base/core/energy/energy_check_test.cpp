@@ -86,9 +86,46 @@ TEST(EnergyCheck, RefusesACounterThatStandsStill) {
   EXPECT_EQ(still.fault, EnergyFault::stands_still);
   EXPECT_EQ(still.reason, "shows no energy for 8 s, and the power readings 233 W on average");
   EXPECT_EQ(check_energy({.energy_j = 0, .time_s = 0.7, .period_s = 0.1}).reason, "shows no energy for 0.7 s");
-  // Within a step, or a GPU that is switched off.
-  EXPECT_EQ(check_energy({.energy_j = 0, .time_s = 0.5, .period_s = 0.1}).fault, EnergyFault::none);
-  EXPECT_EQ(check_energy(eight_seconds(0, 0)).fault, EnergyFault::none);
+  EXPECT_EQ(check_energy({.energy_j = 0, .time_s = 0.5, .period_s = 0.1}).fault, EnergyFault::none) << "within a step";
+  EXPECT_EQ(check_energy(eight_seconds(0, 0)).fault, EnergyFault::stands_still) << "a GPU that answers draws some";
+}
+
+TEST(EnergyCheck, RefusesLessThanAGpuNeeds) {
+  StatedEnergy stated = eight_seconds(1.862, 1862);  // a thousandth
+  stated.lowest_power_w = kLowestGpuPowerW;
+  const EnergyVerdict verdict = check_energy(stated);
+  EXPECT_EQ(verdict.fault, EnergyFault::stands_still);
+  EXPECT_THAT(verdict.reason, AllOf(HasSubstr("1.86 J in 8 s, 0.23 W on average"), HasSubstr("233 W")));
+}
+
+TEST(EnergyCheck, KeepsTheCounterWherePowerReadingsCannotBe) {
+  for (const double readings_j : {0.0, 1.862, -1862.0, 1.862e6}) {
+    EXPECT_EQ(check_energy(eight_seconds(1862, readings_j)).fault, EnergyFault::none) << readings_j;
+  }
+}
+
+TEST(EnergyCheck, KnowsPowerThatCannotBe) {
+  for (const double power_w : {1.5, 9.0, 400.0, 949.0}) EXPECT_EQ(why_no_power(power_w), "") << power_w;
+  EXPECT_EQ(why_no_power(0, 800), "is 0 W, and a GPU that answers draws more than 1 W");
+  EXPECT_EQ(why_no_power(0.3, 800), "is 0.3 W, and a GPU that answers draws more than 1 W") << "kW";
+  EXPECT_EQ(why_no_power(300000, 800), "is 300000 W, and at most 800 W are possible") << "mW";
+  EXPECT_NE(why_no_power(std::numeric_limits<double>::quiet_NaN()), "");
+  EXPECT_NE(why_no_power(std::numeric_limits<double>::infinity()), "");
+}
+
+TEST(EnergyCheck, HoldsALongTimeAgainstTheLimitAlone) {
+  const auto seconds_at = [](double time_s, double power_w) {
+    return check_energy({.energy_j = power_w * time_s,
+                         .time_s = time_s,
+                         .period_s = 0.1,
+                         .highest_power_w = highest_gpu_power_w(400),
+                         .lasting_power_w = lasting_gpu_power_w(400)})
+        .fault;
+  };
+  EXPECT_EQ(seconds_at(0.1, 700), EnergyFault::none) << "the limit's controller takes a moment";
+  EXPECT_EQ(seconds_at(10, 420), EnergyFault::none);
+  EXPECT_EQ(seconds_at(10, 540), EnergyFault::too_high);
+  EXPECT_EQ(seconds_at(2, 720), EnergyFault::too_high);
 }
 
 TEST(EnergyCheck, RefusesACounterThatFallsAndWhatIsNoNumber) {

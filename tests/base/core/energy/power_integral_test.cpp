@@ -53,5 +53,24 @@ TEST(PowerIntegral, ReadingsFarApartSayLittle) {
   EXPECT_EQ(error_j({.energy_j = 1000, .error_j = 20}), 90);
 }
 
+TEST(PowerIntegral, LeavesReadingsOutThatCannotBe) {
+  PowerIntegral power(0.1, 800);
+  for (const double power_w : {300.0, 0.0, 300000.0, 300.0}) power.add(power_w, 1);
+  EXPECT_EQ(power.covered_s(), 2);
+  EXPECT_EQ(power.energy_j(), 600);
+  EXPECT_EQ(power.peak_power_w(), 300);
+  EXPECT_EQ(power.impossible(), "is 300000 W, and at most 800 W are possible");
+}
+
+TEST(PowerIntegral, KnowsReadingsThatNeverChange) {
+  PowerIntegral power(0.1);
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(power.is_stuck(), i >= 40);
+    power.add(300, 0.05);
+  }
+  power.add(300.1, 0.05);
+  EXPECT_FALSE(power.is_stuck());
+}
+
 }  // namespace
 }  // namespace lowgear
