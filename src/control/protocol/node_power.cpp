@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/core/energy/energy_check.h"
+#include "base/core/formats/gpu_uuid.h"
 #include "base/core/formats/json_members.h"
 #include "base/core/gpu_uuid.h"
 #include "control/protocol/json_members.h"
@@ -26,7 +27,7 @@ NodePower read_node_power(const JsonView& body) {
     const JsonView gpu = gpus.at(i);
     require_members(gpu, {"uuid", "limit_w", "least_w", "most_w"});
     const double most_w = number_in(gpu.at("most_w"), 1, kHighestGpuPowerW);
-    node.gpus.push_back({.uuid = name_text(gpu.at("uuid")),
+    node.gpus.push_back({.uuid = normal_gpu_uuid(name_text(gpu.at("uuid"))),
                          .limit_w = number_in(gpu.at("limit_w"), 0, kHighestGpuPowerW),
                          .least_w = number_in(gpu.at("least_w"), 0, most_w),
                          .most_w = most_w});
@@ -47,7 +48,7 @@ NodeShares read_node_shares(const JsonView& answer) {
   NodeShares read{.valid_s = number_in(answer.at("valid_s"), 0, kMaxValidS), .shares = {}};
   const JsonView shares = answer.at("shares");
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    read.shares.push_back({.uuid = name_text(shares.at(i).at("uuid")),
+    read.shares.push_back({.uuid = normal_gpu_uuid(name_text(shares.at(i).at("uuid"))),
                            .watts = number_in(shares.at(i).at("watts"), 0, kHighestGpuPowerW)});
   }
   return read;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/core/energy/energy_check.h"
+#include "base/core/formats/gpu_uuid.h"
 #include "base/core/formats/json_members.h"
 #include "control/protocol/json_members.h"
 
@@ -35,7 +36,7 @@ RankSpec read_rank_spec(const JsonView& body, const JobParallel& parallel) {
   rank.tp_rank = body.at("tp_rank").integer_in(0, parallel.tp - 1);
   rank.instance = name_text(body.at("instance"));
   rank.host = name_text(body.at("host"));
-  if (has_value(body, "gpu_uuid")) rank.gpu_uuid = name_text(body.at("gpu_uuid"));
+  if (has_value(body, "gpu_uuid")) rank.gpu_uuid = normal_gpu_uuid(name_text(body.at("gpu_uuid")));
   if (has_value(body, "gpu")) rank.gpu = name_text(body.at("gpu"));
   if (body.has("simulated")) rank.simulated = body.at("simulated").boolean();
   if (body.has("clocks_mhz")) rank.clocks_mhz = read_clocks(body.at("clocks_mhz"));

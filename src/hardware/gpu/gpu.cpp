@@ -7,6 +7,8 @@
 #include <cctype>
 #include <utility>
 
+#include "base/core/formats/gpu_uuid.h"
+
 namespace lowgear::gpu {
 namespace {
 
@@ -78,8 +80,13 @@ std::string to_string(ThrottleReasons reasons) {
   return text.empty() ? "none" : text;
 }
 
+std::string without_gpu_name(std::string_view message, std::string_view uuid) {
+  const std::string name = fmt::format("{}: ", uuid);
+  return std::string(message.starts_with(name) ? message.substr(name.size()) : message);
+}
+
 bool is_called(const GpuIdentity& gpu, std::string_view uuid_or_pci_address) {
-  return gpu.uuid == uuid_or_pci_address || gpu.pci_address == normal_pci_address(uuid_or_pci_address);
+  return gpu.uuid == normal_gpu_uuid(uuid_or_pci_address) || gpu.pci_address == normal_pci_address(uuid_or_pci_address);
 }
 
 Gpu& find_gpu(const GpuSystem& system, std::string_view uuid_or_pci_address) {

@@ -114,6 +114,9 @@ class GpuSystem {
   [[nodiscard]] virtual std::vector<std::string> problems() const { return {}; }
 };
 
+/// A message of a driver call without the GPU's name at its begin, for where that is said already.
+[[nodiscard]] std::string without_gpu_name(std::string_view message, std::string_view uuid);
+
 /// Whether this UUID or PCI address (in any spelling, with or without the domain) is the GPU's.
 [[nodiscard]] bool is_called(const GpuIdentity& gpu, std::string_view uuid_or_pci_address);
 

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/core/formats/gpu_uuid.h"
 #include "base/core/units.h"
 #include "hardware/gpu/nvml_power_features.h"
 
@@ -26,7 +27,7 @@ void NvmlGpu::read_identity(int index) {
   std::array<char, nvml::kUuidBytes> text{};
   call("UUID", f.device_get_uuid, text.data(), static_cast<unsigned>(text.size()));
   text.back() = '\0';
-  identity_.uuid = text.data();
+  identity_.uuid = normal_gpu_uuid(text.data());
   call("name", f.device_get_name, text.data(), static_cast<unsigned>(text.size()));
   text.back() = '\0';
   identity_.name = text.data();

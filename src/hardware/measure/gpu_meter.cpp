@@ -221,7 +221,7 @@ GpuMeter::GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, 
       check_(traits) {}
 
 void GpuMeter::add(const GpuSample& sample) {
-  if (!sample.problem.empty()) problem_ = sample.problem;
+  if (!sample.problem.empty()) problem_ = gpu::without_gpu_name(sample.problem, identity_.uuid);
   if (!counter_.works) return;
   const EnergyVerdict step = check_.add(counter_reading(sample));
   if (!step.usable()) {
