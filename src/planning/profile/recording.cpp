@@ -9,6 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
+#include "base/core/formats/gpu_uuid.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
@@ -236,7 +237,7 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   if (recording.lost_units < 0) view.at("lost_units").fail("is below 0");
   if (document.contains("job")) recording.job = view.at("job").text();
   const JsonView gpu = view.at("gpu");
-  recording.gpu_uuid = gpu.at("uuid").text();
+  recording.gpu_uuid = normal_gpu_uuid(gpu.at("uuid").text());
   recording.gpu_name = gpu.at("name").text();
   if (document.contains("start_unix_s")) {
     recording.start_unix_s = view.at("start_unix_s").number();

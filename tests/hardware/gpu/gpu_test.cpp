@@ -72,5 +72,18 @@ TEST(FakeGpu, RecordsAndFailsAsScripted) {
   EXPECT_THAT(gpu.control_calls(), ElementsAre("lock SM clocks to 345-1005 MHz", "reset SM clocks", "reset SM clocks"));
 }
 
+TEST(Gpu, IsNamedOnceInAMessage) {
+  EXPECT_EQ(without_gpu_name("GPU-1: energy counter: lost", "GPU-1"), "energy counter: lost");
+  EXPECT_EQ(without_gpu_name("GPU-12: energy counter: lost", "GPU-1"), "GPU-12: energy counter: lost");
+}
+
+TEST(Gpu, IsFoundByItsUuidInAnyCase) {
+  GpuIdentity identity;
+  identity.uuid = "GPU-0a1b2c3d";
+  EXPECT_TRUE(is_called(identity, "GPU-0A1B2C3D"));
+  EXPECT_TRUE(is_called(identity, "gpu-0a1b2c3d"));
+  EXPECT_FALSE(is_called(identity, "GPU-0a1b2c3e"));
+}
+
 }  // namespace
 }  // namespace lowgear::gpu

@@ -27,7 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-
 struct RunArguments {
   std::string server;
   std::string plan;
@@ -81,7 +80,8 @@ std::string absolute_addresses(const std::string& addresses) {
   std::string absolute;
   for (const std::string_view address : client::split_server_addresses(addresses)) {
     if (!absolute.empty()) absolute += ',';
-    const bool is_socket = address.starts_with(kUnix);
+    // An address without a path stays as it is, and is refused as such.
+    const bool is_socket = address.starts_with(kUnix) && address.size() > kUnix.size();
     absolute += is_socket ? std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string() : address;
   }
   return absolute;
@@ -144,7 +144,8 @@ std::map<std::string, std::string> share_variables(const RunArguments& arguments
       .job = job_of(rank),
       .rank = {}};
   if (!client.job.empty()) client.rank = rank.rank;
-  const fs::path socket = arguments.agent.empty() ? agent_http_socket(process_environment()) : fs::path(arguments.agent);
+  const fs::path socket =
+      arguments.agent.empty() ? agent_http_socket(process_environment()) : fs::path(arguments.agent);
   return request_gpu_share(socket, share, client);
 }
 

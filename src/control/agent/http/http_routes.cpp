@@ -34,8 +34,7 @@ const Peer& peer(const RouteCall& call) { return *call.request.peer; }
 
 std::optional<GpuStatus> find(Service& service, std::string_view gpu) {
   std::vector<GpuStatus> gpus = service.gpus();
-  const auto found = std::ranges::find_if(
-      gpus, [&](const GpuStatus& each) { return each.identity.uuid == gpu || each.identity.pci_address == gpu; });
+  const auto found = std::ranges::find_if(gpus, [&](const GpuStatus& each) { return is_called(each.identity, gpu); });
   if (found == gpus.end()) return std::nullopt;
   return std::move(*found);
 }

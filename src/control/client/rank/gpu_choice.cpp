@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/formats/gpu_uuid.h"
 #include "base/core/numbers/number.h"
 #include "hardware/gpu/nvml_system.h"
 
@@ -78,7 +79,8 @@ gpu::Gpu& by_uuid(const gpu::GpuSystem& system, const std::string& beginning) {
   throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, fmt::format("{}; {}", missing, problems.front()));
 }
 
-gpu::Gpu& by_word(const gpu::GpuSystem& system, const std::string& word, const Environment& environment) {
+gpu::Gpu& by_word(const gpu::GpuSystem& system, const std::string& text, const Environment& environment) {
+  const std::string word = normal_gpu_uuid(text);
   if (word.starts_with("MIG-")) {
     throw InputError(fmt::format(
         "CUDA_VISIBLE_DEVICES: {} is a part of a GPU; energy and clocks are those of the whole, which several "

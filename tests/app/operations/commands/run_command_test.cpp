@@ -54,8 +54,8 @@ TEST(RunCommand, RefusesWhatIsNoServersAddressBeforeTheCommandStarts) {
   const std::string started = (folder / "started").string();
   const std::string long_path = "unix:/" + std::string(200, 'x');
   const std::vector<std::string> addresses = {
-      "file:///etc/passwd",  "ftp://host",           "host:7787", "http://", "http://:80", "http://host:70000",
-      "http://host:7787/v1", "http://a:1,file:///b", long_path};
+      "file:///etc/passwd",  "ftp://host",           "host:7787", "http://",          "http://:80", "http://host:70000",
+      "http://host:7787/v1", "http://a:1,file:///b", "unix:",     "http://a:1,unix:", long_path};
   for (const std::string& address : addresses) {
     for (const bool as_option : {true, false}) {
       std::vector<std::string> words = {"run"};

@@ -178,7 +178,7 @@ std::string status_text(const Json& gpus, const Json& leases) {
   for (const Json& gpu : gpus["gpus"]) {
     if (gpu["problem"].is_null()) continue;
     text += fmt::format("{} {}: {}\n", gpu.value("healthy", true) ? "problem of" : "not healthy:", text_of(gpu, "uuid"),
-                        text_of(gpu, "problem"));
+                        gpu::without_gpu_name(text_of(gpu, "problem"), text_of(gpu, "uuid")));
   }
   for (const Json& gpu : gpus["gpus"]) {
     if (!gpu.contains("energy_problem") || gpu["energy_problem"].is_null()) continue;  // of an older agent
@@ -221,7 +221,8 @@ std::filesystem::path status_socket(const AgentArguments& arguments, bool names_
   const Environment environment = process_environment();
   const bool names_socket = environment("LOWGEAR_AGENT_HTTP_SOCKET") || environment("LOWGEAR_AGENT_SOCKET");
   const bool may_read = ::access(arguments.config.c_str(), R_OK) == 0;
-  if (names_config || (!names_socket && may_read)) return agent::load_agent_config(arguments.config).process.http_socket;
+  if (names_config || (!names_socket && may_read))
+    return agent::load_agent_config(arguments.config).process.http_socket;
   return agent_http_socket(environment);
 }
 
@@ -309,7 +310,8 @@ cli::VerbAction declare_agent(CLI::App& app) {
       app, "action", kAgentActions,
       [arguments](std::size_t place) { arguments->action = static_cast<AgentAction>(place); },
       "serve (the default): set clocks until SIGTERM or SIGINT; restore: reset every changed GPU, with or without a "
-      "running agent; status: show the GPUs and leases of the running agent, which is at LOWGEAR_AGENT_HTTP_SOCKET where that is "
+      "running agent; status: show the GPUs and leases of the running agent, which is at LOWGEAR_AGENT_HTTP_SOCKET "
+      "where that is "
       "set; check: check a configuration")
       ->default_str("serve");
   CLI::Option* const config =

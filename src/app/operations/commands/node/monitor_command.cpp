@@ -10,6 +10,7 @@
 #include "app/operations/text/measurement_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/log.h"
 #include "hardware/gpu/nvml_system.h"
 #include "hardware/gpu/rapl.h"
 #include "hardware/measure/command.h"
@@ -53,9 +54,29 @@ std::unique_ptr<gpu::GpuSystem> open_gpus(const MonitorArguments& arguments, cli
 
 std::vector<gpu::Gpu*> chosen_gpus(const gpu::GpuSystem& system, const std::vector<std::string>& names) {
   std::vector<gpu::Gpu*> gpus;
-  gpus.reserve(names.size());
   for (const std::string& name : names) gpus.push_back(&find_gpu(system, name));
+  if (!names.empty()) return gpus;
+  for (const std::unique_ptr<gpu::Gpu>& gpu : system.gpus()) gpus.push_back(gpu.get());
   return gpus;
+}
+
+std::string reading_text(const measure::GpuSample& sample) {
+  const auto value = [](const char* name, const auto& quantity, const char* unit) {
+    return quantity ? fmt::format(", {} {} {}", name, *quantity, unit) : fmt::format(", no {}", name);
+  };
+  return fmt::format("{:.3f} s{}{}{}{}{}", sample.time_s, value("energy counter", sample.energy_j, "J"),
+                     value("power", sample.power_w, "W"), value("SM clock", sample.sm_clock_mhz, "MHz"),
+                     sample.problem.empty() ? "" : "; ", sample.problem);
+}
+
+measure::EnergyMeterOptions meter_options(const MonitorArguments& arguments, std::vector<std::string> uuids) {
+  measure::EnergyMeterOptions options{.period_s = arguments.period_ms / 1e3};
+  if (!logs_debug()) return options;
+  log_debug(fmt::format("monitor: reads {} GPUs every {} ms", uuids.size(), arguments.period_ms));
+  options.observer = [uuids = std::move(uuids)](std::size_t gpu, const measure::GpuSample& sample) {
+    log_debug(fmt::format("monitor: {}: {}", uuids.at(gpu), reading_text(sample)));
+  };
+  return options;
 }
 
 void report(const MonitorArguments& arguments, const measure::WindowMeasurement& measurement,
@@ -80,8 +101,10 @@ cli::ExitCode run_monitor(const MonitorArguments& arguments, cli::Console& conso
   if (!arguments.out.empty()) check_writable(arguments.out);
   measure::SignalGuard guard;
   const std::unique_ptr<gpu::GpuSystem> system = open_gpus(arguments, console);
-  measure::EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
-                             std::make_unique<gpu::Rapl>());
+  const std::vector<gpu::Gpu*> gpus = chosen_gpus(*system, arguments.gpus);
+  std::vector<std::string> uuids;
+  for (const gpu::Gpu* const gpu : gpus) uuids.push_back(gpu->identity().uuid);
+  measure::EnergyMeter meter(*system, gpus, meter_options(arguments, std::move(uuids)), std::make_unique<gpu::Rapl>());
   const measure::EnergyMeter::WindowId window = meter.begin(arguments.command.front());
   const measure::CommandResult result = run_command(
       arguments.command,

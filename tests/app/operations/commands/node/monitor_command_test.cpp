@@ -42,6 +42,11 @@ TEST(MonitorCommand, WritesItsOutput) {
   EXPECT_EQ(parse_json(read_file(folder / "x.json"), "x.json")["exit_status"], 7);
 }
 
+TEST(MonitorCommand, LogsWhatItReads) {
+  EXPECT_THAT(monitor({"--log-level", "debug", "--", "true"}).err, HasSubstr("monitor: reads 0 GPUs every 47 ms"));
+  EXPECT_THAT(monitor({"--", "true"}).err, ::testing::Not(HasSubstr("monitor: reads")));
+}
+
 TEST(MonitorCommand, KeepsMeasurementAndStatusWhenItsOutputCannotBeWrittenAfterAll) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "gone");
