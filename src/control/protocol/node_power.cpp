@@ -7,7 +7,6 @@
 #include "base/core/energy/energy_check.h"
 #include "base/core/formats/gpu_uuid.h"
 #include "base/core/formats/json_members.h"
-#include "base/core/gpu_uuid.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear::protocol {
@@ -31,7 +30,7 @@ NodePower read_node_power(const JsonView& body) {
                          .limit_w = number_in(gpu.at("limit_w"), 0, kHighestGpuPowerW),
                          .least_w = number_in(gpu.at("least_w"), 0, most_w),
                          .most_w = most_w});
-    if (!known.insert(gpu_identity(node.gpus.back().uuid)).second) gpu.at("uuid").fail("is there twice");
+    if (!known.insert(node.gpus.back().uuid).second) gpu.at("uuid").fail("is there twice");
   }
   return node;
 }

@@ -13,7 +13,6 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json_members.h"
-#include "base/core/gpu_uuid.h"
 #include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
 
@@ -459,7 +458,7 @@ void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const s
       const RegisteredRank* registered = job->ranks.find(rank);
       if (registered == nullptr || registered->finished) continue;
       // Jobs that share a GPU want it together.
-      wanted_w[gpu_identity(registered->spec.gpu_uuid)] +=
+      wanted_w[registered->spec.gpu_uuid] +=
           planned != planned_w_.end() ? planned->second / job->ranks.size() : limit_w(*registered, shares_);
     }
   }

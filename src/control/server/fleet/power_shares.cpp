@@ -5,8 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "base/core/gpu_uuid.h"
-
 namespace lowgear::server {
 namespace {
 
@@ -21,9 +19,7 @@ double clamped(double watts, const protocol::GpuPowerLimit& gpu) { return std::c
 
 }  // namespace
 
-bool PowerShares::is_of(const Gpu& gpu, std::string_view uuid) {
-  return gpu_identity(gpu.power.uuid) == gpu_identity(uuid);
-}
+bool PowerShares::is_of(const Gpu& gpu, std::string_view uuid) { return gpu.power.uuid == uuid; }
 
 bool PowerShares::knows(const std::string& host, const protocol::NodePower& node) const {
   const auto known = nodes_.find(host);
@@ -67,7 +63,7 @@ void PowerShares::restore(const std::string& host, const protocol::NodePower& no
 
 /// It is in one machine: that of the agent which was heard of last.
 void PowerShares::take_from_others(const std::string& host, const std::string& uuid) {
-  std::string& owner = host_of_[gpu_identity(uuid)];
+  std::string& owner = host_of_[uuid];
   if (!owner.empty() && owner != host) {
     std::erase_if(nodes_[owner].gpus, [&](const Gpu& gpu) { return is_of(gpu, uuid); });
   }
@@ -75,7 +71,7 @@ void PowerShares::take_from_others(const std::string& host, const std::string& u
 }
 
 void PowerShares::forget_gpus(const Node& node) {
-  for (const Gpu& gpu : node.gpus) host_of_.erase(gpu_identity(gpu.power.uuid));
+  for (const Gpu& gpu : node.gpus) host_of_.erase(gpu.power.uuid);
 }
 
 bool PowerShares::forget(const std::string& host) {
@@ -88,7 +84,7 @@ bool PowerShares::forget(const std::string& host) {
 
 std::string PowerShares::claimant(const std::string& host, const protocol::NodePower& node, double now_s) const {
   for (const protocol::GpuPowerLimit& gpu : node.gpus) {
-    const auto owner = host_of_.find(gpu_identity(gpu.uuid));
+    const auto owner = host_of_.find(gpu.uuid);
     if (owner == host_of_.end() || owner->second == host) continue;
     const Node& other = nodes_.at(owner->second);
     if (!other.is_silent && now_s - other.heard_s <= kValidS) return owner->second;
@@ -97,7 +93,7 @@ std::string PowerShares::claimant(const std::string& host, const protocol::NodeP
 }
 
 std::optional<double> PowerShares::most_w(const std::string& uuid) const {
-  const auto host = host_of_.find(gpu_identity(uuid));
+  const auto host = host_of_.find(uuid);
   if (host == host_of_.end()) return std::nullopt;
   const Node& node = nodes_.at(host->second);
   const auto gpu = std::ranges::find_if(node.gpus, [&](const Gpu& of) { return is_of(of, uuid); });
@@ -237,7 +233,7 @@ void PowerShares::divide(std::vector<ShareLimit> limits, const std::unordered_ma
     node.is_silent = node.is_silent || now_s - node.heard_s > kValidS;
     if (node.is_silent && node.silent_since_s == 0) node.silent_since_s = now_s;
     for (Gpu& gpu : node.gpus) {
-      const auto wanted = wanted_w.find(gpu_identity(gpu.power.uuid));
+      const auto wanted = wanted_w.find(gpu.power.uuid);
       gpu.has_job = wanted != wanted_w.end();
       gpu.wanted_w = clamped(gpu.has_job ? wanted->second : node.safe_w, gpu.power);
       gpu.target_w = gpu.power.most_w;

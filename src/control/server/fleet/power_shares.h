@@ -58,7 +58,7 @@ class PowerShares {
   [[nodiscard]] std::vector<std::string> forget_lost(double now_s);
 
   /// Divides every limit anew, in proportion to what the jobs of GPUs are planned to draw (`wanted_w`, by
-  /// gpu_identity); a GPU of no job wants the safe limit of its node.
+  /// UUID); a GPU of no job wants the safe limit of its node.
   void divide(std::vector<ShareLimit> limits, const std::unordered_map<std::string, double>& wanted_w, double now_s);
 
   [[nodiscard]] bool empty() const { return nodes_.empty(); }
@@ -115,7 +115,7 @@ class PowerShares {
   void take_from_others(const std::string& host, const std::string& uuid);
 
   std::map<std::string, Node> nodes_;                     ///< by host
-  std::unordered_map<std::string, std::string> host_of_;  ///< by gpu_identity
+  std::unordered_map<std::string, std::string> host_of_;  ///< by UUID
   std::vector<ShareLimit> limits_;
   std::vector<Use> uses_;
 };

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/core/energy/energy_check.h"
-#include "base/core/gpu_uuid.h"
 #include "control/server/job/job.h"
 
 /// A job's measurements as they come in: whether they can be, and which of them count.
@@ -19,7 +18,7 @@ constexpr double kMostError = 0.1;
 /// Energies in a row that are in order before a rank's are said to be so again.
 constexpr int kGoodAgain = 20;
 /// What NVIDIA calls an instance of a GPU, which has no energy counter: what is read there is that of the whole.
-constexpr std::string_view kInstancePrefix = "mig-";
+constexpr std::string_view kInstancePrefix = "MIG-";
 
 /// `count`: how many the energy and time are the mean of. They follow each other, so that a step of the counter excuses
 /// all of them once.
@@ -46,7 +45,7 @@ std::string energy_reason(std::int64_t iteration, const EnergyRun::Judged& judge
 
 /// Why an energy of this rank does not count, whatever it is: a word for metrics, and the rest of a sentence.
 std::pair<std::string_view, std::string> foreign_energy(const RegisteredRank& rank) {
-  if (gpu_identity(rank.spec.gpu_uuid).starts_with(kInstancePrefix)) {
+  if (rank.spec.gpu_uuid.starts_with(kInstancePrefix)) {
     return {"instance",
             fmt::format("has an energy of {}, an instance: a counter is that of the whole GPU", rank.spec.gpu_uuid)};
   }

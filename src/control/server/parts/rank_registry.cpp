@@ -9,13 +9,12 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/gpu_uuid.h"
 #include "control/server/store/secret.h"
 
 namespace lowgear::server {
 
 std::string gpu_key(const protocol::RankSpec& spec) {
-  const std::string gpu = gpu_identity(spec.gpu_uuid);
+  const std::string gpu = spec.gpu_uuid;
   return spec.simulated && !gpu.empty() ? spec.host + '/' + gpu : gpu;
 }
 

@@ -196,7 +196,7 @@ TEST_F(JobProblemsOfReports, CountAGpuOnceThatTwoRanksHave) {
 }
 
 TEST_F(JobProblemsOfReports, CountNoEnergyOfAnInstance) {
-  register_ranks("mig-a", "GPU-a");
+  register_ranks("MIG-a", "GPU-a");
   report(0, 1, 300);
   report(1, 1, 310);
   EXPECT_FALSE(last().energy_j);

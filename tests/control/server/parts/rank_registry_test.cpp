@@ -51,19 +51,6 @@ TEST(RankRegistry, RefusesAProcessThatNamesAnotherPlace) {
   EXPECT_EQ(ranks.add(spec(1, 1, 0), "b", 1).outcome, RankRegistration::Outcome::created);
 }
 
-TEST(RankRegistry, KnowsAGpuWhoseUuidIsWrittenInAnotherCase) {
-  RankRegistry ranks(kTwoByTwo);
-  protocol::RankSpec first = spec(0, 0, 0);
-  first.gpu_uuid = "GPU-2c6f-ab";
-  protocol::RankSpec second = spec(1, 1, 0);
-  second.gpu_uuid = "gpu-2C6F-AB";
-  (void)ranks.add(first, "a", 1);
-  (void)ranks.add(second, "b", 1);
-  EXPECT_TRUE(ranks.counts_elsewhere(1));
-  first.gpu_uuid = "GPU-2C6F-AB";
-  EXPECT_EQ(ranks.add(first, "a", 2).outcome, RankRegistration::Outcome::known);
-}
-
 TEST(RankRegistry, RefusesAPlaceThatIsTaken) {
   RankRegistry ranks(kTwoByTwo);
   (void)ranks.add(spec(0, 0, 0), "a", 1);
