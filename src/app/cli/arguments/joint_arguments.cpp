@@ -58,7 +58,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   input.switch_latency_s = read.switch_latency_s;
   require_trained(problem);
   if (arguments.shares.backward_split) {
-    problem.profile = split_backward(problem.profile, *arguments.shares.backward_split);
+    problem.profile = workflow::split_backward(problem.profile, *arguments.shares.backward_split);
   }
   problem.microbatches = *arguments.schedule.microbatches;
   const int ranks = problem.ranks();

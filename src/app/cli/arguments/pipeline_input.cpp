@@ -15,11 +15,11 @@
 #include "base/core/suggestion.h"
 #include "estimating/estimator/gpu/power_limit.h"
 #include "planning/profile/latency/profile_latency.h"
-#include "planning/profile/options.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/microbatches.h"
 #include "planning/schedule/torch_csv.h"
+#include "planning/workflow/fitted_profile.h"
 #include "planning/workflow/planning_memory.h"
 
 namespace lowgear::cli {
@@ -53,26 +53,6 @@ std::string nearest_schedule(const std::string& text) {
   return nearest ? fmt::format("did you mean {}? ", *nearest) : "";
 }
 
-/// EnvPipe looks at the clock at which a stage's forward uses least energy, waiting included.
-std::vector<schedule::EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments,
-                                                   const profile::StageProfile* profile,
-                                                   std::span<const double> blocking_power_w) {
-  if (profile == nullptr) throw InputError("the schedule envpipe depends on the stages' times: give --profile");
-  if (profile->stages() != *arguments.stages) {
-    throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage per rank",
-                                 profile->stages(), *arguments.stages));
-  }
-  std::vector<schedule::EnvPipeStage> stages;
-  for (int stage = 0; stage < profile->stages(); ++stage) {
-    const double power_w = blocking_power_w.empty() ? 0 : blocking_power_w[static_cast<std::size_t>(stage)];
-    const auto options = pareto_options(profile->measurements(stage, OpKind::forward), power_w);
-    stages.push_back({.forward_time_s = options.back().time_s,
-                      .backward_time_s = profile->at_max_clock(stage, OpKind::backward).time_s,
-                      .extra_activations = arguments.extra_activations});
-  }
-  return stages;
-}
-
 schedule::Schedule generate_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                      std::span<const double> blocking_power_w) {
   if (!arguments.stages) throw InputError(fmt::format("the schedule {} needs --stages", arguments.schedule));
@@ -85,7 +65,14 @@ schedule::Schedule generate_schedule(const ScheduleArguments& arguments, const p
                                     .chunks = arguments.chunks.value_or(1),
                                     .envpipe_stages = {}};
   workflow::require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
-  if (request.name == "envpipe") request.envpipe_stages = envpipe_stages(arguments, profile, blocking_power_w);
+  if (request.name == "envpipe") {
+    if (profile == nullptr) throw InputError("the schedule envpipe depends on the stages' times: give --profile");
+    if (profile->stages() != request.ranks) {
+      throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage per rank",
+                                   profile->stages(), request.ranks));
+    }
+    request.envpipe_stages = workflow::envpipe_stages(*profile, blocking_power_w, arguments.extra_activations);
+  }
   return make_schedule(request);
 }
 
@@ -115,32 +102,6 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   workflow::require_planning_memory(schedule.stages, schedule.microbatches, 1, available_memory_bytes());
   if (has_communication(schedule)) require_runnable(schedule, arguments.grouping);
   return schedule;
-}
-
-profile::StageProfile with_stages_of(profile::StageProfile profile, const schedule::Schedule& schedule) {
-  if (profile.stages() == schedule.stages) return profile;
-  const int ranks = schedule.rank_count();
-  if (profile.stages() == ranks) return with_stages_on_ranks(profile, rank_of_stage(schedule));
-  throw InputError(fmt::format("the profile has {} stages and the schedule {} has {}{}: give a profile with as many",
-                               profile.stages(), schedule.name, schedule.stages,
-                               schedule.stages > ranks ? fmt::format(" virtual ones on {} ranks", ranks) : ""));
-}
-
-/// The kinds that the schedule runs, recomputations made up where `share` says how.
-profile::StageProfile with_recomputed_kinds(profile::StageProfile profile, const schedule::Schedule& schedule,
-                                            std::optional<double> share) {
-  profile = with_recomputation(profile, share);
-  for (const std::vector<schedule::Action>& actions : schedule.ranks) {
-    for (const schedule::Action& action : actions) {
-      if (action.kind != schedule::ActionKind::compute || profile.has(action.stage, action.op)) continue;
-      if (action.op != OpKind::recomputation && action.op != OpKind::recomputing_backward) continue;
-      throw InputError(
-          fmt::format("the schedule {} recomputes, and the profile has no {} for stage {}: measure it, or give "
-                      "--recomputation-share with its share of the forward's time and energy (about 1)",
-                      schedule.name, name(action.op), action.stage));
-    }
-  }
-  return profile;
 }
 
 }  // namespace
@@ -208,32 +169,6 @@ schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profi
                                           : read_schedule(arguments);
 }
 
-profile::StageProfile split_backward(const profile::StageProfile& profile, double share) {
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    if (!profile.has(stage, OpKind::input_gradient)) continue;
-    throw InputError(fmt::format(
-        "--backward-split: the profile has rows of input_gradient for stage {}, which hold; leave the option out",
-        stage));
-  }
-  return with_split_backward(profile, share);
-}
-
-profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
-                                  const FittingShares& shares) {
-  profile = with_stages_of(std::move(profile), schedule);
-  if (recomputes(schedule)) profile = with_recomputed_kinds(std::move(profile), schedule, shares.recomputation);
-  if (!runs(schedule, OpKind::input_gradient)) return profile;
-  if (shares.backward_split) return split_backward(profile, *shares.backward_split);
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    if (profile.has(stage, OpKind::input_gradient)) continue;
-    throw InputError(
-        fmt::format("the schedule {} splits backwards, and the profile has no input_gradient and weight_gradient for "
-                    "stage {}: measure them, or give --backward-split with the input gradient's share (about 0.5)",
-                    schedule.name, stage));
-  }
-  return profile;
-}
-
 profile::StageProfile read_profile(PipelineInput& input) {
   const std::string text = read_file(input.profile_name);
   input.switch_latency_s = profile::read_switch_latency(text, input.profile_name);
@@ -270,7 +205,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   if (pipeline.blocking_power_w.empty()) {
     pipeline.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, pipeline.schedule.rank_count());
   }
-  pipeline.profile = fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
+  pipeline.profile = workflow::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.doubts = doubts_of(input, pipeline.blocking_power_w, arguments.gpu_name);
   return input;

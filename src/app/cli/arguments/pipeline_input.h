@@ -11,6 +11,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/schedule.h"
+#include "planning/workflow/fitted_profile.h"
 #include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::cli {
@@ -28,18 +29,12 @@ struct ScheduleArguments {
   schedule::P2pGrouping grouping = schedule::P2pGrouping::none;
 };
 
-/// What an op that was not measured takes of one that was; empty: not stated.
-struct FittingShares {
-  std::optional<double> backward_split = {};  ///< an input gradient of a backward
-  std::optional<double> recomputation = {};   ///< a recomputation of a forward
-};
-
 /// What names a profiled pipeline on the command line.
 struct PipelineArguments {
   ScheduleArguments schedule;
   std::string profile;         ///< path
   std::string blocking_power;  ///< watts, or path
-  FittingShares shares;
+  workflow::FittingShares shares;
   std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
 };
 
@@ -68,16 +63,6 @@ struct PipelineInput {
 /// exist, contradicts the other arguments, is larger than memory, or can hang.
 [[nodiscard]] schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                                std::span<const double> blocking_power_w);
-
-/// `profile` with the stages and kinds of operation that the schedule runs: cut into virtual stages, backwards split
-/// and recomputations added where it was not measured so. Throws InputError, naming the option to give, when that
-/// cannot be done.
-[[nodiscard]] profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
-                                                const FittingShares& shares);
-
-/// `profile` with each backward divided, `share` of it to the input gradient. Throws InputError where a stage is split
-/// already.
-[[nodiscard]] profile::StageProfile split_backward(const profile::StageProfile& profile, double share);
 
 /// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency, columns and file.
 /// Throws InputError.

@@ -113,7 +113,7 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   pipeline.blocking_power_w =
       blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.shares);
+  pipeline.profile = workflow::fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.shares);
   pipeline.doubts = doubts_of(input, pipeline.blocking_power_w, gpu_name_of(arguments, *planned.plan));
   planned.choices = choices_for(*planned.plan, pipeline.dag);
   return planned;

@@ -77,7 +77,7 @@ JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) 
   const int ranks = plan.contents.schedule.rank_count();
   const profile::Partition given = partition_by_rank(plan, change.work.layers);
   const profile::StageProfile measured =
-      change.backward_split ? split_backward(*plan.by_rank, *change.backward_split) : *plan.by_rank;
+      change.backward_split ? workflow::split_backward(*plan.by_rank, *change.backward_split) : *plan.by_rank;
   const profile::LayerProfile layers = layer_profile_of(measured, given);
   profile::LayerProfile changed = changed_profile(layers, work_change(change.work, layers.layers.stages()));
   const profile::Partition partition = change.keep_partition ? given : balanced_partition(changed, ranks);

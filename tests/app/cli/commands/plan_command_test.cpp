@@ -712,7 +712,7 @@ TEST_F(PlanCommand, RefusesRecomputationsWithoutTheirCost) {
   const ProgramResult result = plan({"--schedule", "merak-early-recompute"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("--recomputation-share"));
+  EXPECT_THAT(result.err, HasSubstr("recomputation_share"));
 }
 
 TEST_F(PlanCommand, TakesStagesFromTheProfileAndNamesInAnyCase) {
