@@ -76,7 +76,7 @@ class SmallPlanning final : public server::PlanningService {
       answer.error = "no plan";
       if (really) {
         try {
-          server::JobPlanner planner(task.model);
+          server::MeasuredJob planner(task.model);
           answer = answer_task(planner, task, done);
         } catch (const Error& error) {
           answer.error = error.what();
