@@ -11,7 +11,8 @@ HOUR_S = 3600
 
 
 class HealthTest(AgentTest):
-    suspend_after_s = "30\nhung_after_s = 2\ndriver_timeout_s = 1"
+    suspend_after_s = "30\nhung_after_s = 2"
+    driver_timeout_s = 1
     allow = "everybody = true\npower = true\npersistence = true\nmemory_clocks = true\n"
 
     def setUp(self):
@@ -95,7 +96,7 @@ class Degraded(HealthTest):
 class HoldsUpNoOther(HealthTest):
     """Every call to the driver of GPU 0 hangs for an hour; whatever is asked of GPU 1 is answered all the same."""
 
-    suspend_after_s = "30\nhung_after_s = 2\ndriver_timeout_s = 600"  # longer than anything of GPU 1 takes
+    driver_timeout_s = 600  # longer than anything of GPU 1 takes
 
     def test_else_while_a_gpu_hangs(self):
         self.inject("--call", "*", "--delay", str(HOUR_S))

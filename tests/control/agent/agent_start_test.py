@@ -30,6 +30,8 @@ class StartTest(AgentTest):
 
 
 class EndsWhileItStarts(StartTest):
+    driver_timeout_s = 5
+
     def test_at_any_moment(self):
         self.leave_locked([0])
         journal = self.folder / "journal" / "journal"

@@ -36,6 +36,7 @@ class AgentTest(unittest.TestCase):
     allow = "everybody = true\npower = true\n"
     controlled = ["all"]
     suspend_after_s = 30
+    driver_timeout_s = 60  # the threads of a busy machine are late
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
@@ -61,7 +62,7 @@ class AgentTest(unittest.TestCase):
         self.config.write_text(
             f'journal = "{self.folder}/journal"\n{extra}\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
             f'http_socket = "{self.folder}/agent.sock"\nlease_mode = "0666"\nhttp_mode = "0666"\n'
-            f"[limits]\nsuspend_after_s = {self.suspend_after_s}\n{gpu}[[allow]]\n{self.allow}"
+            f"[limits]\nsuspend_after_s = {self.suspend_after_s}\ndriver_timeout_s = {self.driver_timeout_s}\n{gpu}[[allow]]\n{self.allow}"
         )
         self.config.chmod(0o600)
 
