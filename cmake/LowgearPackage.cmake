@@ -1,4 +1,4 @@
-# Installed files besides the programs, and the division into Debian packages: docs/installing.md says what is where and
+# Installed files besides the programs, and the division into Debian packages: docs/deploying.md says what is where and
 # why. A component of install() is a package. `./dev package` builds them by the preset of that name.
 #
 # What only a package may put in place is EXCLUDE_FROM_ALL: `cmake --install` of a whole build leaves /etc alone. The

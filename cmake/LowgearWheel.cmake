@@ -1,4 +1,4 @@
-# The wheel for Python (docs/installing.md): the package, the command and the libraries, for systems with glibc 2.31 or
+# The wheel for Python (docs/deploying.md): the package, the command and the libraries, for systems with glibc 2.31 or
 # newer. `./dev wheel` builds it by the preset of the packages.
 find_package(Python3 COMPONENTS Interpreter)
 if(NOT TARGET lowgear_portable OR NOT Python3_FOUND)

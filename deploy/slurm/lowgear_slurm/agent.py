@@ -1,4 +1,4 @@
-"""The agent of this node, by its HTTP socket (docs/agent-api.md)."""
+"""The agent of this node, by its HTTP socket (docs/agent.md)."""
 
 import http.client
 import json

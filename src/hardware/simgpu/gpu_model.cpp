@@ -15,7 +15,7 @@ namespace {
 
 // Sources, as the comments below name them:
 // [trace]   Lowgear's own read-only measurement of an NVIDIA H100 80GB HBM3, driver 580.159.04: NVML read at 100 Hz
-//           while it was idle, held a context, ran bf16 matmuls, copied memory and waited; see docs/hardware.md.
+//           while it was idle, held a context, ran bf16 matmuls, copied memory and waited; see docs/estimating.md.
 // [perseus] stage profiles of the SOSP'24 Perseus artifact (ml-energy/zeus, branch kronos, sosp24_data): time and
 // energy
 //           of GPT-3 175B on A100 SXM and of Bloom on A40 at each SM clock, and its blocking powers, 83.64 W and
@@ -39,7 +39,7 @@ constexpr SwitchModel kAssumedSwitching = {.call_median_s = 0.0145,
 
 /// [trace]: the energy counter, both powers and the utilisation. The instantaneous power covers the last 25 ms of each
 /// 100 ms as in [sc24]; the average power of this driver follows the energy counter (within 4 W of it at 700 W), so it
-/// is not sampled in part. Noise: of an idle H200 with the same driver (docs/hardware.md); the others' is [assumed].
+/// is not sampled in part. Noise: of an idle H200 with the same driver (docs/estimating.md); the others' is [assumed].
 constexpr SensorModel kHopperSensors = {.energy_period_s = 0.1,
                                         .power_period_s = 0.1,
                                         .power_sample_s = 0.025,

@@ -6,7 +6,7 @@
 
 namespace lowgear::profile {
 
-/// A GPU for a time and power model. Values and sources in docs/example.md.
+/// A GPU for a time and power model. Values and sources in docs/profiling.md.
 struct ExampleGpu {
   int max_clock_mhz = 1410;
   int min_clock_mhz = 210;

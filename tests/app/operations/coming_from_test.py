@@ -1,4 +1,4 @@
-"""The pages docs/coming-from/*.md: their links and options exist, and lines that need no GPU run as they stand there."""
+"""docs/coming-from.md: its links and options exist, and lines that need no GPU run as they stand there."""
 
 import json
 import os
@@ -11,13 +11,14 @@ from clean_environment import CLEAN
 from program_test_base import ProgramTest
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
-DOCS = Path(__file__).resolve().parents[3] / "docs"
-PAGES = sorted((DOCS / "coming-from").glob("*.md"))
+PAGE = Path(__file__).resolve().parents[3] / "docs/coming-from.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+SECTIONS = {section.split("\n", 1)[0]: section for section in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:]}
 
-# Words of a page that stand for files and names of the user, or that it leaves out as the sentence gives them.
+# Words of the page that stand for files and names of the user, or that it leaves out as the sentence gives them.
 PIPELINE = ["--profile", "profile.csv", "--microbatches", "4", "--blocking-power", "75"]
 RUNS = {
-    "estimator.md": {
+    "The estimator": {
         "lowgear --version": [],
         "lowgear estimate --help": [],
         "lowgear estimate --examples": [],
@@ -31,7 +32,7 @@ RUNS = {
         "lowgear estimate --plan": ["--job", "job.yml", "--gpu-hour", "2", "--kwh", "0.2", "--co2", "300"],
         "lowgear search": ["--job", "job.yml", "--gpus", "16"],
     },
-    "perseus.md": {
+    "Perseus": {
         "lowgear serve --perseus-listen 127.0.0.1:7787 --perseus-scheduler PointSolution "
         """--perseus-args '{"solution_path": "results"}' --perseus-mode frequency""": ["--check"],
         "lowgear plan --profile FILE": [*PIPELINE[2:], "--out", "again"],
@@ -48,16 +49,16 @@ RUNS = {
         "lowgear evaluate sosp24_data --html figures.html": [],
         "lowgear evaluate sosp24_data --json": [],
     },
-    "merak.md": {
+    "Merak": {
         "lowgear schedule --schedule merak-full-critical-path --stages 4 --microbatches 8": [],
         "lowgear plan --profile profile.csv --schedule merak-full-critical-path --microbatches 24 --blocking-power 83.64 "
         "--recomputation-share 1 --out plans": [],
     },
-    "envpipe.md": {
+    "EnvPipe": {
         "lowgear plan --policy envpipe --envpipe-type baseline": [*PIPELINE, "--out", "envpipe"],
         "lowgear compare --policies max,envpipe,lowgear": PIPELINE,
     },
-    "zeus.md": {
+    "Zeus": {
         "lowgear compare --profile PROFILE --microbatches N --blocking-power W --policies zeus-global": [],
         "lowgear plan --perseus-format zeus": [*PIPELINE, "--out", "zeus"],
     },
@@ -71,8 +72,8 @@ def words_of(line):
     return [word[1:-1] if word.startswith("'") else word for word in re.findall(r"'[^']*'|\S+", line)]
 
 
-def lines_of(page):
-    return re.findall(r"`(lowgear [^`]*)`", page.read_text(encoding="utf-8"))
+def lines_of(text):
+    return re.findall(r"`(lowgear [^`]*)`", text)
 
 
 def anchors_of(page):
@@ -97,39 +98,36 @@ class ComingFromTest(ProgramTest):
         self.helps = {}
 
     def test_every_link_leads_somewhere(self):
-        for page in PAGES:
-            for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-                if link.startswith("http"):
-                    continue
-                file, _, anchor = link.partition("#")
-                target = (page.parent / file).resolve() if file else page
-                self.assertTrue(target.exists(), f"{page.name}: {link}")
-                if anchor:
-                    self.assertIn(anchor, anchors_of(target), f"{page.name}: {link}")
+        for link in re.findall(r"\]\(([^)]+)\)", TEXT):
+            if link.startswith("http"):
+                continue
+            file, _, anchor = link.partition("#")
+            target = (PAGE.parent / file).resolve() if file else PAGE
+            self.assertTrue(target.exists(), link)
+            if anchor:
+                self.assertIn(anchor, anchors_of(target), link)
 
-    def test_every_command_has_the_options_that_the_pages_give_it(self):
+    def test_every_command_has_the_options_that_the_page_gives_it(self):
         seen = 0
-        for page in PAGES:
-            for line in lines_of(page):
-                words = words_of(line.split(" -- ")[0])
-                verb = words[1]
-                if verb.startswith("--"):
-                    continue
-                for option in (word for word in words[2:] if word.startswith("--")):
-                    seen += 1
-                    self.assertIn(option, self.help_of(verb), f"{page.name}: {line}")
+        for line in lines_of(TEXT):
+            words = words_of(line.split(" -- ")[0])
+            verb = words[1]
+            if verb.startswith("--"):
+                continue
+            for option in (word for word in words[2:] if word.startswith("--")):
+                seen += 1
+                self.assertIn(option, self.help_of(verb), line)
         self.assertGreater(seen, 30)
 
-    def test_every_option_in_our_column_is_one_of_a_command(self):
+    def test_every_option_in_our_columns_is_one_of_a_command(self):
         listed = self.lowgear("--help").stdout.split("Subcommands:")[1].split("\n\n")[0]
         verbs = re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE)
         self.assertIn("evaluate", verbs)
         known = set().union(*(self.help_of(verb) for verb in verbs))
-        for page in PAGES:
-            for row in re.findall(r"^\|(.*)\|$", page.read_text(encoding="utf-8"), re.MULTILINE):
-                ours = row.split(" | ")[-1]
-                for option in re.findall(r"`(--[a-z][a-z0-9-]*)", ours):
-                    self.assertIn(option, known | {"--version"}, f"{page.name}: {row}")
+        for row in re.findall(r"^\|(.*)\|$", TEXT, re.MULTILINE):
+            ours = row.partition(" | ")[2]
+            for option in re.findall(r"`(--[a-z][a-z0-9-]*)", ours):
+                self.assertIn(option, known | {"--version"}, row)
 
     def make_inputs(self):
         self.assertEqual(self.lowgear("example", "--out", ".").returncode, 0)
@@ -153,20 +151,20 @@ class ComingFromTest(ProgramTest):
 
     def test_lines_that_need_no_gpu_run_as_they_stand(self):
         self.make_inputs()
-        for page in PAGES:
-            runs = dict(RUNS.get(page.name, {}))
-            for line in lines_of(page):
+        self.assertEqual(set(RUNS) - set(SECTIONS), set())
+        for name, section in SECTIONS.items():
+            runs = dict(RUNS.get(name, {}))
+            for line in lines_of(section):
                 if line not in runs:
                     continue
                 command, _, output = line.partition(" > ")
                 words = [NAMES.get(word, word) for word in words_of(command)[1:]] + runs.pop(line)
-                with self.subTest(page=page.name, line=line):
+                with self.subTest(section=name, line=line):
                     result = self.lowgear(*words)
                     self.assertEqual(result.returncode, 0, result.stderr)
                 if output:
                     (self.folder / output).write_text(result.stdout)
-            missing = [line for line in runs if line not in lines_of(page)]
-            self.assertEqual(missing, [], f"{page.name} has no such lines any more")
+            self.assertEqual(list(runs), [], f"{name} has no such lines any more")
 
 
 if __name__ == "__main__":

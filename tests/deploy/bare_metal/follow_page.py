@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Follows docs/bare-metal.md word for word, on two bare machines with a real systemd, and simulated GPUs.
+"""Follows docs/deploying.md, "Bare metal", word for word, on two machines with a real systemd, and simulated GPUs.
 
     tests/deploy/bare_metal/follow_page.py PACKAGES [BASE]
 
 PACKAGES is the folder of ./dev package. BASE is a folder that is kept for the next time: a bare Debian 12 with what the
 page takes for granted (systemd, sudo, curl, ssh, python3-torch). Needs root, debootstrap, a mirror of Debian and some
 4 GB; without BASE all of it is removed again. Every block of the page is run as a user with sudo, in a new login shell;
-ends with 1 where a block fails, or its output lacks what the page shows.
+ends with 1 where a block fails, its output lacks what the page shows, or files or units are left at the end.
 """
 
 import shutil
@@ -16,9 +16,8 @@ import tempfile
 from pathlib import Path
 
 from machine import Machine
-from page import blocks_of, missing_lines
+from page import PAGE, blocks_of, missing_lines, section
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/bare-metal.md"
 USER = "user"
 MACHINES = {"planner": "10.47.0.1", "node1": "10.47.0.2"}
 TAKEN_FOR_GRANTED = ("systemd", "systemd-sysv", "dbus", "libpam-systemd", "sudo", "curl", "ca-certificates", "iproute2",
@@ -98,6 +97,12 @@ def newer(packages, folder):
     return sorted(folder.glob("*.deb"))
 
 
+def left_of(machine):
+    """What is left of Lowgear on a machine after the page's last block; empty: nothing."""
+    return machine.run(USER, "sudo find / -xdev -name '*lowgear*' -not -path \"$HOME/*\" 2>/dev/null\n"
+                             "systemctl list-units --all --no-legend 'lowgear*'")[1].strip()
+
+
 def prepare(machine, packages, upgrades):
     for address_of, address in MACHINES.items():
         machine.as_root(f"echo '{address} {address_of}' >>/etc/hosts")
@@ -121,7 +126,7 @@ def follow(blocks, machines):
             return f"{PAGE.name}:{block.line}: ended with {code}"
         if missing := missing_lines(block.expected, printed):
             return f"{PAGE.name}:{block.line}: the output lacks " + "; ".join(missing)
-    return ""
+    return "\n".join(f"{name} still has {left}" for name, machine in machines.items() if (left := left_of(machine)))
 
 
 def run(packages, base, folder):
@@ -137,7 +142,7 @@ def run(packages, base, folder):
             prepare(machine, packages, upgrades)
         planner, node = machines.values()
         planner.join(node, MACHINES.values())
-        return follow(blocks_of(PAGE.read_text()), machines)
+        return follow(blocks_of(section()), machines)
     finally:
         for machine in machines.values():
             machine.stop()

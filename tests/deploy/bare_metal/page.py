@@ -1,9 +1,11 @@
-"""The commands of a page, in its order, with where they are run and what they print."""
+"""The commands of docs/deploying.md, "Bare metal", in their order, with where they are run and what they print."""
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 NOT_RUN = "# not run"
+PAGE = Path(__file__).resolve().parents[3] / "docs/deploying.md"
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,13 @@ class Block:
 
     @property
     def is_run(self):
-        return NOT_RUN not in self.text and self.place not in ("", "build")
+        return NOT_RUN not in self.text and self.place != ""
+
+
+def section():
+    """The section; lines before it are empty, so that its lines keep their numbers."""
+    before, heading, rest = PAGE.read_text().partition("\n## Bare metal\n")
+    return "\n" * before.count("\n") + heading + rest.partition("\n## ")[0] + "\n"
 
 
 def blocks_of(text):

@@ -24,7 +24,7 @@ constexpr std::string_view kReadme =
     "profile.csv: GPT-3 175B (96 layers, tensor parallel 8, microbatch 1) on eight stages of A100-like GPUs.\n"
     "\n"
     "It is MODELLED, not measured: times are t = a + b / f and powers P = p0 + p1 f V(f)^2, with the parameters and\n"
-    "sources of Lowgear's docs/example.md. Figures made from it show what Lowgear does, not what a GPU would save.\n"
+    "sources of Lowgear's docs/profiling.md. Figures made from it show what Lowgear does, not what a GPU would save.\n"
     "\n"
     "A waiting GPU is assumed to draw 75 W:\n"
     "  lowgear plan --profile profile.csv --stages 8 --microbatches 32 --schedule 1f1b --blocking-power 75 --out "

@@ -5,7 +5,7 @@
 
 namespace lowgear::agent {
 
-/// As docs/agent-api.md describes them; what is not reported is null.
+/// As docs/agent.md describes them; what is not reported is null.
 [[nodiscard]] Json to_json(const GpuReading& reading);
 [[nodiscard]] Json to_json(const GpuStatus& gpu);
 [[nodiscard]] Json to_json(const UnattendedGpu& gpu);

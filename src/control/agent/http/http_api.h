@@ -32,7 +32,7 @@ struct HttpApiOptions {
   MpsSharing* mps = nullptr;  ///< has to outlive the API; null: no GPU is shared by MPS
 };
 
-/// The agent's HTTP side (docs/agent-api.md): control and telemetry as JSON, streams of server-sent events, Prometheus
+/// The agent's HTTP side (docs/agent.md): control and telemetry as JSON, streams of server-sent events, Prometheus
 /// metrics. All of it runs on the thread of the given io_context, on which also the Service is called; nothing
 /// waits for a client.
 class HttpApi {

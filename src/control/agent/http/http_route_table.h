@@ -46,7 +46,7 @@ struct Route {
   RouteAnswer (*answer)(const RouteCall& call);
 };
 
-/// Paths and replies of zeusd 0.3 to 0.5, and of Zeus' master of 2026-08-20 (docs/agent-api.md).
+/// Paths and replies of zeusd 0.3 to 0.5, and of Zeus' master of 2026-08-20 (docs/agent.md).
 [[nodiscard]] std::span<const Route> zeusd_routes();
 
 /// Shares of GPUs by MPS.

@@ -321,7 +321,7 @@ const std::vector<Route>& all_routes() {
 }
 
 RouteAnswer dispatch(const http::Request& request, const RouteContext& context) {
-  static const http::Router router(http::routes_of(all_routes()), "docs/agent-api.md");
+  static const http::Router router(http::routes_of(all_routes()), "docs/agent.md");
   const http::Target target = http::parse_target(request.path, request.query);
   http::Router::Match match = router.find(request, target);
   const Route& route = all_routes()[match.route];

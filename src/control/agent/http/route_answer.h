@@ -14,7 +14,7 @@ namespace lowgear::agent {
 /// A stream of power readings that follows a response: one event, or one event a device, for every round of telemetry.
 struct PowerStream {
   enum class Format : unsigned char {
-    lowgear,    ///< docs/agent-api.md
+    lowgear,    ///< docs/agent.md
     zeusd_gpu,  ///< as RouteContext::zeusd_events says
     zeusd_cpu,
   };

@@ -71,7 +71,7 @@ struct GpuAssignment {
   friend bool operator==(const GpuAssignment&, const GpuAssignment&) = default;
 };
 
-/// One GPU as the agent's API shows it: a field for each member of its JSON (docs/agent-api.md).
+/// One GPU as the agent's API shows it: a field for each member of its JSON (docs/agent.md).
 struct GpuStatus {
   gpu::GpuIdentity identity;
   bool controlled = false;  ///< the configuration names it for control

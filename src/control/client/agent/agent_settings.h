@@ -24,7 +24,7 @@ class GpuHeld : public LeaseRefused {
 [[nodiscard]] std::filesystem::path agent_http_socket(const std::filesystem::path& lease_socket,
                                                       const Environment& environment);
 
-/// Settings of GPUs that hold until they are changed, without units: clocks and power limits (docs/agent-api.md). The
+/// Settings of GPUs that hold until they are changed, without units: clocks and power limits (docs/agent.md). The
 /// agent sets them under a lease of this process, which it restores when the process ends. Safe from any thread, one
 /// at a time.
 ///

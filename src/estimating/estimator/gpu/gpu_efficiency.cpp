@@ -91,7 +91,7 @@ bool is_hopper_or_later(std::string_view gpu) {
 
 /// Products. A100, GH200: forward products of the same samples (their backward ran on gradients near zero, which cost
 /// less power than those of training). H100, H200: bf16 products of 8192 x 8192 sustained at the power limit, as
-/// docs/hardware.md has measured: 680 and 663 TFLOP/s, and
+/// docs/estimating.md has measured: 680 and 663 TFLOP/s, and
 /// of the 60 products of transformers' shapes that the H100's share is the mean of.
 double matmul_peak(std::string_view gpu) {
   if (gpu == "h100-sxm") return 0.725;

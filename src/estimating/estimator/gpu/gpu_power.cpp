@@ -7,11 +7,11 @@ namespace lowgear::estimator {
 namespace {
 
 /// What each number rests on:
-/// [h100]    data/h100-sxm and docs/hardware.md, measured with Lowgear: an H100 SXM idle 68 W, with a context 114-121
+/// [h100]    data/h100-sxm and docs/estimating.md, measured with Lowgear: an H100 SXM idle 68 W, with a context 114-121
 /// W, in
 ///           a kernel that only waits 116 W; matrix products at the limit of 700 W run at 1340 MHz on average; kernels
 ///           limited by memory draw 490-670 W at 1980 MHz, 560 W on average.
-/// [h200]    data/h200-sxm and docs/hardware.md, measured with Lowgear: idle 78 W; all-reduces, all-gathers and
+/// [h200]    data/h200-sxm and docs/estimating.md, measured with Lowgear: idle 78 W; all-reduces, all-gathers and
 ///           reduce-scatters over NVLink at 80 % of its rate draw 290-340 W.
 /// [limits]  artifact of Perseus (SOSP'24): whole iterations of gpt3-xl on A100 PCIe under power limits of 175-300 W,
 ///           and times of its instructions from 1050 to 1260 MHz (`zeus/A100`, `runs/gpt3-xl_A100_pp4_mbs8_nmb128`). Of

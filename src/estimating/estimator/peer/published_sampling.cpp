@@ -86,7 +86,7 @@ PublishedSampling operators_of(const YamlView& file, const std::string& kernel) 
   if (sampled == all.end()) {
     file.at("kernel_name")
         .fail(fmt::format(
-            "lowgear sample does not have {}; `lowgear sample --help` and docs/sampling.md list what it has",
+            "lowgear sample does not have {}; `lowgear sample --help` and docs/estimating.md list what it has",
             quote(kernel)));
   }
   PublishedSampling result{"operators", {"--operators", kernel}};

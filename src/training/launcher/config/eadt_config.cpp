@@ -95,7 +95,7 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"adaptive_training.enabled", "read by nothing there; `lowgear train --adapt slowdown` adapts, by measurement"},
     {"zero_optimization.stage",
      "of ZeRO there is stage 1 alone, optimizer.zero1: true; parallel.pp and parallel.tp "
-     "divide parameters. To stay with DeepSpeed: docs/attaching-deepspeed.md"},
+     "divide parameters. To stay with DeepSpeed: docs/attaching.md"},
     {"offload_optimizer", "there is no offloading: parallel.pp, parallel.tp and recompute save memory on the GPU"},
     {"offload_param", "there is no offloading: parallel.pp, parallel.tp and recompute save memory on the GPU"},
     {"mps.enabled", "MPS saves energy where independent jobs share a GPU, and not within one job: docs/sharing.md"},
@@ -194,7 +194,7 @@ class Translator {
     steps_.push_back(
         "set parallel.dp to the number of GPUs, each of which is a replica there, and tokenize the text into "
         "data.tokens: `lowgear data tokenize --tokenizer tokenizer.json --out train.bin FILE`");
-    steps_.push_back("check what comes out: `lowgear train train.yaml --dry-run`; docs/coming-from/eadt.md has more");
+    steps_.push_back("check what comes out: `lowgear train train.yaml --dry-run`; docs/coming-from.md has more");
     return {.config = config_text(), .reasons = std::move(reasons_), .steps = std::move(steps_)};
   }
 
@@ -233,7 +233,7 @@ class Translator {
     const std::string folder = is_path ? name : name.substr(name.rfind('/') + 1);
     if (known.find("pythia") != std::string::npos || known.find("neox") != std::string::npos) {
       refuse(leaf, "GPT-NeoX, which Pythia is, is not a model of `lowgear train`: choose a Llama or GPT-2 model");
-      steps_.push_back("set model: one of Llama's or GPT-2's architecture (docs/models.md)");
+      steps_.push_back("set model: one of Llama's or GPT-2's architecture (docs/training.md)");
       return;
     }
     set("model", fmt::format("{{config: {}, weights: {}}}", yaml_quoted(folder + "/config.json"), yaml_quoted(folder)),

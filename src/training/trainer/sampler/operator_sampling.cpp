@@ -30,7 +30,7 @@ OperatorSamples open_samples(const SamplingRun& run, sampling::SampledOperator o
   const auto whole = plan_samples(op, options.type, options.grid, options.energy_points);
   if (whole.empty()) {
     throw InputError(fmt::format(
-        "{}: no sizes of the grid can be divided and are within bounds (docs/sampling.md); give others, or other "
+        "{}: no sizes of the grid can be divided and are within bounds (docs/estimating.md); give others, or other "
         "operators",
         describe(op).name));
   }

@@ -41,7 +41,7 @@ class Cpu final : public SamplingDevice {
 std::unique_ptr<SamplingDevice> open_sampling_device(bool gpu, int /*local_rank*/) {
   if (gpu) {
     throw InputError(
-        "--device: cuda needs a build with a libtorch that has CUDA (docs/sampling.md); give --device cpu to sample "
+        "--device: cuda needs a build with a libtorch that has CUDA (docs/estimating.md); give --device cpu to sample "
         "this machine's CPU");
   }
   return std::make_unique<Cpu>();

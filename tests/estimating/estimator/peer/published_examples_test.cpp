@@ -22,7 +22,7 @@ double time_s(const SampledJob& job) {
   return peer_estimate(job, packaged_times(job.operator_data_folder).value()).time_s;
 }
 
-// What the tool itself printed for its examples, with the versions of its libraries in docs/coming-from/estimator.md.
+// What the tool itself printed for its examples, with the versions of its libraries in docs/coming-from.md.
 TEST(PublishedExamples, AreWithinOneAndAHalfPerCentOfTheToolsOwnResults) {
   EXPECT_NEAR(time_s(published_job("llemma-7b-perlmutter")) / 9.5088100905, 1, 0.015);
   EXPECT_NEAR(time_s(published_job("llemma-7b-vista")) / 4.7599400279, 1, 0.015);
