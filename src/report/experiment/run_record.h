@@ -44,13 +44,14 @@ struct RunRecord {
 };
 
 /// Leaves out steps whose times or energies cannot be: a time of 0, energies that stand still, or a power far above or
-/// below that of most steps (`check_energy`). Times and energies of the others, by work, stand for them, with a warning.
-/// If these are most steps, the run has no energy.
+/// below that of most steps (`check_energy`). Times and energies of the others, by work, stand for them, with a
+/// warning. If these are most steps, the run has no energy.
 void leave_out_doubtful(RunRecord& run);
 
 /// Reads the metrics file of `lowgear train`: a line of JSON for each step (docs/training.md). A last line that was cut
-/// off is left out with a warning, and so are steps that cannot be (`leave_out_doubtful`). Throws InputError with file and line on another format, numbers out of range, steps
-/// that do not follow each other from 0 on, and energies of different kinds.
+/// off is left out with a warning, and so are steps that cannot be (`leave_out_doubtful`). Throws InputError with file
+/// and line on another format, numbers out of range, steps that do not follow each other from 0 on, and energies of
+/// different kinds.
 [[nodiscard]] RunRecord read_metrics(std::string_view text, const std::string& source);
 
 /// The run that these ranks have recorded: a step is an iteration that all of them have, from its start to the next

@@ -75,7 +75,7 @@ struct JobRecord {
   std::string order_note;                           ///< what was decided last about the order of the schedule `envpipe`
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
   std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
-  workflow::PlannedPower power;                               ///< by the plan that was made last, by this process
+  workflow::PlannedPower power;                     ///< by the plan that was made last, by this process
 
   [[nodiscard]] JobState state() const { return status.state; }
   [[nodiscard]] bool is_over() const { return status.state == JobState::finished; }

@@ -139,7 +139,8 @@ class Planners {
   }
 
   /// Made when there is none; `limit` is then what bounds it for good.
-  [[nodiscard]] std::shared_ptr<MeasuredJob> get(const PlanningTask& task, const std::shared_ptr<PlanningLimit>& limit) {
+  [[nodiscard]] std::shared_ptr<MeasuredJob> get(const PlanningTask& task,
+                                                 const std::shared_ptr<PlanningLimit>& limit) {
     if (auto known = find(task)) return known;
     auto planner = std::make_shared<MeasuredJob>(task.model, limit, solved_);
     const std::lock_guard lock(mutex_);

@@ -10,7 +10,8 @@
 
 namespace lowgear::estimator {
 
-/// Times by power laws around one shape, from a table that was fitted to sampling files: a stand-in for samples that takes no time to read.
+/// Times by power laws around one shape, from a table that was fitted to sampling files: a stand-in for samples that
+/// takes no time to read.
 class FittedTimes : public PeerTimes {
  public:
   /// The shape at which the times of the table hold.
