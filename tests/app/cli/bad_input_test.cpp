@@ -147,7 +147,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
        {"--schedule", "interleaved", "--chunks", "2", "--microbatches", "7"},
        {},
        {"interleaved"}},
-      {"split backwards not measured", {"--schedule", "zb-h1"}, {}, {"--backward-split", "input_gradient"}},
+      {"split backwards not measured", {"--schedule", "zb-h1"}, {}, {"backward_split", "input_gradient"}},
       {"split is not a share", {"--schedule", "zb-h1", "--backward-split", "1.5"}, {}, {"--backward-split", "1.5"}},
       {"deadline below T_min", {"--deadline", "0.01"}, {}, {"0.01", "T_min"}},
       {"deadline is a word", {"--deadline", "soon"}, {}, {"--deadline", "\"soon\""}},
@@ -252,7 +252,7 @@ TEST_F(BadInput, AShareOfBackwardsThatAreSplitAlreadyIsRefused) {
   }
   write_text(folder_ / "profile.csv", text);
   for (const char* schedule : {"zb-h1", "auto"}) {
-    expect_refused(plan({"--schedule", schedule, "--backward-split", "0.5"}), {"--backward-split", "input_gradient"});
+    expect_refused(plan({"--schedule", schedule, "--backward-split", "0.5"}), {"backward_split", "input_gradient"});
   }
 }
 

@@ -188,7 +188,8 @@ class MockJob:
                 "host": f"node-{rank // 8 + 1}", "gpu_uuid": f"GPU-{rank:08x}", "gpu": "NVIDIA A100-SXM4-80GB",
                 "simulated": self.simulated, "power_limit_w": 400, "follows_plans": rank not in self.refusals,
                 "refusal": self.refusals.get(rank), "finished": bool(self.finished_s),
-                "heard_s": self.heard_s[rank] - (900 if rank in self.silent else 0),
+                # Late, so that a page which is slow to load takes no other rank for silent.
+                "heard_s": self.heard_s[rank] + (-900 if rank in self.silent else 3600),
                 "last_iteration": number if report else None,
                 "gpu_now": self.gpu(rank, number) if report else {"power_w": None, "sm_clock_mhz": None,
                     "sm_clock_min_mhz": None, "sm_clock_max_mhz": None, "temperature_c": None},

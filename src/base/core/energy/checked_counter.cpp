@@ -108,7 +108,7 @@ EnergyVerdict CheckedCounter::add_step(const CounterReading& reading, double ste
   since_change_ = PowerIntegral(traits_.power_averaging_s, traits_.highest_power_w);
   since_change_.add(reading.power_w, 0);
   still_ = {};
-  if (!verdict.usable()) recent_.erase(recent_.begin(), recent_.end() - 1);
+  if (!verdict.usable() && !recent_.empty()) recent_.erase(recent_.begin(), recent_.end() - 1);
   const bool recent_was_usable = recent_verdict_.usable();
   judge_recent();
   judge_span();

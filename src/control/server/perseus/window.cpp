@@ -60,6 +60,7 @@ std::vector<double> values_of(const Breakdown& breakdown, Instruction kind, std:
 /// Joules of one GPU, which all schedulers compare: millijoules and sums over GPUs are none.
 void require_possible(const Result& result, std::size_t skipped) {
   for (std::size_t i = skipped; i < result.iteration_time_s.size(); ++i) {
+    if (result.iteration_time_s[i] <= 0) continue;  // refused by its time
     const EnergyVerdict verdict =
         check_energy({.energy_j = result.iteration_energy_j[i], .time_s = result.iteration_time_s[i]});
     if (verdict.fault != EnergyFault::too_high) continue;

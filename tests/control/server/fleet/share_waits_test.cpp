@@ -25,7 +25,7 @@ class WaitsForShares : public testing::Test {
     ask("b", 300);
   }
 
-  void limit(double watts) { shares_.divide({{watts, &hosts_}}, {{"gpu-a", 400}, {"gpu-b", 400}}, 0); }
+  void limit(double watts) { shares_.divide({{watts, &hosts_}}, {{"GPU-a", 400}, {"GPU-b", 400}}, 0); }
   void ask(const std::string& host, double limit_w) {
     (void)shares_.grant(host, {.safe_w = 200, .gpus = {{"GPU-" + host, limit_w, 100, 400}}}, 0);
   }
@@ -56,7 +56,7 @@ TEST_F(WaitsForShares, EndOnceTheShareFalls) {
 
 TEST_F(WaitsForShares, EndOnceOthersHaveGivenSomethingUp) {
   const auto b = wait("b");
-  shares_.divide({{600, &hosts_}}, {{"gpu-a", 100}, {"gpu-b", 400}}, 0);
+  shares_.divide({{600, &hosts_}}, {{"GPU-a", 100}, {"GPU-b", 400}}, 0);
   waits_.answer(shares_, 0.1);
   EXPECT_EQ(b->status(), 0) << "the other one has what it had";
   ask("a", 300);  // is granted less
