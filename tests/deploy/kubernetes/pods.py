@@ -227,7 +227,11 @@ class Container:
         return status_of(f"http://127.0.0.1:{port}{get['path']}", self.container[kind].get("timeoutSeconds", 1))
 
     def wait_until_started(self):
-        while self.probe("startupProbe") != 200:
+        self.wait_until_answers("startupProbe")
+
+    def wait_until_answers(self, kind):
+        """As kubelet, which tries a probe again that has no response in time."""
+        while self.probe(kind) != 200:
             if self.process.poll() is not None:
                 raise AssertionError(f"{self.pod.name} ended with {self.process.returncode}:\n{self.output()}")
             time.sleep(0.05)

@@ -102,7 +102,7 @@ class Pods(unittest.TestCase):
     def test_the_agent_starts_and_answers_its_probes(self):
         agent = self.start("DaemonSet")
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-            self.assertEqual(agent.probe(kind), 200, kind)
+            agent.wait_until_answers(kind)
         self.assertIn(b"lowgear_gpu_power_watts", response_of(f"{AGENT}/metrics")[1])
         self.assertEqual(status_of(f"{AGENT}/v1/gpus"), 404)
         self.assertEqual(agent.stop(), 0, agent.output())
@@ -125,7 +125,7 @@ class Pods(unittest.TestCase):
     def test_the_server_starts_without_a_capability_and_wants_tokens(self):
         server = self.start("StatefulSet")
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-            self.assertEqual(server.probe(kind), 200, kind)
+            server.wait_until_answers(kind)
         self.assertEqual(int(server.status("CapEff"), 16), 0)
         self.assertEqual(server.status("Uid").split()[0], str(IMAGES["users"]["lowgear-server"]))
         self.assertEqual(status_of(f"{SERVER}/metrics"), 401)
@@ -137,7 +137,7 @@ class Pods(unittest.TestCase):
         again = self.start("StatefulSet")
         state = self.node.folder / "claims/data/jobs"
         self.assertEqual(state.stat().st_mode & 0o777, 0o700)
-        self.assertEqual(again.probe("readinessProbe"), 200)
+        again.wait_until_answers("readinessProbe")
 
     def test_the_training_job_follows_plans_of_the_server(self):
         if "ROOTS" not in os.environ and not os.environ.get("LOWGEAR_TRAINER"):
