@@ -192,7 +192,7 @@ std::vector<Stretch> stretches_of(const std::vector<EnergySample>& samples) {
   return stretches;
 }
 
-double median_of(std::vector<double> values) {
+double upper_median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -216,8 +216,8 @@ Parts parts_of(const std::vector<Stretch>& stretches) {
   for (const Stretch& stretch : stretches) {
     if (std::abs(stretch.ratio() - 1) <= best + kIntegratedPowerError) agreeing.push_back(stretch.ratio());
   }
-  const double usual = median_of(agreeing);
-  const double noise = kNoiseFactor * median_of(changes);
+  const double usual = upper_median(agreeing);
+  const double noise = kNoiseFactor * upper_median(changes);
   const auto beyond = [&](const Stretch& stretch) {
     const double allowed = std::max(kIntegratedPowerError, noise) + stretch.edges_j / stretch.power_j;
     return std::abs(stretch.ratio() - usual) / (usual > 0 ? allowed * usual : allowed);

@@ -33,6 +33,14 @@ std::vector<adapt::GpuGroup> gpus_of(const adapt::ReplicaGroup& group, const Job
   return gpus;
 }
 
+std::vector<std::pair<double, double>> frontier_of(const SolvedPipeline& solved) {
+  std::vector<std::pair<double, double>> points;
+  for (const simulator::PipelineFigures& point : frontier_points(solved.frontier())) {
+    points.emplace_back(point.time_s, point.energy_j);
+  }
+  return points;
+}
+
 double sum_of(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
 }  // namespace
@@ -174,11 +182,8 @@ JobPlan JobPlanner::plan(const PlanRequest& request) const {
   const Solved unslowed = is_solved ? solver_->solve(problem(unslowed_.groups.front()), progress_) : nullptr;
   JobPlan job = assemble(groups, plan_groups(groups, request));
   if (!is_solved) return job;
-  const bool is_alike = groups.groups.size() == 1;
-  const Solved shown = is_alike ? solver_->solve(problem(groups.groups.front()), progress_) : unslowed;
-  for (const simulator::PipelineFigures& point : frontier_points(shown->frontier())) {
-    job.frontier.emplace_back(point.time_s, point.energy_j);
-  }
+  const bool all_are_slow = groups.groups.size() == 1 && !request.slow.empty();
+  job.frontier = frontier_of(all_are_slow ? *solver_->solve(problem(groups.groups.front()), progress_) : *unslowed);
   return job;
 }
 
@@ -201,9 +206,7 @@ std::optional<QuickPlan> JobPlanner::quick_plan(const PlanRequest& request) cons
   }
   if (!useful) return std::nullopt;
   quick.plan = assemble(groups, std::move(made));
-  for (const auto& point : frontier_points((groups.groups.size() == 1 ? useful : unslowed)->frontier())) {
-    quick.plan.frontier.emplace_back(point.time_s, point.energy_j);
-  }
+  quick.plan.frontier = frontier_of(groups.groups.size() == 1 ? *useful : *unslowed);
   return quick;
 }
 

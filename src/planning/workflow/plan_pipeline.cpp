@@ -149,11 +149,7 @@ class Planning {
           *single, planner.slowest_s()));
     }
     OnePipeline solved(planner);
-    const JobPlanner job({.pipeline = &result_.pipeline,
-                          .planner = options_->planner,
-                          .gpu_name = options_->gpu_name,
-                          .clock_lead_s = options_->clock_lead_s},
-                         solved, progress_);
+    const JobPlanner job({.pipeline = &result_.pipeline, .planner = options_->planner}, solved, progress_);
     if (makes_one_plan() || options_->deadlines.slowdown_pct) return keep_plan(one_plan(job, planner, single));
     const auto deadlines = deadlines_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     PlanRequest request = job_request();

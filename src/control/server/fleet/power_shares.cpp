@@ -19,8 +19,6 @@ double clamped(double watts, const protocol::GpuPowerLimit& gpu) { return std::c
 
 }  // namespace
 
-bool PowerShares::is_of(const Gpu& gpu, std::string_view uuid) { return gpu.power.uuid == uuid; }
-
 bool PowerShares::knows(const std::string& host, const protocol::NodePower& node) const {
   const auto known = nodes_.find(host);
   return known != nodes_.end() && known->second.safe_w == node.safe_w &&
@@ -34,7 +32,7 @@ bool PowerShares::is_another(const std::string& host, const protocol::NodePower&
   if (known == nodes_.end() || known->second.is_silent || now_s - known->second.heard_s > kValidS) return false;
   if (node.gpus.empty() || known->second.gpus.empty()) return false;
   return std::ranges::none_of(node.gpus, [&](const protocol::GpuPowerLimit& gpu) {
-    return std::ranges::any_of(known->second.gpus, [&](const Gpu& own) { return is_of(own, gpu.uuid); });
+    return std::ranges::any_of(known->second.gpus, [&](const Gpu& own) { return own.power.uuid == gpu.uuid; });
   });
 }
 
@@ -65,7 +63,7 @@ void PowerShares::restore(const std::string& host, const protocol::NodePower& no
 void PowerShares::take_from_others(const std::string& host, const std::string& uuid) {
   std::string& owner = host_of_[uuid];
   if (!owner.empty() && owner != host) {
-    std::erase_if(nodes_[owner].gpus, [&](const Gpu& gpu) { return is_of(gpu, uuid); });
+    std::erase_if(nodes_[owner].gpus, [&](const Gpu& gpu) { return gpu.power.uuid == uuid; });
   }
   owner = host;
 }
@@ -96,7 +94,7 @@ std::optional<double> PowerShares::most_w(const std::string& uuid) const {
   const auto host = host_of_.find(uuid);
   if (host == host_of_.end()) return std::nullopt;
   const Node& node = nodes_.at(host->second);
-  const auto gpu = std::ranges::find_if(node.gpus, [&](const Gpu& of) { return is_of(of, uuid); });
+  const auto gpu = std::ranges::find_if(node.gpus, [&](const Gpu& of) { return of.power.uuid == uuid; });
   return gpu == node.gpus.end() ? std::nullopt : std::optional(gpu->power.most_w);
 }
 

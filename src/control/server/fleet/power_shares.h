@@ -103,8 +103,6 @@ class PowerShares {
     LastingState silence;
   };
 
-  /// Whether that is the GPU's UUID.
-  [[nodiscard]] static bool is_of(const Gpu& gpu, std::string_view uuid);
   void find_limits();
   void count_use();
   void set_targets(std::size_t limit, const std::vector<Node*>& members);

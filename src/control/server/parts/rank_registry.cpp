@@ -14,8 +14,7 @@
 namespace lowgear::server {
 
 std::string gpu_key(const protocol::RankSpec& spec) {
-  const std::string gpu = spec.gpu_uuid;
-  return spec.simulated && !gpu.empty() ? spec.host + '/' + gpu : gpu;
+  return spec.simulated && !spec.gpu_uuid.empty() ? spec.host + '/' + spec.gpu_uuid : spec.gpu_uuid;
 }
 
 RankRegistry::RankRegistry(const protocol::JobParallel& parallel)

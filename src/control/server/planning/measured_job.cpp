@@ -4,34 +4,24 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <span>
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "control/server/planning/fingerprint.h"
 #include "planning/adapt/adaptive_profile.h"
-#include "planning/adapt/plan_power.h"
-#include "planning/adapt/power_cap.h"
-#include "planning/adapt/power_trace.h"
-#include "planning/planner/frontier/frontier.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/planner/policies/envpipe/envpipe_start.h"
-#include "planning/planner/policies/policy.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/group_check.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/profile/row_check.h"
 #include "planning/schedule/dag.h"
-#include "planning/simulator/replay.h"
-#include "planning/workflow/frontier_curve.h"
-#include "planning/workflow/replayed_plan.h"
 
 namespace lowgear::server {
 namespace {
