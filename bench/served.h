@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "control/server/load_connections.h"
-#include "control/server/load_job.h"
+#include "server/load_connections.h"
+#include "server/load_job.h"
 
 namespace lowgear::bench {
 

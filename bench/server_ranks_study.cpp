@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "control/server/load_connections.h"
-#include "control/server/load_job.h"
 #include "measurement.h"
 #include "served.h"
+#include "server/load_connections.h"
+#include "server/load_job.h"
 
 namespace lowgear::bench {
 namespace {

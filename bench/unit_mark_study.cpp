@@ -13,8 +13,8 @@
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
-#include "control/client/lowgear.h"
-#include "control/client/test_agent.h"
+#include "client/lowgear.h"
+#include "client/test_agent.h"
 #include "measurement.h"
 
 namespace lowgear::bench {

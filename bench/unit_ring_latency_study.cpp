@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "agent/gpu/gpu_worker.h"
 #include "base/core/monotonic_clock.h"
-#include "control/agent/gpu/gpu_worker.h"
 #include "measurement.h"
 
 namespace lowgear {

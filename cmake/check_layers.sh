@@ -35,15 +35,17 @@ check='
     bad = 1
   }
 
-  # WING/MODULE of a path below src/; empty where the list has no such module.
-  function module_of(path,    part) {
-    if (split(path, part, "/") < 3 || !((part[1] "/" part[2]) in rank)) return ""
-    return part[1] "/" part[2]
+  # The module of a path below src/, MODULE or WING/MODULE; empty where the list has no such module.
+  function module_of(path,    part, parts) {
+    parts = split(path, part, "/")
+    if (parts > 1 && part[1] in rank) return part[1]
+    if (parts > 2 && (part[1] "/" part[2]) in rank) return part[1] "/" part[2]
+    return ""
   }
 
   # The folder within the module; a dot for files that lie in none.
-  function room_of(path,    part) {
-    return split(path, part, "/") > 3 ? part[3] : "."
+  function room_of(path, module,    part) {
+    return split(substr(path, length(module) + 2), part, "/") > 1 ? part[1] : "."
   }
 
   function name_of(module) {
@@ -52,7 +54,7 @@ check='
 
   function check_own(path,    used, used_room) {
     used = module_of(path)
-    used_room = room_of(path)
+    used_room = room_of(path, used)
     if (path ~ /(^|\/)\.\.?\//)
       complain("\"" path "\" is a relative include; write it as \"wing/module/file.h\"")
     else if (used == "")
@@ -68,15 +70,18 @@ check='
   function check_foreign(path) {
     if (path ~ torch_headers && !may[module, "torch"])
       complain(module " may not include <" path ">: only modules marked torch in " list " may")
-    if (path ~ effect_headers && may[module, "pure"])
-      complain(module " may not include <" path ">: it is marked pure in " list)
+    if (path ~ effect_headers && (may[module, "pure"] || pure_room[module, room]))
+      complain(module " may not include <" path ">: " (may[module, "pure"] ? "it" : "its room " room) " is marked pure in " list)
   }
 
   function read_module(words, word,    i, rooms) {
     rank[word[1]] = ++modules
     for (i = 2; i <= words && word[i] != ":"; ++i) may[word[1], word[i]] = 1
     has_rooms[word[1]] = i <= words
-    while (++i <= words) room_rank[word[1], word[i]] = ++rooms
+    while (++i <= words) {
+      if (sub(/=pure$/, "", word[i])) pure_room[word[1], word[i]] = 1
+      room_rank[word[1], word[i]] = ++rooms
+    }
   }
 
   BEGIN {
@@ -102,7 +107,7 @@ check='
   FNR == 1 {
     path = substr(FILENAME, 3)
     module = module_of(path)
-    room = room_of(path)
+    room = room_of(path, module)
     if (module == "") {
       complain("this file is in no module of " list "; move it into one, or list its folder there")
       nextfile

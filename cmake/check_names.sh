@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_names.sh SRC
 #
-# Checks the names below SRC, whose folders are WING/MODULE, and prints one line for each that breaks a rule:
+# Checks the names below SRC, whose folders are modules (with a CMakeLists.txt) or wings of modules, and prints one line for each that breaks a rule:
 #   - a module defines its names in lowgear::MODULE and the namespaces inside it, the module core in lowgear; of other
 #     modules' names it only declares types;
 #   - no two headers define a type of one name in one namespace: the linker would take one definition for the other
@@ -14,6 +14,7 @@ if [ $# -ne 1 ] || [ ! -d "$1" ]; then
   exit 2
 fi
 cd "$1"
+alone=" $(for list in */CMakeLists.txt; do printf '%s ' "${list%/*}"; done)"
 
 # shellcheck disable=SC2016  # the dollars are awk's
 check='
@@ -31,7 +32,7 @@ check='
 
   FNR == 1 {
     split(FILENAME, folders, "/")
-    module = folders[3]
+    module = index(alone, " " folders[2] " ") ? folders[2] : folders[3]
     space = ""
   }
 
@@ -62,4 +63,4 @@ check='
   }
   END { exit bad }
 '
-find . -mindepth 3 -type f \( -name '*.h' -o -name '*.cpp' \) -exec awk "$check" {} + || exit 1
+find . -mindepth 2 -type f \( -name '*.h' -o -name '*.cpp' \) -exec awk -v alone="$alone" "$check" {} + || exit 1

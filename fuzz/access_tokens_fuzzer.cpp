@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "control/server/http/authentication.h"
+#include "server/http/authentication.h"
 
 namespace {
 

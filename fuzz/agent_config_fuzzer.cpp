@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "agent/config/config.h"
 #include "any_names.h"
 #include "base/core/error.h"
-#include "control/agent/config/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

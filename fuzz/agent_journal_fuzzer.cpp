@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "control/agent/journal/journal.h"
+#include "agent/journal/journal.h"
 
 namespace {
 

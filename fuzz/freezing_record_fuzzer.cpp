@@ -4,28 +4,28 @@
 #include <string>
 
 #include "checks.h"
-#include "planning/freezing/record.h"
+#include "planning/adapt/freezing/record.h"
 
 namespace {
 
 using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
 
-std::string written(const freezing::Record& record) {
-  std::string text = freezing::write_header(record.blocks, record.options, record.start, 0) + "\n";
-  for (const freezing::Step& step : record.steps) text += freezing::write_line(step) + "\n";
+std::string written(const adapt::freezing::Record& record) {
+  std::string text = adapt::freezing::write_header(record.blocks, record.options, record.start, 0) + "\n";
+  for (const adapt::freezing::Step& step : record.steps) text += adapt::freezing::write_line(step) + "\n";
   return text;
 }
 
 void check_state(std::string_view text) {
-  const std::string state = freezing::write_state(freezing::parse_state(text, "state"));
-  require(freezing::write_state(freezing::parse_state(state, "written")) == state);
+  const std::string state = adapt::freezing::write_state(adapt::freezing::parse_state(text, "state"));
+  require(adapt::freezing::write_state(adapt::freezing::parse_state(state, "written")) == state);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text = text_of(data, size);
-  ignore_input_error([text] { check_records(text, freezing::read_records, written, freezing::replay); });
+  ignore_input_error([text] { check_records(text, adapt::freezing::read_records, written, adapt::freezing::replay); });
   ignore_input_error([text] { check_state(text); });
   return 0;
 }

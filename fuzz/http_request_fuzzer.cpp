@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "agent/http/http_routes.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/http/message/wire.h"
-#include "control/agent/http/http_routes.h"
 
 namespace {
 

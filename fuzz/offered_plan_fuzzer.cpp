@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "control/protocol/rank_plan.h"
 #include "planning/plan/plan_json.h"
+#include "protocol/rank_plan.h"
 
 /// What a server hands out as a plan. One that is taken can be handed on to an agent.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -5,8 +5,8 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "control/server/perseus/protocol.h"
-#include "control/server/perseus/window.h"
+#include "server/perseus/protocol.h"
+#include "server/perseus/window.h"
 
 namespace {
 

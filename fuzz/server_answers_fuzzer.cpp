@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "base/http/message/error.h"
 #include "checks.h"
-#include "control/protocol/answers.h"
+#include "protocol/answers.h"
 
 namespace {
 

@@ -14,8 +14,8 @@
 
 #include "base/http/message/error.h"
 #include "checks.h"
-#include "control/server/http/api.h"
-#include "control/server/http/api_routes.h"
+#include "server/http/api.h"
+#include "server/http/api_routes.h"
 
 namespace {
 

@@ -6,13 +6,13 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "control/protocol/rank_decisions.h"
-#include "control/protocol/rank_finish.h"
-#include "control/protocol/rank_spec.h"
-#include "control/server/parts/iteration_log.h"
-#include "control/server/parts/plan_version.h"
-#include "control/server/planning/job_schedule.h"
-#include "control/server/planning/measured_profile.h"
+#include "protocol/rank_decisions.h"
+#include "protocol/rank_finish.h"
+#include "protocol/rank_spec.h"
+#include "server/parts/iteration_log.h"
+#include "server/parts/plan_version.h"
+#include "server/planning/job_schedule.h"
+#include "server/planning/measured_profile.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "any_names.h"
 #include "base/core/error.h"
-#include "control/server/server_config.h"
+#include "server/server_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

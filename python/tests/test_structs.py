@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lowgear import _client, _library
 
-HEADER = Path(__file__).parents[2] / "src/control/client/lowgear.h"
+HEADER = Path(__file__).parents[2] / "src/client/lowgear.h"
 STRUCTS = {
     "lowgear_options": _library.Options,
     "lowgear_unit": _library.UnitStruct,

@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <exception>
 
+#include "agent/fake_agent_service.h"
+#include "agent/http/http_api.h"
 #include "base/http/server/server.h"
-#include "control/agent/fake_agent_service.h"
-#include "control/agent/http/http_api.h"
-#include "control/server/job/server_metrics.h"
 #include "report/metrics/exposition.h"
+#include "server/job/server_metrics.h"
 
 namespace lowgear {
 namespace {

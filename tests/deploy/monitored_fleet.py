@@ -14,13 +14,13 @@ from pathlib import Path
 from prometheus_process import PATIENCE_S, Listener, get, wait_until
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "control/server"), str(TESTS / "control/agent")]
+sys.path[:0] = [str(TESTS / "server"), str(TESTS / "agent")]
 from agent_test_base import plan_text  # noqa: E402
 from training_ranks import TrainingRanks  # noqa: E402
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 TOKEN = "a-token-for-tests-only"
-CLIENT = TESTS / "control/agent/agent_test_client.py"
+CLIENT = TESTS / "agent/agent_test_client.py"
 
 
 def private_file(path, text):

@@ -8,19 +8,18 @@
 
 #include "base/core/error.h"
 #include "base/core/units.h"
-#include "planning/adapt/plan_power.h"
-#include "planning/adapt/power_trace.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/workflow/frontier_curve.h"
+#include "planning/workflow/power/plan_power.h"
+#include "planning/workflow/power/power_trace.h"
 #include "planning/workflow/replayed_plan.h"
 
 namespace lowgear::workflow {
 namespace {
 
 /// GPUs of all replicas of a group, by node.
-std::vector<adapt::GpuGroup> gpus_of(const adapt::ReplicaGroup& group, const JobPipelines& job,
-                                     const PlanRequest& request) {
-  std::vector<adapt::GpuGroup> gpus;
+std::vector<GpuGroup> gpus_of(const ReplicaGroup& group, const JobPipelines& job, const PlanRequest& request) {
+  std::vector<GpuGroup> gpus;
   for (const int replica : group.replicas) {
     for (int rank = 0; rank < job.pipeline->dag.ranks; ++rank) {
       const int node =
@@ -60,21 +59,21 @@ JobPlanner::JobPlanner(JobPipelines job, PipelineSolver& solver, Progress* progr
       progress_(progress),
       unslowed_(split({})) {}
 
-adapt::Replan JobPlanner::split(const PlanRequest& request) const {
-  adapt::Replan split = adapt::replan(job_.pipeline->dag, job_.pipeline->profile, job_.replicas, request.slow,
-                                      request.slowdown_pct.value_or(0));
+Replan JobPlanner::split(const PlanRequest& request) const {
+  Replan split =
+      replan(job_.pipeline->dag, job_.pipeline->profile, job_.replicas, request.slow, request.slowdown_pct.value_or(0));
   if (request.deadline_s) split.deadline_s = *request.deadline_s;
   return split;
 }
 
-PipelineProblem JobPlanner::problem(const adapt::ReplicaGroup& group) const {
+PipelineProblem JobPlanner::problem(const ReplicaGroup& group) const {
   return {.schedule = schedule_,
           .profile = group.profile,
           .blocking_power_w = job_.pipeline->blocking_power_w,
           .options = job_.planner};
 }
 
-planner::PlanningProblem JobPlanner::policy_problem(const adapt::ReplicaGroup& group) const {
+planner::PlanningProblem JobPlanner::policy_problem(const ReplicaGroup& group) const {
   return {.schedule = &job_.pipeline->schedule,
           .dag = &job_.pipeline->dag,
           .profile = &group.profile,
@@ -82,19 +81,19 @@ planner::PlanningProblem JobPlanner::policy_problem(const adapt::ReplicaGroup& g
           .progress = progress_};
 }
 
-JobPlanner::Solved JobPlanner::find_prepared(const adapt::ReplicaGroup& group) const {
+JobPlanner::Solved JobPlanner::find_prepared(const ReplicaGroup& group) const {
   Solved known = solver_->find(problem(group));
   return known && known->is_prepared() ? known : nullptr;
 }
 
-plan::Plan JobPlanner::full_clocks(const adapt::ReplicaGroup& group) const {
+plan::Plan JobPlanner::full_clocks(const ReplicaGroup& group) const {
   const planner::PlanningProblem problem = policy_problem(group);
   const std::vector<int> clocks_mhz = max_clocks_mhz(problem);
   const simulator::Timeline timeline = replay_under(problem, clocks_mhz, {job_.planner.switch_latency_s, {}});
   return plan_of_replay("max", problem, timeline, clocks_mhz);
 }
 
-std::optional<std::string> JobPlanner::finding(const adapt::Replan& split, std::span<const plan::Plan> plans) const {
+std::optional<std::string> JobPlanner::finding(const Replan& split, std::span<const plan::Plan> plans) const {
   for (std::size_t group = 0; group < std::min(split.groups.size(), plans.size()); ++group) {
     auto found = faster_than_full_clocks(plans[group].time_s, full_clocks(split.groups[group]).time_s);
     if (found) return found;
@@ -102,39 +101,39 @@ std::optional<std::string> JobPlanner::finding(const adapt::Replan& split, std::
   return std::nullopt;
 }
 
-GroupPlans JobPlanner::plan_groups(const adapt::Replan& split, const PlanRequest& request) const {
+GroupPlans JobPlanner::plan_groups(const Replan& split, const PlanRequest& request) const {
   if (request.power_cap) return within_cap(split, request);
   return request.policy == planner::kLowgearPolicy ? by_lowgear(split, request) : by_policy(split, request);
 }
 
 /// A deadline that was asked for has to be kept; that of a slowdown is T_min by a replay, which rounding may put below
 /// the planner's.
-plan::Plan JobPlanner::solved_plan(const SolvedPipeline& solved, const adapt::Replan& split,
+plan::Plan JobPlanner::solved_plan(const SolvedPipeline& solved, const Replan& split,
                                    const PlanRequest& request) const {
   const double deadline_s = request.deadline_s ? *request.deadline_s : std::max(split.deadline_s, solved.fastest_s());
   return solved.plan(deadline_s, progress_);
 }
 
-GroupPlans JobPlanner::by_lowgear(const adapt::Replan& split, const PlanRequest& request) const {
+GroupPlans JobPlanner::by_lowgear(const Replan& split, const PlanRequest& request) const {
   GroupPlans made;
-  for (const adapt::ReplicaGroup& group : split.groups) {
+  for (const ReplicaGroup& group : split.groups) {
     made.plans.push_back(solved_plan(*solver_->solve(problem(group), progress_), split, request));
   }
   return made;
 }
 
 /// The least energy of any plan of its time, where the frontier is known.
-void JobPlanner::take_bound(const adapt::ReplicaGroup& group, plan::Plan& plan) const {
+void JobPlanner::take_bound(const ReplicaGroup& group, plan::Plan& plan) const {
   const Solved solved = solver_->find(problem(group));
   if (solved) plan.lower_bound_j = solved->frontier().lower_bound_j_at(ps_from_s(plan.time_s));
 }
 
 /// For pipelines with their slow ranks.
-GroupPlans JobPlanner::by_policy(const adapt::Replan& split, const PlanRequest& request) const {
+GroupPlans JobPlanner::by_policy(const Replan& split, const PlanRequest& request) const {
   const bool aims = request.deadline_s || request.slowdown_pct;
   const auto policy = planner::make_policy(request.policy, request.policy_settings);
   GroupPlans made;
-  for (const adapt::ReplicaGroup& group : split.groups) {
+  for (const ReplicaGroup& group : split.groups) {
     const planner::PlanningProblem problem = policy_problem(group);
     const planner::PolicyPlan found = policy->plan(problem, aims ? std::optional(split.deadline_s) : std::nullopt);
     if (found.schedule && *found.schedule != *problem.schedule) {
@@ -150,19 +149,18 @@ GroupPlans JobPlanner::by_policy(const adapt::Replan& split, const PlanRequest& 
 }
 
 /// Each group has its share of the job's cap: as many GPUs as it has of the job's.
-GroupPlans JobPlanner::within_cap(const adapt::Replan& split, const PlanRequest& request) const {
+GroupPlans JobPlanner::within_cap(const Replan& split, const PlanRequest& request) const {
   GroupPlans made;
   double deadline_s = split.deadline_s;
   // The replica that the cap slows down most sets the pace for the others: they are planned again.
   for (int pass = 0; pass < 2; ++pass) {
     made.plans.clear();
     double slowest_s = 0;
-    for (const adapt::ReplicaGroup& group : split.groups) {
+    for (const ReplicaGroup& group : split.groups) {
       const double share = static_cast<double>(group.replicas.size()) / job_.replicas;
-      const adapt::CapConditions conditions{
+      const CapConditions conditions{
           .gpus = gpus_of(group, job_, request), .planner = job_.planner, .wanted_deadline_s = deadline_s};
-      adapt::CappedPlan capped =
-          plan_within_cap(policy_problem(group), conditions, share_of(*request.power_cap, share));
+      CappedPlan capped = plan_within_cap(policy_problem(group), conditions, share_of(*request.power_cap, share));
       if (!capped.plan) throw InputError(capped.reason);
       made.note = std::move(capped.reason);
       slowest_s = std::max(slowest_s, capped.plan->plan.time_s);
@@ -176,7 +174,7 @@ GroupPlans JobPlanner::within_cap(const adapt::Replan& split, const PlanRequest&
 }
 
 JobPlan JobPlanner::plan(const PlanRequest& request) const {
-  const adapt::Replan groups = split(request);
+  const Replan groups = split(request);
   // Its frontier is shown, also where every pipeline has a slow rank: they recover, and other jobs have none.
   const bool is_solved = request.power_cap || request.policy == planner::kLowgearPolicy;
   const Solved unslowed = is_solved ? solver_->solve(problem(unslowed_.groups.front()), progress_) : nullptr;
@@ -191,11 +189,11 @@ std::optional<QuickPlan> JobPlanner::quick_plan(const PlanRequest& request) cons
   if (request.power_cap || request.policy != planner::kLowgearPolicy) return std::nullopt;
   const Solved unslowed = find_prepared(unslowed_.groups.front());
   if (!unslowed) return std::nullopt;
-  const adapt::Replan groups = split(request);
+  const Replan groups = split(request);
   QuickPlan quick{.plan = {}, .is_best = true};
   Solved useful;  // full clocks for all save nothing
   GroupPlans made;
-  for (const adapt::ReplicaGroup& group : groups.groups) {
+  for (const ReplicaGroup& group : groups.groups) {
     if (Solved known = find_prepared(group)) {
       made.plans.push_back(solved_plan(*known, groups, request));
       useful = std::move(known);
@@ -220,30 +218,30 @@ std::vector<double> JobPlanner::expected_compute_s(const plan::Plan& plan) const
   return times_s;
 }
 
-PlannedPower JobPlanner::power_of(const adapt::Replan& split, std::span<const plan::Plan> plans, double time_s) const {
+PlannedPower JobPlanner::power_of(const Replan& split, std::span<const plan::Plan> plans, double time_s) const {
   const std::span<const double> blocking_w = job_.pipeline->blocking_power_w;
-  std::vector<adapt::PowerTrace> traces;
+  std::vector<PowerTrace> traces;
   std::vector<double> gpus;
   for (std::size_t group = 0; group < split.groups.size(); ++group) {
-    const adapt::ReplicaGroup& replicas = split.groups[group];
-    for (adapt::PowerTrace& trace : adapt::rank_power(plans[group], replicas.profile, blocking_w, time_s)) {
+    const ReplicaGroup& replicas = split.groups[group];
+    for (PowerTrace& trace : rank_power(plans[group], replicas.profile, blocking_w, time_s)) {
       traces.push_back(std::move(trace));
       gpus.push_back(static_cast<double>(replicas.replicas.size()) * job_.gpus_per_rank);
     }
   }
-  std::vector<adapt::PowerShare> shares;
+  std::vector<PowerShare> shares;
   for (std::size_t i = 0; i < traces.size(); ++i) shares.push_back({&traces[i], gpus[i]});
-  const adapt::PowerTrace all = adapt::sum(shares);
+  const PowerTrace all = sum(shares);
   PlannedPower power{.cycle = {.time_s = all.end_s}};
-  for (std::size_t part = 0; part < budget::kCycleParts; ++part) {
-    const auto at_s = [&](std::size_t parts) { return all.end_s * static_cast<double>(parts) / budget::kCycleParts; };
-    power.cycle.power_w[part] = adapt::mean_w(all, at_s(part), at_s(part + 1));
+  for (std::size_t part = 0; part < kCycleParts; ++part) {
+    const auto at_s = [&](std::size_t parts) { return all.end_s * static_cast<double>(parts) / kCycleParts; };
+    power.cycle.power_w[part] = mean_w(all, at_s(part), at_s(part + 1));
   }
   power.waiting_w = sum_of(blocking_w) * job_.replicas * job_.gpus_per_rank;
   return power;
 }
 
-JobPlan JobPlanner::assemble(const adapt::Replan& split, GroupPlans made) const {
+JobPlan JobPlanner::assemble(const Replan& split, GroupPlans made) const {
   JobPlan job;
   job.note = std::move(made.note);
   const simulator::PipelineFigures figures = job_figures(split, made.plans, sum_of(job_.pipeline->blocking_power_w));

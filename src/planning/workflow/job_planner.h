@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "planning/adapt/power_cap.h"
-#include "planning/adapt/replan.h"
-#include "planning/budget/stagger.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/workflow/pipeline_solver.h"
+#include "planning/workflow/power/power_cap.h"
+#include "planning/workflow/power/stagger.h"
 #include "planning/workflow/profiled_pipeline.h"
+#include "planning/workflow/replan.h"
 
 namespace lowgear::workflow {
 
@@ -33,8 +33,8 @@ struct PlanRequest {
   std::optional<double> deadline_s = {};  ///< longest iteration; empty: by `slowdown_pct`
   /// How much longer than the fastest iteration. Without this and a deadline: as fast as the policy can.
   std::optional<double> slowdown_pct = {};
-  std::vector<adapt::RankSlowdown> slow = {};      ///< positions that are slower than profiled
-  std::optional<adapt::PowerCap> power_cap = {};   ///< goes before every policy
+  std::vector<RankSlowdown> slow = {};             ///< positions that are slower than profiled
+  std::optional<PowerCap> power_cap = {};          ///< goes before every policy
   std::vector<std::vector<int>> node_of_gpu = {};  ///< by replica and rank, for caps on nodes; empty: one node
   std::string policy{planner::kLowgearPolicy};
   planner::PolicySettings policy_settings = {};
@@ -42,14 +42,14 @@ struct PlanRequest {
 
 /// One plan for each group of replicas that have the same slow ranks.
 struct GroupPlans {
-  std::vector<plan::Plan> plans;  ///< by group of the `adapt::Replan`
+  std::vector<plan::Plan> plans;  ///< by group of the `Replan`
   std::string note;               ///< of the policy or the cap; may be empty
 };
 
 /// The power of all GPUs of a job, tp included: *planned*.
 struct PlannedPower {
-  budget::JobCycle cycle;  ///< of an iteration, until its slowest pipeline is done. Of time 0: not known
-  double waiting_w = 0;    ///< after it
+  JobCycle cycle;        ///< of an iteration, until its slowest pipeline is done. Of time 0: not known
+  double waiting_w = 0;  ///< after it
 };
 
 /// Clocks for all ranks of a job.
@@ -87,10 +87,10 @@ class JobPlanner {
   JobPlanner(JobPipelines job, PipelineSolver& solver, Progress* progress = nullptr);
 
   /// The groups of replicas under a request, and the time that they have.
-  [[nodiscard]] adapt::Replan split(const PlanRequest& request) const;
+  [[nodiscard]] Replan split(const PlanRequest& request) const;
   /// The plans of the groups. Throws InputError when there are none (a power cap below what the slowest plan needs, a
   /// deadline that cannot be kept), saying what would do.
-  [[nodiscard]] GroupPlans plan_groups(const adapt::Replan& split, const PlanRequest& request) const;
+  [[nodiscard]] GroupPlans plan_groups(const Replan& split, const PlanRequest& request) const;
   /// The best plan known, and what it takes. Throws as `plan_groups`.
   [[nodiscard]] JobPlan plan(const PlanRequest& request) const;
   /// A plan that keeps the request and takes milliseconds to make: with what has been solved already, pipelines with a
@@ -98,35 +98,34 @@ class JobPlanner {
   /// had so quickly, or nothing saved by it.
   [[nodiscard]] std::optional<QuickPlan> quick_plan(const PlanRequest& request) const;
   /// The figures of plans that were made elsewhere, one for each group. Without a frontier.
-  [[nodiscard]] JobPlan assemble(const adapt::Replan& split, GroupPlans made) const;
+  [[nodiscard]] JobPlan assemble(const Replan& split, GroupPlans made) const;
   /// Why the plans are in doubt: one is faster than full clocks. Empty where none is.
-  [[nodiscard]] std::optional<std::string> finding(const adapt::Replan& split, std::span<const plan::Plan> plans) const;
+  [[nodiscard]] std::optional<std::string> finding(const Replan& split, std::span<const plan::Plan> plans) const;
 
   /// No rank is slow.
-  [[nodiscard]] const adapt::Replan& unslowed() const { return unslowed_; }
+  [[nodiscard]] const Replan& unslowed() const { return unslowed_; }
 
  private:
   using Solved = PipelineSolver::Solved;
 
-  [[nodiscard]] PipelineProblem problem(const adapt::ReplicaGroup& group) const;
-  [[nodiscard]] planner::PlanningProblem policy_problem(const adapt::ReplicaGroup& group) const;
-  [[nodiscard]] Solved find_prepared(const adapt::ReplicaGroup& group) const;
-  [[nodiscard]] plan::Plan solved_plan(const SolvedPipeline& solved, const adapt::Replan& split,
+  [[nodiscard]] PipelineProblem problem(const ReplicaGroup& group) const;
+  [[nodiscard]] planner::PlanningProblem policy_problem(const ReplicaGroup& group) const;
+  [[nodiscard]] Solved find_prepared(const ReplicaGroup& group) const;
+  [[nodiscard]] plan::Plan solved_plan(const SolvedPipeline& solved, const Replan& split,
                                        const PlanRequest& request) const;
-  void take_bound(const adapt::ReplicaGroup& group, plan::Plan& plan) const;
-  [[nodiscard]] plan::Plan full_clocks(const adapt::ReplicaGroup& group) const;
-  [[nodiscard]] GroupPlans by_lowgear(const adapt::Replan& split, const PlanRequest& request) const;
-  [[nodiscard]] GroupPlans by_policy(const adapt::Replan& split, const PlanRequest& request) const;
-  [[nodiscard]] GroupPlans within_cap(const adapt::Replan& split, const PlanRequest& request) const;
-  [[nodiscard]] PlannedPower power_of(const adapt::Replan& split, std::span<const plan::Plan> plans,
-                                      double time_s) const;
+  void take_bound(const ReplicaGroup& group, plan::Plan& plan) const;
+  [[nodiscard]] plan::Plan full_clocks(const ReplicaGroup& group) const;
+  [[nodiscard]] GroupPlans by_lowgear(const Replan& split, const PlanRequest& request) const;
+  [[nodiscard]] GroupPlans by_policy(const Replan& split, const PlanRequest& request) const;
+  [[nodiscard]] GroupPlans within_cap(const Replan& split, const PlanRequest& request) const;
+  [[nodiscard]] PlannedPower power_of(const Replan& split, std::span<const plan::Plan> plans, double time_s) const;
   [[nodiscard]] std::vector<double> expected_compute_s(const plan::Plan& plan) const;
 
   JobPipelines job_;
   std::shared_ptr<const schedule::Schedule> schedule_;
   PipelineSolver* solver_;
   Progress* progress_;
-  adapt::Replan unslowed_;
+  Replan unslowed_;
 };
 
 }  // namespace lowgear::workflow

@@ -107,7 +107,7 @@ class Planning {
 
   void slow_down() {
     if (options_->request.slow.empty()) return;
-    adapt::Replan split = adapt::replan(result_.pipeline.dag, result_.pipeline.profile, 1, options_->request.slow, 0);
+    Replan split = replan(result_.pipeline.dag, result_.pipeline.profile, 1, options_->request.slow, 0);
     result_.pipeline.profile = std::move(split.groups.front().profile);
   }
 
@@ -153,7 +153,7 @@ class Planning {
     if (makes_one_plan() || options_->deadlines.slowdown_pct) return keep_plan(one_plan(job, planner, single));
     const auto deadlines = deadlines_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     PlanRequest request = job_request();
-    adapt::Replan split = job.split(request);
+    Replan split = job.split(request);
     for (std::size_t i = 0; i < deadlines.size(); ++i) {
       tell("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
       split.deadline_s = deadlines[i];
@@ -169,7 +169,7 @@ class Planning {
     return request;
   }
 
-  plan::Plan plan_of(const JobPlanner& job, const adapt::Replan& split, const PlanRequest& request) {
+  plan::Plan plan_of(const JobPlanner& job, const Replan& split, const PlanRequest& request) {
     GroupPlans made = job.plan_groups(split, request);
     if (!made.note.empty()) warn(made.note);
     return std::move(made.plans.front());

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "planning/adapt/work/work_change.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/profile/layers/layer_profile.h"
@@ -13,12 +12,13 @@
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/plan_pipeline.h"
 #include "planning/workflow/profiled_pipeline.h"
+#include "planning/workflow/work_change.h"
 
 namespace lowgear::workflow {
 
 /// The work of an iteration, against the profile that all of it is planned from.
 struct Work {
-  adapt::WorkChange change = {};
+  WorkChange change = {};
   schedule::Schedule schedule;  ///< computations only, as if nothing were frozen
 };
 

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "control/client/client.h"
-#include "control/protocol/rank_decisions.h"
+#include "client/client.h"
 #include "planning/adapt/techniques/technique_controller.h"
+#include "protocol/rank_decisions.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/run/step_result.h"
 

@@ -15,8 +15,8 @@
 
 #include "base/core/error.h"
 #include "base/http/tls/tls_environment.h"
-#include "control/client/client.h"
-#include "control/client/rank/rank_environment.h"
+#include "client/client.h"
+#include "client/rank/rank_environment.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/server/server_job.h"
 #include "training/launcher/training_schedule.h"

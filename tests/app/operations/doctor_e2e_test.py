@@ -7,7 +7,7 @@ import sys
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "control" / "agent"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "agent"))
 from agent_test_base import AgentTest  # noqa: E402
 
 TRIES = 4  # other work on the machine makes times differ

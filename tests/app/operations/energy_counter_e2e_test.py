@@ -8,7 +8,7 @@ import sys
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "control" / "agent"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "agent"))
 from agent_test_base import LOWGEAR, PATIENCE_S, AgentTest, wait_until  # noqa: E402
 
 DOUBLE, REAL = os.environ["LOWGEAR_COUNTER_DOUBLE"], os.environ["LOWGEAR_NVML"]

@@ -10,9 +10,9 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
-#include "control/server/planning/measured_job.h"
 #include "planning/plan/plan_json.h"
 #include "planning/schedule/generators.h"
+#include "server/planning/measured_job.h"
 
 namespace lowgear {
 namespace {
@@ -78,8 +78,8 @@ TEST(OnePlanner, GivesTheSamePlanToTheServerAndToTheCommand) {
       {{.slowdown_pct = 7.5}, {"--slowdown", "7.5"}},
       {{.slowdown_pct = 3, .slow = {{.replica = 0, .rank = 1, .factor = 1.3}}},
        {"--slowdown", "3", "--slow-rank", "1=1.3"}},
-      {{.slowdown_pct = 2, .power_cap = adapt::PowerCap{.watts = 210}}, {"--slowdown", "2", "--power-cap", "210"}},
-      {{.slowdown_pct = 0, .power_cap = adapt::PowerCap{.scope = adapt::CapScope::job, .watts = 640}},
+      {{.slowdown_pct = 2, .power_cap = workflow::PowerCap{.watts = 210}}, {"--slowdown", "2", "--power-cap", "210"}},
+      {{.slowdown_pct = 0, .power_cap = workflow::PowerCap{.scope = workflow::CapScope::job, .watts = 640}},
        {"--slowdown", "0", "--power-cap", "640:job"}},
       {{.slowdown_pct = 4, .policy = "perseus"}, {"--slowdown", "4", "--policy", "perseus"}},
   };

@@ -50,7 +50,7 @@ def texts_of(folder, pattern):
 
 
 def facts(monitoring):
-    openapi = json.loads((SOURCE / "src/control/server/http/openapi.json").read_text())
+    openapi = json.loads((SOURCE / "src/server/http/openapi.json").read_text())
     prometheus = yaml.safe_load((monitoring / "prometheus.yml").read_text())
     return Facts(read_images(SOURCE / "deploy/images/images.json"), os.environ["VERSION"], os.environ["LOWGEAR_BINARY"],
                  frozenset(openapi["paths"]) | {"/openapi.json"},

@@ -100,10 +100,10 @@ TEST(WorkReplan, RandomChangesGiveCertifiedPlans) {
   std::mt19937 random(3);
   for (int round = 0; round < 12; ++round) {
     WorkReplanRequest request = sample_request(2 + static_cast<int>(random() % 5));
-    adapt::WorkChange& change = request.after.change;
+    WorkChange& change = request.after.change;
     change.frozen_layers = static_cast<int>(random() % 12);
     if (random() % 2 == 0) change.scales = {{.begin = 0, .end = 12, .time_factor = 0.7, .energy_factor = 0.8}};
-    if (random() % 3 == 0) change.recomputation = adapt::Recomputation::added;
+    if (random() % 3 == 0) change.recomputation = Recomputation::added;
     request.step_time = StepTime::own_fastest;
     request.keep_partition = random() % 2 == 0;
     const WorkReplan replan = replan_work(request);
@@ -156,7 +156,7 @@ TEST(WorkReplan, NoOtherPartitionSavesMuchMoreAtTheOldTime) {
 
 TEST(WorkReplan, RefusesWhatCannotBe) {
   WorkReplanRequest slower = sample_request();
-  slower.after.change.recomputation = adapt::Recomputation::added;
+  slower.after.change.recomputation = Recomputation::added;
   EXPECT_THAT(error_of([&] { (void)replan_work(slower); }), HasSubstr("cannot be kept"));
 
   WorkReplanRequest ranks = sample_request();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/core/temporary_folder.h"
-#include "planning/freezing/weight_gradient_rotation.h"
+#include "planning/adapt/freezing/weight_gradient_rotation.h"
 #include "training/trainer/autograd_training.h"
 #include "training/trainer/model/block_linears.h"
 #include "training/trainer/test_models.h"
@@ -44,7 +44,7 @@ std::int64_t operation_of(const std::string& name) {
 
 /// What a rotation says, replayed without a trainer.
 std::vector<std::vector<std::int64_t>> replayed(const launcher::TrainConfig& config) {
-  freezing::WeightGradientRotation rotation(config.model.layers, linear_weights(config.model), kBudget);
+  adapt::freezing::WeightGradientRotation rotation(config.model.layers, linear_weights(config.model), kBudget);
   std::vector<std::vector<std::int64_t>> steps;
   for (std::int64_t step = 0; step < config.steps; ++step) {
     const bool warming_up = step < config.optimizer.warmup_steps;

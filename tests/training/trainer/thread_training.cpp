@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-#include "control/client/client.h"
+#include "client/client.h"
 #include "training/launcher/rank_layout.h"
 #include "training/trainer/test_models.h"
 #include "training/trainer/thread_ranks.h"

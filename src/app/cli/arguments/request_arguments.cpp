@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kMaxWatts = 1e9;
 
-adapt::RankSlowdown slow_rank(const std::string& text) {
+workflow::RankSlowdown slow_rank(const std::string& text) {
   const auto [rank, factor] = split_at(text, '=');
   const auto number = parse_integer(rank);
   const auto times = parse_number(factor);
@@ -30,11 +30,11 @@ adapt::RankSlowdown slow_rank(const std::string& text) {
   return {.replica = 0, .rank = static_cast<int>(*number), .factor = *times};
 }
 
-adapt::PowerCap power_cap(const std::string& text) {
+workflow::PowerCap power_cap(const std::string& text) {
   const auto [watts, scope] = split_at(text, ':');
   const auto number = parse_number(watts);
-  const auto named = scope.empty() ? std::optional(adapt::CapScope::gpu) : adapt::cap_scope(scope);
-  if (!number || !(*number > 0) || !(*number <= kMaxWatts) || !named || named == adapt::CapScope::node) {
+  const auto named = scope.empty() ? std::optional(workflow::CapScope::gpu) : workflow::cap_scope(scope);
+  if (!number || !(*number > 0) || !(*number <= kMaxWatts) || !named || named == workflow::CapScope::node) {
     throw CLI::ValidationError("--power-cap",
                                fmt::format("expected W, W:gpu or W:job, such as 300 or 2400:job, not {}", quote(text)));
   }

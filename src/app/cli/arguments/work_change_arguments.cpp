@@ -73,7 +73,7 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
   add_choice(
       app, "--recompute", kRecomputationWords,
       [&arguments](std::size_t place) {
-        arguments.recomputation = place == 0 ? adapt::Recomputation::added : adapt::Recomputation::removed;
+        arguments.recomputation = place == 0 ? workflow::Recomputation::added : workflow::Recomputation::removed;
       },
       "Whether layers repeat their forward before their backward, and did not in the profile (added), or no longer do "
       "(removed)");
@@ -92,19 +92,19 @@ profile::Partition partition_from_layers(const std::string& text, int stages) {
   return layers;
 }
 
-adapt::WorkChange work_change(const WorkChangeArguments& arguments, int layers) {
-  adapt::WorkChange change{
+workflow::WorkChange work_change(const WorkChangeArguments& arguments, int layers) {
+  workflow::WorkChange change{
       .frozen_layers = arguments.frozen_layers, .scales = {}, .recomputation = arguments.recomputation};
   for (const std::string& text : arguments.scales) change.scales.push_back(parse_layer_scale(text));
   if (arguments.dropped_weight_gradients > 0) {
-    for (const auto& scale : adapt::dropped_weight_gradients(layers, arguments.dropped_weight_gradients)) {
+    for (const auto& scale : workflow::dropped_weight_gradients(layers, arguments.dropped_weight_gradients)) {
       change.scales.push_back(scale);
     }
   }
   return change;
 }
 
-adapt::LayerScale parse_layer_scale(const std::string& text) {
+workflow::LayerScale parse_layer_scale(const std::string& text) {
   const auto [layers, factors] = split_at(text, '=');
   const auto [first_text, last_text] = split_at(layers, '-');
   const auto [time_text, energy_text] = split_at(factors, ',');
@@ -113,9 +113,9 @@ adapt::LayerScale parse_layer_scale(const std::string& text) {
   const auto time = parse_number(time_text);
   const auto energy = energy_text.empty() ? time : parse_number(energy_text);
   const bool has_all = first && last && *first <= *last && time && energy && *time > 0 && *energy > 0;
-  if (!has_all || *time > adapt::kMaxWorkFactor || *energy > adapt::kMaxWorkFactor) {
+  if (!has_all || *time > workflow::kMaxWorkFactor || *energy > workflow::kMaxWorkFactor) {
     throw InputError(fmt::format("expected FIRST-LAST=TIME[,ENERGY] with factors above 0 and at most {}, not {}",
-                                 adapt::kMaxWorkFactor, quote(text)));
+                                 workflow::kMaxWorkFactor, quote(text)));
   }
   return {.begin = *first, .end = *last + 1, .time_factor = *time, .energy_factor = *energy, .kind = {}};
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planning/adapt/work/work_change.h"
 #include "planning/profile/layers/layer_profile.h"
+#include "planning/workflow/work_change.h"
 
 namespace lowgear::cli {
 
@@ -16,7 +16,7 @@ struct WorkChangeArguments {
   int frozen_layers = 0;
   std::vector<std::string> scales;      ///< `FIRST-LAST=TIME[,ENERGY]`
   double dropped_weight_gradients = 0;  ///< share
-  adapt::Recomputation recomputation = adapt::Recomputation::as_measured;
+  workflow::Recomputation recomputation = workflow::Recomputation::as_measured;
   std::optional<int> microbatches;
 };
 
@@ -31,10 +31,10 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments);
 [[nodiscard]] profile::Partition partition_from_layers(const std::string& layers, int stages);
 
 /// `layers`: of the model.
-[[nodiscard]] adapt::WorkChange work_change(const WorkChangeArguments& arguments, int layers);
+[[nodiscard]] workflow::WorkChange work_change(const WorkChangeArguments& arguments, int layers);
 
 /// `0-23=0.8` or `0-23=0.8,0.85`: layers, factor of time, factor of energy (that of time where it is not given). Throws
 /// InputError on anything else.
-[[nodiscard]] adapt::LayerScale parse_layer_scale(const std::string& text);
+[[nodiscard]] workflow::LayerScale parse_layer_scale(const std::string& text);
 
 }  // namespace lowgear::cli

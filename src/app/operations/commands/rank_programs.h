@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "app/cli/terminal/console.h"
-#include "control/client/rank/rank_environment.h"
+#include "client/rank/rank_environment.h"
 #include "training/launcher/rank_processes.h"
 
 namespace lowgear::operations {

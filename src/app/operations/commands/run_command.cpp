@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
-#include "app/doctor/python_package.h"
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/verbs.h"
+#include "app/operations/doctor/python_package.h"
 #include "app/operations/runs/agent_requests.h"
 #include "base/core/error.h"
-#include "control/client/rank/rank_environment.h"
-#include "control/client/search/search_request.h"
-#include "control/client/server/server_addresses.h"
+#include "client/rank/rank_environment.h"
+#include "client/search/search_request.h"
+#include "client/server/server_addresses.h"
 
 namespace lowgear::operations {
 namespace {

@@ -17,8 +17,8 @@
 #include "app/operations/commands/verbs.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
-#include "control/client/rank/rank_environment.h"
-#include "control/server/server_process.h"
+#include "client/rank/rank_environment.h"
+#include "server/server_process.h"
 
 namespace lowgear::operations {
 namespace {

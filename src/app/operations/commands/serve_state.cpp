@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/core/error.h"
-#include "control/server/state_check.h"
-#include "control/server/store/state_backup.h"
-#include "control/server/store/store_schema.h"
+#include "server/state_check.h"
+#include "server/store/state_backup.h"
+#include "server/store/store_schema.h"
 
 namespace lowgear::operations {
 namespace {

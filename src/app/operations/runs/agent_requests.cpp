@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "agent/lease/control_client.h"
 #include "base/core/error.h"
 #include "base/core/formats/json_members.h"
 #include "base/core/numbers/number.h"
-#include "control/agent/lease/control_client.h"
-#include "control/client/agent/agent_settings.h"
+#include "client/agent/agent_settings.h"
 
 namespace lowgear::operations {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "app/doctor/diagnosis.h"
-#include "app/doctor/python_facts.h"
-#include "app/doctor/sharing_facts.h"
+#include "app/operations/doctor/diagnosis.h"
+#include "app/operations/doctor/python_facts.h"
+#include "app/operations/doctor/sharing_facts.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::operations {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "planning/adapt/freezing/controller.h"
 #include "planning/adapt/operating_point_search.h"
-#include "planning/freezing/controller.h"
 
 namespace lowgear::adapt {
 

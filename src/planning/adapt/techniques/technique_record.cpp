@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json_lines.h"
-#include "planning/freezing/record.h"
+#include "planning/adapt/freezing/record.h"
 
 namespace lowgear::adapt {
 namespace {

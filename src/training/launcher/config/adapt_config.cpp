@@ -9,7 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
-#include "planning/freezing/weight_gradient_rotation.h"
+#include "planning/adapt/freezing/weight_gradient_rotation.h"
 #include "training/launcher/config/yaml_members.h"
 
 namespace lowgear::launcher {
@@ -30,7 +30,7 @@ void read_freeze_controller(const YamlView& map, const fs::path& folder, std::in
   read_optional(map, "window_steps", 1, kMaxSteps, controller.window_steps);
   read_optional(map, "rewarm_steps", 0, kMaxSteps, controller.rewarm_steps);
   read_optional(map, "log", folder, controller.log);
-  freezing::Options& options = controller.options;
+  adapt::freezing::Options& options = controller.options;
   read_optional(map, "cap", 0, 0.99, options.cap);
   read_optional(map, "dwell_windows", 1, 1'000'000, options.dwell_windows);
   read_optional(map, "steady_windows", 1, 1'000'000, options.steady_windows);
@@ -38,7 +38,7 @@ void read_freeze_controller(const YamlView& map, const fs::path& folder, std::in
   double margin_pct = 100 * options.loss_margin;
   read_optional(map, "loss_margin_pct", 0, 100, margin_pct);
   options.loss_margin = margin_pct / 100;
-  controller.most_blocks = freezing::Controller(layers, options).most_blocks();
+  controller.most_blocks = adapt::freezing::Controller(layers, options).most_blocks();
   freeze.controller = std::move(controller);
 }
 
@@ -66,7 +66,7 @@ void read_freeze(const YamlView& map, const fs::path& folder, std::int64_t layer
   if (map.has("weight_gradients")) {
     const YamlView way = map.at("weight_gradients");
     way.require_only({"budget"});
-    freeze.weight_gradient_budget = way.at("budget").number_in(0, freezing::WeightGradientRotation::kMostBudget);
+    freeze.weight_gradient_budget = way.at("budget").number_in(0, adapt::freezing::WeightGradientRotation::kMostBudget);
     return;
   }
   if (map.has("blocks")) {

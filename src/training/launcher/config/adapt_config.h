@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "base/core/formats/yaml.h"
+#include "planning/adapt/freezing/controller.h"
 #include "planning/adapt/operating_point_search.h"
-#include "planning/freezing/controller.h"
 
 namespace lowgear::launcher {
 
 /// A prefix that grows and shrinks by what training shows: `adapt.freeze.controller`.
 struct FreezeControllerConfig {
   std::vector<std::filesystem::path> held_out;  ///< token files; `token_type` as those of the training
-  freezing::Options options;
+  adapt::freezing::Options options;
   std::int64_t window_steps = 100;           ///< between decisions
   std::int64_t rewarm_steps = 100;           ///< in which the rate of unfrozen blocks rises to that of the others
   std::optional<std::filesystem::path> log;  ///< observations and decisions

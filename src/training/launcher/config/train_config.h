@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "control/protocol/job_spec.h"
 #include "estimating/model/model_config.h"
+#include "protocol/job_spec.h"
 #include "training/dataset/token_text.h"
 #include "training/launcher/config/adapt_config.h"
 #include "training/launcher/config/train_server_config.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/core/error.h"
-#include "control/client/server/server_addresses.h"
+#include "client/server/server_addresses.h"
 #include "training/launcher/config/yaml_members.h"
 
 namespace lowgear::launcher {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/core/formats/yaml.h"
-#include "control/protocol/job_spec.h"
+#include "protocol/job_spec.h"
 
 namespace lowgear::launcher {
 

@@ -13,7 +13,7 @@
 #include "base/http/client/token_file.h"
 #include "base/http/message/error.h"
 #include "base/http/tls/tls_environment.h"
-#include "control/client/server/server_addresses.h"
+#include "client/server/server_addresses.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "training/launcher/envpipe_order.h"
 #include "training/launcher/server/server_job.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "control/protocol/rank_cells.h"
+#include "protocol/rank_cells.h"
 #include "training/launcher/config/train_config.h"
 
 /// The order of the schedule `envpipe` by what the server has measured of such a job before.

@@ -7,9 +7,9 @@
 
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
-#include "control/protocol/job_spec.h"
-#include "control/protocol/json_members.h"
 #include "planning/planner/policies/envpipe/envpipe_names.h"
+#include "protocol/job_spec.h"
+#include "protocol/json_members.h"
 #include "training/launcher/envpipe_order.h"
 
 namespace lowgear::launcher {

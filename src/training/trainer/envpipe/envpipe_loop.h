@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "control/client/client.h"
+#include "client/client.h"
 #include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/dag.h"

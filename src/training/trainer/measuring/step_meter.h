@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-#include "control/client/client.h"
+#include "client/client.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {

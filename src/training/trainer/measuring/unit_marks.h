@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "control/client/client.h"
+#include "client/client.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/engine/engine.h"
 #include "training/trainer/measuring/activation_meter.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/core/monotonic_clock.h"
-#include "control/client/client.h"
+#include "client/client.h"
 #include "planning/adapt/precision_choice.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/engine/optimizer.h"

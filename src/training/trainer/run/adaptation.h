@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "control/client/client.h"
+#include "client/client.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/envpipe/envpipe_loop.h"
@@ -37,7 +37,7 @@ class Adaptation {
   /// Before each step, on all ranks: the part is then as the step has to train it.
   [[nodiscard]] Change prepare(std::int64_t step);
   /// Empty where no weight gradients are left out.
-  [[nodiscard]] std::optional<freezing::WeightGradientRotation::Drops> drops_at(std::int64_t step) const {
+  [[nodiscard]] std::optional<adapt::freezing::WeightGradientRotation::Drops> drops_at(std::int64_t step) const {
     return freezing_.drops_at(step);
   }
   [[nodiscard]] SlowerBlocks slower_at(std::int64_t step) const { return freezing_.slower_at(step); }

@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
-#include "planning/freezing/record.h"
+#include "planning/adapt/freezing/record.h"
 #include "planning/plan/plan_json.h"
 #include "planning/plan/uniform_plan.h"
 
@@ -31,8 +31,8 @@ adapt::TechniqueOptions technique_options(const launcher::TrainConfig& config) {
 /// Of a run that may have had other techniques or points.
 adapt::TechniqueState start_state(const JsonView& root, const adapt::TechniqueOptions& options) {
   adapt::TechniqueState state;
-  std::optional<freezing::State> freezing;
-  if (root.has("controller")) freezing = freezing::state_of(root.at("controller"));
+  std::optional<adapt::freezing::State> freezing;
+  if (root.has("controller")) freezing = adapt::freezing::state_of(root.at("controller"));
   if (root.has("techniques")) {
     const JsonView saved = root.at("techniques");
     state = adapt::technique_state_of(saved.at("state"));
@@ -59,7 +59,7 @@ AdaptingLoop::AdaptingLoop(const launcher::TrainConfig& config, FreezingLoop& fr
       position_(position),
       controller_(technique_options(config)) {
   if (config.adapt.freezing) {
-    freezing.hand_over([this](const freezing::Observation& window) { observe_window(window); });
+    freezing.hand_over([this](const adapt::freezing::Observation& window) { observe_window(window); });
   }
   if (!config.adapt.slowdown) return;
   for (const std::filesystem::path& plan : config.adapt.slowdown->plans)
@@ -110,7 +110,7 @@ std::uint64_t AdaptingLoop::lost_agents() const {
   return config_->adapt.slowdown->power_limits_w.empty() ? 0 : client_->status().reconnects;
 }
 
-void AdaptingLoop::observe_window(const freezing::Observation& window) {
+void AdaptingLoop::observe_window(const adapt::freezing::Observation& window) {
   step_.window = window;
   step_.decisions = controller_->observe(window);
 }
@@ -180,7 +180,7 @@ std::string AdaptingLoop::save() const {
   const adapt::TechniqueState state = controller_->state();
   if (state.freezing) {
     json["blocks"] = state.good.frozen_blocks;
-    json["controller"] = freezing::state_json(*state.freezing);
+    json["controller"] = adapt::freezing::state_json(*state.freezing);
   }
   Json techniques = adapt::technique_state_json(state);
   techniques.erase("freezing");

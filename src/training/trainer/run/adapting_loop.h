@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "control/client/agent/agent_settings.h"
-#include "control/client/client.h"
+#include "client/agent/agent_settings.h"
+#include "client/client.h"
 #include "planning/adapt/techniques/technique_record.h"
 #include "planning/schedule/schedule.h"
 #include "training/launcher/config/train_config.h"
@@ -54,7 +54,7 @@ class AdaptingLoop final : public SavedState {
     friend bool operator==(const Loaded&, const Loaded&) = default;
   };
 
-  void observe_window(const freezing::Observation& window);
+  void observe_window(const adapt::freezing::Observation& window);
   void decide();
   void write(const std::string& line);
   void load(int point, const schedule::Schedule& schedule);

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "planning/freezing/record.h"
+#include "planning/adapt/freezing/record.h"
 
 namespace lowgear::trainer {
 namespace {
@@ -43,8 +43,8 @@ void FreezingLoop::begin(std::int64_t first_step) {
   if (controller_) (void)held_out_();
   if (!controller_ || !config_->freeze.controller->log || ranks_->world->rank() != 0) return;
   log_.emplace(*config_->freeze.controller->log, first_step);
-  log_->add(freezing::write_header(config_->model.layers, config_->freeze.controller->options, controller_->state(),
-                                   first_step));
+  log_->add(adapt::freezing::write_header(config_->model.layers, config_->freeze.controller->options,
+                                          controller_->state(), first_step));
 }
 
 std::int64_t FreezingLoop::blocks_at(std::int64_t step) const {
@@ -60,15 +60,15 @@ SlowerBlocks FreezingLoop::slower_at(std::int64_t step) const {
           .factor = static_cast<double>(step - unfrozen_.step + 1) / static_cast<double>(steps + 1)};
 }
 
-std::optional<freezing::WeightGradientRotation::Drops> FreezingLoop::drops_at(std::int64_t step) const {
+std::optional<adapt::freezing::WeightGradientRotation::Drops> FreezingLoop::drops_at(std::int64_t step) const {
   if (!rotation_) return std::nullopt;
-  return step < config_->optimizer.warmup_steps ? freezing::WeightGradientRotation::Drops{} : rotation_->drops();
+  return step < config_->optimizer.warmup_steps ? adapt::freezing::WeightGradientRotation::Drops{} : rotation_->drops();
 }
 
 WeightGradientDrops FreezingLoop::dropped_at(std::int64_t step) const {
   if (!rotation_ || config_->adapt.placebo) return {};
   WeightGradientDrops drops{.dropped = std::vector<bool>(skipped_.size()), .skipped = skipped_};
-  const freezing::WeightGradientRotation::Drops now = *drops_at(step);
+  const adapt::freezing::WeightGradientRotation::Drops now = *drops_at(step);
   for (const std::int64_t operation : now.operations) {
     drops.dropped[static_cast<std::size_t>(operation)] = true;
   }
@@ -79,7 +79,7 @@ WeightGradientDrops FreezingLoop::dropped_at(std::int64_t step) const {
 void FreezingLoop::count_drops(std::int64_t step) {
   if (step < config_->optimizer.warmup_steps) return;
   if (!config_->adapt.placebo) {
-    const freezing::WeightGradientRotation::Drops done = rotation_->drops();
+    const adapt::freezing::WeightGradientRotation::Drops done = rotation_->drops();
     for (const std::int64_t operation : done.operations) ++skipped_[static_cast<std::size_t>(operation)];
   }
   rotation_->advance();
@@ -99,8 +99,8 @@ void FreezingLoop::after_step(std::int64_t step, double learning_rate) {
   forget_samples();
 }
 
-freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double learning_rate) const {
-  freezing::Observation seen;
+adapt::freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double learning_rate) const {
+  adapt::freezing::Observation seen;
   seen.steps_done = steps_done;
   seen.warming_up = steps_done <= config_->optimizer.warmup_steps;
   seen.learning_rate = learning_rate;
@@ -114,7 +114,7 @@ freezing::Observation FreezingLoop::observation(std::int64_t steps_done, double 
 }
 
 void FreezingLoop::decide(std::int64_t steps_done, double learning_rate) {
-  freezing::Observation seen = observation(steps_done, learning_rate);
+  adapt::freezing::Observation seen = observation(steps_done, learning_rate);
   seen.held_out_loss = held_out_();
   if (observer_) {
     if (ranks_->world->rank() == 0) observer_(seen);
@@ -122,8 +122,8 @@ void FreezingLoop::decide(std::int64_t steps_done, double learning_rate) {
   }
   const at::Tensor agreed = at::zeros({1}, optimizer_->store().gradients().options().dtype(at::kLong));
   if (ranks_->world->rank() == 0) {
-    const freezing::Decision decision = controller_->observe(seen);
-    if (log_ && !log_->add(freezing::write_line({seen, decision})) && log_->lost_lines() == 1) {
+    const adapt::freezing::Decision decision = controller_->observe(seen);
+    if (log_ && !log_->add(adapt::freezing::write_line({seen, decision})) && log_->lost_lines() == 1) {
       fmt::print(stderr, "{}; training continues\n", log_->lost_text());
     }
     agreed.fill_(decision.blocks);
@@ -143,7 +143,7 @@ void FreezingLoop::adopt(std::int64_t blocks, std::int64_t step) {
 
 std::string FreezingLoop::save() const {
   if (rotation_) {
-    const freezing::WeightGradientRotation::State& state = rotation_->state();
+    const adapt::freezing::WeightGradientRotation::State& state = rotation_->state();
     return Json({{"weight_gradients", {{"next", state.next}, {"credit", state.credit}, {"skipped", skipped_}}}}).dump();
   }
   if (!controller_) return "";
@@ -153,7 +153,7 @@ std::string FreezingLoop::save() const {
                {"unfrozen", {{"from", unfrozen_.from}, {"until", unfrozen_.until}, {"step", unfrozen_.step}}},
                {"samples", samples_},
                {"sums", sums},
-               {"controller", Json::parse(freezing::write_state(controller_->state()))}})
+               {"controller", Json::parse(adapt::freezing::write_state(controller_->state()))}})
       .dump();
 }
 
@@ -194,7 +194,7 @@ void FreezingLoop::restore(const std::string& json, const std::string& source) {
   }
   sums_.copy_(block_squares_tensor(squares));
   controller_.emplace(config_->model.layers, config_->freeze.controller->options,
-                      freezing::parse_state(root.at("controller").json().dump(), source));
+                      adapt::freezing::parse_state(root.at("controller").json().dump(), source));
   blocks_ = controller_->state().blocks;
 }
 

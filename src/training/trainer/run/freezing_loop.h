@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "planning/freezing/controller.h"
-#include "planning/freezing/weight_gradient_rotation.h"
+#include "planning/adapt/freezing/controller.h"
+#include "planning/adapt/freezing/weight_gradient_rotation.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/block_signals.h"
@@ -26,7 +26,7 @@ class FreezingLoop final : public SavedState {
   using HeldOut = std::function<double()>;
 
   /// Who decides instead of the controller; on rank 0.
-  using Observer = std::function<void(const freezing::Observation&)>;
+  using Observer = std::function<void(const adapt::freezing::Observation&)>;
 
   /// All outlive this. `held_out` is called only where the configuration has a controller.
   FreezingLoop(const launcher::TrainConfig& config, AdamW& optimizer, const Communicators& ranks, HeldOut held_out);
@@ -43,7 +43,7 @@ class FreezingLoop final : public SavedState {
   /// Blocks that were unfrozen a short time before the step, whose learning rate still rises.
   [[nodiscard]] SlowerBlocks slower_at(std::int64_t step) const;
   /// What the configuration has the step leave out, the one before it done; empty where it does not say so.
-  [[nodiscard]] std::optional<freezing::WeightGradientRotation::Drops> drops_at(std::int64_t step) const;
+  [[nodiscard]] std::optional<adapt::freezing::WeightGradientRotation::Drops> drops_at(std::int64_t step) const;
   /// The same for the model, and how often that was so before. As a placebo: nothing.
   [[nodiscard]] WeightGradientDrops dropped_at(std::int64_t step) const;
   /// After each step, on all ranks.
@@ -60,7 +60,7 @@ class FreezingLoop final : public SavedState {
     std::int64_t step = -1;
   };
 
-  [[nodiscard]] freezing::Observation observation(std::int64_t steps_done, double learning_rate) const;
+  [[nodiscard]] adapt::freezing::Observation observation(std::int64_t steps_done, double learning_rate) const;
   void decide(std::int64_t steps_done, double learning_rate);
   void forget_samples();
   void count_drops(std::int64_t step);
@@ -70,9 +70,9 @@ class FreezingLoop final : public SavedState {
   AdamW* optimizer_;
   const Communicators* ranks_;
   HeldOut held_out_;
-  Observer observer_;                               ///< may be empty
-  std::optional<freezing::Controller> controller_;  ///< observes on rank 0 alone
-  std::optional<freezing::WeightGradientRotation> rotation_;
+  Observer observer_;                                      ///< may be empty
+  std::optional<adapt::freezing::Controller> controller_;  ///< observes on rank 0 alone
+  std::optional<adapt::freezing::WeightGradientRotation> rotation_;
   std::vector<std::int64_t> skipped_;  ///< steps that left the rotation's operation out
   std::int64_t blocks_ = 0;            ///< as the controller decided last
   Unfrozen unfrozen_;

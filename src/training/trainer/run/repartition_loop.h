@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "control/client/client.h"
+#include "client/client.h"
 #include "estimating/model/partition.h"
 #include "training/launcher/config/train_config.h"
 #include "training/launcher/partition_choice.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "planning/adapt/freezing/weight_gradient_rotation.h"
 #include "planning/adapt/techniques/technique_controller.h"
-#include "planning/freezing/weight_gradient_rotation.h"
 #include "training/trainer/envpipe/envpipe_decision.h"
 #include "training/trainer/probe/precision_probe.h"
 
@@ -27,7 +27,7 @@ struct StepResult {
   double learning_rate = 0;
   std::int64_t frozen_blocks = 0;  ///< blocks that this step did not train, from the first on; with the embedding
   /// What of the weight gradients this step left out, or as a placebo would have; empty: the job leaves out none.
-  std::optional<freezing::WeightGradientRotation::Drops> dropped_gradients = {};
+  std::optional<adapt::freezing::WeightGradientRotation::Drops> dropped_gradients = {};
   double time_s = 0;
   std::optional<double> energy_j;              ///< of all GPUs; empty when not all report it all the time
   std::optional<double> energy_uncertainty_j;  ///< +-; empty when that of a GPU is not known

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "control/client/client.h"
+#include "client/client.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/backend.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/core/monotonic_clock.h"
-#include "control/client/rank/gpu_choice.h"
+#include "client/rank/gpu_choice.h"
 #include "hardware/gpu/nvml_system.h"
 
 namespace lowgear::trainer {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "control/client/rank/rank_environment.h"
+#include "client/rank/rank_environment.h"
 #include "estimating/sampling/sample_csv.h"
 #include "hardware/gpu/gpu.h"
 #include "hardware/measure/energy_meter.h"

@@ -13,7 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
-#include "control/client/rank/rank_environment.h"
+#include "client/rank/rank_environment.h"
 #include "estimating/sampling/sampling_options.h"
 #include "training/trainer/run/rank_program.h"
 #include "training/trainer/sampler/collective_sampling.h"

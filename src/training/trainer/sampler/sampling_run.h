@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "control/client/rank/rank_environment.h"
+#include "client/rank/rank_environment.h"
 #include "estimating/sampling/sampling_options.h"
 #include "training/trainer/sampler/gpu_observer.h"
 #include "training/trainer/sampler/sample_writer.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "control/client/rank/rank_environment.h"
+#include "client/rank/rank_environment.h"
 
 namespace lowgear::trainer {
 

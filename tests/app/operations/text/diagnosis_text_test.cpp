@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "app/doctor/good_machine.h"
+#include "app/operations/doctor/good_machine.h"
 
 namespace lowgear::operations {
 namespace {

@@ -1,4 +1,4 @@
-// Client and Server with TLS between them; tests/control/server/tls_test.py has peers that are not ours.
+// Client and Server with TLS between them; tests/server/tls_test.py has peers that are not ours.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

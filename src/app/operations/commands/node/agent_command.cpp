@@ -10,6 +10,11 @@
 #include <system_error>
 #include <vector>
 
+#include "agent/journal/journal.h"
+#include "agent/lease/control_client.h"
+#include "agent/process/agent_process.h"
+#include "agent/process/node_agent.h"
+#include "agent/process/preview.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/interrupt.h"
 #include "app/cli/terminal/table.h"
@@ -18,11 +23,6 @@
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "control/agent/journal/journal.h"
-#include "control/agent/lease/control_client.h"
-#include "control/agent/process/agent_process.h"
-#include "control/agent/process/node_agent.h"
-#include "control/agent/process/preview.h"
 #include "hardware/gpu/nvml_system.h"
 
 namespace lowgear::operations {

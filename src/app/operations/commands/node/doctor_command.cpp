@@ -7,15 +7,15 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/interrupt.h"
-#include "app/doctor/diagnosis.h"
-#include "app/doctor/machine_facts.h"
-#include "app/doctor/python_diagnosis.h"
-#include "app/doctor/python_facts.h"
-#include "app/doctor/sharing_diagnosis.h"
-#include "app/doctor/sharing_facts.h"
-#include "app/doctor/switch_latency_probe.h"
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/verbs.h"
+#include "app/operations/doctor/diagnosis.h"
+#include "app/operations/doctor/machine_facts.h"
+#include "app/operations/doctor/python_diagnosis.h"
+#include "app/operations/doctor/python_facts.h"
+#include "app/operations/doctor/sharing_diagnosis.h"
+#include "app/operations/doctor/sharing_facts.h"
+#include "app/operations/doctor/switch_latency_probe.h"
 #include "app/operations/text/diagnosis_text.h"
 
 namespace lowgear::operations {

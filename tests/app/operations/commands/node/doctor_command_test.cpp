@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "app/cli/run_lowgear.h"
-#include "app/doctor/machine_facts.h"
+#include "app/operations/doctor/machine_facts.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 #include "base/ipc/unix_address.h"

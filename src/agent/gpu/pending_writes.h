@@ -1,0 +1,46 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <unordered_set>
+
+#include "agent/service/agent_service.h"
+#include "agent/service/loop_gate.h"
+
+namespace lowgear::agent {
+
+/// The callers that wait for the result of their writes. None blocks the io_context's thread: each is called there
+/// once, with the outcome or after its time limit, whichever is first. Callers that still wait when this is destroyed
+/// are not called.
+///
+/// All calls but that of an `Outcome` are made on the thread of the io_context.
+class PendingWrites {
+ public:
+  /// Says how a write ended; from any thread, and also after this and the io_context have gone. Only the first call
+  /// counts.
+  using Outcome = std::function<void(std::exception_ptr error)>;
+
+  PendingWrites(boost::asio::io_context& io, std::chrono::milliseconds timeout)
+      : io_(io), gate_(std::make_shared<LoopGate>(io)), timeout_(timeout) {}
+  PendingWrites(const PendingWrites&) = delete;
+  PendingWrites& operator=(const PendingWrites&) = delete;
+  ~PendingWrites() { gate_->close(); }
+
+  /// `done` is called with the outcome, or with `too_late` once the time is over.
+  [[nodiscard]] Outcome add(WriteDone done, std::exception_ptr too_late);
+
+ private:
+  struct Pending;
+  /// Calls those that still wait.
+  void tell(const std::weak_ptr<Pending>& pending, const std::exception_ptr& error);
+
+  boost::asio::io_context& io_;
+  std::shared_ptr<LoopGate> gate_;
+  std::chrono::milliseconds timeout_;
+  std::unordered_set<std::shared_ptr<Pending>> pending_;
+};
+
+}  // namespace lowgear::agent

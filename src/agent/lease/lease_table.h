@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/lease/process_watch.h"
+#include "agent/service/agent_service.h"
+
+namespace lowgear::agent {
+
+/// A process that has set something on a GPU of which another one took the lease.
+struct LeaseSharer {
+  Peer peer;
+  ProcessIdentity process;
+  std::unique_ptr<ProcessWatch> watch;
+};
+
+/// One process' right to write to one GPU. A lease that was not taken over the lease socket is shared by the processes
+/// of one user that set something on the GPU, and lasts until the last of them has ended.
+struct Lease {
+  std::uint64_t id = 0;
+  std::size_t gpu = 0;  ///< place in the system's list
+  Peer owner;
+  std::optional<ProcessIdentity> process;  ///< empty when the agent cannot see it: the connection alone counts
+  std::string job;
+  std::uint32_t rank = 0;
+  bool connected =
+      false;  ///< held by a connection to the lease socket; otherwise by the process for as long as it lives
+  std::chrono::steady_clock::time_point since;
+  std::unique_ptr<ProcessWatch> watch;
+  std::vector<LeaseSharer> sharers;  ///< in the order in which they came
+};
+
+/// The leases that there are: one a GPU.
+class LeaseTable {
+ public:
+  /// Gives it the next number. Throws GpuBusy when the GPU has one already, naming its owner.
+  Lease& add(Lease lease);
+  /// Null when there is none.
+  [[nodiscard]] Lease* find(std::uint64_t id);
+  [[nodiscard]] Lease* of_gpu(std::size_t gpu);
+  void remove(std::uint64_t id);
+  /// In the order in which they were given.
+  [[nodiscard]] const std::map<std::uint64_t, Lease>& all() const { return leases_; }
+
+ private:
+  std::map<std::uint64_t, Lease> leases_;  // by number
+  std::uint64_t last_id_ = 0;
+};
+
+/// The name of a user, or the number of one that has none.
+[[nodiscard]] std::string user_name(uid_t uid);
+
+}  // namespace lowgear::agent

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/config/config.h"
+#include "base/ipc/termination_signals.h"
+
+namespace lowgear::agent {
+
+enum class Mode : unsigned char {
+  write,
+  dry_run,  ///< says what it would write to which GPU, and writes nothing; needs no rights
+};
+
+/// Where the agent speaks; both are called from several threads.
+struct Messages {
+  std::function<void(std::string_view)> note;
+  std::function<void(std::string_view)> warn;
+};
+
+/// Runs the agent of this machine until one of the signals comes: takes the journal, restores what the last agent left
+/// changed, serves, and restores everything. Returns what could not be restored, one line each. Throws InputError when
+/// it cannot start, MachineHeld or JournalHeld when another agent runs, and GpuError without a driver.
+///
+/// A signal that comes while it starts lets it finish restoring, and then ends it; when the driver holds that up,
+/// within a second, with the journal as it is.
+[[nodiscard]] std::vector<std::string> serve_node(const Config& config, Mode mode, const Messages& unguarded,
+                                                  const ipc::TerminationSignals& signals);
+
+/// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored, and
+/// what is to be repaired: a journal that was damaged or that cannot be written.
+/// Throws as `serve_node`, and InputError when there is no journal.
+[[nodiscard]] std::vector<std::string> restore_node(const Config& config, const Messages& messages);
+
+}  // namespace lowgear::agent

@@ -1,0 +1,156 @@
+#include "client/agent/agent_connection.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include "base/ipc/descriptor_passing.h"
+#include "base/ipc/unix_address.h"
+
+namespace lowgear::client {
+namespace {
+
+[[noreturn]] void throw_system_error(std::string_view what) {
+  throw Error(fmt::format("{}: {}", what, std::generic_category().message(errno)));
+}
+
+void throw_if_ended(const ipc::Frame& frame) {
+  if (frame.type == ipc::FrameType::ended) throw LeaseEnded(ipc::decode_ended(frame.payload).reason);
+}
+
+}  // namespace
+
+MappedUnitRing::MappedUnitRing(const FileDescriptor& memory) {
+  struct stat status {};
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  if (::fstat(memory.get(), &status) != 0 || status.st_size != static_cast<off_t>(sizeof(ipc::UnitRing)) ||
+      (::fcntl(memory.get(), F_GET_SEALS) & kSeals) != kSeals) {
+    throw Error("the agent does not share a unit ring of this version; use a client and an agent of the same release");
+  }
+  void* mapped = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (mapped == MAP_FAILED) throw_system_error("the agent's unit ring cannot be mapped");
+  ring_ = static_cast<ipc::UnitRing*>(mapped);
+  if (ring_->magic != ipc::kUnitRingMagic || ring_->version != ipc::kUnitRingVersion ||
+      ring_->capacity != ipc::kUnitRingCapacity) {
+    ::munmap(mapped, sizeof(ipc::UnitRing));
+    throw Error("the agent shares a unit ring of another version; use a client and an agent of the same release");
+  }
+}
+
+MappedUnitRing::~MappedUnitRing() { ::munmap(ring_, sizeof(ipc::UnitRing)); }
+
+AgentConnection::AgentConnection(const std::filesystem::path& socket, const ipc::HelloMessage& hello,
+                                 std::chrono::milliseconds timeout) {
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
+  connect(socket);
+  send_all(encode(hello), deadline);
+  const ipc::Frame frame = receive(deadline);
+  if (frame.type == ipc::FrameType::refused) throw LeaseRefused(ipc::decode_refused(frame.payload).reason);
+  if (frame.type != ipc::FrameType::lease || !received_) throw Error("the agent's response is not a lease");
+  lease_ = ipc::decode_lease(frame.payload);
+  ring_ = std::make_shared<MappedUnitRing>(received_);
+  received_.reset();
+}
+
+void AgentConnection::connect(const std::filesystem::path& socket) {
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(socket);
+  socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket_) throw_system_error("no socket");
+  if (::connect(socket_.get(), address.get(), address.size()) != 0) {
+    throw Error(fmt::format("{}: {}", printable(socket.native()),
+                            errno == EACCES ? "this user may not use the agent; its configuration names who may"
+                                            : "no agent responds (" + std::generic_category().message(errno) + ")"));
+  }
+}
+
+void AgentConnection::wait_for(short events, Deadline deadline) const {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) throw Error("the agent does not respond");
+    pollfd entry{.fd = socket_.get(), .events = events, .revents = 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::min<long long>(left.count(), 60'000)));
+    if (ready > 0) return;
+    if (ready < 0 && errno != EINTR) throw_system_error("poll");
+  }
+}
+
+void AgentConnection::send_all(const std::vector<std::byte>& bytes, Deadline deadline) {
+  std::span<const std::byte> rest(bytes);
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      rest = rest.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      wait_for(POLLOUT, deadline);
+    } else if (errno != EINTR) {
+      throw_system_error("the agent is gone");
+    }
+  }
+}
+
+ipc::Frame AgentConnection::receive(Deadline deadline) {
+  for (;;) {
+    if (auto frame = reader_.next()) {
+      throw_if_ended(*frame);
+      return *std::move(frame);
+    }
+    wait_for(POLLIN, deadline);
+    receive_some();
+  }
+}
+
+void AgentConnection::receive_some() {
+  std::array<std::byte, 4096> bytes{};
+  const ssize_t received = ipc::receive_with_descriptor(socket_.get(), bytes, received_);
+  if (received < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (received < 0) throw_system_error("the agent is gone");
+  if (received == 0) throw Error("the agent has closed the connection");
+  reader_.append(std::span(bytes).first(static_cast<std::size_t>(received)));
+}
+
+ipc::PlanAnswer AgentConnection::send_plan(const ipc::PlanMessage& plan, std::chrono::milliseconds timeout) {
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
+  try {
+    send_all(encode(plan), deadline);
+  } catch (const Error&) {
+    check();  // the agent may have said why it has closed the connection
+    throw;
+  }
+  const ipc::Frame frame = receive(deadline);
+  if (frame.type == ipc::FrameType::accepted) return ipc::AcceptedMessage{};
+  if (frame.type == ipc::FrameType::refused) return ipc::decode_refused(frame.payload);
+  if (frame.type == ipc::FrameType::too_late) return ipc::decode_too_late(frame.payload);
+  throw Error("the agent's response to a plan is not known");
+}
+
+void AgentConnection::check() {
+  pollfd entry{.fd = socket_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
+  for (;;) {
+    // What has arrived counts also when the connection has closed since: it may say that the lease was ended.
+    if (const std::optional<ipc::Frame> frame = reader_.next()) {
+      throw_if_ended(*frame);
+      throw Error("the agent sent an unexpected message");
+    }
+    if (::poll(&entry, 1, 0) <= 0) return;
+    receive_some();
+  }
+}
+
+void AgentConnection::release() noexcept {
+  try {
+    send_all(encode_empty(ipc::FrameType::release), std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+  } catch (const std::exception&) {
+    // The agent is gone, or the closed socket will tell it.
+  }
+  socket_.reset();
+}
+
+}  // namespace lowgear::client

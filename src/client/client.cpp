@@ -1,0 +1,314 @@
+#include "client/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/host_name.h"
+#include "base/core/log.h"
+#include "base/core/monotonic_clock.h"
+#include "client/marks/cuda_stream_driver.h"
+#include "client/rank/gpu_choice.h"
+#include "client/server/server_addresses.h"
+#include "client/server/server_messages.h"
+#include "hardware/gpu/nvml_system.h"
+#include "planning/plan/plan_json.h"
+
+namespace lowgear::client {
+
+namespace {
+
+/// Longest that the training thread is taken to need between reading the clock and marking what it read it for.
+constexpr std::uint64_t kMarkingNs = 100'000'000;
+
+std::uint64_t event_time_ns() noexcept { return static_cast<std::uint64_t>(monotonic_ns()); }
+
+/// 128 random bits.
+std::string random_text() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+/// The stage that all ops of a plan's rank are of; empty where there are several.
+std::optional<int> only_stage(const std::vector<plan::PlannedOp>& ops) {
+  if (ops.empty()) return std::nullopt;
+  const int stage = ops.front().stage;
+  const bool same = std::ranges::all_of(ops, [stage](const plan::PlannedOp& op) { return op.stage == stage; });
+  return same ? std::optional(stage) : std::nullopt;
+}
+
+/// Place and rank are one thing, which a launcher says once.
+Options with_rank(Options options) {
+  options.place.rank = options.rank.rank;
+  options.place.world_size = options.rank.world_size_known ? std::optional(options.rank.world_size) : std::nullopt;
+  return options;
+}
+
+/// The only stage of a rank, where that is certain without a plan.
+std::optional<int> known_stage(const JobPlaceFacts& place) {
+  const bool one_stage = !place.sizes || place.sizes->stage_is_pp_rank;
+  return one_stage ? pipeline_rank(place).rank : std::nullopt;
+}
+
+/// A wrong word in the variable ends no training.
+void heed_log_level(const Environment& environment) {
+  try {
+    set_log_level(environment);
+  } catch (const InputError& error) {
+    fmt::print(stderr, "lowgear: warning: {}\n", error.what());
+  }
+}
+
+}  // namespace
+
+Client::Client(Options options, const Environment& environment)
+    : options_(with_rank(std::move(options))),
+      start_ns_(event_time_ns()),
+      gpu_(open_rank_gpu(options_.gpu, options_.rank.local_rank, environment)),
+      place_(pipeline_rank(options_.place), known_stage(options_.place)) {
+  heed_log_level(environment);
+  if (!options_.recording.folder.empty()) open_recording();
+  if (gpu_.gpu != nullptr && !options_.agent_socket.empty()) open_lease();
+  if (!options_.server.address.empty()) open_server();
+  if (recording_ || served_) log_ = std::make_unique<UnitLog>();
+  following_ = std::make_unique<PlanFollowing>(lease_.get(), served_.get());
+  const std::string cuda = environment("LOWGEAR_CUDA").value_or("libcuda.so.1");
+  marks_.emplace(lease_.get(), log_.get(), [cuda] { return open_cuda_stream_driver(cuda); });
+  if (gpu_.gpu != nullptr) start_meter();
+  // The thread that runs next to training: keeps the lease, and hands on what was marked.
+  thread_.emplace(options_.drain_period, [this] {
+    drain();
+    refuse_what_differs();
+    if (lease_) lease_->keep();
+  });
+}
+
+Client::~Client() {
+  marks_->use_stream(nullptr);  // what the GPU has not come to yet
+  thread_.reset();
+  meter_.reset();
+  drain();
+  refuse_what_differs();
+  served_.reset();
+  lease_.reset();
+  if (recording_) recording_->finish(lost());
+}
+
+void Client::open_recording() {
+  RecordingHeader header;
+  header.rank = options_.rank.rank;
+  header.world_size = options_.rank.world_size;
+  header.job = options_.job;
+  if (gpu_.gpu != nullptr) {
+    header.gpu_uuid = gpu_.gpu->identity().uuid;
+    header.gpu_name = gpu_.gpu->identity().name;
+    header.driver_version = gpu_.system->driver_version();
+    header.simulated = gpu_.simulated();
+  }
+  recording_ = std::make_unique<RankRecording>(options_.recording, std::move(header), start_ns_);
+}
+
+void Client::open_lease() {
+  AgentLeaseOptions lease;
+  lease.socket = options_.agent_socket;
+  lease.hello.gpu = gpu_.gpu->identity().uuid;
+  lease.hello.rank = static_cast<std::uint32_t>(options_.rank.rank);
+  lease.hello.job = options_.job;
+  lease.timeout = options_.agent_timeout;
+  lease.reconnect_after = options_.reconnect_after;
+  lease_ = std::make_unique<AgentLease>(std::move(lease));
+}
+
+void Client::start_meter() {
+  measure::EnergyMeterOptions meter;
+  if (log_) {
+    meter.observer = [this](std::size_t, const measure::GpuSample& sample) {
+      if (served_) served_->add(sample);
+      if (recording_) recording_->write(sample);
+    };
+  }
+  meter_ = std::make_unique<measure::EnergyMeter>(*gpu_.system, std::vector<gpu::Gpu*>{gpu_.gpu}, std::move(meter));
+}
+
+std::vector<int> Client::gpu_clocks_mhz() const {
+  if (gpu_.gpu == nullptr || !works(*gpu_.gpu, gpu::GpuFeature::supported_clocks)) return {};
+  return gpu_.gpu->supported_sm_clocks_mhz();
+}
+
+protocol::RankSpec Client::registration() const {
+  protocol::RankSpec rank;
+  rank.rank = options_.rank.rank;
+  const JobPlace place = job_place(options_.place);
+  rank.pp_rank = place.pp;
+  rank.dp_rank = place.dp;
+  rank.tp_rank = place.tp;
+  rank.instance = random_text();
+  rank.host = host_name();
+  if (gpu_.gpu == nullptr) return rank;
+  rank.gpu_uuid = gpu_.gpu->identity().uuid;
+  rank.gpu = gpu_.gpu->identity().name;
+  rank.simulated = gpu_.simulated();
+  rank.clocks_mhz = gpu_clocks_mhz();
+  if (works(*gpu_.gpu, gpu::GpuFeature::power_limits)) rank.power_limit_w = gpu_.gpu->power_limits().enforced_w;
+  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  rank.follows_plans = lease.has_lease && !lease.dry_run;
+  return rank;
+}
+
+void Client::open_server() {
+  ServedRankOptions served;
+  served.server.addresses = parse_server_addresses(options_.server.address);
+  served.server.tls = options_.server.tls;
+  served.server.token_file = options_.server.token_file;
+  served.server.job_json =
+      complete_job(options_.server.job_json, options_.rank, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");
+  served.server.rank = registration();
+  served.start_ns = start_ns_;
+  served.like.source = "rank " + std::to_string(options_.rank.rank);
+  served.like.rank = options_.rank.rank;
+  served.like.world_size = options_.rank.world_size;
+  if (gpu_.gpu != nullptr) {
+    served.gpu.emplace(*gpu_.gpu);
+    served.like.gpu_uuid = gpu_.gpu->identity().uuid;
+    served.like.gpu_name = gpu_.gpu->identity().name;
+    served.like.simulated = gpu_.simulated();
+  }
+  served_ = std::make_unique<ServedRank>(std::move(served), lease_.get());
+}
+
+void Client::load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below) {
+  load_plan_text(read_file(path, ipc::kMaxFrameBytes - ipc::kMaxStringBytes), path.string(), plan_rank, nearest_below);
+}
+
+void Client::load_plan_text(std::string text, const std::string& source, std::optional<int> plan_rank,
+                            bool nearest_below) {
+  const plan::Plan plan = plan::read_plan(text, source);
+  const auto ranks = static_cast<int>(plan.ranks.size());
+  const AxisRank own =
+      plan_rank ? AxisRank{.rank = plan_rank, .reason = "plan_rank"} : pipeline_rank(options_.place, ranks);
+  if (!own.rank) throw InputError(fmt::format("{}: {}", printable(source), own.reason));
+  const int rank = *own.rank;
+  if (rank < 0 || rank >= ranks) {
+    throw InputError(fmt::format("{}: there is no rank {} in this plan of {} ranks", printable(source), rank, ranks));
+  }
+  place_.set(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
+  refuse_what_differs();
+  following_->require();
+  if (!lease_) throw Error(gpu_.problem.empty() ? "no agent is used" : gpu_.problem);
+  log_debug(fmt::format("plan {}: handed to the agent as that of rank {}", source, rank));
+  lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
+                     .nearest_below = nearest_below,
+                     .plan_json = std::move(text),
+                     .from_iteration = {}});
+}
+
+void Client::follow_again() {
+  refuse_what_differs();
+  following_->follow_again();
+}
+
+void Client::report(protocol::TrainingDecision decision) {
+  decision = sendable(std::move(decision));
+  if (served_) served_->report(std::move(decision));
+}
+
+void Client::set_work(protocol::JobWork work) {
+  work = sendable(std::move(work));
+  if (served_) served_->set_work(std::move(work));
+}
+
+/// What the training thread has found is carried out by another one, as it takes system calls.
+void Client::refuse_what_differs() {
+  const ExpectedUnits& expected = marks_->expected();
+  if (expected.has_failed()) following_->refuse("the schedule differs: " + expected.first_difference());
+}
+
+std::uint64_t Client::lost() const { return (log_ ? log_->lost() : 0) + marks_->stream().lost(); }
+
+measure::EnergyMeter::WindowId Client::window_begin(std::string name) {
+  if (!meter_) throw Error(gpu_.problem);
+  return meter_->begin(std::move(name));
+}
+
+measure::WindowMeasurement Client::window_end(measure::EnergyMeter::WindowId window) {
+  if (!meter_) throw Error(gpu_.problem);
+  return meter_->end(window);
+}
+
+void Client::stagger(std::uint64_t number) {
+  const double wait_s = served_ ? served_->take_wait_s(number) : 0;
+  if (!(wait_s > 0)) return;
+  marks_->wait_for_gpu();  // a host that is ahead of its GPU by more than the wait would delay nothing
+  std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
+}
+
+void Client::drain() {
+  if (!log_) return;
+  const std::uint64_t now_ns = event_time_ns();
+  if (served_) served_->take_samples();
+  UnitRecord record;
+  while (log_->pop(record)) {
+    if (served_) served_->add(record);
+    if (recording_) recording_->write(record);
+  }
+  if (recording_) recording_->flush();
+  if (!served_) return;
+  served_->set_lost(lost());
+  served_->advance_to(now_ns - kMarkingNs);
+}
+
+std::string Client::problem(const AgentLeaseStatus& lease) const {
+  if (!gpu_.problem.empty()) return gpu_.problem;
+  if (!lease.problem.empty()) return lease.problem;
+  return options_.rank.conflict;
+}
+
+Status Client::status() {
+  Status status;
+  refuse_what_differs();
+  status.units = marks_->written().units();
+  status.mismatched = marks_->written().mismatched();
+  status.lost = lost();
+  status.differing_iterations = marks_->expected().differing_iterations();
+  status.difference = marks_->expected().first_difference();
+  status.not_following = following_->why_not();
+  StreamMarksStatus stream = marks_->stream().status();
+  status.follow_stream = stream.follow_stream;
+  status.stream_problem = std::move(stream.problem);
+  if (gpu_.gpu != nullptr) status.gpu_uuid = gpu_.gpu->identity().uuid;
+  status.simulated = gpu_.simulated();
+  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  status.has_lease = lease.has_lease;
+  status.has_plan = lease.has_plan;
+  status.suspended = lease.suspended;
+  status.dry_run = lease.dry_run;
+  status.requested_clock_mhz = lease.requested_clock_mhz;
+  status.reconnects = lease.reconnects;
+  status.problem = problem(lease);
+  KnownPlace::Place place = place_.get();
+  status.pp_rank = place.pp_rank;
+  status.stage = place.stage;
+  status.place = std::move(place.text);
+  if (served_) {
+    const ServedRankStatus served = served_->status();
+    status.has_server = true;
+    status.server_connected = served.server.connected;
+    status.plan_version = served.plan_version;
+    status.reports_lost = served.server.reports_lost;
+    status.decisions_waiting = served.server.decisions_waiting;
+    status.decisions_lost = served.server.decisions_lost;
+    status.server_problem = served.server.problem;
+  }
+  if (status.problem.empty() && recording_) status.problem = recording_->problem();
+  if (status.problem.empty() && meter_) status.problem = meter_->counter_problem();
+  return status;
+}
+
+}  // namespace lowgear::client

@@ -1,0 +1,195 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/http/tls/tls_credentials.h"
+#include "client/agent/agent_lease.h"
+#include "client/marks/training_marks.h"
+#include "client/measure/rank_recording.h"
+#include "client/measure/unit_log.h"
+#include "client/periodic_thread.h"
+#include "client/plan_following.h"
+#include "client/rank/gpu_choice.h"
+#include "client/rank/job_place.h"
+#include "client/rank/known_place.h"
+#include "client/rank/rank_environment.h"
+#include "client/server/served_rank.h"
+#include "hardware/gpu/gpu.h"
+#include "hardware/measure/energy_meter.h"
+
+namespace lowgear::client {
+
+/// The server that plans this job; docs/server-api.md.
+struct ServerOptions {
+  std::string address;               ///< `http://host:port`, `https://host:port` or `unix:/path`; empty: no server
+  http::TlsClientFiles tls;          ///< for `https`
+  std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
+  std::string job_json;              ///< body of POST /v1/jobs; `run` and `gpu` are filled in where it names none
+};
+
+struct Options {
+  std::filesystem::path agent_socket;  ///< empty: use no agent
+  std::string gpu;                     ///< UUID or PCI address; empty: as CUDA_VISIBLE_DEVICES says
+  std::string job;
+  RankRecordingOptions recording;  ///< without a folder: no recording
+  RankInfo rank;
+  JobPlaceFacts place;  ///< `rank` and `world_size` of it are filled in from the former
+  ServerOptions server;
+  std::chrono::milliseconds agent_timeout{5'000};
+  std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
+  std::chrono::milliseconds drain_period{50};        ///< between the looks at what the training thread has marked
+};
+
+/// All that `lowgear_status` (lowgear.h) shows, and as flat as it.
+struct Status {
+  bool has_lease = false;
+  bool has_plan = false;
+  bool suspended = false;
+  bool dry_run = false;
+  bool simulated = false;
+  std::uint32_t requested_clock_mhz = 0;
+  std::uint64_t units = 0;
+  std::uint64_t mismatched = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t reconnects = 0;
+  std::string gpu_uuid;
+  std::string problem;
+  bool has_server = false;              ///< one was named
+  bool server_connected = false;        ///< and it answered the last request
+  int plan_version = 0;                 ///< of the server's plan that the newest whole iteration followed; 0: none
+  std::uint64_t reports_lost = 0;       ///< reports to the server that were dropped
+  std::uint64_t decisions_waiting = 0;  ///< that the server does not have yet
+  std::uint64_t decisions_lost = 0;     ///< that it will not get
+  std::string server_problem;
+  std::optional<int> pp_rank;  ///< in the pipeline; empty: not certain
+  std::optional<int> stage;    ///< the only one of this rank; empty: not certain, or it has several
+  std::string place;           ///< how they are known; or why not, and what to pass
+  bool follow_stream = false;  ///< marks count when the GPU comes to them; otherwise when they are made
+  std::string stream_problem;
+  std::uint64_t differing_iterations = 0;  ///< that ran other units than were expected
+  std::string difference;                  ///< the first one
+  std::string not_following;               ///< why plans are not followed; empty: they are
+};
+
+/// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
+/// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
+/// recording and a server; `status` says what is missing.
+///
+/// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait,
+/// and also `expect` and `use_stream`. Once a stream is used a mark is work for the GPU, too, and costs what the driver
+/// takes for it.
+class Client {
+ public:
+  /// Throws InputError when an option is invalid (no such GPU, a recording that exists, no address of a server, a
+  /// place in the job that is not certain where a server needs it).
+  Client(Options options, const Environment& environment);
+  /// Tells the server, ends the lease and finishes the recording.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Checks the plan and sends it to the agent. The process follows rank `plan_rank` of it, or else that of
+  /// pipeline_rank. Throws InputError when it is not a plan or the rank is not certain, LeaseRefused when the agent
+  /// does not accept it, Error when there is no agent: the plan is then sent when there is one.
+  void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
+  /// The same of a plan's text; `source` names it in errors.
+  void load_plan_text(std::string text, const std::string& source, std::optional<int> plan_rank, bool nearest_below);
+
+  /// The units that this rank begins in each iteration, in order, from the next iteration on. The first difference ends
+  /// following plans as `refuse` does where they `must_agree`, and is counted in any case. None: whatever comes.
+  void expect(std::vector<ExpectedUnit> units, bool must_agree) { marks_->expect(std::move(units), must_agree); }
+  /// Marks from now on count when the GPU comes to them on this stream. Null: when they are made. Where that cannot be
+  /// they stay the host's, and `status` says why.
+  void use_stream(StreamDriver::Stream stream) { marks_->use_stream(stream); }
+
+  /// Plans are not followed any more and clocks are free; measuring continues, and the server learns why. The first
+  /// reason is kept.
+  void refuse(std::string_view reason) { following_->refuse(reason); }
+  /// The same, until `follow_again`.
+  void stop_following() { following_->stop(); }
+  /// Throws LeaseRefused after `refuse`.
+  void follow_again();
+
+  /// A decision of the training program about how the job runs: the server keeps and shows it. Nothing waits for that,
+  /// and without a server nothing happens. `number` and `age_s` are set here. Throws InputError when technique or
+  /// change is no word.
+  void report(protocol::TrainingDecision decision);
+  /// What the job works on from now on, likewise. Throws InputError when a number is out of range.
+  void set_work(protocol::JobWork work);
+
+  /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
+  /// training has gone back: what it repeats is recorded, as a part of its own, and not reported to the server again.
+  void iteration_begin() noexcept { iteration_begin({.number = marks_->iteration()}); }
+  void iteration_begin(const IterationLabel& label) noexcept {
+    if (recording_) recording_->iteration_begins(label.number);
+    marks_->iteration_begin(label);
+  }
+  void iteration_end() noexcept { marks_->iteration_end(); }
+  /// Waits before the iteration of this number begins, where the server asks for it so that the power of several jobs
+  /// swings less (docs/serving.md): at most a tenth of an iteration. Called by the training thread, right before.
+  void stagger(std::uint64_t number);
+  void stagger() { stagger(marks_->iteration()); }
+  /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began
+  /// so last.
+  void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    marks_->unit_begin(kind, stage, microbatch);
+  }
+  void unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    marks_->unit_end(kind, stage, microbatch);
+  }
+  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    unit_begin(unit_kind(kind), stage, microbatch);
+  }
+  void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+    unit_end(unit_kind(kind), stage, microbatch);
+  }
+
+  /// Iterations that begin and end are logged here from now on. It has to stay as long as this.
+  void watch_iterations(IterationLog& log) noexcept { marks_->watch_iterations(&log); }
+
+  /// That the GPU of this rank can be set to, highest first; empty where there is none or it does not say.
+  [[nodiscard]] std::vector<int> gpu_clocks_mhz() const;
+  /// Throws Error when there is no GPU.
+  [[nodiscard]] measure::EnergyMeter::WindowId window_begin(std::string name);
+  measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
+
+  [[nodiscard]] Status status();
+  /// Empty: no agent is used.
+  [[nodiscard]] const std::filesystem::path& agent_socket() const { return options_.agent_socket; }
+
+ private:
+  void open_recording();
+  void open_lease();
+  void open_server();
+  void start_meter();
+  [[nodiscard]] protocol::RankSpec registration() const;
+  void drain();
+  void refuse_what_differs();
+  [[nodiscard]] std::uint64_t lost() const;
+  [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
+
+  Options options_;
+  std::uint64_t start_ns_;
+  RankGpu gpu_;
+  KnownPlace place_;
+
+  std::unique_ptr<AgentLease> lease_;         ///< null: no agent is used
+  std::unique_ptr<RankRecording> recording_;  ///< null: nothing is recorded
+  std::unique_ptr<ServedRank> served_;        ///< null: no server
+  std::unique_ptr<UnitLog> log_;              ///< null: neither recording nor server
+
+  std::unique_ptr<PlanFollowing> following_;
+  std::optional<TrainingMarks> marks_;           ///< within this object: a pointer is time of each mark
+  std::unique_ptr<measure::EnergyMeter> meter_;  ///< null: no GPU. Its thread uses recording and server
+  std::optional<PeriodicThread> thread_;         ///< last: it uses everything above
+};
+
+}  // namespace lowgear::client

@@ -1,0 +1,49 @@
+#include "client/marks/training_marks.h"
+
+#include "base/core/monotonic_clock.h"
+
+namespace lowgear::client {
+namespace {
+
+std::uint64_t mark_time_ns() noexcept { return static_cast<std::uint64_t>(monotonic_ns()); }
+
+}  // namespace
+
+void TrainingMarks::iteration_begin(const IterationLabel& label) noexcept {
+  if (in_iteration_) writer_.count_mismatch();
+  in_iteration_ = true;
+  iteration_ = label.number;
+  next_.begin_iteration();
+  expected_.iteration_begins(label.number);
+  pass_on({.time_ns = mark_time_ns(),
+           .number = label.number,
+           .type = ipc::UnitEventType::iteration_begin,
+           .settling = label.settling});
+}
+
+void TrainingMarks::iteration_end() noexcept {
+  if (!in_iteration_) return writer_.count_mismatch();
+  expected_.iteration_ends();
+  pass_on({.time_ns = mark_time_ns(), .number = iteration_, .type = ipc::UnitEventType::iteration_end});
+  ++iteration_;
+  in_iteration_ = false;
+}
+
+std::optional<std::uint32_t> TrainingMarks::next_begin(UnitKind kind, std::uint16_t stage) noexcept {
+  const std::optional<std::uint32_t> microbatch = next_.begin(kind, stage);
+  if (!microbatch) writer_.count_mismatch();
+  return microbatch;
+}
+
+std::optional<std::uint32_t> TrainingMarks::next_end(UnitKind kind, std::uint16_t stage) noexcept {
+  const std::optional<std::uint32_t> microbatch = next_.end(kind, stage);
+  if (!microbatch) writer_.count_mismatch();
+  return microbatch;
+}
+
+void TrainingMarks::defer_unit(ipc::UnitEventType type, UnitKind kind, std::uint16_t stage,
+                               std::uint32_t microbatch) noexcept {
+  stream_.mark({.time_ns = mark_time_ns(), .number = microbatch, .stage = stage, .kind = kind, .type = type});
+}
+
+}  // namespace lowgear::client

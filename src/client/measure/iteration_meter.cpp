@@ -1,0 +1,86 @@
+#include "client/measure/iteration_meter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lowgear::client {
+namespace {
+
+/// Samples that may wait: five minutes of them, of some 200 bytes each.
+constexpr std::size_t kMaxWaitingSamples = 6'000;
+
+double to_s(std::uint64_t time_ns) { return static_cast<double>(time_ns) * 1e-9; }
+
+}  // namespace
+
+void IterationMeter::add(const measure::GpuSample& sample) {
+  if (!gpu_) return;
+  if (waiting_.size() == kMaxWaitingSamples) waiting_.pop_front();
+  waiting_.push_back(sample);
+}
+
+void IterationMeter::take_samples(double until_s) {
+  while (!waiting_.empty() && waiting_.front().time_s <= until_s) {
+    const measure::GpuSample& sample = waiting_.front();
+    gpu_->add(sample);
+    if (open_ && open_->window) open_->window->add(sample);
+    newest_sample_s_ = sample.time_s;
+    waiting_.pop_front();
+  }
+}
+
+/// The meter tells no energy of times before its newest sample. The training thread may have been held up between
+/// reading the clock and marking what it read it for.
+double IterationMeter::not_before_samples(double time_s) const { return std::max(time_s, newest_sample_s_); }
+
+void IterationMeter::advance_to(std::uint64_t time_ns) { take_samples(to_s(time_ns)); }
+
+void IterationMeter::add_unit(const UnitRecord& unit, Open& open) {
+  open.compute.add(unit.begin_ns, unit.end_ns);
+  open.wait_s.push_back(unit.begin_ns > open.free_ns ? to_s(unit.begin_ns - open.free_ns) : 0);
+  open.free_ns = std::max(open.free_ns, unit.end_ns);
+}
+
+std::optional<MeasuredIteration> IterationMeter::add(const UnitRecord& record) {
+  switch (record.type) {
+    case RecordType::unit:
+      if (open_) add_unit(record, *open_);
+      return std::nullopt;
+    case RecordType::iteration_begin:
+      take_samples(to_s(record.begin_ns));
+      open_ = Open{.begin = record, .compute = {}, .wait_s = {}, .free_ns = record.begin_ns, .window = {}};
+      if (gpu_) open_->window = gpu_->begin(not_before_samples(to_s(record.begin_ns)));
+      return std::nullopt;
+    case RecordType::iteration_end:
+      break;
+  }
+  take_samples(to_s(record.end_ns));
+  if (!open_ || open_->begin.iteration != record.iteration) return std::nullopt;
+  MeasuredIteration measured = measure(record);
+  measured.wait_s = std::move(open_->wait_s);
+  open_.reset();
+  return measured;
+}
+
+MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
+  MeasuredIteration result;
+  result.iteration = end.iteration;
+  result.begin_ns = open_->begin.begin_ns;
+  result.time_s = to_s(end.end_ns - open_->begin.begin_ns);
+  result.compute_s = to_s(open_->compute.covered_ns());
+  if (!gpu_) return result;
+  const measure::GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));
+  if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or its error would be unknown
+    result.energy_j = gpu.energy_j;
+    result.energy_error_j = *gpu.energy_uncertainty_j;
+    result.is_counted = gpu.source == measure::EnergySource::counter;
+  }
+  result.throttled_power_s = gpu.power_capped_s;
+  result.throttled_thermal_s = gpu.thermally_throttled_s;
+  result.mean_sm_clock_mhz = gpu.mean_sm_clock_mhz;
+  result.min_sm_clock_mhz = gpu.min_sm_clock_mhz;
+  result.max_sm_clock_mhz = gpu.max_sm_clock_mhz;
+  return result;
+}
+
+}  // namespace lowgear::client

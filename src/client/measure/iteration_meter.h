@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "client/measure/covered_time.h"
+#include "client/measure/unit_log.h"
+#include "hardware/measure/gpu_meter.h"
+
+namespace lowgear::client {
+
+/// Time and energy of an iteration of this rank.
+struct MeasuredIteration {
+  std::uint64_t iteration = 0;
+  std::uint64_t begin_ns = 0;  ///< of CLOCK_MONOTONIC
+  double time_s = 0;
+  double compute_s = 0;  ///< in which a unit ran, without waiting
+  /// How long each unit came after the one before it, or after the iteration's begin, in the order of their ends.
+  std::vector<double> wait_s;
+  std::optional<double> energy_j;  ///< empty: no GPU, or neither its counter nor its power readings tell
+  double energy_error_j = 0;       ///< +-, of the counter's steps, or of the power readings
+  bool is_counted = false;         ///< the energy is the counter's, not that of power readings
+  std::optional<double> throttled_power_s;
+  std::optional<double> throttled_thermal_s;
+  std::optional<double> mean_sm_clock_mhz;  ///< time-weighted
+  std::optional<int> min_sm_clock_mhz;      ///< of the readings
+  std::optional<int> max_sm_clock_mhz;
+};
+
+/// Combines the marks of the training thread with the GPU's samples, both of which arrive with a delay. Has no thread
+/// and no clock.
+class IterationMeter {
+ public:
+  /// Without a GPU only times are measured.
+  explicit IterationMeter(std::optional<measure::GpuMeter> gpu) : gpu_(std::move(gpu)) {}
+
+  /// A sample of the GPU; in the order in which they were taken. Far too many that wait for `add` of what they belong
+  /// to are dropped, the oldest first.
+  void add(const measure::GpuSample& sample);
+  /// What was marked; in order. Returns the iteration that ended with it.
+  std::optional<MeasuredIteration> add(const UnitRecord& record);
+  /// Nothing will be added that was marked before: samples until then need not be kept.
+  void advance_to(std::uint64_t time_ns);
+  /// Units were lost: the iteration under way is not known.
+  void lose_iteration() { open_.reset(); }
+
+ private:
+  struct Open {
+    UnitRecord begin;
+    CoveredTime compute;
+    std::vector<double> wait_s;
+    std::uint64_t free_ns = 0;  ///< since when no unit has run
+    std::optional<measure::GpuWindow> window;
+  };
+
+  static void add_unit(const UnitRecord& unit, Open& open);
+  void take_samples(double until_s);
+  [[nodiscard]] double not_before_samples(double time_s) const;
+  [[nodiscard]] MeasuredIteration measure(const UnitRecord& end) const;
+
+  std::optional<measure::GpuMeter> gpu_;
+  std::deque<measure::GpuSample> waiting_;
+  double newest_sample_s_ = 0;  ///< of those that the meter has
+  std::optional<Open> open_;
+};
+
+}  // namespace lowgear::client

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/search/point_setter.h"
+
+namespace lowgear::client {
+
+/// CLOCK_MONOTONIC in ns.
+using NowNs = std::function<std::uint64_t()>;
+
+/// The operating point that the GPUs of a job are held at. While no agent responds it waits, and is set again when one
+/// does.
+class HeldPoint {
+ public:
+  HeldPoint(std::unique_ptr<PointSetter> setter, NowNs now_ns)
+      : setter_(std::move(setter)), now_ns_(std::move(now_ns)) {}
+
+  /// Throws GpuHeld and LeaseRefused. Where no agent responds, the GPUs are away.
+  void run_at(double value);
+  /// To be called several times a second: asks whether the GPUs are still held, and sets them again once there is an
+  /// agent. Throws GpuHeld and LeaseRefused.
+  void keep();
+  void release() noexcept;
+
+  /// 0: the GPUs' own choice.
+  [[nodiscard]] double value() const { return value_; }
+  /// From then on the GPUs have run at the value, but for the time in which no agent responded.
+  [[nodiscard]] std::uint64_t settled_ns() const { return settled_ns_; }
+  /// Why the GPUs are not held at present; empty: they are.
+  [[nodiscard]] const std::string& away() const { return away_; }
+  /// Since when; 0: they are held.
+  [[nodiscard]] std::uint64_t away_since_ns() const { return away_since_ns_; }
+
+ private:
+  void set();
+
+  std::unique_ptr<PointSetter> setter_;
+  NowNs now_ns_;
+  double value_ = 0;
+  std::uint64_t settled_ns_ = 0;
+  std::uint64_t looked_ns_ = 0;
+  std::string away_;
+  std::uint64_t away_since_ns_ = 0;
+};
+
+}  // namespace lowgear::client

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "client/server/decision_queue.h"
+#include "client/server/profile_collector.h"
+#include "protocol/rank_reports.h"
+
+namespace lowgear::client {
+
+/// What a rank has to say to the server until it has heard it: iterations, profiles, decisions, the state of its GPU
+/// and why it follows no plans. The oldest are dropped beyond a limit. Not thread-safe.
+class Outbox {
+ public:
+  /// Some three hours of iterations of half a second, 2 MiB.
+  static constexpr std::size_t kMaxReports = 20'000;
+  static constexpr std::size_t kMaxProfiles = 8;
+
+  void add(const protocol::IterationReport& report, const protocol::GpuNow& gpu);
+  void add(ProfileResult result);
+  /// The server is to hear that the rank trains, though there is nothing to report.
+  void hear(const protocol::GpuNow& gpu);
+  /// Why the rank follows no plans from now on; empty: it does. False: that was said before.
+  bool set_refusal(std::string reason);
+
+  [[nodiscard]] bool empty() const { return !speaks_ && reports_.empty() && profiles_.empty() && decisions_.empty(); }
+  /// The body of the next request with reports; empty: nothing is to be said. Follows `heard` or `not_heard`.
+  [[nodiscard]] std::optional<protocol::RankReports> next_reports(int rank);
+  /// The server has answered to this body. `taken`: with success; reports that it will never take are lost.
+  void heard(const protocol::RankReports& body, bool taken);
+  /// What was to be said is to be said again.
+  void not_heard() { speaks_ = true; }
+  /// The server is an older one, which knows of no refusals: they are no longer said.
+  void leave_out_refusals() { says_refusals_ = false; }
+
+  [[nodiscard]] std::optional<ProfileResult> next_profile() const;
+  /// The server has answered to the profile of this plan.
+  void heard_profile(int plan_version);
+
+  [[nodiscard]] DecisionQueue& decisions() { return decisions_; }
+  [[nodiscard]] const DecisionQueue& decisions() const { return decisions_; }
+
+  /// Reports and profiles are of a job that is gone; decisions are sent to the next one.
+  void drop_job();
+  /// Reports that were dropped.
+  [[nodiscard]] std::uint64_t lost() const { return lost_; }
+
+ private:
+  std::deque<protocol::IterationReport> reports_;
+  std::deque<ProfileResult> profiles_;
+  DecisionQueue decisions_;
+  protocol::GpuNow gpu_;
+  std::string refusal_;
+  bool speaks_ = false;  ///< the server is to hear of the rank, also without reports
+  bool says_refusals_ = true;
+  std::uint64_t lost_ = 0;
+};
+
+}  // namespace lowgear::client

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/measure/unit_log.h"
+#include "hardware/measure/gpu_meter.h"
+#include "planning/plan/clock_trial.h"
+#include "planning/profile/recorded_profile.h"
+
+namespace lowgear::client {
+
+/// A plan of the server with trials.
+struct ProfileRequest {
+  int plan_version = 0;
+  /// Plans of one sweep are measured together: what was recorded under an earlier one of them still counts.
+  int sweep = 0;
+  std::uint64_t from_iteration = 0;
+  /// In their order, not before `from_iteration`. The last iteration of the last one ends the measurement.
+  std::vector<plan::ClockTrial> trials;
+  int settle_iterations = 0;  ///< after each change of the clock, not counted
+  double settle_s = 0;        ///< after each change of the clock, in which units that begin are not counted
+};
+
+/// Times and energies of units under such plans, of their whole sweep so far.
+struct ProfileResult {
+  int plan_version = 0;
+  profile::RecordedProfile profile;  ///< empty when nothing could be measured
+  std::string problem;               ///< why something is missing; empty when nothing is
+};
+
+/// Records the units and samples of a profile plan's iterations in memory, and measures their times and energies by
+/// the regression of profile/. Has no thread and no clock of its own.
+class ProfileCollector {
+ public:
+  /// `like` says whose recording it is. Times count from `start_ns` (CLOCK_MONOTONIC).
+  ProfileCollector(profile::Recording like, std::uint64_t start_ns) : like_(std::move(like)), start_ns_(start_ns) {}
+
+  /// Drops what an earlier sweep has recorded.
+  void begin(ProfileRequest request);
+  [[nodiscard]] const std::optional<ProfileRequest>& request() const { return request_; }
+  /// Drops everything, without a result: the request is obsolete, and sweeps are numbered again.
+  void reset();
+  /// Units were lost, or ran without the plan: the iteration under way does not count.
+  void discard_iteration();
+
+  void add(const measure::GpuSample& sample);
+  /// In order. Returns the result with the last iteration of the trials.
+  [[nodiscard]] std::optional<ProfileResult> add(const UnitRecord& record);
+  /// Ends the request early, with what has been measured: another plan is followed. Empty when no request is open.
+  [[nodiscard]] std::optional<ProfileResult> finish();
+
+ private:
+  void begin_iteration(const UnitRecord& record);
+  void add_unit(const UnitRecord& record);
+  [[nodiscard]] std::int64_t iterations_since_change(std::int64_t iteration) const;
+  [[nodiscard]] bool is_last(std::uint64_t iteration) const;
+  [[nodiscard]] std::size_t unit_count() const;
+
+  profile::Recording like_;
+  std::vector<profile::Recording> parts_;  ///< of the sweep, one for each request
+  std::uint64_t start_ns_;
+  std::optional<ProfileRequest> request_;
+  int sweep_ = 0;
+  bool records_ = false;             ///< the iteration under way
+  bool settles_ = false;             ///< all of the iteration under way
+  std::uint64_t settled_ns_ = 0;     ///< from which units count
+  std::size_t iteration_begin_ = 0;  ///< index in its part of the first unit of the iteration under way
+  int iterations_ = 0;               ///< recorded so far, all plans of the sweep
+  bool has_others_ = false;          ///< there were units that are no op of a schedule
+};
+
+}  // namespace lowgear::client

@@ -1,0 +1,151 @@
+#include "client/server/served_rank.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/core/formats/json.h"
+#include "client/server/server_messages.h"
+
+namespace lowgear::client {
+namespace {
+
+/// Samples that wait for `take_samples`, which comes several times a second.
+constexpr std::size_t kMaxNewSamples = 4'096;
+
+/// Of a time of CLOCK_MONOTONIC, by the clock that reports say when they are sent by.
+double unix_time_s(std::uint64_t time_ns) {
+  const auto ago = std::chrono::steady_clock::now().time_since_epoch() - std::chrono::nanoseconds(time_ns);
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch() - ago).count();
+}
+
+/// Whether the GPU runs at other clocks than the plan's, as the agent cannot set them now.
+bool clocks_are_not_held(const AgentLease& lease) {
+  const ipc::UnitRing* const ring = lease.ring();
+  return ring != nullptr && ring->clocks_not_held.load(std::memory_order_acquire) != 0;
+}
+
+/// Servers before the policy `envpipe` know no waits, and refuse reports that have them.
+bool decides_by_waits(const std::string& job_json) {
+  const Json job = Json::parse(job_json, nullptr, /*allow_exceptions=*/false);
+  return job.is_object() && job.value("policy", Json()) == "envpipe";
+}
+
+}  // namespace
+
+ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
+    : lease_(lease),
+      iterations_(std::move(options.gpu)),
+      profile_(std::move(options.like), options.start_ns),
+      reports_waits_(decides_by_waits(options.server.job_json)),
+      server_(std::move(options.server), *this) {}
+
+void ServedRank::add(const measure::GpuSample& sample) {
+  const std::lock_guard lock(mutex_);
+  if (new_samples_.size() < kMaxNewSamples) new_samples_.push_back(sample);
+}
+
+void ServedRank::take_samples() {
+  std::vector<measure::GpuSample> samples;
+  std::optional<ProfileRequest> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    samples.swap(new_samples_);
+    asked = std::exchange(asked_, std::nullopt);
+    if (std::exchange(forgets_profile_, false)) profile_.reset();
+  }
+  if (asked) {
+    post(profile_.finish());
+    profile_.begin(*std::move(asked));
+  }
+  for (const measure::GpuSample& sample : samples) {
+    iterations_.add(sample);
+    profile_.add(sample);
+    gpu_means_.set_temperature(sample.temperature_c);
+  }
+}
+
+void ServedRank::add(const UnitRecord& record) {
+  if (record.type == RecordType::iteration_end) {
+    int version = lease_ != nullptr ? lease_->plan_version(record.iteration) : 0;
+    // It says nothing about the plan, nor about how fast this rank is at the plan's clocks.
+    if (lease_ != nullptr && clocks_are_not_held(*lease_)) version = 0;
+    plan_version_.store(version, std::memory_order_relaxed);
+    follow_profile_plan(version);
+  }
+  const std::optional<MeasuredIteration> measured = iterations_.add(record);
+  if (measured) report(*measured);
+  post(profile_.add(record));
+}
+
+/// The server counts an iteration once: what training repeats after it has gone back to a checkpoint is not reported.
+void ServedRank::report(const MeasuredIteration& measured) {
+  gpu_means_.add(measured);
+  if (newest_reported_ && measured.iteration <= *newest_reported_) return server_.hear(gpu_means_.now());
+  newest_reported_ = measured.iteration;
+  protocol::IterationReport report = report_of(measured, plan_version_.load(std::memory_order_relaxed));
+  waits_.set_iteration_s(measured.time_s);
+  if (waits_.wants_begins()) {
+    report.begin_s = unix_time_s(measured.begin_ns);
+    report.delay_s = waits_.taken_s(measured.iteration);
+    report.cannot_wait = !waits_.can_wait(measured.iteration);
+  }
+  if (reports_waits_ && measured.wait_s.size() <= protocol::kMaxReportedWaits) report.wait_s = measured.wait_s;
+  server_.report(report, gpu_means_.now());
+}
+
+/// Under the lock: a result is either handed over before the server's new job begins, which drops it, or not at all.
+void ServedRank::post(std::optional<ProfileResult> result) {
+  const std::lock_guard lock(mutex_);
+  if (result && !forgets_profile_) server_.post(*std::move(result));
+}
+
+/// Units that ran while the agent was away had no clock held for them. A newer plan ends what is measured.
+void ServedRank::follow_profile_plan(int version) {
+  const auto& request = profile_.request();
+  if (!request || version == request->plan_version) return;
+  profile_.discard_iteration();
+  if (version > request->plan_version) post(profile_.finish());
+}
+
+void ServedRank::set_lost(std::uint64_t records) {
+  if (std::exchange(lost_, records) == records) return;
+  iterations_.lose_iteration();
+  profile_.discard_iteration();
+}
+
+AgentLease::OfferAnswer ServedRank::offer(const protocol::RankPlan& plan) {
+  if (lease_ == nullptr) return {.offer = AgentLease::Offer::no_lease, .reason = "no agent is used"};
+  ipc::PlanMessage message{.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}};
+  for (const plan::ClockTrial& trial : plan.trials) {
+    message.trials.push_back({.first_iteration = static_cast<std::uint32_t>(trial.first_iteration),
+                              .iterations = static_cast<std::uint32_t>(trial.iterations),
+                              .clock_mhz = static_cast<std::uint32_t>(trial.clock_mhz)});
+  }
+  const auto from_iteration = static_cast<std::uint64_t>(plan.from_iteration);
+  AgentLease::OfferAnswer answer = lease_->offer(std::move(message), from_iteration, plan.version);
+  if (answer.offer != AgentLease::Offer::accepted) return answer;
+  const std::lock_guard lock(mutex_);
+  asked_.reset();
+  if (plan.purpose == protocol::PlanPurpose::profile) {
+    asked_ = {.plan_version = plan.version,
+              .sweep = plan.sweep,
+              .from_iteration = from_iteration,
+              .trials = plan.trials,
+              .settle_iterations = plan.settle_iterations,
+              .settle_s = plan.settle_s};
+  }
+  return answer;
+}
+
+void ServedRank::forget_versions() {
+  if (lease_ != nullptr) lease_->forget_versions();
+  const std::lock_guard lock(mutex_);
+  asked_.reset();
+  forgets_profile_ = true;
+}
+
+ServedRankStatus ServedRank::status() const {
+  return {.server = server_.status(), .plan_version = plan_version_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace lowgear::client

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/agent/agent_lease.h"
+#include "client/measure/gpu_means.h"
+#include "client/measure/iteration_meter.h"
+#include "client/measure/unit_log.h"
+#include "client/server/iteration_waits.h"
+#include "client/server/profile_collector.h"
+#include "client/server/server_connection.h"
+
+namespace lowgear::client {
+
+struct ServedRankOptions {
+  ServerConnectionOptions server;
+  std::optional<measure::GpuMeter> gpu;  ///< empty: no GPU is measured
+  profile::Recording like;               ///< whose recordings this rank's are, without units and samples
+  std::uint64_t start_ns = 0;            ///< CLOCK_MONOTONIC from which they tell times
+};
+
+struct ServedRankStatus {
+  ServerStatus server;
+  int plan_version = 0;  ///< of the server's plan that the newest iteration followed; 0: none
+};
+
+/// A rank whose plans come from the server: makes its agent follow them from their first iterations on, and reports the
+/// times and energies of iterations to the server, and those of units under plans with trials.
+class ServedRank final : private PlanTaker {
+ public:
+  /// `lease` may be null, where no agent is used; it lives longer than this.
+  ServedRank(ServedRankOptions options, AgentLease* lease);
+  ~ServedRank() override = default;
+
+  /// A sample of the GPU, from any thread.
+  void add(const measure::GpuSample& sample);
+
+  // The rest, but for `status`, is called on one thread.
+  /// To be called before the records that were marked until now are added.
+  void take_samples();
+  void add(const UnitRecord& record);
+  /// Nothing that was marked before is still to be added.
+  void advance_to(std::uint64_t time_ns) { iterations_.advance_to(time_ns); }
+  /// How many records were lost since the start: where that has grown, what is under way is not known.
+  void set_lost(std::uint64_t records);
+
+  /// Why the rank follows no plans from now on; empty: it does. From any thread.
+  void set_refusal(std::string reason) { server_.set_refusal(std::move(reason)); }
+  /// What the training program decided, and what it works on. From any thread.
+  void report(protocol::TrainingDecision decision) { server_.report(std::move(decision)); }
+  void set_work(protocol::JobWork work) { server_.set_work(std::move(work)); }
+
+  /// How long the server wants the training thread to wait before this iteration, each once.
+  [[nodiscard]] double take_wait_s(std::uint64_t iteration) { return waits_.take_s(iteration); }
+
+  [[nodiscard]] ServedRankStatus status() const;
+
+ private:
+  [[nodiscard]] AgentLease::OfferAnswer offer(const protocol::RankPlan& plan) override;
+  void forget_versions() override;
+  void take(const protocol::ReportsAnswer& answer) override { waits_.set(answer); }
+  void follow_profile_plan(int version);
+  void report(const MeasuredIteration& measured);
+  void post(std::optional<ProfileResult> result);
+
+  AgentLease* lease_;
+  IterationMeter iterations_;
+  ProfileCollector profile_;
+  GpuMeans gpu_means_;
+  IterationWaits waits_;
+  std::optional<std::uint64_t> newest_reported_;  ///< iteration
+  bool reports_waits_;                            ///< the job's policy decides by them
+  std::uint64_t lost_ = 0;                        ///< records
+  std::atomic<int> plan_version_{0};
+
+  std::mutex mutex_;  ///< of the three below
+  std::vector<measure::GpuSample> new_samples_;
+  std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
+  bool forgets_profile_ = false;         ///< what `profile_` holds is of a job that the server has lost
+
+  ServerConnection server_;  ///< last: its threads use the above
+};
+
+}  // namespace lowgear::client

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "client/measure/iteration_meter.h"
+#include "client/rank/rank_environment.h"
+#include "client/server/profile_collector.h"
+#include "protocol/rank_cells.h"
+#include "protocol/rank_decisions.h"
+#include "protocol/rank_reports.h"
+
+namespace lowgear::client {
+
+/// An iteration as it is reported. `plan_version` was followed throughout; 0: none of the server's.
+[[nodiscard]] protocol::IterationReport report_of(const MeasuredIteration& measured, int plan_version);
+
+/// What is sent of a decision, without number and age: its texts as the server accepts them. Throws InputError when
+/// technique or change is no word.
+[[nodiscard]] protocol::TrainingDecision sendable(protocol::TrainingDecision decision);
+/// Throws InputError when a number is out of range or the precision is no word.
+[[nodiscard]] protocol::JobWork sendable(protocol::JobWork work);
+/// As much of a text as can be printed and fits into so many bytes, as whole characters.
+[[nodiscard]] std::string fitting_text(std::string_view text, std::size_t bytes);
+
+/// What units took, as it is posted. Cells whose energy is not known are left out.
+[[nodiscard]] protocol::RankCells cells_of(int rank, const ProfileResult& result);
+
+/// The job as it is registered: `text` with `run`, `user` and `gpu` filled in where it does not name them; an empty
+/// user is none. Throws InputError when the text is no JSON object, or neither it nor the rank says which start of a
+/// job this is.
+[[nodiscard]] std::string complete_job(std::string_view text, const RankInfo& rank, const std::string& gpu);
+
+/// The error of a response for display: its message, or only its status.
+[[nodiscard]] std::string refusal_of(int status, std::string_view answer);
+
+}  // namespace lowgear::client

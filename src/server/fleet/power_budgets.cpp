@@ -1,0 +1,604 @@
+#include "server/fleet/power_budgets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/formats/json_members.h"
+#include "base/http/message/error.h"
+#include "protocol/json_members.h"
+
+namespace lowgear::server {
+namespace {
+
+constexpr double kMaxWatts = 1e9;
+constexpr std::size_t kMaxPoints = 10'000;
+constexpr std::size_t kMaxHosts = 100'000;
+constexpr std::size_t kMaxRuns = 1'000;
+constexpr double kLeastWeight = 0.001;
+constexpr double kMaxWeight = 1'000;
+constexpr double kMaxPeakPct = 100;
+constexpr double kMaxStaggerPct = 99;
+constexpr std::string_view kNodePrefix = "node/";
+/// A job may draw more than it does only if that shortens its iterations by at least so much; else plans would change
+/// with every watt.
+constexpr double kLeastGainPct = 0.2;
+/// What a GPU is taken to draw at most whose power limit is not known.
+constexpr double kUnknownLimitW = 1200;
+/// What a job measured is of the present for so long after it was heard of.
+constexpr double kMeasuredS = 60;
+/// A budget that is not kept for so long is reported.
+constexpr double kExcessLastsS = 10;
+/// A fall of a timetable is known before: agents and their drivers have so long to follow. Twice as long as budgets are
+/// left alone.
+constexpr double kLeadS = 2;
+/// Slowdowns that differ by less are the same.
+constexpr double kSlowdownTolerancePct = 0.01;
+/// Slowdowns are rounded up to multiples of this: jobs that are alike then have the same plans, and draw no more.
+constexpr double kSlowdownStepPct = 0.001;
+/// Sums of powers are rounded.
+constexpr double kPowerTolerance = 1e-6;
+
+/// Hosts of a budget that are shown where none is known.
+constexpr std::size_t kShownHosts = 20;
+
+/// A job that can be moved along its frontier.
+struct Mover {
+  const JobRecord* job = nullptr;
+  double fastest_s = 0;     ///< of its fastest plan
+  double now_w = 0;         ///< of the plans that it may follow at present
+  double slowdown_pct = 0;  ///< that it should have
+  double power_w = 0;       ///< planned with that
+
+  [[nodiscard]] double step_pct() const { return slowdown_pct - job->targets.budget_slowdown_pct(); }
+  [[nodiscard]] bool has_to_slow_down() const { return step_pct() > kSlowdownTolerancePct; }
+  [[nodiscard]] bool may_be_faster() const {
+    return -step_pct() > kLeastGainPct || (slowdown_pct == 0 && step_pct() < 0);
+  }
+};
+
+/// What the agent of the GPU says that it may draw at most, and what the rank says only where no agent has it: a rank
+/// could state any limit.
+double limit_w(const RegisteredRank& rank, const PowerShares& shares) {
+  return shares.most_w(rank.spec.gpu_uuid).value_or(rank.spec.power_limit_w.value_or(kUnknownLimitW));
+}
+
+/// All GPUs at their power limits, also those whose ranks have not registered yet.
+double full_power_w(const JobRecord& job, const PowerShares& shares) {
+  double sum_w = 0;
+  for (int rank = 0; rank < job.ranks.size(); ++rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
+    if (registered != nullptr && registered->finished) continue;
+    // A GPU counts once, however many ranks have it.
+    if (registered != nullptr && registered->shared && !registered->shared->counts_here) continue;
+    if (job.ranks.counts_elsewhere(rank)) continue;
+    sum_w += registered == nullptr ? kUnknownLimitW : limit_w(*registered, shares);
+  }
+  return sum_w;
+}
+
+double mean_power_w(const PlanVersion& version) { return version.time_s > 0 ? version.energy_j / version.time_s : 0; }
+
+/// Of the plan that its ranks followed in their last iteration and the one that they should follow next, that which
+/// draws more; all GPUs at their limits where it is not known what they follow.
+double present_power_w(const JobRecord& job, const PowerShares& shares) {
+  const PlanVersion* training = job.plans.training();
+  if (job.state() != JobState::running || training == nullptr || !(training->time_s > 0))
+    return full_power_w(job, shares);
+  if (job.history.kept().empty()) return full_power_w(job, shares);
+  const PlanVersion* in_force = job.plans.find(job.history.kept().back().plan_version);
+  if (in_force == nullptr || !(in_force->time_s > 0)) return full_power_w(job, shares);
+  return std::max(mean_power_w(*training), mean_power_w(*in_force));
+}
+
+/// From the fastest iteration that settings and signals want of the job to the one of least power. Empty: it cannot be
+/// planned.
+std::optional<PowerCurve> curve_of(const JobRecord& job, double floor_w) {
+  if (job.state() != JobState::running || job.ranks.followers() == 0 || job.frontier.empty()) return std::nullopt;
+  const double pipelines = static_cast<double>(job.spec.parallel.dp) * job.spec.parallel.tp;
+  std::vector<CurvePoint> points;
+  for (const auto& [time_s, energy_j] : job.frontier) points.push_back({time_s, energy_j * pipelines});
+  constexpr double kForever = std::numeric_limits<double>::infinity();
+  try {
+    const PowerCurve whole(points, kForever);
+    const double wanted_s =
+        std::min(whole.fastest_s() * (1 + job.targets.wanted_slowdown_pct() / 100), whole.slowest_s());
+    std::erase_if(points, [&](const CurvePoint& point) { return point.time_s <= wanted_s; });
+    points.insert(points.begin(), {wanted_s, whole.power_w(wanted_s) * wanted_s});
+    return PowerCurve(points, kForever).with_floor(floor_w);
+  } catch (const InputError&) {
+    return std::nullopt;  // of a damaged row
+  }
+}
+
+/// The budgets of each host: there may be one for every node, so that not every job can be looked up in every budget.
+class BudgetsOfHosts {
+ public:
+  explicit BudgetsOfHosts(const std::map<std::string, PowerBudget>& budgets) {
+    for (const auto& [name, budget] : budgets) {
+      for (const std::string& host : budget.hosts) of_host_[host].push_back(count_);
+      if (budget.hosts.empty()) of_all_.push_back(count_);
+      ++count_;
+    }
+  }
+
+  /// The shares of a job's GPUs that budgets count, by budget.
+  [[nodiscard]] std::vector<LimitShare> shares_of(const JobRecord& job) const {
+    std::map<std::size_t, int> there;
+    for (const std::size_t limit : of_all_) there[limit] = job.ranks.size();
+    for (int rank = 0; rank < job.ranks.size(); ++rank) {
+      const RegisteredRank* registered = job.ranks.find(rank);
+      if (registered == nullptr) continue;
+      const auto limits = of_host_.find(registered->spec.host);
+      if (limits == of_host_.end()) continue;
+      for (const std::size_t limit : limits->second) ++there[limit];
+    }
+    std::vector<LimitShare> shares;
+    for (const auto& [limit, gpus] : there) shares.push_back({limit, static_cast<double>(gpus) / job.ranks.size()});
+    return shares;
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::unordered_map<std::string, std::vector<std::size_t>> of_host_;
+  std::vector<std::size_t> of_all_;
+};
+
+/// Of a job's GPUs, those that the budget counts.
+double share_of(const JobRecord& job, const PowerBudget& budget) {
+  if (budget.hosts.empty()) return 1;
+  int there = 0;
+  for (int rank = 0; rank < job.ranks.size(); ++rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
+    there += registered != nullptr && budget.has(registered->spec.host) ? 1 : 0;
+  }
+  return static_cast<double>(there) / job.ranks.size();
+}
+
+/// By all budgets that name its run: the largest weight and floor.
+BudgetedRun terms_of(const JobRecord& job, const std::map<std::string, PowerBudget>& budgets) {
+  BudgetedRun terms{.weight = 0, .floor_w = 0};
+  for (const auto& [name, budget] : budgets) {
+    const auto run = budget.runs.find(job.spec.run);
+    if (run == budget.runs.end()) continue;
+    terms.weight = std::max(terms.weight, run->second.weight);
+    terms.floor_w = std::max(terms.floor_w, run->second.floor_w);
+  }
+  if (terms.weight == 0) terms.weight = 1;
+  return terms;
+}
+
+/// What its GPUs drew in its last iteration; empty: it does not train at present, or reports no energy.
+std::optional<double> measured_power_w(const JobRecord& job, double now_s) {
+  if (job.history.kept().empty() || now_s - job.status.heard_s > kMeasuredS) return std::nullopt;
+  const JobIteration& last = job.history.kept().back();
+  if (!last.energy_j || !(last.time_s > 0)) return std::nullopt;
+  return *last.energy_j / last.time_s;
+}
+
+/// All jobs, as budgets see them.
+struct Fleet {
+  std::vector<PowerLimit> limits;  ///< by budget
+  std::vector<BudgetJob> jobs;
+  std::vector<Mover> movers;  ///< by job
+  struct Measured {
+    std::optional<double> power_w;
+    double gpus = 0;
+  };
+  std::vector<Measured> measured;  ///< by budget, of all jobs
+};
+
+std::vector<PowerLimit> limits_of(const std::map<std::string, PowerBudget>& budgets, double calendar_s) {
+  std::vector<PowerLimit> limits;
+  for (const auto& [name, budget] : budgets) limits.push_back({name, budget.watts_from(calendar_s), budget.other_w});
+  return limits;
+}
+
+Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::string, PowerBudget>& budgets,
+               const std::vector<PowerLimit>& limits, const PowerShares& shares_of_nodes, double now_s) {
+  Fleet fleet;
+  fleet.limits = limits;
+  fleet.measured.resize(limits.size());
+  const BudgetsOfHosts budgets_of_hosts(budgets);
+  const bool has_terms = std::ranges::any_of(budgets, [](const auto& entry) { return !entry.second.runs.empty(); });
+  for (const JobRecord* job : jobs) {
+    std::vector<LimitShare> shares = budgets_of_hosts.shares_of(*job);
+    const BudgetedRun terms = has_terms ? terms_of(*job, budgets) : BudgetedRun{};
+    const double now_w = present_power_w(*job, shares_of_nodes);
+    if (const auto measured_w = measured_power_w(*job, now_s)) {
+      for (const LimitShare& part : shares) {
+        Fleet::Measured& there = fleet.measured[part.limit];
+        there.power_w = there.power_w.value_or(0) + part.share * *measured_w;
+        there.gpus += part.share * job->ranks.size();
+      }
+    }
+    if (auto curve = curve_of(*job, terms.floor_w)) {
+      fleet.movers.push_back({.job = job, .fastest_s = job->frontier.front().first, .now_w = now_w});
+      fleet.jobs.push_back({.curve = std::move(*curve),
+                            .weight = terms.weight * job->spec.parallel.world_size(),
+                            .limits = std::move(shares)});
+    } else {
+      for (const LimitShare& part : shares) fleet.limits[part.limit].other_w += part.share * now_w;
+    }
+  }
+  return fleet;
+}
+
+/// Where agents hold a budget, jobs are planned for less: the power limits of GPUs are above the mean that they are
+/// planned to draw, and those of GPUs that are not planned for are not theirs.
+void leave_room(std::vector<PowerLimit>& limits, const std::map<std::string, PowerBudget>& budgets,
+                std::span<const PowerShares::Use> uses) {
+  std::size_t limit = 0;
+  for (const auto& [name, budget] : budgets) {
+    if (limit >= uses.size()) return;
+    const PowerShares::Use& use = uses[limit];
+    if (use.nodes > 0) {
+      const double left_w = std::max(0.0, limits[limit].watts - limits[limit].other_w - use.reserved_w);
+      limits[limit].other_w += use.reserved_w;
+      limits[limit].watts -= left_w * (1 - 1 / (1 + budget.peak_pct / 100));
+    }
+    ++limit;
+  }
+}
+
+/// Whether all budgets are kept while ranks switch, one after the other, from what they follow to what they should.
+bool can_switch_all(const Fleet& fleet) {
+  std::vector<double> power_w;
+  for (const PowerLimit& limit : fleet.limits) power_w.push_back(limit.other_w);
+  for (std::size_t job = 0; job < fleet.jobs.size(); ++job) {
+    const double most_w = std::max(fleet.movers[job].now_w, fleet.movers[job].power_w);
+    for (const LimitShare& part : fleet.jobs[job].limits) power_w[part.limit] += part.share * most_w;
+  }
+  return std::ranges::equal(power_w, fleet.limits, [](double sum_w, const PowerLimit& limit) {
+    return sum_w <= limit.watts * (1 + kPowerTolerance);
+  });
+}
+
+double rounded_up_pct(double slowdown_pct) {
+  constexpr double kRounding = 1e-6;
+  return std::ceil(slowdown_pct / kSlowdownStepPct - kRounding) * kSlowdownStepPct;
+}
+
+/// The first budget that slows the job down; empty: none does.
+std::string binding_budget(const BudgetJob& job, const PowerSplit& split, std::span<const PowerLimit> limits) {
+  for (const LimitShare& part : job.limits) {
+    if (split.limits[part.limit].price_per_w > 0) {
+      return fmt::format("power budget {} of {:.6g} W", quote(limits[part.limit].name), limits[part.limit].watts);
+    }
+  }
+  return "";
+}
+
+/// A name that is misspelt limits nothing.
+void note_unknown_hosts(std::span<const JobRecord* const> jobs, const std::map<std::string, PowerBudget>& budgets,
+                        const PowerShares& shares, std::vector<BudgetSnapshot>& snapshots) {
+  std::unordered_set<std::string_view> of_ranks;
+  for (const JobRecord* job : jobs) {
+    for (int rank = 0; rank < job->ranks.size(); ++rank) {
+      if (const RegisteredRank* registered = job->ranks.find(rank)) of_ranks.insert(registered->spec.host);
+    }
+  }
+  auto snapshot = snapshots.begin();
+  for (const auto& [name, budget] : budgets) {
+    for (const std::string& host : budget.hosts) {
+      if (snapshot->unknown_hosts.size() == kShownHosts) break;
+      if (!of_ranks.contains(host) && !shares.has(host)) snapshot->unknown_hosts.push_back(host);
+    }
+    ++snapshot;
+  }
+}
+
+std::vector<BudgetSnapshot> snapshots_of(const std::vector<PowerLimit>& limits, const Fleet& fleet,
+                                         const PowerSplit& split, std::span<const PowerShares::Use> uses) {
+  std::vector<BudgetSnapshot> snapshots;
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    snapshots.push_back({.name = limits[i].name,
+                         .watts = limits[i].watts,
+                         .planned_w = split.limits[i].power_w,
+                         .assumed_w = fleet.limits[i].other_w,
+                         .price_per_w = split.limits[i].price_per_w,
+                         .measured_w = fleet.measured[i].power_w,
+                         .measured_gpus = fleet.measured[i].gpus,
+                         .held = {}});
+    if (i >= uses.size() || uses[i].nodes == 0) continue;
+    snapshots.back().held = BudgetSnapshot::Held{
+        .watts = limits[i].other_w + uses[i].held_w, .nodes = uses[i].nodes, .silent_nodes = uses[i].silent_nodes};
+  }
+  return snapshots;
+}
+
+std::map<std::string, BudgetedRun, std::less<>> read_runs(const JsonView& runs) {
+  if (runs.size() > kMaxRuns) runs.fail(fmt::format("more than {} runs", kMaxRuns));
+  std::map<std::string, BudgetedRun, std::less<>> read;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const JsonView run = runs.at(i);
+    require_members(run, {"run", "weight", "floor_w"});
+    BudgetedRun terms;
+    if (has_value(run, "weight")) terms.weight = number_in(run.at("weight"), kLeastWeight, kMaxWeight);
+    if (has_value(run, "floor_w")) terms.floor_w = number_in(run.at("floor_w"), 0, kMaxWatts);
+    if (!read.emplace(protocol::name_text(run.at("run")), terms).second) run.at("run").fail("is there twice");
+  }
+  return read;
+}
+
+}  // namespace
+
+double PowerBudget::watts_from(double calendar_s) const {
+  auto next = std::ranges::upper_bound(points, calendar_s, {}, &BudgetPoint::time_s);
+  double watts = next == points.begin() ? points.front().watts : std::prev(next)->watts;
+  for (; next != points.end() && next->time_s <= calendar_s + kLeadS; ++next) watts = std::min(watts, next->watts);
+  return watts;
+}
+
+PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body) {
+  require_members(body, {"watts", "points", "hosts", "other_w", "peak_pct", "runs", "stagger_pct", "stagger_apply"});
+  PowerBudget budget;
+  budget.document = body.json().dump();
+  if (body.has("watts") == body.has("points")) body.fail("needs watts or points, one of both");
+  if (body.has("watts")) budget.points.push_back({0, number_in(body.at("watts"), 1, kMaxWatts)});
+  if (body.has("points")) {
+    const JsonView points = body.at("points");
+    if (points.size() == 0 || points.size() > kMaxPoints) points.fail(fmt::format("needs 1 to {} points", kMaxPoints));
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const JsonView point = points.at(i);
+      if (point.size() != 2) point.fail("expected [time_s, watts]");
+      const double time_s = protocol::calendar_time_s(point.at(0));
+      if (i > 0 && !(time_s > budget.points.back().time_s)) point.fail("is not after the point before it");
+      budget.points.push_back({time_s, number_in(point.at(1), 1, kMaxWatts)});
+    }
+  }
+  if (has_value(body, "other_w")) budget.other_w = number_in(body.at("other_w"), 0, kMaxWatts);
+  if (has_value(body, "peak_pct")) budget.peak_pct = number_in(body.at("peak_pct"), 0, kMaxPeakPct);
+  if (has_value(body, "runs")) budget.runs = read_runs(body.at("runs"));
+  if (has_value(body, "stagger_pct")) budget.stagger.most_pct = number_in(body.at("stagger_pct"), 0, kMaxStaggerPct);
+  if (has_value(body, "stagger_apply")) budget.stagger.applies = body.at("stagger_apply").boolean();
+  if (budget.stagger.applies && budget.stagger.most_pct == 0)
+    body.at("stagger_apply").fail("needs stagger_pct above 0");
+  if (has_value(body, "hosts")) {
+    const JsonView hosts = body.at("hosts");
+    if (hosts.size() == 0 || hosts.size() > kMaxHosts) hosts.fail(fmt::format("needs 1 to {} names", kMaxHosts));
+    for (std::size_t i = 0; i < hosts.size(); ++i) budget.hosts.insert(protocol::name_text(hosts.at(i)));
+  }
+  return budget;
+}
+
+PowerBudgets::PowerBudgets(WatchedStore& store, std::function<void()> changed, double most_node_w)
+    : store_(&store), most_node_w_(most_node_w), budgets_("budget/", read_power_budget, store, std::move(changed)) {}
+
+bool PowerBudgets::restore(const StoredDocument& row) {
+  if (!row.key.starts_with(kNodePrefix)) return budgets_.restore(row);
+  const Json body = parse_json(row.document, row.key);
+  shares_.restore(row.key.substr(kNodePrefix.size()), protocol::read_node_power(JsonView(body, row.key)));
+  return true;
+}
+
+protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol::NodePower& node, double now_s) {
+  double most_w = 0;
+  for (const protocol::GpuPowerLimit& gpu : node.gpus) most_w += gpu.most_w;
+  // What a node names is taken from the others, so one that names more than it can have would starve them.
+  if (most_w > most_node_w_) {
+    throw http::HttpError(
+        http::ErrorCode::not_allowed,
+        fmt::format("host {} names {} GPUs with limits of {:.6g} W together, and the GPUs of a node may have {:.6g} W "
+                    "(max_node_w in [limits] of server.toml)",
+                    quote(host), node.gpus.size(), most_w, most_node_w_));
+  }
+  if (shares_.is_another(host, node, now_s)) {
+    throw http::HttpError(http::ErrorCode::disagrees,
+                          fmt::format("another machine, with other GPUs, asks for its share of power as host {}, too: "
+                                      "give each a name of its own (power_share.host of agent.toml)",
+                                      quote(host)));
+  }
+  if (const std::string other = shares_.claimant(host, node, now_s); !other.empty()) {
+    throw http::HttpError(http::ErrorCode::disagrees,
+                          fmt::format("host {} asks for a share of a GPU that host {} has, too: a GPU counts once",
+                                      quote(host), quote(other)));
+  }
+  if (!shares_.has(host) && shares_.size() >= PowerShares::kMaxNodes) {
+    throw http::HttpError(http::ErrorCode::full,
+                          fmt::format("{} nodes have shares of power, and no more may: remove those that are no more "
+                                      "(DELETE /v1/nodes/HOST)",
+                                      PowerShares::kMaxNodes));
+  }
+  if (!shares_.knows(host, node)) {
+    StoreChange change;
+    change.documents.push_back({std::string(kNodePrefix) + host, protocol::to_json(node).dump()});
+    store_->write(std::move(change), [](StoreOutcome) {});
+  }
+  return shares_.grant(host, node, now_s);
+}
+
+void PowerBudgets::answer_node(const protocol::NodePower& node, ShareWait wait, double now_s) {
+  const protocol::NodeShares before = shares_.granted(wait.host);
+  const protocol::NodeShares granted = grant(wait.host, node, now_s);
+  if (wait.until_s <= now_s || granted != before) return send_shares(*wait.reply, granted);
+  waits_.add(std::move(wait));
+}
+
+void PowerBudgets::forget_node(const std::string& host, Settled settled) {
+  if (!shares_.forget(host)) {
+    throw http::HttpError(http::ErrorCode::not_found,
+                          fmt::format("there is no node {} that has asked for a share of power", quote(host)));
+  }
+  StoreChange change;
+  change.removed_documents.push_back(std::string(kNodePrefix) + host);
+  store_->write(std::move(change), std::move(settled));
+}
+
+void PowerBudgets::remove(const std::string& name, Settled settled) {
+  if (!budgets_.values().contains(name)) {
+    throw http::HttpError(http::ErrorCode::no_such_budget,
+                          fmt::format("there is no budget {}; GET /v1/budgets lists them", quote(name)));
+  }
+  budgets_.remove(name, std::move(settled));
+}
+
+void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const std::vector<PowerLimit>& limits,
+                                 double now_s) {
+  if (shares_.empty() && shares_.uses().empty()) return;
+  std::vector<ShareLimit> of_hosts;
+  std::size_t limit = 0;
+  for (const auto& [name, budget] : budgets_.values()) {
+    of_hosts.push_back({std::max(0.0, limits[limit].watts - limits[limit].other_w), &budget.hosts});
+    ++limit;
+  }
+  std::unordered_map<std::string, double> wanted_w;
+  for (const JobRecord* job : jobs) {
+    const auto planned = planned_w_.find(job->id);
+    for (int rank = 0; rank < job->ranks.size(); ++rank) {
+      const RegisteredRank* registered = job->ranks.find(rank);
+      if (registered == nullptr || registered->finished) continue;
+      // Jobs that share a GPU want it together.
+      wanted_w[registered->spec.gpu_uuid] +=
+          planned != planned_w_.end() ? planned->second / job->ranks.size() : limit_w(*registered, shares_);
+    }
+  }
+  shares_.divide(std::move(of_hosts), wanted_w, now_s);
+}
+
+/// A job that is in several budgets is delayed by the first of them alone.
+void PowerBudgets::follow_staggers(std::span<const JobRecord* const> jobs, double now_s) {
+  std::erase_if(staggers_, [&](const auto& entry) {
+    const auto budget = budgets_.values().find(entry.first);
+    return budget == budgets_.values().end() || budget->second.stagger.most_pct == 0;
+  });
+  std::set<std::string> delayed;
+  for (const auto& [name, budget] : budgets_.values()) {
+    if (budget.stagger.most_pct == 0) continue;
+    std::vector<StaggeredJob> staggered;
+    for (const JobRecord* job : jobs) {
+      std::optional<StaggeredJob> found = staggered_job(*job, share_of(*job, budget));
+      if (!found) continue;
+      if (budget.stagger.applies && !delayed.insert(job->id).second) found->pace.reset();
+      staggered.push_back(*std::move(found));
+    }
+    staggers_[name].follow(staggered, budget.stagger, now_s);
+  }
+}
+
+bool PowerBudgets::wants_begins() const {
+  return std::ranges::any_of(budgets_.values(), [](const auto& entry) { return entry.second.stagger.applies; });
+}
+
+std::optional<protocol::IterationDelays> PowerBudgets::delays(const std::string& job) const {
+  for (const auto& [name, stagger] : staggers_) {
+    if (std::optional<protocol::IterationDelays> delays = stagger.delays(job)) return delays;
+  }
+  return std::nullopt;
+}
+
+std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord* const> jobs, double now_s,
+                                                      double calendar_s) {
+  followed_s_ = now_s;
+  const std::vector<PowerLimit> limits = limits_of(budgets_.values(), calendar_s);
+  divide_shares(jobs, limits, now_s);
+  Fleet fleet = fleet_of(jobs, budgets_.values(), limits, shares_, now_s);
+  leave_room(fleet.limits, budgets_.values(), shares_.uses());
+  const PowerSplit split = split_power(fleet.jobs, fleet.limits);
+  planned_w_.clear();
+  for (std::size_t i = 0; i < fleet.movers.size(); ++i) planned_w_[fleet.movers[i].job->id] = split.jobs[i].power_w;
+  divide_shares(jobs, limits, now_s);
+  forget_lost_nodes(now_s);
+  waits_.answer(shares_, now_s);
+  follow_staggers(jobs, now_s);
+  uses_ = snapshots_of(limits, fleet, split, shares_.uses());
+  note_unknown_hosts(jobs, budgets_.values(), shares_, uses_);
+  note_events(now_s);
+  write_history(now_s);
+  for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
+    Mover& mover = fleet.movers[i];
+    const bool is_free = split.jobs[i].time_s <= fleet.jobs[i].curve.fastest_s();
+    mover.slowdown_pct = is_free ? 0 : rounded_up_pct((split.jobs[i].time_s / mover.fastest_s - 1) * 100);
+    mover.power_w = split.jobs[i].power_w;
+  }
+  const bool may_be_faster = can_switch_all(fleet);
+  std::vector<Order> orders;
+  for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
+    const Mover& mover = fleet.movers[i];
+    if (!mover.has_to_slow_down() && !(may_be_faster && mover.may_be_faster())) continue;
+    const std::string binding = binding_budget(fleet.jobs[i], split, limits);
+    orders.push_back({.job = mover.job,
+                      .slowdown_pct = mover.slowdown_pct,
+                      .why = binding.empty() ? "no power budget slows the job down any more"
+                                             : fmt::format("{}: iterations are {:.3g} % longer than the fastest, and "
+                                                           "draw {:.6g} W",
+                                                           binding, mover.slowdown_pct, mover.power_w)});
+  }
+  return orders;
+}
+
+void PowerBudgets::note_events(double now_s) {
+  std::erase_if(exceeded_, [&](const auto& entry) { return !budgets_.values().contains(entry.first); });
+  for (const BudgetSnapshot& use : uses_) {
+    const auto is_exceeded = exceeded_[use.name].observe(!use.kept(), now_s, kExcessLastsS);
+    if (!is_exceeded) continue;
+    const std::string reason = fmt::format("plans and assumptions add up to {:.6g} W of {:.6g} W, {:.6g} W are assumed",
+                                           use.planned_w, use.watts, use.assumed_w);
+    events_.push_back(
+        {*is_exceeded ? ServerEvent::budget_exceeded : ServerEvent::budget_kept, "budget", use.name, reason});
+  }
+  for (const PowerShares::NodeChange& change : shares_.take_changes(now_s)) {
+    events_.push_back({change.is_silent ? ServerEvent::agent_silent : ServerEvent::agent_heard, "node", change.host,
+                       change.is_silent ? "it does not ask for its share of power, and counts at full power"
+                                        : "it asks for its share of power again"});
+  }
+}
+
+/// Without this a node that was named once would take power from the others for good.
+void PowerBudgets::forget_lost_nodes(double now_s) {
+  StoreChange change;
+  for (const std::string& host : shares_.forget_lost(now_s)) {
+    change.removed_documents.push_back(std::string(kNodePrefix) + host);
+    events_.push_back({ServerEvent::agent_forgotten, "node", host,
+                       fmt::format("its agent was silent for {:.0f} s, and no job has its GPUs: it counts in no budget",
+                                   PowerShares::kForgottenS)});
+  }
+  if (!change.empty()) store_->write(std::move(change), [](StoreOutcome) {});
+}
+
+void PowerBudgets::write_history(double now_s) {
+  StoreChange change;
+  change.budgets = history_.due(uses_, now_s);
+  if (!change.empty()) store_->write(std::move(change), [](StoreOutcome) {});
+}
+
+Json PowerBudgets::to_json() const {
+  Json list = Json::array();
+  for (const auto& [name, budget] : budgets_.values()) {
+    Json entry = Json::parse(budget.document);
+    entry["name"] = name;
+    const auto known = std::ranges::find(uses_, name, &BudgetSnapshot::name);
+    const BudgetSnapshot use = known != uses_.end() ? *known : BudgetSnapshot{};
+    entry["watts_now"] = use.watts;
+    entry["planned_w"] = use.planned_w;
+    entry["assumed_w"] = use.assumed_w;
+    entry["kept"] = use.kept();
+    entry["measured_w"] = or_null(use.measured_w);
+    entry["measured_gpus"] = std::llround(use.measured_gpus);
+    entry["gpus_per_kw"] = use.price_per_w * 1000;
+    entry["unknown_hosts"] = use.unknown_hosts;
+    const auto stagger = staggers_.find(name);
+    entry["stagger"] = stagger == staggers_.end() ? Json() : stagger->second.to_json();
+    entry["held"] = nullptr;
+    if (use.held) {
+      entry["held"] = {
+          {"watts", use.held->watts}, {"nodes", use.held->nodes}, {"silent_nodes", use.held->silent_nodes}};
+    }
+    list.push_back(std::move(entry));
+  }
+  Json jobs = Json::array();
+  for (const auto& [job, watts] : std::map(planned_w_.begin(), planned_w_.end())) {
+    jobs.push_back({{"job", job}, {"planned_w", watts}});
+  }
+  return {{"budgets", std::move(list)}, {"jobs", std::move(jobs)}};
+}
+
+}  // namespace lowgear::server

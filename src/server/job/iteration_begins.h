@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "protocol/rank_reports.h"
+#include "server/job/clock_difference.h"
+
+namespace lowgear::server {
+
+/// When a job begins its iterations, as the first rank of its pipeline reports it.
+class IterationBegins {
+ public:
+  /// What that rank has sent; a report without `begin_s` begins anew. `now_s`: since 1970, by the server's clock.
+  void add(const protocol::RankReports& reports, double now_s);
+
+  struct Pace {
+    std::int64_t iteration = 0;  ///< the newest one that was reported
+    double begin_s = 0;          ///< of it, since 1970 by the server's clock
+    double time_s = 0;           ///< from begin to begin, without delays: the median of the last kMost iterations
+    bool cannot_wait = false;    ///< the program lets no iteration be delayed
+  };
+  /// Under this plan; empty until kLeast iterations in a row are known.
+  [[nodiscard]] std::optional<Pace> pace(int plan_version) const;
+
+  static constexpr std::size_t kLeast = 5;
+  static constexpr std::size_t kMost = 16;
+
+ private:
+  void add(const protocol::IterationReport& report);
+
+  std::deque<protocol::IterationReport> last_;  ///< consecutive, under one plan
+  ClockDifference clock_;
+};
+
+}  // namespace lowgear::server

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/core/energy/energy_check.h"
+#include "server/job/job.h"
+
+/// A job's measurements as they come in: whether they can be, and which of them count.
+namespace lowgear::server {
+namespace {
+
+/// Of an energy counter: an iteration may be shorter.
+constexpr double kCounterPeriodS = 0.1;
+/// A measurement does not excuse itself by an error of its own size.
+constexpr double kMostError = 0.1;
+/// Energies in a row that are in order before a rank's are said to be so again.
+constexpr int kGoodAgain = 20;
+/// What NVIDIA calls an instance of a GPU, which has no energy counter: what is read there is that of the whole.
+constexpr std::string_view kInstancePrefix = "MIG-";
+
+/// `count`: how many the energy and time are the mean of. They follow each other, so that a step of the counter excuses
+/// all of them once.
+StatedEnergy stated_energy(double energy_j, double time_s, double error_j, double highest_w, long long count = 1) {
+  return {.energy_j = energy_j,
+          .time_s = time_s,
+          .error_j = std::min(error_j, kMostError * energy_j),
+          .period_s = kCounterPeriodS / static_cast<double>(std::max(1LL, count)),
+          .highest_power_w = highest_w};
+}
+
+/// What the rank's GPU can draw: its agent knows the GPU, and a rank could state any limit.
+double highest_w(const RegisteredRank& rank) {
+  return highest_gpu_power_w(rank.agent_most_w ? rank.agent_most_w : rank.spec.power_limit_w);
+}
+
+/// The rest of a sentence about the report of an iteration.
+std::string energy_reason(std::int64_t iteration, const EnergyRun::Judged& judged) {
+  if (judged.verdict.usable()) return {};
+  if (judged.first == iteration) return fmt::format("of iteration {} {}", iteration, judged.verdict.reason);
+  return fmt::format("of iteration {}, together with those since iteration {}, {}", iteration, judged.first,
+                     judged.verdict.reason);
+}
+
+/// Why an energy of this rank does not count, whatever it is: a word for metrics, and the rest of a sentence.
+std::pair<std::string_view, std::string> foreign_energy(const RegisteredRank& rank) {
+  if (rank.spec.gpu_uuid.starts_with(kInstancePrefix)) {
+    return {"instance",
+            fmt::format("has an energy of {}, an instance: a counter is that of the whole GPU", rank.spec.gpu_uuid)};
+  }
+  return {};
+}
+
+}  // namespace
+
+/// The reports without the energies that cannot be, and those that count elsewhere. Their times stay.
+protocol::RankReports Job::judged(const protocol::RankReports& reports, double now_s) {
+  RegisteredRank& rank = *record_.ranks.find(reports.rank);
+  const double limit_w = highest_w(rank);
+  protocol::RankReports good = reports;
+  if (good.gpu.power_w.value_or(0) > limit_w) good.gpu.power_w.reset();
+  const auto [foreign, foreign_reason] = foreign_energy(rank);
+  const bool counts_elsewhere = rank.shared && !rank.shared->counts_here;
+  std::string fault = rank.energy_fault;
+  const auto leave_out = [this](protocol::IterationReport& report, std::string_view why) {
+    if (!report.energy_j) return;
+    record_.activity.energy_left_out(why);
+    report.energy_j.reset();
+    report.energy_error_j = 0;
+  };
+  for (protocol::IterationReport& report : good.reports) {
+    if (report.iteration <= record_.history.last_iteration(reports.rank)) continue;  // was judged before
+    if (!report.energy_j) continue;
+    const EnergyRun::Judged judged = rank.energies.add(
+        report.iteration, stated_energy(*report.energy_j, report.time_s, report.energy_error_j, limit_w));
+    const std::string reason = judged.verdict.usable() ? foreign_reason : energy_reason(report.iteration, judged);
+    rank.good_energies = reason.empty() ? rank.good_energies + 1 : 0;
+    if (!reason.empty() || rank.good_energies >= kGoodAgain) fault = reason;
+    if (!judged.verdict.usable()) {
+      // Those that made the sum, as far as they have not been counted.
+      for (protocol::IterationReport& other : good.reports) {
+        if (other.iteration < judged.first || other.iteration > report.iteration) continue;
+        if (other.iteration > record_.history.last_iteration(reports.rank))
+          leave_out(other, name(judged.verdict.fault));
+      }
+    } else if (!reason.empty() || counts_elsewhere) {
+      leave_out(report, foreign.empty() ? "shared" : foreign);
+    }
+  }
+  if (fault.empty() != rank.energy_fault.empty()) {
+    outbox_.changes.summary_changed = true;
+    decide("energy",
+           fault.empty() ? fmt::format("energies of rank {} count again", reports.rank)
+                         : fmt::format("energies of rank {} are left out: the report {}", reports.rank, fault),
+           now_s);
+  }
+  rank.energy_fault = std::move(fault);
+  return good;
+}
+
+/// The cells without those that no GPU can have measured.
+protocol::RankCells Job::judged(const protocol::RankCells& cells, double now_s) {
+  const RegisteredRank& rank = *record_.ranks.find(cells.rank);
+  const double limit_w = highest_w(rank);
+  protocol::RankCells good = cells;
+  std::string first;
+  std::size_t left_out = std::erase_if(good.cells, [&](const protocol::ProfileCell& cell) {
+    const EnergyVerdict verdict =
+        check_energy(stated_energy(cell.energy_j, cell.time_s, cell.energy_error_j, limit_w, cell.units));
+    if (!verdict.usable() && first.empty()) {
+      first = fmt::format("{} of stage {} at {} MHz {}", name(cell.kind), cell.stage, cell.clock_mhz, verdict.reason);
+    }
+    return !verdict.usable();
+  });
+  left_out += std::erase_if(good.blocking, [&](const protocol::BlockingCell& cell) {
+    if (cell.power_w > limit_w && first.empty()) {
+      first = fmt::format("stage {} is said to draw {:.0f} W while it waits, and at most {:.0f} W are possible",
+                          cell.stage, cell.power_w, limit_w);
+    }
+    return cell.power_w > limit_w;
+  });
+  if (left_out > 0) {
+    decide("energy", fmt::format("{} cells of rank {} are left out: {}", left_out, cells.rank, first), now_s);
+  }
+  return good;
+}
+
+void Job::count_gpu_once(int rank) {
+  for (const int other : record_.ranks.with_gpu_of(rank)) {
+    record_.history.count_elsewhere(other, record_.ranks.counts_elsewhere(other));
+  }
+}
+
+void Job::set_shared(int rank, std::optional<SharedGpu> shared, double now_s) {
+  RegisteredRank& registered = *record_.ranks.find(rank);
+  if (registered.shared == shared) return;
+  const bool before = record_.ranks.shares_with_other_jobs();
+  registered.shared = std::move(shared);
+  outbox_.changes.summary_changed = true;
+  const bool after = record_.ranks.shares_with_other_jobs();
+  if (!before && after) decide("sharing", registered.shared->text, now_s);
+  if (before && !after) decide("sharing", "no other job has GPUs of this one any more", now_s);
+}
+
+}  // namespace lowgear::server

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "server/job/planning_task.h"
+
+namespace lowgear::server {
+
+/// Plans outside of the server's thread.
+class PlanningService {
+ public:
+  virtual ~PlanningService() = default;
+  using Done = std::function<void(PlanningAnswer)>;
+  /// Calls `done` on the server's thread: once, or twice where a preliminary answer comes first. Of the tasks of one
+  /// job that wait only the newest is done; an older one that is under way may be answered after a newer one.
+  virtual void submit(PlanningTask task, Done done) = 0;
+  /// The job is over: what waits for it is dropped without an answer, and so is what was kept of it.
+  virtual void forget(const std::string& job) = 0;
+};
+
+/// The answer to a task, by a planner that was made for the task's model. Never throws: what goes wrong is in the
+/// answer. `preliminary` is called before, with a first answer, where the task wants one and there is one; may be
+/// empty.
+[[nodiscard]] PlanningAnswer answer_task(MeasuredJob& planner, const PlanningTask& task,
+                                         const std::function<void(PlanningAnswer)>& preliminary);
+
+}  // namespace lowgear::server

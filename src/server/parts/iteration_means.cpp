@@ -1,0 +1,75 @@
+#include "server/parts/iteration_means.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace lowgear::server {
+namespace {
+
+constexpr double kStallFactor = 2;
+/// Of this many iterations one may have stalled.
+constexpr std::size_t kIterationsPerStall = 4;
+
+/// Time above which iterations have stalled. The lower median: of an even number, most of which are no stalls.
+double stall_time_s(std::span<const JobIteration> iterations) {
+  std::vector<double> times_s;
+  for (const JobIteration& iteration : iterations) times_s.push_back(iteration.time_s);
+  const auto median = times_s.begin() + static_cast<std::ptrdiff_t>((times_s.size() - 1) / 2);
+  std::ranges::nth_element(times_s, median);
+  const double limit_s = kStallFactor * *median;
+  const auto stalled =
+      static_cast<std::size_t>(std::ranges::count_if(times_s, [&](double time_s) { return time_s > limit_s; }));
+  return stalled * kIterationsPerStall > times_s.size() ? std::numeric_limits<double>::infinity() : limit_s;
+}
+
+class Sum {
+ public:
+  void add(double value) {
+    ++count_;
+    const double before = value - mean_;
+    mean_ += before / count_;
+    squares_ += before * (value - mean_);
+  }
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] double mean() const { return mean_; }
+  [[nodiscard]] double spread() const { return count_ < 2 ? 0 : std::sqrt(squares_ / (count_ - 1)); }
+  [[nodiscard]] double error() const { return count_ < 2 ? 0 : spread() / std::sqrt(count_); }
+
+ private:
+  int count_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;  ///< of differences from the mean (Welford)
+};
+
+}  // namespace
+
+IterationMeans means_of(std::span<const JobIteration> iterations) {
+  if (iterations.empty()) return {};
+  const double limit_s = stall_time_s(iterations);
+  Sum time_s;
+  Sum energy_j;
+  double meter_error2_j2 = 0;
+  for (const JobIteration& iteration : iterations) {
+    if (iteration.time_s > limit_s) continue;
+    time_s.add(iteration.time_s);
+    if (!iteration.energy_j) continue;
+    energy_j.add(*iteration.energy_j);
+    meter_error2_j2 += iteration.energy_error_j * iteration.energy_error_j;
+  }
+  IterationMeans means{.iterations = time_s.count(),
+                       .stalled = static_cast<int>(iterations.size()) - time_s.count(),
+                       .time_s = time_s.mean(),
+                       .time_error_s = time_s.error(),
+                       .time_spread_s = time_s.spread(),
+                       .energy_j = {}};
+  if (energy_j.count() == time_s.count()) {
+    means.energy_j = energy_j.mean();
+    means.energy_error_j = std::max(energy_j.error(), std::sqrt(meter_error2_j2) / energy_j.count());
+  }
+  return means;
+}
+
+}  // namespace lowgear::server

@@ -1,0 +1,148 @@
+#include "server/parts/profiling.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/formats/json_members.h"
+#include "planning/profile/few_clock_fit.h"
+#include "server/parts/state_bounds.h"
+
+namespace lowgear::server {
+namespace {
+
+/// A driver takes some 25 ms to change a clock; where a job says more, that counts.
+constexpr double kSettleS = 0.1;
+constexpr double kSettleLatencies = 2;
+/// Lowest clock that is tried out, as a share of the highest: below, units take long and save nothing.
+constexpr double kLowestClockShare = 0.6;
+
+TrialOptions trial_options(const protocol::JobSpec& spec, const TrialBudget& budget) {
+  TrialOptions options;
+  options.steepness = budget.steepness();
+  options.iterations = spec.profiling->iterations;
+  options.settle_iterations = spec.profiling->settle_iterations;
+  options.settle_s = std::max(kSettleS, kSettleLatencies * spec.switch_latency_ms / 1e3);
+  return options;
+}
+
+}  // namespace
+
+std::string text_of_clocks(const std::vector<int>& clocks_mhz) {
+  return fmt::format("{} MHz", fmt::join(clocks_mhz, ", "));
+}
+
+void Profiling::begin(int first_version) {
+  is_judging_ = false;
+  sweep_ = TrialSweep(first_version);
+}
+
+void Profiling::allow(const protocol::JobSpec& spec, const IterationMeans& baseline) {
+  const protocol::JobProfiling& wanted = *spec.profiling;
+  budget_ =
+      TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline.time_s, budget_.steepness());
+}
+
+std::vector<int> Profiling::first_clocks(const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
+                                         double full_clock_time_s) const {
+  const protocol::JobProfiling& wanted = *spec.profiling;
+  const int full_mhz = clocks_mhz.front();
+  const int lowest_mhz = wanted.min_mhz.value_or(static_cast<int>(std::floor(kLowestClockShare * full_mhz)));
+  std::vector<int> first = affordable_clocks(clocks_mhz, lowest_mhz, wanted.max_mhz.value_or(full_mhz),
+                                             std::min(wanted.clocks, static_cast<int>(clocks_mhz.size())),
+                                             full_clock_time_s, budget_.left_s(), trial_options(spec, budget_));
+  if (first.empty()) {
+    throw InputError(fmt::format(
+        "trying {} clocks takes more than the {:.3g} s that profiling may cost: raise allowance_pct of the job's "
+        "profile",
+        profile::kMinMeasuredClocks, budget_.left_s()));
+  }
+  // The plan's own clock is measured between the trials.
+  if (first.front() != full_mhz) first.insert(first.begin(), full_mhz);
+  return first;
+}
+
+bool Profiling::add_trials(PlanVersion& version, const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
+                           const FullClock& full, std::string_view why) const {
+  const TrialOptions options = trial_options(spec, budget_);
+  std::vector<int> affordable_mhz = clocks_mhz;
+  std::vector<plan::ClockTrial> trials;
+  // The lowest ones cost most.
+  for (; trials.empty() && !affordable_mhz.empty(); affordable_mhz.erase(std::ranges::min_element(affordable_mhz))) {
+    trials = plan_trials(affordable_mhz, full.mhz, full.time_s, budget_.left_s(), options);
+  }
+  if (trials.empty()) return false;
+  std::vector<int> tried_mhz;
+  for (const plan::ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
+  version.reason = fmt::format("tries {} in single iterations{}", text_of_clocks(tried_mhz), why);
+  version.settle_iterations = options.settle_iterations;
+  version.settle_s = options.settle_s;
+  version.trials = std::move(trials);
+  version.sweep = sweep_.first_version();
+  return true;
+}
+
+bool Profiling::spend(const PlanVersion& version, const TrialIteration& iteration, const FullClock& full) {
+  budget_.spend(iteration.time_s, full.time_s);
+  const auto trial = std::ranges::find_if(version.trials, [&](const plan::ClockTrial& each) {
+    return iteration.number >= each.first_iteration && iteration.number < each.end_iteration();
+  });
+  TrialOptions options;
+  options.settle_iterations = version.settle_iterations;
+  options.settle_s = version.settle_s;
+  if (trial != version.trials.end() &&
+      iteration.number >= trial->first_iteration + settling_iterations(full.time_s, options)) {
+    budget_.learn(static_cast<double>(trial->clock_mhz) / full.mhz, iteration.time_s / full.time_s);
+  }
+  return expected_cost_s(version.trials, iteration.number + 1, full.mhz, full.time_s, budget_.steepness()) <=
+         budget_.left_s();
+}
+
+void Profiling::merge(int stages, bool simulated) {
+  MeasuredProfile profile = merge_cells(sweep_.measured().all(), stages);
+  profile.simulated = simulated;
+  own_ = std::make_shared<const MeasuredProfile>(std::move(profile));
+}
+
+void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec,
+                        const std::optional<IterationMeans>& baseline) {
+  constexpr std::string_view kWanted = "wanted_clocks_mhz";
+  const bool names_first = has_value(state, "sweep_first_version");
+  const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxStoredNumber) : 0;
+  if (!state.has(kWanted)) {  // of a server that measured one clock after the other
+    sweep_ = TrialSweep(std::max(first_version, 1));
+    return;
+  }
+  if (first_version == 0) return;
+  sweep_ = TrialSweep(first_version);
+  const JsonView wanted = state.at(kWanted);
+  std::vector<int> clocks_mhz;
+  for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxStoredNumber));
+  if (!clocks_mhz.empty()) sweep_.want(std::move(clocks_mhz));
+  if (!baseline || !spec.profiling) return;
+  if (state.has("trials_steepness")) budget_ = TrialBudget(0, state.at("trials_steepness").number());
+  allow(spec, *baseline);
+  budget_.spend(state.at("trials_cost_s").number(), 0);
+}
+
+void Profiling::resume_version(const JsonView& state, double now_s) {
+  if (sweep_.rounds() == 0) return;
+  sweep_.begin(state.at("sweep_version").integer_in(0, kMaxStoredNumber), state.at("sweep_end_iteration").integer(),
+               now_s);
+}
+
+void Profiling::write_state(Json& state) const {
+  state["wanted_clocks_mhz"] = sweep_.round().wanted_mhz;
+  state["sweep_first_version"] = sweep_.first_version();
+  state["sweep_version"] = sweep_.round().plan_version;
+  state["sweep_end_iteration"] = sweep_.round().end_iteration;
+  state["trials_cost_s"] = budget_.spent_s();
+  state["trials_steepness"] = budget_.steepness();
+}
+
+}  // namespace lowgear::server

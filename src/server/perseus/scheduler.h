@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "server/perseus/settings.h"
+#include "server/perseus/window.h"
+
+namespace lowgear::server::perseus {
+
+/// What all ranks run until they report: by position of the layout.
+struct Schedule {
+  std::vector<std::vector<int>> power_states;  ///< one for each instruction
+  /// What they are for. Empty: the position's `pipe_schedule`; given where a rank registered none (Zeus' client).
+  std::vector<std::vector<Instruction>> instructions;
+};
+
+/// There is nothing more to run. To the artifact's client, an error whose text contains `[profiling-done]` is the
+/// signal to end training.
+struct Stop {
+  std::string message;
+};
+
+using Step = std::variant<Schedule, Stop>;
+
+/// A file of results, by its name in the folder of the job.
+struct File {
+  std::string name;
+  std::string content;
+};
+
+/// Decides what power states a job's windows run at. A window is what ranks do between two requests for a schedule. The
+/// same windows always lead to the same schedules: that is how a server that starts anew gets back to where it was.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+  /// What the present window runs at.
+  [[nodiscard]] virtual Step schedule() const = 0;
+  /// Whether the present window's measurements matter.
+  [[nodiscard]] virtual bool observes() const { return false; }
+  /// Ends the present window. `window` by position; empty unless `observes()`. May take long (it plans). Throws
+  /// InputError when the measurements cannot be used.
+  virtual void end_window(std::span<const Window> window) = 0;
+  /// What was found out so far.
+  [[nodiscard]] virtual std::vector<File> files() const { return {}; }
+};
+
+/// The layout that the scheduler of these settings works on. `ranks` in the order of ranks, none missing.
+[[nodiscard]] Layout make_perseus_layout(const Settings& settings, const JobInfo& job, std::span<const RankInfo> ranks);
+
+/// `progress`, which may be null, receives how far a scheduler that plans has come, and may stop it by an exception.
+/// Throws InputError when the job is not one that the scheduler can serve: the plans of a solution do not fit it, a
+/// clock is not among its power states, it has data or tensor parallelism and the scheduler has none.
+[[nodiscard]] std::unique_ptr<Scheduler> make_perseus_scheduler(const Settings& settings, const Layout& layout,
+                                                                std::shared_ptr<Progress> progress = nullptr);
+
+/// One power state for everything.
+[[nodiscard]] Schedule uniform_schedule(const Layout& layout, int power_state);
+/// One power state for each position.
+[[nodiscard]] Schedule uniform_schedule(const Layout& layout, std::span<const int> power_states);
+
+}  // namespace lowgear::server::perseus

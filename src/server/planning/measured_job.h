@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
+#include "planning/schedule/schedule.h"
+#include "planning/workflow/job_planner.h"
+#include "server/planning/job_schedule.h"
+#include "server/planning/measured_profile.h"
+#include "server/planning/solved_pipelines.h"
+
+namespace lowgear::server {
+
+using workflow::JobPlan;
+using workflow::PowerCap;
+
+/// The policy `envpipe` of a job.
+struct EnvPipeRequest {
+  protocol::JobEnvPipe settings;
+  planner::EnvPipeState state;  ///< without clocks: they are those that its profiling finds
+  /// What an iteration measured, by op of the first replica; empty: nothing is decided, the plan is that of the state.
+  std::vector<double> receive_s;
+};
+
+struct EnvPipeOutcome {
+  planner::EnvPipeState state;
+  int path = 0;         ///< units on the critical path
+  int raised = 0;       ///< of which the clock rises
+  std::string problem;  ///< why nothing was decided; empty: it was, or nothing was asked for
+  bool is_finished = false;
+};
+
+/// What a plan has to take into account.
+struct PlanningConditions {
+  workflow::PlanRequest request;
+  /// EnvPipe's reconfiguration, by waits that ranks report, of a job that states that policy. It knows neither slow
+  /// ranks nor a slowdown.
+  std::optional<EnvPipeRequest> envpipe = {};
+  /// Early forwards of the schedule `envpipe` that the ranks run, to be compared with what the profile's times ask for.
+  /// Empty: that is not wanted.
+  std::vector<int> early_forwards = {};
+};
+
+/// A job's pipelines as they can be planned for. Does not change.
+struct PipelineModel {
+  schedule::Schedule schedule;
+  protocol::JobParallel parallel;
+  std::string gpu;
+  MeasuredProfile measured;
+  std::vector<int> clocks_mhz;  ///< that every GPU of the job supports, highest first
+  /// From asking for a clock until it is in effect: agents ask by that much ahead, so that plans are as without it.
+  double switch_latency_s = 0;
+  bool simulated = false;
+};
+
+/// Of models whose pipelines are the same it is equal, whatever their replicas.
+[[nodiscard]] std::size_t fingerprint(const PipelineModel& model);
+
+/// Early forwards of the schedule `envpipe`, by rank.
+struct JobOrder {
+  std::vector<int> present;  ///< that the ranks run
+  std::vector<int> fitting;  ///< by the profile's times, with at most as many activations
+  std::vector<int> wanted;   ///< by the profile's times, whatever memory holds
+  std::string problem = {};  ///< why the last two are not known; empty: they are
+};
+
+/// A plan, and what its conditions want to know in addition.
+struct PlannedJob {
+  JobPlan plan;
+  std::optional<EnvPipeOutcome> envpipe;  ///< of a plan by that policy
+  std::optional<JobOrder> order;          ///< where the conditions want it
+};
+
+/// Whether a profile is good enough.
+struct ProfileVerdict {
+  std::vector<int> more_clocks_mhz;  ///< to be measured next; empty: good enough
+  double energy_error_pct = 0;       ///< of the plan that the profile leads to, one standard error
+  std::string reason;
+};
+
+/// Plans for one job by what its ranks have measured, with what has been solved for any job whose pipelines are the
+/// same. Pure but for that. `quick_plan` may be called while another thread is in `plan` or `judge_profile`.
+class MeasuredJob {
+ public:
+  /// `progress` (may be null) receives how far work has come, on the threads that call; an exception of it ends that
+  /// work. `solved` is what jobs share. Throws InputError when the profile does not have what the schedule needs.
+  explicit MeasuredJob(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr,
+                       std::shared_ptr<SolvedPipelines> solved = std::make_shared<SolvedPipelines>());
+  MeasuredJob(const MeasuredJob&) = delete;
+  MeasuredJob& operator=(const MeasuredJob&) = delete;
+
+  /// The best plan known for these conditions, and what they want to know of the order. Throws as
+  /// `workflow::JobPlanner::plan`.
+  [[nodiscard]] PlannedJob plan(const PlanningConditions& conditions) const;
+  /// As `workflow::JobPlanner::quick_plan`; none for EnvPipe's reconfiguration.
+  [[nodiscard]] std::optional<workflow::QuickPlan> quick_plan(const PlanningConditions& conditions) const;
+  [[nodiscard]] ProfileVerdict judge_profile(const PlanningConditions& conditions) const;
+
+ private:
+  void add_doubts(const PlanningConditions& conditions, JobPlan& job) const;
+  [[nodiscard]] PlannedJob by_envpipe(const EnvPipeRequest& request) const;
+
+  std::shared_ptr<const PipelineModel> model_;
+  std::shared_ptr<Progress> progress_;
+  std::shared_ptr<SolvedPipelines> solved_;
+  workflow::ProfiledPipeline pipeline_;
+  workflow::JobPlanner planner_;  ///< of the rest
+};
+
+}  // namespace lowgear::server

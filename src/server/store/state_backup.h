@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/store/store.h"
+
+namespace lowgear::server {
+
+/// What a server that starts with these rows could not read, one line each; empty: nothing.
+using UnreadableRows = std::function<std::vector<std::string>(StoreContents)>;
+
+/// A state or a backup that has lost something. The message lists what was found, a line each.
+class DamagedState : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What a database of the server holds.
+struct StateSummary {
+  std::int64_t bytes = 0;
+  std::int64_t open_jobs = 0;
+  std::int64_t finished_jobs = 0;
+};
+
+enum class BackupKind : unsigned char {
+  copy,   ///< the server may run, and continues
+  final,  ///< no server runs, and none starts from the folder any more: its jobs move to another one
+};
+
+struct BackupRequest {
+  std::filesystem::path state;  ///< folder of the server
+  std::filesystem::path file;   ///< to be made
+  BackupKind kind = BackupKind::copy;
+  UnreadableRows unreadable = {};  ///< may be empty: then rows are not read
+};
+
+/// Throws InputError where `back_up` could not begin: there is no state, the file exists, its disk has no room, a
+/// server runs and the backup is to be final. Changes nothing.
+[[nodiscard]] StateSummary check_backup(const BackupRequest& request);
+
+/// Writes one moment of the state into a new file (mode 0600: it holds the keys of ranks) with its digest, reads all of
+/// it again, and only then gives it its name. What the server acknowledged before is in it. A final backup then marks
+/// the folder as moved. Throws as `check_backup`, DamagedState when rows cannot be read, and Error when the disk
+/// refuses; there is no file then.
+StateSummary back_up(const BackupRequest& request);
+
+struct RestoreRequest {
+  std::filesystem::path file;      ///< that `back_up` wrote
+  std::filesystem::path state;     ///< folder of a server that does not run; made if need be
+  UnreadableRows unreadable = {};  ///< may be empty: then rows are not read
+};
+
+/// Throws InputError where `restore` could not begin: the file is another program's, or of another schema; the folder
+/// is in use or has a database, unless that has moved (a final backup). Throws DamagedState when the file is not as
+/// `back_up` wrote it, or has rows that cannot be read. Changes nothing.
+[[nodiscard]] StateSummary check_restore(const RestoreRequest& request);
+
+/// Makes the folder's database from the file, whole or not at all. A database that has moved stays next to it as
+/// `server.db.moved`. Throws as `check_restore`, and Error when the disk refuses; the folder is then as before.
+StateSummary restore(const RestoreRequest& request);
+
+}  // namespace lowgear::server

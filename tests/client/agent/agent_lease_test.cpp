@@ -1,0 +1,294 @@
+#include "client/agent/agent_lease.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/core/eventually.h"
+#include "base/core/temporary_folder.h"
+#include "client/test_agent.h"
+
+namespace lowgear::client {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Offer = AgentLease::Offer;
+
+class AgentLeaseTest : public testing::Test {
+ protected:
+  void start_agent(TestAgentBehaviour behaviour = {}) {
+    agent_.reset();  // or its end would remove the new one's socket
+    agent_ = std::make_unique<TestAgent>(socket(), std::move(behaviour));
+  }
+  void take_lease() {
+    AgentLeaseOptions options;
+    options.socket = socket();
+    options.hello.gpu = "GPU-1";
+    options.hello.rank = 5;
+    options.timeout = kPatience;
+    options.reconnect_after = 0ms;
+    lease_ = std::make_unique<AgentLease>(std::move(options));
+  }
+  static ipc::PlanMessage plan(std::string text) {
+    ipc::PlanMessage plan;
+    plan.plan_json = std::move(text);
+    return plan;
+  }
+  Offer offer(std::uint64_t from_iteration, int version) {
+    return lease_->offer(plan(std::to_string(version)), from_iteration, version).offer;
+  }
+  void restart_agent(TestAgentBehaviour behaviour = {}) {
+    agent_.reset();
+    while (lease_->status().has_lease) lease_->keep();
+    start_agent(std::move(behaviour));
+    while (!lease_->status().has_lease) lease_->keep();
+  }
+
+  [[nodiscard]] std::string socket() const { return folder_ / "lease.sock"; }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<TestAgent> agent_;
+  std::unique_ptr<AgentLease> lease_;
+};
+
+TEST_F(AgentLeaseTest, OffersPlansWithTheirIteration) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(3, 1), Offer::accepted);
+  EXPECT_EQ(agent_->plans().at(0).from_iteration, 3U);
+  EXPECT_FALSE(lease_->status().has_plan) << "it waits";
+  for (std::uint64_t i = 0; i < 5; ++i) lease_->iteration_begins(i);
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_EQ(lease_->plan_version(2), 0);
+  EXPECT_EQ(lease_->plan_version(3), 1);
+  EXPECT_EQ(offer(4, 2), Offer::too_late) << "has begun";
+  EXPECT_EQ(agent_->plans().size(), 1U) << "the agent is not even asked";
+  EXPECT_EQ(lease_->plan_version(4), 1);
+  EXPECT_EQ(offer(std::uint64_t{1} << 40U, 2), Offer::refused);
+}
+
+TEST_F(AgentLeaseTest, CountsNothingForAPlanThatTheAgentDoesNotTake) {
+  start_agent({.refuse = {}, .refuse_plan = {}, .plans_are_too_late = true});
+  take_lease();
+  EXPECT_EQ(offer(3, 1), Offer::too_late);
+  lease_->iteration_begins(3);
+  EXPECT_EQ(lease_->plan_version(3), 0);
+  lease_.reset();
+  start_agent({.refuse = {}, .refuse_plan = "no"});
+  take_lease();
+  EXPECT_EQ(offer(9, 1), Offer::refused);
+  EXPECT_EQ(lease_->plan_version(9), 0);
+}
+
+TEST_F(AgentLeaseTest, HasNoLeaseWithoutAnAgent) {
+  take_lease();
+  EXPECT_EQ(offer(3, 1), Offer::no_lease);
+  EXPECT_FALSE(lease_->status().problem.empty());
+}
+
+TEST_F(AgentLeaseTest, CountsNothingForAPlanThatWasReplacedBeforeItBegan) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(2, 1), Offer::accepted);
+  EXPECT_EQ(offer(4, 2), Offer::accepted);
+  for (std::uint64_t i = 0; i < 6; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(2), 0);
+  EXPECT_EQ(lease_->plan_version(3), 0);
+  EXPECT_EQ(lease_->plan_version(4), 2);
+}
+
+/// The plan that was followed at once, and the one that waits for its iteration.
+TEST_F(AgentLeaseTest, HandsOverBothPlansWhenTheAgentComesBack) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 1), Offer::accepted);
+  lease_->iteration_begins(0);
+  lease_->iteration_begins(1);
+  EXPECT_EQ(offer(6, 2), Offer::accepted);
+  restart_agent();
+  const std::vector<ipc::PlanMessage> plans = agent_->plans();
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].plan_json, "1");
+  EXPECT_FALSE(plans[0].from_iteration);
+  EXPECT_EQ(plans[1].plan_json, "2");
+  EXPECT_EQ(plans[1].from_iteration, 6U);
+  for (std::uint64_t i = 2; i < 8; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(0), 1);
+  EXPECT_EQ(lease_->plan_version(1), 0) << "the agent was away during a part of it";
+  EXPECT_EQ(lease_->plan_version(2), 1);
+  EXPECT_EQ(lease_->plan_version(6), 2);
+}
+
+TEST_F(AgentLeaseTest, HandsOverThePlanThatWaitsThoughTheAgentRefusesTheOneBefore) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 1), Offer::accepted);
+  lease_->iteration_begins(0);
+  EXPECT_EQ(offer(6, 2), Offer::accepted);
+  restart_agent({.refuse = {}, .refuse_plan = "no", .refuse_only = "1"});
+  ASSERT_EQ(agent_->plans().size(), 2U);
+  EXPECT_EQ(agent_->plans()[1].from_iteration, 6U);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("now refused: no"));
+  for (std::uint64_t i = 1; i < 8; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(5), 0);
+  EXPECT_EQ(lease_->plan_version(6), 2);
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+}
+
+TEST_F(AgentLeaseTest, CountsNothingForAPlanThatWaitedAndThatTheAgentRefusesOnceItIsBack) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 1), Offer::accepted);
+  lease_->iteration_begins(0);
+  EXPECT_EQ(offer(6, 2), Offer::accepted);
+  restart_agent({.refuse = {}, .refuse_plan = "no"});
+  for (std::uint64_t i = 1; i < 8; ++i) lease_->iteration_begins(i);
+  EXPECT_FALSE(lease_->status().has_plan);
+  EXPECT_EQ(lease_->plan_version(6), 0);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("now refused: no"));
+}
+
+TEST_F(AgentLeaseTest, LetsAPlanGoWhoseIterationBeganWhileTheAgentWasAway) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(2, 1), Offer::accepted);
+  agent_.reset();
+  while (lease_->status().has_lease) lease_->keep();
+  for (std::uint64_t i = 0; i < 5; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(3), 0) << "no process set clocks";
+  start_agent();
+  while (!lease_->status().has_lease) lease_->keep();
+  EXPECT_EQ(lease_->plan_version(5), 1) << "it is the plan by now";
+  EXPECT_TRUE(lease_->status().has_plan);
+}
+
+TEST_F(AgentLeaseTest, LeavesALeaseAloneThatAPersonHasEndedUntilAPlanIsLoaded) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("loaded"));
+  EXPECT_EQ(offer(3, 1), Offer::accepted);
+  agent_->end_lease("released by root");
+  lease_->keep();
+  EXPECT_FALSE(lease_->status().has_lease);
+  EXPECT_FALSE(lease_->status().has_plan);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("the lease was ended: released by root"));
+  lease_->keep();
+  EXPECT_EQ(offer(5, 2), Offer::no_lease) << "what a server plans does not count";
+  lease_->keep();
+  EXPECT_EQ(agent_->hellos().size(), 1U);
+
+  lease_->load_plan(plan("anew"));
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_EQ(lease_->status().reconnects, 1U);
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+  EXPECT_EQ(agent_->plans().size(), 3U);
+  EXPECT_EQ(agent_->plans().back().plan_json, "anew");
+  EXPECT_EQ(offer(5, 2), Offer::accepted);
+}
+
+TEST_F(AgentLeaseTest, HearsThatItsLeaseWasEndedWhenItHandsOverAPlan) {
+  start_agent();
+  take_lease();
+  agent_->end_lease("released by root");
+  EXPECT_THROW(lease_->load_plan(plan("1")), LeaseRefused);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("released by root"));
+  lease_->keep();
+  EXPECT_EQ(agent_->hellos().size(), 1U);
+}
+
+TEST_F(AgentLeaseTest, HearsThatItsLeaseWasEndedInTheSameBreathAsThePlanWasTaken) {
+  TestAgentBehaviour behaviour;
+  behaviour.end_with_plan = "released by root";
+  start_agent(behaviour);
+  take_lease();
+  lease_->load_plan(plan("1"));
+  while (lease_->status().has_lease) lease_->keep();
+  EXPECT_THAT(lease_->status().problem, HasSubstr("released by root"));
+  lease_->keep();
+  EXPECT_EQ(agent_->hellos().size(), 1U) << "it is not taken again";
+}
+
+/// The agent is away when the program asks again: its plan, and no older one, is handed over once it is back.
+TEST_F(AgentLeaseTest, AsksAgainForAnEndedLeaseOnceTheAgentIsThere) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("old"));
+  agent_->end_lease("released by root");
+  lease_->keep();
+  agent_.reset();
+  EXPECT_THROW(lease_->load_plan(plan("new")), Error);
+  start_agent();
+  lease_->keep();
+  ASSERT_EQ(agent_->plans().size(), 1U);
+  EXPECT_EQ(agent_->plans()[0].plan_json, "new");
+}
+
+TEST_F(AgentLeaseTest, ContinuesWithThePlanThatItHasWhenAnotherIsRefused) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("good"));
+  EXPECT_EQ(offer(6, 1), Offer::accepted);
+  agent_->refuse_plans("1001 MHz is not supported");
+  EXPECT_THROW(lease_->load_plan(plan("bad")), LeaseRefused);
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("the plan loaded last was refused: 1001 MHz"));
+  restart_agent();
+  const std::vector<ipc::PlanMessage> plans = agent_->plans();
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].plan_json, "good");
+  EXPECT_EQ(plans[1].from_iteration, 6U) << "the one that waits goes on to";
+  lease_->load_plan(plan("better"));
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+}
+
+TEST_F(AgentLeaseTest, GoesBackToThePlanThatItHadWhenOneLoadedWithoutAnAgentIsRefused) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("good"));
+  agent_.reset();
+  while (lease_->status().has_lease) lease_->keep();
+  EXPECT_THROW(lease_->load_plan(plan("bad")), Error);
+  start_agent({.refuse = {}, .refuse_plan = "no"});
+  lease_->keep();
+  EXPECT_FALSE(lease_->status().has_plan);
+  ASSERT_EQ(agent_->plans().size(), 2U);
+  EXPECT_EQ(agent_->plans()[0].plan_json, "bad");
+  EXPECT_EQ(agent_->plans()[1].plan_json, "good");
+  EXPECT_THAT(lease_->status().problem, HasSubstr("refused"));
+  restart_agent();
+  ASSERT_EQ(agent_->plans().size(), 1U) << "the refused one is not handed over again";
+  EXPECT_EQ(agent_->plans()[0].plan_json, "good");
+  EXPECT_TRUE(lease_->status().has_plan);
+}
+
+TEST_F(AgentLeaseTest, SaysWhichUnitsThePlanDoesNotName) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("plan"));
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+  agent_->set_unplanned(12, {.type = ipc::UnitEventType::unit_begin, .kind = 1, .stage = 7, .microbatch = 3});
+  EXPECT_THAT(lease_->status().problem,
+              HasSubstr("the plan has no backward of stage 7, microbatch 3 for rank 5: no clock is set"));
+  EXPECT_THAT(lease_->status().problem, HasSubstr("12 so far"));
+}
+
+TEST_F(AgentLeaseTest, ForgetsVersionsButNotPlans) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 7), Offer::accepted);
+  lease_->iteration_begins(0);
+  lease_->iteration_begins(1);
+  lease_->forget_versions();
+  EXPECT_EQ(lease_->plan_version(2), 0);
+  EXPECT_TRUE(lease_->status().has_plan);
+}
+
+}  // namespace
+}  // namespace lowgear::client

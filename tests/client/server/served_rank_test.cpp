@@ -1,0 +1,203 @@
+#include "client/server/served_rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/core/eventually.h"
+#include "base/core/temporary_folder.h"
+#include "client/fake_server.h"
+#include "client/test_agent.h"
+#include "protocol/one_op_plan.h"
+
+namespace lowgear::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Iterations from the begin of a profile plan to the end of its trials.
+constexpr int kEnoughIterations = 20;
+
+Json offered_profile_plan(int version, std::int64_t from_iteration) {
+  const std::int64_t trial = from_iteration + kEnoughIterations - 1;
+  return {{"version", version},
+          {"purpose", "profile"},
+          {"from_iteration", from_iteration},
+          {"reason", "test"},
+          {"iterations", 0},
+          {"settle_iterations", 0},
+          {"settle_s", 0},
+          {"sweep", 1},
+          {"trials", {{{"first_iteration", trial}, {"iterations", 1}, {"clock_mhz", 990}}}},
+          {"time_s", nullptr},
+          {"energy_j", nullptr},
+          {"plan", protocol::one_op_plan()}};
+}
+
+class ServedRankTest : public testing::Test {
+ protected:
+  ServedRankTest() {
+    start_agent();
+    AgentLeaseOptions lease;
+    lease.socket = agent_socket();
+    lease.timeout = kPatience;
+    lease.reconnect_after = 0ms;
+    lease_ = std::make_unique<AgentLease>(std::move(lease));
+    ServedRankOptions options;
+    options.server.addresses = {http::Endpoint::parse("unix:" + server_socket())};
+    options.server.job_json = R"({"run": "r"})";
+    options.server.first_backoff = 1ms;
+    options.server.report_period = 1ms;
+    rank_ = std::make_unique<ServedRank>(std::move(options), lease_.get());
+  }
+
+  [[nodiscard]] std::string agent_socket() const { return folder_ / "lease.sock"; }
+  [[nodiscard]] std::string server_socket() const { return folder_ / "server.sock"; }
+  void start_agent() { agent_ = std::make_unique<TestAgent>(agent_socket()); }
+  void end_agent() {
+    agent_.reset();
+    while (lease_->status().has_lease) lease_->keep();
+  }
+  void restart_agent() {
+    start_agent();
+    while (!lease_->status().has_lease) lease_->keep();
+  }
+  /// Until the rank has taken it and asks for a newer one.
+  void offer_profile_plan(int version, std::int64_t from_iteration) {
+    server_->offer(offered_profile_plan(version, from_iteration));
+    const std::string newer = "after=" + std::to_string(version);
+    ASSERT_TRUE(eventually([&] {
+      // A server that does not know the rank yet is first asked for what came after an earlier one's plans.
+      const std::vector<std::string> queries = server_->plan_queries();
+      const auto has = [](const std::string& part) {
+        return [part](const std::string& query) { return query.find(part) != std::string::npos; };
+      };
+      const auto registered = std::ranges::find_if(queries, has("after=0"));
+      return std::any_of(registered, queries.end(), has(newer));
+    }));
+  }
+  void train(int iterations) {
+    for (int i = 0; i < iterations; ++i, ++iteration_) {
+      lease_->iteration_begins(iteration_);
+      rank_->take_samples();
+      const std::uint64_t begin_ns = iteration_ * 1'000'000;
+      for (const RecordType type : {RecordType::iteration_begin, RecordType::unit, RecordType::iteration_end}) {
+        rank_->add({.begin_ns = begin_ns,
+                    .end_ns = type == RecordType::iteration_begin ? begin_ns : begin_ns + 500'000,
+                    .iteration = iteration_,
+                    .clock_mhz = 1200,
+                    .type = type});
+      }
+    }
+  }
+  [[nodiscard]] bool posts_profile() {
+    return eventually([this] { return server_->count("/profile") == 1; });
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<FakeServer> server_ = std::make_unique<FakeServer>(server_socket());
+  std::unique_ptr<TestAgent> agent_;
+  std::unique_ptr<AgentLease> lease_;
+  std::unique_ptr<ServedRank> rank_;
+  std::uint64_t iteration_ = 0;
+};
+
+TEST_F(ServedRankTest, PostsWhatItMeasuredUnderAProfilePlan) {
+  offer_profile_plan(1, 0);
+  ASSERT_EQ(agent_->plans().size(), 1U);
+  EXPECT_EQ(agent_->plans()[0].trials,
+            (std::vector<ipc::TrialIterations>{{.first_iteration = 19, .iterations = 1, .clock_mhz = 990}}));
+  train(kEnoughIterations);
+  EXPECT_TRUE(posts_profile());
+}
+
+TEST_F(ServedRankTest, FollowsNoPlanWhileTheAgentCannotSetItsClocks) {
+  offer_profile_plan(1, 0);
+  train(5);
+  EXPECT_EQ(rank_->status().plan_version, 1);
+  agent_->set_clocks_held(false);
+  train(5);
+  EXPECT_EQ(rank_->status().plan_version, 0) << "what runs at other clocks is no profile of these";
+  agent_->set_clocks_held(true);
+  train(kEnoughIterations - 10);
+  EXPECT_EQ(rank_->status().plan_version, 1);
+  EXPECT_TRUE(posts_profile());
+}
+
+TEST_F(ServedRankTest, PostsWithTheLastTrialThoughTheAgentWasAwayMeanwhile) {
+  offer_profile_plan(1, 0);
+  train(5);
+  end_agent();
+  train(10);
+  EXPECT_EQ(rank_->status().plan_version, 0) << "no clock was held";
+  restart_agent();
+  train(4);
+  EXPECT_EQ(rank_->status().plan_version, 0) << "the agent that came back knows no trials";
+  EXPECT_EQ(server_->count("/profile"), 0U);
+  train(1);
+  EXPECT_TRUE(posts_profile());
+}
+
+TEST_F(ServedRankTest, PostsWhatItHasOnceANewerPlanIsFollowed) {
+  offer_profile_plan(1, 0);
+  train(5);
+  Json full_clocks = offered_profile_plan(2, 8);
+  full_clocks["purpose"] = "train";
+  server_->offer(full_clocks);
+  ASSERT_TRUE(eventually([&] { return agent_->plans().size() == 2; }));
+  ASSERT_TRUE(eventually(
+      [&] { return testing::Value(server_->plan_queries(), testing::Contains(testing::HasSubstr("after=2"))); }));
+  train(3);
+  EXPECT_EQ(server_->count("/profile"), 0U);
+  train(1);
+  ASSERT_TRUE(posts_profile());
+  EXPECT_EQ(server_->bodies("/profile").at(0)["plan_version"], 1);
+}
+
+TEST_F(ServedRankTest, ReportsNoIterationTwice) {
+  train(3);
+  iteration_ = 1;  // training has gone back to a checkpoint
+  train(4);
+  iteration_ = 40;
+  train(1);
+  rank_.reset();  // everything is handed over
+  std::vector<int> reported;
+  for (const Json& body : server_->bodies("/reports")) {
+    for (const Json& report : body["reports"]) reported.push_back(report["iteration"]);
+  }
+  EXPECT_EQ(reported, (std::vector{0, 1, 2, 3, 4, 40}));
+}
+
+TEST_F(ServedRankTest, ProfilesNoUnitsThatNoScheduleHas) {
+  offer_profile_plan(1, 0);
+  train(3);
+  rank_->add({.begin_ns = iteration_ * 1'000'000, .iteration = iteration_, .type = RecordType::iteration_begin});
+  rank_->add({.begin_ns = iteration_ * 1'000'000 + 1,
+              .end_ns = iteration_ * 1'000'000 + 2,
+              .iteration = iteration_,
+              .kind = UnitKind::forward_backward});
+  train(kEnoughIterations);
+  ASSERT_TRUE(posts_profile());
+  EXPECT_TRUE(server_->bodies("/profile").at(0)["cells"].empty());
+}
+
+TEST_F(ServedRankTest, ForgetsWhatItMeasuredForAServerThatHasLostItsDatabase) {
+  offer_profile_plan(1, 0);
+  train(5);
+  server_.reset();
+  server_ = std::make_unique<FakeServer>(server_socket(), "j-2");
+  // Versions and sweeps are numbered anew.
+  offer_profile_plan(1, 10);
+  train(25);
+  EXPECT_TRUE(posts_profile());
+  rank_.reset();  // everything is handed over
+  EXPECT_EQ(server_->count("/profile"), 1U) << "the one that was begun for the job that is gone is of no use";
+}
+
+}  // namespace
+}  // namespace lowgear::client

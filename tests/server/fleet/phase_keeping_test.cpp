@@ -1,0 +1,169 @@
+#include "server/fleet/phase_keeping.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace lowgear::server {
+namespace {
+
+constexpr double kHighW = 1000;
+constexpr double kLowW = 200;
+
+/// A job that trains: a rank that waits as it is asked to, once the server's answers have reached it.
+struct Trained {
+  std::string id;
+  double time_s = 1;
+  double most_delay_s = 0.02;
+  double begin_s = 0;
+  std::int64_t iteration = 0;
+  double longest_wait_s = 0;
+  std::string not_delayed{};
+  IterationBegins begins{};
+  std::optional<protocol::IterationDelays> asked{};
+
+  void train_until(double now_s) {
+    while (begin_s + time_s <= now_s) {
+      ++iteration;
+      const bool waits =
+          asked && iteration >= asked->from_iteration && iteration < asked->from_iteration + asked->iterations;
+      const double wait_s = waits ? asked->delay_s : 0;
+      longest_wait_s = std::max(longest_wait_s, wait_s);
+      begin_s += time_s + wait_s;
+      protocol::IterationReport report{
+          .iteration = iteration, .plan_version = 1, .time_s = time_s, .energy_j = {}, .begin_s = begin_s};
+      report.delay_s = wait_s;
+      begins.add({.rank = 0, .reports = {report}, .gpu = {}}, now_s);
+    }
+  }
+  [[nodiscard]] StaggeredJob staggered() const {
+    StaggeredJob job{.id = id,
+                     .plan_version = 1,
+                     .cycle = {.time_s = time_s},
+                     .waiting_w = kLowW,
+                     .pace = begins.pace(1),
+                     .most_delay_s = most_delay_s,
+                     .not_delayed = not_delayed};
+    for (std::size_t part = 0; part < workflow::kCycleParts; ++part) {
+      job.cycle.power_w[part] = part < workflow::kCycleParts / 2 ? kHighW : kLowW;
+    }
+    return job;
+  }
+  [[nodiscard]] double power_w(double at_s) const {
+    return std::fmod(at_s - begin_s + 1000 * time_s, time_s) < time_s / 2 ? kHighW : kLowW;
+  }
+};
+
+class PhaseKeepingTest : public testing::Test {
+ protected:
+  /// Seconds, of which the server looks at the jobs once each.
+  void run(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      now_s += 1;
+      std::vector<StaggeredJob> staggered;
+      for (Trained& job : jobs) {
+        job.train_until(now_s);
+        staggered.push_back(job.staggered());
+      }
+      keeping.follow(staggered, 60, now_s);
+      for (Trained& job : jobs) job.asked = keeping.delays(job.id);
+    }
+  }
+  /// The share of an iteration in which not exactly one of two jobs draws high power.
+  [[nodiscard]] double uneven_share() const {
+    int uneven = 0;
+    for (int step = 0; step < 1000; ++step) {
+      const double at_s = now_s + step * 1e-3 * jobs[0].time_s;
+      uneven += jobs[0].power_w(at_s) == jobs[1].power_w(at_s) ? 1 : 0;
+    }
+    return uneven / 1000.0;
+  }
+  [[nodiscard]] Json shown(const std::string& job) const {
+    Json entry = Json::object();
+    keeping.describe(job, entry);
+    return entry;
+  }
+
+  std::vector<Trained> jobs;
+  PhaseKeeping keeping;
+  double now_s = 1.7e9;
+};
+
+TEST_F(PhaseKeepingTest, LetsOneJobWorkWhileTheOtherWaitsThoughTheirTimesDiffer) {
+  jobs = {{.id = "a", .time_s = 0.5, .begin_s = now_s}, {.id = "b", .time_s = 0.497, .begin_s = now_s}};
+  run(20);
+  jobs[0].begin_s = jobs[1].begin_s;
+  EXPECT_GT(uneven_share(), 0.9) << "together";
+  run(90);
+  double worst_share = 0;
+  double mean_share = 0;
+  for (int second = 0; second < 60; ++second) {
+    run(1);
+    worst_share = std::max(worst_share, uneven_share());
+    mean_share += uneven_share() / 60;
+  }
+  EXPECT_LT(worst_share, 0.2);
+  EXPECT_LT(mean_share, 0.1);
+  for (const Trained& job : jobs) EXPECT_LE(job.longest_wait_s, job.most_delay_s);
+  EXPECT_TRUE(shown("a")["left_out"].is_null());
+  EXPECT_NEAR(shown("b")["period_s"].get<double>(), 0.5, 1e-6);
+}
+
+TEST_F(PhaseKeepingTest, LeavesJobsOutThatCannotKeepThePeriod) {
+  jobs = {{.id = "a", .time_s = 1, .begin_s = now_s},
+          {.id = "b", .time_s = 0.5, .begin_s = now_s},
+          {.id = "c", .time_s = 0.95, .begin_s = now_s}};
+  run(40);
+  for (const Trained& job : jobs) {
+    EXPECT_EQ(job.longest_wait_s, 0);
+    EXPECT_NE(shown(job.id)["left_out"].get<std::string>().find("no other job"), std::string::npos);
+  }
+  EXPECT_FALSE(keeping.acts());
+}
+
+TEST_F(PhaseKeepingTest, NeverDelaysJobsWithoutSlack) {
+  jobs = {{.id = "a", .time_s = 1, .most_delay_s = 0, .begin_s = now_s},
+          {.id = "b", .time_s = 1, .most_delay_s = 0, .begin_s = now_s + 0.1}};
+  run(40);
+  EXPECT_EQ(jobs[0].longest_wait_s, 0);
+  EXPECT_EQ(jobs[1].longest_wait_s, 0);
+}
+
+TEST_F(PhaseKeepingTest, SaysWhyAJobNeverWaitsAndLetsTheOtherWaitForIt) {
+  jobs = {{.id = "a", .time_s = 1, .most_delay_s = 0, .begin_s = now_s},
+          {.id = "b", .time_s = 0.99, .most_delay_s = 0.05, .begin_s = now_s}};
+  jobs[0].not_delayed = "it calls no lowgear_stagger";
+  run(80);
+  EXPECT_EQ(jobs[0].longest_wait_s, 0);
+  EXPECT_GT(jobs[1].longest_wait_s, 0);
+  EXPECT_EQ(shown("a")["not_delayed"], "it calls no lowgear_stagger");
+  EXPECT_TRUE(shown("a")["left_out"].is_null());
+  EXPECT_TRUE(shown("b")["not_delayed"].is_null());
+}
+
+TEST_F(PhaseKeepingTest, NamesJobsThatAreSilent) {
+  jobs = {{.id = "a", .time_s = 1, .begin_s = now_s}, {.id = "b", .time_s = 1, .begin_s = now_s}};
+  run(3);
+  EXPECT_EQ(shown("a")["left_out"], "when its iterations begin is not known yet");
+  run(30);
+  EXPECT_TRUE(shown("a")["left_out"].is_null());
+  jobs[1].begin_s += 1e6;  // it begins nothing any more
+  run(30);
+  EXPECT_FALSE(shown("a")["left_out"].is_null());
+  EXPECT_FALSE(keeping.delays("a"));
+}
+
+TEST_F(PhaseKeepingTest, ForgetsJobsThatAreNotNamed) {
+  jobs = {{.id = "a", .time_s = 1, .begin_s = now_s}, {.id = "b", .time_s = 1, .begin_s = now_s}};
+  run(30);
+  ASSERT_TRUE(keeping.acts());
+  keeping.follow({}, 60, now_s);
+  EXPECT_FALSE(keeping.acts());
+  EXPECT_TRUE(shown("a").empty());
+}
+
+}  // namespace
+}  // namespace lowgear::server
