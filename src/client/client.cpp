@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/host_name.h"
 #include "base/core/log.h"
 #include "base/core/monotonic_clock.h"
 #include "client/marks/cuda_stream_driver.h"

@@ -1,6 +1,6 @@
 #include "protocol/answers.h"
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 
 namespace lowgear::protocol {
 namespace {

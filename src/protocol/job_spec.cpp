@@ -8,7 +8,7 @@
 #include <initializer_list>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "planning/plan/plan.h"
 #include "planning/schedule/microbatches.h"
 #include "protocol/json_members.h"

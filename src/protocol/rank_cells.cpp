@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "protocol/json_members.h"
 
 namespace lowgear::protocol {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 
 namespace lowgear::protocol {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "planning/plan/plan_json.h"
 #include "protocol/json_members.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "protocol/json_members.h"
 
 namespace lowgear::protocol {

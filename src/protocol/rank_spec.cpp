@@ -7,7 +7,7 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/formats/gpu_uuid.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "protocol/json_members.h"
 
 namespace lowgear::protocol {

@@ -11,7 +11,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 #include "base/core/formats/toml.h"
 #include "base/core/numbers/number.h"
 #include "server/perseus/settings.h"

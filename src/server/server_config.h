@@ -87,7 +87,7 @@ struct Config {
 /// nearest known one), a value of the wrong kind or out of range, and a user or group that does not exist.
 [[nodiscard]] Config parse_server_config(std::string_view text, const std::string& source, const NameLookup& lookup);
 
-/// Reads the file. Throws InputError also when another user could have changed it (base/core/files/trusted_path.h), and
+/// Reads the file. Throws InputError also when another user could have changed it (base/core/files/user_database.h), and
 /// as `require_safe_listening`.
 [[nodiscard]] Config load_server_config(const std::filesystem::path& path);
 

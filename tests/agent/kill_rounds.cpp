@@ -22,7 +22,7 @@
 #include "base/core/eventually.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 #include "hardware/simgpu/simulated_machine.h"
 
 namespace lowgear::agent {

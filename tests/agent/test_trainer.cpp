@@ -13,8 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
-#include "base/ipc/descriptor_passing.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 #include "planning/plan/plan_json.h"
 
 namespace lowgear::agent {

@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/ipc/descriptor_passing.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::client {
 namespace {

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 #include "base/core/formats/toml.h"
-#include "base/core/host_name.h"
 #include "base/core/units.h"
 #include "hardware/gpu/gpu_setting.h"
 

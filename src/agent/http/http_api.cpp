@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "agent/http/telemetry_rounds.h"
+#include "base/http/message/endpoint.h"
 #include "base/http/message/error.h"
-#include "base/http/message/host.h"
 
 namespace lowgear::agent {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "agent/http/http_routes.h"
 #include "base/http/message/error.h"
-#include "base/http/message/target.h"
+#include "base/http/message/router.h"
 
 namespace lowgear::agent {
 

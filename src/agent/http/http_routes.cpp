@@ -11,7 +11,6 @@
 #include "agent/http/agent_json.h"
 #include "agent/http/http_route_table.h"
 #include "base/core/formats/json.h"
-#include "base/core/formats/json_members.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "base/core/version.h"

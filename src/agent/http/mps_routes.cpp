@@ -10,7 +10,6 @@
 #include "agent/lease/lease_table.h"
 #include "agent/mps/mps_sharing.h"
 #include "base/core/formats/json.h"
-#include "base/core/formats/json_members.h"
 #include "base/core/numbers/number.h"
 
 namespace lowgear::agent {

@@ -79,7 +79,7 @@ class JournalHeld : public InputError {
 
 /// A journal in a folder of its own, which is made if need be and held as long as this lives, by a process that answers
 /// at `control_socket` (empty: nowhere). On a file system for reading only it can be read, and is `unwritable`. Throws
-/// JournalHeld, and InputError when another user could have changed it (base/core/files/trusted_path.h).
+/// JournalHeld, and InputError when another user could have changed it (base/core/files/user_database.h).
 [[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
                                                                   const std::filesystem::path& control_socket = {});
 /// What the journal in a folder says, whoever holds it; nothing is written. Throws InputError when there was none, and

@@ -13,8 +13,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/core/files/trusted_path.h"
-#include "base/core/files/write_all.h"
+#include "base/core/files/user_database.h"
 
 namespace lowgear::agent {
 namespace {

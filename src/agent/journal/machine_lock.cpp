@@ -8,7 +8,7 @@
 #include <optional>
 #include <system_error>
 
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 #include "hardware/simgpu/simulated_machine.h"
 
 namespace lowgear::agent {

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::agent {
 namespace {

@@ -8,7 +8,6 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
-#include "base/core/formats/json_members.h"
 
 namespace lowgear::agent {
 namespace {

@@ -18,8 +18,7 @@
 #include "agent/lease/process_watch.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/log.h"
-#include "base/ipc/descriptor_passing.h"
-#include "base/ipc/unix_listener.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::agent {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "agent/lease/lease_table.h"
 #include "base/core/error.h"
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 #include "hardware/gpu/gpu_error.h"
 
 namespace lowgear::agent {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/core/error.h"
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 
 namespace lowgear::agent {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "agent/http/http_api.h"
 #include "agent/process/power_share_keeper.h"
-#include "base/http/tls/watched_tls.h"
-#include "base/ipc/service_notification.h"
+#include "base/http/tls/tls_credentials.h"
+#include "base/ipc/termination_signals.h"
 
 namespace lowgear::agent {
 namespace {

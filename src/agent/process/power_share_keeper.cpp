@@ -14,8 +14,7 @@
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/http/client/client.h"
-#include "base/http/client/token_file.h"
-#include "base/http/tls/tls_environment.h"
+#include "base/http/tls/tls_credentials.h"
 
 namespace lowgear::agent {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
-#include "base/ipc/unix_peer.h"
+#include "base/ipc/unix_socket.h"
 #include "hardware/gpu/gpu.h"
 #include "hardware/gpu/gpu_setting.h"
 

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "base/core/seconds_clock.h"
+#include "base/core/progress.h"
 
 namespace lowgear {
 

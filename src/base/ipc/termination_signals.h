@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <optional>
+#include <string_view>
 
 #include "base/core/files/file_descriptor.h"
 
@@ -32,5 +34,12 @@ class TerminationSignals {
   sigset_t before_{};  ///< what was blocked before
   FileDescriptor descriptor_;
 };
+
+/// Reports the state of the process to the service manager (sd_notify(3)): `READY=1`, `WATCHDOG=1`, `STOPPING=1`. Does
+/// nothing without a service manager (NOTIFY_SOCKET), or when it does not listen.
+void notify_service_manager(std::string_view state) noexcept;
+
+/// How often the service manager wants to hear `WATCHDOG=1` (sd_watchdog_enabled(3)); empty when it does not.
+[[nodiscard]] std::optional<std::chrono::microseconds> service_watchdog_period();
 
 }  // namespace lowgear::ipc

@@ -12,8 +12,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "base/ipc/descriptor_passing.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::client {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/http/client/token_file.h"
-#include "base/http/message/retry_after.h"
+#include "base/http/client/client.h"
+#include "base/http/message/message.h"
 #include "client/server/server_messages.h"
 #include "protocol/answers.h"
 #include "protocol/rank_finish.h"

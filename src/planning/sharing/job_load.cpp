@@ -8,7 +8,6 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
-#include "base/core/formats/json_members.h"
 #include "base/core/suggestion.h"
 
 namespace lowgear::sharing {

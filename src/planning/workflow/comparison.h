@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "base/core/seconds_clock.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/workflow/profiled_pipeline.h"

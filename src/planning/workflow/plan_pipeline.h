@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "base/core/seconds_clock.h"
-#include "base/core/task_runner.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"

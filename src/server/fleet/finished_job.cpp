@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "server/job/job_documents.h"
 #include "server/store/secret.h"
 

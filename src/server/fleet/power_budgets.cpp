@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "base/http/message/error.h"
 #include "protocol/json_members.h"
 

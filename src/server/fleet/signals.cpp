@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "base/http/message/error.h"
 #include "protocol/json_members.h"
 

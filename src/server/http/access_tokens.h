@@ -39,7 +39,7 @@ inline constexpr std::size_t kMaxTokens = 1'000;
 /// line, which never shows what may be a token, also when there is none at all.
 [[nodiscard]] std::vector<AccessToken> parse_tokens(std::string_view text, const std::string& source);
 /// Reads a token file. Throws InputError also when others than its owner may read it, or others could have
-/// changed it (base/core/files/trusted_path.h).
+/// changed it (base/core/files/user_database.h).
 [[nodiscard]] std::vector<AccessToken> load_tokens(const std::filesystem::path& path);
 
 }  // namespace lowgear::server

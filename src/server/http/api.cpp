@@ -12,7 +12,6 @@
 #include "base/core/numbers/number.h"
 #include "base/http/message/error.h"
 #include "base/http/message/router.h"
-#include "base/http/message/target.h"
 #include "server/http/api_routes.h"
 #include "server/http/audited_reply.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "base/http/message/target.h"
+#include "base/http/message/router.h"
 #include "base/http/server/reply.h"
 #include "server/fleet/control_plane.h"
 #include "server/http/access_tokens.h"

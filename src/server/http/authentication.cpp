@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/http/message/host.h"
+#include "base/http/message/endpoint.h"
 #include "server/http/words.h"
 #include "server/store/secret.h"
 

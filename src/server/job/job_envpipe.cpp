@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/schedule/dag.h"
 #include "server/job/job.h"

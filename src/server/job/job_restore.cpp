@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "server/job/job.h"
 #include "server/parts/state_bounds.h"
 

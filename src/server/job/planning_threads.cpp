@@ -19,7 +19,7 @@
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
-#include "base/core/stop_switch.h"
+#include "base/core/progress.h"
 #include "server/planning/planning_limit.h"
 
 namespace lowgear::server {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "server/parts/state_bounds.h"
 
 namespace lowgear::server {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "server/parts/state_bounds.h"
 
 namespace lowgear::server {

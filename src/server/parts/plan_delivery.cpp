@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "server/parts/state_bounds.h"
 
 namespace lowgear::server {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "planning/profile/few_clock_fit.h"
 #include "server/parts/state_bounds.h"
 

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/core/error.h"
+#include "base/http/message/endpoint.h"
 #include "base/http/message/error.h"
-#include "base/http/message/host.h"
 
 namespace lowgear::server::perseus {
 namespace {

@@ -16,7 +16,6 @@
 #include "base/core/numbers/number.h"
 #include "base/http/message/error.h"
 #include "base/http/message/router.h"
-#include "base/http/message/target.h"
 #include "server/perseus/browser_guard.h"
 #include "server/perseus/job.h"
 

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/core/progress.h"
-#include "base/core/stop_switch.h"
 
 namespace lowgear::server {
 

@@ -13,7 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 #include "base/ipc/held_file.h"
 
 namespace lowgear::server {

@@ -11,7 +11,7 @@ namespace lowgear::server {
 class StateFolder {
  public:
   /// Throws InputError when it cannot be made or written to, when others could change it
-  /// (base/core/files/trusted_path.h), and when another server holds it, naming that one's process.
+  /// (base/core/files/user_database.h), and when another server holds it, naming that one's process.
   explicit StateFolder(const std::filesystem::path& folder);
 
   /// Whether the server can write into the folder, if there is one. Throws InputError.

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/files/file_kind.h"
+#include "base/core/files/file.h"
 #include "base/core/utf8.h"
 
 namespace lowgear::dataset {

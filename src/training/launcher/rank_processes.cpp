@@ -16,9 +16,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/core/program_words.h"
 
 namespace lowgear::launcher {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/http/tls/tls_environment.h"
+#include "base/http/tls/tls_credentials.h"
 #include "client/client.h"
 #include "client/rank/rank_environment.h"
 #include "training/launcher/checkpoint_manifest.h"

@@ -16,7 +16,7 @@
 #include "agent/fake_policy.h"
 #include "agent/test_trainer.h"
 #include "base/core/eventually.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 #include "hardware/gpu/fake_gpu.h"
 
 namespace lowgear::agent {

@@ -18,7 +18,7 @@
 
 #include "base/core/eventually.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::http {
 

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/formats/csv.h"
-#include "base/core/stop_switch.h"
+#include "base/core/progress.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/generators.h"
 #include "server/perseus/lowgear.h"

@@ -12,7 +12,6 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/progress.h"
-#include "base/core/stop_switch.h"
 #include "planning/profile/example_profile.h"
 #include "server/job/planning_threads.h"
 #include "server/simulated_job.h"

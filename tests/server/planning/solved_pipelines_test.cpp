@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/stop_switch.h"
+#include "base/core/progress.h"
 #include "planning/profile/example_profile.h"
 #include "server/planning/job_schedule.h"
 #include "server/simulated_job.h"

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "base/core/error.h"
-#include "base/core/files/write_all.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear::cli {
 namespace {

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/core/progress.h"
-#include "base/core/task_runner.h"
 
 namespace lowgear::cli {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/terminal/table.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "planning/workflow/plan_tables.h"
 
 namespace lowgear::cli {

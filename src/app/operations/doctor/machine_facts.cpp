@@ -24,7 +24,7 @@
 #include "app/operations/doctor/environment.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/monotonic_clock.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 #include "hardware/gpu/nvml_system.h"
 #include "hardware/gpu/rapl.h"
 #include "hardware/measure/energy_meter.h"

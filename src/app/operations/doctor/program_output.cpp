@@ -14,9 +14,9 @@
 #include <optional>
 #include <string_view>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/core/program_words.h"
 #include "base/core/stopwatch.h"
 
 namespace lowgear::operations::doctor {

@@ -4,7 +4,7 @@
 
 #include "agent/lease/control_client.h"
 #include "base/core/error.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
 #include "client/agent/agent_settings.h"
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/core/program_words.h"
 
 namespace lowgear::operations {
 namespace {

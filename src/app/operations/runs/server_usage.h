@@ -15,7 +15,7 @@ struct ServerAccess {
 };
 
 /// What jobs have used in a month: usage.csv of the server, page by page. LOWGEAR_SERVER_CA_FILE and its likes name the
-/// files of TLS (base/http/tls/tls_environment.h). Throws InputError for an address that is none
+/// files of TLS (base/http/tls/tls_credentials.h). Throws InputError for an address that is none
 /// and a file without a token, and Error when the server does not respond, refuses, or sends something else.
 [[nodiscard]] std::vector<usage::UsageRow> ask_usage(const ServerAccess& server, const usage::Month& month);
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "app/cli/terminal/table.h"
-#include "base/core/formats/json_members.h"
+#include "base/core/formats/json.h"
 
 namespace lowgear::operations {
 namespace {

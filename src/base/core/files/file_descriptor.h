@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <string_view>
 #include <utility>
 
 namespace lowgear {
@@ -35,5 +36,8 @@ class FileDescriptor {
  private:
   int descriptor_ = -1;
 };
+
+/// Writes all of it to a file descriptor, however many calls that takes. Returns errno, 0 when all is written.
+[[nodiscard]] int write_all(int descriptor, std::string_view content);
 
 }  // namespace lowgear

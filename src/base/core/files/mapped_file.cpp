@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "base/core/error.h"
-#include "base/core/files/file_kind.h"
+#include "base/core/files/file.h"
 
 namespace lowgear {
 namespace {

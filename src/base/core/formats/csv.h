@@ -96,4 +96,8 @@ class CsvBlocks {
 /// Quotes a cell when it holds a comma, a quote, a line break or blanks at its ends.
 [[nodiscard]] std::string csv_cell(std::string_view text);
 
+/// Throws InputError when `text` is HTML or XML: what a failed download leaves under the name of another file. For
+/// readers of formats in which a file cannot begin so.
+void refuse_web_page(std::string_view text, const std::string& source);
+
 }  // namespace lowgear

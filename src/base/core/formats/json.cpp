@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/formats/web_page.h"
+#include "base/core/formats/csv.h"
 #include "base/core/numbers/number.h"
+#include "base/core/suggestion.h"
 
 namespace lowgear {
+
 namespace {
 
 /// Hands text to the parser and tells how much it has taken, which the parser's own events do not.
@@ -268,6 +270,45 @@ void require_format(const JsonView& document, std::string_view expected) {
     format.fail(fmt::format("the format is {} where {} is expected", quote(found), quote(expected)),
                 "use the file with the program and version that wrote it, or write it again");
   }
+}
+
+void for_each_json_line(std::string_view text, const std::string& source,
+                        const std::function<void(const JsonView& line)>& read) {
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string place = fmt::format("{}:{}", source, number);
+    const Json document = parse_json(text.substr(0, end), place);
+    read(JsonView(document, place));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+double number_or_nan(const JsonView& view) {
+  return view.json().is_null() ? std::numeric_limits<double>::quiet_NaN() : view.number();
+}
+
+void require_members(const JsonView& object, std::initializer_list<std::string_view> known) {
+  if (!object.json().is_object()) object.fail("expected an object");
+  const std::vector<std::string_view> names(known);
+  for (const auto& [key, value] : object.json().items()) {
+    if (std::ranges::find(names, key) != names.end()) continue;
+    const auto nearest = nearest_name(key, names);
+    object.fail(fmt::format("there is no member {}", quote(key)),
+                nearest ? fmt::format("did you mean {}?", quote(*nearest)) : std::string());
+  }
+}
+
+double number_in(const JsonView& value, double low, double high) {
+  const double number = value.number();
+  if (number < low || number > high)
+    value.fail(fmt::format("expected a number from {} to {}, not {}", low, high, number));
+  return number;
+}
+
+bool has_value(const JsonView& object, std::string_view key) {
+  return object.has(key) && !object.at(key).json().is_null();
 }
 
 }  // namespace lowgear

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -66,5 +68,30 @@ class JsonView {
 /// Throws InputError unless the document's `format` member equals `expected` (for example `lowgear.plan/1`); the
 /// message names both.
 void require_format(const JsonView& document, std::string_view expected);
+
+/// Calls `read` with each line of a text that has one JSON document a line, as `source:line`. Throws InputError with
+/// file, line and column where a line is no JSON.
+void for_each_json_line(std::string_view text, const std::string& source,
+                        const std::function<void(const JsonView& line)>& read);
+
+/// A number, and null for NaN and infinity, which JSON lacks; read back, null is NaN.
+[[nodiscard]] Json number_or_null(double value);
+/// Throws InputError where it is neither a number nor null.
+[[nodiscard]] double number_or_nan(const JsonView& view);
+
+/// Throws InputError at a member that is none of these, naming the nearest of them; also when this is no object.
+void require_members(const JsonView& object, std::initializer_list<std::string_view> known);
+
+/// Whether the object has the member and it is not null.
+[[nodiscard]] bool has_value(const JsonView& object, std::string_view key);
+
+/// A number in [low, high]. Throws InputError.
+[[nodiscard]] double number_in(const JsonView& value, double low, double high);
+
+/// Sets a member where there is a value; without one the object does not get it.
+template <typename Value>
+void set_if(Json& object, std::string_view key, const std::optional<Value>& value) {
+  if (value) object[std::string(key)] = *value;
+}
 
 }  // namespace lowgear

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/formats/web_page.h"
+#include "base/core/formats/csv.h"
 #include "base/core/numbers/number.h"
 #include "base/core/suggestion.h"
 #include "base/core/utf8.h"

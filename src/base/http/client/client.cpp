@@ -12,16 +12,20 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <system_error>
 
+#include "base/core/error.h"
+#include "base/core/files/file.h"
 #include "base/core/log.h"
 #include "base/http/client/response_parser.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::http {
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -327,6 +331,20 @@ void Client::cancel() noexcept {
   const std::uint64_t one = 1;
   // Fails only when it has been cancelled 2^64 times.
   [[maybe_unused]] const ssize_t written = ::write(cancelled_.get(), &one, sizeof(one));
+}
+
+namespace {
+
+constexpr std::size_t kMaxTokenBytes = 4'096;
+
+}  // namespace
+
+std::string read_token_file(const std::filesystem::path& file) {
+  std::string token = read_file(file, kMaxTokenBytes);
+  token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
+  const bool is_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
+  if (!token.empty() && is_word) return token;
+  throw InputError(fmt::format("{}: contains no token; expected one word", printable(file.string())));
 }
 
 }  // namespace lowgear::http

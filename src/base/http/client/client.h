@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,5 +82,9 @@ class Client {
   FileDescriptor connection_;
   std::optional<TlsStream> tls_;  ///< over the connection
 };
+
+/// The token in a file that holds one word and nothing else but blanks after it. Throws InputError, naming the file,
+/// when it does not or cannot be read.
+[[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
 
 }  // namespace lowgear::http

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,9 +10,22 @@
 #include <vector>
 
 #include "base/http/message/message.h"
-#include "base/http/message/target.h"
 
 namespace lowgear::http {
+
+/// What a request's path and query say, percent-decoded. Parameters may come once each.
+struct Target {
+  std::vector<std::string> segments;  ///< `/v1/gpus` is {`v1`, `gpus`}
+  std::map<std::string, std::string, std::less<>> parameters;
+};
+
+/// Throws InputError for a path that is not absolute, a wrong percent-encoding, or a parameter that comes twice.
+[[nodiscard]] Target parse_target(std::string_view path, std::string_view query);
+
+/// What stands for each `{}` of the pattern, in order, when the path is one of the pattern's: `/v1/jobs/{}/ranks`
+/// stands for {`v1`, `jobs`, `7`, `ranks`} with `7`.
+[[nodiscard]] std::optional<std::vector<std::string>> match_path(std::string_view pattern,
+                                                                 std::span<const std::string> segments);
 
 /// What the router knows of a row in a table of routes.
 struct Route {

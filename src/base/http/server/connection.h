@@ -15,7 +15,6 @@
 
 #include "base/http/message/message.h"
 #include "base/http/message/wire.h"
-#include "base/http/server/remote.h"
 #include "base/http/server/reply.h"
 #include "base/http/server/server.h"
 #include "base/http/tls/tls_stream.h"

@@ -13,13 +13,16 @@
 
 #include <array>
 #include <ctime>
+#include <filesystem>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/core/error.h"
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 
 namespace lowgear::http {
+
 namespace {
 
 /// Where systems keep the authorities that they trust, as files. A library that is compiled for all of them does not
@@ -179,6 +182,41 @@ TlsStream TlsClientSide::stream(int socket, const std::string& host) const {
     (void)SSL_set_tlsext_host_name(ssl, name.c_str());
   }
   return stream;
+}
+
+namespace {
+
+std::vector<std::filesystem::path> paths_of(const TlsServerFiles& files) {
+  std::vector<std::filesystem::path> paths{files.certificate, files.key};
+  if (!files.client_ca.empty()) paths.push_back(files.client_ca);
+  return paths;
+}
+
+}  // namespace
+
+WatchedTls::WatchedTls(const TlsServerFiles& files)
+    : watch_(paths_of(files)), side_(std::make_shared<TlsServerSide>(files)) {}
+
+std::optional<WatchedTls::Change> WatchedTls::check() {
+  if (!watch_.changed()) return std::nullopt;
+  try {
+    side_->reload();
+    return Change{true, "the certificate was read again; it expires on " + side_->expires()};
+  } catch (const Error& error) {
+    return Change{false,
+                  std::string("the changed certificate is refused, the one of before stays in use: ") + error.what()};
+  }
+}
+
+TlsClientFiles tls_files_from_environment(const Environment& environment, const std::filesystem::path& ca) {
+  TlsClientFiles files{
+      .ca = ca.empty() ? std::filesystem::path(environment("LOWGEAR_SERVER_CA_FILE").value_or("")) : ca,
+      .certificate = environment("LOWGEAR_SERVER_CERTIFICATE_FILE").value_or(""),
+      .key = environment("LOWGEAR_SERVER_KEY_FILE").value_or("")};
+  if (files.certificate.empty() != files.key.empty()) {
+    throw InputError("LOWGEAR_SERVER_CERTIFICATE_FILE and LOWGEAR_SERVER_KEY_FILE: set both, or none of them");
+  }
+  return files;
 }
 
 }  // namespace lowgear::http

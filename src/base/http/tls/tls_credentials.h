@@ -1,12 +1,15 @@
 #pragma once
 
+struct ssl_ctx_st;  // SSL_CTX of OpenSSL
+
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/core/environment.h"
+#include "base/core/files/file_watch.h"
 #include "base/http/tls/tls_stream.h"
-
-struct ssl_ctx_st;  // SSL_CTX of OpenSSL
 
 namespace lowgear::http {
 
@@ -67,5 +70,31 @@ class TlsClientSide {
   };
   std::unique_ptr<ssl_ctx_st, Free> context_;
 };
+
+/// A server's side of TLS whose files are read again when they have changed.
+class WatchedTls {
+ public:
+  struct Change {
+    bool accepted = false;
+    std::string message;  ///< until when the certificate is valid, or why the files are refused
+  };
+
+  /// Reads the files. Throws as TlsServerSide.
+  explicit WatchedTls(const TlsServerFiles& files);
+
+  [[nodiscard]] std::shared_ptr<const TlsServerSide> side() const { return side_; }
+  /// To be called about once a second. Empty while nothing has changed. What is refused changes nothing.
+  [[nodiscard]] std::optional<Change> check();
+
+ private:
+  FileWatch watch_;  ///< from before the files are read: a later change is not missed
+  std::shared_ptr<TlsServerSide> side_;
+};
+
+/// Files for Lowgear's server when it speaks `https`: LOWGEAR_SERVER_CA_FILE, LOWGEAR_SERVER_CERTIFICATE_FILE and
+/// LOWGEAR_SERVER_KEY_FILE. `ca`, of a configuration, counts before the first, unless it is empty. Throws InputError
+/// when only one of the last two is set.
+[[nodiscard]] TlsClientFiles tls_files_from_environment(const Environment& environment,
+                                                        const std::filesystem::path& ca = {});
 
 }  // namespace lowgear::http

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "base/core/seconds_clock.h"
-#include "base/core/task_runner.h"
 #include "estimating/estimator/iteration/job_costs.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/search/search.h"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_lines.h"
+#include "base/core/formats/json.h"
 
 namespace lowgear::adapt::freezing {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/formats/json_lines.h"
+#include "base/core/formats/json.h"
 #include "planning/adapt/freezing/record.h"
 
 namespace lowgear::adapt {

@@ -11,7 +11,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/files/write_all.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/core/formats/json.h"
 #include "training/launcher/metrics_path.h"
 

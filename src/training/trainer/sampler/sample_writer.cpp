@@ -13,7 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/files/write_all.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear::trainer {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/http/server/tcp_listener.h"
 #include "base/http/server_fixture.h"
-#include "base/ipc/unix_listener.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::http {
 namespace {

@@ -6,14 +6,17 @@
 
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <string>
 
+#include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 #include "base/http/tls/test_certificates.h"
 
 namespace lowgear::http {
+
 namespace {
 
 using testing::AllOf;
@@ -93,4 +96,65 @@ TEST_F(TlsCredentialsTest, OfClientsAreChecked) {
 }
 
 }  // namespace
+
+namespace {
+
+TEST(WatchedTls, ReadsChangedFilesAgainAndKeepsWhatThereIsWhenTheyAreRefused) {
+  const TemporaryFolder folder;
+  const TestAuthority authority(folder.path());
+  authority.issue("server", "IP:127.0.0.1");
+  WatchedTls tls({.certificate = folder / "server.pem", .key = folder / "server.key", .client_ca = authority.file()});
+  const std::string before = tls.side()->expires();
+  const auto change = [&] {
+    EXPECT_FALSE(tls.check()) << "it may still be written";
+    return tls.check();
+  };
+  EXPECT_FALSE(change());
+  write_file_atomically(folder / "server.pem", "nothing");
+  const auto refused = change();
+  ASSERT_TRUE(refused);
+  EXPECT_FALSE(refused->accepted);
+  EXPECT_THAT(refused->message, testing::HasSubstr("stays in use"));
+  EXPECT_EQ(tls.side()->expires(), before);
+  authority.issue("server", "IP:127.0.0.1", {.from_s = -60, .until_s = 86'400});
+  const auto accepted = change();
+  ASSERT_TRUE(accepted);
+  EXPECT_TRUE(accepted->accepted);
+  EXPECT_NE(tls.side()->expires(), before);
+}
+
+}  // namespace
+
+namespace {
+
+TlsClientFiles files_of(const std::map<std::string, std::string, std::less<>>& variables, const char* ca = "") {
+  const auto environment = [&](std::string_view name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  return tls_files_from_environment(environment, ca);
+}
+
+TEST(TlsEnvironment, NamesFiles) {
+  EXPECT_EQ(files_of({}).ca, "");
+  const auto files = files_of({{"LOWGEAR_SERVER_CA_FILE", "/ca"},
+                               {"LOWGEAR_SERVER_CERTIFICATE_FILE", "/c"},
+                               {"LOWGEAR_SERVER_KEY_FILE", "/k"}});
+  EXPECT_EQ(files.ca, "/ca");
+  EXPECT_EQ(files.certificate, "/c");
+  EXPECT_EQ(files.key, "/k");
+}
+
+TEST(TlsEnvironment, ATextOfAConfigurationCountsFirst) {
+  EXPECT_EQ(files_of({{"LOWGEAR_SERVER_CA_FILE", "/ca"}}, "/other").ca, "/other");
+  EXPECT_EQ(files_of({}, "/other").ca, "/other");
+}
+
+TEST(TlsEnvironment, NeedsBothFilesOfAClient) {
+  EXPECT_THROW((void)files_of({{"LOWGEAR_SERVER_KEY_FILE", "/k"}}), InputError);
+  EXPECT_THROW((void)files_of({{"LOWGEAR_SERVER_CERTIFICATE_FILE", "/c"}}), InputError);
+}
+
+}  // namespace
+
 }  // namespace lowgear::http

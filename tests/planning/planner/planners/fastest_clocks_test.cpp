@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "base/core/stop_switch.h"
+#include "base/core/progress.h"
 #include "planning/planner/random_instances.h"
 #include "planning/planner/random_pipelines.h"
 #include "planning/schedule/generators.h"

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/core/error_of.h"
-#include "base/core/stop_switch.h"
+#include "base/core/progress.h"
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/planner/random_instances.h"
 #include "planning/planner/random_pipelines.h"

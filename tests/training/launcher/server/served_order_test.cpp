@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/http/message/target.h"
+#include "base/http/message/router.h"
 #include "training/launcher/server/server_job.h"
 
 namespace lowgear::launcher {

@@ -13,7 +13,7 @@
 #include "app/operations/doctor/machine_facts.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
-#include "base/ipc/unix_address.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::operations {
 namespace {

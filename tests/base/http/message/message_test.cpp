@@ -1,4 +1,4 @@
-#include "base/http/message/retry_after.h"
+#include "base/http/message/message.h"
 
 #include <gtest/gtest.h>
 

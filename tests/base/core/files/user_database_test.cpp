@@ -1,4 +1,4 @@
-#include "base/core/files/trusted_path.h"
+#include "base/core/files/user_database.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

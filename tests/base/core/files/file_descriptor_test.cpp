@@ -1,4 +1,5 @@
-#include "base/core/files/write_all.h"
+
+#include "base/core/files/file_descriptor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,6 @@
 #include <string>
 
 #include "base/core/files/file.h"
-#include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear {

@@ -1,4 +1,4 @@
-#include "base/core/files/write_all.h"
+#include "base/core/files/file_descriptor.h"
 
 #include <unistd.h>
 
