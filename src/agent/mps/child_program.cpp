@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
 
@@ -33,26 +33,6 @@ Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error(fmt::format("no pipe: {}", ::strerrordesc_np(errno)));
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
-
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& others) {
-  std::map<std::string, std::string> variables = others;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos)
-      variables.emplace(std::string(text.substr(0, equals)), std::string(text.substr(equals + 1)));
-  }
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
-  return entries;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 /// In the child of a process with threads: only what is safe after a fork.
@@ -76,16 +56,15 @@ ChildProgram::ChildProgram(boost::asio::io_context& io, const ProgramStart& star
     : on_end_(std::move(on_end)), reader_(io), process_(io) {
   std::vector<std::string> words = start.arguments;
   words.insert(words.begin(), start.program.string());
-  std::vector<std::string> variables = environment_with(start.environment);
-  const std::vector<char*> arguments = pointers_to(words);
-  const std::vector<char*> environment = pointers_to(variables);
+  const ProgramWords arguments(words);
+  const ProgramWords environment(environment_with(start.environment));
   Pipe input = make_pipe();
   Pipe output = make_pipe();
   if (start.input.size() > kMaxInputBytes) throw Error("too much input for a program");
   (void)!::write(input.write_end.get(), start.input.data(), start.input.size());
   pid_ = ::fork();
   if (pid_ < 0) throw Error(fmt::format("{}: cannot be started: {}", words.front(), ::strerrordesc_np(errno)));
-  if (pid_ == 0) become(arguments.data(), environment.data(), input.read_end.get(), output.write_end.get());
+  if (pid_ == 0) become(arguments.get(), environment.get(), input.read_end.get(), output.write_end.get());
   ::fcntl(output.read_end.get(), F_SETFL, O_NONBLOCK);
   reader_.assign(output.read_end.release());
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));

@@ -58,15 +58,6 @@ void write_rank(std::string& out, const std::vector<PlannedOp>& ops, int rank) {
   out += "\n    ]}";
 }
 
-/// A finite number in [low, high].
-double number_in(const JsonView& value, double low, double high) {
-  const double number = value.number();
-  if (number < low || number > high) {
-    value.fail(fmt::format("{} is out of range", number), fmt::format("give a number from {} to {}", low, high));
-  }
-  return number;
-}
-
 std::string read_gpu_name(const JsonView& view) {
   std::string name = view.text();
   if (name.empty() || name.size() > kMaxGpuNameBytes) {

@@ -51,12 +51,6 @@ ComparisonRow read_policy(const JsonView& view) {
           .peak_activations = peak_activations};
 }
 
-double number_in(const JsonView& view, double low, double high) {
-  const double number = view.number();
-  if (number < low || number > high) view.fail(fmt::format("{} is not from {} to {}", number, low, high));
-  return number;
-}
-
 /// The one of `values` that is named so.
 template <typename Values>
 auto one_of(const JsonView& view, const Values& values) {

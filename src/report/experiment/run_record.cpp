@@ -23,12 +23,6 @@ constexpr double kMostTokens = 1e15;
 /// Members and values of a line: far more than any has.
 constexpr std::size_t kMostValues = 1000;
 
-double number_in(const JsonView& view, double low, double high) {
-  const double value = view.number();
-  if (value < low || value > high) view.fail(fmt::format("{} is not in {} to {}", value, low, high));
-  return value;
-}
-
 Basis basis_at(const JsonView& view) {
   const std::string text = view.text();
   const auto* const found = std::ranges::find(kBasisNames, text);

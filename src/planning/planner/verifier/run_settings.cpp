@@ -14,14 +14,6 @@
 namespace lowgear::planner::verifier {
 namespace {
 
-double number_in(const JsonView& value, double low, double high) {
-  const double number = value.number();
-  if (number < low || number > high) {
-    value.fail(fmt::format("{} is out of range", number), fmt::format("it must be from {} to {}", low, high));
-  }
-  return number;
-}
-
 /// Whether the text is the second of two choices.
 bool is_second(const JsonView& value, std::string_view first, std::string_view second) {
   const std::string text = value.text();
