@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""What the documents name exists: relative links of all pages, and the files, folders and names of code that
+docs/architecture.md and CONTRIBUTING.md show in backticks."""
+
+import os
+import re
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("src", "tests", "cmake", "python", "fuzz", "bench", "examples", "deploy", "docs", "dashboard")
+# Written as examples of names, or names of what is no file of the tree.
+NO_PATHS = re.compile(r"^(/|https?:|build/|\w+\.\w+/\d|[^ ]*[*<>{}$=|()\" ])|[A-Z]{4,}")
+
+
+def files():
+    found = {path.name for path in ROOT.iterdir() if path.is_file()}
+    for folder in CODE:
+        for place, folders, names in os.walk(ROOT / folder):
+            folders[:] = [name for name in folders if name not in ("__pycache__", "node_modules")]
+            found.update(str((Path(place) / name).relative_to(ROOT)) for name in names)
+    return found
+
+
+def words(page):
+    """The text between backticks of a page, without its blocks of code."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        self.files = files()
+        # Every end of a path, with and without the ending of its name, and of each folder.
+        self.ends = set()
+        for path in self.files:
+            parts = Path(path).parts
+            for end in range(1, len(parts) + 1):
+                for begin in range(end):
+                    self.ends.add("/".join(parts[begin:end]))
+            stem = path[: path.rindex(".")] if "." in parts[-1][1:] else path
+            self.ends.update("/".join(Path(stem).parts[begin:]) for begin in range(len(parts)))
+
+    def test_links_lead_somewhere(self):
+        for page in ["README.md", "CONTRIBUTING.md"] + [f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")]:
+            text = (ROOT / page).read_text()
+            for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                with self.subTest(page=page, link=link):
+                    self.assertTrue((ROOT / page).parent.joinpath(link).exists(), f"{link} leads nowhere")
+
+    def test_paths_exist(self):
+        seen = 0
+        for page in ("docs/architecture.md", "CONTRIBUTING.md"):
+            for word in words(page):
+                if "/" not in word or NO_PATHS.search(word):
+                    continue
+                seen += 1
+                with self.subTest(page=page, path=word):
+                    self.assertTrue(word.rstrip("/") in self.ends, f"there is no {word}")
+        self.assertGreater(seen, 40)
+
+    def test_names_of_code_exist(self):
+        text = "\n".join((ROOT / path).read_text(errors="replace") for path in sorted(self.files)
+                         if path.startswith(("src/", "cmake/")) and path.endswith((".h", ".cpp", ".txt", ".cmake")))
+        seen = 0
+        for word in words("docs/architecture.md"):
+            name = re.fullmatch(r"(?:\w+::)*(\w+)(?:\(\))?", word)
+            if not name or word in self.ends or not re.search(r"_|[a-z][A-Z]|^[A-Z][a-z]", name[1]):
+                continue
+            seen += 1
+            with self.subTest(name=word):
+                self.assertTrue(re.search(rf"\b{name[1]}\b", text), f"no code has {word}")
+        self.assertGreater(seen, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
