@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 _ABI_MAJOR = 1
-_ABI_MINOR = 2
+_ABI_MINOR = 4
 
 OK, INVALID, FAILED, REFUSED, NO_AGENT, FORKED = range(6)
 
@@ -154,10 +154,7 @@ def _abi_version(library):
 
 
 def load():
-    """The library, with prototypes. Raises LowgearError when it is nowhere, of another version, or not Lowgear's.
-
-    A function that an older library of this version lacks raises LowgearError when it is called.
-    """
+    """The library, with prototypes. Raises LowgearError when it is nowhere, of another version, or not Lowgear's."""
     library = _open()
     version = _abi_version(library)
     if version >> 16 != _ABI_MAJOR or version & 0xFFFF < _ABI_MINOR:
@@ -175,34 +172,18 @@ def load():
     library.lowgear_window_begin.argtypes = [client, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]
     library.lowgear_window_end.argtypes = [client, ctypes.c_uint64, ctypes.POINTER(MeasurementStruct)]
     library.lowgear_get_status.argtypes = [client, ctypes.POINTER(StatusStruct)]
-    added = {
-        "lowgear_iteration_begin_at": [client, ctypes.c_uint64],
-        "lowgear_expect": [client, ctypes.POINTER(UnitStruct), ctypes.c_size_t, ctypes.c_uint32],
-        "lowgear_refuse": [client, ctypes.c_char_p],
-        "lowgear_stop_following": [client],
-        "lowgear_follow_again": [client],
-        "lowgear_use_stream": [client, ctypes.c_void_p],
-        "lowgear_search_begin": [client, ctypes.POINTER(SearchOptionsStruct)],
-        "lowgear_get_search": [client, ctypes.POINTER(SearchStruct)],
-        "lowgear_report_decision": [client, ctypes.POINTER(DecisionStruct)],
-        "lowgear_report_work": [client, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p],
-        "lowgear_stagger": [client],
-    }
-    for name, argtypes in added.items():
-        if hasattr(library, name):
-            getattr(library, name).argtypes = argtypes
-        else:
-            setattr(library, name, _lacking(library._name, name))
+    library.lowgear_iteration_begin_at.argtypes = [client, ctypes.c_uint64]
+    library.lowgear_expect.argtypes = [client, ctypes.POINTER(UnitStruct), ctypes.c_size_t, ctypes.c_uint32]
+    library.lowgear_refuse.argtypes = [client, ctypes.c_char_p]
+    library.lowgear_stop_following.argtypes = [client]
+    library.lowgear_follow_again.argtypes = [client]
+    library.lowgear_use_stream.argtypes = [client, ctypes.c_void_p]
+    library.lowgear_search_begin.argtypes = [client, ctypes.POINTER(SearchOptionsStruct)]
+    library.lowgear_get_search.argtypes = [client, ctypes.POINTER(SearchStruct)]
+    library.lowgear_report_decision.argtypes = [client, ctypes.POINTER(DecisionStruct)]
+    library.lowgear_report_work.argtypes = [client, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p]
+    library.lowgear_stagger.argtypes = [client]
     return library
-
-
-def _lacking(library_name, function_name):
-    def lacks(*_):
-        raise LowgearError(
-            f"{library_name} lacks {function_name}: it is older than this package; install both from one release"
-        )
-
-    return lacks
 
 
 def check(library, code):

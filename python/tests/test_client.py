@@ -16,7 +16,6 @@ import warnings
 from pathlib import Path
 
 import lowgear
-from lowgear import _library
 
 RING_BYTES_AT_WRITTEN = 64
 
@@ -92,18 +91,6 @@ class FakeAgent:
 
     def written(self):
         return struct.unpack_from("<Q", self.ring, RING_BYTES_AT_WRITTEN)[0]
-
-
-class LibraryWithout:
-    """A library that lacks some functions."""
-
-    def __init__(self, library, lacking):
-        self.__dict__.update(_library=library, _lacking=lacking)
-
-    def __getattr__(self, name):
-        if name in self._lacking:
-            raise AttributeError(name)
-        return getattr(self._library, name)
 
 
 class WithoutAgent(unittest.TestCase):
@@ -265,18 +252,6 @@ class WithoutAgent(unittest.TestCase):
                 while client.status().units == 0:
                     time.sleep(0.001)
                 self.assertEqual(client.status().units, 1)
-
-    def test_works_with_a_library_that_lacks_what_is_not_used(self):
-        older = LibraryWithout(_library._open(), ["lowgear_refuse", "lowgear_use_stream"])
-        with unittest.mock.patch.object(_library, "_open", lambda: older):
-            with lowgear.Client(agent_socket="") as client:
-                client.iteration_begin_at(3)
-                with client.unit("forward", 0, 0):
-                    pass
-                client.iteration_end()
-                self.assertEqual(client.status().units, 1)
-                with self.assertRaisesRegex(lowgear.LowgearError, "lacks lowgear_refuse: it is older"):
-                    client.refuse("why")
 
     def test_searches_no_operating_point_without_a_gpu_or_an_agent(self):
         with lowgear.Client(agent_socket="") as client:

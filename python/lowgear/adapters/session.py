@@ -53,7 +53,7 @@ def _recording(rank: int, earlier: int) -> dict:
 
 
 class Session:
-    """A client, opened for one job, and which of the calls of later releases its library has."""
+    """A client, opened for one job, and what was asked of it."""
 
     def __init__(self, job: Job, refused: Optional[str], earlier: int = 0):
         import lowgear
@@ -63,7 +63,7 @@ class Session:
         self.job = job
         self._error = lowgear.LowgearError
         self._stream: Optional[int] = None
-        self._lacks: set = set()
+        self._failed: set = set()
         self._planned: Optional[Job] = None
         self.problem: Optional[str] = None
         self.is_served = bool(os.environ.get("LOWGEAR_SERVER")) and not refused
@@ -82,7 +82,7 @@ class Session:
         if os.environ.get("LOWGEAR_RECORDING") and not refused:
             self._record_order(Path(os.environ["LOWGEAR_RECORDING"]))
         if job.expected is not None and not refused:
-            self._optional("expect", job.expected, False)  # what it means is decided here, where more is known
+            self._attempt("expect", job.expected, False)  # what it means is decided here, where more is known
 
     def _load_plan(self, name: str) -> None:
         import lowgear
@@ -109,14 +109,14 @@ class Session:
         except OSError:
             pass  # a disk that is full: the recording says so itself
 
-    def _optional(self, name: str, *arguments: Any) -> bool:
-        """Calls what a library of an earlier release lacks; False where it does."""
-        if name in self._lacks:
+    def _attempt(self, name: str, *arguments: Any) -> bool:
+        """Calls what this machine or this job may not allow; False where it failed once. The client's status says why."""
+        if name in self._failed:
             return False
         try:
             getattr(self.client, name)(*arguments)
-        except (AttributeError, self._error):
-            self._lacks.add(name)
+        except self._error:
+            self._failed.add(name)
             return False
         return True
 
@@ -124,27 +124,27 @@ class Session:
         cuda = current_cuda()
         if cuda is not None:
             stream = cuda.current_stream().cuda_stream
-            if stream != self._stream and self._optional("use_stream", stream):
+            if stream != self._stream and self._attempt("use_stream", stream):
                 self._stream = stream
         if self.is_served:
-            self._optional("stagger")  # the server may delay iterations, where an operator wants that
-        if number is None or not self._optional("iteration_begin_at", number):
+            self._attempt("stagger")  # the server may delay iterations, where an operator wants that
+        if number is None or not self._attempt("iteration_begin_at", number):
             self.client.iteration_begin()
 
     def change(self, job: Job) -> Optional[str]:
         """Another schedule runs from now on, and a plan that was loaded waits until its own does again. Returns why no plan
         is followed any more; None where one can be."""
         self.job = job
-        self._optional("expect", job.expected, False)
+        self._attempt("expect", job.expected, False)
         if self._planned is None:
             return None
         if job != self._planned:
-            stopped = self._optional("stop_following")
+            stopped = self._attempt("stop_following")
             return None if stopped else "the plan is for another schedule than the job runs now"
-        self._optional("follow_again")
+        self._attempt("follow_again")
         self._load_plan(os.environ["LOWGEAR_PLAN"])
         return self.problem
 
     def refuse(self, reason: str) -> bool:
-        """Clocks are given back and measuring continues; False where the library can only do both or neither."""
-        return self._optional("refuse", reason)
+        """Clocks are given back and measuring continues; False where the library does not take it."""
+        return self._attempt("refuse", reason)
