@@ -79,6 +79,18 @@ expect 1 'layers.txt names no room attic of a/logic' "refuses a room that the li
 mkdir "$work/tree/src/a/base/attic" && printf '#pragma once\n' >"$work/tree/src/a/base/attic/x.h"
 expect 1 'layers.txt names no room attic of a/base' "refuses a room of a module without rooms"
 
+# A wing that is one module, with a room that is pure.
+fresh_tree
+printf 'c   : sums=pure web\n' >>"$work/tree/layers.txt"
+mkdir -p "$work/tree/src/c/sums" "$work/tree/src/c/web"
+printf '#include "a/base/units.h"\n' >"$work/tree/src/c/sums/add.h"
+printf '#include <thread>\n#include "c/sums/add.h"\n' >"$work/tree/src/c/web/serve.cpp"
+expect 0 "" "accepts a wing that is one module, and threads beside its pure room"
+printf '#include <thread>\n' >>"$work/tree/src/c/sums/add.h"
+expect 1 'c/sums/add.h:2: c may not include <thread>: its room sums is marked pure' "refuses threads in a pure room"
+printf '#include "c/sums/add.h"\n' >>"$work/tree/src/a/base/units.h"
+expect 1 'a/base may not include "c/sums/add.h": c stands after it' "refuses an include of a lower wing"
+
 fresh_tree
 printf '#include "b/engine/run.h"\n#include <thread>\n' >>"$work/tree/src/a/logic/solve.h"
 expect 1 'a/logic/solve.h:3: a/logic may not include <thread>' "names every offence, not only the first"

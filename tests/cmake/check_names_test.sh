@@ -38,6 +38,14 @@ header wing/b/three.h lowgear 'struct Other {'
 expect 1 'wing/b/three.h:5: defines names in lowgear; ' "refuses names outside of the namespace of their module"
 header wing/b/three.h lowgear::a 'void f();'
 expect 1 'belong into lowgear::b' "refuses names in the namespace of another module"
+
+tree 'struct Row {' 'struct Column {'
+mkdir -p "$work/src/alone" && : >"$work/src/alone/CMakeLists.txt"
+header alone/room/four.h lowgear::alone 'struct Row {'
+expect 0 "" "accepts a wing that is one module"
+header alone/five.h lowgear::room 'struct Other {'
+expect 1 'belong into lowgear::alone' "refuses other names in a wing that is one module"
+rm -rf "$work/src/alone"
 header wing/b/three.h lowgear::a 'class Row;'
 expect 0 "" "accepts declarations of types of another module"
 header wing/b/three.h lowgear::b::inside 'struct Row {'
