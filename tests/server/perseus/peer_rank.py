@@ -7,7 +7,9 @@ the error ends training; energies by instruction are left empty.
 """
 
 import ctypes
+import inspect
 import json
+import multiprocessing
 import os
 import pathlib
 import sys
@@ -149,6 +151,7 @@ class SimulatedGpu:
 def wait_for_clock(gpu, mhz):
     """The controller sets clocks in a process of its own, some time after it was told."""
     while gpu.locked_mhz() != [mhz, mhz]:
+        assert multiprocessing.active_children(), f"the controller has ended without setting {mhz} MHz"
         time.sleep(0.01)
 
 
@@ -174,7 +177,16 @@ def zeus(settings):
     return {"job": optimizer.job_id, "frequencies": optimizer.freq_schedule}
 
 
+def wait_for_answers():
+    """The clients give up a request after httpx's 5 s; a busy machine may need longer."""
+    import httpx
+
+    default = inspect.signature(httpx.post).parameters["timeout"].default
+    default.connect = default.read = default.write = default.pool = None
+
+
 def main():
+    wait_for_answers()
     program, settings = sys.argv[1], json.loads(sys.argv[2])
     sys.path.insert(0, settings["stand_ins"])
     result = {"perseus": perseus, "zeus": zeus}[program](settings)
