@@ -20,8 +20,8 @@ namespace {
 
 /// Longest that a signal to many processes is taken to be on its way to the last of them.
 constexpr std::chrono::milliseconds kDeliveryTime{50};
-/// Longest that the witness may take to answer; only one that was stopped takes longer.
-constexpr int kAnswerMs = 1000;
+/// After which the witness is looked at that has not answered.
+constexpr int kLookMs = 1000;
 
 sigset_t guarded_signals() {
   sigset_t set;
@@ -35,14 +35,13 @@ sigset_t guarded_signals() {
 /// Asks the witness for an answer. It comes after the reports of all others: the lowest signal is taken first.
 int question() { return SIGRTMAX; }
 
-/// Reports every signal that this process gets, until the one that started it ends. Runs in a child of a process that
-/// may have threads: nothing here allocates.
+/// Reports every signal that this process gets, until the one that started it ends. Runs, with all signals blocked, in
+/// a child of a process that may have threads: nothing here allocates.
 [[noreturn]] void witness_signals(pid_t parent, int reports) {
   ::prctl(PR_SET_NAME, "lowgear-signals");
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   // What this process holds open would keep the readers of it waiting.
   ::dup2(reports, STDIN_FILENO);
   ::close_range(STDIN_FILENO + 1, ~0U, 0);
@@ -53,6 +52,13 @@ int question() { return SIGRTMAX; }
     if (::write(STDIN_FILENO, &byte, 1) != 1) break;
   }
   ::_exit(0);
+}
+
+/// One that was stopped, or has ended, does not answer.
+bool can_answer(pid_t witness) {
+  siginfo_t state{};
+  return ::waitid(P_PID, static_cast<id_t>(witness), &state, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         state.si_pid == 0;
 }
 
 [[noreturn]] void fail(int error) {
@@ -66,6 +72,11 @@ SignalGuard::SignalGuard() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno);
   const sigset_t signals = guarded_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // The witness may be asked before it has run at all: no signal may end it then.
+  sigset_t all;
+  sigset_t guarded;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &guarded);
   // Where whoever started this process ignores it, the end of a child would never be heard of.
   ::sigaction(SIGCHLD, nullptr, &previous_child_action_);
   ::signal(SIGCHLD, SIG_DFL);
@@ -73,6 +84,7 @@ SignalGuard::SignalGuard() {
   witness_ = ::fork();
   if (witness_ == 0) witness_signals(parent, ends[1]);
   const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &guarded, nullptr);
   ::close(ends[1]);
   reports_ = ends[0];
   if (witness_ > 0) return;
@@ -111,12 +123,16 @@ bool SignalGuard::sent_to_all(int signal) {
 }
 
 void SignalGuard::read_reports() {
-  ::kill(witness_, question());
+  if (::kill(witness_, question()) == 0) ++unanswered_;
   pollfd readable{.fd = reports_, .events = POLLIN, .revents = 0};
-  unsigned char signal = 0;
-  while (::poll(&readable, 1, kAnswerMs) > 0 && ::read(reports_, &signal, 1) == 1) {
-    if (signal == question()) return;
-    reported_.set(signal);
+  while (unanswered_ > 0) {
+    if (::poll(&readable, 1, kLookMs) <= 0) {
+      if (can_answer(witness_)) continue;
+      return;
+    }
+    unsigned char signal = 0;
+    if (::read(reports_, &signal, 1) != 1) return;
+    signal == question() ? static_cast<void>(--unanswered_) : static_cast<void>(reported_.set(signal));
   }
 }
 

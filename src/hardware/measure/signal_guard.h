@@ -34,6 +34,7 @@ class SignalGuard {
   struct sigaction previous_child_action_ = {};
   pid_t witness_ = -1;
   int reports_ = -1;             ///< a byte for every signal that the witness got
+  int unanswered_ = 0;           ///< questions, each of which the witness answers sooner or later
   std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not returned yet
 };
 

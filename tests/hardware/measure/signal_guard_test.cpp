@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <functional>
 
 namespace lowgear::measure {
@@ -44,6 +45,23 @@ TEST(SignalGuard, KeepsSeveralSignalsApart) {
     killpg(getpgrp(), SIGUSR2);
     return guard.next() == SIGINT && guard.sent_to_all(SIGINT) && guard.next() == SIGUSR2 &&
            guard.sent_to_all(SIGUSR2) && guard.next() == SIGTERM && !guard.sent_to_all(SIGTERM);
+  }));
+}
+
+TEST(SignalGuard, TakesNoAnswerOfAStoppedProcessForTheNext) {
+  EXPECT_TRUE(in_own_group([] {
+    SignalGuard guard;
+    pid_t witness = 0;
+    std::ifstream("/proc/thread-self/children") >> witness;
+    if (witness <= 0) return false;
+    kill(witness, SIGSTOP);
+    siginfo_t state{};
+    waitid(P_PID, static_cast<id_t>(witness), &state, WSTOPPED | WNOWAIT);
+    kill(getpid(), SIGUSR1);
+    if (guard.next() != SIGUSR1 || guard.sent_to_all(SIGUSR1)) return false;
+    kill(witness, SIGCONT);
+    killpg(getpgrp(), SIGUSR1);
+    return guard.next() == SIGUSR1 && guard.sent_to_all(SIGUSR1);
   }));
 }
 
