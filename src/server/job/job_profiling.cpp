@@ -216,7 +216,8 @@ void Job::watch_baseline(double now_s) {
     return;
   const PlanVersion* plan = record_.plans.find(record_.baseline.plan_version());
   if (plan == nullptr) return begin_baseline(now_s);  // its row in the store was damaged
-  if (record_.history.latest() < plan->from_iteration + kNoFollowerIterations || record_.baseline.counted() > 0) return;
+  const std::int64_t last = record_.baseline.first_iteration(*plan) + kNoFollowerIterations;
+  if (record_.history.latest() < last || record_.baseline.counted() > 0) return;
   observe("no rank follows the plan for the baseline: see the logs of the agents", now_s, kProfileRetryS);
 }
 

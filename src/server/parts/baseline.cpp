@@ -22,6 +22,7 @@ void BaselineMeasurement::begin(int plan_version, double now_s) {
 }
 
 void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* plan) {
+  if (first_seen_ < 0) first_seen_ = iteration.iteration;
   if (plan == nullptr || !counts(iteration, *plan)) return;
   iterations_.push_back(iteration);
   iterations_.back().reports.clear();
@@ -29,10 +30,14 @@ void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* 
   if (means.iterations >= std::max(2, plan->iterations)) result_ = means;
 }
 
+std::int64_t BaselineMeasurement::first_iteration(const PlanVersion& plan) const {
+  return std::max(plan.from_iteration, first_seen_);
+}
+
 /// A rank that never takes the plan does not hold the job up for good.
 bool BaselineMeasurement::counts(const JobIteration& iteration, const PlanVersion& plan) const {
   if (result_ || plan_version_ == 0 || iteration.newest_version != plan_version_) return false;
-  const std::int64_t follows_since = iteration.iteration - plan.from_iteration;
+  const std::int64_t follows_since = iteration.iteration - first_iteration(plan);
   const bool all_follow = iteration.plan_version == plan_version_;
   return follows_since >= (all_follow ? plan.settle_iterations : kPatience);
 }

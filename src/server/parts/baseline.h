@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -17,8 +18,12 @@ class BaselineMeasurement {
   [[nodiscard]] int plan_version() const { return plan_version_; }
   [[nodiscard]] double begun_s() const { return begun_s_; }
 
-  /// Counts the iteration when it is one of the baseline. `plan`: the version that was begun with; null: it is lost.
+  /// To be called for every iteration, in order. Counts the iteration when it is one of the baseline. `plan`: the
+  /// version that was begun with; null: it is lost.
   void add(const JobIteration& iteration, const PlanVersion* plan);
+  /// The first iteration under this plan, which was begun with. A job that continues from a checkpoint begins with any
+  /// number, which is not known yet when its first plan is made.
+  [[nodiscard]] std::int64_t first_iteration(const PlanVersion& plan) const;
   /// How many iterations have counted, without those that stalled.
   [[nodiscard]] int counted() const { return means_of(iterations_).iterations; }
   /// Empty until there are enough.
@@ -36,6 +41,7 @@ class BaselineMeasurement {
 
   int plan_version_ = 0;
   double begun_s_ = 0;
+  std::int64_t first_seen_ = -1;          ///< iteration after `begin`
   std::vector<JobIteration> iterations_;  ///< of which `result_` is
   std::optional<IterationMeans> result_;
 };

@@ -246,6 +246,17 @@ TEST(JobProfiling, ObservesWhenNoRankFollowsTheBaselinesPlan) {
   EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(), HasSubstr("no rank follows the plan"));
 }
 
+TEST(JobProfiling, WaitsForRanksThatContinueFromACheckpointToFollowTheBaselinesPlan) {
+  SimulatedJob training(quickly_profiled(2, 1));
+  training.register_all();
+  training.count_from(1'000);
+  training.deaf = {true, true};
+  training.run(45);
+  ASSERT_EQ(training.record().state(), JobState::baseline);
+  training.deaf = {false, false};
+  EXPECT_TRUE(training.run_until(JobState::running));
+}
+
 TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
   protocol::JobSpec spec = small_job(2);
   spec.guard_pct = 900;

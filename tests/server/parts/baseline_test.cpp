@@ -44,6 +44,7 @@ TEST_F(BaselineTest, IsTheMeanOfIterationsAfterTheFirst) {
 }
 
 TEST_F(BaselineTest, WaitsForRanksThatDoNotFollowYetButNotForEver) {
+  add(10, 1, kMixedPlans);
   add(20, 1, kMixedPlans);
   EXPECT_EQ(measurement.counted(), 0);
   add(35, 1, kMixedPlans);
@@ -52,10 +53,19 @@ TEST_F(BaselineTest, WaitsForRanksThatDoNotFollowYetButNotForEver) {
   EXPECT_EQ(measurement.counted(), 1);
 }
 
+TEST_F(BaselineTest, CountsFromWhereTheJobContinues) {
+  plan.from_iteration = 0;  // no iteration was known
+  add(60, 9);
+  EXPECT_EQ(measurement.counted(), 0);
+  add(61, 1);
+  EXPECT_EQ(measurement.counted(), 1);
+  EXPECT_EQ(measurement.first_iteration(plan), 60);
+}
+
 TEST_F(BaselineTest, WaitsForOneMoreWhenAnIterationStalls) {
   plan.iterations = 4;
   for (const auto& [number, time_s] :
-       {std::pair{11, 1.0}, std::pair{12, 30.0}, std::pair{13, 1.0}, std::pair{14, 1.2}}) {
+       {std::pair{10, 9.0}, std::pair{11, 1.0}, std::pair{12, 30.0}, std::pair{13, 1.0}, std::pair{14, 1.2}}) {
     add(number, time_s);
     EXPECT_FALSE(measurement.result()) << number;
   }
@@ -66,7 +76,7 @@ TEST_F(BaselineTest, WaitsForOneMoreWhenAnIterationStalls) {
 }
 
 TEST_F(BaselineTest, BeginsAnew) {
-  for (int i = 0; i < 3; ++i) add(11 + i, 1);
+  for (int i = 0; i < 4; ++i) add(10 + i, 1);
   ASSERT_TRUE(measurement.result());
   measurement.begin(5, 2e9);
   EXPECT_FALSE(measurement.result());
@@ -75,7 +85,7 @@ TEST_F(BaselineTest, BeginsAnew) {
 }
 
 TEST_F(BaselineTest, IsStoredAndRestored) {
-  for (int i = 0; i < 3; ++i) add(11 + i, 1 + i);
+  for (int i = 0; i < 4; ++i) add(10 + i, 1 + i);
   for (const bool with_energy : {true, false}) {
     IterationMeans baseline = *measurement.result();
     if (!with_energy) baseline.energy_j.reset();
