@@ -117,7 +117,8 @@ void PhaseKeeping::follow(std::span<const StaggeredJob> jobs, double most_pct, d
     paced.push_back(&job);
     phased.push_back(predicted(job));
   }
-  for (const std::vector<std::size_t>& members : same_period_groups(phased)) {
+  for (std::vector<std::size_t> members : same_period_groups(phased)) {
+    std::ranges::sort(members);  // whichever is the slower at present: of equal jobs it is now one, now another
     std::vector<const StaggeredJob*> group;
     std::vector<PhasedJob> of_group;
     for (const std::size_t member : members) {

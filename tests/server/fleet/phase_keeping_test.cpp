@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lowgear::server {
@@ -21,6 +22,7 @@ struct Trained {
   double begin_s = 0;
   std::int64_t iteration = 0;
   double longest_wait_s = 0;
+  double high_share = 0.5;  ///< of an iteration
   std::string not_delayed{};
   IterationBegins begins{};
   std::optional<protocol::IterationDelays> asked{};
@@ -48,7 +50,7 @@ struct Trained {
                      .most_delay_s = most_delay_s,
                      .not_delayed = not_delayed};
     for (std::size_t part = 0; part < workflow::kCycleParts; ++part) {
-      job.cycle.power_w[part] = part < workflow::kCycleParts / 2 ? kHighW : kLowW;
+      job.cycle.power_w[part] = static_cast<double>(part) < high_share * workflow::kCycleParts ? kHighW : kLowW;
     }
     return job;
   }
@@ -110,6 +112,20 @@ TEST_F(PhaseKeepingTest, LetsOneJobWorkWhileTheOtherWaitsThoughTheirTimesDiffer)
   for (const Trained& job : jobs) EXPECT_LE(job.longest_wait_s, job.most_delay_s);
   EXPECT_TRUE(shown("a")["left_out"].is_null());
   EXPECT_NEAR(shown("b")["period_s"].get<double>(), 0.5, 1e-6);
+}
+
+TEST_F(PhaseKeepingTest, KeepsItsOffsetsWhicheverJobIsTheSlower) {
+  jobs = {{.id = "a", .time_s = 1, .begin_s = now_s, .high_share = 0.25},
+          {.id = "b", .time_s = 0.999, .begin_s = now_s, .high_share = 0.25}};
+  run(20);
+  const auto offset_s = [&] { return shown("b")["delay_s"].get<double>() - shown("a")["delay_s"].get<double>(); };
+  const double first_s = offset_s();
+  EXPECT_GT(std::abs(first_s), 0.2);
+  for (int turn = 0; turn < 3; ++turn) {
+    std::swap(jobs[0].time_s, jobs[1].time_s);
+    run(20);
+    EXPECT_DOUBLE_EQ(offset_s(), first_s);
+  }
 }
 
 TEST_F(PhaseKeepingTest, LeavesJobsOutThatCannotKeepThePeriod) {
