@@ -12,7 +12,8 @@ BINARY, NVML = os.environ.get("LOWGEAR_BINARY"), os.environ.get("LOWGEAR_NVML", 
 OTHER_HOST = os.environ.get("LOWGEAR_OTHER_HOST")
 FOREVER = 100_000  # iterations
 AHEAD_S = 7  # of the second host's clock
-SPEC = {"guard_pct": 20, "slowdown_pct": 0, "profile": {"clocks": 4, "iterations": 1, "settle_iterations": 1}}
+# A busy machine makes some iterations longer: with much to lose, jobs may still wait for each other.
+SPEC = {"guard_pct": 100, "slowdown_pct": 0, "profile": {"clocks": 4, "iterations": 1, "settle_iterations": 1}}
 NEAR = 0.15  # of an iteration
 IN_A_ROW = 20  # more than a job needs to pass through a phase
 
@@ -39,35 +40,40 @@ class StaggeredHosts(unittest.TestCase):
         runs = {job["job"]: job["run"] for job in self.loop.jobs()}
         stagger = self.loop.get("/v1/budgets")["budgets"][0]["stagger"]
         jobs = {runs[job["job"]]: job for job in (stagger or {"jobs": []})["jobs"]}
-        return jobs if len(jobs) == 2 and all(job.get("left_out", "") is None for job in jobs.values()) else {}
+        are_kept = len(jobs) == 2 and all(job.get("left_out", "") is None for job in jobs.values())
+        return jobs if are_kept and all(job["not_delayed"] is None for job in jobs.values()) else {}
+
+    def waits_for(self, what):
+        """A text for `wait_until`."""
+        return lambda: f"{what}: {self.loop.get('/v1/budgets')['budgets'][0]['stagger']} of {self.loop.jobs()}"
 
     def begins(self, name):
         lines = (self.loop.folder / f"begins-{name}").read_text().splitlines(keepends=True)
         return [float(line) for line in lines[-2 * IN_A_ROW:] if line.endswith("\n")]
 
-    def are_in_phase(self):
-        """Whether the last iterations began as far apart as the server says, by a clock that both share."""
+    def in_phase(self):
+        """What the server says of each job, when the last iterations began as far apart, by a clock that both share."""
         jobs = self.staggered()
         if not jobs:
-            return False
+            return {}
         period_s = jobs["a"]["period_s"]
         planned_s = jobs["b"]["delay_s"] - jobs["a"]["delay_s"]
-        first = self.begins("a")[-1]
-        errors = [(begin - first - planned_s) / period_s % 1 for begin in self.begins("b")[-IN_A_ROW:]]
-        return all(min(error, 1 - error) < NEAR for error in errors)
+        others = self.begins("a")
+        begins = [begin for begin in self.begins("b")[-IN_A_ROW:] if begin < others[-1]]
+        errors = [(begin - max(other for other in others if other <= begin) - planned_s) / period_s % 1
+                  for begin in begins if begin > others[0]]
+        are_near = len(errors) > IN_A_ROW // 2 and all(min(error, 1 - error) < NEAR for error in errors)
+        return jobs if are_near else {}
 
     def test_jobs_under_lowgear_run_are_staggered_by_one_clock(self):
         self.start("a", 0)
         self.start("b", 2, LD_PRELOAD=OTHER_HOST, OTHER_HOST_NAME="node-2", OTHER_HOST_AHEAD_S=str(AHEAD_S))
         self.loop.request("PUT", "/v1/budgets/all", {"watts": 1e6, "stagger_pct": 90, "stagger_apply": True})
-        wait_until(self.staggered, "both jobs are kept at phases")
+        wait_until(self.staggered, self.waits_for("both jobs are kept at phases"))
         hosts = {rank["host"] for job in self.loop.jobs() for rank in self.loop.get(f"/v1/jobs/{job['job']}")["ranks"]}
         self.assertEqual(len(hosts), 2, hosts)
-        shown = self.staggered() or {}
-        for job in shown.values():
-            self.assertIsNone(job["not_delayed"])
-        wait_until(self.are_in_phase, "both jobs begin their iterations as far apart as the server says")
-        self.assertGreater(abs(self.staggered()["a"]["delay_s"] - self.staggered()["b"]["delay_s"]), 0)
+        jobs = wait_until(self.in_phase, self.waits_for("both jobs begin their iterations as far apart as the server says"))
+        self.assertNotEqual(jobs["a"]["delay_s"], jobs["b"]["delay_s"])
 
 
 if __name__ == "__main__":
