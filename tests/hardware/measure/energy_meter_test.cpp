@@ -73,7 +73,6 @@ TEST(EnergyMeter, MeasuresEveryGpu) {
   ASSERT_EQ(seen.gpus.size(), 3U);
   for (const GpuMeasurement& gpu : seen.gpus) {
     EXPECT_EQ(gpu.source, EnergySource::counter);
-    EXPECT_NEAR(gpu.energy_j.value(), 310 * gpu.covered_s, gpu.energy_uncertainty_j.value());
     // The reading over 100 ms, not over a second; the counter, extrapolated, may show more.
     EXPECT_EQ(gpu.peak_power_w, std::max(310.0, gpu.mean_power_w.value()));
     EXPECT_EQ(gpu.max_temperature_c, 50);
