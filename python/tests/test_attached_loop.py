@@ -94,7 +94,9 @@ class AttachedLoops(unittest.TestCase):
         job = self.job_in_state("running")
         followed = self.followed(job["job"], 25)
         self.assertEqual(self.loop.jobs()[0]["state"], "running")
-        self.assertNotIn("guard", self.kinds(job["job"]), self.loop.decisions(job["job"]))
+        # A busy machine's own stalls are noted by the guard too, which leaves the plan as it is.
+        guards = [one for one in self.loop.decisions(job["job"]) if one["kind"] == "guard" and "stall" not in one["reason"]]
+        self.assertEqual(guards, [])
         typical_s = statistics.median(one["time_s"] for one in followed)
         for last_digit in (9, 0):  # the iterations before and after a pause; one of each may be slow for other reasons
             took_s = [one["time_s"] for one in followed if one["iteration"] % 10 == last_digit]
