@@ -3,6 +3,7 @@ library, on simulated GPUs."""
 
 import json
 import os
+import statistics
 import tempfile
 import unittest
 
@@ -62,8 +63,9 @@ class StaggeredHosts(unittest.TestCase):
         begins = [begin for begin in self.begins("b")[-IN_A_ROW:] if begin < others[-1]]
         errors = [(begin - max(other for other in others if other <= begin) - planned_s) / period_s % 1
                   for begin in begins if begin > others[0]]
-        are_near = len(errors) > IN_A_ROW // 2 and all(min(error, 1 - error) < NEAR for error in errors)
-        return jobs if are_near else {}
+        # The median: a busy machine lets some begin much later.
+        is_near = len(errors) > IN_A_ROW // 2 and statistics.median(min(error, 1 - error) for error in errors) < NEAR
+        return jobs if is_near else {}
 
     def test_jobs_under_lowgear_run_are_staggered_by_one_clock(self):
         self.start("a", 0)
@@ -72,7 +74,7 @@ class StaggeredHosts(unittest.TestCase):
         wait_until(self.staggered, self.waits_for("both jobs are kept at phases"))
         hosts = {rank["host"] for job in self.loop.jobs() for rank in self.loop.get(f"/v1/jobs/{job['job']}")["ranks"]}
         self.assertEqual(len(hosts), 2, hosts)
-        jobs = wait_until(self.in_phase, self.waits_for("both jobs begin their iterations as far apart as the server says"))
+        jobs = wait_until(self.in_phase, self.waits_for("jobs begin their iterations as far apart as the server says"))
         self.assertNotEqual(jobs["a"]["delay_s"], jobs["b"]["delay_s"])
 
 
