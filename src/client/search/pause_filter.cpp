@@ -1,8 +1,9 @@
 #include "client/search/pause_filter.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
+
+#include "base/core/numbers/median.h"
 
 namespace lowgear::client {
 namespace {
@@ -12,11 +13,8 @@ constexpr std::size_t kLeastKnown = 3;
 constexpr double kFactor = 2;
 constexpr double kFactorAmongPoints = 4;
 
-double median(const std::deque<double>& times) {
-  std::vector<double> sorted(times.begin(), times.end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  return *middle;
+double median_of(const std::deque<double>& times) {
+  return upper_median(std::vector<double>(times.begin(), times.end()));
 }
 
 bool is_far(double time_s, double usual_s, double factor) {
@@ -34,9 +32,9 @@ bool PauseFilter::is_pause(int point, double time_s) {
   Times& own = of_point_[point];
   bool far = false;
   if (own.size() >= kLeastKnown) {
-    far = is_far(time_s, median(own), kFactor);
+    far = is_far(time_s, median_of(own), kFactor);
   } else if (of_all_.size() >= kLeastKnown) {
-    far = is_far(time_s, median(of_all_), kFactorAmongPoints);
+    far = is_far(time_s, median_of(of_all_), kFactorAmongPoints);
   }
   if (far) {
     ++in_a_row_;

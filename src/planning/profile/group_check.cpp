@@ -3,23 +3,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
+
+#include "base/core/numbers/median.h"
+#include "planning/profile/recording.h"
 
 namespace lowgear::profile {
 namespace {
 
-/// Stages are made to take about as long as each other.
-constexpr double kStagesApart = 5;
+/// Stages are made to take about as long as each other: published partitions differ by 1.5 at most, and a large head
+/// on few layers by more. Of two stages, either can be the usual one.
+constexpr double kStagesApart = 2.5;
+constexpr double kTwoStagesApart = 5;
 /// A backward computes twice as much as its forward, three times with a recomputation, and as much where the weights
 /// are frozen, since it still passes gradients on.
 constexpr double kBackwardByForward = 5;
 constexpr double kForwardByBackward = 1.25;
+/// How many forwards a backward takes differs between stages by a half where some recompute: 3 for 2.
+constexpr double kRatiosApart = 1.6;
+/// Ops of a kind at a clock, and forwards and backwards of all stages: a tenth in published profiles, and GPUs of one
+/// model differ by a quarter.
+constexpr double kPowersApart = 1.45;
+/// Share of the clocks of most ops that one may lack, as where single rows were taken out.
+constexpr double kLackedClocks = 0.25;
 /// Between two measurements of the same work.
 constexpr double kSameWork = 1.5;
 constexpr double kSameTime = 1.1;
@@ -28,6 +44,8 @@ constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 constexpr double kMostOfForward = 2;
 constexpr double kLeastOfForward = 0.05;
 
+constexpr std::string_view kCheckUnits = "check the units of these rows";
+
 /// What a stage takes for a microbatch at its highest clock.
 struct StageTime {
   int stage = 0;
@@ -35,6 +53,8 @@ struct StageTime {
   int clock_mhz = 0;
   int line = 0;
 };
+
+bool is_apart(double ratio, double allowed) { return !(ratio <= allowed && ratio >= 1 / allowed); }
 
 std::string line_text(int line) { return line == 0 ? "" : fmt::format(" (line {})", line); }
 
@@ -81,6 +101,8 @@ class GroupChecker {
       compare_stages(name(kind), times, true);
     }
     compare_directions();
+    compare_powers();
+    compare_clocks();
     for (int stage = 0; stage < profile_.stages(); ++stage) compare_kinds(stage);
     return std::move(findings_);
   }
@@ -95,7 +117,7 @@ class GroupChecker {
     const double usual_s = are_two ? times.front().time_s : median_of(std::move(all_s));
     for (const StageTime& each : times) {
       const double ratio = each.time_s / usual_s;
-      if (ratio <= kStagesApart && ratio >= 1 / kStagesApart) continue;
+      if (!is_apart(ratio, are_two ? kTwoStagesApart : kStagesApart)) continue;
       const bool is_first = each.stage == times.front().stage;
       if (first_may_be_short && (are_two ? ratio > 1 : is_first && ratio < 1)) continue;
       const std::string usual = are_two ? fmt::format("that of stage {} {:.4g} s{}", times.front().stage, usual_s,
@@ -103,36 +125,155 @@ class GroupChecker {
                                         : fmt::format("that of the stages {:.4g} s (median)", usual_s);
       findings_.push_back({fmt::format("stage {}: the {} takes {:.4g} s at {} MHz{}, and {}", each.stage, what,
                                        each.time_s, each.clock_mhz, line_text(each.line), usual),
-                           each.line});
+                           "check the units of these rows, or balance the stages (lowgear replan)", each.line});
     }
   }
 
-  /// Backwards against forwards, in the stages that have both.
-  void compare_directions() {
-    std::vector<GroupFinding> wrong;
-    std::size_t right = 0;
+  /// A backward and the forward of its stage.
+  struct Direction {
+    StageTime forward;
+    StageTime backward;
+
+    [[nodiscard]] double ratio() const { return backward.time_s / forward.time_s; }
+    [[nodiscard]] bool can_be() const { return ratio() <= kBackwardByForward && ratio() >= 1 / kForwardByBackward; }
+    [[nodiscard]] GroupFinding finding(std::string_view compared) const {
+      return {fmt::format("stage {}: the backward takes {:.4g} s at {} MHz{}, {:.3g} times as long as the forward "
+                          "({:.4g} s at {} MHz{}){}",
+                          backward.stage, backward.time_s, backward.clock_mhz, line_text(backward.line), ratio(),
+                          forward.time_s, forward.clock_mhz, line_text(forward.line), compared),
+              kCheckUnits, backward.line};
+    }
+  };
+
+  /// Of the stages that have both.
+  [[nodiscard]] std::vector<Direction> directions() const {
+    std::vector<Direction> all;
     for (const StageTime& backward : backwards_) {
       const auto forward = std::ranges::find(forwards_, backward.stage, &StageTime::stage);
-      if (forward == forwards_.end()) continue;
-      const double ratio = backward.time_s / forward->time_s;
-      if (ratio <= kBackwardByForward && ratio >= 1 / kForwardByBackward) {
-        ++right;
+      if (forward != forwards_.end()) all.push_back({*forward, backward});
+    }
+    return all;
+  }
+
+  /// Backwards against forwards, by themselves and as in the other stages.
+  void compare_directions() {
+    const std::vector<Direction> all = directions();
+    if (all.empty()) return;
+    if (all.size() > 1 && std::ranges::none_of(all, &Direction::can_be)) {
+      findings_.push_back(all[all.front().ratio() < 1 ? 1 : 0].finding(", and so in every stage"));
+      return;
+    }
+    std::vector<double> ratios;
+    for (const Direction& each : all) ratios.push_back(each.ratio());
+    const bool are_two = all.size() == 2;
+    const double usual = are_two ? ratios.front() : median_of(ratios);
+    for (const Direction& each : all) {
+      const double apart = each.ratio() / usual;
+      // The first one that is trained may train its last layers only.
+      const bool is_first = all.size() > 1 && each.backward.stage == backwards_.front().stage;
+      if (are_two ? !is_first && apart > 1 && each.can_be() : is_first && apart < 1) continue;
+      if (is_apart(apart, kRatiosApart)) {
+        findings_.push_back(each.finding(
+            fmt::format(", and that of {} {:.3g} times", are_two ? "the other stage" : "the stages (median)", usual)));
+      } else if (!each.can_be() && !(is_first && each.ratio() < 1)) {
+        findings_.push_back(each.finding(""));
+      }
+    }
+  }
+
+  /// What an op draws at a clock with a setting, by stage.
+  using PowersOfKind = std::map<std::pair<int, std::string_view>, std::map<int, double>>;
+
+  [[nodiscard]] PowersOfKind powers_of(OpKind kind) const {
+    PowersOfKind powers;
+    for (int stage = 0; stage < profile_.stages(); ++stage) {
+      for (const Measurement& row : profile_.measurements(stage, kind)) {
+        if (row.time_s < kShortestUnitS) continue;
+        powers[{row.clock_mhz, row.setting}][stage] = row.energy_j / row.time_s;
+      }
+    }
+    return powers;
+  }
+
+  /// Powers of a kind in the stages, and of backwards and forwards. By the median over clocks, since single rows are
+  /// judged by themselves.
+  void compare_powers() {
+    std::array<PowersOfKind, kOpKindCount> powers;
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      powers.at(static_cast<std::size_t>(kind)) = powers_of(static_cast<OpKind>(kind));
+      compare_stages(static_cast<OpKind>(kind), powers.at(static_cast<std::size_t>(kind)));
+    }
+    std::vector<double> ratios;
+    const PowersOfKind& forwards = powers.at(static_cast<std::size_t>(OpKind::forward));
+    for (const auto& [at, of_stages] : powers.at(static_cast<std::size_t>(OpKind::backward))) {
+      const auto forward = forwards.find(at);
+      if (forward != forwards.end()) ratios.push_back(median_power_w(of_stages) / median_power_w(forward->second));
+    }
+    if (ratios.empty() || !is_apart(median_of(ratios), kPowersApart)) return;
+    findings_.push_back({fmt::format("the backwards draw {:.3g} times as much power as the forwards at the same clocks "
+                                     "(energy by time, median)",
+                                     median_of(ratios)),
+                         kCheckUnits, 0});
+  }
+
+  [[nodiscard]] static double median_power_w(const std::map<int, double>& of_stages) {
+    std::vector<double> powers_w;
+    for (const auto& [stage, power_w] : of_stages) powers_w.push_back(power_w);
+    return median_of(std::move(powers_w));
+  }
+
+  void compare_stages(OpKind kind, const PowersOfKind& powers) {
+    std::map<int, std::vector<double>> ratios;  // by stage, one a clock
+    for (const auto& [at, of_stages] : powers) {
+      if (of_stages.size() < 2) continue;
+      const double usual_w = of_stages.size() == 2 ? of_stages.begin()->second : median_power_w(of_stages);
+      for (const auto& [stage, power_w] : of_stages) ratios[stage].push_back(power_w / usual_w);
+    }
+    for (auto& [stage, of_stage] : ratios) {
+      const double ratio = median_of(std::move(of_stage));
+      if (!is_apart(ratio, kPowersApart)) continue;
+      const Measurement& row = profile_.at_max_clock(stage, kind);
+      findings_.push_back(
+          {fmt::format("stage {}: the {} draws {:.6g} W at {} MHz{}, and over its clocks {:.3g} times "
+                       "as much as in the other stages (median)",
+                       stage, name(kind), row.energy_j / row.time_s, row.clock_mhz, line_text(row.line), ratio),
+           kCheckUnits, row.line});
+    }
+  }
+
+  /// Clocks that most ops have, and one lacks: where it lacks the highest, its full speed is that of another clock.
+  void compare_clocks() {
+    const std::vector<StageOp> ops = profile_.ops();
+    std::map<int, std::size_t, std::greater<>> ops_of_clock;
+    for (const StageOp& op : ops) {
+      std::set<int> clocks_mhz;
+      for (const Measurement& row : op.measurements) clocks_mhz.insert(row.clock_mhz);
+      for (const int clock_mhz : clocks_mhz) ++ops_of_clock[clock_mhz];
+    }
+    std::erase_if(ops_of_clock, [&](const auto& each) { return 2 * each.second <= ops.size(); });
+    for (const StageOp& op : ops) {
+      const int highest_mhz = op.measurements.front().clock_mhz;
+      const int lowest_mhz = op.measurements.back().clock_mhz;
+      std::vector<int> lacked_mhz;
+      for (const auto& [clock_mhz, count] : ops_of_clock) {
+        if (clock_mhz >= lowest_mhz &&
+            std::ranges::find(op.measurements, clock_mhz, &Measurement::clock_mhz) == op.measurements.end()) {
+          lacked_mhz.push_back(clock_mhz);
+        }
+      }
+      if (lacked_mhz.empty()) continue;
+      const bool lacks_highest = lacked_mhz.front() > highest_mhz;
+      if (!lacks_highest &&
+          static_cast<double>(lacked_mhz.size()) <= kLackedClocks * static_cast<double>(ops_of_clock.size())) {
         continue;
       }
-      // The first one that is trained may train its last layers only.
-      const bool others_are = backward.stage > 0 || backwards_.size() > 1;
-      if (ratio < 1 && others_are && backward.stage == backwards_.front().stage) continue;
-      wrong.push_back({fmt::format("stage {}: the backward takes {:.4g} s at {} MHz{}, {:.3g} times as long as the "
-                                   "forward ({:.4g} s at {} MHz{})",
-                                   backward.stage, backward.time_s, backward.clock_mhz, line_text(backward.line), ratio,
-                                   forward->time_s, forward->clock_mhz, line_text(forward->line)),
-                       backward.line});
+      findings_.push_back(
+          {fmt::format("stage {}: the {} has no row at {} of the clocks from {} to {} MHz that most "
+                       "others have{}",
+                       op.stage, name(op.kind), lacked_mhz.size(), lacked_mhz.front(), lacked_mhz.back(),
+                       lacks_highest ? fmt::format("; its full speed is taken to be that of {} MHz", highest_mhz) : ""),
+           "measure these, too", op.measurements.front().line});
     }
-    if (wrong.size() > 1 && right == 0) {
-      wrong.resize(1);
-      wrong.front().what += ", and so in every stage";
-    }
-    std::ranges::move(wrong, std::back_inserter(findings_));
   }
 
   /// What `kinds` take together at the clock and with the setting of `row`; null where one of them is not there.
@@ -164,7 +305,7 @@ class GroupChecker {
                                        "{:.4g} J",
                                        stage, comparison.a, row.time_s, row.energy_j, row.clock_mhz,
                                        line_text(row.line), comparison.b, sum->time_s, sum->energy_j),
-                           row.line});
+                           kCheckUnits, row.line});
       break;
     }
     return has_both;
@@ -192,10 +333,10 @@ class GroupChecker {
 }  // namespace
 
 double median_of(std::vector<double> values) {
+  const double upper = upper_median(std::span(values));
+  if (values.size() % 2 == 1) return upper;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return std::sqrt(*middle * *std::max_element(values.begin(), middle));
+  return std::sqrt(upper * *std::max_element(values.begin(), middle));
 }
 
 std::vector<GroupFinding> check_groups(const StageProfile& profile) { return GroupChecker(profile).check(); }

@@ -25,6 +25,8 @@ constexpr double kMilli = 1e-3;
 constexpr double kMicro = 1e-6;
 constexpr double kKilo = 1e3;
 
+/// GPUs that wait for others draw a twelfth of their limit and more.
+constexpr double kMostByWaiting = 25;
 /// Most GPUs whose energies are taken to have been added up.
 constexpr double kMostGpusOfNode = 16;
 
@@ -88,15 +90,21 @@ std::string likely_units(const TypicalFigures& typical, double most_w) {
   return "give seconds and joules";
 }
 
+std::string lack_text(const std::optional<NamedPowerLimit>& gpu) {
+  return gpu ? fmt::format("less than {} ({:.6g} W) does that trains", gpu->gpu_name, gpu->limit_w)
+             : "less than any GPU does";
+}
+
 /// About the profile as a whole. Throws InputError where no GPU can have measured it.
 std::optional<std::string> units_doubt(const TypicalFigures& typical, const ProfileContext& context) {
   const double most_w = highest_profiled_power_w(context.gpu);
   if (typical.power_w == 0) return std::nullopt;  // no rows
-  if (typical.power_w < kLeastPowerW || typical.power_w > most_w) {
+  const std::optional<double> limit_w = context.gpu ? std::optional(context.gpu->limit_w) : std::nullopt;
+  const double least_w = std::max(kLeastPowerW, least_training_power_w(limit_w));
+  if (typical.power_w < least_w || typical.power_w > most_w) {
     const std::string what = fmt::format(
         "check the units of the profile: its ops draw {:.4g} W (energy by time, median), {}; {}", typical.power_w,
-        typical.power_w > most_w ? excess_text(context.gpu) : "less than any GPU does", likely_units(typical, most_w));
-    const std::optional<double> limit_w = context.gpu ? std::optional(context.gpu->limit_w) : std::nullopt;
+        typical.power_w > most_w ? excess_text(context.gpu) : lack_text(context.gpu), likely_units(typical, most_w));
     const bool is_possible = typical.power_w >= kLeastBlockingW && typical.power_w <= highest_gpu_power_w(limit_w);
     if (!is_possible && typical.time_s >= kShortestUnitS) throw_input_error({context.source, 0, 0}, what);
     return what;
@@ -137,7 +145,15 @@ std::vector<std::string> row_doubts(const StageProfile& profile, double waiting_
 
 std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigures& typical) {
   const auto can_be = [&](double power_w) { return power_w >= kLeastBlockingW && power_w <= typical.highest_power_w; };
-  if (blocking_w == 0 || can_be(blocking_w)) return std::nullopt;
+  if (blocking_w == 0) return std::nullopt;
+  if (can_be(blocking_w)) {
+    if (typical.power_w <= kMostByWaiting * blocking_w) return std::nullopt;
+    return fmt::format(
+        "check the units of the profile and --blocking-power: its ops draw {:.4g} W (median), {:.0f} times the {:.6g} "
+        "W "
+        "of a GPU that waits; GPUs do not differ by so much: give the joules and the watts of one GPU",
+        typical.power_w, typical.power_w / blocking_w, blocking_w);
+  }
   const auto* const guess =
       std::ranges::find_if(kBlockingGuesses, [&](const UnitGuess& unit) { return can_be(blocking_w * unit.factor); });
   const std::string_view what = blocking_w < kLeastBlockingW ? "is less than any GPU draws while it waits"
@@ -175,7 +191,7 @@ std::vector<std::string> doubts_of_groups(const StageProfile& profile, const std
       break;
     }
     const std::string place = source.empty() ? "" : to_string(SourceLocation{source, found.line, 0}) + ": ";
-    doubts.push_back(fmt::format("{}{}; check the units of these rows", place, found.what));
+    doubts.push_back(fmt::format("{}{}; {}", place, found.what, found.advice));
   }
   return doubts;
 }

@@ -11,8 +11,10 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
+#include "base/core/numbers/median.h"
 #include "base/core/numbers/number.h"
 #include "planning/profile/recorded_ranks.h"
+#include "planning/profile/row_check.h"
 
 namespace lowgear::profile {
 namespace {
@@ -33,10 +35,6 @@ constexpr double kCoveredShare = 0.9;
 constexpr std::size_t kStuckReadings = 10;
 /// Stretches differ by chance up to this multiple of what two that follow each other usually do.
 constexpr double kNoiseFactor = 4;
-/// No limit lets a GPU draw more than this multiple of it for seconds.
-constexpr double kSustainedOvershoot = 1.2;
-/// Nor does one that trains draw less than this share of it: idle ones draw more.
-constexpr double kLeastOfLimit = 0.1;
 /// The energies of single steps of the counter vary by more than this share where power does.
 constexpr double kSteadySteps = 0.1;
 
@@ -110,15 +108,14 @@ enum class Wrong : unsigned char { unknown, counter, power };
 
 /// What a GPU can draw at most.
 struct Limits {
-  double highest_w = 0;                                          ///< for a moment
-  double least_w = 0;                                            ///< while it trains; where its model is known
-  double sustained_w = std::numeric_limits<double>::infinity();  ///< for seconds; where its model is known
+  double highest_w = 0;    ///< for a moment
+  double least_w = 0;      ///< while it trains
+  double sustained_w = 0;  ///< for seconds
 
-  explicit Limits(std::optional<double> limit_w) : highest_w(highest_gpu_power_w(limit_w)) {
-    if (!limit_w || *limit_w <= 0) return;
-    sustained_w = kSustainedOvershoot * *limit_w;
-    least_w = kLeastOfLimit * *limit_w;
-  }
+  explicit Limits(std::optional<double> limit_w)
+      : highest_w(highest_gpu_power_w(limit_w)),
+        least_w(least_training_power_w(limit_w)),
+        sustained_w(lasting_gpu_power_w(limit_w)) {}
 
   [[nodiscard]] bool is_impossible(double energy_j, double time_s) const {
     return energy_j > sustained_w * time_s || energy_j < least_w * time_s;
@@ -139,14 +136,14 @@ void drop_impossible_readings(Recording& recording, double highest_w) {
   for (EnergySample& sample : recording.samples) {
     if (!sample.power_w) continue;
     ++readings;
-    if (*sample.power_w > 0 && *sample.power_w <= highest_w) continue;
+    if (why_no_power(*sample.power_w, highest_w).empty()) continue;
     sample.power_w.reset();
     ++dropped;
   }
   if (dropped == 0) return;
-  recording.warnings.push_back(
-      fmt::format("{}/energy.csv: {} of {} power readings are 0 W, or above the {:.0f} W that are possible; left out",
-                  recording.source, dropped, readings, highest_w));
+  recording.warnings.push_back(fmt::format(
+      "{}/energy.csv: {} of {} power readings are below {:g} W, or above the {:.0f} W that are possible; left out",
+      recording.source, dropped, readings, kLowestGpuPowerW, highest_w));
 }
 
 /// How long the counter was read.
@@ -192,13 +189,6 @@ std::vector<Stretch> stretches_of(const std::vector<EnergySample>& samples) {
   return stretches;
 }
 
-double upper_median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// The stretches that differ from those which agree best with their power readings.
 struct Parts {
   Stretch rest;
@@ -217,7 +207,7 @@ Parts parts_of(const std::vector<Stretch>& stretches) {
     if (std::abs(stretch.ratio() - 1) <= best + kIntegratedPowerError) agreeing.push_back(stretch.ratio());
   }
   const double usual = upper_median(agreeing);
-  const double noise = kNoiseFactor * upper_median(changes);
+  const double noise = changes.empty() ? 0 : kNoiseFactor * upper_median(changes);
   const auto beyond = [&](const Stretch& stretch) {
     const double allowed = std::max(kIntegratedPowerError, noise) + stretch.edges_j / stretch.power_j;
     return std::abs(stretch.ratio() - usual) / (usual > 0 ? allowed * usual : allowed);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/core/energy/energy_check.h"
+#include "base/core/numbers/median.h"
 #include "planning/profile/recording.h"
 
 namespace lowgear::profile {
@@ -120,9 +121,7 @@ class RowChecker {
   static double median_cycles(const StageOp& op) {
     std::vector<double> cycles;
     for (const Measurement& row : op.measurements) cycles.push_back(row.time_s * row.clock_mhz);
-    const auto middle = cycles.begin() + static_cast<std::ptrdiff_t>(cycles.size() / 2);
-    std::nth_element(cycles.begin(), middle, cycles.end());
-    return *middle;
+    return upper_median(std::span(cycles));
   }
 
   /// Against the GPU; whether something was found.
@@ -267,8 +266,12 @@ class RowChecker {
 
 }  // namespace
 
+double least_training_power_w(std::optional<double> limit_w) {
+  return limit_w && *limit_w > 0 ? kLeastOfLimit * *limit_w : 0;
+}
+
 double highest_profiled_power_w(const std::optional<NamedPowerLimit>& gpu) {
-  return gpu ? kMeasuredOvershoot * gpu->limit_w : kHighestGpuPowerW;
+  return lasting_gpu_power_w(gpu ? std::optional(gpu->limit_w) : std::nullopt);
 }
 
 std::string excess_text(const std::optional<NamedPowerLimit>& gpu) {

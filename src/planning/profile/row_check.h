@@ -19,14 +19,15 @@ struct NamedPowerLimit {
 /// Least power of a GPU that waits, and of one that computes, from the smallest embedded one on.
 inline constexpr double kLeastBlockingW = 1;
 inline constexpr double kLeastPowerW = 4;
-/// How far above its power limit the mean power of an op is measured: the limit's controller works on averages, and
-/// readings have errors.
-inline constexpr double kMeasuredOvershoot = 1.15;
+/// One that trains draws at least this share of its limit: idle ones draw less.
+inline constexpr double kLeastOfLimit = 0.1;
 
 /// SM clocks that GPUs have, from the smallest embedded ones (77 MHz) on: the fastest of 2026 boost to 3.2 GHz.
 inline constexpr int kLowestSmClockMhz = 50;
 inline constexpr int kHighestSmClockMhz = 5000;
 
+/// The least power of a GPU with this limit that trains; empty: of any.
+[[nodiscard]] double least_training_power_w(std::optional<double> limit_w);
 /// The highest power that a profile of this GPU shows.
 [[nodiscard]] double highest_profiled_power_w(const std::optional<NamedPowerLimit>& gpu);
 /// `more than the power limit of NVIDIA A40 (300 W)`, or that no GPU draws so much.

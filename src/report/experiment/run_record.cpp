@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "base/core/numbers/median.h"
 #include "planning/profile/recording.h"
 #include "report/experiment/run_validity.h"
 
@@ -83,9 +85,7 @@ class StepJudge {
       if (has_energy_ && *step.energy_j > 0 && step.time_s > 0) powers_w.push_back(*step.energy_j / step.time_s);
     }
     if (powers_w.empty()) return;
-    const auto middle = powers_w.begin() + static_cast<std::ptrdiff_t>(powers_w.size() / 2);
-    std::nth_element(powers_w.begin(), middle, powers_w.end());
-    median_w_ = *middle;
+    median_w_ = upper_median(std::span(powers_w));
   }
 
   /// By step.

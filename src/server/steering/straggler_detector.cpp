@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/core/error.h"
+#include "base/core/numbers/median.h"
 
 namespace lowgear::server {
 namespace {
@@ -44,13 +45,6 @@ double siegmund_threshold(double allowance, double false_alarm_interval) {
   double exponent = std::log(target + 1);
   for (int i = 0; i < 8; ++i) exponent = std::log(target + exponent + 1);
   return exponent / (2 * allowance) - 1.166;
-}
-
-double median(std::span<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
 void check_options(const StragglerOptions& options) {

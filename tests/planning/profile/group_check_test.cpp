@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planning/profile/plausibility.h"
@@ -26,6 +27,10 @@ struct GroupOp {
   std::string instruction;
   double time_s;
   double energy_j;
+
+  [[nodiscard]] bool is(int other_stage, std::string_view other) const {
+    return stage == other_stage && instruction == other;
+  }
 };
 
 std::vector<std::string> group_doubts(const std::vector<GroupOp>& ops) {
@@ -53,6 +58,68 @@ std::vector<GroupOp> group_pipeline(int stages, const std::function<double(const
 
 TEST(CheckGroups, SaysNothingOfStagesThatAreNotEqual) {
   EXPECT_THAT(group_doubts(group_pipeline(4, [](const GroupOp& op) { return op.stage == 3 ? 2.5 : 1; })), IsEmpty());
+}
+
+TEST(CheckGroups, NamesAStageOfAnotherSize) {
+  for (const int stages : {3, 4, 8}) {
+    for (const int wrong : {0, 1, stages - 1}) {
+      for (const double by : {1.0 / 3, 3.0}) {
+        EXPECT_THAT(
+            group_doubts(group_pipeline(stages, [&](const GroupOp& op) { return op.stage == wrong ? by : 1; })),
+            Contains(AllOf(HasSubstr(fmt::format("stage {}: the forward takes", wrong)), HasSubstr("0.05 s (median)"),
+                           HasSubstr("check the units of these rows, or balance the stages"))))
+            << stages << wrong << by;
+      }
+    }
+  }
+}
+
+TEST(CheckGroups, NamesAnOpThatIsLongOrShortForItsStage) {
+  for (const double by : {0.5, 2.0}) {
+    for (const std::string instruction : {"forward", "backward"}) {
+      EXPECT_THAT(group_doubts(group_pipeline(4, [&](const GroupOp& op) { return op.is(2, instruction) ? by : 1; })),
+                  ElementsAre(AllOf(StartsWith("p.csv:12: stage 2: the backward takes"),
+                                    HasSubstr(", and that of the stages (median) 2 times"))))
+          << by << instruction;
+    }
+  }
+}
+
+TEST(CheckGroups, NamesEnergiesThatOtherStagesDoNotHave) {
+  for (const double by : {0.5, 1.5, 2.0}) {
+    std::vector<GroupOp> ops = group_pipeline(4, [](const GroupOp&) { return 1; });
+    for (GroupOp& op : ops) op.energy_j *= op.is(1, "backward") ? by : 1;
+    EXPECT_THAT(group_doubts(ops), ElementsAre(AllOf(StartsWith("p.csv:8: stage 1: the backward draws"),
+                                                     HasSubstr("times as much as in the other stages"))))
+        << by;
+    for (GroupOp& op : ops) op.energy_j *= op.is(1, "backward") ? 1 / by : 1;
+    EXPECT_THAT(group_doubts(ops), IsEmpty());
+    for (GroupOp& op : ops) op.energy_j *= op.instruction == "backward" ? by : 1;
+    EXPECT_THAT(group_doubts(ops), ElementsAre(HasSubstr("times as much power as the forwards")));
+  }
+}
+
+TEST(CheckGroups, NamesClocksThatAnOpLacks) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  const auto rows = [&](int stage, int from_mhz, int to_mhz) {
+    for (const std::string instruction : {"forward", "backward"}) {
+      for (int clock_mhz = from_mhz; clock_mhz >= to_mhz; clock_mhz -= 100) {
+        const double time_s = 100.0 / clock_mhz * (instruction == "forward" ? 1 : 2);
+        csv += fmt::format("{},{},{},{},{}\n", stage, instruction, clock_mhz, time_s, 300 * time_s);
+      }
+    }
+  };
+  const auto found = [&] { return profile_doubts(read_profile_file(csv, "p.csv"), {.blocking_power_w = {}}); };
+  rows(0, 1400, 900);
+  rows(1, 1400, 900);
+  rows(2, 1400, 1200);  // each profiler ends at a clock of its own
+  EXPECT_THAT(found(), IsEmpty());
+  rows(3, 1200, 900);
+  EXPECT_THAT(found(),
+              ElementsAre(AllOf(HasSubstr("stage 3: the forward has no row at 2 of the clocks from 1400 to "
+                                          "1300 MHz that most others have"),
+                                HasSubstr("its full speed is taken to be that of 1200 MHz; measure these, too")),
+                          HasSubstr("stage 3: the backward has no row")));
 }
 
 TEST(CheckGroups, NamesAStageInOtherUnits) {

@@ -176,10 +176,10 @@ TEST(SettleEnergy, KeepsACounterNextToPowerReadingsThatCannotBeRight) {
     return recording;
   };
   EXPECT_THAT(with_power([](const EnergySample& sample) { return 1000 * *sample.power_w; }).warnings,
-              ElementsAre(HasSubstr("power readings are 0 W, or above the 800 W that are possible; left out")))
+              ElementsAre(HasSubstr("power readings are below 1 W, or above the 800 W that are possible; left out")))
       << "milliwatts";
   const Recording zero = with_power([](const EnergySample&) { return 0; });
-  EXPECT_THAT(zero.warnings, ElementsAre(HasSubstr("power readings are 0 W")));
+  EXPECT_THAT(zero.warnings, ElementsAre(HasSubstr("power readings are below 1 W")));
   EXPECT_NE(zero.uncompared, "");
   EXPECT_THAT(with_power([](const EnergySample&) { return 150; }).warnings,
               Each(HasSubstr("the power readings cannot be right")));

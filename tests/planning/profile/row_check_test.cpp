@@ -126,8 +126,16 @@ TEST(CheckRows, ListsOnlySomeOfVeryManyRows) {
 TEST(CheckRows, HoldsRowsAgainstWaiting) {
   const std::string csv = "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,30\n0,backward,1400,0.2,12\n";
   EXPECT_THAT(doubts(csv, {80}), ElementsAre(AllOf(StartsWith("p.csv:3: stage 0 backward at 1400 MHz draws 60 W"),
-                                                   HasSubstr("less than the 80 W of a GPU that waits"))));
-  EXPECT_THAT(doubts(csv, {0}), IsEmpty());
+                                                   HasSubstr("less than the 80 W of a GPU that waits")),
+                                             HasSubstr("the backwards draw 0.2 times as much power")));
+  EXPECT_THAT(doubts(csv, {0}), ElementsAre(HasSubstr("the backwards draw 0.2 times as much power")));
+}
+
+TEST(CheckRows, HoldsAllPowersAgainstWaiting) {
+  std::vector<Cell> cells = right_cells();
+  for (Cell& cell : cells) cell.energy_j *= 8;
+  EXPECT_THAT(doubts(csv_of(cells), {80}), ElementsAre(HasSubstr("times the 80 W of a GPU that waits")));
+  EXPECT_THAT(doubts(csv_of(cells), {200}), IsEmpty());
 }
 
 TEST(CheckRows, HoldsAnOpAgainstTheOthersAtItsClock) {
@@ -139,7 +147,8 @@ TEST(CheckRows, HoldsAnOpAgainstTheOthersAtItsClock) {
   EXPECT_THAT(doubts(csv), ElementsAre(AllOf(StartsWith("p.csv:5: stage 1 backward"), HasSubstr("1500 W")),
                                        AllOf(StartsWith("p.csv:7: stage 2: the backward takes 20 s at 1400 MHz"),
                                              HasSubstr("0.2 s (median)")),
-                                       HasSubstr("200 times as long as the forward")));
+                                       HasSubstr("200 times as long as the forward"),
+                                       HasSubstr("5 times as much as in the other stages")));
 }
 
 TEST(CheckRows, NamesARowWhoseTimeAndEnergyAreAThousandthOfTheirs) {
