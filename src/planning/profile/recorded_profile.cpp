@@ -12,10 +12,12 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
+#include "base/core/numbers/median.h"
 #include "planning/profile/group_check.h"
 #include "planning/profile/options.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recorded_ranks.h"
+#include "planning/profile/recorded_samples.h"
 #include "planning/profile/recorded_units.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/profile/row_check.h"
@@ -106,9 +108,7 @@ std::set<StageKind> empty_kinds(std::span<const Recording> parts) {
   }
   std::set<StageKind> empty;
   for (auto& [key, values] : times_s) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    if (*middle < kShortestUnitS) empty.insert(key);
+    if (upper_median(std::span(values)) < kShortestUnitS) empty.insert(key);
   }
   return empty;
 }
@@ -522,8 +522,14 @@ void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<s
   warnings.push_back(fmt::format("{}: no clock was requested for {} units; left out", source, units));
 }
 
-void warn_of_microbatches(const std::map<int, std::vector<int>>& ranks_by_microbatches,
+void warn_of_microbatches(const std::map<int, std::vector<int>>& ranks_by_microbatches, std::optional<int> of_schedule,
                           std::vector<std::string>& warnings) {
+  if (of_schedule && ranks_by_microbatches.size() == 1 && ranks_by_microbatches.begin()->first != *of_schedule) {
+    warnings.push_back(
+        fmt::format("units of {} microbatches in an iteration, and the schedule has {}; the energy of missing units "
+                    "counts as waiting",
+                    ranks_by_microbatches.begin()->first, *of_schedule));
+  }
   if (ranks_by_microbatches.size() < 2) return;
   const auto& [fewest, of_fewest] = *ranks_by_microbatches.begin();
   const auto& [most, of_most] = *ranks_by_microbatches.rbegin();
@@ -567,10 +573,8 @@ ComparedPower compare_power(int number, const RankProfile& rank, const PowersOfR
       if (other != number) others_w.push_back(power_w);
     }
     if (others_w.empty()) continue;
-    const auto middle = others_w.begin() + static_cast<std::ptrdiff_t>(others_w.size() / 2);
-    std::nth_element(others_w.begin(), middle, others_w.end());
     compared.own_j += cell.times_s.mean() * cell.power.power_w;
-    compared.others_j += cell.times_s.mean() * *middle;
+    compared.others_j += cell.times_s.mean() * upper_median(std::span(others_w));
   }
   return compared;
 }
@@ -611,6 +615,7 @@ RecordedProfile profile_ranks(std::span<const Recording> recordings, const Profi
   for (const auto& [number, parts] : settled) {
     for (const Recording& part : parts) {
       warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
+      std::ranges::move(sample_doubts(part), std::back_inserter(warnings));
       if (part.lost_units == 0) continue;
       warnings.push_back(
           fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));
@@ -630,7 +635,7 @@ RecordedProfile profile_ranks(std::span<const Recording> recordings, const Profi
     rank.gpu_name = parts.front().gpu_name;
     ranks.emplace(number, std::move(rank));
   }
-  warn_of_microbatches(ranks_by_microbatches, warnings);
+  warn_of_microbatches(ranks_by_microbatches, options.microbatches, warnings);
   warn_of_uncompared(settled, warnings);
   warn_of_powers(ranks, warnings);
   RecordedProfile profile = builder.finish();

@@ -62,8 +62,9 @@ struct RecordedProfile {
 
 struct ProfilingOptions {
   int skipped_iterations = 2;  ///< first ones of every part of a recording: warm-up; negative iterations always are
-  std::optional<double> blocking_w;  ///< where it was measured apart
-  std::optional<int> stages = {};    ///< of the job's schedule; empty: not known
+  std::optional<double> blocking_w;      ///< where it was measured apart
+  std::optional<int> stages = {};        ///< of the job's schedule; empty: not known
+  std::optional<int> microbatches = {};  ///< of it, in an iteration; empty: not known
   /// The clock of units for which none was requested, as those of a GPU that chose its own; empty: they are left out.
   std::optional<int> own_clock_mhz = {};
 };
@@ -77,9 +78,9 @@ struct ProfilingOptions {
 /// are shifted (`find_energy_shift_s`), with a warning. Warns of throttling, spread, few units, lost units
 /// (`leave_out_incomplete`), files that were cut off, large errors, powers of waiting that are in doubt, cells that
 /// cannot be distinguished or contradict others (`check_rows`), missing ranks, ranks that draw notably less or more
-/// than others, and energies that cannot be right or were not compared (`settle_energy`). Cells that no GPU can have
-/// run are left out. Throws InputError when nothing is left of a recording, or as `check_ranks`, `settle_energy`,
-/// `energy_windows` and `fit_energy` do.
+/// than others, samples that contradict units (`sample_doubts`), and energies that cannot be right or were not compared
+/// (`settle_energy`). Cells that no GPU can have run are left out. Throws InputError when nothing is left of a
+/// recording, or as `check_ranks`, `settle_energy`, `energy_windows` and `fit_energy` do.
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 

@@ -107,6 +107,34 @@ std::vector<int> missing_stages(const std::map<int, std::set<int>>& by_rank, int
   return missing;
 }
 
+/// The kinds of most iterations' units, in their order.
+std::string order_of(std::span<const RecordedUnit> units) {
+  std::map<int, std::string> orders;
+  for (const RecordedUnit& unit : units) orders[unit.iteration] += static_cast<char>('a' + static_cast<int>(unit.kind));
+  std::map<std::string, int> counts;
+  for (const auto& [iteration, order] : orders) ++counts[order];
+  const auto most = std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
+  return most == counts.end() ? "" : most->first;
+}
+
+/// Replicas run the units of their stage in one order; in a pipeline each stage has its own.
+std::optional<std::string> warn_of_orders(std::span<const Recording> recordings) {
+  std::map<int, std::pair<int, std::string>> of_stage;
+  for (const Recording& recording : recordings) {
+    std::set<int> stages;
+    for (const RecordedUnit& unit : recording.units) stages.insert(unit.stage);
+    if (stages.size() != 1) continue;
+    const std::string order = order_of(recording.units);
+    const auto& [rank, first] = of_stage.try_emplace(*stages.begin(), recording.rank, order).first->second;
+    if (order == first || order.size() != first.size()) continue;
+    return fmt::format(
+        "ranks {} and {} run the units of stage {} in different orders, as ranks of different stages do: check the "
+        "column stage of their units.csv",
+        rank, recording.rank, *stages.begin());
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> warn_of_models(std::span<const Recording> recordings) {
   for (const Recording& recording : recordings) {
     if (recording.gpu_name == recordings.front().gpu_name) continue;
@@ -167,7 +195,8 @@ std::vector<std::string> check_ranks(std::span<const Recording> recordings, std:
   refuse_shared_gpus(recordings);
   const std::map<int, std::set<int>> by_rank = stages_by_rank(recordings);
   std::vector<std::string> warnings;
-  if (const auto models = warn_of_models(recordings)) warnings.push_back(*models);
+  if (auto models = warn_of_models(recordings)) warnings.push_back(*std::move(models));
+  if (auto orders = warn_of_orders(recordings)) warnings.push_back(*std::move(orders));
   const std::vector<int> lacking = stages ? missing_stages(by_rank, *stages) : std::vector<int>();
   if (!lacking.empty()) {
     throw InputError(fmt::format("no rank recorded {} {} of the {} of the schedule{}: give the recordings of all ranks",

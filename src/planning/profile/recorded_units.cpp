@@ -9,8 +9,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/core/error.h"
+
 namespace lowgear::profile {
 namespace {
+
+/// By how much the times of units may err: marks on a stream are looked for every 50 us.
+constexpr double kMarkErrorS = 1e-3;
 
 /// Stage, kind and microbatch.
 using UnitName = std::tuple<int, OpKind, int>;
@@ -112,12 +117,50 @@ Incomplete incomplete_of(const std::map<int, UnitNames>& iterations, const UnitN
   return found;
 }
 
+bool is_backward(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::input_gradient || kind == OpKind::weight_gradient ||
+         kind == OpKind::recomputing_backward;
+}
+
+/// Iterations in which a backward begins before its forward has ended, with the first such unit.
+std::map<int, RecordedUnit> disordered_iterations(const Recording& recording) {
+  std::map<std::tuple<int, int, int>, double> forward_ends_s;
+  for (const RecordedUnit& unit : recording.units) {
+    if (unit.kind == OpKind::forward) forward_ends_s[{unit.iteration, unit.stage, unit.microbatch}] = unit.end_s;
+  }
+  std::map<int, RecordedUnit> found;
+  for (const RecordedUnit& unit : recording.units) {
+    if (!is_backward(unit.kind)) continue;
+    const auto forward = forward_ends_s.find({unit.iteration, unit.stage, unit.microbatch});
+    if (forward == forward_ends_s.end() || unit.start_s >= forward->second - kMarkErrorS) continue;
+    found.emplace(unit.iteration, unit);
+  }
+  return found;
+}
+
+/// Marks iterations whose units cannot have run in their order.
+void leave_out_disordered(Recording& recording, std::size_t iterations, std::vector<std::string>& warnings) {
+  const std::map<int, RecordedUnit> found = disordered_iterations(recording);
+  if (found.empty()) return;
+  const auto& [number, unit] = *found.begin();
+  const std::string what = fmt::format("{} {} of stage {} begins before its forward has ended, in iteration {}",
+                                       name(unit.kind), unit.microbatch, unit.stage, number);
+  if (found.size() == iterations) {
+    throw_input_error({recording.source + "/units.csv", 0, 0}, what + " and every other",
+                      "check the column instruction: forwards and backwards look swapped");
+  }
+  warnings.push_back(fmt::format("{}/units.csv: {}; {} of {} iterations are so: left out", recording.source, what,
+                                 found.size(), iterations));
+  for (RecordedUnit& each : recording.units) each.settling = each.settling || found.contains(each.iteration);
+}
+
 }  // namespace
 
 UnitCheck leave_out_incomplete(Recording& recording) {
   UnitCheck check;
   const std::map<int, UnitNames> iterations = names_by_iteration(recording);
   if (iterations.empty()) return check;
+  leave_out_disordered(recording, iterations.size(), check.warnings);
   const std::string file = recording.source + "/units.csv: ";
   const std::optional<UnitNames> usual = usual_units(iterations);
   if (!usual) {

@@ -16,7 +16,8 @@ struct UnitCheck {
 /// Marks iterations as settling that have other units than most, and those before numbers that are missing, so that
 /// neither their units nor the energies around them count: energy of a unit that was lost would count as waiting. Only
 /// iterations with a backward for each forward stand for the others. Warns of these, and of units that every iteration
-/// lacks as far as that shows.
+/// lacks as far as that shows. So are iterations with a backward that begins before its forward has ended; throws
+/// InputError where all are such.
 [[nodiscard]] UnitCheck leave_out_incomplete(Recording& recording);
 
 }  // namespace lowgear::profile

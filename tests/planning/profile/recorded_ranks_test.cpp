@@ -42,6 +42,20 @@ TEST(CheckRanks, SaysNothingOfAWholeJob) {
   EXPECT_THAT(check_ranks(std::vector{rank_of(0, 2, {0}), rank_of(1, 2, {1})}, 2), IsEmpty());
 }
 
+TEST(CheckRanks, WarnsOfRanksOfAStageThatRunItsUnitsInDifferentOrders) {
+  const auto ordered = [](int rank, const std::vector<OpKind>& kinds) {
+    Recording recording = rank_of(rank, 2, {});
+    for (const OpKind kind : kinds) recording.units.push_back({.kind = kind});
+    return recording;
+  };
+  using enum OpKind;
+  const std::vector<OpKind> first{forward, forward, backward, backward};
+  const std::vector<OpKind> last{forward, backward, forward, backward};
+  EXPECT_THAT(check_ranks(std::vector{ordered(0, first), ordered(1, first)}, {}), IsEmpty());
+  EXPECT_THAT(check_ranks(std::vector{ordered(0, first), ordered(1, last)}, {}),
+              ElementsAre(HasSubstr("ranks 0 and 1 run the units of stage 0 in different orders")));
+}
+
 TEST(CheckRanks, RefusesAMissingRankThatMayHaveRunAnotherStage) {
   EXPECT_THAT(refusal_of({rank_of(0, 2, {0})}),
               AllOf(HasSubstr("rank 1 of 2 has no recording"), HasSubstr("stages that no other rank has"),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/core/error_of.h"
 #include "planning/profile/made_up_recording.h"
 
 namespace lowgear::profile {
@@ -72,6 +73,25 @@ TEST(LeaveOutIncomplete, LeavesOutTheTimeOfIterationsThatHaveNoUnits) {
   EXPECT_THAT(leave_out_incomplete(recording).warnings,
               ElementsAre(HasSubstr("2 iterations have no units, the first is iteration 5")));
   EXPECT_THAT(left_out(recording), ElementsAre(4));
+}
+
+TEST(LeaveOutIncomplete, LeavesOutBackwardsBeforeTheirForwards) {
+  const auto swap_kinds = [](Recording& recording, int from) {
+    for (RecordedUnit& unit : recording.units) {
+      if (unit.iteration < from) continue;
+      unit.kind = unit.kind == OpKind::forward ? OpKind::backward : OpKind::forward;
+    }
+  };
+  Recording recording = recording_without([](const RecordedUnit&) { return false; });
+  swap_kinds(recording, 17);
+  EXPECT_THAT(leave_out_incomplete(recording).warnings,
+              ElementsAre(AllOf(HasSubstr("backward 0 of stage 0 begins before its forward has ended, in iteration 17"),
+                                HasSubstr("3 of 20 iterations are so: left out"))));
+  EXPECT_THAT(left_out(recording), ElementsAre(17, 18, 19));
+  recording = recording_without([](const RecordedUnit&) { return false; });
+  swap_kinds(recording, 0);
+  EXPECT_THAT(error_of([&] { (void)leave_out_incomplete(recording); }),
+              HasSubstr("forwards and backwards look swapped"));
 }
 
 TEST(LeaveOutIncomplete, SaysWhatEveryIterationLacks) {

@@ -105,22 +105,24 @@ std::vector<profile::Recording> load_recordings(const std::vector<std::string>& 
   return recordings;
 }
 
-std::optional<int> recorded_stages(const std::vector<std::string>& paths) {
-  std::optional<int> stages;
+std::optional<RecordedSchedule> recorded_schedule(const std::vector<std::string>& paths) {
+  std::optional<RecordedSchedule> recorded;
   for (const std::string& text : paths) {
     const fs::path path(text);
     const bool is_rank = fs::exists(path / "recording.json");
     const fs::path file = (is_rank ? fs::absolute(path).lexically_normal().parent_path() : path) / kScheduleFile;
     if (!fs::exists(file)) continue;
-    const int found = schedule::read_torch_csv(read_file(file), file.string()).stages;
-    if (stages && *stages != found) {
+    const schedule::Schedule schedule = schedule::read_torch_csv(read_file(file), file.string());
+    const RecordedSchedule found{.stages = schedule.stages, .microbatches = schedule.microbatches};
+    if (recorded && *recorded != found) {
       throw_input_error({file.string(), 0, 0},
-                        fmt::format("has {} stages, and that of another recording {}", found, *stages),
+                        fmt::format("has {} stages and {} microbatches, and that of another recording {} and {}",
+                                    found.stages, found.microbatches, recorded->stages, recorded->microbatches),
                         "give the recordings of one job");
     }
-    stages = found;
+    recorded = found;
   }
-  return stages;
+  return recorded;
 }
 
 std::vector<profile::Recording> load_merak(const fs::path& folder, const profile::MerakRun& run) {

@@ -14,9 +14,16 @@ namespace lowgear::cli {
 /// parts and ranks. Throws InputError when a folder is neither, or as `read_recording` does.
 [[nodiscard]] std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths);
 
-/// Stages of the order that an attached job wrote next to its ranks' folders (`schedule.csv`); empty where there is
-/// none. Throws InputError where it cannot be read, or several differ.
-[[nodiscard]] std::optional<int> recorded_stages(const std::vector<std::string>& paths);
+/// What the order states that an attached job wrote next to its ranks' folders (`schedule.csv`).
+struct RecordedSchedule {
+  int stages = 0;
+  int microbatches = 0;
+
+  friend bool operator==(const RecordedSchedule&, const RecordedSchedule&) = default;
+};
+
+/// Empty where there is none. Throws InputError where it cannot be read, or several differ.
+[[nodiscard]] std::optional<RecordedSchedule> recorded_schedule(const std::vector<std::string>& paths);
 
 /// All ranks of Merak's raw files `instructions-%d.csv` and `time-energy-%d.csv` in a folder, in the order of their
 /// numbers. Throws InputError when there are none or one of a pair is missing, or as `read_merak` does.

@@ -206,7 +206,13 @@ void write_freqevents(const ProfileArguments& arguments, const std::vector<profi
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   const std::vector<profile::Recording> recordings = load(arguments);
   profile::ProfilingOptions profiling = arguments.profiling;
-  profiling.stages = arguments.merak.empty() ? recorded_stages(arguments.recordings) : arguments.merak_run.stages;
+  const std::optional<RecordedSchedule> schedule =
+      arguments.merak.empty() ? recorded_schedule(arguments.recordings)
+                              : RecordedSchedule{arguments.merak_run.stages, arguments.merak_run.microbatches};
+  if (schedule) {
+    profiling.stages = schedule->stages;
+    profiling.microbatches = schedule->microbatches;
+  }
   const profile::RecordedProfile recorded = profile_recordings(recordings, profiling);
   // Merak's units do not ask for their clocks as they begin.
   const std::optional<profile::SwitchLatency> latency =
