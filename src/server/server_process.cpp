@@ -116,8 +116,8 @@ class PerseusFront final : public http::Handler {
                const http::ServerOptions& http, std::function<void(std::string_view)> note)
       : results_(results_of(io, port.settings, http)),
         worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
-        service_({.settings = port.settings, .loopback_only = has_loopback_name(port.listen)}, surroundings(), store,
-                 contents),
+        service_({.settings = port.settings, .loopback_only = has_loopback_name(port.listen)}, surroundings(http.warn),
+                 store, contents),
         http_(io, *this, http),
         port_(http_.listen_tcp(port.listen.address, port.listen.port)) {
     if (port.settings.log_level == perseus::kPerseusDebug) debug_ = std::move(note);
@@ -155,8 +155,9 @@ class PerseusFront final : public http::Handler {
                                                          }}});
   }
 
-  [[nodiscard]] perseus::Surroundings surroundings() {
+  [[nodiscard]] perseus::Surroundings surroundings(std::function<void(const std::string&)> warn) {
     perseus::Surroundings surroundings;
+    surroundings.warn = std::move(warn);
     surroundings.now_s = server_time_s;
     surroundings.run = [this](std::function<void()> work, std::function<void()> done) {
       worker_.run(std::move(work), std::move(done));

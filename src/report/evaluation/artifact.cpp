@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <ranges>
 #include <span>
@@ -12,6 +13,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/numbers/number.h"
+#include "planning/profile/plausibility.h"
 #include "report/evaluation/dump.h"
 
 namespace lowgear::evaluation {
@@ -180,6 +182,12 @@ void add_plan(Artifact& artifact, const ArtifactPath& path, std::string_view tex
   plans.insert(place, {path.number, window_figures(text, source)});
 }
 
+void add_profile(Artifact& artifact, const ArtifactPath& parsed, std::string_view text, const std::string& path) {
+  profile::ProfileFile file = profile::read_profile_file(text, path);
+  std::ranges::move(profile_doubts(file, {}), std::back_inserter(artifact.doubts));
+  add_once(artifact.profiles, {parsed.model, parsed.device}, std::move(file.profile), path);
+}
+
 }  // namespace
 
 std::string_view name(Method method) { return method == Method::perseus ? "Perseus" : "EnvPipe"; }
@@ -196,7 +204,7 @@ void add_file(Artifact& artifact, const std::string& path, std::string_view text
     case ArtifactPath::Kind::none:
       throw InputError(fmt::format("{}: no file of an artifact", path));
     case ArtifactPath::Kind::profile:
-      add_once(artifact.profiles, {parsed.model, parsed.device}, profile::read_stage_profile(text, path), path);
+      add_profile(artifact, parsed, text, path);
       break;
     case ArtifactPath::Kind::frontier:
       add_once(artifact.frontiers, {{parsed.model, parsed.device}, parsed.number}, read_frontier(text, path), path);

@@ -60,6 +60,7 @@ struct Artifact {
   std::map<Workload, ZeusRows> zeus;
   std::map<std::pair<Workload, Method>, std::vector<MeasuredPlan>> runs;  ///< by number; warm-ups left out
   int files = 0;                                                          ///< that were read
+  std::vector<std::string> doubts;                                        ///< about the profiles, one line each
 };
 
 /// Whether a file at this path, below the folder given and with its name before it, is read. By its name: stage

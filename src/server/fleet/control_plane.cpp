@@ -278,6 +278,7 @@ void ControlPlane::carry_out(Job& job, Settled settled) {
   if (retries) job.store_again(of_job.writes.refused_ranks());
   JobChanges changes = job.take_changes();
   publish(of_job, changes);
+  for (const std::string& warning : changes.warnings) log(fmt::format("job {}: {}", record.id, warning));
   for (const int rank : changes.gpus_taken) gpus_.add(record.ranks.find(rank)->spec, record.id);
   for (const int rank : changes.gpus_left) gpus_.remove(record.ranks.find(rank)->spec, record.id);
   if (retries) of_job.writes.take_refused(changes.store);

@@ -30,9 +30,10 @@ struct JobChanges {
   std::vector<JobIteration> iterations;  ///< completed; without reports
   std::vector<Json> decisions;
   std::vector<JobEvent> events;
-  std::vector<int> gpus_heard;  ///< ranks that have reported what their GPU does
-  std::vector<int> gpus_taken;  ///< ranks that are new
-  std::vector<int> gpus_left;   ///< ranks that need theirs no more
+  std::vector<std::string> warnings;  ///< for the log
+  std::vector<int> gpus_heard;        ///< ranks that have reported what their GPU does
+  std::vector<int> gpus_taken;        ///< ranks that are new
+  std::vector<int> gpus_left;         ///< ranks that need theirs no more
   bool summary_changed = false;
   std::optional<PlanningTask> planning;
 };
@@ -111,6 +112,7 @@ class Job {
     std::uint64_t serial = 0;  ///< of the newest task
     std::shared_ptr<const PipelineModel> model;
     bool order_is_due = false;           ///< what the profile says of the schedule `envpipe` is not known yet
+    std::string note;                    ///< of the plan that was made last
     Backoff<double> backoff{60, 3'600};  ///< seconds, from planning that failed to the next attempt
   };
   /// What is to be carried out.

@@ -137,6 +137,9 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   if (!(plan.time_s <= kMaxTimeS)) {  // neither ranks nor a server that starts again would read it
     return give_plan_up(fmt::format("iterations of {:.3g} s are longer than a plan's may be", plan.time_s), now_s);
   }
+  if (plan.note != std::exchange(planning_.note, plan.note) && !plan.note.empty()) {
+    outbox_.changes.warnings.push_back(plan.note);
+  }
   if (envpipe && take_envpipe(answer, now_s)) return;
   record_.frontier = plan.frontier;
   record_.power = plan.power;

@@ -91,6 +91,7 @@ void advance(Work& work) {
   if (work.scheduling.scheduler) {
     if (work.keeps_files) keep_window(work);
     end_window(work);
+    work.doubts = work.scheduling.scheduler->take_doubts();
   } else {
     if (work.keeps_files) keep_job(work);
     begin(work);

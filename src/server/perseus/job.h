@@ -108,9 +108,10 @@ struct Work {
   std::vector<Result> results;
 
   // Results of `do_work`.
-  std::vector<Window> window;  ///< the one that is over, condensed
-  std::optional<End> end;      ///< there is no next window
-  std::vector<File> files;     ///< of results, also when the job ends; none of a job that ended before a restart
+  std::vector<Window> window;       ///< the one that is over, condensed
+  std::optional<End> end;           ///< there is no next window
+  std::vector<std::string> doubts;  ///< about what was planned with
+  std::vector<File> files;          ///< of results, also when the job ends; none of a job that ended before a restart
 };
 
 /// Never throws: what goes wrong is an end of the job.

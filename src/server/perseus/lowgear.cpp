@@ -89,9 +89,8 @@ void LowgearScheduler::make_plan() {
   for (std::size_t stage = 0; stage < pipeline_.ranks.size(); ++stage) {
     blocking_power_w.push_back(profile_.blocking_power_w(stage));
   }
-  const std::vector<std::string> doubts =
-      profile_doubts(measured, {.source = "the job's profile", .blocking_power_w = blocking_power_w});
-  if (!doubts.empty()) plan_files_.push_back({"warnings.txt", fmt::format("{}\n", fmt::join(doubts, "\n"))});
+  doubts_ = profile_doubts(measured, {.source = "the job's profile", .blocking_power_w = blocking_power_w});
+  if (!doubts_.empty()) plan_files_.push_back({"warnings.txt", fmt::format("{}\n", fmt::join(doubts_, "\n"))});
   const profile::StageProfile profile = fit_few_clocks(measured, all_mhz).profile();
   planner::PipelinePlanner planner(pipeline_, profile, blocking_power_w, {}, {}, progress_.get());
   const plan::Plan plan = planner.plan(planner.fastest_s() * (1 + arguments_.slowdown_pct / 100));

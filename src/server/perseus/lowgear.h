@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/core/progress.h"
@@ -24,6 +26,7 @@ class LowgearScheduler final : public Scheduler {
   [[nodiscard]] bool observes() const override { return warmup_windows_ == 0 && !plan_; }
   /// Plans when the last clock has run.
   void end_window(std::span<const Window> window) override;
+  [[nodiscard]] std::vector<std::string> take_doubts() override { return std::exchange(doubts_, {}); }
   /// The profile so far and, once there is one, the plan in the artifact's form.
   [[nodiscard]] std::vector<File> files() const override;
 
@@ -40,6 +43,7 @@ class LowgearScheduler final : public Scheduler {
   Profile profile_;
   std::optional<Schedule> plan_;
   std::vector<File> plan_files_;
+  std::vector<std::string> doubts_;  ///< about the profile, until they are taken
 };
 
 /// The pipeline schedule that the ranks' forwards and backwards make: the m-th of a kind is for microbatch m, as in

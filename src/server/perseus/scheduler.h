@@ -46,6 +46,8 @@ class Scheduler {
   /// Ends the present window. `window` by position; empty unless `observes()`. May take long (it plans). Throws
   /// InputError when the measurements cannot be used.
   virtual void end_window(std::span<const Window> window) = 0;
+  /// Why what it has planned with may be wrong; each once.
+  [[nodiscard]] virtual std::vector<std::string> take_doubts() { return {}; }
   /// What was found out so far.
   [[nodiscard]] virtual std::vector<File> files() const { return {}; }
 };

@@ -366,6 +366,9 @@ void Service::Impl::start(const JobPointer& job, const std::shared_ptr<Work>& wo
 void Service::Impl::take(const JobPointer& job, Work& work, bool released) {
   const bool window_is_over = !work.results.empty();
   job->scheduling = std::move(work.scheduling);
+  for (const std::string& doubt : work.doubts) {
+    if (surroundings_.warn) surroundings_.warn(fmt::format("job {}: {}", job->id, doubt));
+  }
   if (window_is_over) ++job->scheduling.window;
   if (!work.end) job->state = released ? Job::State::running : Job::State::ready;
   if (window_is_over) keep_window(*job, work);

@@ -30,6 +30,8 @@ struct Surroundings {
   /// Writes a file of a job's results (`0.prof.json`, `0.sched.json`, a profile, ...) to the folder of that name and
   /// returns when it is on the disk. Called where `work` is; must not throw. May be empty.
   std::function<void(const std::string& job, File file)> dump;
+  /// Receives what an operator should know, on the server's thread. May be empty.
+  std::function<void(const std::string& text)> warn;
   /// Whether a job of this id has left results. May be empty.
   std::function<bool(const std::string& job)> has_results;
   /// Receives how far planning has come, where `work` is, and may stop it by an exception. May be null.

@@ -19,6 +19,7 @@
 #include "client/rank/rank_environment.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/server/server_job.h"
+#include "training/launcher/training_check.h"
 #include "training/launcher/training_schedule.h"
 #include "training/trainer/decision_reports.h"
 #include "training/trainer/engine/backend.h"
@@ -134,7 +135,9 @@ client::Status find_server(const launcher::TrainConfig& config, const Arguments&
   return status;
 }
 
-void warn_of_what_is_not_saved(const launcher::TrainConfig& config) {
+/// By one rank for all of them, however they were started.
+void warn_of(const launcher::TrainConfig& config) {
+  for (const std::string& doubt : profile_doubts_of(config)) fmt::print(stderr, "{}\n", doubt);
   if (!config.export_folder || config.checkpoint) return;
   fmt::print(
       stderr,
@@ -168,7 +171,7 @@ int train(const Arguments& arguments) {
   TrainingRun run(config, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
   if (rank.rank == 0) {
-    warn_of_what_is_not_saved(config);
+    warn_of(config);
     report.emplace(config, arguments.output, run.first_step());
     report->observe_server(server.server_connected, server.server_problem);
   }

@@ -1,5 +1,7 @@
 #include "report/evaluation/artifact.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -54,6 +56,20 @@ TEST(Artifact, ReadsEnvPipesResultsOnTheScaleOfProfiles) {
       artifact, "envpipe_result.csv",
       "model,precision,device,num_microbatches,num_pipelines,iteration_time,energy\nbloom,bf16,a40,12,128,20,160\n");
   EXPECT_EQ(artifact.envpipe.at({{"bloom", "a40"}, 12}), (PipelineFigures{2, 2}));
+}
+
+TEST(Artifact, SaysWhyItsProfilesMayBeWrong) {
+  Artifact artifact;
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 4; ++stage) {
+    const int times = stage == 2 ? 9 : 1;
+    csv += fmt::format("{0},forward,1410,{1},{2}\n{0},backward,1410,{3},{4}\n", stage, 0.05 * times, 15 * times,
+                       0.1 * times, 30 * times);
+  }
+  add_file(artifact, "stage_profile/bloom+a40_bf16.csv", csv);
+  EXPECT_EQ(artifact.profiles.size(), 1U);
+  EXPECT_THAT(artifact.doubts,
+              testing::Contains(testing::HasSubstr("bloom+a40_bf16.csv:6: stage 2: the forward takes 0.45 s")));
 }
 
 }  // namespace

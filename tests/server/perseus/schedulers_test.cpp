@@ -394,6 +394,8 @@ TEST(PerseusSchedulers, LowgearSaysWhyItsProfileMayBeWrong) {
   const auto warnings = std::ranges::find(files, "warnings.txt", &File::name);
   ASSERT_NE(warnings, files.end());
   EXPECT_THAT(warnings->content, testing::HasSubstr("stage 1: the forward takes"));
+  EXPECT_THAT(run.scheduler->take_doubts(), testing::Contains(testing::HasSubstr("stage 1: the forward takes")));
+  EXPECT_THAT(run.scheduler->take_doubts(), testing::IsEmpty()) << "each once";
 }
 
 TEST(PerseusSchedulers, LowgearsPlanningCanBeStopped) {

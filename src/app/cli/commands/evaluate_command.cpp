@@ -157,6 +157,7 @@ Json json_of(const Evaluated& all) {
 ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
   refuse_folders_given_twice(arguments.folders);
   const Evaluated all = evaluate_folders(arguments);
+  for (const std::string& doubt : all.artifact.doubts) console.warn(doubt);
   for (const evaluation::Dump& dump : all.dumps) {
     if (!dump.note.empty()) console.warn(fmt::format("{}: {}", printable(dump.folder), dump.note));
   }

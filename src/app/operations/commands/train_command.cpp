@@ -186,13 +186,13 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }
   check_training(config);
-  for (const std::string& doubt : profile_doubts_of(config)) console.warn(doubt);
   if (!arguments.dry_run) {
     run_all_ranks(arguments,
                   has_servers_order(config) ? with_servers_order(settings, config, arguments.gpus, console) : settings,
                   config.parallel.world_size(), console);
     return cli::ExitCode::ok;
   }
+  for (const std::string& doubt : profile_doubts_of(config)) console.warn(doubt);
   check_device(arguments, settings, console);
   if (const std::string note = launcher::starting_note(config); !note.empty()) console.note(note);
   if (arguments.json) {
