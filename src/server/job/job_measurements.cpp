@@ -22,17 +22,20 @@ constexpr std::string_view kInstancePrefix = "MIG-";
 
 /// `count`: how many the energy and time are the mean of. They follow each other, so that a step of the counter excuses
 /// all of them once.
-StatedEnergy stated_energy(double energy_j, double time_s, double error_j, double highest_w, long long count = 1) {
+StatedEnergy stated_energy(double energy_j, double time_s, double error_j, std::optional<double> limit_w,
+                           long long count = 1) {
   return {.energy_j = energy_j,
           .time_s = time_s,
           .error_j = std::min(error_j, kMostError * energy_j),
           .period_s = kCounterPeriodS / static_cast<double>(std::max(1LL, count)),
-          .highest_power_w = highest_w};
+          .highest_power_w = highest_gpu_power_w(limit_w),
+          .lasting_power_w = lasting_gpu_power_w(limit_w),
+          .lowest_power_w = kLowestGpuPowerW};
 }
 
-/// What the rank's GPU can draw: its agent knows the GPU, and a rank could state any limit.
-double highest_w(const RegisteredRank& rank) {
-  return highest_gpu_power_w(rank.agent_most_w ? rank.agent_most_w : rank.spec.power_limit_w);
+/// The limit of the rank's GPU: its agent knows the GPU, and a rank could state any limit.
+std::optional<double> limit_of(const RegisteredRank& rank) {
+  return rank.agent_most_w ? rank.agent_most_w : rank.spec.power_limit_w;
 }
 
 /// The rest of a sentence about the report of an iteration.
@@ -57,9 +60,11 @@ std::pair<std::string_view, std::string> foreign_energy(const RegisteredRank& ra
 /// The reports without the energies that cannot be, and those that count elsewhere. Their times stay.
 protocol::RankReports Job::judged(const protocol::RankReports& reports, double now_s) {
   RegisteredRank& rank = *record_.ranks.find(reports.rank);
-  const double limit_w = highest_w(rank);
+  const std::optional<double> limit_w = limit_of(rank);
   protocol::RankReports good = reports;
-  if (good.gpu.power_w.value_or(0) > limit_w) good.gpu.power_w.reset();
+  if (good.gpu.power_w && !why_no_power(*good.gpu.power_w, highest_gpu_power_w(limit_w)).empty()) {
+    good.gpu.power_w.reset();
+  }
   const auto [foreign, foreign_reason] = foreign_energy(rank);
   const bool counts_elsewhere = rank.shared && !rank.shared->counts_here;
   std::string fault = rank.energy_fault;
@@ -70,6 +75,9 @@ protocol::RankReports Job::judged(const protocol::RankReports& reports, double n
     report.energy_error_j = 0;
   };
   for (protocol::IterationReport& report : good.reports) {
+    // A plan of no version that was issued is none.
+    rank.unknown_plan = report.plan_version > record_.plan_version() ? report.plan_version : 0;
+    if (rank.unknown_plan > 0) report.plan_version = 0;
     if (report.iteration <= record_.history.last_iteration(reports.rank)) continue;  // was judged before
     if (!report.energy_j) continue;
     const EnergyRun::Judged judged = rank.energies.add(
@@ -102,7 +110,8 @@ protocol::RankReports Job::judged(const protocol::RankReports& reports, double n
 /// The cells without those that no GPU can have measured.
 protocol::RankCells Job::judged(const protocol::RankCells& cells, double now_s) {
   const RegisteredRank& rank = *record_.ranks.find(cells.rank);
-  const double limit_w = highest_w(rank);
+  const std::optional<double> limit_w = limit_of(rank);
+  const double highest_w = highest_gpu_power_w(limit_w);
   protocol::RankCells good = cells;
   std::string first;
   std::size_t left_out = std::erase_if(good.cells, [&](const protocol::ProfileCell& cell) {
@@ -114,11 +123,9 @@ protocol::RankCells Job::judged(const protocol::RankCells& cells, double now_s) 
     return !verdict.usable();
   });
   left_out += std::erase_if(good.blocking, [&](const protocol::BlockingCell& cell) {
-    if (cell.power_w > limit_w && first.empty()) {
-      first = fmt::format("stage {} is said to draw {:.0f} W while it waits, and at most {:.0f} W are possible",
-                          cell.stage, cell.power_w, limit_w);
-    }
-    return cell.power_w > limit_w;
+    const std::string why = why_no_power(cell.power_w, highest_w);
+    if (!why.empty() && first.empty()) first = fmt::format("the power of stage {} while it waits {}", cell.stage, why);
+    return !why.empty();
   });
   if (left_out > 0) {
     decide("energy", fmt::format("{} cells of rank {} are left out: {}", left_out, cells.rank, first), now_s);

@@ -178,6 +178,39 @@ void add_missing(const JobRecord& job, std::vector<JobProblem>& problems) {
   if (!problem.text.empty()) problems.push_back(std::move(problem));
 }
 
+/// As far back as iterations are kept.
+void add_times_apart(const JobRecord& job, std::vector<JobProblem>& problems) {
+  const TimesApart& apart = job.history.times_apart();
+  if (apart.iterations == 0 || apart.last < job.history.kept().front().iteration) return;
+  problems.push_back(
+      {.kind = kTimesDiffer,
+       .is_critical = false,
+       .ranks = {apart.rank},
+       .text =
+           fmt::format("rank {} has reported {:.4g} s for iteration {}, and the other ranks {:.4g} s at most: the "
+                       "time of the others counts, and the energy is not known{}",
+                       apart.rank, apart.time_s, apart.last, apart.others_s,
+                       apart.iterations > 1 ? fmt::format("; so it was {} times before", apart.iterations - 1) : ""),
+       .todo = "ranks that train in step wait for each other: see what this rank measures as an iteration"});
+}
+
+void add_unknown_plans(const JobRecord& job, std::vector<JobProblem>& problems) {
+  JobProblem problem{.kind = kPlanUnknown,
+                     .is_critical = false,
+                     .ranks = ranks_that(job, [](const RegisteredRank& rank) { return rank.unknown_plan > 0; }),
+                     .text = {},
+                     .todo = "the rank follows plans of another job or server: start the run again"};
+  if (problem.ranks.empty()) return;
+  const int first = problem.ranks.front();
+  const std::string newest =
+      job.plan_version() == 0 ? "none was" : fmt::format("the newest is version {}", job.plan_version());
+  problem.text =
+      fmt::format("rank {} reports plan version {}, which was never issued ({}): it counts as following none", first,
+                  job.ranks.find(first)->unknown_plan, newest);
+  if (problem.ranks.size() > 1) problem.text += fmt::format("; so it is with {} ranks", problem.ranks.size());
+  problems.push_back(std::move(problem));
+}
+
 /// Of a rank that once named an iteration far ahead nothing counts until it gets there. Ahead of all others, that is:
 /// which of two ranks is right is not known.
 void add_differing(const JobRecord& job, std::vector<JobProblem>& problems) {
@@ -223,6 +256,8 @@ std::vector<JobProblem> problems_of(const JobRecord& job) {
   add_counted_once(job, problems);
   add_missing(job, problems);
   add_differing(job, problems);
+  add_times_apart(job, problems);
+  add_unknown_plans(job, problems);
   return problems;
 }
 

@@ -26,6 +26,8 @@ inline constexpr std::string_view kGpuShared = "gpu_shared";
 inline constexpr std::string_view kGpuCountedOnce = "gpu_counted_once";
 inline constexpr std::string_view kReportsMissing = "reports_missing";
 inline constexpr std::string_view kIterationsDiffer = "iterations_differ";
+inline constexpr std::string_view kTimesDiffer = "times_differ";
+inline constexpr std::string_view kPlanUnknown = "plan_unknown";
 inline constexpr std::string_view kPowerLimitDiffers = "power_limit_differs";
 
 /// At present; critical ones first.

@@ -29,6 +29,13 @@ void IterationHistory::keep(const JobIteration& iteration, int due_version) {
   if (!iteration.lacking.empty()) {
     incomplete_ = {.iterations = incomplete_.iterations + 1, .last = iteration.iteration, .ranks = iteration.lacking};
   }
+  if (iteration.apart) {
+    times_apart_ = {.iterations = times_apart_.iterations + 1,
+                    .last = iteration.iteration,
+                    .rank = iteration.apart->first,
+                    .time_s = iteration.apart->second,
+                    .others_s = iteration.time_s};
+  }
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];
     if (!report) continue;

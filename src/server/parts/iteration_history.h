@@ -24,6 +24,15 @@ struct Incomplete {
   std::vector<int> ranks;  ///< that have not reported the last one; lowest first
 };
 
+/// Iterations in which one rank's time was far above those of all others, and does not count.
+struct TimesApart {
+  std::int64_t iterations = 0;
+  std::int64_t last = -1;
+  int rank = 0;  ///< of the last one
+  double time_s = 0;
+  double others_s = 0;
+};
+
 /// A job's iterations: from the reports of its ranks to the last ones that are complete.
 class IterationHistory {
  public:
@@ -62,6 +71,7 @@ class IterationHistory {
     return unfollowed_since_.at(static_cast<std::size_t>(rank));
   }
   [[nodiscard]] const Incomplete& incomplete() const { return incomplete_; }
+  [[nodiscard]] const TimesApart& times_apart() const { return times_apart_; }
   /// As IterationLog::held_up.
   [[nodiscard]] std::optional<HeldUp> held_up() const { return log_.held_up(); }
   /// What was not complete when the job ended, and is not counted.
@@ -83,6 +93,7 @@ class IterationHistory {
   NotFollowing not_following_;
   std::vector<std::int64_t> unfollowed_since_;  ///< by rank
   Incomplete incomplete_;
+  TimesApart times_apart_;
   std::optional<HeldUp> left_out_;
 };
 

@@ -10,6 +10,9 @@
 namespace lowgear::server {
 namespace {
 
+/// Ranks that train in step differ by less in the time of an iteration: by this factor, and besides by so much.
+constexpr double kTimesApart = 10;
+constexpr double kApartS = 1;
 /// More than a report may name.
 constexpr double kMostUnheard = 1e13;
 
@@ -19,6 +22,28 @@ void count_plan(JobIteration& whole, int version) {
   if (whole.plan_version == 0) whole.plan_version = version;
   if (whole.plan_version != version) whole.plan_version = kMixedPlans;
   whole.newest_version = std::max(whole.newest_version, version);
+}
+
+/// The time of the slowest rank, or of the next one where that is far above it.
+void take_time(JobIteration& whole) {
+  int slowest = -1;
+  double first_s = 0;
+  double second_s = 0;
+  for (std::size_t rank = 0; rank < whole.reports.size(); ++rank) {
+    if (!whole.reports[rank]) continue;
+    const double time_s = whole.reports[rank]->time_s;
+    if (slowest < 0 || time_s > first_s) {
+      second_s = slowest < 0 ? second_s : first_s;
+      first_s = time_s;
+      slowest = static_cast<int>(rank);
+    } else {
+      second_s = std::max(second_s, time_s);
+    }
+  }
+  whole.time_s = first_s;
+  if (whole.ranks < 2 || first_s <= kTimesApart * second_s + kApartS) return;
+  whole.apart = {slowest, first_s};
+  whole.time_s = second_s;
 }
 
 }  // namespace
@@ -170,13 +195,13 @@ std::optional<JobIteration> IterationLog::next(double now_s) {
     if (!report) continue;
     count_plan(whole, report->plan_version);
     ++whole.ranks;
-    whole.time_s = std::max(whole.time_s, report->time_s);
     if (!report->energy_j || elsewhere_[rank]) continue;
     ++measured;
     energy_j += *report->energy_j;
     whole.energy_error_j += report->energy_error_j;
   }
-  if (measured == ranks_) whole.energy_j = energy_j;
+  take_time(whole);
+  if (measured == ranks_ && !whole.apart) whole.energy_j = energy_j;
   return whole;
 }
 

@@ -24,6 +24,9 @@ struct JobIteration {
   /// By rank, of those that reported; otherwise empty.
   std::vector<std::optional<protocol::IterationReport>> reports;
   std::vector<int> lacking{};  ///< ranks that have not finished, and have not reported it; lowest first
+  /// The rank that reported a time far above those of all others, and that time, which is left out: ranks that train in
+  /// step wait for each other, in this iteration or the next one. Its energy is not known then.
+  std::optional<std::pair<int, double>> apart{};
 };
 
 inline constexpr int kMixedPlans = -1;

@@ -42,6 +42,7 @@ struct RegisteredRank {
   /// own word.
   std::optional<double> agent_most_w{};
   std::optional<SharedGpu> shared{};
+  int unknown_plan = 0;  ///< the version that it has reported last, if none such was issued
 
   [[nodiscard]] bool follows_plans() const { return spec.follows_plans && !finished && refusal.empty(); }
 };

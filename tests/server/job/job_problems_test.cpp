@@ -107,7 +107,7 @@ TEST_F(JobProblemsOfReports, LeaveEnergiesOutThatNoGpuCanHaveDrawn) {
   EXPECT_EQ(last().time_s, 2.4) << "the time counts";
   EXPECT_FALSE(last().energy_j);
   ASSERT_THAT(kinds(job.record()), ElementsAre("energy_left_out"));
-  EXPECT_THAT(problems_of(job.record())[0].text, AllOf(HasSubstr("1000000 J in 2.4 s"), HasSubstr("at most 800 W")));
+  EXPECT_THAT(problems_of(job.record())[0].text, AllOf(HasSubstr("1000000 J in 2.4 s"), HasSubstr("at most 460 W")));
   EXPECT_THAT(reasons("energy"), ElementsAre(HasSubstr("energies of rank 0 are left out")));
   EXPECT_EQ(job_snapshot(job.record()).problems.at("energy_left_out"), 1U);
   EXPECT_EQ(job.record().activity.energies_left_out().at("too_high"), 1U);
@@ -175,6 +175,49 @@ TEST_F(JobProblemsOfReports, BelieveTheAgentOfAGpuRatherThanTheRank) {
   ASSERT_THAT(kinds(job.record()), ElementsAre("energy_left_out", "power_limit_differs"));
   EXPECT_THAT(problems_of(job.record())[1].text,
               AllOf(HasSubstr("rank 0 states a power limit of 400 W"), HasSubstr("GPU-a one of at most 300 W")));
+}
+
+TEST_F(JobProblemsOfReports, CountNoEnergyAboveAStatedLimitForLong) {
+  register_ranks("GPU-a", "GPU-b");
+  report(0, 2.4, 1'800);  // 750 W of 400 W
+  report(1, 2.4, 1'000);
+  EXPECT_FALSE(last().energy_j);
+  EXPECT_THAT(kinds(job.record()), ElementsAre("energy_left_out"));
+}
+
+TEST_F(JobProblemsOfReports, CountNoEnergyThatIsNextToNone) {
+  register_ranks("GPU-a", "GPU-b");
+  report(0, 1, 1e-9);
+  report(1, 1, 300);
+  EXPECT_FALSE(last().energy_j);
+  EXPECT_THAT(kinds(job.record()), ElementsAre("energy_left_out"));
+  EXPECT_EQ(job.record().activity.energies_left_out().at("stands_still"), 1U);
+}
+
+TEST_F(JobProblemsOfReports, LeaveOutATimeThatNoOtherRankHas) {
+  register_ranks("GPU-a", "GPU-b");
+  report(0, 1, 300);
+  report(1, 100, 300);
+  EXPECT_EQ(last().time_s, 1);
+  EXPECT_FALSE(last().energy_j);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("times_differ"));
+  EXPECT_THAT(problems_of(job.record())[0].text,
+              HasSubstr("rank 1 has reported 100 s for iteration 0, and the other ranks 1 s at most"));
+  report(0, 90, 9'000);
+  report(1, 100, 10'000);
+  EXPECT_EQ(last().time_s, 100) << "all of them waited";
+  EXPECT_EQ(last().energy_j, 19'000);
+}
+
+TEST_F(JobProblemsOfReports, NameAPlanThatWasNeverIssued) {
+  register_ranks("GPU-a", "GPU-b");
+  protocol::RankReports reports{.rank = 0, .reports = {}, .gpu = {}};
+  reports.reports.push_back({.iteration = 0, .plan_version = 99, .time_s = 1, .compute_s = 1, .energy_j = 300});
+  job.report(reports, 1);
+  report(1, 1, 300);
+  EXPECT_EQ(last().plan_version, 0);
+  ASSERT_THAT(kinds(job.record()), ElementsAre("plan_unknown"));
+  EXPECT_THAT(problems_of(job.record())[0].text, HasSubstr("rank 0 reports plan version 99, which was never issued"));
 }
 
 TEST_F(JobProblemsOfReports, GoByTheHighestLimitThatTheAgentOfTheGpuHasNamed) {

@@ -9,7 +9,7 @@ namespace lowgear {
 
 /// Energies of intervals that follow each other, as iterations of one rank, judged together. A step of the counter
 /// excuses a run of intervals once: one that is shorter than a step may show the energy of a whole one, or none, but
-/// not each of a hundred.
+/// not each of a hundred. So does the overshoot of a power limit.
 class EnergyRun {
  public:
   struct Judged {
@@ -32,7 +32,7 @@ class EnergyRun {
   std::optional<std::int64_t> last_;
   Span run_;             ///< since the excess was 0
   double excess_j_ = 0;  ///< the most by which intervals up to the last one are above what can be drawn in them
-  Span still_;           ///< intervals without any energy, up to the last one
+  Span still_;           ///< intervals with less energy than must be drawn in them, up to the last one
 };
 
 }  // namespace lowgear

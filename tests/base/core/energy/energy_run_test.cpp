@@ -45,6 +45,32 @@ TEST(EnergyRun, SeesACounterThatStandsThroughShortIntervals) {
   EXPECT_TRUE(run.add(101, stated(0, 0.05)).verdict.usable());
 }
 
+TEST(EnergyRun, SeesNextToNoEnergyThroughShortIntervals) {
+  EnergyRun run;
+  StatedEnergy next_to_none = stated(1e-9, 0.05);
+  next_to_none.lowest_power_w = 1;
+  EnergyRun::Judged judged;
+  int intervals = 0;
+  while (judged.verdict.usable() && intervals < 1'000) judged = run.add(intervals++, next_to_none);
+  EXPECT_EQ(judged.verdict.fault, EnergyFault::stands_still);
+  EXPECT_EQ(intervals, 13);
+}
+
+/// Above the limit of 400 W, which a GPU keeps but for the first moment.
+TEST(EnergyRun, ExcusesTheOvershootOfALimitOnce) {
+  EnergyRun run;
+  EnergyRun::Judged judged;
+  int intervals = 0;
+  StatedEnergy above = stated(60, 0.1);
+  above.lasting_power_w = 460;
+  while (judged.verdict.usable() && intervals < 1'000) judged = run.add(intervals++, above);
+  EXPECT_EQ(judged.verdict.fault, EnergyFault::too_high);
+  EXPECT_LT(intervals, 20);
+  above.energy_j = 45;
+  for (int i = 0; i < 200; ++i) judged = run.add(intervals++, above);
+  EXPECT_TRUE(judged.verdict.usable());
+}
+
 TEST(EnergyRun, HoldsOneImpossibleEnergyAgainstNoLaterInterval) {
   EnergyRun run;
   EXPECT_EQ(run.add(0, stated(1e6, 2.4)).verdict.fault, EnergyFault::too_high);
