@@ -106,7 +106,7 @@ std::string EnergyMeter::counter_problem() {
     if (state.usable()) continue;
     const bool either = state.fault == EnergyFault::contradicts;
     return gpus_[gpu]->identity().uuid + ": the energy counter " + state.reason +
-           (either ? "; which of them is right cannot be told, and errors of energies cover both"
+           (either ? "; it is not known which of them is right, and errors of energies cover both"
                    : "; energies are those of the power readings");
   }
   return {};

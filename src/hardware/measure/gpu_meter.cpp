@@ -118,7 +118,7 @@ void GpuWindow::choose(const Sources& sources, const std::string& contradiction,
   if (contradicts) {
     counter_serves = power_.is_stuck();
     result.problem += counter_serves ? "; the power readings never change, and the error covers both"
-                                     : "; which of them is right cannot be told, and the error covers both";
+                                     : "; it is not known which of them is right, and the error covers both";
   }
   const CoveredEnergy& energy = counter_serves ? counter : sources.power;
   result.source = counter_serves ? EnergySource::counter : EnergySource::integrated_power;

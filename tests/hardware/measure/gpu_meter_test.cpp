@@ -289,9 +289,9 @@ TEST(GpuMeter, CoversBothWhereCounterAndPowerReadingsContradictEachOther) {
   for (const double factor : {0.5, 0.57, 1.8}) {
     SCOPED_TRACE(factor);
     expect_either({.spoil = [&](GpuSample& sample) { *sample.energy_j *= factor; }}, EnergySource::integrated_power,
-                  "which of them is right cannot be told");
+                  "it is not known which of them is right");
     expect_either({.spoil = [&](GpuSample& sample) { *sample.power_w *= factor; }}, EnergySource::integrated_power,
-                  "which of them is right cannot be told");
+                  "it is not known which of them is right");
   }
   expect_either({.spoil = [&](GpuSample& sample) { sample.power_w = 65; }}, EnergySource::counter, "never change");
 }
@@ -305,7 +305,7 @@ TEST(GpuMeter, CoversBothWhereTheCounterHalvesLateInAWindow) {
                        [&](GpuSample& sample) {
                          if (*sample.energy_j > at_j) *sample.energy_j = at_j + (*sample.energy_j - at_j) / 2;
                        }},
-                  EnergySource::integrated_power, "which of them is right cannot be told");
+                  EnergySource::integrated_power, "it is not known which of them is right");
   }
 }
 

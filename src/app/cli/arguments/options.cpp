@@ -9,6 +9,8 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/simulator/cluster.h"
 
 namespace lowgear::cli {
 namespace {
@@ -55,6 +57,17 @@ std::pair<std::string_view, std::string_view> split_at(std::string_view text, ch
   const std::size_t place = text.find(separator);
   if (place == std::string_view::npos) return {text, {}};
   return {text.substr(0, place), text.substr(place + 1)};
+}
+
+std::optional<NumberedFactor> numbered_factor(std::string_view text, double least) {
+  const auto [left, right] = split_at(text, '=');
+  const auto number = parse_integer(left);
+  const auto factor = parse_number(right);
+  if (!number || *number < 0 || *number >= profile::kMaxStages || !factor || !(*factor >= least) ||
+      !(*factor <= simulator::kMaxSlowdownFactor)) {
+    return std::nullopt;
+  }
+  return NumberedFactor{static_cast<int>(*number), *factor};
 }
 
 std::string lower_case(std::string_view text) {

@@ -40,6 +40,14 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& name, NumberRange<dou
 /// The two sides of the first `separator`; the second is empty where there is none.
 [[nodiscard]] std::pair<std::string_view, std::string_view> split_at(std::string_view text, char separator);
 
+/// `2=1.3`: a rank or stage, and by how many times it is slower.
+struct NumberedFactor {
+  int number = 0;
+  double factor = 1;
+};
+/// Empty where the text is none, or the factor is below `least` or above `simulator::kMaxSlowdownFactor`.
+[[nodiscard]] std::optional<NumberedFactor> numbered_factor(std::string_view text, double least);
+
 /// ASCII letters in lower case.
 [[nodiscard]] std::string lower_case(std::string_view text);
 /// Makes the option accept its lower-case names in any case.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,16 +19,13 @@ namespace {
 constexpr double kMaxWatts = 1e9;
 
 workflow::RankSlowdown slow_rank(const std::string& text) {
-  const auto [rank, factor] = split_at(text, '=');
-  const auto number = parse_integer(rank);
-  const auto times = parse_number(factor);
-  if (!number || *number < 0 || *number > profile::kMaxStages || !times || !(*times > 0) ||
-      !(*times <= simulator::kMaxSlowdownFactor)) {
+  const auto slow = numbered_factor(text, std::numeric_limits<double>::min());
+  if (!slow) {
     throw CLI::ValidationError(
         "--slow-rank", fmt::format("expected RANK=FACTOR, such as 2=1.3, with a factor above 0 and at most {}, not {}",
                                    simulator::kMaxSlowdownFactor, quote(text)));
   }
-  return {.replica = 0, .rank = static_cast<int>(*number), .factor = *times};
+  return {.replica = 0, .rank = slow->number, .factor = slow->factor};
 }
 
 workflow::PowerCap power_cap(const std::string& text) {

@@ -78,17 +78,13 @@ std::vector<profile::Recording> load_settled_recordings(const std::vector<std::s
 
 /// `3=1.2`
 simulator::StageSlowdown parse_straggler(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  const auto stage = parse_integer(std::string_view(text).substr(0, equals));
-  const auto factor =
-      equals == std::string::npos ? std::nullopt : parse_number(std::string_view(text).substr(equals + 1));
-  if (!stage || !factor || *stage < 0 || *stage >= profile::kMaxStages || *factor < 1 ||
-      *factor > simulator::kMaxSlowdownFactor) {
+  const auto slow = numbered_factor(text, 1);
+  if (!slow) {
     // Without the option's name, which is put before what a check of `each` throws.
     throw CLI::ValidationError(fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}",
                                            simulator::kMaxSlowdownFactor, quote(text)));
   }
-  return {static_cast<int>(*stage), *factor};
+  return {slow->number, slow->factor};
 }
 
 /// Plans of Perseus are Python lists, possibly after comments; ours are JSON objects.
