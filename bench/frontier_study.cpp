@@ -19,7 +19,6 @@
 #include "pipelines.h"
 #include "planning/planner/frontier/certificate.h"
 #include "planning/planner/frontier/frontier.h"
-#include "planning/planner/frontier/periodic.h"
 #include "planning/planner/frontier/sandwich.h"
 
 namespace lowgear::bench {

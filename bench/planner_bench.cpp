@@ -12,7 +12,6 @@
 #include "planning/planner/planners/rounding.h"
 #include "planning/profile/example_profile.h"
 #include "planning/schedule/generators.h"
-#include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
 namespace lowgear::bench {

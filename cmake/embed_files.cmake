@@ -1,4 +1,4 @@
-# cmake -DOUTPUT=page_files.cpp -DHEADER=report/page_files.h -DFUNCTION=lowgear::report::page_file "-DFILES=a.html;b.js"
+# cmake -DOUTPUT=page_files.cpp -DHEADER=report/page_template.h -DFUNCTION=lowgear::report::page_file "-DFILES=a.html;b.js"
 #       -P embed_files.cmake
 # Writes the files as byte arrays into one C++ source that defines FUNCTION, which HEADER declares:
 # std::string_view FUNCTION(std::string_view name). It throws std::out_of_range where there is no file of that name.

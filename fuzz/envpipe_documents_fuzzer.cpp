@@ -7,7 +7,7 @@
 #include "base/core/formats/json.h"
 #include "checks.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
-#include "training/launcher/energy/envpipe_state.h"
+#include "training/launcher/energy/envpipe_config.h"
 
 using namespace lowgear;
 

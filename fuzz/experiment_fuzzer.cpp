@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "report/experiment/experiment_record.h"
-#include "report/experiment/policy_experiment_file.h"
+#include "report/experiment/experiment_file.h"
+#include "report/experiment/policy_experiment.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "checks.h"
-#include "planning/adapt/freezing/record.h"
+#include "planning/adapt/freezing/controller.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/http/client/response_parser.h"
+#include "base/http/message/wire.h"
 
 namespace {
 

@@ -7,10 +7,9 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "planning/joint/orders/memory_limit.h"
+#include "planning/joint/orders/joint_problem.h"
 #include "planning/planner/verifier/layer_sums.h"
 #include "planning/planner/verifier/order_free_proof.h"
-#include "planning/workflow/joint_run.h"
 #include "planning/workflow/run_file.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include "checks.h"
 #include "estimating/estimator/costs/operator_regressor.h"
 #include "estimating/estimator/costs/operator_samples.h"
-#include "estimating/estimator/costs/sample_cleaning.h"
+#include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/peer/tuned_regressors.h"
 
 namespace lowgear {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "planning/planner/exponential/perseus_guess.h"
+#include "planning/planner/exponential/exponential_fit.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

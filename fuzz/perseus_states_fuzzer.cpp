@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "planning/plan/perseus_states.h"
+#include "planning/plan/perseus_plan.h"
 #include "planning/schedule/generators.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

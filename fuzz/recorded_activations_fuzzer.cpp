@@ -8,7 +8,6 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "planning/profile/columns/recorded_activations.h"
 #include "planning/profile/columns/stage_columns.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -6,13 +6,11 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "protocol/rank_decisions.h"
-#include "protocol/rank_finish.h"
+#include "protocol/rank_reports.h"
 #include "protocol/rank_spec.h"
-#include "server/parts/iteration_log.h"
-#include "server/parts/plan_version.h"
-#include "server/planning/job_schedule.h"
-#include "server/planning/measured_profile.h"
+#include "server/job/iteration_log.h"
+#include "server/job/plan_version.h"
+#include "server/planning/planning_inputs.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "checks.h"
-#include "planning/adapt/techniques/technique_record.h"
+#include "planning/adapt/techniques/technique_controller.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "training/tokenizer/bpe_model.h"
 #include "training/tokenizer/bpe_tokenizer.h"
-#include "training/tokenizer/byte_alphabet.h"
 
 namespace {
 

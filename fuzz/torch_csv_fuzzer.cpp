@@ -8,7 +8,6 @@
 #include "checks.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/dag.h"
-#include "planning/schedule/deadlock.h"
 #include "planning/schedule/torch_csv.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "checks.h"
 #include "estimating/estimator/memory/memory_estimate.h"
-#include "estimating/estimator/peer/sampled_training_job.h"
+#include "estimating/estimator/peer/sampled_job.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "estimating/estimator/gpu/operator_kind.h"
+#include "estimating/estimator/gpu/gpu_model.h"
 #include "sampled_accuracy.h"
 #include "section.h"
 

@@ -11,9 +11,9 @@
 #include <span>
 
 #include "base/core/files/file.h"
-#include "base/core/random.h"
+#include "base/core/probability.h"
 #include "estimating/estimator/costs/operator_regressor.h"
-#include "estimating/estimator/costs/sample_cleaning.h"
+#include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/peer/peer_formula.h"
 
 namespace lowgear::bench {

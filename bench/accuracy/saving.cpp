@@ -95,7 +95,7 @@ AccuracySection saving_section() {
       "on "
       "the measured stage profile saves against full clocks, and what the plan on the estimated profile predicts, in "
       "per cent of energy (difference in points). Nothing is fitted on this profile: the power model rests on the "
-      "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimating/estimator/gpu/gpu_power.cpp`). "
+      "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimating/estimator/gpu/gpu_tables.cpp`). "
       "Its GPUs draw 475 "
       "W at full clocks, so a power limit of 500 W is assumed, that of A100s with custom cooling; the last columns "
       "assume the usual 400 W.\n";

@@ -6,7 +6,6 @@
 #include <array>
 #include <string>
 
-#include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "measurement.h"

@@ -16,9 +16,9 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/model/model_config.h"
-#include "training/tensorfile/safetensors_writer.h"
+#include "training/tensorfile/safetensors.h"
 #include "training/trainer/checkpoint/weights.h"
-#include "training/trainer/model/model_part.h"
+#include "training/trainer/model/stage.h"
 #include "training/trainer/transport/in_process_transport.h"
 
 namespace {

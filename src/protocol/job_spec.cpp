@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "planning/plan/plan.h"
-#include "planning/schedule/microbatches.h"
+#include "planning/schedule/schedule.h"
 #include "protocol/json_members.h"
 
 namespace lowgear::protocol {
@@ -219,7 +219,6 @@ Json to_json(const JobSpec& spec) {
                {"guard_pct", spec.guard_pct},
                {"switch_latency_ms", spec.switch_latency_ms},
                {"profile", profiling_json(spec.profiling)}};
-  // Servers before these members refuse a specification that has one.
   if (spec.policy) json["policy"] = name(*spec.policy);
   if (spec.envpipe) json["envpipe"] = envpipe_json(*spec.envpipe);
   if (!spec.early_forwards.empty()) json["early_forwards"] = spec.early_forwards;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/plan/clock_trial.h"
+#include "planning/plan/plan_json.h"
 
 namespace lowgear::protocol {
 

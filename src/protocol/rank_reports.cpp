@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "protocol/json_members.h"
 
 namespace lowgear::protocol {
+
 namespace {
 
 constexpr double kMaxIterationS = 1e6;
@@ -61,7 +63,7 @@ Json to_json(const IterationReport& report) {
                    {"energy_error_j", report.energy_error_j},
                    {"throttled_power", report.throttled_power},
                    {"throttled_thermal", report.throttled_thermal}};
-  if (report.begin_s) document["begin_s"] = *report.begin_s;  // servers before 1.4 know no such members
+  if (report.begin_s) document["begin_s"] = *report.begin_s;
   if (report.delay_s > 0) document["delay_s"] = report.delay_s;
   if (report.cannot_wait) document["cannot_wait"] = true;
   for (const double wait_s : report.wait_s) {
@@ -122,7 +124,7 @@ Json to_json(const RankReports& reports) {
                      {"sm_clock_max_mhz", or_null(reports.gpu.sm_clock_max_mhz)},
                      {"temperature_c", or_null(reports.gpu.temperature_c)}}}};
   if (reports.sent_s) document["sent_s"] = *reports.sent_s;
-  if (!reports.refusal.empty()) document["refusal"] = reports.refusal;  // servers before 1.2 know no such member
+  if (!reports.refusal.empty()) document["refusal"] = reports.refusal;
   return document;
 }
 
@@ -132,6 +134,93 @@ std::string write_rank_reports(const RankReports& reports) {
     write_as_whole(document["gpu"][reading]);
   }
   return json_text(document);
+}
+
+RankFinish read_rank_finish(const JsonView& body, int ranks) {
+  require_members(body, {"rank"});
+  return {.rank = body.at("rank").integer_in(0, ranks - 1)};
+}
+
+std::string write_rank_finish(const RankFinish& finish) { return fmt::format(R"({{"rank": {}}})", finish.rank); }
+
+namespace {
+
+constexpr std::int64_t kMaxNumber = std::int64_t{1} << 40;
+constexpr double kMaxAgeS = 1e8;
+
+std::int64_t number_from(const JsonView& value, std::int64_t low) {
+  const std::int64_t number = value.integer();
+  if (number < low || number > kMaxNumber) {
+    value.fail(fmt::format("expected a whole number from {} to {}", low, kMaxNumber));
+  }
+  return number;
+}
+
+std::string word(const JsonView& value) {
+  std::string text = value.text();
+  if (!is_word(text)) value.fail(fmt::format("expected 1 to {} characters of a-z, 0-9 and _", kMaxWordBytes));
+  return text;
+}
+
+TrainingDecision read_decision(const JsonView& value) {
+  require_members(value, {"number", "age_s", "from_iteration", "technique", "change", "configuration", "reason"});
+  return {.number = number_from(value.at("number"), 1),
+          .age_s = number_in(value.at("age_s"), 0, kMaxAgeS),
+          .from_iteration = number_from(value.at("from_iteration"), 0),
+          .technique = word(value.at("technique")),
+          .change = word(value.at("change")),
+          .configuration = name_text(value.at("configuration")),
+          .reason = printable_text(value.at("reason"), kMaxReasonBytes)};
+}
+
+Json decision_json(const TrainingDecision& decision) {
+  return {{"number", decision.number},       {"age_s", decision.age_s},   {"from_iteration", decision.from_iteration},
+          {"technique", decision.technique}, {"change", decision.change}, {"configuration", decision.configuration},
+          {"reason", decision.reason}};
+}
+
+}  // namespace
+
+bool is_word(std::string_view text) {
+  const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  return !text.empty() && text.size() <= kMaxWordBytes && std::ranges::all_of(text, allowed);
+}
+
+JobWork read_job_work(const JsonView& value) {
+  require_members(value, {"layers", "frozen_layers", "precision"});
+  const int layers = value.at("layers").integer_in(1, kMaxLayers);
+  return {.layers = layers,
+          .frozen_layers = value.at("frozen_layers").integer_in(0, layers),
+          .precision = word(value.at("precision"))};
+}
+
+Json to_json(const JobWork& work) {
+  return {{"layers", work.layers}, {"frozen_layers", work.frozen_layers}, {"precision", work.precision}};
+}
+
+RankDecisions read_rank_decisions(const JsonView& body) {
+  require_members(body, {"rank", "work", "decisions"});
+  RankDecisions decisions;
+  decisions.rank = body.at("rank").integer_in(0, 1 << 30);
+  if (has_value(body, "work")) decisions.work = read_job_work(body.at("work"));
+  const JsonView list = body.at("decisions");
+  if (list.size() > kMaxDecisionsPerRequest) list.fail(fmt::format("more than {} decisions", kMaxDecisionsPerRequest));
+  decisions.decisions.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    decisions.decisions.push_back(read_decision(list.at(i)));
+    if (i > 0 && decisions.decisions[i].number <= decisions.decisions[i - 1].number) {
+      list.at(i).at("number").fail("does not rise");
+    }
+  }
+  return decisions;
+}
+
+std::string write_rank_decisions(const RankDecisions& decisions) {
+  Json list = Json::array();
+  for (const TrainingDecision& decision : decisions.decisions) list.push_back(decision_json(decision));
+  return json_text({{"rank", decisions.rank},
+                    {"work", decisions.work ? to_json(*decisions.work) : Json(nullptr)},
+                    {"decisions", std::move(list)}});
 }
 
 }  // namespace lowgear::protocol

@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "base/core/energy/energy_check.h"
-#include "base/core/formats/gpu_uuid.h"
 #include "base/core/formats/json.h"
+#include "base/core/text.h"
 #include "protocol/json_members.h"
 
 namespace lowgear::protocol {

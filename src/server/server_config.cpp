@@ -15,7 +15,7 @@
 #include "base/core/formats/toml.h"
 #include "base/core/numbers/number.h"
 #include "server/perseus/settings.h"
-#include "server/planning/job_schedule.h"
+#include "server/planning/planning_inputs.h"
 
 namespace lowgear::server {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/http/tls/tls_credentials.h"
 #include "protocol/job_spec.h"
 #include "server/http/authentication.h"
-#include "server/planning/planning_times.h"
+#include "server/job/planning_threads.h"
 #include "server/store/store_tables.h"
 
 namespace lowgear::server {
@@ -48,7 +48,7 @@ struct PerseusConfig {
   std::filesystem::path dump_dir;  ///< empty: `perseus` in the folder of the state
 };
 
-/// The audit log (server/audit).
+/// The audit log (server/http/audit_log.h).
 struct AuditConfig {
   bool keep = true;
   std::filesystem::path file;                      ///< empty: `audit.jsonl` in the folder of the state
@@ -87,8 +87,8 @@ struct Config {
 /// nearest known one), a value of the wrong kind or out of range, and a user or group that does not exist.
 [[nodiscard]] Config parse_server_config(std::string_view text, const std::string& source, const NameLookup& lookup);
 
-/// Reads the file. Throws InputError also when another user could have changed it (base/core/files/user_database.h), and
-/// as `require_safe_listening`.
+/// Reads the file. Throws InputError also when another user could have changed it (base/core/files/user_database.h),
+/// and as `require_safe_listening`.
 [[nodiscard]] Config load_server_config(const std::filesystem::path& path);
 
 /// Throws InputError when others than this machine's could reach the server without a token (it listens beyond the

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "agent/service/allowed_range.h"
+#include "agent/service/gpu_writer.h"
 
 namespace lowgear::agent {
 

@@ -11,7 +11,7 @@
 
 #include "agent/cpu/cpu_meter.h"
 #include "agent/service/agent_service.h"
-#include "hardware/gpu/gpu_error.h"
+#include "hardware/gpu/gpu.h"
 
 namespace lowgear::agent {
 

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/eventually.h"

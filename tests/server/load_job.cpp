@@ -9,7 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "planning/plan/clock_trial.h"
+#include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/example_profile.h"
 

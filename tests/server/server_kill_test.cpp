@@ -25,7 +25,7 @@
 #include "base/core/kill_program.h"
 #include "server/load_connections.h"
 #include "server/load_job.h"
-#include "server/parts/iteration_log.h"
+#include "server/job/iteration_log.h"
 #include "server/store/sqlite_store.h"
 
 namespace lowgear::server {

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "hardware/gpu/rapl.h"
 
 namespace lowgear::agent {
 
@@ -27,6 +30,50 @@ class CpuMeter {
   [[nodiscard]] virtual std::vector<CpuEnergy> read() = 0;
   /// Why there are no readings (`/sys/class/powercap is not there`); empty when there are.
   [[nodiscard]] virtual std::string problem() const = 0;
+};
+
+/// Mean power of one CPU package between two readings.
+struct CpuPackagePower {
+  int package = 0;
+  std::optional<double> package_w;  ///< empty when its counter does not tell
+  std::optional<double> dram_w;
+};
+
+/// Power of the CPUs: what their energy counters gained between two readings 100 ms to one second apart. Reads only
+/// when asked.
+class CpuPower {
+ public:
+  /// `meter` may be null. `now_ns` is a monotonic clock.
+  CpuPower(CpuMeter* meter, std::function<std::int64_t()> now_ns);
+
+  [[nodiscard]] std::vector<CpuEnergy> energy();
+  /// Empty while there is no second reading: ask again after 100 ms.
+  [[nodiscard]] std::optional<std::vector<CpuPackagePower>> power();
+  /// Why there are no readings; empty when there are.
+  [[nodiscard]] std::string problem() const;
+
+ private:
+  struct Sample {
+    std::int64_t time_ns = 0;
+    std::vector<CpuEnergy> energy;
+  };
+
+  CpuMeter* meter_;
+  std::function<std::int64_t()> now_ns_;
+  std::optional<Sample> earlier_;
+  std::optional<Sample> later_;
+};
+
+/// The energy of this machine's CPUs, as powercap shows it.
+class RaplCpuMeter : public CpuMeter {
+ public:
+  explicit RaplCpuMeter(gpu::Rapl rapl = gpu::Rapl{});
+
+  [[nodiscard]] std::vector<CpuEnergy> read() override;
+  [[nodiscard]] std::string problem() const override { return rapl_.problem(); }
+
+ private:
+  gpu::Rapl rapl_;
 };
 
 }  // namespace lowgear::agent

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <utility>
 
+#include "agent/gpu/guarded_driver.h"
 #include "agent/gpu/leased_units.h"
-#include "agent/gpu/task_queue.h"
 #include "base/core/monotonic_clock.h"
 
 namespace lowgear::agent {

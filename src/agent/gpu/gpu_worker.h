@@ -9,10 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "agent/gpu/driver_thread.h"
-#include "agent/gpu/guarded_gpus.h"
-#include "agent/gpu/shared_unit_ring.h"
-#include "agent/gpu/unit_counts.h"
+#include "agent/gpu/guarded_driver.h"
+#include "agent/gpu/leased_units.h"
 #include "agent/service/agent_service.h"
 #include "agent/service/gpu_writer.h"
 #include "base/ipc/lease_messages.h"

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/gpu/driver_thread.h"
-#include "agent/gpu/guarded_gpus.h"
+#include "agent/gpu/guarded_driver.h"
 #include "agent/service/agent_service.h"
 #include "base/core/energy/checked_counter.h"
 #include "hardware/gpu/gpu.h"

@@ -1,8 +1,8 @@
-#include "agent/http/agent_json.h"
-
 #include <optional>
 #include <string>
 #include <variant>
+
+#include "agent/http/http_routes.h"
 
 namespace lowgear::agent {
 namespace {

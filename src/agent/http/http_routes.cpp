@@ -8,8 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "agent/http/agent_json.h"
-#include "agent/http/http_route_table.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"

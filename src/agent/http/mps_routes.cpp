@@ -5,8 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "agent/http/agent_json.h"
-#include "agent/http/http_route_table.h"
+#include "agent/http/http_routes.h"
 #include "agent/lease/lease_table.h"
 #include "agent/mps/mps_sharing.h"
 #include "base/core/formats/json.h"

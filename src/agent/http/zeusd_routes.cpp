@@ -15,8 +15,7 @@
 #include <set>
 #include <utility>
 
-#include "agent/http/agent_json.h"
-#include "agent/http/http_route_table.h"
+#include "agent/http/http_routes.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/journal/lock_file.h"
+#include "agent/journal/file_locks.h"
 #include "base/core/error.h"
-#include "hardware/gpu/workload_power_profile.h"
+#include "hardware/gpu/gpu_setting.h"
 
 namespace lowgear::agent {
 

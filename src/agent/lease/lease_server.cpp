@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/lease/process_watch.h"
+#include "agent/lease/client_process.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/log.h"
 #include "base/ipc/unix_socket.h"

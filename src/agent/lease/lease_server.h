@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/gpu/shared_unit_ring.h"
+#include "agent/gpu/leased_units.h"
 #include "agent/service/agent_service.h"
 #include "base/ipc/lease_messages.h"
 

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "base/core/error.h"
+#include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
-#include "planning/plan/power_limit_setting.h"
 
 namespace lowgear::agent {
 namespace {

@@ -1,19 +1,60 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "agent/mps/child_program.h"
-#include "agent/mps/mps_options.h"
-#include "agent/mps/stray_daemons.h"
 
 namespace lowgear::agent {
+
+/// Where the daemon of one GPU has its files, below the folder of the agent's daemons.
+struct MpsFolders {
+  std::filesystem::path root;  ///< FOLDER/UUID
+  [[nodiscard]] std::filesystem::path pipe() const { return root / "pipe"; }
+  [[nodiscard]] std::filesystem::path log() const { return root / "log"; }
+};
+
+/// Processes of MPS that use this pipe directory: by the name `program` (a file name) or that of MPS' servers, and the
+/// variable CUDA_MPS_PIPE_DIRECTORY that they were started with. Of processes whose environment this user may not read,
+/// nothing is known.
+[[nodiscard]] std::vector<pid_t> find_mps_processes(const std::filesystem::path& pipe_directory,
+                                                    std::string_view program);
+
+/// Ends them: SIGTERM, and SIGKILL after two seconds. Returns how many there were.
+std::size_t end_mps_processes(const std::filesystem::path& pipe_directory, std::string_view program);
+
+/// Ends what an earlier agent has left below `folder`, daemons and directories, and reports each with `note`. Does
+/// nothing where there is no such folder. Throws InputError where another user could have put something there, and
+/// Error when something cannot be removed.
+void end_stray_daemons(const std::filesystem::path& folder, std::string_view program,
+                       const std::function<void(std::string_view)>& note);
+
+/// The `[mps]` of the configuration, and times that it does not set. Closed by default: without `gpus` the agent starts
+/// no daemon and gives no shares.
+struct MpsOptions {
+  std::vector<std::string> gpus;  ///< UUIDs or PCI addresses of the GPUs for which the agent runs a daemon
+  gid_t group = 0;                ///< who may use the daemons, and ask for shares, besides root
+  std::filesystem::path folder = "/run/lowgear/mps";
+  std::filesystem::path program = "/usr/bin/nvidia-cuda-mps-control";
+  int max_percent = 100;                    ///< largest sum of the shares of one GPU
+  std::chrono::milliseconds grace{5'000};   ///< how long clients may take to end when the agent ends
+  std::chrono::milliseconds start{30'000};  ///< from the start of a daemon to its first response
+  /// A daemon that does not respond for so long is replaced, which ends CUDA in its jobs.
+  std::chrono::milliseconds answer{30'000};
+  std::chrono::milliseconds check{5'000};  ///< between two requests for one
+  std::chrono::milliseconds retry{1'000};  ///< before a daemon that has ended is started again; doubles each time
+  std::chrono::milliseconds retry_at_most{60'000};
+};
 
 enum class MpsState : unsigned char {
   refused,   ///< the GPU cannot have a daemon

@@ -9,15 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/config/agent_options.h"
+#include "agent/config/config.h"
 #include "agent/gpu/gpu_worker.h"
-#include "agent/gpu/guarded_gpus.h"
+#include "agent/gpu/guarded_driver.h"
 #include "agent/gpu/pending_writes.h"
 #include "agent/gpu/telemetry.h"
-#include "agent/lease/gpu_assignments.h"
+#include "agent/lease/client_process.h"
 #include "agent/lease/lease_server.h"
 #include "agent/lease/lease_table.h"
-#include "agent/lease/process_watch.h"
 #include "agent/mps/mps_sharing.h"
 #include "agent/service/agent_service.h"
 #include "agent/service/gpu_writer.h"

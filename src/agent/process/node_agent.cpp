@@ -1,28 +1,40 @@
 #include "agent/process/node_agent.h"
 
 #include <fmt/format.h>
+#include <grp.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
-#include "agent/cpu/rapl_cpu_meter.h"
-#include "agent/gpu/driver_thread.h"
-#include "agent/journal/machine_lock.h"
-#include "agent/mps/mps_gpus.h"
-#include "agent/process/agent_process.h"
+#include "agent/cpu/cpu_meter.h"
+#include "agent/gpu/guarded_driver.h"
+#include "agent/http/http_api.h"
+#include "agent/journal/file_locks.h"
+#include "agent/lease/lease_table.h"
+#include "agent/mps/mps_sharing.h"
+#include "agent/process/power_share_keeper.h"
 #include "agent/writing/configured_policy.h"
 #include "agent/writing/restore.h"
 #include "agent/writing/unattended_gpus.h"
 #include "base/core/monotonic_clock.h"
-#include "hardware/gpu/nvml_control.h"
+#include "base/http/tls/tls_credentials.h"
+#include "base/ipc/termination_signals.h"
+#include "hardware/gpu/gpu_control.h"
 
 namespace lowgear::agent {
+
 namespace {
 
 void require_rights(const gpu::GpuSystem& system, Mode mode) {
@@ -189,6 +201,202 @@ std::vector<std::string> restore_node(const Config& config, const Messages& mess
     if (!problem.empty()) failures.push_back(problem);
   }
   return failures;
+}
+
+namespace {
+
+namespace asio = boost::asio;
+
+/// Looks after the agent's health at regular times, and tells the service manager that its main thread lives.
+class Heartbeat {
+ public:
+  /// `each_second` is called about once a second.
+  Heartbeat(asio::io_context& io, Agent& agent, std::function<void()> each_second)
+      : agent_(agent), each_second_(std::move(each_second)), timer_(io) {
+    if (const auto wanted = ipc::service_watchdog_period())
+      period_ = std::min<std::chrono::microseconds>(period_, *wanted / 2);
+    beat();
+  }
+
+ private:
+  void beat() {
+    agent_.check_health();
+    each_second_();
+    ipc::notify_service_manager("WATCHDOG=1");
+    timer_.expires_after(period_);
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) beat();
+    });
+  }
+
+  Agent& agent_;
+  std::function<void()> each_second_;
+  asio::steady_timer timer_;
+  std::chrono::microseconds period_ = std::chrono::seconds(1);
+};
+
+HttpApiOptions http_options(const ProcessOptions& options, const AgentEnvironment& environment) {
+  HttpApiOptions http;
+  http.telemetry_period = std::chrono::milliseconds(static_cast<int>(1000 / options.agent.telemetry_rate_hz));
+  http.zeusd_events = options.zeusd_events;
+  http.server.warn = environment.warn;
+  return http;
+}
+
+/// Null where no GPU is to be shared.
+std::unique_ptr<MpsSharing> start_mps(asio::io_context& io, const ProcessOptions& options,
+                                      const AgentEnvironment& environment) {
+  if (environment.mps_gpus.empty()) return nullptr;
+  return std::make_unique<MpsSharing>(io, options.mps, environment.mps_gpus,
+                                      MpsEnvironment{.processes = environment.processes,
+                                                     .in_group = system_group_lookup(),
+                                                     .messages = {environment.note, environment.warn}});
+}
+
+}  // namespace
+
+void check_agent(const ProcessOptions& options) {
+  if (options.metrics && options.metrics->tls) (void)http::TlsServerSide(*options.metrics->tls);
+  if (options.power_share) check_power_share(*options.power_share);
+}
+
+std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment, CpuMeter* cpu_meter,
+                                   const ipc::TerminationSignals& signals) {
+  asio::io_context io(1);
+  asio::posix::stream_descriptor told_to_end(io, ::dup(signals.descriptor()));
+  told_to_end.async_wait(asio::posix::stream_descriptor::wait_read, [&io](const boost::system::error_code& error) {
+    if (!error) io.stop();
+  });
+  const std::unique_ptr<MpsSharing> mps = start_mps(io, options, environment);
+  const std::function<void(std::string_view)> warn = environment.warn;
+  HttpApiOptions http_api_options = http_options(options, environment);
+  http_api_options.mps = mps.get();
+  Agent agent(io, options.agent, std::move(environment));
+  HttpApi http(io, agent, cpu_meter, http_api_options);
+  http.listen_unix(options.http_socket, options.http_mode, options.http_group);
+  if (options.http_port) (void)http.listen_tcp(*options.http_port);
+  std::optional<http::WatchedTls> tls;
+  if (options.metrics) {
+    if (options.metrics->tls) tls.emplace(*options.metrics->tls);
+    (void)http.listen_metrics(options.metrics->address, options.metrics->port, tls ? tls->side() : nullptr);
+  }
+  agent.listen();
+  const Heartbeat heartbeat(io, agent, [&tls, warn] {
+    const auto change = tls ? tls->check() : std::nullopt;
+    if (change && !change->accepted && warn) warn(change->message);
+  });
+  std::optional<PowerShareKeeper> power_share;
+  if (options.power_share) power_share.emplace(io, agent, *options.power_share, warn);
+  ipc::notify_service_manager("READY=1");
+  io.run();
+  ipc::notify_service_manager("STOPPING=1");
+  http.stop();
+  power_share.reset();
+  std::vector<std::string> failures = agent.stop();
+  if (mps) {
+    for (std::string& left : mps->stop()) failures.push_back(std::move(left));
+  }
+  return failures;
+}
+
+namespace {
+
+std::string group_name(gid_t gid) {
+  std::array<char, 4096> buffer{};
+  group entry{};
+  group* found = nullptr;
+  const bool known = ::getgrgid_r(gid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr;
+  return known ? found->gr_name : std::to_string(gid);
+}
+
+std::string users_of(const AllowRule& rule) {
+  if (rule.everybody) return "everybody";
+  return rule.user ? "user " + user_name(*rule.user) : "group " + group_name(*rule.group);
+}
+
+bool is_for(const AllowRule& rule, const gpu::GpuIdentity& gpu) {
+  return rule.gpus.empty() ||
+         std::ranges::any_of(rule.gpus, [&](const std::string& name) { return name == "all" || is_called(gpu, name); });
+}
+
+std::string clocks_of(const AllowRule& rule, gpu::Gpu& gpu) {
+  const std::vector<int> clocks_mhz = gpu.supported_sm_clocks_mhz();
+  if (clocks_mhz.empty()) return "no SM clocks, as the GPU names none that can be locked";
+  return fmt::format("SM clocks of {} to {} MHz", std::max(clocks_mhz.back(), rule.min_clock_mhz.value_or(0)),
+                     std::min(clocks_mhz.front(), rule.max_clock_mhz.value_or(clocks_mhz.front())));
+}
+
+std::string power_of(const AllowRule& rule, gpu::Gpu& gpu) {
+  const gpu::PowerLimits limits = gpu.power_limits();
+  return fmt::format("a power limit of {} to {} W", std::max(limits.min_w, rule.min_power_w.value_or(0)),
+                     std::min(limits.max_w, rule.max_power_w.value_or(limits.max_w)));
+}
+
+/// What one rule lets its users set on one GPU, or why that cannot be said.
+std::string rights_of(const AllowRule& rule, gpu::Gpu& gpu) {
+  if (!rule.control) return rule.read ? "would allow only reading" : "would allow neither setting nor reading";
+  try {
+    std::string rights = "would set " + clocks_of(rule, gpu);
+    if (rule.power) rights += ", " + power_of(rule, gpu);
+    if (rule.memory_clocks) rights += ", memory clocks";
+    if (rule.persistence) rights += ", persistence mode";
+    if (rule.workload_power_profiles) rights += ", workload power profiles";
+    if (rule.power_smoothing) rights += ", power smoothing";
+    return rights + ", as their processes request, and restore them when those end";
+  } catch (const gpu::GpuError& error) {
+    return fmt::format("would set nothing: {}", error.what());
+  }
+}
+
+std::string lines_of(const Config& config, gpu::Gpu& gpu, bool controlled) {
+  const gpu::GpuIdentity& identity = gpu.identity();
+  std::string text =
+      fmt::format("GPU {}: {}, {}, {}\n", identity.index, identity.name, identity.uuid, identity.pci_address);
+  if (!controlled) return text + "  would only read it: no [[gpu]] of the configuration names it\n";
+  bool anybody = false;
+  for (const AllowRule& rule : config.allow) {
+    if (!is_for(rule, identity)) continue;
+    text += fmt::format("  for {}: {}\n", users_of(rule), rights_of(rule, gpu));
+    anybody = true;
+  }
+  return anybody ? text : text + "  would only read it: no [[allow]] of the configuration lets anyone set it\n";
+}
+
+std::string sockets_of(const ProcessOptions& process) {
+  std::string text = fmt::format("would take leases at {} (mode {:04o}) and answer HTTP at {} (mode {:04o})",
+                                 process.agent.lease_server.socket.string(), process.agent.lease_server.mode,
+                                 process.http_socket.string(), process.http_mode);
+  if (process.http_port) text += fmt::format(" and, for reading only, at 127.0.0.1:{}", *process.http_port);
+  if (process.metrics) {
+    text += fmt::format(", and to every machine metrics and health at {} port {}", process.metrics->address,
+                        process.metrics->port);
+  }
+  return text + "\n";
+}
+
+std::string mps_of(const MpsOptions& options) {
+  std::string text;
+  for (const std::string& gpu : options.gpus) {
+    text += fmt::format(
+        "would run {} for GPU {}, with directories below {} for group {}, and give shares of up to {} % "
+        "in all\n",
+        options.program.string(), gpu, options.folder.string(), group_name(options.group), options.max_percent);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string preview_of_agent(const Config& config, const gpu::GpuSystem& system) {
+  std::string text = system.simulated() ? "simulated GPUs\n" : "";
+  const std::vector<std::string> controlled = controlled_gpus(config, system);
+  for (const auto& gpu : system.gpus()) {
+    text += lines_of(config, *gpu, std::ranges::find(controlled, gpu->identity().uuid) != controlled.end());
+  }
+  for (const UnattendedGpu& gpu : find_unattended_gpus(config, system, Journal(discarding_journal()))) {
+    text += gpu.problem + "\n";
+  }
+  return text + mps_of(config.process.mps) + sockets_of(config.process);
 }
 
 }  // namespace lowgear::agent

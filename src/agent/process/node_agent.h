@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "agent/config/config.h"
+#include "agent/cpu/cpu_meter.h"
+#include "agent/process/agent.h"
 #include "base/ipc/termination_signals.h"
+#include "hardware/gpu/gpu.h"
 
 namespace lowgear::agent {
 
@@ -34,5 +37,20 @@ struct Messages {
 /// what is to be repaired: a journal that was damaged or that cannot be written.
 /// Throws as `serve_node`, and InputError when there is no journal.
 [[nodiscard]] std::vector<std::string> restore_node(const Config& config, const Messages& messages);
+
+/// Reads all files that serving reads, but the journal, and writes nothing. Throws InputError when one cannot be used.
+void check_agent(const ProcessOptions& options);
+
+/// Runs an agent until one of the signals comes, and restores every GPU before it returns, also when it ends by an
+/// exception. Tells the service manager when it serves, that it lives, and when it stops. Throws InputError when it
+/// cannot start.
+///
+/// Returns what could not be restored, one line each; the journal keeps that for the next start.
+[[nodiscard]] std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment,
+                                                 CpuMeter* cpu_meter, const ipc::TerminationSignals& signals);
+
+/// What an agent with this configuration would do: to which GPU, for which users, within which limits, and where it
+/// would listen. A few lines for each GPU. Only reads.
+[[nodiscard]] std::string preview_of_agent(const Config& config, const gpu::GpuSystem& system);
 
 }  // namespace lowgear::agent

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/config/agent_options.h"
+#include "agent/config/config.h"
 #include "agent/process/agent.h"
 #include "protocol/node_power.h"
 

@@ -11,7 +11,6 @@
 #include "agent/journal/journal.h"
 #include "agent/service/access.h"
 #include "agent/service/gpu_writer.h"
-#include "agent/service/known_gpu.h"
 #include "agent/writing/clock_governor.h"
 #include "hardware/gpu/gpu_control.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/gpu/driver_thread.h"
+#include "agent/gpu/guarded_driver.h"
 #include "agent/journal/journal.h"
 #include "agent/service/agent_service.h"
 #include "hardware/gpu/gpu_control.h"

@@ -1,4 +1,7 @@
-#include "agent/gpu/driver_thread.h"
-#include "app/operations/program.h"
+#include "agent/gpu/guarded_driver.h"
+#include "app/cli/commands/application.h"
+#include "app/operations/commands/verbs.h"
 
-int main(int argc, char** argv) { lowgear::agent::end_process(lowgear::operations::run_program(argc, argv)); }
+int main(int argc, char** argv) {
+  lowgear::agent::end_process(lowgear::cli::run_program(argc, argv, lowgear::operations::all_verbs()));
+}

@@ -5,18 +5,18 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/core/random.h"
+#include "base/core/probability.h"
 
 namespace lowgear {
 
-/// How long to wait before something is tried again: `first`, then twice as long each time, up to `last`.
+/// Times to wait before the next try: `first`, then twice as long each time, up to `last`.
 template <typename Time>
 class Backoff {
  public:
   Backoff(Time first, Time last) : first_(first), last_(last), next_(first) {}
 
   [[nodiscard]] Time next() { return std::exchange(next_, std::min<Time>(2 * next_, last_)); }
-  /// It worked: the next time is the first again.
+  /// After a success: the next time is `first` again.
   void reset() { next_ = first_; }
 
  private:
@@ -25,8 +25,8 @@ class Backoff {
   Time next_;
 };
 
-/// The same, each time between half and all of it, so that thousands of processes that lost the same server do not
-/// reconnect at the same time.
+/// Backoff whose times lie between half and all of those times, so that thousands of processes that lost the same
+/// server do not reconnect at the same time.
 class ScatteredBackoff {
  public:
   ScatteredBackoff(std::chrono::milliseconds first, std::chrono::milliseconds last, std::uint64_t seed)

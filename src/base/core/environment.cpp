@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -18,9 +19,17 @@ Environment process_environment() {
   };
 }
 
+std::string environment_text(std::string_view name) { return process_environment()(name).value_or(""); }
+
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
 }
 
 namespace {

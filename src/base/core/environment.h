@@ -15,8 +15,15 @@ using Environment = std::function<std::optional<std::string>(std::string_view na
 /// The variables of this process.
 [[nodiscard]] Environment process_environment();
 
-/// Of this machine; empty when the system does not say.
+/// A variable of this process; empty when it is not set.
+[[nodiscard]] std::string environment_text(std::string_view name);
+
+/// Name of this machine; empty when the system gives none.
 [[nodiscard]] std::string host_name();
+
+/// Identifies one boot of one machine, and so its monotonic clock: the kernel's random identifier. Empty when the
+/// kernel gives none.
+[[nodiscard]] std::string boot_id();
 
 /// Arguments or environment variables of a program, as execve and posix_spawn take them: pointers that end with null.
 class ProgramWords {

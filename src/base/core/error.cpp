@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/core/utf8.h"
+#include "base/core/text.h"
 
 namespace lowgear {
 namespace {

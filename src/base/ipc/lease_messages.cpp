@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/utf8.h"
+#include "base/core/text.h"
 
 namespace lowgear::ipc {
 namespace {

@@ -6,10 +6,26 @@
 
 #include "base/ipc/unit_ring.h"
 #include "client/agent/agent_lease.h"
-#include "client/marks/mark.h"
 #include "client/measure/unit_log.h"
 
 namespace lowgear::client {
+
+/// What the training thread says happens.
+struct Mark {
+  std::uint64_t time_ns = 0;  ///< CLOCK_MONOTONIC
+  std::uint64_t number = 0;   ///< of the iteration, or of the unit's microbatch
+  std::uint16_t stage = 0;
+  UnitKind kind = UnitKind::forward;
+  ipc::UnitEventType type = ipc::UnitEventType::unit_begin;
+  bool settling = false;  ///< of an iteration that begins: clocks have just been changed
+};
+
+/// Who takes marks, one after the other: the agent and the recording, in the end. Does not wait or allocate.
+class MarkTaker {
+ public:
+  virtual ~MarkTaker() = default;
+  virtual void take(const Mark& mark) noexcept = 0;
+};
 
 /// Writes marks to the ring that the agent reads, and units and iterations that are over to the log. At most two units
 /// are open at once. One that begins as a third, begins twice, ends without having begun, or is still open when an

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -25,5 +28,37 @@ class StreamDriver {
   /// What a failure of `write` means, for a person.
   [[nodiscard]] virtual std::string describe(int failure) const = 0;
 };
+
+/// The streams that marks have followed, numbered in the order in which they were first named, and the one in use. Does
+/// not allocate.
+class KnownStreams {
+ public:
+  static constexpr std::size_t kCapacity = 256;
+
+  /// False when it is not known and there are `most` already: the one in use then stays.
+  [[nodiscard]] bool use(StreamDriver::Stream stream, std::size_t most) noexcept {
+    const auto end = streams_.begin() + static_cast<std::ptrdiff_t>(count_);
+    const auto known = std::find(streams_.begin(), end, stream);
+    if (known == end) {
+      if (count_ == std::min(most, kCapacity)) return false;
+      streams_[count_++] = stream;
+    }
+    number_ = static_cast<std::size_t>(known - streams_.begin());
+    return true;
+  }
+  [[nodiscard]] StreamDriver::Stream stream() const noexcept { return streams_[number_]; }
+  [[nodiscard]] std::size_t number() const noexcept { return number_; }
+
+ private:
+  std::array<StreamDriver::Stream, kCapacity> streams_{};
+  std::size_t count_ = 0;
+  std::size_t number_ = 0;  ///< of the stream in use
+};
+
+/// NVIDIA's driver, by the library that the process has (or would have) loaded: `file`, in general libcuda.so.1. Uses
+/// the calling thread's context. Where the driver writes no numbers in streams (NVreg_EnableStreamMemOPs is off, or it
+/// is older than CUDA 11.7) four bytes are filled with them instead. Throws Error when there is no such library, it
+/// lacks what is needed, or the thread has no context.
+[[nodiscard]] std::unique_ptr<StreamDriver> open_cuda_stream_driver(const std::string& file);
 
 }  // namespace lowgear::client

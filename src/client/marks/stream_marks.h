@@ -1,16 +1,104 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
+#include <thread>
 
-#include "client/marks/mark.h"
-#include "client/marks/mark_relay.h"
+#include "client/marks/mark_writer.h"
 #include "client/marks/stream_driver.h"
+#include "client/measure/bounded_queue.h"
 
 namespace lowgear::client {
+
+struct MarkRelayOptions {
+  std::chrono::nanoseconds look_period{50'000};   ///< between looks at what the GPU has written
+  std::chrono::nanoseconds idle_period{250'000};  ///< where nothing was marked for `idle_after`
+  std::chrono::nanoseconds idle_after{20'000'000};
+  std::chrono::milliseconds last_wait{2'000};  ///< for marks that the GPU has not come to when nothing more will come
+};
+
+/// Passes marks on when a GPU has come to them: each mark waits in a queue, and the GPU is asked to write its number in
+/// the order of its work. A thread looks for the numbers and passes marks on in the order in which they were made, with
+/// the time at which the number came: the middle between the looks before and after it. It is the only thread that
+/// passes anything on. Once the driver fails, marks pass through the queue with the host's time.
+class MarkRelay {
+ public:
+  /// `taker` lives longer than this.
+  MarkRelay(std::unique_ptr<StreamDriver> driver, MarkTaker& taker, MarkRelayOptions options = {});
+  ~MarkRelay() { finish(); }
+  MarkRelay(const MarkRelay&) = delete;
+  MarkRelay& operator=(const MarkRelay&) = delete;
+
+  // By the thread that marks.
+  /// Marks from now on follow the work of this stream. False when there have been more streams than can be
+  /// distinguished: marks then follow the one before.
+  [[nodiscard]] bool use(StreamDriver::Stream stream) noexcept;
+  /// Never waits, but where the driver does so before it takes work for a GPU.
+  void mark(const Mark& mark) noexcept;
+  /// Waits until the GPU has come to the newest mark, at most `last_wait`.
+  void wait_for_gpu() const noexcept;
+  /// Waits for the last marks, at most `last_wait`; those that the GPU has not come to by then are lost. Nothing is
+  /// passed on afterwards.
+  void finish();
+
+  // By any.
+  /// Marks that were never passed on: there was no room for them, or the GPU did not come to them.
+  [[nodiscard]] std::uint64_t lost() const;
+  /// Whether marks follow the GPU's work.
+  [[nodiscard]] bool works() const { return failure_.load(std::memory_order_relaxed) == StreamDriver::kWritten; }
+  /// What does not work, for a person; empty: nothing.
+  [[nodiscard]] std::string problem() const;
+
+ private:
+  static constexpr std::size_t kMaxWaiting = std::size_t{1} << 14U;
+  static constexpr std::uint16_t kHost = UINT16_MAX;
+
+  struct Waiting {
+    Mark mark;
+    std::uint32_t number = 0;
+    std::uint16_t word = kHost;  ///< that its number comes to; kHost: it waits for those before it alone
+  };
+
+  /// How far the relay's thread has come.
+  struct Progress {
+    std::optional<Waiting> next;
+    std::uint64_t look_ns = 0;        ///< of the last look at what the GPU has written
+    std::uint64_t mark_ns = 0;        ///< of the mark that was passed on last
+    std::uint64_t ends_since_ns = 0;  ///< since when no more numbers are to be expected; 0: they are
+  };
+
+  void run(const std::stop_token& stop);
+  void look(std::uint64_t now_ns);
+  [[nodiscard]] bool has_come(const Waiting& waiting) const noexcept;
+  [[nodiscard]] bool is_given_up(std::uint64_t now_ns) const noexcept;
+  void pass_on(const Waiting& waiting, std::uint64_t now_ns) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds pause(std::uint64_t now_ns) const;
+
+  std::unique_ptr<StreamDriver> driver_;
+  std::span<const std::atomic<std::uint32_t>> words_;
+  MarkTaker* taker_;
+  MarkRelayOptions options_;
+  BoundedQueue<Waiting, kMaxWaiting> queue_;
+
+  KnownStreams streams_;      ///< the marking thread's; each has the word of its number
+  std::uint32_t number_ = 0;  ///< the marking thread's: of the newest mark
+  std::size_t word_ = 0;      ///< the marking thread's: that `number_` comes to
+
+  std::atomic<int> failure_{StreamDriver::kWritten};
+  std::atomic<std::uint64_t> not_reached_{0};
+  std::atomic<std::uint64_t> captured_{0};
+
+  Progress progress_;    ///< the relay's thread's
+  std::jthread thread_;  ///< last: it uses everything above
+};
 
 struct StreamMarksStatus {
   bool follow_stream = false;  ///< marks count when the GPU comes to them; otherwise when they are made

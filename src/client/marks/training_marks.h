@@ -1,16 +1,121 @@
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "client/marks/expected_units.h"
 #include "client/marks/mark_writer.h"
-#include "client/marks/next_microbatches.h"
 #include "client/marks/stream_marks.h"
+#include "client/measure/unit_log.h"
 
 namespace lowgear::client {
+
+struct ExpectedUnit {
+  std::uint32_t microbatch = 0;
+  std::uint16_t stage = 0;
+  UnitKind kind = UnitKind::forward;
+  friend bool operator==(const ExpectedUnit&, const ExpectedUnit&) = default;
+};
+
+/// The units that a rank begins in every iteration, in order, and whether it does. One thread marks, without waiting or
+/// allocating; what was found may be asked for by any.
+class ExpectedUnits {
+ public:
+  /// From the next iteration on; nothing is expected when there are none. By the thread that marks.
+  void expect(std::vector<ExpectedUnit> units, bool must_agree);
+  void iteration_begins(std::uint64_t iteration) noexcept {
+    iteration_ = iteration;
+    next_ = 0;
+    checks_ = !units_.empty();
+  }
+  void unit_begins(const ExpectedUnit& unit) noexcept {
+    if (!checks_) [[likely]]
+      return;
+    if (next_ < units_.size() && units_[next_] == unit) {
+      ++next_;
+      return;
+    }
+    differ(unit);
+  }
+  void iteration_ends() noexcept {
+    if (checks_ && next_ < units_.size()) differ(std::nullopt);
+    checks_ = false;
+  }
+
+  /// Iterations with another unit than was expected, or none; what follows in such an iteration is not looked at.
+  [[nodiscard]] std::uint64_t differing_iterations() const { return differing_.load(std::memory_order_relaxed); }
+  /// The first difference, for a person; empty: none.
+  [[nodiscard]] std::string first_difference() const;
+  /// Whether one was found that must not be.
+  [[nodiscard]] bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+
+ private:
+  struct Difference {
+    std::uint64_t iteration = 0;
+    std::size_t index = 0;
+    std::optional<ExpectedUnit> expected;  ///< empty: the end of the iteration
+    std::optional<ExpectedUnit> got;       ///< empty: the end of the iteration
+  };
+  void differ(const std::optional<ExpectedUnit>& got) noexcept;
+
+  std::vector<ExpectedUnit> units_;
+  std::size_t next_ = 0;
+  std::uint64_t iteration_ = 0;
+  bool checks_ = false;
+  bool must_agree_ = true;
+  Difference first_;  ///< written once, before `has_first_`
+  std::atomic<bool> has_first_{false};
+  std::atomic<bool> failed_{false};
+  std::atomic<std::uint64_t> differing_{0};
+};
+
+/// Counts the units of each kind and stage in an iteration, for programs that do not say which microbatch they compute.
+/// Neither waits nor allocates. Not safe from several threads.
+class NextMicrobatches {
+ public:
+  /// Kinds of all stages of a rank that can be counted.
+  static constexpr std::size_t kCapacity = 256;
+
+  void begin_iteration() noexcept { ++iteration_; }
+  /// Number of the microbatch that begins; empty when there are too many kinds and stages.
+  [[nodiscard]] std::optional<std::uint32_t> begin(UnitKind kind, std::uint16_t stage) noexcept {
+    Count* const count = find(kind, stage);
+    if (count == nullptr) return std::nullopt;
+    return count->begun++;
+  }
+  /// Number of the one that began last; empty when none has.
+  [[nodiscard]] std::optional<std::uint32_t> end(UnitKind kind, std::uint16_t stage) noexcept {
+    const Count* const count = find(kind, stage);
+    if (count == nullptr || count->begun == 0) return std::nullopt;
+    return count->begun - 1;
+  }
+
+ private:
+  struct Count {
+    std::uint64_t iteration = 0;
+    std::uint32_t unit = 0;  ///< kind and stage
+    std::uint32_t begun = 0;
+  };
+
+  Count* find(UnitKind kind, std::uint16_t stage) noexcept {
+    const std::uint32_t unit = std::uint32_t{stage} << 8U | static_cast<std::uint32_t>(kind);
+    const std::size_t first = std::size_t{stage} * kUnitKindCount + static_cast<std::size_t>(kind);
+    for (std::size_t i = 0; i < kCapacity; ++i) {
+      Count& count = counts_[(first + i) % kCapacity];
+      if (count.iteration != iteration_) count = {.iteration = iteration_, .unit = unit, .begun = 0};
+      if (count.unit == unit) return &count;
+    }
+    return nullptr;
+  }
+
+  std::array<Count, kCapacity> counts_;
+  std::uint64_t iteration_ = 1;  ///< counted from 1 here: what is of another one is as if it were not there
+};
 
 /// What the training loop says of an iteration.
 struct IterationLabel {

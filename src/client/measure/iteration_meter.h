@@ -5,11 +5,39 @@
 #include <optional>
 #include <vector>
 
-#include "client/measure/covered_time.h"
 #include "client/measure/unit_log.h"
 #include "hardware/measure/gpu_meter.h"
+#include "protocol/rank_reports.h"
 
 namespace lowgear::client {
+
+/// Time during which at least one of several stretches lasted: where two overlap it counts once.
+class CoveredTime {
+ public:
+  /// Stretches are added in the order of their ends.
+  void add(std::uint64_t begin_ns, std::uint64_t end_ns) {
+    while (!apart_.empty() && apart_.back().begin_ns >= begin_ns) {
+      covered_ns_ -= apart_.back().end_ns - apart_.back().begin_ns;
+      apart_.pop_back();
+    }
+    if (!apart_.empty() && apart_.back().end_ns >= begin_ns) {
+      covered_ns_ += end_ns - apart_.back().end_ns;
+      apart_.back().end_ns = end_ns;
+      return;
+    }
+    covered_ns_ += end_ns - begin_ns;
+    apart_.push_back({begin_ns, end_ns});
+  }
+  [[nodiscard]] std::uint64_t covered_ns() const { return covered_ns_; }
+
+ private:
+  struct Stretch {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;
+  };
+  std::vector<Stretch> apart_;  ///< rising
+  std::uint64_t covered_ns_ = 0;
+};
 
 /// Time and energy of an iteration of this rank.
 struct MeasuredIteration {
@@ -64,6 +92,20 @@ class IterationMeter {
   std::deque<measure::GpuSample> waiting_;
   double newest_sample_s_ = 0;  ///< of those that the meter has
   std::optional<Open> open_;
+};
+
+/// Means of a GPU over its last iterations. A single reading would be misleading: it is taken at the end of an
+/// iteration, while the GPU waits for others at the highest clock.
+class GpuMeans {
+ public:
+  void add(const MeasuredIteration& iteration);
+  void set_temperature(std::optional<int> temperature_c) { temperature_c_ = temperature_c; }
+  [[nodiscard]] protocol::GpuNow now() const;
+
+ private:
+  std::deque<MeasuredIteration> iterations_;  ///< the last ones, of kMeansS together
+  double time_s_ = 0;
+  std::optional<int> temperature_c_;
 };
 
 }  // namespace lowgear::client

@@ -12,6 +12,7 @@
 #include "base/core/numbers/number.h"
 
 namespace lowgear::client {
+
 namespace {
 
 constexpr int kMaxSize = 1 << 24;
@@ -326,6 +327,24 @@ JobPlace job_place(const JobPlaceFacts& facts) {
   place.pp = required(pipeline_rank(facts));
   place.dp = other_rank(facts, Axis::dp, facts.dp_rank, sizes ? std::optional(sizes->dp) : std::nullopt);
   place.tp = other_rank(facts, Axis::tp, facts.tp_rank, sizes ? std::optional(sizes->tp) : std::nullopt);
+  return place;
+}
+
+void KnownPlace::set(AxisRank pipeline, std::optional<int> stage) {
+  const std::lock_guard lock(mutex_);
+  pipeline_ = std::move(pipeline);
+  stage_ = stage;
+}
+
+KnownPlace::Place KnownPlace::get() const {
+  const std::lock_guard lock(mutex_);
+  Place place{.pp_rank = pipeline_.rank, .stage = stage_, .text = pipeline_.reason};
+  if (pipeline_.rank && !stage_) {
+    place.text = fmt::format(
+        "pipeline rank {} ({}) has more than one stage, or one that is not known: name the stage "
+        "with every unit",
+        *pipeline_.rank, pipeline_.reason);
+  }
   return place;
 }
 

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,11 +17,31 @@
 #include "client/measure/iteration_meter.h"
 #include "client/measure/unit_log.h"
 #include "client/search/held_point.h"
-#include "client/search/pause_filter.h"
 #include "hardware/measure/gpu_meter.h"
-#include "planning/adapt/techniques/technique_record.h"
+#include "planning/adapt/techniques/technique_controller.h"
 
 namespace lowgear::client {
+
+/// Recognises iterations that contain something else than training, such as an evaluation or a checkpoint in a loop
+/// that does not mark when its iterations end: they take over twice the median of the last ones at the same operating
+/// point, or less than half of it. Before there are three of these: over 4 times, or less than a quarter, of the median
+/// over all points.
+class PauseFilter {
+ public:
+  /// An iteration at a point. Returns whether it is to be left out.
+  [[nodiscard]] bool is_pause(int point, double time_s);
+  /// How many were left out in a row: where there are many, the job's iterations are others now.
+  [[nodiscard]] int in_a_row() const { return in_a_row_; }
+
+ private:
+  using Times = std::deque<double>;
+
+  static void keep(Times& times, double time_s);
+
+  std::map<int, Times> of_point_;  ///< the last ones that were not left out
+  Times of_all_;
+  int in_a_row_ = 0;
+};
 
 /// The GPUs of the job while it runs at full speed; 0: not known.
 struct FullSpeed {

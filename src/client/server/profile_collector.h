@@ -7,7 +7,7 @@
 
 #include "client/measure/unit_log.h"
 #include "hardware/measure/gpu_meter.h"
-#include "planning/plan/clock_trial.h"
+#include "planning/plan/plan_json.h"
 #include "planning/profile/recorded_profile.h"
 
 namespace lowgear::client {

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/http/message/endpoint.h"
+#include "base/http/message/message.h"
 
 namespace lowgear::client {
 

@@ -12,7 +12,7 @@
 #include "base/http/message/message.h"
 #include "client/server/server_messages.h"
 #include "protocol/answers.h"
-#include "protocol/rank_finish.h"
+#include "protocol/rank_reports.h"
 
 namespace lowgear::client {
 namespace {

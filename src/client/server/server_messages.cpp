@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/core/error.h"
-#include "base/core/utf8.h"
+#include "base/core/text.h"
 #include "base/http/message/error.h"
 #include "protocol/json_members.h"
 

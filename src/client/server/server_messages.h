@@ -8,7 +8,6 @@
 #include "client/rank/rank_environment.h"
 #include "client/server/profile_collector.h"
 #include "protocol/rank_cells.h"
-#include "protocol/rank_decisions.h"
 #include "protocol/rank_reports.h"
 
 namespace lowgear::client {

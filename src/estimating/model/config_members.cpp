@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 namespace lowgear::model {
+
 namespace {
 
 constexpr auto kMembers = std::to_array<std::string_view>({
@@ -105,6 +107,12 @@ std::string fix_of_model_type(const std::function<bool(std::string_view)>& has, 
   }
   const bool parts = has("vision_config") || has("audio_config");
   return fmt::format("{}there are {}", parts ? "it has more parts than a language model; " : "", known);
+}
+
+bool is_eadt_config(const YamlView& root) {
+  if (root.has("model")) return false;
+  const auto has_section = [&root](std::string_view key) { return root.has(key) && root.at(key).is_map(); };
+  return has_section("training") || has_section("deepspeed") || has_section("mps") || root.has("model_name_or_path");
 }
 
 }  // namespace lowgear::model

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/core/formats/yaml.h"
+
 namespace lowgear::model {
 
 /// Whether a member of a config.json changes nothing that training computes, whatever its value, in models of every
@@ -22,5 +24,9 @@ inline constexpr std::string_view kFixOfLanguagePart = "write this object to a f
 /// What to do about a model type that a reader does not have. `has` is that of language_part, `known` lists the types
 /// that there are.
 [[nodiscard]] std::string fix_of_model_type(const std::function<bool(std::string_view)>& has, std::string_view known);
+
+/// Whether a document is a configuration of *Energy-Adaptive Distributed Training* (`training_config.yaml`): it has a
+/// section `training`, `deepspeed` or `mps`, or Hugging Face's `model_name_or_path`, and no `model`.
+[[nodiscard]] bool is_eadt_config(const YamlView& root);
 
 }  // namespace lowgear::model

@@ -21,7 +21,7 @@ struct SampledEnergy {
   std::optional<double> clock_mhz;
 };
 
-/// What was measured of one pass.
+/// Measurements of one pass.
 struct PassSample {
   double duration_us = 0;  ///< median over the repeats
   double spread_us = 0;    ///< distance between the quartiles

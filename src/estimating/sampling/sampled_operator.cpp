@@ -1,12 +1,17 @@
 #include "estimating/sampling/sampled_operator.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/core/error.h"
-#include "estimating/sampling/word_list.h"
+#include "base/core/text.h"
 
 namespace lowgear::sampling {
+
 namespace {
 
 using enum ShapeColumn;
@@ -306,6 +311,20 @@ SampleWork work_of(SampledOperator op, const OperatorShape& shape, SampleType ty
   return {.flops = elements.flops,
           .traffic_bytes = bytes * elements.traffic,
           .footprint_bytes = bytes * elements.footprint};
+}
+
+void take_words(std::string_view list, std::string_view option, std::string_view kind,
+                std::span<const std::string_view> words, const std::function<bool(std::string_view)>& take) {
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view word = list.substr(begin, end - begin);
+    begin = end + 1;
+    if (take(word)) continue;
+    const std::optional<std::string_view> nearest = nearest_name(word, words);
+    throw InputError(fmt::format(
+        "{}: there is no {} {}; {}", option, kind, quote(word),
+        nearest ? fmt::format("did you mean {}?", *nearest) : fmt::format("there are {}", fmt::join(words, ", "))));
+  }
 }
 
 }  // namespace lowgear::sampling

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
-#include "base/core/suggestion.h"
+#include "base/core/text.h"
 
 namespace lowgear::sampling {
 namespace {

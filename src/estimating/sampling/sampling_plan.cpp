@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "base/core/error.h"
-#include "base/core/random.h"
-#include "estimating/sampling/word_list.h"
+#include "base/core/probability.h"
+#include "estimating/sampling/sampled_operator.h"
 
 namespace lowgear::sampling {
 namespace {

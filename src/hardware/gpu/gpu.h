@@ -3,16 +3,122 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
-#include "hardware/gpu/gpu_error.h"
-#include "hardware/gpu/gpu_sensor.h"
-#include "hardware/gpu/power_smoothing.h"
-#include "hardware/gpu/workload_power_profile.h"
+#include "base/core/error.h"
+#include "hardware/gpu/gpu_setting.h"
 
 namespace lowgear::gpu {
+
+enum class GpuFeature : unsigned char;
+class NvmlGpu;
+
+/// Why a GPU runs below its requested clock, as NVML's clock event reasons.
+struct ThrottleReasons {
+  std::uint64_t bits = 0;  ///< NVML's bit mask
+
+  [[nodiscard]] bool idle() const { return (bits & 0x1U) != 0; }
+  [[nodiscard]] bool power_cap() const { return (bits & 0x84U) != 0; }  ///< software cap or hardware power brake
+  [[nodiscard]] bool thermal() const { return (bits & 0x60U) != 0; }    ///< software or hardware thermal slowdown
+  [[nodiscard]] bool hardware_slowdown() const { return (bits & 0x8U) != 0; }
+  /// Below the requested clock for any reason except idleness and the clocks that were set.
+  [[nodiscard]] bool throttled() const { return power_cap() || thermal() || hardware_slowdown(); }
+};
+
+/// `power cap, thermal`; `none` when nothing holds it back.
+[[nodiscard]] std::string to_string(ThrottleReasons reasons);
+
+/// Values of the sensors of one GPU; values that it does not report, or not at present, are empty.
+struct GpuValues {
+  std::optional<double> energy_j;  ///< since the driver was loaded; advances in steps (100 ms of power on an H100)
+  std::optional<double> power_w;   ///< instant where the GPU has it, average otherwise
+  std::optional<int> sm_clock_mhz;
+  std::optional<int> memory_clock_mhz;
+  std::optional<int> temperature_c;
+  std::optional<int> gpu_utilisation_percent;     ///< share of the last sample period in which a kernel ran
+  std::optional<int> memory_utilisation_percent;  ///< share in which device memory was read or written
+  std::optional<ThrottleReasons> throttle_reasons;
+};
+
+/// How the values of a time span become one.
+enum class GpuAggregation : unsigned char {
+  difference,  ///< a counter: its end less its begin
+  mean,        ///< a gauge: what it shows at a moment
+};
+
+/// One number that a GPU reports.
+struct GpuQuantity {
+  std::string_view name;  ///< with its unit: `sm_clock_mhz`, the member of the agent's JSON
+  GpuAggregation aggregation = GpuAggregation::mean;
+  std::variant<std::optional<double> GpuValues::*, std::optional<int> GpuValues::*> value;
+  std::string_view metric;  ///< in Prometheus' text, in a base unit: `gpu_sm_clock_hertz`
+  double metric_scale = 1;  ///< from the unit of `name` to that of `metric`
+  std::string_view help;    ///< of the metric
+
+  [[nodiscard]] std::optional<double> of(const GpuValues& values) const;
+};
+
+/// One call to the driver and what it yields.
+struct GpuSensor {
+  GpuFeature feature;
+  /// Adds what the driver answers to `values`. Throws GpuError. Runs for milliseconds (the energy counter takes 3 ms on
+  /// an H100).
+  void (*read)(const NvmlGpu& gpu, GpuValues& values);
+  /// In the order of JSON and metrics. None for what is no number, and where another sensor yields the same better.
+  std::vector<GpuQuantity> quantities;
+  /// Read only if this sensor, which is in the row before, returned nothing.
+  std::optional<GpuFeature> stand_in_for = std::nullopt;
+};
+
+/// Every sensor, in the order in which they are asked. All that reads, publishes and names sensors goes through this
+/// table. CONTRIBUTING.md, "Add a sensor", lists what a new row needs in other places.
+[[nodiscard]] const std::vector<GpuSensor>& gpu_sensors();
+
+/// Why a call to a GPU failed.
+enum class GpuErrorCode : unsigned char {
+  not_supported,   ///< this GPU or driver does not have it
+  no_permission,   ///< the caller may not; clocks and limits need root
+  invalid_value,   ///< outside what the GPU accepts
+  gpu_lost,        ///< fallen off the bus, or inaccessible until a reboot
+  timeout,         ///< the driver did not answer in time
+  driver_missing,  ///< no NVIDIA driver or no NVML library on this machine
+  driver_error,    ///< anything else the driver reported
+};
+
+/// `not_supported`, `no_permission`, ...
+[[nodiscard]] std::string_view name(GpuErrorCode code);
+
+/// A call to a GPU failed. The message names the GPU, the request, the driver's error, and what to do.
+class GpuError : public Error {
+ public:
+  GpuError(GpuErrorCode code, const std::string& message) : Error(message), code_(code) {}
+  [[nodiscard]] GpuErrorCode code() const { return code_; }
+
+ private:
+  GpuErrorCode code_;
+};
+
+/// Power smoothing of a GPU (NVML 12.8, GPUs since Blackwell): hardware that keeps the power from rising and falling
+/// fast, by burning power when there is no work. It costs energy, and its circuitry wears. Optional members are empty
+/// where the driver does not report them.
+struct PowerSmoothing {
+  bool enabled = false;
+  std::optional<int> active_preset;             ///< number of the preset profile in effect
+  std::optional<int> presets;                   ///< how many there are; their numbers begin at 0
+  std::optional<double> ceiling_w;              ///< of the total module power, as applied
+  std::optional<double> floor_w;                ///< below which the power is not let fall, as applied
+  std::optional<double> floor_percent;          ///< of the ceiling, of the active preset
+  std::optional<double> ramp_up_w_per_s;        ///< of the active preset
+  std::optional<double> ramp_down_w_per_s;      ///< of the active preset
+  std::optional<double> ramp_down_delay_ms;     ///< of the active preset: hysteresis before the power may fall
+  std::optional<double> lifetime_left_percent;  ///< of the circuitry
+
+  bool operator==(const PowerSmoothing&) const = default;
+};
 
 /// Identity of a GPU. CUDA ordinals and NVML indices change between processes and boots; the UUID and the PCI address
 /// do not, so everything in Lowgear names GPUs by them.

@@ -29,4 +29,8 @@ class GpuControlSystem : public GpuSystem {
   [[nodiscard]] virtual std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) = 0;
 };
 
+/// The GPUs that NVML shows, for reading and setting. Throws GpuError (driver_missing) where there is no NVIDIA driver.
+/// Setters fail with no_permission unless the process is root.
+[[nodiscard]] std::unique_ptr<GpuControlSystem> open_nvml_control();
+
 }  // namespace lowgear::gpu

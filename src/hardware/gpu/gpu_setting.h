@@ -1,13 +1,38 @@
 #pragma once
 
+#include <bitset>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
-
-#include "hardware/gpu/workload_power_profile.h"
+#include <vector>
 
 namespace lowgear::gpu {
+
+/// How many workload power profiles a driver can number.
+inline constexpr std::size_t kWorkloadPowerProfileLimit = 255;
+/// Workload power profiles, a bit for the number of each (nvmlPowerProfileType_t).
+using WorkloadPowerProfileSet = std::bitset<kWorkloadPowerProfileLimit>;
+
+/// The driver's own settings below clocks and limits (NVML 12.8, GPUs since Blackwell): which it has, which are
+/// requested by any program, and which it enforces of those after it has resolved conflicts.
+struct WorkloadPowerProfiles {
+  WorkloadPowerProfileSet supported;
+  WorkloadPowerProfileSet requested;
+  WorkloadPowerProfileSet enforced;
+
+  bool operator==(const WorkloadPowerProfiles&) const = default;
+};
+
+/// `llm_training`; `profile_15` for a number that NVML 13.3 does not name.
+[[nodiscard]] std::string workload_power_profile_name(std::size_t profile);
+/// The number with this name; empty when there is none.
+[[nodiscard]] std::optional<std::size_t> find_workload_power_profile(std::string_view name);
+/// Of the profiles in the set, in the order of their numbers.
+[[nodiscard]] std::vector<std::string> names(const WorkloadPowerProfileSet& profiles);
+/// `compute, llm_training`; `none`.
+[[nodiscard]] std::string to_string(const WorkloadPowerProfileSet& profiles);
 
 /// Keeps the SM clock within [min_mhz, max_mhz].
 ///
@@ -66,8 +91,8 @@ struct SetPowerSmoothing {
 
 /// One change of one GPU, as a value: requests, checks, threads and fakes pass it on without knowing which it is.
 /// Only these places distinguish the alternatives, and the compiler reports each that lacks one: the driver's call
-/// (nvml_control.cpp), the words (gpu_setting.cpp), and in the agent what a user needs to be allowed
-/// (service/allowed_range.cpp).
+/// (gpu_control.cpp), the words (gpu_setting.cpp), and in the agent what a user needs to be allowed
+/// (service/gpu_writer.cpp).
 using GpuSetting = std::variant<LockSmClocks, ResetSmClocks, LockMemoryClocks, ResetMemoryClocks, SetPowerLimit,
                                 SetPersistenceMode, RequestWorkloadPowerProfiles, SetPowerSmoothing>;
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "hardware/gpu/gpu_error.h"
+#include "hardware/gpu/gpu.h"
 #include "hardware/gpu/nvml_abi.h"
 
 namespace lowgear::gpu {

@@ -5,6 +5,7 @@
 #include "hardware/gpu/nvml_gpu.h"
 
 namespace lowgear::gpu {
+
 namespace {
 
 /// Empty where the driver does not tell.
@@ -69,5 +70,7 @@ NvmlSurvey survey_nvml() {
   }
   return result;
 }
+
+std::unique_ptr<GpuSystem> open_nvml() { return std::make_unique<NvmlSystemOf<GpuSystem>>(NvmlLibrary::open()); }
 
 }  // namespace lowgear::gpu

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,5 +38,9 @@ struct NvmlSurvey {
 
 /// Looks at NVML as open_nvml would load it. Throws GpuError as that does.
 [[nodiscard]] NvmlSurvey survey_nvml();
+
+/// The GPUs that NVML shows, for reading. Throws GpuError (driver_missing) where there is no NVIDIA driver. May be
+/// opened again after a fork; what was opened before belongs to the parent.
+[[nodiscard]] std::unique_ptr<GpuSystem> open_nvml();
 
 }  // namespace lowgear::gpu

@@ -1,11 +1,44 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <bitset>
+#include <csignal>
 #include <span>
 #include <string>
 
-#include "hardware/measure/signal_guard.h"
-
 namespace lowgear::measure {
+
+/// Keeps the signals that end programs or tell them something (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
+/// SIGALRM, SIGXCPU, SIGCONT) from this one while it lives; they wait for `next`. Threads that are started meanwhile
+/// leave them alone too, so this comes first.
+///
+/// Schedulers signal one process, its group, or all processes of a job one by one, and a terminal signals the group. A
+/// command in the same group then has the signal already. No signal says how it was sent, so a second process waits
+/// besides this one, in the same group and job: a signal that it got too was sent to all.
+class SignalGuard {
+ public:
+  /// Throws Error when no process can be started.
+  SignalGuard();
+  ~SignalGuard();
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+
+  /// Waits for the next of these signals, or SIGCHLD.
+  [[nodiscard]] int next();
+  /// Whether the signal that `next` gave was sent to other processes of the group or job too. Takes 50 ms, within which
+  /// all of them are taken to have got it.
+  [[nodiscard]] bool sent_to_all(int signal);
+
+ private:
+  void read_reports();
+
+  struct sigaction previous_child_action_ = {};
+  pid_t witness_ = -1;
+  int reports_ = -1;             ///< a byte for every signal that the witness got
+  int unanswered_ = 0;           ///< questions, each of which the witness answers sooner or later
+  std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not returned yet
+};
 
 /// How a command ended.
 struct CommandResult {

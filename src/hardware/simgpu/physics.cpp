@@ -5,7 +5,7 @@
 #include <numbers>
 #include <utility>
 
-#include "base/core/random.h"
+#include "base/core/probability.h"
 
 namespace lowgear::simgpu {
 namespace {

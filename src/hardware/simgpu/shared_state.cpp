@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/monotonic_clock.h"

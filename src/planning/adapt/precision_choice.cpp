@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/core/numbers/student_t.h"
+#include "base/core/probability.h"
 
 namespace lowgear::adapt {
 namespace {

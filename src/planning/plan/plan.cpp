@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "base/core/error.h"
+#include "base/core/numbers/number.h"
+#include "base/core/units.h"
 
 namespace lowgear::plan {
 
@@ -90,6 +94,74 @@ void refuse_settings(const Plan& plan, std::string_view who) {
       fmt::format("{} sets clocks alone, and the plan has settings, which change the times that it was made for: plan "
                   "from a profile without the column setting",
                   who));
+}
+
+std::optional<int> power_limit_w(std::string_view setting) {
+  constexpr std::string_view kPrefix = "pl:";
+  constexpr long long kMostW = 10'000;
+  if (!setting.starts_with(kPrefix)) return std::nullopt;
+  const std::optional<long long> limit_w = parse_integer(setting.substr(kPrefix.size()));
+  if (!limit_w || *limit_w < 1 || *limit_w > kMostW) return std::nullopt;
+  return static_cast<int>(*limit_w);
+}
+
+void refuse_settings_but_power_limits(const Plan& plan, std::string_view who) {
+  const bool settable = std::ranges::all_of(plan.ranks, [](const std::vector<PlannedOp>& ops) {
+    return std::ranges::all_of(
+        ops, [](const PlannedOp& op) { return op.setting.empty() || power_limit_w(op.setting).has_value(); });
+  });
+  if (!settable) refuse_settings(plan, who);
+}
+
+Plan uniform_plan(const schedule::Schedule& schedule, int clock_mhz, std::string policy) {
+  Plan plan;
+  plan.policy = std::move(policy);
+  plan.schedule = schedule.name;
+  plan.microbatches = schedule.microbatches;
+  for (const std::vector<schedule::Action>& actions : schedule.ranks) {
+    std::vector<PlannedOp>& ops = plan.ranks.emplace_back();
+    for (const schedule::Action& action : actions) {
+      if (action.kind != schedule::ActionKind::compute) continue;
+      ops.push_back(
+          {.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = clock_mhz});
+    }
+  }
+  return plan;
+}
+
+namespace {
+
+constexpr std::string_view kEvery = "every:";
+constexpr int kMostPlans = 10'000'000;  // rows of the longest frontier that Perseus' model makes
+
+}  // namespace
+
+PlanSampling read_plan_sampling(std::string_view text) {
+  if (text == "all") return {};
+  const bool is_distance = text.starts_with(kEvery);
+  const auto number = parse_integer(is_distance ? text.substr(kEvery.size()) : text);
+  if (!number || *number < 1 || *number > kMostPlans) {
+    throw InputError(
+        fmt::format("expected all, a number of plans as 20, or every:50 for every 50th plan, not {}", quote(text)));
+  }
+  const int value = static_cast<int>(*number);
+  return is_distance ? PlanSampling{.every = value} : PlanSampling{.count = value};
+}
+
+std::vector<std::size_t> sampled_places(std::size_t total, const PlanSampling& sampling) {
+  std::vector<std::size_t> places;
+  if (total == 0) return places;
+  const std::size_t last = total - 1;
+  if (!sampling.count) {
+    for (std::size_t place = 0; place < last; place += static_cast<std::size_t>(sampling.every)) {
+      places.push_back(place);
+    }
+  } else {
+    const std::size_t count = std::min(total, static_cast<std::size_t>(*sampling.count));
+    for (std::size_t i = 0; i + 1 < count; ++i) places.push_back(i * last / (count - 1));
+  }
+  places.push_back(last);
+  return places;
 }
 
 }  // namespace lowgear::plan

@@ -9,6 +9,7 @@
 
 #include "base/core/op_kind.h"
 #include "planning/schedule/dag.h"
+#include "planning/schedule/schedule.h"
 
 namespace lowgear::plan {
 
@@ -29,7 +30,7 @@ struct PlannedOp {
   std::string setting = {};  ///< what else it is to run with; empty: nothing else is set
 };
 
-/// How each op of a graph is run, as replays take it. Refers to what it is made of.
+/// The clock and setting of each op of a graph, as replays take them. Refers to the vectors that it is made of.
 struct OpChoicesView {
   // Implicit: whoever knows clocks only says nothing of settings.
   OpChoicesView(std::span<const int> clocks) : clocks_mhz(clocks) {}     // NOLINT(google-explicit-constructor)
@@ -37,7 +38,7 @@ struct OpChoicesView {
   OpChoicesView(std::span<const int> clocks, std::span<const std::string> settings_by_op)
       : clocks_mhz(clocks), settings(settings_by_op) {}
 
-  /// Of op `op`; empty where nothing but its clock is chosen.
+  /// The setting of op `op`; empty where only its clock is chosen.
   [[nodiscard]] std::string_view setting(std::size_t op) const {
     return settings.empty() ? std::string_view() : std::string_view(settings[op]);
   }
@@ -46,7 +47,7 @@ struct OpChoicesView {
   std::span<const std::string> settings;  ///< by op; empty: every op at its clock's fastest setting
 };
 
-/// The same, held.
+/// The clock and setting of each op of a graph, in vectors of its own.
 struct OpChoices {
   std::vector<int> clocks_mhz;        ///< by op
   std::vector<std::string> settings;  ///< by op; empty: every op at its clock's fastest setting
@@ -91,5 +92,29 @@ struct Plan {
 
 /// Throws InputError if the plan has settings, because `who` ("the agent") sets clocks alone.
 void refuse_settings(const Plan& plan, std::string_view who);
+
+/// The power limit that the setting `pl:300` names, in W from 1 to 10000; none for every other setting. The only
+/// setting that Lowgear itself gives a meaning: its agent sets the limit with the clock of the op.
+[[nodiscard]] std::optional<int> power_limit_w(std::string_view setting);
+
+/// Throws InputError if the plan has settings that are no power limits, which `who` cannot set.
+void refuse_settings_but_power_limits(const Plan& plan, std::string_view who);
+
+/// Every computation of a schedule at one clock, in its order: how a clock is held to measure what units take at it.
+/// Times and energy are not known and 0. `policy` says what it is for.
+[[nodiscard]] Plan uniform_plan(const schedule::Schedule& schedule, int clock_mhz, std::string policy);
+
+/// The subset of a row of plans that is kept: a number of them, or every n-th.
+struct PlanSampling {
+  std::optional<int> count = {};  ///< at least 1; evenly over all of them
+  int every = 1;                  ///< at least 1; counts where `count` is absent, as lowtime's sample.py does
+};
+
+/// Reads `all`, `20` (a number of plans) or `every:50`. Throws InputError that lists these forms.
+[[nodiscard]] PlanSampling read_plan_sampling(std::string_view text);
+
+/// Places of the plans to keep among `total`, in rising order. The first and the last are among them, but for a count
+/// of 1, which keeps the last: of plans in the order of lowtime's numbers, the fastest.
+[[nodiscard]] std::vector<std::size_t> sampled_places(std::size_t total, const PlanSampling& sampling);
 
 }  // namespace lowgear::plan

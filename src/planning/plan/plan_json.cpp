@@ -11,8 +11,8 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/core/units.h"
-#include "planning/profile/setting.h"
-#include "planning/schedule/microbatches.h"
+#include "planning/profile/row_check.h"
+#include "planning/schedule/schedule.h"
 
 namespace lowgear::plan {
 
@@ -22,6 +22,8 @@ constexpr std::string_view kFormat = "lowgear.plan/1";
 constexpr std::size_t kMaxPlanValues = std::size_t{1} << 24;  // eight for an op
 constexpr int kMaxVirtualStages = 1'000'000;
 constexpr double kMaxEnergyJ = 1e18;
+constexpr std::int64_t kMaxIterationNumber = std::int64_t{1} << 52;
+constexpr int kMaxTrialIterations = 1'000'000;
 
 /// A JSON string; bytes that are not UTF-8 (a schedule may be named after a file) become U+FFFD.
 std::string json_string(const std::string& text) {
@@ -168,6 +170,34 @@ Plan read_plan(std::string_view text, const std::string& source) {
     plan.ranks.push_back(read_rank(stages.at(rank), static_cast<int>(rank), plan.microbatches));
   }
   return plan;
+}
+
+Json to_json(std::span<const ClockTrial> trials) {
+  Json list = Json::array();
+  for (const ClockTrial& trial : trials) {
+    list.push_back(
+        {{"first_iteration", trial.first_iteration}, {"iterations", trial.iterations}, {"clock_mhz", trial.clock_mhz}});
+  }
+  return list;
+}
+
+std::vector<ClockTrial> read_clock_trials(const JsonView& value) {
+  if (value.size() > kMaxClockTrials) value.fail(fmt::format("more than {} trials", kMaxClockTrials));
+  std::vector<ClockTrial> trials;
+  std::int64_t free_from = 0;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const JsonView entry = value.at(i);
+    const JsonView first = entry.at("first_iteration");
+    ClockTrial trial;
+    trial.first_iteration = first.integer();
+    trial.iterations = entry.at("iterations").integer_in(1, kMaxTrialIterations);
+    trial.clock_mhz = entry.at("clock_mhz").integer_in(1, kMaxClockMhz);
+    if (trial.first_iteration < free_from) first.fail("begins before the trial above it has ended");
+    if (trial.first_iteration > kMaxIterationNumber) first.fail("is not the number of an iteration");
+    free_from = trial.end_iteration();
+    trials.push_back(trial);
+  }
+  return trials;
 }
 
 }  // namespace lowgear::plan

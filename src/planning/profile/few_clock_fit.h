@@ -35,7 +35,7 @@ struct ClockModel {
 
 enum class RowOrigin { measured, predicted };
 
-/// One row of a profile that was filled, with what is known of its error.
+/// One row of a filled profile, with the estimate of its error.
 struct FilledRow {
   int stage = 0;
   OpKind kind = OpKind::forward;

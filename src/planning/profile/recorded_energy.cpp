@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
 #include "base/core/numbers/number.h"
-#include "planning/profile/recorded_ranks.h"
+#include "planning/profile/recording_check.h"
 #include "planning/profile/row_check.h"
 
 namespace lowgear::profile {

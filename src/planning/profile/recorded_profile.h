@@ -71,9 +71,9 @@ struct ProfilingOptions {
 
 /// Puts the recordings of all ranks together, of each rank all its parts: time per cell from its units, energy from
 /// `fit_energy` of each rank. A rank's blocking power counts for the stages that it runs. Units of iterations in which
-/// clocks settled are left out, and with a warning those for which no clock was asked, unless `own_clock_mhz` says it.
-/// Input and weight gradients that take less than kShortestUnitS (the first stage's input gradient in PyTorch) are 1 us
-/// and 1 uJ at every clock, with a warning. Times that rise with the clock within their errors are repaired
+/// clocks settled are left out, and with a warning those for which no clock was asked, unless `own_clock_mhz` states
+/// it. Input and weight gradients that take less than kShortestUnitS (the first stage's input gradient in PyTorch) are
+/// 1 us and 1 uJ at every clock, with a warning. Times that rise with the clock within their errors are repaired
 /// (`monotone_times`), with a warning, at the power that was measured. Energies whose clock is not that of the units
 /// are shifted (`find_energy_shift_s`), with a warning. Warns of throttling, spread, few units, lost units
 /// (`leave_out_incomplete`), files that were cut off, large errors, powers of waiting that are in doubt, cells that

@@ -9,9 +9,9 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
-#include "base/core/formats/gpu_uuid.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
+#include "base/core/text.h"
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 

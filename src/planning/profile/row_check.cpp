@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "base/core/energy/energy_check.h"
+#include "base/core/error.h"
 #include "base/core/numbers/median.h"
 #include "planning/profile/recording.h"
 
 namespace lowgear::profile {
+
 namespace {
 
 /// Neighbours of published profiles differ by at most 6.6 % in a time that should not rise, 3.1 % in one that should
@@ -282,6 +284,31 @@ std::string excess_text(const std::optional<NamedPowerLimit>& gpu) {
 std::vector<RowFinding> check_rows(const StageProfile& profile, double waiting_w,
                                    const std::optional<NamedPowerLimit>& gpu) {
   return RowChecker(profile, waiting_w, gpu).check();
+}
+
+namespace {
+
+bool is_letter_or_digit(char character) {
+  return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
+         (character >= '0' && character <= '9');
+}
+
+bool is_allowed(char character) {
+  return is_letter_or_digit(character) || std::string_view("._=;:+/@-").find(character) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::optional<std::string> problem_with_setting(std::string_view setting) {
+  if (setting.empty()) return std::nullopt;
+  if (setting.size() > kMaxSettingBytes) {
+    return fmt::format("a setting of {} characters is longer than {}", setting.size(), kMaxSettingBytes);
+  }
+  if (is_letter_or_digit(setting.front()) && std::ranges::all_of(setting, is_allowed)) return std::nullopt;
+  return fmt::format(
+      "the setting {} has a character that is not allowed: it begins with a letter or a digit, and has letters, digits "
+      "and . _ = ; : + / @ -",
+      quote(std::string(setting)));
 }
 
 }  // namespace lowgear::profile

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/core/op_kind.h"
@@ -55,5 +57,14 @@ struct RowFinding {
 /// rows are long is not exempt. A row is listed once, impossible ones first, else in the order of the profile.
 [[nodiscard]] std::vector<RowFinding> check_rows(const StageProfile& profile, double waiting_w,
                                                  const std::optional<NamedPowerLimit>& gpu);
+
+/// Longest setting: one choice for each of some dozens of parts.
+inline constexpr std::size_t kMaxSettingBytes = 512;
+
+/// The fault of a setting's name, in a form for messages; empty if the name is valid. A setting is what an op is
+/// run with besides its SM clock: a power limit, a memory clock, the SMs of a collective, a variant of a kernel. Its
+/// name is the user's, empty or 1 to kMaxSettingBytes of `A-Z a-z 0-9 . _ = ; : + / @ -`, of which the first is a
+/// letter or a digit: it passes through CSV, JSON, HTML and spreadsheets as it is.
+[[nodiscard]] std::optional<std::string> problem_with_setting(std::string_view setting);
 
 }  // namespace lowgear::profile

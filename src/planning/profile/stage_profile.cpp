@@ -18,7 +18,6 @@
 #include "planning/profile/plausibility.h"
 #include "planning/profile/rank_merge.h"
 #include "planning/profile/row_check.h"
-#include "planning/profile/setting.h"
 
 namespace lowgear::profile {
 namespace {

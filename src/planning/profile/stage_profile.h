@@ -26,7 +26,7 @@ struct Measurement {
   int clock_mhz = 0;
   double time_s = 0;         ///< mean time of the op
   double energy_j = 0;       ///< mean energy of one GPU over that time
-  std::string setting = {};  ///< what else it ran with (setting.h); empty: nothing else was set
+  std::string setting = {};  ///< what else it ran with (row_check.h); empty: nothing else was set
   int line = 0;              ///< of the file that it was read from, for messages; 0: none
 
   /// The same figures, wherever they were read.
@@ -71,8 +71,9 @@ class StageProfile {
   [[nodiscard]] bool has_settings() const { return has_settings_; }
 
   /// Adds one row. Throws InputError when `stage` is out of range, the clock is there already with the same setting,
-  /// the setting is not a name (setting.h), a clock has kMaxSettings rows, or the clock, time or energy is not positive
-  /// and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at most kMaxEnergyJ).
+  /// the setting is not a name (row_check.h), a clock has kMaxSettings rows, or the clock, time or energy is not
+  /// positive and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at most
+  /// kMaxEnergyJ).
   void add(int stage, OpKind kind, Measurement measurement);
 
   friend bool operator==(const StageProfile&, const StageProfile&) = default;

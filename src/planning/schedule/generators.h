@@ -1,5 +1,9 @@
 #pragma once
 
+/// Schedules by construction. All return computations only (`with_communication` adds the messages), and all throw
+/// InputError when ranks, microbatches or chunks are below 1, when the schedule would exceed kMaxActions (the message
+/// says what it would take in memory), and where stated.
+
 #include <optional>
 #include <span>
 #include <string>
@@ -8,9 +12,6 @@
 
 #include "planning/schedule/schedule.h"
 
-/// Schedules by construction. All return computations only (`with_communication` adds the messages), and all throw
-/// InputError when ranks, microbatches or chunks are below 1, when the schedule would exceed kMaxActions (the message
-/// says what it would take in memory), and where stated.
 namespace lowgear::schedule {
 
 /// GPipe (Huang et al. 2019): all forwards, then all backwards, oldest first as PyTorch and DeepSpeed run them. Every
@@ -50,7 +51,7 @@ namespace lowgear::schedule {
 /// to the next the dependencies can cycle, and where it rises at all EnvPipe's own order of messages can hang.
 [[nodiscard]] Schedule envpipe_schedule(int microbatches, std::span<const int> extra_forwards);
 
-/// What EnvPipe's rule knows of a stage.
+/// The figures of a stage that EnvPipe's rule takes.
 struct EnvPipeStage {
   double forward_time_s = 0;   ///< at the clock that is planned for it
   double backward_time_s = 0;  ///< at the highest clock
@@ -88,5 +89,26 @@ struct ScheduleGenerator {
 /// The named schedule. Throws InputError naming the schedules that exist, and when the request gives several chunks to
 /// a schedule that has none.
 [[nodiscard]] Schedule make_schedule(const ScheduleRequest& request);
+
+// Merak's training schedules (Lai et al. 2022, "Merak: An Efficient Distributed DNN Training Framework with Automated
+// 3D Parallelism for Giant Foundation Models"; `runtime/schedule.py` of its repository) run with activation
+// checkpointing: a forward keeps its input, and is repeated before its backward. Where Merak repeats it inside the
+// backward, once the gradient is there, the schedule has a recomputing backward; where Merak repeats it first and then
+// receives the gradient, a recomputation and a backward. All are 1F1B except for the differences stated below.
+
+/// `1f1b` and `ds_default`: every backward recomputes.
+[[nodiscard]] Schedule merak_1f1b_schedule(int ranks, int microbatches);
+
+/// `early_recompute_1f1b`: the backwards after a rank's last forward are repeated while their gradients are waited for.
+[[nodiscard]] Schedule merak_early_recompute_schedule(int ranks, int microbatches);
+
+/// `last_no_recompute_1f1b`: as before, and the last rank keeps all activations. The one before it recomputes early for
+/// its first backward instead of its last one.
+[[nodiscard]] Schedule merak_last_no_recompute_schedule(int ranks, int microbatches);
+
+/// `full_critical_path_1f1b` (also called `shifted_critical_path`): as before, and the last rank but one runs its third
+/// forward before its first backward and recomputes early for its first two; the one before it does for its first.
+/// Throws InputError for fewer than 3 microbatches, for which Merak has no such schedule.
+[[nodiscard]] Schedule merak_full_critical_path_schedule(int ranks, int microbatches);
 
 }  // namespace lowgear::schedule

@@ -12,7 +12,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
-#include "planning/schedule/freezing.h"
+#include "planning/schedule/schedule.h"
 
 namespace lowgear::schedule {
 namespace {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "planning/sharing/contention.h"
-#include "planning/sharing/job_load.h"
 
 namespace lowgear::sharing {
 

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/core/error.h"
-#include "planning/simulator/timing_graph.h"
+#include "planning/simulator/replay.h"
 
 namespace lowgear::simulator {
 

@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/perseus.h"
-#include "planning/workflow/replayed_plan.h"
+#include "planning/workflow/plan_replays.h"
 
 namespace lowgear::workflow {
 namespace {

@@ -5,12 +5,12 @@
 
 namespace lowgear::workflow {
 
-/// How the deadlines of plans are given; at most one of the four. None: several plans.
+/// The deadlines of plans as a user states them: at most one of the four. None: several plans.
 struct Deadlines {
   std::optional<double> deadline_s = {};        ///< one plan, for this iteration time
   std::optional<double> slowdown_pct = {};      ///< one plan, this many per cent after T_min
-  std::optional<double> straggler_factor = {};  ///< one plan, for waiting for a pipeline that takes so many times T_min
-  std::optional<int> plans = {};                ///< so many plans, at least 1
+  std::optional<double> straggler_factor = {};  ///< one plan, as late as a straggler: this many times T_min
+  std::optional<int> plans = {};                ///< number of plans, at least 1
 };
 
 /// The one deadline that was asked for, in seconds; empty when none was. `fastest_s` is T_min and `slowest_s` T*.

@@ -11,15 +11,14 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "planning/joint/bound/joint_bound.h"
+#include "planning/joint/bound/order_free_bound.h"
 #include "planning/joint/orders/order_search.h"
 #include "planning/planner/frontier/certificate.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/example_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
-#include "planning/workflow/frontier_curve.h"
-#include "planning/workflow/replayed_plan.h"
+#include "planning/workflow/plan_replays.h"
 
 namespace lowgear::workflow {
 namespace {

@@ -8,10 +8,10 @@
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/joint/partition/partition_choice.h"
 #include "planning/plan/plan.h"
-#include "planning/workflow/joint_run.h"
 #include "planning/workflow/plan_pipeline.h"
-#include "planning/workflow/plan_tables.h"
 #include "planning/workflow/profiled_pipeline.h"
+#include "planning/workflow/run_file.h"
+#include "planning/workflow/run_folder.h"
 
 namespace lowgear::workflow {
 

@@ -6,7 +6,6 @@
 
 #include "planning/plan/perseus_plan.h"
 #include "planning/plan/plan.h"
-#include "planning/plan/plan_sampling.h"
 #include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::workflow {

@@ -13,8 +13,7 @@
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/perseus.h"
 #include "planning/profile/example_profile.h"
-#include "planning/workflow/frontier_curve.h"
-#include "planning/workflow/replayed_plan.h"
+#include "planning/workflow/plan_replays.h"
 
 namespace lowgear::workflow {
 namespace {

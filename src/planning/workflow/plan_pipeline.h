@@ -13,9 +13,9 @@
 #include "planning/workflow/comparison.h"
 #include "planning/workflow/deadlines.h"
 #include "planning/workflow/job_planner.h"
-#include "planning/workflow/plan_tables.h"
 #include "planning/workflow/profiled_pipeline.h"
 #include "planning/workflow/run_file.h"
+#include "planning/workflow/run_folder.h"
 
 namespace lowgear::workflow {
 
@@ -94,7 +94,7 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 /// Whether it takes about a second to work out what the other policies do: at once, for the report.
 [[nodiscard]] bool is_quick_to_compare(const ProfiledPipeline& pipeline);
 
-/// Whether so many plans are verified in about a second or two: before they are handed out. Others are verified on
+/// Whether this many plans are verified in about one or two seconds: before they are handed out. Others are verified on
 /// demand (`verify`).
 [[nodiscard]] bool is_quick_to_verify(const ProfiledPipeline& pipeline, std::size_t plans);
 

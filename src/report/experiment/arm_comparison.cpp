@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "report/experiment/run_sums.h"
+#include "report/experiment/run_record.h"
 
 namespace lowgear::experiment {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/core/numbers/student_t.h"
+#include "base/core/probability.h"
 
 namespace lowgear::experiment {
 namespace {

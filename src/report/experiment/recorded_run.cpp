@@ -6,7 +6,7 @@
 
 #include "base/core/error.h"
 #include "planning/profile/recorded_energy.h"
-#include "planning/profile/recorded_ranks.h"
+#include "planning/profile/recording_check.h"
 #include "report/experiment/run_record.h"
 
 namespace lowgear::experiment {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,40 @@
 #include "planning/profile/recording.h"
 
 namespace lowgear::experiment {
+
+/// What a step of a run says about its validity.
+struct StepValidity {
+  double time_s = 0;
+  bool simulated = false;  ///< of its GPUs
+  /// The real computation has taken longer than the kernels of the simulated GPUs, from the start of the process to
+  /// this step as a whole.
+  bool invalid = false;
+  bool continued = false;  ///< the first step of a process that continues the run from a checkpoint
+};
+
+/// Decides whether the figures of a run mean anything: the summary of `lowgear train`, `lowgear experiment` and
+/// `lowgear report` all ask here. A run on simulated GPUs is invalid when a process of it was, as a whole, or when the
+/// machine stood still for a good part of it. It notes marked steps that later ones outweigh.
+class RunValidity {
+ public:
+  void add(const StepValidity& step);
+
+  [[nodiscard]] bool invalid() const { return !reason().empty(); }
+  /// Why it is invalid; empty when it is not.
+  [[nodiscard]] std::string reason() const;
+  /// A sentence about the marked steps of a valid run; empty otherwise.
+  [[nodiscard]] std::string note() const;
+
+ private:
+  [[nodiscard]] bool stood_still() const;
+
+  std::vector<double> times_s_;
+  std::int64_t marked_ = 0;
+  std::optional<std::int64_t> last_marked_;
+  bool simulated_ = false;
+  bool now_ = false;      ///< the process of the last step is invalid
+  bool earlier_ = false;  ///< one before it was
+};
 
 /// How sure times and energies of a run are (CONTRIBUTING.md, glossary). Those of different kinds do not compare.
 enum class Basis : unsigned char { measured, simulated, replayed };
@@ -34,7 +69,7 @@ struct RunRecord {
   WorkUnit unit = WorkUnit::token;
   std::vector<RunStep> steps;           ///< one at least, from the first of the run on
   std::string policy = {};              ///< whose clocks its last step followed; empty: none's, or not stated
-  std::string invalid = {};             ///< why its figures mean nothing (run_validity.h); empty: they do
+  std::string invalid = {};             ///< why its figures mean nothing (run_record.h); empty: they do
   std::optional<double> sm_clock_mhz;   ///< mean of the samples of all GPUs
   std::optional<double> temperature_c;  ///< the same
   std::vector<std::string> warnings;    ///< one line each
@@ -63,5 +98,28 @@ void leave_out_doubtful(RunRecord& run);
 
 /// The same with tokens in the place of iterations.
 [[nodiscard]] RunRecord with_tokens(RunRecord run, double tokens_per_iteration);
+
+/// Sums over the first steps of a run.
+struct RunSums {
+  double work = 0;
+  double time_s = 0;
+  double energy_j = 0;
+};
+
+[[nodiscard]] RunSums all_sums(const RunRecord& run);
+/// Sums up to this amount of work, which the run has done; the step in which it is reached counts in proportion.
+[[nodiscard]] RunSums sums_at_work(const RunRecord& run, double work);
+
+/// Energy and time per unit of work, without the first `settling` steps unless there are no others.
+[[nodiscard]] RunSums mean_per_work(const RunRecord& run, int settling);
+
+/// Mean loss over the last `window` of the work that was done in whole steps within `work` (or with `energy_j`), one
+/// step at least. Empty when the first step has more, or a step has no loss.
+[[nodiscard]] std::optional<double> loss_at_work(const RunRecord& run, double work, double window);
+[[nodiscard]] std::optional<double> loss_at_energy(const RunRecord& run, double energy_j, double window);
+/// The held-out loss as measured last after whole steps within `work`; empty when there was none.
+[[nodiscard]] std::optional<double> held_out_loss_at_work(const RunRecord& run, double work);
+/// Sums when that mean loss is this one or lower for the first time; empty when it never is.
+[[nodiscard]] std::optional<RunSums> sums_at_loss(const RunRecord& run, double loss, double window);
 
 }  // namespace lowgear::experiment

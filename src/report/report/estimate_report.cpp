@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "base/core/formats/json.h"
+#include "report/report/html_report.h"
 #include "report/report/page_template.h"
-#include "report/report/report_json.h"
 
 namespace lowgear::report {
 namespace {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "report/report/report_data.h"
-#include "report/report/valley.h"
 
 namespace lowgear::report {
 

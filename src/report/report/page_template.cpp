@@ -1,7 +1,5 @@
 #include "report/report/page_template.h"
 
-#include "report/report/page_files.h"
-
 namespace lowgear::report {
 namespace {
 

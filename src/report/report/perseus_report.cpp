@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "planning/planner/policies/perseus.h"
 #include "planning/profile/example_profile.h"
-#include "planning/workflow/replayed_plan.h"
+#include "planning/workflow/plan_replays.h"
 #include "report/report/run_report.h"
 
 namespace lowgear::report {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/core/progress.h"
-#include "planning/plan/plan_sampling.h"
-#include "planning/planner/exponential/perseus_options.h"
+#include "planning/plan/plan.h"
+#include "planning/planner/exponential/exponential_fit.h"
 #include "planning/workflow/profiled_pipeline.h"
 #include "report/report/estimate_report.h"
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "report/usage/month.h"
 #include "report/usage/usage_row.h"
 
 namespace lowgear::usage {

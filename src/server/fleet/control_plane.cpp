@@ -76,7 +76,7 @@ void ControlPlane::restore(StoreContents contents) {
       note_run(row.run, row.id, row.created_s);
       entries_[row.id] = std::move(entry);
       take_gpus(job.record());
-      carry_out(job, {});  // archives it if it is over, as an older server has left it
+      carry_out(job, {});  // archives it if it is over
     } catch (const Error& error) {
       log(fmt::format("job {}: left out: {}", row.id, error.what()));
     }
@@ -148,11 +148,11 @@ std::vector<Json> ControlPlane::summaries() const {
 }
 
 ControlPlane::Registered ControlPlane::register_job(const protocol::JobSpec& spec,
-                                                    const std::function<Settled(const Registered&)>& reply,
+                                                    const std::function<OnCommitted(const Registered&)>& reply,
                                                     std::string_view instance) {
   const Registered registered = find_or_create(spec, instance);
   if (registered.job == nullptr) return registered;
-  change(*registered.job, [&](Job& /*job*/) { return reply ? reply(registered) : Settled{}; });
+  change(*registered.job, [&](Job& /*job*/) { return reply ? reply(registered) : OnCommitted{}; });
   return registered;
 }
 
@@ -238,12 +238,12 @@ void ControlPlane::require_room(const protocol::JobSpec& spec) const {
 }
 
 RankRegistration ControlPlane::register_rank(const JobRecord& job, const protocol::RankSpec& rank,
-                                             const std::function<Settled(const RankRegistration&)>& reply) {
+                                             const std::function<OnCommitted(const RankRegistration&)>& reply) {
   if (job.is_over() && job.ranks.find(rank.rank) == nullptr) throw job_is_over();
   RankRegistration registration;
   change(job, [&](Job& altered) {
     registration = altered.register_rank(rank, environment_.new_key(), profiles_, now_s());
-    return reply ? reply(registration) : Settled{};
+    return reply ? reply(registration) : OnCommitted{};
   });
   return registration;
 }
@@ -270,11 +270,11 @@ void ControlPlane::retire(const std::string& id, bool is_archive, StoreOutcome o
   forget_old_jobs();
 }
 
-void ControlPlane::carry_out(Job& job, Settled settled) {
+void ControlPlane::carry_out(Job& job, OnCommitted on_committed) {
   const JobRecord& record = job.record();
   Entry& of_job = entry(record.id);
   const bool is_due = of_job.writes.is_due(now_s());
-  const bool retries = (settled || is_due) && of_job.writes.has_refused();
+  const bool retries = (on_committed || is_due) && of_job.writes.has_refused();
   if (retries) job.store_again(of_job.writes.refused_ranks());
   JobChanges changes = job.take_changes();
   publish(of_job, changes);
@@ -291,26 +291,26 @@ void ControlPlane::carry_out(Job& job, Settled settled) {
   }
   const bool new_profile = std::ranges::any_of(
       changes.store.documents, [](const StoredDocument& row) { return row.key.starts_with(kProfilePrefix); });
-  write(record, std::move(changes.store), std::move(settled));
+  write(record, std::move(changes.store), std::move(on_committed));
   if (new_profile) share_profile(record);
 }
 
-void ControlPlane::write(const JobRecord& job, StoreChange change, Settled settled) {
+void ControlPlane::write(const JobRecord& job, StoreChange change, OnCommitted on_committed) {
   JobWrites& writes = entry(job.id).writes;
   if (change.empty()) {
-    if (settled) writes.acknowledge(std::move(settled));
+    if (on_committed) writes.acknowledge(std::move(on_committed));
     return;
   }
   const bool archives = !change.archives.empty();
   JobWrites::Given given = writes.give(change);
   store_.write(std::move(change), [this, id = job.id, version = job.plan_version(), given = std::move(given), archives,
-                                   settled = std::move(settled)](StoreOutcome outcome) {
+                                   on_committed = std::move(on_committed)](StoreOutcome outcome) {
     const auto found = entries_.find(id);
     if (found != entries_.end()) {
       found->second->writes.answer(given, outcome, now_s());
       hand_out(*found->second, version);
     }
-    if (settled) settled(outcome);
+    if (on_committed) on_committed(outcome);
     if (found != entries_.end()) retire(id, archives, outcome);
   });
 }

@@ -17,14 +17,13 @@
 #include "base/http/server/reply.h"
 #include "server/fleet/event_hub.h"
 #include "server/fleet/finished_job.h"
-#include "server/fleet/job_writes.h"
-#include "server/fleet/plan_waits.h"
 #include "server/fleet/power_budgets.h"
 #include "server/fleet/signals.h"
-#include "server/fleet/watched_store.h"
-#include "server/job/gpu_uses.h"
+#include "server/fleet/store_writes.h"
+#include "server/fleet/waits.h"
 #include "server/job/job.h"
 #include "server/job/planning_service.h"
+#include "server/job/rank_registry.h"
 #include "server/job/server_metrics.h"
 #include "server/store/store.h"
 
@@ -84,14 +83,15 @@ class ControlPlane {
   /// whose ranks have all ended, or are gone, begins another job, unless `instance`, the process that asks, is one of
   /// them: it has been cut off for a while. Throws HttpError 409 when the run is known with another specification, 413
   /// when the job is too large, 503 when there is no room, and InputError.
-  Registered register_job(const protocol::JobSpec& spec, const std::function<Settled(const Registered&)>& reply = {},
+  Registered register_job(const protocol::JobSpec& spec,
+                          const std::function<OnCommitted(const Registered&)>& reply = {},
                           std::string_view instance = {});
   /// Likewise. Throws HttpError 409 when the job is over and the rank is new, and InputError.
   RankRegistration register_rank(const JobRecord& job, const protocol::RankSpec& rank,
-                                 const std::function<Settled(const RankRegistration&)>& reply = {});
-  /// Changes a job: calls `alter` with it at once, and carries out the effects. If `alter` returns a `Settled`, it is
-  /// called when everything that was to be written of the job until then is on disk, or cannot be written. An exception
-  /// of `alter` is passed on; what it had changed before is carried out with the next change.
+                                 const std::function<OnCommitted(const RankRegistration&)>& reply = {});
+  /// Changes a job: calls `alter` with it at once, and carries out the effects. If `alter` returns an `OnCommitted`, it
+  /// is called when everything that was to be written of the job until then is on disk, or cannot be written. An
+  /// exception of `alter` is passed on; what it had changed before is carried out with the next change.
   template <typename Alter>
   void change(const JobRecord& job, Alter alter) {
     Job& altered = *entry(job.id).job;
@@ -154,8 +154,8 @@ class ControlPlane {
   [[nodiscard]] Registered find_or_create(const protocol::JobSpec& spec, std::string_view instance);
   void require_room(const protocol::JobSpec& spec) const;
   /// Carries out what alterations of the job have brought about.
-  void carry_out(Job& job, Settled settled);
-  void write(const JobRecord& job, StoreChange change, Settled settled);
+  void carry_out(Job& job, OnCommitted on_committed);
+  void write(const JobRecord& job, StoreChange change, OnCommitted on_committed);
   void retire(const std::string& id, bool is_archive, StoreOutcome outcome);
   void hand_out(Entry& entry, int version);
   [[nodiscard]] bool answer(Entry& entry, const PlanWait& wait) const;

@@ -7,7 +7,7 @@
 
 #include "base/core/formats/json.h"
 #include "server/job/job_documents.h"
-#include "server/store/secret.h"
+#include "server/job/rank_registry.h"
 
 namespace lowgear::server {
 namespace {

@@ -25,7 +25,7 @@ struct LateRank {
 struct FinishedJob {
   std::string id;
   std::string run;
-  std::string state;  ///< `finished`; `failed` where an older server has archived it
+  std::string state;
   double created_s = 0;
   double finished_s = 0;
   std::string summary;  ///< as lists show it, JSON

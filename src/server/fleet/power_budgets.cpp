@@ -131,18 +131,18 @@ class BudgetsOfHosts {
   }
 
   /// The shares of a job's GPUs that budgets count, by budget.
-  [[nodiscard]] std::vector<LimitShare> shares_of(const JobRecord& job) const {
+  [[nodiscard]] std::vector<BudgetShare> shares_of(const JobRecord& job) const {
     std::map<std::size_t, int> there;
-    for (const std::size_t limit : of_all_) there[limit] = job.ranks.size();
+    for (const std::size_t budget : of_all_) there[budget] = job.ranks.size();
     for (int rank = 0; rank < job.ranks.size(); ++rank) {
       const RegisteredRank* registered = job.ranks.find(rank);
       if (registered == nullptr) continue;
-      const auto limits = of_host_.find(registered->spec.host);
-      if (limits == of_host_.end()) continue;
-      for (const std::size_t limit : limits->second) ++there[limit];
+      const auto there_too = of_host_.find(registered->spec.host);
+      if (there_too == of_host_.end()) continue;
+      for (const std::size_t budget : there_too->second) ++there[budget];
     }
-    std::vector<LimitShare> shares;
-    for (const auto& [limit, gpus] : there) shares.push_back({limit, static_cast<double>(gpus) / job.ranks.size()});
+    std::vector<BudgetShare> shares;
+    for (const auto& [budget, gpus] : there) shares.push_back({budget, static_cast<double>(gpus) / job.ranks.size()});
     return shares;
   }
 
@@ -186,7 +186,7 @@ std::optional<double> measured_power_w(const JobRecord& job, double now_s) {
 
 /// All jobs, as budgets see them.
 struct Fleet {
-  std::vector<PowerLimit> limits;  ///< by budget
+  std::vector<BudgetPower> budgets;  ///< by budget
   std::vector<BudgetJob> jobs;
   std::vector<Mover> movers;  ///< by job
   struct Measured {
@@ -196,26 +196,26 @@ struct Fleet {
   std::vector<Measured> measured;  ///< by budget, of all jobs
 };
 
-std::vector<PowerLimit> limits_of(const std::map<std::string, PowerBudget>& budgets, double calendar_s) {
-  std::vector<PowerLimit> limits;
-  for (const auto& [name, budget] : budgets) limits.push_back({name, budget.watts_from(calendar_s), budget.other_w});
-  return limits;
+std::vector<BudgetPower> powers_of(const std::map<std::string, PowerBudget>& budgets, double calendar_s) {
+  std::vector<BudgetPower> powers;
+  for (const auto& [name, budget] : budgets) powers.push_back({name, budget.watts_from(calendar_s), budget.other_w});
+  return powers;
 }
 
 Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::string, PowerBudget>& budgets,
-               const std::vector<PowerLimit>& limits, const PowerShares& shares_of_nodes, double now_s) {
+               const std::vector<BudgetPower>& powers, const PowerShares& shares_of_nodes, double now_s) {
   Fleet fleet;
-  fleet.limits = limits;
-  fleet.measured.resize(limits.size());
+  fleet.budgets = powers;
+  fleet.measured.resize(powers.size());
   const BudgetsOfHosts budgets_of_hosts(budgets);
   const bool has_terms = std::ranges::any_of(budgets, [](const auto& entry) { return !entry.second.runs.empty(); });
   for (const JobRecord* job : jobs) {
-    std::vector<LimitShare> shares = budgets_of_hosts.shares_of(*job);
+    std::vector<BudgetShare> shares = budgets_of_hosts.shares_of(*job);
     const BudgetedRun terms = has_terms ? terms_of(*job, budgets) : BudgetedRun{};
     const double now_w = present_power_w(*job, shares_of_nodes);
     if (const auto measured_w = measured_power_w(*job, now_s)) {
-      for (const LimitShare& part : shares) {
-        Fleet::Measured& there = fleet.measured[part.limit];
+      for (const BudgetShare& part : shares) {
+        Fleet::Measured& there = fleet.measured[part.budget];
         there.power_w = there.power_w.value_or(0) + part.share * *measured_w;
         there.gpus += part.share * job->ranks.size();
       }
@@ -224,9 +224,9 @@ Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::strin
       fleet.movers.push_back({.job = job, .fastest_s = job->frontier.front().first, .now_w = now_w});
       fleet.jobs.push_back({.curve = std::move(*curve),
                             .weight = terms.weight * job->spec.parallel.world_size(),
-                            .limits = std::move(shares)});
+                            .budgets = std::move(shares)});
     } else {
-      for (const LimitShare& part : shares) fleet.limits[part.limit].other_w += part.share * now_w;
+      for (const BudgetShare& part : shares) fleet.budgets[part.budget].other_w += part.share * now_w;
     }
   }
   return fleet;
@@ -234,31 +234,31 @@ Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::strin
 
 /// Where agents hold a budget, jobs are planned for less: the power limits of GPUs are above the mean that they are
 /// planned to draw, and those of GPUs that are not planned for are not theirs.
-void leave_room(std::vector<PowerLimit>& limits, const std::map<std::string, PowerBudget>& budgets,
+void leave_room(std::vector<BudgetPower>& powers, const std::map<std::string, PowerBudget>& budgets,
                 std::span<const PowerShares::Use> uses) {
-  std::size_t limit = 0;
+  std::size_t place = 0;
   for (const auto& [name, budget] : budgets) {
-    if (limit >= uses.size()) return;
-    const PowerShares::Use& use = uses[limit];
+    if (place >= uses.size()) return;
+    const PowerShares::Use& use = uses[place];
     if (use.nodes > 0) {
-      const double left_w = std::max(0.0, limits[limit].watts - limits[limit].other_w - use.reserved_w);
-      limits[limit].other_w += use.reserved_w;
-      limits[limit].watts -= left_w * (1 - 1 / (1 + budget.peak_pct / 100));
+      const double left_w = std::max(0.0, powers[place].watts - powers[place].other_w - use.reserved_w);
+      powers[place].other_w += use.reserved_w;
+      powers[place].watts -= left_w * (1 - 1 / (1 + budget.peak_pct / 100));
     }
-    ++limit;
+    ++place;
   }
 }
 
 /// Whether all budgets are kept while ranks switch, one after the other, from what they follow to what they should.
 bool can_switch_all(const Fleet& fleet) {
   std::vector<double> power_w;
-  for (const PowerLimit& limit : fleet.limits) power_w.push_back(limit.other_w);
+  for (const BudgetPower& budget : fleet.budgets) power_w.push_back(budget.other_w);
   for (std::size_t job = 0; job < fleet.jobs.size(); ++job) {
     const double most_w = std::max(fleet.movers[job].now_w, fleet.movers[job].power_w);
-    for (const LimitShare& part : fleet.jobs[job].limits) power_w[part.limit] += part.share * most_w;
+    for (const BudgetShare& part : fleet.jobs[job].budgets) power_w[part.budget] += part.share * most_w;
   }
-  return std::ranges::equal(power_w, fleet.limits, [](double sum_w, const PowerLimit& limit) {
-    return sum_w <= limit.watts * (1 + kPowerTolerance);
+  return std::ranges::equal(power_w, fleet.budgets, [](double sum_w, const BudgetPower& budget) {
+    return sum_w <= budget.watts * (1 + kPowerTolerance);
   });
 }
 
@@ -268,10 +268,10 @@ double rounded_up_pct(double slowdown_pct) {
 }
 
 /// The first budget that slows the job down; empty: none does.
-std::string binding_budget(const BudgetJob& job, const PowerSplit& split, std::span<const PowerLimit> limits) {
-  for (const LimitShare& part : job.limits) {
-    if (split.limits[part.limit].price_per_w > 0) {
-      return fmt::format("power budget {} of {:.6g} W", quote(limits[part.limit].name), limits[part.limit].watts);
+std::string binding_budget(const BudgetJob& job, const PowerSplit& split, std::span<const BudgetPower> powers) {
+  for (const BudgetShare& part : job.budgets) {
+    if (split.budgets[part.budget].price_per_w > 0) {
+      return fmt::format("power budget {} of {:.6g} W", quote(powers[part.budget].name), powers[part.budget].watts);
     }
   }
   return "";
@@ -296,21 +296,21 @@ void note_unknown_hosts(std::span<const JobRecord* const> jobs, const std::map<s
   }
 }
 
-std::vector<BudgetSnapshot> snapshots_of(const std::vector<PowerLimit>& limits, const Fleet& fleet,
+std::vector<BudgetSnapshot> snapshots_of(const std::vector<BudgetPower>& powers, const Fleet& fleet,
                                          const PowerSplit& split, std::span<const PowerShares::Use> uses) {
   std::vector<BudgetSnapshot> snapshots;
-  for (std::size_t i = 0; i < limits.size(); ++i) {
-    snapshots.push_back({.name = limits[i].name,
-                         .watts = limits[i].watts,
-                         .planned_w = split.limits[i].power_w,
-                         .assumed_w = fleet.limits[i].other_w,
-                         .price_per_w = split.limits[i].price_per_w,
+  for (std::size_t i = 0; i < powers.size(); ++i) {
+    snapshots.push_back({.name = powers[i].name,
+                         .watts = powers[i].watts,
+                         .planned_w = split.budgets[i].power_w,
+                         .assumed_w = fleet.budgets[i].other_w,
+                         .price_per_w = split.budgets[i].price_per_w,
                          .measured_w = fleet.measured[i].power_w,
                          .measured_gpus = fleet.measured[i].gpus,
                          .held = {}});
     if (i >= uses.size() || uses[i].nodes == 0) continue;
     snapshots.back().held = BudgetSnapshot::Held{
-        .watts = limits[i].other_w + uses[i].held_w, .nodes = uses[i].nodes, .silent_nodes = uses[i].silent_nodes};
+        .watts = powers[i].other_w + uses[i].held_w, .nodes = uses[i].nodes, .silent_nodes = uses[i].silent_nodes};
   }
   return snapshots;
 }
@@ -423,32 +423,32 @@ void PowerBudgets::answer_node(const protocol::NodePower& node, ShareWait wait, 
   waits_.add(std::move(wait));
 }
 
-void PowerBudgets::forget_node(const std::string& host, Settled settled) {
+void PowerBudgets::forget_node(const std::string& host, OnCommitted on_committed) {
   if (!shares_.forget(host)) {
     throw http::HttpError(http::ErrorCode::not_found,
                           fmt::format("there is no node {} that has asked for a share of power", quote(host)));
   }
   StoreChange change;
   change.removed_documents.push_back(std::string(kNodePrefix) + host);
-  store_->write(std::move(change), std::move(settled));
+  store_->write(std::move(change), std::move(on_committed));
 }
 
-void PowerBudgets::remove(const std::string& name, Settled settled) {
+void PowerBudgets::remove(const std::string& name, OnCommitted on_committed) {
   if (!budgets_.values().contains(name)) {
     throw http::HttpError(http::ErrorCode::no_such_budget,
                           fmt::format("there is no budget {}; GET /v1/budgets lists them", quote(name)));
   }
-  budgets_.remove(name, std::move(settled));
+  budgets_.remove(name, std::move(on_committed));
 }
 
-void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const std::vector<PowerLimit>& limits,
+void PowerBudgets::divide_shares(std::span<const JobRecord* const> jobs, const std::vector<BudgetPower>& powers,
                                  double now_s) {
   if (shares_.empty() && shares_.uses().empty()) return;
   std::vector<ShareLimit> of_hosts;
-  std::size_t limit = 0;
+  std::size_t place = 0;
   for (const auto& [name, budget] : budgets_.values()) {
-    of_hosts.push_back({std::max(0.0, limits[limit].watts - limits[limit].other_w), &budget.hosts});
-    ++limit;
+    of_hosts.push_back({std::max(0.0, powers[place].watts - powers[place].other_w), &budget.hosts});
+    ++place;
   }
   std::unordered_map<std::string, double> wanted_w;
   for (const JobRecord* job : jobs) {
@@ -498,18 +498,18 @@ std::optional<protocol::IterationDelays> PowerBudgets::delays(const std::string&
 std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord* const> jobs, double now_s,
                                                       double calendar_s) {
   followed_s_ = now_s;
-  const std::vector<PowerLimit> limits = limits_of(budgets_.values(), calendar_s);
-  divide_shares(jobs, limits, now_s);
-  Fleet fleet = fleet_of(jobs, budgets_.values(), limits, shares_, now_s);
-  leave_room(fleet.limits, budgets_.values(), shares_.uses());
-  const PowerSplit split = split_power(fleet.jobs, fleet.limits);
+  const std::vector<BudgetPower> powers = powers_of(budgets_.values(), calendar_s);
+  divide_shares(jobs, powers, now_s);
+  Fleet fleet = fleet_of(jobs, budgets_.values(), powers, shares_, now_s);
+  leave_room(fleet.budgets, budgets_.values(), shares_.uses());
+  const PowerSplit split = split_power(fleet.jobs, fleet.budgets);
   planned_w_.clear();
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) planned_w_[fleet.movers[i].job->id] = split.jobs[i].power_w;
-  divide_shares(jobs, limits, now_s);
+  divide_shares(jobs, powers, now_s);
   forget_lost_nodes(now_s);
   waits_.answer(shares_, now_s);
   follow_staggers(jobs, now_s);
-  uses_ = snapshots_of(limits, fleet, split, shares_.uses());
+  uses_ = snapshots_of(powers, fleet, split, shares_.uses());
   note_unknown_hosts(jobs, budgets_.values(), shares_, uses_);
   note_events(now_s);
   write_history(now_s);
@@ -524,7 +524,7 @@ std::vector<PowerBudgets::Order> PowerBudgets::follow(std::span<const JobRecord*
   for (std::size_t i = 0; i < fleet.movers.size(); ++i) {
     const Mover& mover = fleet.movers[i];
     if (!mover.has_to_slow_down() && !(may_be_faster && mover.may_be_faster())) continue;
-    const std::string binding = binding_budget(fleet.jobs[i], split, limits);
+    const std::string binding = binding_budget(fleet.jobs[i], split, powers);
     orders.push_back({.job = mover.job,
                       .slowdown_pct = mover.slowdown_pct,
                       .why = binding.empty() ? "no power budget slows the job down any more"

@@ -11,16 +11,13 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "server/budgets/power_split.h"
-#include "server/fleet/budget_history.h"
-#include "server/fleet/budget_stagger.h"
-#include "server/fleet/lasting_state.h"
-#include "server/fleet/named_documents.h"
 #include "server/fleet/power_shares.h"
-#include "server/fleet/share_waits.h"
+#include "server/fleet/staggering.h"
+#include "server/fleet/store_writes.h"
+#include "server/fleet/waits.h"
 #include "server/job/job_record.h"
 #include "server/job/server_metrics.h"
-#include "server/parts/server_event.h"
+#include "server/steering/power_split.h"
 
 namespace lowgear::server {
 
@@ -74,11 +71,11 @@ class PowerBudgets {
   /// Takes a row of the store, or returns false when it is none of a budget or node. Throws InputError.
   bool restore(const StoredDocument& row);
   /// Throws InputError.
-  void put(const std::string& name, const JsonView& body, Settled settled) {
-    budgets_.put(name, body, std::move(settled));
+  void put(const std::string& name, const JsonView& body, OnCommitted on_committed) {
+    budgets_.put(name, body, std::move(on_committed));
   }
   /// Throws HttpError 404 when there is no such budget.
-  void remove(const std::string& name, Settled settled);
+  void remove(const std::string& name, OnCommitted on_committed);
 
   /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
   /// Throws HttpError 409 when another machine of this name has just asked, and 403 when its GPUs could draw more than
@@ -95,15 +92,15 @@ class PowerBudgets {
   /// What ranks of the first stage of a job should wait before they begin iterations; empty: nothing.
   [[nodiscard]] std::optional<protocol::IterationDelays> delays(const std::string& job) const;
   /// A node that is no more does not count. Throws HttpError 404 when there is none.
-  void forget_node(const std::string& host, Settled settled);
+  void forget_node(const std::string& host, OnCommitted on_committed);
 
   [[nodiscard]] bool empty() const { return budgets_.values().empty(); }
   /// Whether there are budgets, or agents that ask for shares, that were not followed for a second: jobs change
   /// meanwhile.
   [[nodiscard]] bool is_due(double now_s) const { return !(empty() && shares_.empty()) && now_s - followed_s_ >= 1; }
-  /// For the jobs that have to be as they are not. Jobs that may draw more than they do wait until those that have to
-  /// draw less follow their new plans, so that the sum is within the budgets while ranks switch. `calendar_s`: seconds
-  /// since 1970 by the system's clock, which timetables go by and which may be set; `now_s` never jumps.
+  /// Returns an order for each job that has to change. Jobs that may draw more than they do wait until those that have
+  /// to draw less follow their new plans, so that the sum is within the budgets while ranks switch. `calendar_s`:
+  /// seconds since 1970 by the system's clock, which timetables go by and which may be set; `now_s` never jumps.
   [[nodiscard]] std::vector<Order> follow(std::span<const JobRecord* const> jobs, double now_s, double calendar_s);
   /// As GET /v1/budgets shows them.
   [[nodiscard]] Json to_json() const;
@@ -124,7 +121,7 @@ class PowerBudgets {
   [[nodiscard]] std::vector<Event> take_events() { return std::exchange(events_, {}); }
 
  private:
-  void divide_shares(std::span<const JobRecord* const> jobs, const std::vector<PowerLimit>& limits, double now_s);
+  void divide_shares(std::span<const JobRecord* const> jobs, const std::vector<BudgetPower>& powers, double now_s);
   void follow_staggers(std::span<const JobRecord* const> jobs, double now_s);
   void note_events(double now_s);
   void forget_lost_nodes(double now_s);

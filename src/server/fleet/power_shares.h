@@ -11,9 +11,29 @@
 
 #include "base/core/formats/json.h"
 #include "protocol/node_power.h"
-#include "server/fleet/lasting_state.h"
 
 namespace lowgear::server {
+
+/// A condition that counts once it has lasted, so that short changes are not reported.
+class LastingState {
+ public:
+  /// Feeds the current value. Returns the new state when it has just lasted for `lasting_s`. The first state is false.
+  [[nodiscard]] std::optional<bool> observe(bool is_so, double now_s, double lasting_s) {
+    if (is_so == counts_) {
+      since_s_.reset();
+      return std::nullopt;
+    }
+    if (!since_s_) since_s_ = now_s;
+    if (now_s - *since_s_ < lasting_s) return std::nullopt;
+    since_s_.reset();
+    counts_ = is_so;
+    return counts_;
+  }
+
+ private:
+  bool counts_ = false;
+  std::optional<double> since_s_;  ///< time at which the current value began to differ
+};
 
 /// Watts that the GPUs of some hosts may draw together.
 struct ShareLimit {

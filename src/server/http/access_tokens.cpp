@@ -1,21 +1,59 @@
 #include "server/http/access_tokens.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/user_database.h"
 #include "protocol/json_members.h"
-#include "server/http/words.h"
 
 namespace lowgear::server {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kScopeNames = {"read", "jobs", "operate", "node"};
+
+}  // namespace
+
+std::string_view to_string(Scope scope) { return kScopeNames.at(static_cast<std::size_t>(scope)); }
+
+std::string to_string(Scopes scopes) {
+  std::string text;
+  for (const Scope scope : {Scope::read, Scope::jobs, Scope::operate, Scope::node}) {
+    if (!scopes.contain(scope)) continue;
+    if (!text.empty()) text += ',';
+    text += to_string(scope);
+  }
+  return text;
+}
+
+std::optional<Scopes> parse_scopes(std::string_view text) {
+  if (text == "train") return Scopes{Scope::read, Scope::jobs};
+  if (text == "admin") return Scopes{Scope::read, Scope::jobs, Scope::operate};
+  Scopes scopes;
+  while (true) {
+    const std::string_view name = text.substr(0, text.find(','));
+    const auto found = std::ranges::find(kScopeNames, name);
+    if (found == kScopeNames.end()) return std::nullopt;
+    const auto scope = static_cast<Scope>(found - kScopeNames.begin());
+    if (scopes.contain(scope)) return std::nullopt;
+    scopes.add(scope);
+    if (name.size() == text.size()) return scopes;
+    text.remove_prefix(name.size() + 1);
+  }
+}
+
 namespace {
 
 constexpr std::size_t kMaxTokenFileBytes = std::size_t{1} << 20U;
@@ -184,6 +222,52 @@ std::vector<AccessToken> load_tokens(const std::filesystem::path& path) {
         fmt::format("{}: others may read it (mode {:04o}); chmod 600 {}", name, status.st_mode & 07777U, name));
   }
   return parse_tokens(read_file(absolute, kMaxTokenFileBytes), path.string());
+}
+
+namespace {
+
+/// Names of the tokens of `some` that are not in `others`, each once.
+std::string names_of_others(const std::vector<AccessToken>& some, const std::vector<AccessToken>& others) {
+  std::set<std::string_view> names;
+  for (const AccessToken& token : some) {
+    if (std::ranges::find(others, token.token, &AccessToken::token) == others.end()) names.insert(token.name);
+  }
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool withdraws_any(const std::vector<AccessToken>& before, const std::vector<AccessToken>& after) {
+  return std::ranges::any_of(before, [&](const AccessToken& token) {
+    const auto kept = std::ranges::find(after, token.token, &AccessToken::token);
+    if (kept == after.end()) return true;
+    Scopes both = kept->scopes;
+    both.add(token.scopes);
+    const bool same_nodes = token.nodes == nullptr || (kept->nodes != nullptr && *token.nodes == *kept->nodes);
+    return both != kept->scopes || !same_nodes;
+  });
+}
+
+}  // namespace
+
+WatchedTokens::WatchedTokens(std::filesystem::path path)
+    : path_(std::move(path)), watch_({path_}), tokens_(load_tokens(path_)) {}
+
+std::optional<WatchedTokens::Change> WatchedTokens::check() {
+  if (!watch_.changed()) return std::nullopt;
+  Change change;
+  try {
+    change.tokens = load_tokens(path_);
+  } catch (const Error& error) {
+    stale_ = true;
+    change.message =
+        fmt::format("the changed token file is refused, the tokens of before stay valid: {}", error.what());
+    return change;
+  }
+  stale_ = false;
+  change.withdraws = withdraws_any(tokens_, change.tokens);
+  change.message = fmt::format("{} tokens are valid; new: {}; no longer valid: {}", change.tokens.size(),
+                               names_of_others(change.tokens, tokens_), names_of_others(tokens_, change.tokens));
+  tokens_ = change.tokens;
+  return change;
 }
 
 }  // namespace lowgear::server

@@ -103,7 +103,7 @@ void ApiCall::require_rank(const JobRecord& of, int rank) const {
                         fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
 }
 
-Settled ApiCall::answer_when_stored(Json answer, int status) const {
+OnCommitted ApiCall::on_committed(Json answer, int status) const {
   return [reply = reply, answer = std::move(answer), status](StoreOutcome outcome) {
     switch (outcome) {
       case StoreOutcome::committed:

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/http/server/reply.h"
-#include "server/audit/audit_log.h"
+#include "server/http/audit_log.h"
 #include "server/fleet/control_plane.h"
 #include "server/http/authentication.h"
 

@@ -11,10 +11,9 @@
 #include "protocol/answers.h"
 #include "protocol/json_members.h"
 #include "protocol/node_power.h"
-#include "protocol/rank_decisions.h"
-#include "protocol/rank_finish.h"
-#include "server/exports/csv_export.h"
-#include "server/http/api_documents.h"
+#include "protocol/rank_reports.h"
+#include "server/http/csv_export.h"
+#include "server/http/embedded_files.h"
 #include "server/job/job_documents.h"
 
 namespace lowgear::server {
@@ -57,7 +56,7 @@ void register_job(ApiCall& call) {
     const JobRecord& job = *registered.job;
     const protocol::JobAnswer document{
         .job = job.id, .created = registered.created, .state = std::string(name(job.state()))};
-    return call.answer_when_stored(to_json(document), registered.created ? 201 : 200);
+    return call.on_committed(to_json(document), registered.created ? 201 : 200);
   };
   const ControlPlane::Registered registered = call.control_plane.register_job(
       protocol::read_job_spec(call.body()), answer, call.request.header("lowgear-instance"));
@@ -86,7 +85,7 @@ void register_rank(ApiCall& call) {
     }
     const protocol::RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
     const bool created = registration.outcome == RankRegistration::Outcome::created;
-    return call.answer_when_stored(to_json(answer), created ? 201 : 200);
+    return call.on_committed(to_json(answer), created ? 201 : 200);
   });
 }
 
@@ -125,7 +124,7 @@ void take_reports(ApiCall& call) {
                                          .plan_version = open.plan_version(),
                                          .wants_begins = is_first_stage && budgets.wants_begins(),
                                          .delays = is_first_stage ? budgets.delays(open.id) : std::nullopt};
-    return call.answer_when_stored(to_json(answer));
+    return call.on_committed(to_json(answer));
   });
 }
 
@@ -136,7 +135,7 @@ void take_cells(ApiCall& call) {
   call.control_plane.change(open, [&](Job& job) {
     const protocol::CellsAnswer answer{.accepted = cells.cells.size()};
     job.add_cells(cells, call.control_plane.now_s());
-    return call.answer_when_stored(to_json(answer));
+    return call.on_committed(to_json(answer));
   });
 }
 
@@ -152,7 +151,7 @@ void take_decisions(ApiCall& call) {
   call.require_rank(open, decisions.rank);
   call.control_plane.change(open, [&](Job& job) {
     job.add_decisions(decisions, call.control_plane.now_s());
-    return call.answer_when_stored(to_json(answer));
+    return call.on_committed(to_json(answer));
   });
 }
 
@@ -169,7 +168,7 @@ void finish_rank(ApiCall& call) {
   if (!known.is_over()) call.require_rank(known, rank);
   call.control_plane.change(known, [&](Job& job) {
     job.finish_rank(rank, call.control_plane.now_s());
-    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
+    return call.on_committed(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
   });
 }
 
@@ -315,7 +314,7 @@ void set_straggler(ApiCall& call) {
   const double factor = number_in(body.at("factor"), 1, kMaxFactor);
   call.control_plane.change(open, [&](Job& job) {
     const std::int64_t decision = job.set(StragglerTarget{rank, factor}, call.control_plane.now_s());
-    return call.answer_when_stored({{"decision", decision}});
+    return call.on_committed({{"decision", decision}});
   });
 }
 
@@ -331,7 +330,7 @@ void set_power_cap(ApiCall& call) {
   if (cap.watts || cap.swing_w) target = cap;
   call.control_plane.change(open, [&](Job& job) {
     const std::int64_t decision = job.set(target, call.control_plane.now_s());
-    return call.answer_when_stored({{"decision", decision}});
+    return call.on_committed({{"decision", decision}});
   });
 }
 
@@ -347,7 +346,7 @@ void set_settings(ApiCall& call) {
   if (!slowdown_pct && !guard_pct) body.fail("sets nothing", "give slowdown_pct, guard_pct or both");
   call.control_plane.change(open, [&](Job& job) {
     const std::int64_t decision = job.set(SlowdownTarget{slowdown_pct, guard_pct}, call.control_plane.now_s());
-    return call.answer_when_stored({{"decision", decision}});
+    return call.on_committed({{"decision", decision}});
   });
 }
 
@@ -356,7 +355,7 @@ void delete_job(ApiCall& call) {
     return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   call.control_plane.change(call.job(), [&](Job& job) {
     job.finish(kFinishedByRequest, call.control_plane.now_s());
-    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
+    return call.on_committed(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
   });
 }
 
@@ -371,12 +370,12 @@ const std::string& name_in_path(ApiCall& call) {
 
 void put_budget(ApiCall& call) {
   const std::string& name = name_in_path(call);
-  call.control_plane.budgets().put(name, call.body(), call.answer_when_stored({{"budget", name}}));
+  call.control_plane.budgets().put(name, call.body(), call.on_committed({{"budget", name}}));
 }
 
 void delete_budget(ApiCall& call) {
   const std::string& name = call.captures.at(0);
-  call.control_plane.budgets().remove(name, call.answer_when_stored({{"budget", name}}));
+  call.control_plane.budgets().remove(name, call.on_committed({{"budget", name}}));
 }
 
 void grant_power(ApiCall& call) {
@@ -394,17 +393,17 @@ void grant_power(ApiCall& call) {
 
 void delete_node(ApiCall& call) {
   const std::string& host = call.captures.at(0);
-  call.control_plane.budgets().forget_node(host, call.answer_when_stored({{"node", host}}));
+  call.control_plane.budgets().forget_node(host, call.on_committed({{"node", host}}));
 }
 
 void put_signal(ApiCall& call) {
   const std::string& name = name_in_path(call);
-  call.control_plane.signals().put(name, call.body(), call.answer_when_stored({{"signal", name}}));
+  call.control_plane.signals().put(name, call.body(), call.on_committed({{"signal", name}}));
 }
 
 void delete_signal(ApiCall& call) {
   const std::string& name = call.captures.at(0);
-  call.control_plane.signals().remove(name, call.answer_when_stored({{"signal", name}}));
+  call.control_plane.signals().remove(name, call.on_committed({{"signal", name}}));
 }
 
 // What shows nothing of jobs.

@@ -14,7 +14,6 @@
 #include "server/fleet/control_plane.h"
 #include "server/http/access_tokens.h"
 #include "server/http/api.h"
-#include "server/http/scopes.h"
 
 namespace lowgear::server {
 
@@ -57,7 +56,7 @@ struct ApiCall {
   /// Throws HttpError 403 unless the request has the key of that rank.
   void require_rank(const JobRecord& of, int rank) const;
   /// Sends the response after the change is on disk, or an error if it cannot be stored.
-  [[nodiscard]] Settled answer_when_stored(Json answer, int status = 200) const;
+  [[nodiscard]] OnCommitted on_committed(Json answer, int status = 200) const;
 };
 
 struct ApiRoute {

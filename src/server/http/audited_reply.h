@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/http/server/reply.h"
-#include "server/audit/audit_log.h"
+#include "server/http/audit_log.h"
 #include "server/http/api_routes.h"
 
 namespace lowgear::server {

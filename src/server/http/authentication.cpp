@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 
-#include "base/http/message/endpoint.h"
-#include "server/http/words.h"
-#include "server/store/secret.h"
+#include "base/http/message/message.h"
+#include "server/http/access_tokens.h"
+#include "server/job/rank_registry.h"
 
 namespace lowgear::server {
 namespace {

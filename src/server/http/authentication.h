@@ -14,7 +14,6 @@
 #include "base/core/files/user_database.h"
 #include "base/http/message/message.h"
 #include "server/http/access_tokens.h"
-#include "server/http/scopes.h"
 
 namespace lowgear::server {
 

@@ -1,7 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include "base/http/server/reply.h"
+#include "server/http/api.h"
 
 namespace lowgear::server {
 
@@ -21,5 +26,16 @@ struct DashboardFile {
 inline constexpr std::string_view kDashboardPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+/// Dispatches each request: the dashboard's files without authentication, everything else to the API.
+class SiteHandler final : public http::Handler {
+ public:
+  /// `api` outlives it.
+  explicit SiteHandler(Api& api) : api_(&api) {}
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override;
+
+ private:
+  Api* api_;
+};
 
 }  // namespace lowgear::server

@@ -5,6 +5,13 @@
 
 namespace lowgear::server {
 
+void ClockDifference::add(double sent_s, double received_s) {
+  last_s_.push_back(received_s - sent_s);
+  if (last_s_.size() > kMost) last_s_.pop_front();
+}
+
+double ClockDifference::behind_s() const { return last_s_.empty() ? 0 : *std::ranges::min_element(last_s_); }
+
 void IterationBegins::add(const protocol::RankReports& reports, double now_s) {
   if (reports.sent_s) clock_.add(*reports.sent_s, now_s);
   for (const protocol::IterationReport& report : reports.reports) add(report);

@@ -46,7 +46,7 @@ void Job::begin(const Profiles& profiles, double now_s) {
   }
   const auto known = profiles.find(profile_key(record_));
   if (known != profiles.end()) return profile_found(known->second, now_s);
-  tell_assumed_order(now_s);
+  report_assumed_order(now_s);
   if (!record_.spec.profiling) return observe("there is no profile of this model yet", now_s);
   begin_profile(now_s);
 }

@@ -14,11 +14,9 @@
 #include "base/core/backoff.h"
 #include "base/core/formats/json.h"
 #include "server/job/job_record.h"
-#include "server/job/planning_task.h"
-#include "server/parts/plan_guard.h"
-#include "server/parts/server_event.h"
-#include "server/planning/job_schedule.h"
-#include "server/planning/measured_profile.h"
+#include "server/job/plan_guard.h"
+#include "server/job/planning_service.h"
+#include "server/planning/planning_inputs.h"
 #include "server/store/store.h"
 
 namespace lowgear::server {
@@ -39,7 +37,7 @@ struct JobChanges {
 };
 
 /// One training job, as a state machine: reports of ranks, requests of users and results of planners move it from state
-/// to state. Its data is its record, whose parts (room `parts`) return facts; the job decides. It has no clock, network
+/// to state. Its data is its record, whose members return facts; the job decides. It has no clock, network
 /// or disk: the time is an argument (`now_s`, seconds since 1970), and it returns the actions to carry out
 /// (`take_changes`). job_measurements.cpp judges what ranks have measured, job_profiling.cpp tries clocks,
 /// job_planning.cpp requests plans and issues them, job_envpipe.cpp follows that policy and compares that order,
@@ -143,7 +141,7 @@ class Job {
   [[nodiscard]] std::vector<std::vector<double>> expected_compute_s(int clock_mhz) const;
   void watch_profile(double now_s);
   void watch_baseline(double now_s);
-  void go_on_without(const std::vector<int>& missing, double now_s);
+  void drop_unmeasured_ranks(const std::vector<int>& missing, double now_s);
   [[nodiscard]] std::vector<int> unmeasured_ranks() const;
   [[nodiscard]] bool stage_is_measured(int pp_rank) const;
   void use_profile(const std::shared_ptr<const MeasuredProfile>& profile);
@@ -169,7 +167,7 @@ class Job {
   void watch_drift(const JobIteration& iteration, double now_s);
   void watch_envpipe(const JobIteration& iteration);
   [[nodiscard]] bool take_envpipe(const PlanningAnswer& answer, double now_s);
-  void tell_assumed_order(double now_s);
+  void report_assumed_order(double now_s);
   void take_order(const JobOrder& order, double now_s);
   void write_envpipe(Json& state) const;
   void restore_envpipe(const JsonView& state);

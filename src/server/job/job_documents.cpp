@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "planning/plan/plan_json.h"
-#include "server/job/job_comparison.h"
 #include "server/job/job_problems.h"
+#include "server/job/job_record.h"
 
 namespace lowgear::server {
 namespace {

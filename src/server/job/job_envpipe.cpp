@@ -9,6 +9,7 @@
 
 #include "base/core/formats/json.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/schedule/dag.h"
 #include "server/job/job.h"
 
@@ -51,7 +52,7 @@ std::string order_text(const JobOrder& order) {
 
 }  // namespace
 
-void Job::tell_assumed_order(double now_s) {
+void Job::report_assumed_order(double now_s) {
   const std::vector<int> present = early_forwards(record_.spec);
   if (present.empty()) return;
   protocol::JobSpec silent = record_.spec;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "server/job/job_comparison.h"
+#include "server/job/job_record.h"
 
 namespace lowgear::server {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "planning/plan/uniform_plan.h"
+#include "planning/plan/plan.h"
 #include "server/job/job.h"
 
 /// A job's clocks being tried out, and the baseline measured.
@@ -236,7 +236,7 @@ void Job::watch_profile(double now_s) {
                    now_s)) {
     return;
   }
-  go_on_without(missing, now_s);
+  drop_unmeasured_ranks(missing, now_s);
 }
 
 bool Job::stage_is_measured(int pp_rank) const {
@@ -245,7 +245,7 @@ bool Job::stage_is_measured(int pp_rank) const {
   });
 }
 
-void Job::go_on_without(const std::vector<int>& missing, double now_s) {
+void Job::drop_unmeasured_ranks(const std::vector<int>& missing, double now_s) {
   for (const int rank : missing) {
     if (stage_is_measured(record_.ranks.find(rank)->spec.pp_rank)) continue;
     return observe(

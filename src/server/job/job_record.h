@@ -1,27 +1,62 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "protocol/job_spec.h"
-#include "protocol/rank_decisions.h"
-#include "server/job/envpipe_following.h"
+#include "protocol/rank_reports.h"
+#include "server/job/baseline.h"
 #include "server/job/iteration_begins.h"
+#include "server/job/iteration_history.h"
+#include "server/job/job_targets.h"
+#include "server/job/plan_version.h"
+#include "server/job/profile_watch.h"
+#include "server/job/profiling.h"
+#include "server/job/rank_registry.h"
 #include "server/job/server_metrics.h"
-#include "server/parts/baseline.h"
-#include "server/parts/iteration_history.h"
-#include "server/parts/job_targets.h"
-#include "server/parts/plan_delivery.h"
-#include "server/parts/profile_watch.h"
-#include "server/parts/profiling.h"
-#include "server/parts/rank_registry.h"
-#include "server/parts/usage_count.h"
+#include "server/job/usage_count.h"
 #include "server/planning/measured_job.h"
 
 namespace lowgear::server {
+
+/// Events of jobs, budgets and agents. Streams of events send them by name.
+enum class ServerEvent : unsigned char {
+  decision,         ///< about a job; its kind says more
+  job_registered,   ///< its first rank has come
+  job_ended,        ///< by its ranks or by request
+  job_lost,         ///< its ranks are gone and have not ended it
+  plans_refused,    ///< a rank follows no plans from now on
+  plans_followed,   ///< it follows them again
+  budget_exceeded,  ///< no split keeps it
+  budget_kept,      ///< a split keeps it again
+  agent_silent,     ///< an agent with a share of power is not heard of
+  agent_heard,      ///< it is heard of again
+  agent_forgotten,  ///< it was silent for long, and its node counts no more
+};
+
+/// `job_lost`
+[[nodiscard]] std::string_view name(ServerEvent event);
+
+/// An event of the job that it belongs to.
+struct JobEvent {
+  ServerEvent event = ServerEvent::job_ended;
+  std::string reason;
+  double time_s = 0;  ///< since 1970
+};
+
+/// The progress of a job's policy `envpipe`.
+struct EnvPipeFollowing {
+  planner::EnvPipeState state;  ///< without clocks: there is no plan yet
+  bool is_finished = false;     ///< the reconfiguration has ended
+  int version = 0;              ///< of the plan with these clocks; 0: none
+  std::uint64_t asked = 0;      ///< serial of the task that decides
+  std::string problem = {};     ///< why the last decision failed; empty: it did not
+};
 
 enum class JobState : unsigned char {
   registering,  ///< until all ranks are there
@@ -41,7 +76,7 @@ inline constexpr std::string_view kStartedAgain = "its run was started again";
 /// A rank that was not heard of for so long has no process any more: ranks wait for plans, and ask again after 20 s.
 inline constexpr double kLeftS = 30;
 
-/// Where a job is in its life, and why. Times are seconds since 1970.
+/// A job's state and its reason. Times are seconds since 1970.
 struct JobStatus {
   JobState state = JobState::registering;
   std::string reason;  ///< for people
@@ -52,7 +87,7 @@ struct JobStatus {
   std::optional<double> retry_s;  ///< when what has failed is tried again
 };
 
-/// What is known of a job. `Job` alters its record; all others read it.
+/// The data of a job. `Job` alters its record; all others read it.
 struct JobRecord {
   /// `servers` is the policy of a job that states none.
   JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s, protocol::JobPolicy servers);
@@ -72,9 +107,9 @@ struct JobRecord {
   JobTargets targets;
   UsageCount usage;
   EnvPipeFollowing envpipe;                         ///< of a job of that policy
-  std::string order_note;                           ///< what was decided last about the order of the schedule `envpipe`
+  std::string order_note;                           ///< the last decision about the order of the schedule `envpipe`
   std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
-  std::vector<std::pair<double, double>> frontier;  ///< what plans are chosen from: (time_s, energy_j) of one pipeline
+  std::vector<std::pair<double, double>> frontier;  ///< of one pipeline: (time_s, energy_j)
   workflow::PlannedPower power;                     ///< by the plan that was made last, by this process
 
   [[nodiscard]] JobState state() const { return status.state; }
@@ -85,7 +120,26 @@ struct JobRecord {
 
 /// Jobs of the same key share profiles. Certain once all ranks are there.
 [[nodiscard]] std::string profile_key(const JobRecord& job);
-/// By their reports, and as people and controllers say.
+/// Stragglers by the ranks' reports, and those that a user or a controller has named.
 [[nodiscard]] SlowRanks slow_ranks(const JobRecord& job);
+
+/// The last iterations of a plan for training against the baseline, as shares of it.
+struct Comparison {
+  double slowdown = 0;
+  double slowdown_error = 0;
+  std::optional<double> saved;
+  double saved_error = 0;
+};
+
+/// Ranks that could follow plans, and have not followed the one that was due for several iterations; lowest first.
+[[nodiscard]] std::vector<int> ranks_not_following(const JobRecord& job);
+
+/// Means of the last iterations of the newest plan; where ranks do not follow it, of the last iterations since it was
+/// due.
+[[nodiscard]] IterationMeans present_means(const JobRecord& job);
+
+/// Compares with the measured baseline only; empty without one. `saved` is empty where a GPU's energy is also that of
+/// another job.
+[[nodiscard]] std::optional<Comparison> comparison_of(const JobRecord& job);
 
 }  // namespace lowgear::server

@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "server/job/job.h"
-#include "server/parts/state_bounds.h"
+#include "server/store/store.h"
 
 namespace lowgear::server {
 namespace {
@@ -40,7 +40,6 @@ JobState read_state(const JsonView& value) {
   for (int i = 0; i <= static_cast<int>(JobState::finished); ++i) {
     if (name(static_cast<JobState>(i)) == value.text()) return static_cast<JobState>(i);
   }
-  if (value.text() == "failed") return JobState::finished;  // a state that older servers knew
   value.fail("is not a state of a job");
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <ctime>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -20,9 +21,31 @@
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
 #include "base/core/progress.h"
-#include "server/planning/planning_limit.h"
 
 namespace lowgear::server {
+
+namespace {
+
+double thread_time_s() {
+  timespec time{};
+  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+void PlanningLimit::begin(double seconds) {
+  until_s_ = thread_time_s() + seconds;
+  bounded_ = std::this_thread::get_id();
+}
+
+void PlanningLimit::end() { bounded_ = std::thread::id(); }
+
+void PlanningLimit::update(std::string_view activity, double fraction) {
+  switch_.update(activity, fraction);
+  if (bounded_ == std::this_thread::get_id() && thread_time_s() > until_s_) throw Stopped();
+}
+
 namespace {
 
 PlanningAnswer answer_to(const PlanningTask& task) {

@@ -1,14 +1,49 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <thread>
 
+#include "base/core/progress.h"
 #include "server/job/planning_service.h"
-#include "server/planning/planning_times.h"
 
 namespace lowgear::server {
+
+/// How long planning may take, in processor time.
+struct PlanningTimes {
+  /// After which a task makes room for others, and begins again among those that take long.
+  double slice_s = 2;
+  /// Of one task, for a job of at most `kActionsPerLimit` actions; larger ones have more in
+  /// proportion. What takes longer is answered with an error.
+  double limit_s = 120;
+};
+
+/// Jobs up to this size have `PlanningTimes::limit_s` itself.
+inline constexpr std::size_t kActionsPerLimit = 100'000;
+
+/// Bounds what planning for one job takes: the planner's next report throws `Stopped` once the time is over, or once
+/// the job is over. Time is what the thread has computed, so that a busy machine does not shorten it. Thread-safe.
+class PlanningLimit final : public Progress {
+ public:
+  /// From now on the calling thread may compute for `seconds`. Other threads are not bounded.
+  void begin(double seconds);
+  /// As long as is needed, until the next `begin`.
+  void end();
+  /// For good, and for all threads.
+  void stop() { switch_.stop(); }
+  [[nodiscard]] bool is_stopped() const { return switch_.is_stopped(); }
+
+  void update(std::string_view activity, double fraction) override;
+
+ private:
+  StopSwitch switch_;
+  std::atomic<std::thread::id> bounded_{};  ///< that none has: nothing is bounded
+  std::atomic<double> until_s_{0};          ///< of that thread's time
+};
 
 /// Plans on threads of its own. Tasks that take long run on as many threads again as the others, and those of large
 /// jobs on as many more, so that each kind holds up only its own; what takes milliseconds is answered by one

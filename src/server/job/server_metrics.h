@@ -6,15 +6,16 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "protocol/rank_decisions.h"
+#include "protocol/rank_reports.h"
 #include "report/metrics/exposition.h"
-#include "report/metrics/histogram.h"
+#include "server/store/store.h"
 
 namespace lowgear::server {
 
@@ -166,5 +167,21 @@ struct Snapshot {
 /// All of it. A job's id is the label `job_id`: `job` is what Prometheus calls its own targets. Times are
 /// of the server's clock, energies what ranks report.
 [[nodiscard]] metrics::Exposition server_metrics(const Snapshot& snapshot);
+
+/// The history of power budgets: a row of each budget once a minute, and at once when its power changes, when it is
+/// exceeded, and when it is kept again. With more than 100 budgets, rows are less frequent: at most 100 a minute.
+class BudgetHistory {
+ public:
+  /// Returns the rows that are due. `budgets` are all budgets. `now_s`: seconds since 1970.
+  [[nodiscard]] std::vector<StoredBudgetUse> due(std::span<const BudgetSnapshot> budgets, double now_s);
+
+ private:
+  struct Last {
+    double time_s = 0;
+    double limit_w = 0;
+    bool kept = true;
+  };
+  std::map<std::string, Last> last_;  ///< by name
+};
 
 }  // namespace lowgear::server

@@ -8,7 +8,6 @@
 
 #include "base/core/error.h"
 #include "server/perseus/lowgear.h"
-#include "server/perseus/profiler.h"
 #include "server/perseus/zeus.h"
 
 namespace lowgear::server::perseus {

@@ -16,8 +16,8 @@
 #include "base/core/numbers/number.h"
 #include "base/http/message/error.h"
 #include "base/http/message/router.h"
-#include "server/perseus/browser_guard.h"
 #include "server/perseus/job.h"
+#include "server/perseus/requests.h"
 
 namespace lowgear::server::perseus {
 namespace {

@@ -38,7 +38,7 @@ struct Surroundings {
   std::shared_ptr<Progress> progress;
 };
 
-/// How much there is of it.
+/// Numbers of jobs, ranks and waiting requests.
 struct Status {
   std::size_t jobs = 0;
   std::size_t ranks = 0;

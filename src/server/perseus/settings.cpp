@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
-#include "base/core/random.h"
+#include "base/core/probability.h"
 #include "base/core/units.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/stage_profile.h"

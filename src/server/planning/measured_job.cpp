@@ -14,13 +14,13 @@
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
-#include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/profile/few_clock_fit.h"
-#include "planning/profile/group_check.h"
+#include "planning/profile/plausibility.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/profile/row_check.h"
 #include "planning/schedule/dag.h"
-#include "server/planning/fingerprint.h"
+#include "server/planning/solved_pipelines.h"
 #include "server/steering/adaptive_profile.h"
 
 namespace lowgear::server {

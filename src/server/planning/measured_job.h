@@ -10,8 +10,7 @@
 #include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/schedule/schedule.h"
 #include "planning/workflow/job_planner.h"
-#include "server/planning/job_schedule.h"
-#include "server/planning/measured_profile.h"
+#include "server/planning/planning_inputs.h"
 #include "server/planning/solved_pipelines.h"
 
 namespace lowgear::server {

@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "server/planning/fingerprint.h"
-
 namespace lowgear::server {
 namespace {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "planning/plan/clock_trial.h"
+#include "planning/plan/plan_json.h"
 
 namespace lowgear::server {
 

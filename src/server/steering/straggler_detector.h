@@ -51,7 +51,8 @@ struct StragglerOptions {
   double drift_at = 1.03;        ///< change of the common level, up or down, that is reported
 };
 
-/// Finds ranks that have become persistently slower than their profile says, and tells when they are back.
+/// Finds ranks that have become persistently slower than their profile says, and reports when they are as fast as it
+/// again.
 ///
 /// Each rank's x = log(compute time / expected time), less the level that all ranks have in common, goes into a CUSUM
 /// test (Page 1954): S = max(0, S + x - k), with k halfway between the logarithms of `disappears_at` and `appears_at`;

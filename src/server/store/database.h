@@ -1,5 +1,8 @@
 #pragma once
 
+struct sqlite3;
+struct sqlite3_stmt;
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,9 +12,6 @@
 #include <string_view>
 
 #include "base/core/error.h"
-
-struct sqlite3;
-struct sqlite3_stmt;
 
 namespace lowgear::server {
 
@@ -163,5 +163,14 @@ class Savepoint {
   Database* database_;
   bool kept_ = false;
 };
+
+/// Number of the schema, which a file states. It rises with every change of a table or of a stored document's meaning.
+inline constexpr std::int64_t kStoreSchema = 6;
+
+/// False for an empty file. Throws InputError for one that is another program's, or of another schema.
+[[nodiscard]] bool has_schema(Database& database);
+
+/// Makes the tables of an empty file, all or none. Throws as `has_schema`.
+void require_schema(Database& database);
 
 }  // namespace lowgear::server

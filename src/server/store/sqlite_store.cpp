@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "server/store/database.h"
 #include "server/store/state_folder.h"
-#include "server/store/store_schema.h"
 
 namespace lowgear::server {
 namespace {

@@ -12,6 +12,9 @@
 
 namespace lowgear::server {
 
+/// Largest number of a version, a rank or a clock that the stored state of a job may hold.
+inline constexpr int kMaxStoredNumber = 1 << 30;
+
 /// What is kept of a job. Documents are JSON that only the control plane reads.
 struct StoredJob {
   std::string id;
@@ -164,8 +167,8 @@ struct StoreChange {
 };
 
 /// What a server that starts needs to continue: jobs that have not finished, with everything of theirs but old reports,
-/// and the jobs that finished last: their summaries, or, of those that an older server has not archived, their rows
-/// without ranks, reports, plans and cells.
+/// and the jobs that finished last: their summaries, or, of those that are not archived, their rows without ranks,
+/// reports, plans and cells.
 struct StoreContents {
   std::vector<StoredJob> jobs;              ///< oldest first
   std::vector<StoredFinishedJob> finished;  ///< newest first

@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "base/core/error.h"
-#include "base/core/random.h"
+#include "base/core/probability.h"
 #include "training/dataset/token_file.h"
 
 namespace lowgear::dataset {

@@ -1,5 +1,3 @@
-#include "training/dataset/token_doubt.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +14,8 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/utf8.h"
+#include "base/core/text.h"
+#include "training/dataset/token_file.h"
 
 namespace lowgear::dataset {
 namespace {

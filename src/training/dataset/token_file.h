@@ -1,5 +1,9 @@
 #pragma once
 
+/// Token files: a text as the ids of its tokens, little-endian, in the format of llm.c (`dev/data/data_common.py`
+/// there): a header of 256 int32 (magic, version, number of tokens, zeros), then the tokens. Files without a header, as
+/// Megatron's `.bin` and nanoGPT's are, hold nothing but tokens.
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +17,6 @@
 #include "base/core/files/file.h"
 #include "base/core/files/mapped_file.h"
 
-/// Token files: a text as the ids of its tokens, little-endian, in the format of llm.c (`dev/data/data_common.py`
-/// there): a header of 256 int32 (magic, version, number of tokens, zeros), then the tokens. Files without a header, as
-/// Megatron's `.bin` and nanoGPT's are, hold nothing but tokens.
 namespace lowgear::dataset {
 
 /// How one token stands in the file.
@@ -79,9 +80,9 @@ class TokenView {
 /// tokens.
 class TokenFile {
  public:
-  /// The type of a file with Megatron's index next to it comes from there (megatron_index.h). Throws InputError when
+  /// The type of a file with Megatron's index next to it comes from there. Throws InputError when
   /// the file cannot be read or mapped, when it contradicts its index or holds something else than tokens of its type
-  /// (token_doubt.h), or as TokenView.
+  /// (refuse_doubtful_tokens), or as TokenView.
   [[nodiscard]] static TokenFile open(const std::filesystem::path& path, std::int64_t vocabulary_size,
                                       std::optional<TokenType> headerless = {});
 
@@ -124,5 +125,27 @@ class TokenFileWriter {
   std::int64_t count_ = 0;
   std::string buffer_;
 };
+
+/// What Megatron's index (`FILE.idx`, by `MMapIndexedDatasetBuilder`) says of the tokens in the `FILE.bin` next to it.
+struct MegatronIndex {
+  std::string file;
+  TokenType type;           ///< its int32 is uint32 here: no id is negative
+  std::uint64_t bytes = 0;  ///< of all sequences
+};
+
+/// That next to `tokens`: the file of the same name that ends with `.idx`; empty when there is none or it is no index
+/// of Megatron. Throws InputError when it is damaged, or the tokens are of a type that is not read.
+[[nodiscard]] std::optional<MegatronIndex> megatron_index_of(const std::filesystem::path& tokens);
+
+// Files whose bytes can be read as tokens, but are something else: numbers fit any type.
+
+/// Throws InputError when the content of a file is of a known kind (file_kind.h) or a text.
+void refuse_other_content(std::string_view bytes, const std::string& source);
+
+/// For files whose type is the user's word alone, without a header or an index. Throws InputError when no tokenizer
+/// wrote these tokens: halves or pairs of numbers of another width, numbers of another byte order, floating-point
+/// numbers, text in UTF-16, one token that makes up half of all, and a token beyond the vocabulary. Looks at 65,536
+/// tokens in 16 places; fewer than 32 tokens tell nothing.
+void refuse_doubtful_tokens(const TokenView& view);
 
 }  // namespace lowgear::dataset

@@ -19,8 +19,10 @@
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/version.h"
 
 namespace lowgear::launcher {
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -242,6 +244,14 @@ int threads_per_rank(int ranks) {
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
   return std::max(CPU_COUNT(&cores) / std::max(ranks, 1), 1);
+}
+
+void require_release_of(const std::optional<std::string>& launcher) {
+  if (!launcher || *launcher == version()) return;
+  throw InputError(fmt::format(
+      "lowgear is {} and the program of its ranks {}; install both of one release (Debian: apt-get install lowgear "
+      "lowgear-trainer)",
+      printable(*launcher, 40), version()));
 }
 
 }  // namespace lowgear::launcher

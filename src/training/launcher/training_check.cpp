@@ -19,13 +19,12 @@
 #include "base/core/files/file.h"
 #include "planning/profile/plausibility.h"
 #include "training/launcher/checkpoint_manifest.h"
-#include "training/launcher/energy/blocking_power.h"
-#include "training/launcher/export_folder.h"
-#include "training/launcher/metrics_path.h"
+#include "training/launcher/energy/envpipe_config.h"
 #include "training/launcher/model_weights.h"
+#include "training/launcher/output_paths.h"
+#include "training/launcher/repartition.h"
 #include "training/launcher/training_schedule.h"
 #include "training/launcher/training_text.h"
-#include "training/launcher/work_planner.h"
 
 namespace lowgear::launcher {
 namespace {

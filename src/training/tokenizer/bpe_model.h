@@ -3,13 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "base/core/random.h"
+#include "base/core/probability.h"
 
 namespace lowgear::tokenizer {
 
@@ -46,5 +47,13 @@ class BpeModel {
   std::array<std::int32_t, 256> byte_tokens_;
   std::unordered_map<std::uint64_t, Merge, PairHash> merges_;
 };
+
+/// The bytes that a token of a byte-level vocabulary spells. Such vocabularies (GPT-2 and all that followed) write
+/// every byte as one printable character: itself where it is one of Latin-1, and U+0100, U+0101, ... for the others in
+/// order. Empty when a character is not of this alphabet.
+[[nodiscard]] std::optional<std::string> bytes_from_alphabet(std::string_view token);
+
+/// The inverse.
+[[nodiscard]] std::string alphabet_from_bytes(std::string_view bytes);
 
 }  // namespace lowgear::tokenizer

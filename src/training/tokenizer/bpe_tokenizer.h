@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "training/tokenizer/added_tokens.h"
 #include "training/tokenizer/bpe_model.h"
 #include "training/tokenizer/tokenizer.h"
 #include "training/tokenizer/tokenizer_json.h"

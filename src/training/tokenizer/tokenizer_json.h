@@ -1,16 +1,40 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "training/tokenizer/added_tokens.h"
 #include "training/tokenizer/bpe_model.h"
 #include "training/tokenizer/word_splitter.h"
 
 namespace lowgear::tokenizer {
+
+/// A token that stands for itself wherever it occurs in a text (`<|endoftext|>`).
+struct AddedToken {
+  std::string content;
+  std::int32_t id = 0;
+};
+
+/// Finds added tokens in text.
+class AddedTokens {
+ public:
+  /// No content may be empty.
+  explicit AddedTokens(std::vector<AddedToken> tokens);
+
+  struct Match {
+    std::size_t begin = 0;
+    const AddedToken* token = nullptr;
+  };
+  /// The leftmost occurrence of one, the longest of those that begin there.
+  [[nodiscard]] std::optional<Match> find(std::string_view text) const;
+
+ private:
+  std::array<std::vector<AddedToken>, 256> by_first_byte_;  ///< longest first
+};
 
 /// Most tokens of a vocabulary that is read, several times that of any in use.
 inline constexpr std::int64_t kMaxVocabularySize = std::int64_t{1} << 21;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/core/error.h"
-#include "base/core/utf8.h"
+#include "base/core/text.h"
 
 namespace lowgear::tokenizer {
 namespace {

@@ -21,12 +21,11 @@
 #include "training/launcher/server/server_job.h"
 #include "training/launcher/training_check.h"
 #include "training/launcher/training_schedule.h"
-#include "training/trainer/decision_reports.h"
 #include "training/trainer/engine/backend.h"
 #include "training/trainer/run/progress_report.h"
 #include "training/trainer/run/rank_program.h"
 #include "training/trainer/run/training_run.h"
-#include "training/trainer/transport/rendezvous.h"
+#include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
 namespace {

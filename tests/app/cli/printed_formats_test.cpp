@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "app/cli/run_lowgear.h"
-#include "app/cli/text/peer_estimate_text.h"
+#include "app/cli/text/estimate_text.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 

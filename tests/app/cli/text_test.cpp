@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/cli/arguments/command_line.h"
-#include "app/cli/terminal/help_formatter.h"
-#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/terminal/help.h"
+#include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
 
 namespace lowgear::cli {

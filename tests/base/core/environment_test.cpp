@@ -60,6 +60,8 @@ TEST(EnvironmentWith, ReplacesAndAddsVariables) {
   EXPECT_EQ(variables.at("LOWGEAR_TEST_ADDED"), "");
 }
 
+TEST(BootId, StaysTheSame) { EXPECT_EQ(boot_id(), boot_id()); }
+
 }  // namespace
 
 }  // namespace lowgear

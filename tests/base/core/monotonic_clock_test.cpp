@@ -25,7 +25,5 @@ TEST(MonotonicClock, TellsSecondsOfTheSameTime) {
   EXPECT_LE(now_s, static_cast<double>(monotonic_ns()) * 1e-9);
 }
 
-TEST(BootId, StaysTheSame) { EXPECT_EQ(boot_id(), boot_id()); }
-
 }  // namespace
 }  // namespace lowgear

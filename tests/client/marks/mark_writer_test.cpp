@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "client/measure/covered_time.h"
+#include "client/measure/iteration_meter.h"
 
 namespace lowgear::client {
 namespace {

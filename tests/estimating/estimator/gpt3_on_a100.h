@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
@@ -11,7 +10,6 @@
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/generators.h"
-#include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
 /// The workload whose measured stage profile validates the estimated one: GPT-3 175B on A100 SXM, eight stages, tp 8

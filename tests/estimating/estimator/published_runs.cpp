@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/core/formats/csv.h"
-#include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 

@@ -11,11 +11,10 @@
 #include <memory>
 #include <string>
 
+#include "hardware/gpu/gpu_control.h"
 #include "hardware/gpu/nvml_abi.h"
-#include "hardware/gpu/nvml_control.h"
 #include "hardware/gpu/nvml_library.h"
 #include "hardware/gpu/nvml_survey.h"
-#include "hardware/gpu/nvml_system.h"
 
 namespace lowgear::gpu {
 namespace {

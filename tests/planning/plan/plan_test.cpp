@@ -3,10 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
+#include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "planning/plan/pipelines.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/generators.h"
 
 namespace lowgear::plan {
+
 namespace {
 
 using ::testing::HasSubstr;
@@ -97,4 +104,101 @@ TEST(ClocksForPlan, RefusesAnotherNumberOfRanks) {
 }
 
 }  // namespace
+
+namespace {
+
+Plan plan_with(const std::vector<std::string>& settings) {
+  Plan plan;
+  plan.ranks.emplace_back();
+  for (const std::string& setting : settings) {
+    PlannedOp op;
+    op.setting = setting;
+    plan.ranks.back().push_back(op);
+  }
+  return plan;
+}
+
+TEST(PowerLimitSetting, IsReadFromItsName) {
+  EXPECT_EQ(power_limit_w("pl:300"), 300);
+  EXPECT_EQ(power_limit_w("pl:10000"), 10'000);
+  for (const char* other :
+       {"", "pl:", "pl:0", "pl:-5", "pl:10001", "pl:300.5", "pl:300W", "sm12", "sm12;pl:300", "PL:300"}) {
+    EXPECT_EQ(power_limit_w(other), std::nullopt) << other;
+  }
+}
+
+TEST(PowerLimitSetting, IsTheOnlyOneThatPasses) {
+  EXPECT_NO_THROW(refuse_settings_but_power_limits(plan_with({"", "pl:300", "pl:250"}), "it"));
+  EXPECT_THROW(refuse_settings_but_power_limits(plan_with({"pl:300", "sm12"}), "it"), InputError);
+}
+
+}  // namespace
+
+namespace {
+
+TEST(UniformPlan, HasEveryComputationInOrderAtOneClock) {
+  const schedule::Schedule schedule = schedule::one_f_one_b_schedule(2, 3);
+  const Plan plan = uniform_plan(schedule, 1410, "profile");
+  EXPECT_EQ(plan.policy, "profile");
+  EXPECT_EQ(plan.schedule, "1f1b");
+  EXPECT_EQ(plan.microbatches, 3);
+  ASSERT_EQ(plan.ranks.size(), 2U);
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    ASSERT_EQ(plan.ranks[rank].size(), schedule.ranks[rank].size());
+    for (std::size_t i = 0; i < plan.ranks[rank].size(); ++i) {
+      const PlannedOp& op = plan.ranks[rank][i];
+      EXPECT_EQ(op.clock_mhz, 1410);
+      EXPECT_EQ((schedule::Action{schedule::ActionKind::compute, op.kind, op.stage, op.microbatch}),
+                schedule.ranks[rank][i]);
+    }
+  }
+  EXPECT_EQ(count_switches(plan.ranks), 0);
+}
+
+TEST(UniformPlan, LeavesMessagesOut) {
+  const schedule::Schedule schedule = schedule::one_f_one_b_schedule(2, 3);
+  EXPECT_EQ(uniform_plan(with_communication(schedule), 900, "profile").ranks[0].size(), schedule.ranks[0].size());
+}
+
+}  // namespace
+
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(PlanSampling, ReadsWhatTheHelpSays) {
+  EXPECT_EQ(read_plan_sampling("all").every, 1);
+  EXPECT_EQ(read_plan_sampling("20").count, 20);
+  EXPECT_EQ(read_plan_sampling("every:50").every, 50);
+  EXPECT_FALSE(read_plan_sampling("every:50").count);
+  for (const char* wrong : {"", "All", "0", "-3", "2.5", "every", "every:", "every:0", "every:x", "99999999999"}) {
+    EXPECT_THROW((void)read_plan_sampling(wrong), InputError) << wrong;
+  }
+}
+
+TEST(PlanSampling, TakesPlacesByDistanceAndByCount) {
+  EXPECT_THAT(sampled_places(7, read_plan_sampling("every:3")), ElementsAre(0, 3, 6));
+  EXPECT_THAT(sampled_places(8, read_plan_sampling("every:3")), ElementsAre(0, 3, 6, 7));
+  EXPECT_THAT(sampled_places(9, read_plan_sampling("3")), ElementsAre(0, 4, 8));
+  EXPECT_THAT(sampled_places(9, read_plan_sampling("1")), ElementsAre(8));
+  EXPECT_THAT(sampled_places(1, read_plan_sampling("every:3")), ElementsAre(0));
+  EXPECT_THAT(sampled_places(0, read_plan_sampling("all")), IsEmpty());
+}
+
+TEST(PlanSampling, PlacesRiseAndEndWithTheLast) {
+  for (std::size_t total = 1; total < 40; ++total) {
+    for (int number = 1; number < 45; ++number) {
+      const auto by_count = sampled_places(total, {.count = number});
+      EXPECT_EQ(by_count.size(), std::min(total, static_cast<std::size_t>(number)));
+      for (const auto& places : {by_count, sampled_places(total, {.every = number})}) {
+        EXPECT_EQ(std::ranges::adjacent_find(places, std::greater_equal<>{}), places.end());
+        EXPECT_EQ(places.back(), total - 1);
+      }
+    }
+  }
+}
+
+}  // namespace
+
 }  // namespace lowgear::plan

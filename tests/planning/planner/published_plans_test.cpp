@@ -18,7 +18,7 @@
 namespace lowgear::planner {
 namespace {
 
-constexpr int kStages = 8;
+constexpr int kGpt3Stages = 8;
 
 struct PublishedPlan {
   std::string name;
@@ -37,8 +37,8 @@ class PublishedPlans : public testing::TestWithParam<PublishedPlan> {
 
   [[nodiscard]] static PipelinePlanner planner() {
     const auto& [name, pipeline, microbatches, max_gap_pct] = GetParam();
-    const std::vector<double> blocking_power_w(kStages, pipeline.blocking_power_w);
-    return {schedule::one_f_one_b_schedule(kStages, microbatches), pipeline.read(), blocking_power_w, {}};
+    const std::vector<double> blocking_power_w(kGpt3Stages, pipeline.blocking_power_w);
+    return {schedule::one_f_one_b_schedule(kGpt3Stages, microbatches), pipeline.read(), blocking_power_w, {}};
   }
 };
 
@@ -60,7 +60,7 @@ TEST_P(PublishedPlans, HaveASmallCertifiedGap) {
 TEST_P(PublishedPlans, UseNoMoreThanThoseOfPerseusInTheSameReplayedTime) {
   constexpr int kPoints = 6;
   const auto& [name, pipeline, microbatches, max_gap_pct] = GetParam();
-  const SampleProblem sample(schedule::one_f_one_b_schedule(kStages, microbatches), pipeline.read(),
+  const SampleProblem sample(schedule::one_f_one_b_schedule(kGpt3Stages, microbatches), pipeline.read(),
                              pipeline.blocking_power_w);
   const PerseusModel perseus(sample.problem(), pipeline.unit_s);
   const double cheapest_s = perseus.solve(std::numeric_limits<double>::infinity()).time_s;

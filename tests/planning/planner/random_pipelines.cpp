@@ -6,7 +6,6 @@
 
 #include "planning/planner/random_instances.h"
 #include "planning/schedule/generators.h"
-#include "planning/schedule/merak_schedules.h"
 
 namespace lowgear::planner {
 namespace {

@@ -16,7 +16,6 @@
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
-#include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
 namespace lowgear::planner {

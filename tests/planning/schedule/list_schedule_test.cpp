@@ -10,7 +10,6 @@
 #include "base/core/error_of.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/dag.h"
-#include "planning/schedule/deadlock.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
 

@@ -15,7 +15,7 @@
 #include "base/core/error_of.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/example_profile.h"
-#include "planning/workflow/replayed_plan.h"
+#include "planning/workflow/plan_replays.h"
 #include "planning/workflow/sample_pipeline.h"
 
 namespace lowgear::workflow {

@@ -10,7 +10,7 @@
 
 #include "base/core/formats/json.h"
 #include "report/report/headless_browser.h"
-#include "report/report/page_files.h"
+#include "report/report/page_template.h"
 
 namespace lowgear::report {
 namespace {

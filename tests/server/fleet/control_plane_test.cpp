@@ -45,7 +45,7 @@ class ControlPlaneTest : public testing::Test {
             .log = [this](std::string_view text) { log.emplace_back(text); }};
   }
 
-  Settled into(std::optional<StoreOutcome>& outcome) {
+  OnCommitted into(std::optional<StoreOutcome>& outcome) {
     return [&outcome](StoreOutcome told) { outcome = told; };
   }
 
@@ -473,12 +473,12 @@ TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
                         .created_s = 2,
                         .summary = R"({"job":"j-2","state":"finished","reason":"finished by request"})"},
                        {.id = "j-3", .run = "other", .created_s = 3, .summary = "damaged"},
-                       {.id = "j-1", .run = "run", .created_s = 1, .summary = R"({"job":"j-1","state":"failed"})"}};
+                       {.id = "j-1", .run = "run", .created_s = 1, .summary = R"({"job":"j-1","state":"finished"})"}};
   ControlPlane restored(environment(), {});
   restored.restore(std::move(contents));
   ASSERT_EQ(restored.summaries().size(), 2U);
   EXPECT_EQ(restored.summaries()[0]["job"], "j-2");
-  EXPECT_EQ(restored.finished_job("j-1")->state, "failed");
+  EXPECT_EQ(restored.finished_job("j-1")->state, "finished");
   EXPECT_EQ(restored.register_job(spec()).finished->id, "j-2");
   contents.finished = {{.id = "j-2", .run = "run", .created_s = 2, .summary = R"({"job":"j-2","state":"finished"})"}};
   ControlPlane again(environment(), {});
@@ -487,7 +487,7 @@ TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
   EXPECT_THAT(log, testing::ElementsAre(HasSubstr("j-3: left out")));
 }
 
-TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
+TEST_F(ControlPlaneTest, ArchivesJobsThatAreOverAfterARestart) {
   const JobRecord& job = running_job();
   const std::string id = job.id;
   StoreContents contents;

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/core/error.h"
-#include "server/http/api_documents.h"
 #include "server/http/api_routes.h"
+#include "server/http/embedded_files.h"
 #include "server/server_fakes.h"
 
 namespace lowgear::server {

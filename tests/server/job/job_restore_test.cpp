@@ -229,18 +229,6 @@ TEST_F(JobRestoreOfReports, KeepsReportsThatAreSentAgainWithNewerOnes) {
   for (const JobIteration& iteration : job->record().history.kept()) EXPECT_EQ(iteration.energy_j, 200);
 }
 
-TEST(JobRestore, TakesAJobThatAnOlderServerCalledFailedForFinished) {
-  SimulatedJob training(small_job(2));
-  training.register_all();
-  StoreContents stored = training.stored();
-  Json state = Json::parse(stored.jobs.at(0).state);
-  state["state"] = "failed";
-  stored.jobs[0].state = state.dump();
-  const auto restored = Job::restore(stored.jobs[0], stored, {}, training.now_s());
-  EXPECT_EQ(restored->record().state(), JobState::finished);
-  EXPECT_TRUE(restored->record().is_over());
-}
-
 TEST(JobRestoreOfALostProfile, MeasuresAnother) {
   SimulatedJob other(small_job(2));
   other.train();

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/progress.h"
 #include "planning/profile/example_profile.h"
-#include "server/planning/job_schedule.h"
+#include "server/planning/planning_inputs.h"
 #include "server/simulated_job.h"
 
 namespace lowgear::server {

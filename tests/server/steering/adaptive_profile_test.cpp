@@ -18,7 +18,6 @@
 #include "planning/profile/example_profile.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/schedule/generators.h"
-#include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 #include "server/steering/noisy_job.h"
 

@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "planning/adapt/small_job.h"
-#include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
-#include "planning/workflow/replan.h"
+#include "planning/workflow/job_planner.h"
+#include "server/job/iteration_history.h"
 #include "server/steering/noisy_job.h"
 #include "server/steering/slowdown_guard.h"
 #include "server/steering/straggler_detector.h"
-#include "server/steering/switch_boundary.h"
 
 namespace lowgear::server {
 namespace {

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-#include "base/core/random.h"
+#include "base/core/probability.h"
 #include "server/steering/straggler_detector.h"
 
 namespace lowgear::server {

@@ -23,7 +23,6 @@
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
-#include "server/store/backup_seal.h"
 #include "server/store/database.h"
 #include "server/store/sqlite_store.h"
 #include "server/store/state_folder.h"

@@ -1,5 +1,3 @@
-#include "training/dataset/token_doubt.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +14,7 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "training/dataset/token_file.h"
 
 namespace lowgear::dataset {
 namespace {

@@ -21,10 +21,13 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/eventually.h"
 #include "base/core/temporary_folder.h"
+#include "base/core/version.h"
 
 namespace lowgear::launcher {
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -352,4 +355,19 @@ TEST(ThreadsPerRank, DividesTheCoresAndLeavesOneAtLeast) {
 }
 
 }  // namespace
+
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Release, HasToBeThatOfTheLauncher) {
+  EXPECT_EQ(error_of([] { require_release_of(std::nullopt); }), "no error") << "torchrun says none";
+  EXPECT_EQ(error_of([] { require_release_of(version()); }), "no error");
+  EXPECT_THAT(error_of([] { require_release_of("999.0.0"); }),
+              AllOf(HasSubstr("lowgear is 999.0.0"), HasSubstr(version()), HasSubstr("of one release")));
+}
+
+}  // namespace
+
 }  // namespace lowgear::launcher

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "estimating/model/parameters.h"
-#include "training/tensorfile/safetensors_writer.h"
+#include "training/tensorfile/safetensors.h"
 
 namespace lowgear::launcher {
 

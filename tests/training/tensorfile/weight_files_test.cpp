@@ -11,8 +11,8 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "training/tensorfile/safetensors.h"
 #include "training/tensorfile/safetensors_bytes.h"
-#include "training/tensorfile/safetensors_writer.h"
 
 namespace lowgear::tensorfile {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "training/tokenizer/random_tokenizer.h"
 
 namespace lowgear::tokenizer {
+
 namespace {
 
 using ::testing::ElementsAre;
@@ -105,4 +107,32 @@ TEST_F(SmallModel, RefusesAPairTwice) {
 }
 
 }  // namespace
+
+namespace {
+
+TEST(ByteAlphabet, WritesBytesAsGpt2Does) {
+  EXPECT_EQ(alphabet_from_bytes(" "), "Ġ");
+  EXPECT_EQ(alphabet_from_bytes("\n"), "Ċ");
+  EXPECT_EQ(alphabet_from_bytes("a~!"), "a~!");
+  EXPECT_EQ(alphabet_from_bytes(std::string(1, '\0')), "Ā");
+  EXPECT_EQ(alphabet_from_bytes("\x7f"), "ġ");
+  EXPECT_EQ(alphabet_from_bytes("\xa0"), "ł");
+  EXPECT_EQ(alphabet_from_bytes("\xad"), "Ń");
+  EXPECT_EQ(alphabet_from_bytes("ö"), "Ã¶");
+}
+
+TEST(ByteAlphabet, ReadsEveryByteBack) {
+  std::string bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<char>(byte));
+  EXPECT_EQ(bytes_from_alphabet(alphabet_from_bytes(bytes)), bytes);
+}
+
+TEST(ByteAlphabet, KnowsWhatIsNotOfIt) {
+  for (const char* const token : {"a b", "\n", "ń", "\u0144", "€", "<｜x｜>", "\xff", "\u00ad"}) {
+    EXPECT_EQ(bytes_from_alphabet(token), std::nullopt) << token;
+  }
+}
+
+}  // namespace
+
 }  // namespace lowgear::tokenizer

@@ -10,7 +10,6 @@
 
 #include "base/core/formats/json.h"
 #include "training/tokenizer/bpe_model.h"
-#include "training/tokenizer/byte_alphabet.h"
 #include "training/tokenizer/word_splitter.h"
 
 namespace lowgear::tokenizer {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "training/trainer/engine/learning_rate.h"
+#include "training/trainer/engine/optimizer.h"
 #include "training/trainer/reference_model.h"
 #include "training/trainer/run/training_data.h"
 #include "training/trainer/thread_training.h"

@@ -10,7 +10,7 @@
 #include "base/core/temporary_folder.h"
 #include "planning/adapt/freezing/weight_gradient_rotation.h"
 #include "training/trainer/autograd_training.h"
-#include "training/trainer/model/block_linears.h"
+#include "training/trainer/model/parameter_store.h"
 #include "training/trainer/test_models.h"
 #include "training/trainer/thread_training.h"
 

@@ -1,4 +1,3 @@
-#include "training/trainer/sampler/expert_layer.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -8,7 +8,7 @@
 
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
-#include "planning/adapt/freezing/record.h"
+#include "planning/adapt/freezing/controller.h"
 #include "training/dataset/synthetic_corpus.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/trainer/autograd_training.h"

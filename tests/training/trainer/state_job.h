@@ -12,8 +12,8 @@
 #include "training/dataset/batch_sampler.h"
 #include "training/launcher/rank_layout.h"
 #include "training/trainer/checkpoint/checkpoint.h"
-#include "training/trainer/checkpoint/sharding.h"
-#include "training/trainer/model/model_part.h"
+#include "training/trainer/checkpoint/weights.h"
+#include "training/trainer/model/stage.h"
 #include "training/trainer/thread_ranks.h"
 
 namespace lowgear::trainer {

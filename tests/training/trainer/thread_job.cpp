@@ -12,13 +12,12 @@
 #include <utility>
 
 #include "planning/schedule/communication.h"
-#include "planning/schedule/deadlock.h"
-#include "planning/schedule/freezing.h"
 #include "planning/schedule/generators.h"
+#include "planning/schedule/schedule.h"
 #include "training/launcher/training_schedule.h"
-#include "training/trainer/checkpoint/sharding.h"
+#include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/engine/gradient_reducer.h"
-#include "training/trainer/model/model_part.h"
+#include "training/trainer/model/stage.h"
 #include "training/trainer/transport/in_process_transport.h"
 
 namespace lowgear::trainer {

@@ -11,9 +11,8 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
-#include "planning/joint/orders/memory_limit.h"
+#include "planning/joint/orders/joint_problem.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
-#include "planning/planner/policies/envpipe/envpipe_names.h"
 
 namespace lowgear::cli {
 namespace {

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "app/cli/arguments/pipeline_input.h"
-#include "planning/planner/policies/envpipe/envpipe_options.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
 
 namespace lowgear::cli {
 
 /// The settings of the policy `envpipe` on the command line.
 struct EnvPipeArguments {
   std::string config;  ///< EnvPipe's own file; empty: none
-  /// What options were given, which hold rather than the file.
+  /// Given options, which override the file.
   std::vector<std::function<void(planner::EnvPipeOptions& options)>> given;
 };
 
@@ -23,8 +23,8 @@ struct EnvPipeArguments {
 void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments);
 
 /// The settings for a pipeline, the time of a transfer as its profile states it, its memory as `--memory-limit` or
-/// `--extra-activations` has it. Throws InputError when both are given, when the limit is below what 1F1B holds, and
-/// when the file is none of EnvPipe's.
+/// `--extra-activations` has it. Throws InputError when both are given, when the limit is below the memory of 1F1B, and
+/// when the file is not in EnvPipe's format.
 [[nodiscard]] planner::EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments,
                                                       const std::optional<std::string>& memory_limit,
                                                       const std::optional<int>& extra_activations,

@@ -2,19 +2,128 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string_view>
 #include <utility>
 
-#include "app/cli/arguments/blocking_power_argument.h"
-#include "app/cli/arguments/work_change_arguments.h"
-#include "app/cli/terminal/memory.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
+#include "app/cli/terminal/process.h"
 #include "base/core/error.h"
-#include "planning/workflow/planning_memory.h"
+#include "base/core/numbers/number.h"
+#include "planning/schedule/schedule.h"
+#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::cli {
 namespace {
 
-/// Virtual stages per rank that the search tries at most.
-constexpr int kMostChunks = 2;
+constexpr auto kRecomputationWords = std::to_array<std::string_view>({"added", "removed"});
+
+std::optional<int> layer_number(std::string_view text) {
+  const auto number = parse_integer(text);
+  if (!number || *number < 0 || *number >= profile::kMaxStages) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+profile::Partition parse_layers(std::string_view text) {
+  profile::Partition layers;
+  for (std::string_view rest = text; true;) {
+    const auto [word, others] = split_at(rest, ',');
+    const auto count = layer_number(word);
+    if (!count || *count < 1) {
+      throw InputError(
+          fmt::format("--layers: expected the layers of the model or of every stage, as 96 or 12,12,12,10, "
+                      "not {}",
+                      quote(text)));
+    }
+    layers.push_back(*count);
+    if (word.size() == rest.size()) return layers;
+    rest = others;
+  }
+}
+
+}  // namespace
+
+CLI::Option* add_layers_option(CLI::App& app, std::string& layers) {
+  return app
+      .add_option("--layers", layers,
+                  "Layers of the model, divided evenly over the stages, the first stages one more; or the layers of "
+                  "every stage: 12,12,12,10")
+      ->type_name("N[,N...]");
+}
+
+void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
+  add_layers_option(app, arguments.layers)->required();
+  add_whole_number(app, "--freeze", {0, profile::kMaxStages}, into(arguments.frozen_layers),
+                   "Freeze so many of the first layers, and the embedding with them (default 0)");
+  app.add_option("--scale", arguments.scales,
+                 "Layers FIRST to LAST take TIME times their time and ENERGY times their energy (default as the time), "
+                 "as with another precision; may be repeated")
+      ->type_name("FIRST-LAST=TIME[,ENERGY]")
+      ->expected(1)
+      ->take_all()
+      ->each([](const std::string& text) {
+        try {
+          (void)parse_layer_scale(text);
+        } catch (const InputError& error) {
+          throw CLI::ValidationError(error.what());
+        }
+      });
+  add_number(app, "--drop-weight-gradients", {0, 0.9}, into(arguments.dropped_weight_gradients),
+             "Leave out this share of the weight gradients of all layers: that much less of weight gradients, or half "
+             "as much of whole backwards (default 0)")
+      ->type_name("SHARE");
+  add_choice(
+      app, "--recompute", kRecomputationWords,
+      [&arguments](std::size_t place) {
+        arguments.recomputation = place == 0 ? workflow::Recomputation::added : workflow::Recomputation::removed;
+      },
+      "Whether layers repeat their forward before their backward, and did not in the profile (added), or no longer do "
+      "(removed)");
+  add_whole_number(app, "--microbatches", {1, schedule::kMaxMicrobatches}, into(arguments.microbatches),
+                   "Microbatches per iteration from now on (default as before)");
+}
+
+profile::Partition partition_from_layers(const std::string& text, int stages) {
+  const profile::Partition layers = parse_layers(text);
+  if (layers.size() == 1 && stages > 1) return profile::uniform_partition(layers.front(), stages);
+  if (layers.size() != static_cast<std::size_t>(stages)) {
+    throw InputError(
+        fmt::format("--layers names {} stages and the pipeline has {}; give the layers of the model, or of every stage",
+                    layers.size(), stages));
+  }
+  return layers;
+}
+
+workflow::WorkChange work_change(const WorkChangeArguments& arguments, int layers) {
+  workflow::WorkChange change{
+      .frozen_layers = arguments.frozen_layers, .scales = {}, .recomputation = arguments.recomputation};
+  for (const std::string& text : arguments.scales) change.scales.push_back(parse_layer_scale(text));
+  if (arguments.dropped_weight_gradients > 0) {
+    for (const auto& scale : workflow::dropped_weight_gradients(layers, arguments.dropped_weight_gradients)) {
+      change.scales.push_back(scale);
+    }
+  }
+  return change;
+}
+
+workflow::LayerScale parse_layer_scale(const std::string& text) {
+  const auto [layers, factors] = split_at(text, '=');
+  const auto [first_text, last_text] = split_at(layers, '-');
+  const auto [time_text, energy_text] = split_at(factors, ',');
+  const auto first = layer_number(first_text);
+  const auto last = last_text.empty() ? first : layer_number(last_text);
+  const auto time = parse_number(time_text);
+  const auto energy = energy_text.empty() ? time : parse_number(energy_text);
+  const bool has_all = first && last && *first <= *last && time && energy && *time > 0 && *energy > 0;
+  if (!has_all || *time > workflow::kMaxWorkFactor || *energy > workflow::kMaxWorkFactor) {
+    throw InputError(fmt::format("expected FIRST-LAST=TIME[,ENERGY] with factors above 0 and at most {}, not {}",
+                                 workflow::kMaxWorkFactor, quote(text)));
+  }
+  return {.begin = *first, .end = *last + 1, .time_factor = *time, .energy_factor = *energy, .kind = {}};
+}
+
+namespace {
 
 void require_free_order(const ScheduleArguments& arguments) {
   if (arguments.chunks) throw InputError("--chunks: the search chooses the stages of each rank; leave it out");

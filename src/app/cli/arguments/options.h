@@ -1,5 +1,8 @@
 #pragma once
 
+/// Options of the command line whose values are checked where they are read: a wrong one is a CLI::ValidationError that
+/// says what was expected.
+
 #include <CLI/CLI.hpp>
 #include <concepts>
 #include <functional>
@@ -10,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-/// Options of the command line whose values are checked where they are read: a wrong one is a CLI::ValidationError that
-/// says what was expected.
 namespace lowgear::cli {
 
 /// Inclusive bounds of a number.
@@ -33,11 +34,11 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
 CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRange<int> range,
                                std::function<void(std::vector<int>)> set, const std::string& help);
 
-/// The same of finite numbers.
+/// Finite numbers in `range`, separated by commas, handed to `set` together.
 CLI::Option* add_numbers(CLI::App& app, const std::string& name, NumberRange<double> range,
                          std::function<void(std::vector<double>)> set, const std::string& help);
 
-/// The two sides of the first `separator`; the second is empty where there is none.
+/// Text before and after the first `separator`; the second is empty without a separator.
 [[nodiscard]] std::pair<std::string_view, std::string_view> split_at(std::string_view text, char separator);
 
 /// `2=1.3`: a rank or stage, and by how many times it is slower.
@@ -63,8 +64,8 @@ struct OptionOfAction {
   std::string_view option;
 };
 
-/// Throws InputError when an option was given that goes with other actions than this one. Options that stand nowhere
-/// among `pairs` go with all.
+/// Throws InputError when an option was given that goes with other actions than this one. Options that `pairs`
+/// does not name go with all actions.
 void refuse_options_of_other_actions(const CLI::App& verb, std::string_view action,
                                      std::span<const OptionOfAction> pairs);
 
@@ -76,5 +77,11 @@ template <typename Target>
 
 /// The `--json` flag of every verb.
 void add_json_flag(CLI::App& app, bool& json);
+
+/// The command line of this call of a verb, ready to be typed again: `lowgear plan --stages 8 ...`.
+[[nodiscard]] std::string command_line(const CLI::App& verb);
+
+/// Quotes a word for a shell, in single quotes where it needs them.
+[[nodiscard]] std::string shell_word(const std::string& text);
 
 }  // namespace lowgear::cli

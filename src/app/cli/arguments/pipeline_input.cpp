@@ -5,22 +5,23 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
-#include "app/cli/arguments/blocking_power_argument.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/terminal/memory.h"
+#include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/suggestion.h"
-#include "estimating/estimator/gpu/power_limit.h"
-#include "planning/profile/latency/profile_latency.h"
+#include "base/core/numbers/number.h"
+#include "base/core/text.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "planning/profile/latency/switch_latency.h"
+#include "planning/profile/options.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
-#include "planning/schedule/microbatches.h"
+#include "planning/schedule/schedule.h"
 #include "planning/schedule/torch_csv.h"
-#include "planning/workflow/fitted_profile.h"
-#include "planning/workflow/planning_memory.h"
+#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::cli {
 namespace {
@@ -209,6 +210,32 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.doubts = doubts_of(input, pipeline.blocking_power_w, arguments.gpu_name);
   return input;
+}
+
+namespace {
+
+std::string read_blocking_power_file(const std::string& argument) {
+  try {
+    return read_file(argument);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format(
+        "{}; give the blocking power as watts, or as a CSV with the columns stage,blocking_power", error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {
+  const std::optional<double> power_w = parse_number(argument);
+  if (!power_w) return profile::read_blocking_power(read_blocking_power_file(argument), argument, stages);
+  if (!(*power_w >= 0 && *power_w <= profile::kMaxBlockingPowerW)) {
+    throw InputError(fmt::format("blocking power {} W is not in 0 to {}; give the watts of one GPU that waits",
+                                 *power_w, profile::kMaxBlockingPowerW));
+  }
+  if (stages < 1 || stages > profile::kMaxStages) {
+    throw InputError(fmt::format("{} stages are not in 1 to {}", stages, profile::kMaxStages));
+  }
+  return std::vector<double>(static_cast<std::size_t>(stages), *power_w);
 }
 
 }  // namespace lowgear::cli

@@ -9,33 +9,32 @@
 #include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/plausibility.h"
 #include "planning/profile/stage_profile.h"
-#include "planning/schedule/deadlock.h"
+#include "planning/schedule/communication.h"
 #include "planning/schedule/schedule.h"
-#include "planning/workflow/fitted_profile.h"
 #include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::cli {
 
-/// What `--schedule` is given where the order is to be searched (lowgear plan).
+/// Value of `--schedule` that has `lowgear plan` search the order.
 inline constexpr std::string_view kFreeOrder = "auto";
 
-/// What names a schedule on the command line.
+/// A schedule on the command line.
 struct ScheduleArguments {
   std::string schedule = "1f1b";  ///< name of a generator, or path of a CSV
-  std::optional<int> stages;      ///< pipeline ranks; load_pipeline takes them from the profile where they are absent
+  std::optional<int> stages;      ///< pipeline ranks; empty: load_pipeline takes those of the profile
   std::optional<int> microbatches;
   std::optional<int> chunks;             ///< virtual stages per rank
   std::optional<int> extra_activations;  ///< EnvPipe: beyond those of 1F1B
   schedule::P2pGrouping grouping = schedule::P2pGrouping::none;
 };
 
-/// What names a profiled pipeline on the command line.
+/// A profiled pipeline on the command line.
 struct PipelineArguments {
   ScheduleArguments schedule;
   std::string profile;         ///< path
   std::string blocking_power;  ///< watts, or path
   workflow::FittingShares shares;
-  std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
+  std::string gpu_name;  ///< model on which the profile was measured; empty: not stated
 };
 
 /// `--schedule`, `--stages`, `--microbatches`, `--chunks`, `--extra-activations`, `--p2p`.
@@ -49,11 +48,11 @@ void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view 
 /// `--profile`, `--blocking-power`, the options of schedules, `--backward-split` and `--recomputation-share`.
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
-/// A pipeline as all commands use it, and what its files say in addition.
+/// A pipeline as all commands use it, with further contents of its files.
 struct PipelineInput {
   std::string profile_name;  ///< as given
   workflow::ProfiledPipeline pipeline;
-  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
+  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: unknown
   profile::StageColumns columns = {};           ///< of the profile
   profile::ProfileFile file = {};               ///< the profile as it was read
 };
@@ -75,5 +74,10 @@ struct PipelineInput {
 
 /// Reads all files. Throws InputError.
 [[nodiscard]] PipelineInput load_pipeline(const PipelineArguments& arguments);
+
+/// Blocking power of each stage in watts, from the user's argument: a number for all stages, or the path of a CSV with
+/// the columns `stage,blocking_power` (W), as `read_blocking_power` takes it. Throws InputError for anything else, or
+/// as `read_blocking_power` does.
+[[nodiscard]] std::vector<double> blocking_power_from_argument(const std::string& argument, int stages);
 
 }  // namespace lowgear::cli

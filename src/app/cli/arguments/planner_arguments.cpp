@@ -3,15 +3,22 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "planning/plan/plan.h"
-#include "planning/planner/exponential/perseus_guess.h"
-#include "planning/profile/latency/profile_latency.h"
-#include "planning/workflow/replayed_plan.h"
+#include "planning/planner/exponential/exponential_fit.h"
+#include "planning/profile/latency/switch_latency.h"
+#include "planning/simulator/cluster.h"
+#include "planning/workflow/plan_replays.h"
 
 namespace lowgear::cli {
 namespace {
@@ -140,6 +147,80 @@ planner::PlannerOptions planner_options(const PlannerArguments& arguments) {
           .epsilon = arguments.epsilon,
           .granularity = arguments.granularity,
           .switch_latency_s = arguments.switch_latency.late_by_s()};
+}
+
+namespace {
+
+constexpr int kMaxPlans = 100'000;  // the numbers of plans have five digits
+constexpr double kMaxSlowdownPct = 1e6;
+constexpr double kMaxFactor = 1e6;
+
+}  // namespace
+
+void add_single_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) {
+  CLI::Option* deadline = add_number(app, "--deadline", {0, kMaxTimeS}, into(deadlines.deadline_s),
+                                     "Make one plan, for an iteration time of at most this, in s");
+  CLI::Option* slowdown =
+      add_number(app, "--slowdown", {0, kMaxSlowdownPct}, into(deadlines.slowdown_pct),
+                 "Make one plan, for a deadline this many per cent above the fastest possible iteration time (T_min)");
+  CLI::Option* straggler = add_number(
+      app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
+      "Make one plan, for waiting for a straggler that takes FACTOR x T_min: deadline min(FACTOR x T_min, T*)");
+  straggler->type_name("FACTOR");
+  deadline->type_name("SECONDS")->excludes(slowdown)->excludes(straggler);
+  slowdown->type_name("PERCENT")->excludes(straggler);
+}
+
+void add_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) {
+  add_single_deadline_options(app, deadlines);
+  CLI::Option* plans =
+      add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
+                       "Number of plans, evenly spaced from T_min to T*, the time of least energy (default 20); not "
+                       "together with --deadline, --slowdown or --straggler");
+  for (const char* single : {"--deadline", "--slowdown", "--straggler"}) app.get_option(single)->excludes(plans);
+}
+
+namespace {
+
+constexpr double kMaxWatts = 1e9;
+
+workflow::RankSlowdown slow_rank(const std::string& text) {
+  const auto slow = numbered_factor(text, std::numeric_limits<double>::min());
+  if (!slow) {
+    throw CLI::ValidationError(
+        "--slow-rank", fmt::format("expected RANK=FACTOR, such as 2=1.3, with a factor above 0 and at most {}, not {}",
+                                   simulator::kMaxSlowdownFactor, quote(text)));
+  }
+  return {.replica = 0, .rank = slow->number, .factor = slow->factor};
+}
+
+workflow::PowerCap power_cap(const std::string& text) {
+  const auto [watts, scope] = split_at(text, ':');
+  const auto number = parse_number(watts);
+  const auto named = scope.empty() ? std::optional(workflow::CapScope::gpu) : workflow::cap_scope(scope);
+  if (!number || !(*number > 0) || !(*number <= kMaxWatts) || !named || named == workflow::CapScope::node) {
+    throw CLI::ValidationError("--power-cap",
+                               fmt::format("expected W, W:gpu or W:job, such as 300 or 2400:job, not {}", quote(text)));
+  }
+  return {.scope = *named, .watts = *number};
+}
+
+}  // namespace
+
+void add_request_options(CLI::App& app, workflow::PlanRequest& request) {
+  app.add_option_function<std::vector<std::string>>(
+         "--slow-rank",
+         [&request](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) request.slow.push_back(slow_rank(text));
+         },
+         "A rank that is slower than profiled, by how many times; may be given for several ranks")
+      ->type_name("RANK=FACTOR");
+  app.add_option_function<std::string>(
+         "--power-cap", [&request](const std::string& text) { request.power_cap = power_cap(text); },
+         "Most power of each GPU (300), or of the pipeline's GPUs together, one a rank (2400:job), in W: make one "
+         "plan, "
+         "the fastest within the cap that is no faster than its deadline")
+      ->type_name("W[:SCOPE]");
 }
 
 }  // namespace lowgear::cli

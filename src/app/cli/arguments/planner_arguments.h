@@ -6,13 +6,15 @@
 #include <string>
 #include <string_view>
 
-#include "planning/plan/plan_sampling.h"
-#include "planning/planner/exponential/perseus_options.h"
+#include "planning/plan/plan.h"
+#include "planning/planner/exponential/exponential_fit.h"
 #include "planning/planner/planners/pipeline_planner.h"
+#include "planning/workflow/deadlines.h"
+#include "planning/workflow/job_planner.h"
 
 namespace lowgear::cli {
 
-/// `--switch-latency`, and where it came from.
+/// `--switch-latency`, and its source.
 struct SwitchLatencyArgument {
   std::optional<double> latency_ms;
   bool is_from_profile = false;
@@ -20,7 +22,7 @@ struct SwitchLatencyArgument {
   double lead_s = 0;       ///< how long before a unit the agent asks for its clock
 
   [[nodiscard]] bool is_known() const { return latency_ms.has_value(); }
-  /// 0 where it is not known.
+  /// 0 for an unknown latency.
   [[nodiscard]] double latency_s() const { return latency_ms.value_or(0) * 1e-3; }
   /// How late clocks change after their units begin.
   [[nodiscard]] double late_by_s() const { return std::max(0.0, latency_s() - lead_s); }
@@ -28,8 +30,8 @@ struct SwitchLatencyArgument {
   [[nodiscard]] std::optional<double> late_s() const;
   /// `given`, `profile` or `unknown`.
   [[nodiscard]] std::string_view source() const;
-  /// Takes that of the profile, if it has one, where none was given. Throws InputError when `--ask-ahead` was given,
-  /// and the latency is not known or longer than plan::kMaxClockLeadS.
+  /// Without `--switch-latency`, uses the profile's latency, if the profile has one. Throws InputError when
+  /// `--ask-ahead` was given, and the latency is not known or longer than plan::kMaxClockLeadS.
   void complete_from(std::optional<double> of_profile_s);
 };
 
@@ -65,5 +67,13 @@ CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
                                       std::optional<plan::PlanSampling>& sampling, const std::string& help);
 
 [[nodiscard]] planner::PlannerOptions planner_options(const PlannerArguments& arguments);
+
+/// `--deadline`, `--slowdown` and `--straggler`, which exclude each other.
+void add_single_deadline_options(CLI::App& app, workflow::Deadlines& deadlines);
+/// `--deadline`, `--slowdown`, `--straggler` and `--plans`, which exclude each other.
+void add_deadline_options(CLI::App& app, workflow::Deadlines& deadlines);
+
+/// `--slow-rank` and `--power-cap`.
+void add_request_options(CLI::App& app, workflow::PlanRequest& request);
 
 }  // namespace lowgear::cli

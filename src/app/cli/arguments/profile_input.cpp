@@ -11,8 +11,8 @@
 #include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
-#include "estimating/estimator/gpu/power_limit.h"
-#include "planning/profile/columns/recorded_activations.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/torch_csv.h"
 

@@ -1,22 +1,24 @@
 #include "app/cli/commands/application.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <new>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "app/cli/arguments/options.h"
-#include "app/cli/terminal/help_formatter.h"
-#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/help.h"
+#include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/log.h"
-#include "base/core/suggestion.h"
+#include "base/core/text.h"
 #include "base/core/version.h"
 
 namespace lowgear::cli {
@@ -168,6 +170,18 @@ int Application::run(std::span<const std::string> arguments, Console& console) {
     console.error(printable(error.what(), std::string_view::npos));
   }
   return static_cast<int>(code);
+}
+
+int run_program(int argc, char** argv, std::vector<Verb> verbs) {
+  install_signal_handlers();
+  Console console(STDOUT_FILENO);
+  try {
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    return Application(std::move(verbs)).run(arguments, console);
+  } catch (const Interrupted& interrupted) {
+    raise_by_default(interrupted.signal);
+    return EXIT_FAILURE;
+  }
 }
 
 }  // namespace lowgear::cli

@@ -33,4 +33,7 @@ class Application {
   std::map<std::string, VerbAction, std::less<>> actions_;
 };
 
+/// All of `main`: runs the command line of a program with these verbs and returns the exit code.
+[[nodiscard]] int run_program(int argc, char** argv, std::vector<Verb> verbs);
+
 }  // namespace lowgear::cli

@@ -10,10 +10,10 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
-#include "planning/planner/exponential/perseus_options.h"
+#include "planning/planner/exponential/exponential_fit.h"
 #include "report/evaluation/emulation.h"
 
 namespace lowgear::cli {

@@ -1,33 +1,46 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "app/cli/arguments/command_line.h"
-#include "app/cli/arguments/estimate_plan_arguments.h"
-#include "app/cli/arguments/job_input.h"
+#include "app/cli/arguments/estimate_input.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/sample_folder.h"
-#include "app/cli/terminal/memory.h"
-#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/process.h"
+#include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
-#include "app/cli/text/estimate_page.h"
+#include "app/cli/text/estimate_pages.h"
 #include "app/cli/text/estimate_text.h"
-#include "app/cli/text/peer_estimate_text.h"
-#include "app/cli/text/planned_estimate_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "estimating/estimator/iteration/emitted_profile.h"
-#include "estimating/estimator/iteration/envpipe_estimate.h"
 #include "estimating/estimator/iteration/job_estimate.h"
-#include "estimating/estimator/iteration/planned_estimate.h"
+#include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/peer/published_examples.h"
 
 namespace lowgear::cli {
 namespace {
+
+/// What `lowgear estimate --plan` is asked for.
+struct EstimatePlanArguments {
+  estimator::EstimatePlanOptions options;
+  PriceArguments prices;
+};
+
+/// `--deadline`, `--slowdown`, `--straggler`, `--policy`, `--gpu-hour`, `--kwh`, `--co2`; all go with `--plan`.
+void add_estimate_plan_options(CLI::App& app, EstimatePlanArguments& arguments, CLI::Option* plan) {
+  add_single_deadline_options(app, arguments.options.deadline);
+  app.add_option("--policy", arguments.options.policy,
+                 "Policy that chooses the clocks (default lowgear); lowgear compare --help names all")
+      ->type_name("NAME");
+  add_price_options(app, arguments.prices);
+  for (const char* option : {"--deadline", "--slowdown", "--straggler", "--policy", "--gpu-hour", "--kwh", "--co2"}) {
+    app.get_option(option)->needs(plan);
+  }
+}
 
 struct EstimateArguments {
   JobArguments job;

@@ -11,18 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/terminal/progress_bar.h"
-#include "app/cli/text/evaluation/dump_text.h"
-#include "app/cli/text/evaluation/evaluation_page.h"
-#include "app/cli/text/evaluation/evaluation_text.h"
+#include "app/cli/terminal/progress.h"
+#include "app/cli/text/evaluation_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "report/evaluation/dump.h"
+#include "report/evaluation/artifact.h"
 #include "report/evaluation/evaluation.h"
-#include "report/evaluation/figures.h"
 
 namespace lowgear::cli {
 namespace {

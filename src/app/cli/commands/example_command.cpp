@@ -5,7 +5,6 @@
 #include <string>
 #include <system_error>
 
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "base/core/error.h"

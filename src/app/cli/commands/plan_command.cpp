@@ -8,17 +8,13 @@
 #include <string>
 #include <string_view>
 
-#include "app/cli/arguments/command_line.h"
-#include "app/cli/arguments/deadlines.h"
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/arguments/request_arguments.h"
-#include "app/cli/arguments/work_change_arguments.h"
+#include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/joint_plan_run.h"
-#include "app/cli/runs/plan_run.h"
-#include "app/cli/terminal/progress_bar.h"
-#include "app/cli/text/plan/joint_plan_text.h"
+#include "app/cli/plan/plan_run.h"
+#include "app/cli/terminal/progress.h"
+#include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
 

@@ -10,21 +10,15 @@
 #include <system_error>
 #include <vector>
 
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/text/composed_text.h"
-#include "app/cli/text/profile/profile_page.h"
 #include "app/cli/text/profile_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
-#include "planning/profile/columns/recorded_activations.h"
 #include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/compose/composed_profile.h"
-#include "planning/profile/latency/clock_events.h"
-#include "planning/profile/latency/profile_latency.h"
 #include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/options.h"
 #include "planning/profile/plausibility.h"

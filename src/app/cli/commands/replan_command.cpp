@@ -1,34 +1,133 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/arguments/work_change_arguments.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/joint_plan_run.h"
-#include "app/cli/runs/plan_output.h"
-#include "app/cli/runs/plan_run.h"
-#include "app/cli/runs/replan_input.h"
-#include "app/cli/terminal/memory.h"
-#include "app/cli/terminal/progress_bar.h"
-#include "app/cli/text/plan/joint_plan_text.h"
-#include "app/cli/text/replan_text.h"
+#include "app/cli/plan/plan_folder.h"
+#include "app/cli/plan/plan_run.h"
+#include "app/cli/terminal/process.h"
+#include "app/cli/terminal/progress.h"
+#include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
 #include "base/core/units.h"
+#include "planning/profile/layers/layer_profile.h"
 #include "planning/schedule/generators.h"
-#include "planning/workflow/planning_memory.h"
+#include "planning/workflow/profiled_pipeline.h"
+#include "planning/workflow/run_folder.h"
 #include "planning/workflow/work_replan.h"
 
 namespace lowgear::cli {
 namespace {
+
+/// The plan that a job follows: the one that the report of a folder shows, of a given order or of a searched one.
+struct FollowedPlan {
+  workflow::RunContents contents;                       ///< profile and schedule are those of the plan's order
+  std::optional<profile::StageProfile> by_rank;         ///< one stage for each rank; empty: not known
+  std::optional<profile::Partition> moved_layers = {};  ///< by rank, where the planner has moved layers
+};
+
+/// The changed work with a free order.
+struct FreeOrderChange {
+  WorkChangeArguments work;
+  std::optional<std::string> memory_limit;  ///< empty: that of the plan's own search, else `1f1b`
+  std::optional<double> backward_split;     ///< share of the input gradient, where the profile has whole backwards only
+  bool keep_partition = false;
+};
+
+profile::Partition partition_by_rank(const FollowedPlan& plan, const std::string& layers) {
+  const int ranks = plan.contents.schedule.rank_count();
+  if (!plan.moved_layers) return partition_from_layers(layers, ranks);
+  const profile::Partition& moved = *plan.moved_layers;
+  const bool is_sum = layers == fmt::to_string(std::accumulate(moved.begin(), moved.end(), 0));
+  if (is_sum || layers == fmt::format("{}", fmt::join(moved, ","))) return moved;
+  throw InputError(fmt::format("--layers {}: the plan's layers are {} by rank, as it has moved them; give their sum",
+                               layers, fmt::join(moved, ",")));
+}
+
+void require_backwards(const JointInput& input, const profile::Partition& partition) {
+  try {
+    require_trained(input.problem);
+  } catch (const InputError&) {
+    throw InputError(fmt::format(
+        "--schedule auto: with the layers {} a stage has nothing left to train, and orders are searched for "
+        "pipelines that train every stage; leave out --schedule auto, or freeze fewer layers",
+        fmt::join(partition, ",")));
+  }
+}
+
+/// Throws InputError when the folder is not one that `lowgear plan` has written.
+FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
+  FollowedPlan plan;
+  if (!is_joint_folder(folder)) {
+    plan.contents = read_run_contents(read_plan_folder(folder), folder);
+    if (plan.contents.schedule.stages == plan.contents.schedule.rank_count()) plan.by_rank = plan.contents.profile;
+    return plan;
+  }
+  const planner::JointFolder files = read_joint_folder(folder);
+  plan.contents = workflow::read_joint_contents(files);
+  plan.by_rank = profile::read_stage_profile(files.profile.text, files.profile.name);
+  const std::optional<workflow::PartitionRun>& partition = plan.contents.run.joint->partition;
+  if (partition) plan.moved_layers = partition->chosen;
+  return plan;
+}
+
+/// The layers of every stage of the plan's order, from `--layers` (`partition_from_layers`); where the planner has
+/// moved layers, `layers` has to be their sum, or the partition that the planner has chosen. Throws InputError when it
+/// is not, or when a rank has several stages and layers that they cannot have equal parts of.
+profile::Partition followed_partition(const FollowedPlan& plan, const std::string& layers) {
+  const schedule::Schedule& order = plan.contents.schedule;
+  const int chunks = order.stages / order.rank_count();
+  if (chunks == 1) return partition_by_rank(plan, layers);
+  if (!plan.moved_layers) return partition_from_layers(layers, order.stages);
+  throw InputError(fmt::format(
+      "the plan's order {} has {} stages on each rank, in equal parts of layers that the planner has moved: give "
+      "--schedule auto",
+      order.name, chunks));
+}
+
+/// What to plan jointly: the changed work, its layers divided so that the costliest stage takes least time, from where
+/// the search moves them on. Throws InputError when a stage would have frozen layers alone, the plan has several stages
+/// on a rank and no profile by rank, and as `changed_profile` and `layer_profile_of` do.
+JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) {
+  const workflow::RunFile& run = plan.contents.run;
+  if (!plan.by_rank) {
+    throw InputError(
+        fmt::format("--schedule auto: the plan's order {} has several stages on a rank, and the search needs a profile "
+                    "with one for each; plan it with lowgear plan --schedule auto first",
+                    plan.contents.schedule.name));
+  }
+  const int ranks = plan.contents.schedule.rank_count();
+  const profile::Partition given = partition_by_rank(plan, change.work.layers);
+  const profile::StageProfile measured =
+      change.backward_split ? workflow::split_backward(*plan.by_rank, *change.backward_split) : *plan.by_rank;
+  const profile::LayerProfile layers = layer_profile_of(measured, given);
+  profile::LayerProfile changed = changed_profile(layers, work_change(change.work, layers.layers.stages()));
+  const profile::Partition partition = change.keep_partition ? given : balanced_partition(changed, ranks);
+  const std::string planned_limit = run.joint ? run.joint->memory_limit : "1f1b";
+
+  JointInput input;
+  input.profile_name = run.profile;
+  joint::JointProblem& problem = input.problem;
+  problem.profile = stage_profile_of(changed, partition);
+  problem.blocking_power_w = run.blocking_power_w;
+  problem.microbatches = change.work.microbatches.value_or(plan.contents.schedule.microbatches);
+  problem.memory = joint::parse_memory_limit(change.memory_limit.value_or(planned_limit));
+  require_backwards(input, partition);
+  (void)most_activations(problem.memory, ranks, problem.microbatches, 1);  // says whether it is for so many ranks
+  workflow::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
+  if (!change.keep_partition) input.free_layers = workflow::FreeLayers{std::move(changed), partition};
+  return input;
+}
 
 constexpr auto kStepTimeWords = std::to_array<std::string_view>({"old", "own"});
 constexpr auto kOrderWords = std::to_array<std::string_view>({"kept", "auto"});

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/arguments/blocking_power_argument.h"
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/commands/verbs.h"

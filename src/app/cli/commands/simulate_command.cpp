@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/arguments/blocking_power_argument.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
@@ -18,13 +17,12 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
+#include "base/core/text.h"
 #include "base/core/units.h"
-#include "base/core/utf8.h"
 #include "planning/plan/perseus_plan.h"
-#include "planning/plan/perseus_states.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/recorded_energy.h"
-#include "planning/profile/recorded_ranks.h"
+#include "planning/profile/recording_check.h"
 #include "planning/schedule/communication.h"
 #include "planning/workflow/plan_replays.h"
 #include "report/report/chrome_trace.h"

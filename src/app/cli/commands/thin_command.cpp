@@ -10,7 +10,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/progress.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "planning/plan/perseus_plan.h"

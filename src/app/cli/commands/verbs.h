@@ -34,7 +34,7 @@ struct Verb {
 /// Verbs about the program itself.
 [[nodiscard]] std::span<const Verb> shell_verbs();
 
-// One file per verb: plan_command.cpp, ...
+// Each in VERB_command.cpp; completion and man in help_commands.cpp.
 [[nodiscard]] VerbAction declare_plan(CLI::App& app);
 [[nodiscard]] VerbAction declare_thin(CLI::App& app);
 [[nodiscard]] VerbAction declare_verify(CLI::App& app);

@@ -3,10 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/plan_output.h"
+#include "app/cli/plan/plan_folder.h"
 
 namespace lowgear::cli {
 namespace {

@@ -25,12 +25,12 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// Writes a result. A reader that has gone away (`| head`) is no error: the rest is dropped. Throws Error when
-  /// standard output cannot be written to otherwise (a full disk).
+  /// Writes a result. Drops the rest after the reader has closed the pipe (`| head`). Throws Error when
+  /// standard output cannot be written for another reason (a full disk).
   void print(std::string_view text);
   /// Writes a result on standard error, for verbs whose standard output belongs to the command that they run.
   void print_aside(std::string_view text);
-  /// Writes one object. Text that is no UTF-8 (a file's name) has its bad bytes replaced.
+  /// Writes one object, with invalid bytes of UTF-8 (in a file's name) replaced.
   void print_json(const Json& json);
 
   /// Remarks on standard error, one line each.
@@ -39,7 +39,7 @@ class Console {
   void error(std::string_view text);
   /// Drops notes from now on.
   void mute_notes();
-  /// Drops remarks below the level, but those that are dropped already stay so.
+  /// Drops remarks below the level, and still those that were dropped before.
   void set_level(LogLevel level);
 
  private:

@@ -2,13 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "app/cli/arguments/estimate_input.h"
+#include "app/cli/arguments/options.h"
 #include "app/cli/terminal/table.h"
+#include "base/core/error.h"
 #include "base/core/units.h"
-#include "estimating/estimator/gpu/custom_gpu.h"
-#include "estimating/estimator/iteration/time_breakdown.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/iteration/job_energy.h"
+#include "planning/simulator/cluster.h"
 
 namespace lowgear::cli {
 namespace {
@@ -227,6 +233,115 @@ Json estimate_json(const estimator::JobEstimate& estimate) {
           {"job", job_json(estimate.job)},
           {"iteration", iteration_json(estimate)},
           {"memory", memory_json(estimate)}};
+}
+
+std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, const PriceArguments& prices) {
+  std::vector<Table::Column> columns{{fmt::format("one iteration of {} GPUs", gpus), Table::Align::left},
+                                     {"basis", Table::Align::left},
+                                     {"time s"},
+                                     {"slower %"},
+                                     {"energy"},
+                                     {"saved %"},
+                                     {"mean power"}};
+  if (prices.any_cost()) columns.push_back({"cost $"});
+  if (prices.co2_g_per_kwh) columns.push_back({"CO2"});
+  Table table(std::move(columns));
+  const estimator::JobFigures& full = planned.rows.front().figures;
+  for (const estimator::ClockedJob& row : planned.rows) {
+    const estimator::JobFigures& figures = row.figures;
+    std::vector<std::string> cells{row.name,
+                                   row.basis,
+                                   fmt::format("{:.4g}", figures.time_s),
+                                   fmt::format("{:+.2f}", 100 * (figures.time_s / full.time_s - 1)),
+                                   energy_text(figures.energy_j),
+                                   fmt::format("{:.2f}", simulator::saving_pct(full.energy_j, figures.energy_j)),
+                                   power_text(figures.mean_power_w())};
+    if (prices.any_cost()) {
+      cells.push_back(fmt::format("{:.4g}", prices.prices().cost_usd(figures.time_s, figures.energy_j, gpus)));
+    }
+    if (prices.co2_g_per_kwh) {
+      cells.push_back(mass_text(prices.prices().co2_g(figures.energy_j)));
+    }
+    table.add_row(std::move(cells));
+  }
+  std::string text = "\nplanned on estimated values, none of them measured\n" + table.text();
+  if (!planned.note.empty()) text += fmt::format("note: {}\n", planned.note);
+  return text;
+}
+
+Json planned_json(const estimator::PlannedEstimate& planned, int gpus, const PriceArguments& prices) {
+  const double full_j = planned.rows.front().figures.energy_j;
+  Json rows = Json::array();
+  for (const estimator::ClockedJob& row : planned.rows) {
+    Json json = {{"name", row.name},
+                 {"basis", row.basis},
+                 {"time_s", row.figures.time_s},
+                 {"energy_j", row.figures.energy_j},
+                 {"saving_pct", simulator::saving_pct(full_j, row.figures.energy_j)},
+                 {"mean_power_w", row.figures.mean_power_w()}};
+    if (prices.any_cost()) {
+      json["cost_usd"] = prices.prices().cost_usd(row.figures.time_s, row.figures.energy_j, gpus);
+    }
+    if (prices.co2_g_per_kwh) json["co2_g"] = prices.prices().co2_g(row.figures.energy_j);
+    rows.push_back(std::move(json));
+  }
+  Json frontier = Json::array();
+  for (const estimator::JobFigures& point : planned.frontier) {
+    frontier.push_back({{"time_s", point.time_s}, {"energy_j", point.energy_j}});
+  }
+  Json json = {{"figures", "planned on estimated values"},
+               {"gpus", gpus},
+               {"rows", std::move(rows)},
+               {"frontier", std::move(frontier)}};
+  if (!planned.note.empty()) json["note"] = planned.note;
+  return json;
+}
+
+std::string plan_command(const estimator::TrainingJob& job, const std::string& profile) {
+  std::string command =
+      fmt::format("lowgear plan --profile {} --stages {} --microbatches {} --schedule {} --blocking-power {}",
+                  shell_word(profile), job.parallel.pp, job.microbatches(), job.schedule, job.gpu.power.blocking_w);
+  if (job.parallel.virtual_stages > 1) command += fmt::format(" --chunks {}", job.parallel.virtual_stages);
+  return command + " --out DIR";
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kStages{"first", "middle", "last"};
+
+std::string milliseconds(double time_s) { return fmt::format("{:.3f}", time_s * 1e3); }
+
+}  // namespace
+
+std::string peer_estimate_text(const estimator::PeerEstimate& estimate) {
+  std::string text = fmt::format(
+      "iteration {:.4f} s by the published estimator's formula (estimated)\n"
+      "  pipeline {:.4f} s, gradients {:.4f} s, update {:.4f} s\n\n",
+      estimate.time_s, estimate.pipeline_s, estimate.gradients_s, estimate.update_s);
+  Table stages({{"stage", Table::Align::left}, {"layers"}, {"forward (ms)"}, {"backward (ms)"}});
+  for (std::size_t i = 0; i < kStages.size(); ++i) {
+    stages.add_row({std::string(kStages[i]), fmt::to_string(estimate.layers[i]), milliseconds(estimate.forward_s[i]),
+                    milliseconds(estimate.backward_s[i])});
+  }
+  Table predictions({{"predicted", Table::Align::left}, {"time (ms)"}});
+  for (const estimator::PeerPrediction& prediction : estimate.predictions) {
+    predictions.add_row({prediction.name, milliseconds(prediction.time_s)});
+  }
+  return text + stages.text() + "\n" + predictions.text();
+}
+
+Json peer_estimate_json(const estimator::PeerEstimate& estimate) {
+  Json json{
+      {"format", "lowgear.published_estimate/1"}, {"time_s", estimate.time_s},     {"pipeline_s", estimate.pipeline_s},
+      {"gradients_s", estimate.gradients_s},      {"update_s", estimate.update_s}, {"message_s", estimate.message_s}};
+  for (std::size_t i = 0; i < kStages.size(); ++i) {
+    json["stages"][kStages[i]] = {
+        {"layers", estimate.layers[i]}, {"forward_s", estimate.forward_s[i]}, {"backward_s", estimate.backward_s[i]}};
+  }
+  for (const estimator::PeerPrediction& prediction : estimate.predictions) {
+    json["predictions"].push_back({{"name", prediction.name}, {"time_s", prediction.time_s}});
+  }
+  return json;
 }
 
 }  // namespace lowgear::cli

@@ -5,31 +5,43 @@
 #include <string>
 
 #include "base/core/formats/json.h"
+#include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/recorded_profile.h"
+#include "planning/profile/stage_profile.h"
+#include "report/report/estimate_report.h"
 
 namespace lowgear::cli {
 
-/// What was measured, with errors, as a table for people and as JSON.
+/// The measured profile with its errors, as a table and as an object.
 [[nodiscard]] std::string recorded_table(const profile::RecordedProfile& profile);
 [[nodiscard]] Json recorded_json(const profile::RecordedProfile& profile);
 
 /// Bytes of a microbatch's activations by stage; empty where they were not measured.
 [[nodiscard]] std::string activations_text(std::span<const double> bytes_by_stage);
 
-/// What recordings tell of the switch latency.
+/// The switch latency that recordings show.
 [[nodiscard]] std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency);
 [[nodiscard]] Json switch_latency_json(const profile::SwitchLatency& latency);
 
-/// A profile that was filled: rows say whether they are measured or predicted.
+/// A filled profile: each row says whether it is measured or predicted.
 [[nodiscard]] std::string filled_table(const profile::FewClockFit& fit);
 [[nodiscard]] Json filled_json(const profile::FewClockFit& fit);
 
 /// The companion of a profile, `stage,instruction,frequency,origin,time_error,energy_error,throttled`: origin is
-/// `measured` or `predicted`, errors are standard errors in s and J, empty where they are not known.
+/// `measured` or `predicted`, errors are standard errors in s and J, empty where they are unknown.
 [[nodiscard]] std::string error_csv(const profile::RecordedProfile& profile);
-/// The same of one that was filled; `recorded` gives the errors of measured rows where it has them, and may be null.
+/// The companion of a filled profile. `recorded` gives the errors of measured rows that it has, and may be null.
 [[nodiscard]] std::string error_csv(const profile::FewClockFit& fit, const profile::RecordedProfile* recorded);
+
+/// The origin of every (stage, kind, clock) of a composed profile, as a table and as an object.
+[[nodiscard]] std::string composed_table(const profile::ComposedProfile& composed);
+[[nodiscard]] Json composed_json(const profile::ComposedProfile& composed);
+
+/// The page of a stage profile: energy over clock of every stage and kind, and where it is least. `basis` says how the
+/// rows were made: `measured`, `simulated`.
+[[nodiscard]] report::EstimateReport profile_page(const profile::StageProfile& profile, const std::string& basis,
+                                                  std::string command);
 
 }  // namespace lowgear::cli

@@ -14,7 +14,7 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/profile_input.h"
-#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/progress.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"

@@ -8,17 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/terminal/interrupt.h"
-#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/process.h"
+#include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
+#include "app/operations/commands/arm_input.h"
+#include "app/operations/commands/experiment_run.h"
+#include "app/operations/commands/policy_experiment.h"
 #include "app/operations/commands/verbs.h"
-#include "app/operations/runs/arm_input.h"
-#include "app/operations/runs/experiment_run.h"
-#include "app/operations/runs/policy_experiment_run.h"
 #include "app/operations/text/arm_text.h"
-#include "app/operations/text/policy_experiment_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "app/cli/commands/verbs.h"
-#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/version.h"
-#include "training/launcher/release.h"
+#include "training/launcher/rank_processes.h"
 
 namespace lowgear::operations {
 namespace {

@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/estimate_input.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/arguments/price_arguments.h"
-#include "app/cli/runs/plan_output.h"
+#include "app/cli/plan/plan_folder.h"
+#include "app/operations/commands/arm_input.h"
+#include "app/operations/commands/usage_account.h"
 #include "app/operations/commands/verbs.h"
-#include "app/operations/runs/arm_input.h"
-#include "app/operations/runs/server_usage.h"
-#include "app/operations/text/account_text.h"
 #include "app/operations/text/arm_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"

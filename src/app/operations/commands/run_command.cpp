@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/operations/commands/agent_requests.h"
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/verbs.h"
-#include "app/operations/doctor/python_package.h"
-#include "app/operations/runs/agent_requests.h"
+#include "app/operations/doctor/python_check.h"
+#include "base/core/environment.h"
 #include "base/core/error.h"
+#include "client/job_search.h"
 #include "client/rank/rank_environment.h"
-#include "client/search/search_request.h"
 #include "client/server/server_addresses.h"
 
 namespace lowgear::operations {
@@ -42,9 +43,6 @@ struct RunArguments {
   std::vector<std::string> command;
   bool dry_run = false;
 };
-
-/// A variable of this process; empty where it is not set.
-std::string environment_text(std::string_view name) { return process_environment()(name).value_or(""); }
 
 /// The Python package that comes with this program.
 fs::path package_folder() {

@@ -11,17 +11,21 @@ namespace lowgear::operations {
 /// servers and training jobs, and those about the program itself.
 [[nodiscard]] std::vector<cli::Verb> all_verbs();
 
-// One file per verb: serve_command.cpp, ...
+// Each in VERB_command.cpp. Reports:
 [[nodiscard]] cli::VerbAction declare_report(CLI::App& app);
 [[nodiscard]] cli::VerbAction declare_experiment(CLI::App& app);
+
+// GPUs of a node, in node/:
 [[nodiscard]] cli::VerbAction declare_doctor(CLI::App& app);
 [[nodiscard]] cli::VerbAction declare_monitor(CLI::App& app);
 [[nodiscard]] cli::VerbAction declare_agent(CLI::App& app);
-[[nodiscard]] cli::VerbAction declare_serve(CLI::App& app);
 [[nodiscard]] cli::VerbAction declare_simgpu(CLI::App& app);
+[[nodiscard]] cli::VerbAction declare_sample(CLI::App& app);
+
+// Servers and training jobs:
+[[nodiscard]] cli::VerbAction declare_serve(CLI::App& app);
 [[nodiscard]] cli::VerbAction declare_run(CLI::App& app);
 [[nodiscard]] cli::VerbAction declare_train(CLI::App& app);
-[[nodiscard]] cli::VerbAction declare_sample(CLI::App& app);
 [[nodiscard]] cli::VerbAction declare_data(CLI::App& app);
 
 }  // namespace lowgear::operations

@@ -21,11 +21,11 @@
 #include <thread>
 #include <utility>
 
-#include "app/operations/doctor/environment.h"
+#include "base/core/environment.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/monotonic_clock.h"
 #include "base/ipc/unix_socket.h"
-#include "hardware/gpu/nvml_system.h"
+#include "hardware/gpu/nvml_survey.h"
 #include "hardware/gpu/rapl.h"
 #include "hardware/measure/energy_meter.h"
 
@@ -175,7 +175,7 @@ std::string container_kind(const fs::path& root) {
 
 MachineFacts collect_machine_facts(const fs::path& root) {
   MachineFacts facts;
-  facts.nvml_override = environment("LOWGEAR_NVML");
+  facts.nvml_override = environment_text("LOWGEAR_NVML");
   collect_nvml(facts);
   facts.nvidia_pci_gpus = count_nvidia_gpus(root);
   facts.kernel_module_version = first_line(root / "sys/module/nvidia/version");
@@ -184,7 +184,7 @@ MachineFacts collect_machine_facts(const fs::path& root) {
   facts.cap_sys_admin = has_capability(root, kCapSysAdmin);
   facts.container = container_kind(root);
   collect_energy(facts, root);
-  const std::string socket = environment("LOWGEAR_AGENT_SOCKET");
+  const std::string socket = environment_text("LOWGEAR_AGENT_SOCKET");
   facts.agent_socket = socket.empty() ? std::string(kDefaultAgentSocket) : socket;
   facts.agent = reach_agent(facts.agent_socket);
   collect_kernel(facts);

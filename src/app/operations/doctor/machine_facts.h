@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "hardware/gpu/gpu_error.h"
+#include "hardware/gpu/gpu.h"
 #include "hardware/gpu/nvml_survey.h"
 #include "planning/profile/latency/switch_latency.h"
 

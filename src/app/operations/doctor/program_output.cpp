@@ -14,10 +14,10 @@
 #include <optional>
 #include <string_view>
 
+#include "app/cli/terminal/progress.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/core/stopwatch.h"
 
 namespace lowgear::operations::doctor {
 namespace {
@@ -127,7 +127,7 @@ class Child {
 /// Waits for the end of a child while its output is read; what ended it.
 std::string watch(Child& child, OutputPipe& out, OutputPipe& err, const ProgramLimits& limits,
                   const std::function<void()>& between) {
-  const Stopwatch watch;
+  const cli::Stopwatch watch;
   const double limit_s = std::chrono::duration<double>(limits.time).count();
   while (true) {
     std::array<pollfd, 2> sources{

@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/table.h"
-#include "app/operations/text/change_text.h"
 #include "base/core/version.h"
 
 namespace lowgear::operations {
@@ -358,6 +356,11 @@ report::EstimateReport arms_page(const ArmComparison& comparison, std::string co
   page.curves.push_back(std::move(by_work));
   if (comparison.common_energy_j) page.curves.push_back(curves_of(comparison, true));
   return page;
+}
+
+std::string change_text(double pct) {
+  const std::string text = fmt::format("{:+.2f} %", pct);
+  return text == "-0.00 %" ? "+0.00 %" : text;
 }
 
 }  // namespace lowgear::operations

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/core/energy/energy_check.h"
-#include "base/core/energy/power_integral.h"
 
 namespace lowgear {
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "base/core/numbers/number.h"
 
@@ -104,5 +105,89 @@ EnergyVerdict check_energy(const StatedEnergy& stated) {
   if (draws_nothing && time_s > kLongestStepS + stated.period_s) return stands_still(stated);
   return are_possible ? compare_with_readings(stated) : EnergyVerdict{};
 }
+
+void EnergyRun::Span::add(const StatedEnergy& stated) {
+  sum.energy_j += stated.energy_j;
+  sum.time_s += stated.time_s;
+  sum.error_j += stated.error_j;
+  sum.period_s = stated.period_s;
+  sum.highest_power_w = stated.highest_power_w;
+  sum.lasting_power_w = stated.lasting_power_w;
+  sum.lowest_power_w = stated.lowest_power_w;
+}
+
+EnergyRun::Judged EnergyRun::add(std::int64_t number, const StatedEnergy& stated) {
+  const double left_out = last_ ? static_cast<double>(std::max<std::int64_t>(0, number - *last_ - 1)) : 0;
+  last_ = number;
+  const double lasting_w = std::min(stated.highest_power_w, stated.lasting_power_w);
+  const double step_j = stated.highest_power_w * stated.period_s + (stated.highest_power_w - lasting_w) * kOvershootS;
+  excess_j_ = std::max(0.0, excess_j_ - lasting_w * left_out * stated.time_s);
+  if (excess_j_ <= 0) run_ = {.first = number, .sum = {}};
+  run_.add(stated);
+  const double excess_j = excess_j_ + stated.energy_j - stated.error_j - lasting_w * stated.time_s;
+  // The step stays used up. What is beyond it is not held against the intervals that come next.
+  excess_j_ = std::clamp(excess_j, 0.0, step_j);
+  if (excess_j > step_j) return {.verdict = check_energy(run_.sum), .first = run_.first};
+
+  const bool draws = stated.energy_j > 0 && stated.energy_j + stated.error_j >= stated.lowest_power_w * stated.time_s;
+  if (draws) {
+    still_ = {};
+    return {.verdict = check_energy(stated), .first = number};
+  }
+  if (still_.sum.time_s <= 0) still_.first = number;
+  still_.add(stated);
+  return {.verdict = check_energy(still_.sum), .first = still_.first};
+}
+
+namespace {
+
+/// Fewer readings say nothing of what happened between them.
+constexpr int kFewestReadings = 4;
+/// As many as 2 s have, of an H100 that renews its readings every 0.1 s.
+constexpr int kStuckReadings = 40;
+
+}  // namespace
+
+void PowerIntegral::add(std::optional<double> power_w, double over_s) {
+  if (power_w) {
+    if (std::string why = why_no_power(*power_w, highest_power_w_); !why.empty()) {
+      impossible_ = std::move(why);
+      power_w.reset();
+    }
+  }
+  if (power_w) {
+    const double before_w = last_power_w_.value_or(*power_w);
+    const double change_j = (*power_w - before_w) * over_s;
+    energy_j_ += (before_w + *power_w) / 2 * over_s;
+    // Power may have changed at any time between two readings: two standard deviations of that.
+    squared_changes_j2_ += change_j * change_j / 3;
+    covered_s_ += over_s;
+    lowest_w_ = std::min(lowest_w_, *power_w);
+    highest_w_ = std::max(highest_w_, *power_w);
+    ++readings_;
+  }
+  last_power_w_ = power_w;
+}
+
+std::optional<double> PowerIntegral::peak_power_w() const {
+  return readings_ > 0 ? std::optional(highest_w_) : std::nullopt;
+}
+
+IntegratedPower PowerIntegral::until(double rest_s) const {
+  if (readings_ == 0) return {};
+  // A reading lags behind by its averaging time: at the edges that is worth the largest change of power there was.
+  const double edges_j = (highest_w_ - lowest_w_) * averaging_s_ + std::sqrt(squared_changes_j2_);
+  // Readings further apart than that miss what happens between them, as any sample of so many does.
+  const double apart_s = covered_s_ / readings_;
+  const double missed_share = apart_s > averaging_s_ ? 1 - averaging_s_ / apart_s : 0;
+  const double energy_j = energy_j_ + last_power_w_.value_or(0) * std::max(0.0, rest_s);
+  return {.energy_j = energy_j, .error_j = edges_j + 2 * missed_share * energy_j / std::sqrt(readings_)};
+}
+
+bool PowerIntegral::comparable() const { return readings_ >= kFewestReadings; }
+
+bool PowerIntegral::is_stuck() const { return readings_ >= kStuckReadings && lowest_w_ == highest_w_; }
+
+double error_j(const IntegratedPower& power) { return kIntegratedPowerError * power.energy_j + power.error_j; }
 
 }  // namespace lowgear

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,19 +12,19 @@ namespace lowgear {
 /// controller overshoots for milliseconds: an H100 with a limit of 700 W showed a reading of 949 W
 /// (docs/estimating.md).
 inline constexpr double kPowerLimitOvershoot = 2;
-/// Longer than this it keeps its limit but for kLastingOvershoot.
+/// Over a longer time than this a GPU draws at most kLastingOvershoot times its limit.
 inline constexpr double kOvershootS = 0.2;
 /// The first second of an H100's controller is 5 % above the limit (docs/simgpu.md), and counters have errors.
 inline constexpr double kLastingOvershoot = 1.15;
-/// What no GPU draws whose limit is unknown: the largest modules of 2026 have limits of 1,400 W (a B300), and 2,700 W
-/// with two GPUs and a CPU (a GB200).
+/// Highest power of a GPU whose limit is unknown: the largest modules of 2026 have limits of 1,400 W (a B300), and
+/// 2,700 W with two GPUs and a CPU (a GB200).
 inline constexpr double kHighestGpuPowerW = 3000;
-/// What every GPU that answers draws: the smallest idle at some watts. A reading below is none, or of another unit.
+/// Lowest power of a GPU that answers: the smallest idle at some watts. A lower reading is invalid, or in another unit.
 inline constexpr double kLowestGpuPowerW = 1;
-/// What no CPU package or its memory draws: the largest of 2026 are sold for 500 W.
+/// Highest power of a CPU package or its memory: the largest of 2026 are sold for 500 W.
 inline constexpr double kHighestCpuPowerW = 2000;
 /// Share of the larger one by which a counter and integrated power readings may differ, besides their errors, without
-/// a word: up to 0.5 % over 10 s on an H100, at worst 6.9 % (docs/estimating.md).
+/// a report: up to 0.5 % over 10 s on an H100, at worst 6.9 % (docs/estimating.md).
 inline constexpr double kNotableDifference = 0.10;
 /// Share from which on they contradict each other. A100 and H100 sample power during a quarter of the time
 /// (arXiv 2312.02741), which errs by more where the load keeps time with the sampling.
@@ -68,11 +70,11 @@ struct StatedEnergy {
 
 /// The most that a GPU with this power limit can draw for a moment, and any GPU without one.
 [[nodiscard]] double highest_gpu_power_w(std::optional<double> power_limit_w);
-/// And for longer than kOvershootS.
+/// The most that such a GPU can draw for longer than kOvershootS.
 [[nodiscard]] double lasting_gpu_power_w(std::optional<double> power_limit_w);
 
 /// Why a GPU that answers cannot draw this much, as the rest of a sentence whose subject is the power reading: `is 0 W,
-/// and ...`. Empty where it can. One that cannot be is no reading.
+/// and ...`. Empty where it can. Such a reading is ignored.
 [[nodiscard]] std::string why_no_power(double power_w, double highest_power_w = kHighestGpuPowerW);
 
 struct EnergyVerdict {
@@ -89,5 +91,74 @@ struct EnergyVerdict {
 /// nothing. `contradicts`: neither of the two is impossible by itself, and which one is right cannot be told. All
 /// energies that Lowgear takes from counters, reports and recordings pass through this.
 [[nodiscard]] EnergyVerdict check_energy(const StatedEnergy& stated);
+
+/// Energies of intervals that follow each other, as iterations of one rank, judged together. A step of the counter
+/// excuses a run of intervals once: one that is shorter than a step may show the energy of a whole one, or none, but
+/// not each of a hundred. So does the overshoot of a power limit.
+class EnergyRun {
+ public:
+  struct Judged {
+    EnergyVerdict verdict;
+    std::int64_t first = 0;  ///< the intervals from this one on make the verdict together
+  };
+
+  /// Takes the next interval. Numbers rise; intervals that are left out took as long as this one.
+  [[nodiscard]] Judged add(std::int64_t number, const StatedEnergy& stated);
+
+ private:
+  /// Intervals that are judged together.
+  struct Span {
+    std::int64_t first = 0;
+    StatedEnergy sum;
+
+    void add(const StatedEnergy& stated);
+  };
+
+  std::optional<std::int64_t> last_;
+  Span run_;             ///< since the excess was 0
+  double excess_j_ = 0;  ///< the most by which intervals up to the last one are above what can be drawn in them
+  Span still_;           ///< intervals with less energy than must be drawn in them, up to the last one
+};
+
+/// Power readings added up over time, with their error.
+class PowerIntegral {
+ public:
+  /// Each reading is the mean power of this time before it: 0.1 s for NVML's instant power, 1 s for its average.
+  explicit PowerIntegral(double averaging_s, double highest_power_w = kHighestGpuPowerW)
+      : averaging_s_(averaging_s), highest_power_w_(highest_power_w) {}
+
+  /// A reading, `over_s` after the one before it or after the begin. Between two readings power is taken to change
+  /// evenly. An empty one leaves its time out, and so does one that cannot be (`why_no_power`).
+  void add(std::optional<double> power_w, double over_s);
+
+  [[nodiscard]] double energy_j() const { return energy_j_; }
+  [[nodiscard]] double covered_s() const { return covered_s_; }
+  [[nodiscard]] std::optional<double> last_power_w() const { return last_power_w_; }
+  [[nodiscard]] std::optional<double> peak_power_w() const;
+
+  /// The energy until `rest_s` after the last reading, which holds until then.
+  [[nodiscard]] IntegratedPower until(double rest_s) const;
+  /// There are enough readings to check an energy with them.
+  [[nodiscard]] bool comparable() const;
+  /// Many readings, and all the same: no GPU draws that evenly.
+  [[nodiscard]] bool is_stuck() const;
+  /// Why the last reading that cannot be could not; empty where all can.
+  [[nodiscard]] const std::string& impossible() const { return impossible_; }
+
+ private:
+  double averaging_s_;
+  double highest_power_w_;
+  double energy_j_ = 0;
+  double covered_s_ = 0;
+  int readings_ = 0;
+  std::optional<double> last_power_w_;
+  double lowest_w_ = std::numeric_limits<double>::infinity();
+  double highest_w_ = -std::numeric_limits<double>::infinity();
+  std::string impossible_;
+  double squared_changes_j2_ = 0;  ///< of what each change from one reading to the next leaves open
+};
+
+/// The whole error of integrated power readings.
+[[nodiscard]] double error_j(const IntegratedPower& power);
 
 }  // namespace lowgear

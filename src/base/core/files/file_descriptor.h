@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 
@@ -11,7 +13,7 @@ namespace lowgear {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  /// Takes over what a system call returned; negative: none.
+  /// Takes over the result of a system call; negative: no descriptor.
   explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
   ~FileDescriptor() { reset(); }
   FileDescriptor(FileDescriptor&& other) noexcept : descriptor_(other.release()) {}
@@ -27,7 +29,7 @@ class FileDescriptor {
 
   [[nodiscard]] int get() const { return descriptor_; }
   [[nodiscard]] explicit operator bool() const { return descriptor_ >= 0; }
-  /// Gives it away.
+  /// Gives the descriptor away.
   [[nodiscard]] int release() { return std::exchange(descriptor_, -1); }
   void reset() noexcept {
     if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
@@ -37,7 +39,15 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
-/// Writes all of it to a file descriptor, however many calls that takes. Returns errno, 0 when all is written.
-[[nodiscard]] int write_all(int descriptor, std::string_view content);
+/// Writes all of `content` to a file descriptor, in as many calls as that takes. Returns errno, or 0 on success.
+[[nodiscard]] inline int write_all(int descriptor, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t count = ::write(descriptor, content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    content.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return 0;
+}
 
 }  // namespace lowgear

@@ -13,12 +13,12 @@ struct NameLookup {
   std::function<uid_t(const std::string&)> user;
   std::function<gid_t(const std::string&)> group;
 };
-/// By the system's databases.
+/// Looks names up in the system's databases.
 [[nodiscard]] NameLookup system_name_lookup();
 
 /// Looks up whether a user is in a group.
 using GroupLookup = std::function<bool(uid_t user, gid_t group)>;
-/// By the system's databases.
+/// Looks groups up in the system's databases.
 [[nodiscard]] GroupLookup system_group_lookup();
 
 /// Refuses a file or folder that decides what a service does and that another user could have changed: a symbolic

@@ -12,10 +12,9 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
-#include "base/core/utf8.h"
+#include "base/core/text.h"
 
 namespace lowgear {
-
 namespace {
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }

@@ -14,10 +14,9 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "base/core/numbers/number.h"
-#include "base/core/suggestion.h"
+#include "base/core/text.h"
 
 namespace lowgear {
-
 namespace {
 
 /// Hands text to the parser and tells how much it has taken, which the parser's own events do not.

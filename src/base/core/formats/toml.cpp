@@ -13,7 +13,7 @@
 #include <map>
 #include <variant>
 
-#include "base/core/suggestion.h"
+#include "base/core/text.h"
 
 namespace lowgear {
 

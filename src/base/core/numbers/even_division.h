@@ -5,7 +5,7 @@
 
 namespace lowgear {
 
-/// What the elements of a sequence cost, in any unit, and what its ends cost in addition: a model's layers, its
+/// Costs of the elements of a sequence in any unit, and additional costs of its ends: of a model's layers, its
 /// embedding and its head.
 struct SequenceCosts {
   double first = 0;  ///< in the part that has the first element

@@ -21,11 +21,10 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/log.h"
-#include "base/http/client/response_parser.h"
+#include "base/http/message/wire.h"
 #include "base/ipc/unix_socket.h"
 
 namespace lowgear::http {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -12,7 +12,6 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/http/message/endpoint.h"
 #include "base/http/message/message.h"
 #include "base/http/tls/tls_credentials.h"
 
@@ -40,12 +39,6 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5'000};  ///< the handshake of TLS included
   Limits limits{.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 20U};  ///< of an answer
   TlsClientFiles tls = {};  ///< for an endpoint of `https`
-};
-
-struct ReplyText {
-  int status = 0;
-  Headers headers;
-  std::string body;
 };
 
 /// Sends a request to an HTTP/1.1 server and waits for the response; keeps the connection for the next request. One

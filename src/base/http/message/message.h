@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,7 +21,7 @@ struct Limits {
   std::size_t body_bytes = std::size_t{64} * 1024;
 };
 
-/// Header names in lower case, with the last value of several of one name.
+/// Values by header name, in lower case. Several headers of one name are one list (RFC 9110, 5.2).
 using Headers = std::map<std::string, std::string, std::less<>>;
 
 struct Request {
@@ -49,6 +50,13 @@ struct Response {
   [[nodiscard]] std::string_view text() const { return body ? std::string_view(*body) : std::string_view(); }
 };
 
+/// A response as a client receives it.
+struct ReplyText {
+  int status = 0;
+  Headers headers;
+  std::string body;
+};
+
 /// A date of a header, in each of the three forms that RFC 9110 (5.6.7) has recipients read:
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. The day of the week
 /// is not looked at. A year of two digits is the one next to that of `now`. Empty: it is none.
@@ -60,5 +68,23 @@ struct Response {
 [[nodiscard]] std::chrono::milliseconds retry_after(
     const Headers& headers, std::chrono::milliseconds longest,
     std::chrono::system_clock::time_point now = std::chrono::system_clock::now());
+
+/// Where an HTTP server listens.
+struct Endpoint {
+  std::string host;        ///< name or address; empty for a Unix socket
+  std::uint16_t port = 0;  ///< of TCP
+  std::string unix_path;   ///< empty for TCP
+  bool tls = false;        ///< `https`
+
+  /// `http://host:port`, `https://[::1]:port` or `unix:/path`; without a port, 80 or 443. Throws InputError for
+  /// anything else, also for a URL with a user or password.
+  [[nodiscard]] static Endpoint parse(std::string_view text);
+  /// As `parse` takes it.
+  [[nodiscard]] std::string text() const;
+};
+
+/// Whether the value of a `Host` header names this machine's loopback interface: `localhost`, `127.0.0.1` or `[::1]`,
+/// with or without a port. A web page whose name resolves to this machine (DNS rebinding) sends its own name.
+[[nodiscard]] bool names_loopback(std::string_view host);
 
 }  // namespace lowgear::http

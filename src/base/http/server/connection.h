@@ -23,7 +23,7 @@ namespace lowgear::http {
 
 class Connection;
 
-/// What a connection needs of its server.
+/// The server of connections, as they use it.
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;

@@ -16,6 +16,7 @@ class io_context;
 #include <string>
 #include <string_view>
 
+#include "base/core/files/file_descriptor.h"
 #include "base/http/message/message.h"
 #include "base/http/server/reply.h"
 
@@ -96,5 +97,13 @@ struct Remote {
 
 /// Empty when the other end has gone already.
 [[nodiscard]] std::optional<Remote> remote_of(int socket);
+
+struct TcpListener {
+  FileDescriptor socket;  ///< does not block
+  std::uint16_t port = 0;
+};
+
+/// Listens on an address of IPv4 or IPv6; port 0 takes any that is free. Throws InputError when that cannot be done.
+[[nodiscard]] TcpListener listen_tcp(const std::string& address, std::uint16_t port);
 
 }  // namespace lowgear::http

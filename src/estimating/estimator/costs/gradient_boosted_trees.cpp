@@ -1,6 +1,8 @@
 #include "estimating/estimator/costs/gradient_boosted_trees.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <xgboost/c_api.h>
 
 #include <array>
 #include <limits>
@@ -9,9 +11,22 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "estimating/estimator/costs/xgboost_library.h"
 
 namespace lowgear::estimator {
+
+/// Functions of XGBoost's C API (1.6 or newer), by its names without `XG`.
+struct XgboostFunctions {
+  decltype(&XGBGetLastError) last_error;
+  decltype(&XGDMatrixCreateFromMat_omp) matrix_create;
+  decltype(&XGDMatrixSetFloatInfo) matrix_set_float_info;
+  decltype(&XGDMatrixFree) matrix_free;
+  decltype(&XGBoosterCreate) booster_create;
+  decltype(&XGBoosterSetParam) booster_set_param;
+  decltype(&XGBoosterUpdateOneIter) booster_update_one_iteration;
+  decltype(&XGBoosterPredictFromDMatrix) booster_predict;
+  decltype(&XGBoosterFree) booster_free;
+};
+
 namespace {
 
 /// Throws the first line of XGBoost's message; a stack trace follows it.
@@ -90,6 +105,44 @@ std::vector<float> GradientBoostedTrees::predict(const FeatureTable& features) c
   const float* result = nullptr;
   check(xgboost().booster_predict(booster_.get(), matrix.get(), kConfig, &shape, &dimensions, &result));
   return {result, result + features.rows()};
+}
+
+namespace {
+
+[[noreturn]] void throw_missing() {
+  const char* why = dlerror();
+  throw Error(
+      fmt::format("{}; prediction from sampled operators needs XGBoost: install libxgboost0, or leave the samples out",
+                  printable(why != nullptr ? why : "XGBoost cannot be loaded")));
+}
+
+template <typename Function>
+void find(void* library, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, symbol));
+  if (function == nullptr) throw_missing();
+}
+
+}  // namespace
+
+std::shared_ptr<const XgboostFunctions> load_xgboost(const char* file) {
+  void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw_missing();
+  auto functions = std::make_shared<XgboostFunctions>();
+  find(library, "XGBGetLastError", functions->last_error);
+  find(library, "XGDMatrixCreateFromMat_omp", functions->matrix_create);
+  find(library, "XGDMatrixSetFloatInfo", functions->matrix_set_float_info);
+  find(library, "XGDMatrixFree", functions->matrix_free);
+  find(library, "XGBoosterCreate", functions->booster_create);
+  find(library, "XGBoosterSetParam", functions->booster_set_param);
+  find(library, "XGBoosterUpdateOneIter", functions->booster_update_one_iteration);
+  find(library, "XGBoosterPredictFromDMatrix", functions->booster_predict);
+  find(library, "XGBoosterFree", functions->booster_free);
+  return functions;
+}
+
+const XgboostFunctions& xgboost() {
+  static const std::shared_ptr<const XgboostFunctions> functions = load_xgboost("libxgboost.so.0");
+  return *functions;
 }
 
 }  // namespace lowgear::estimator

@@ -58,4 +58,14 @@ class GradientBoostedTrees {
   std::unique_ptr<void, int (*)(void*)> booster_;  ///< freed by XGBoost
 };
 
+struct XgboostFunctions;  // the .cpp defines it: XGBoost's own header is needed there alone
+
+/// Loads XGBoost's library, the first time that regression needs it: servers, agents and estimates without samples need
+/// no such package and carry no memory of it. Throws Error that says which package is missing. It stays loaded: its
+/// threads outlive what they were started for.
+[[nodiscard]] std::shared_ptr<const XgboostFunctions> load_xgboost(const char* file);
+
+/// Those of the system's library, loaded once. Throws as `load_xgboost`, each time that it is missing.
+[[nodiscard]] const XgboostFunctions& xgboost();
+
 }  // namespace lowgear::estimator

@@ -4,12 +4,206 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
 #include <set>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
 
 namespace lowgear::estimator {
+
+namespace {
+
+/// Below the least time by this much is a clock that boosts or a timer's step; below that it cannot be.
+constexpr double kTolerance = 0.97;
+/// A causal mask halves the work.
+constexpr double kCausalShare = 0.5;
+
+/// Samples of one pass in cleaning: those that are still believed.
+class PassSamples {
+ public:
+  PassSamples(const OperatorSamples& samples, Pass pass)
+      : source_(samples.source),
+        name_(samples.function->one_pass ? "the update"
+              : pass == Pass::forward    ? "forward"
+                                         : "backward") {
+    const double share = samples.uncausal ? kCausalShare : 1;
+    for (const OperatorSample& row : samples.rows) {
+      const double time_s = pass == Pass::forward ? row.forward_s : row.backward_s;
+      rows_.push_back({*operator_of(*samples.function, row.shape, pass, samples.dtype), share * time_s, row.line});
+    }
+  }
+
+  [[nodiscard]] const std::vector<TimedOperator>& rows() const { return rows_; }
+  [[nodiscard]] std::vector<DiscardedSamples> take_discarded() { return std::move(discarded_); }
+
+  /// Throws out the samples that are so; all of them when they are most, and returns whether they were.
+  template <typename Predicate>
+  bool discard(Predicate is_wrong, const std::string& reason) {
+    DiscardedSamples out{source_, reason, {}, rows_.size()};
+    const auto wrong = static_cast<std::size_t>(std::ranges::count_if(rows_, is_wrong));
+    if (wrong == 0) return false;
+    const bool most = 2 * wrong > rows_.size();
+    if (most) out.reason += fmt::format(" in {} of {}: no time of this pass is used", wrong, rows_.size());
+    std::vector<TimedOperator> kept;
+    for (const TimedOperator& row : rows_) {
+      if (most || is_wrong(row)) {
+        out.lines.push_back(row.line);
+      } else {
+        kept.push_back(row);
+      }
+    }
+    rows_ = std::move(kept);
+    discarded_.push_back(std::move(out));
+    return most;
+  }
+
+  /// Throws out without a word what is reported of the other pass.
+  template <typename Predicate>
+  void forget(Predicate is_wrong) {
+    std::erase_if(rows_, is_wrong);
+  }
+
+  void discard_impossible(const GpuModel& gpu) {
+    discard([&gpu](const TimedOperator& row) { return row.time_s < kTolerance * least_time_s(row.op, gpu); },
+            fmt::format("{} takes less time than the {} needs to compute or move", name_, gpu.name));
+  }
+
+  void discard_outliers() {
+    constexpr std::size_t kLeastRows = 10;
+    constexpr double kLeastFactor = 1.7;
+    constexpr double kUsualDistances = 8;
+    if (rows_.size() < kLeastRows) return;
+    const OperatorTrend trend(rows_);
+    const auto distance = [&trend](const TimedOperator& row) {
+      return std::abs(std::log(row.time_s / trend.time_s(row.op)));
+    };
+    std::vector<double> distances;
+    std::ranges::transform(rows_, std::back_inserter(distances), distance);
+    const auto middle = distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2);
+    std::ranges::nth_element(distances, middle);
+    const double limit = std::max(std::log(kLeastFactor), kUsualDistances * *middle);
+    discard([&](const TimedOperator& row) { return distance(row) > limit; },
+            fmt::format("{} is more than {:.2g} times off the trend of the others", name_, std::exp(limit)));
+  }
+
+ private:
+  std::string source_;
+  std::string_view name_;  ///< of the pass
+  std::vector<TimedOperator> rows_;
+  std::vector<DiscardedSamples> discarded_;
+};
+
+/// Backward of a matrix product does twice the work of forward. Where only some samples say otherwise, one of the two
+/// times is wrong; where most do, backward was not measured.
+void discard_fast_backward(const OperatorSamples& samples, PassSamples& forward, PassSamples& backward) {
+  std::map<int, bool> is_fast;
+  for (const OperatorSample& row : samples.rows) is_fast[row.line] = row.backward_s < row.forward_s;
+  const auto fast = [&is_fast](const TimedOperator& row) { return is_fast[row.line]; };
+  if (backward.discard(fast, "backward is faster than forward, which does half the work")) return;
+  forward.forget(fast);
+}
+
+void append(std::vector<DiscardedSamples>& to, std::vector<DiscardedSamples> from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+/// Bytes that each rank's memory takes in: what arrives from others.
+double received_bytes(CollectiveKind kind, const CollectiveSample& sample, DataType dtype) {
+  const double bytes = message_bytes(kind, sample, dtype);
+  const double others = static_cast<double>(sample.group.ranks - 1) / sample.group.ranks;
+  return kind == CollectiveKind::send ? bytes : bytes * others;
+}
+
+/// Splits rows by a predicate; those for which it holds are discarded.
+template <typename Predicate>
+void discard_rows(CleanCollectives& clean, const std::string& source, Predicate is_wrong, const std::string& reason) {
+  DiscardedSamples out{source, reason, {}, clean.rows.size()};
+  std::vector<CollectiveSample> kept;
+  for (const CollectiveSample& row : clean.rows) {
+    if (is_wrong(row)) {
+      out.lines.push_back(row.line);
+    } else {
+      kept.push_back(row);
+    }
+  }
+  if (out.lines.empty()) return;
+  clean.rows = std::move(kept);
+  clean.discarded.push_back(std::move(out));
+}
+
+/// The time within 2 % of which most samples lie though the largest message is twice the smallest, or more; 0 where
+/// there is none.
+double plateau_s(std::span<const CollectiveSample> rows) {
+  constexpr double kSame = 0.02;
+  constexpr double kLeastSpread = 2;
+  if (rows.empty()) return 0;
+  const auto [low, high] = std::ranges::minmax(rows, {}, &CollectiveSample::elements);
+  if (high.elements < kLeastSpread * low.elements) return 0;
+  std::vector<double> times;
+  for (const CollectiveSample& row : rows) times.push_back(row.time_s);
+  std::ranges::sort(times);
+  const double median = times[times.size() / 2];
+  const auto near =
+      std::ranges::count_if(times, [median](double time_s) { return std::abs(time_s / median - 1) < kSame; });
+  return 2 * static_cast<std::size_t>(near) > times.size() ? median : 0;
+}
+
+}  // namespace
+
+std::string to_string(const DiscardedSamples& discarded) {
+  constexpr std::size_t kShown = 5;
+  const std::string_view file = std::string_view(discarded.source).substr(discarded.source.rfind('/') + 1);
+  const std::span<const int> lines(discarded.lines.data(), std::min(discarded.lines.size(), kShown));
+  return fmt::format("{}: {} of {} samples removed: {} (line{} {}{})", file, discarded.lines.size(), discarded.of,
+                     discarded.reason, discarded.lines.size() == 1 ? "" : "s", fmt::join(lines, ", "),
+                     discarded.lines.size() > kShown ? ", ..." : "");
+}
+
+CleanSamples clean_samples(const OperatorSamples& samples, const GpuModel& gpu) {
+  PassSamples forward(samples, Pass::forward);
+  CleanSamples clean;
+  if (samples.function->one_pass) {
+    forward.discard_impossible(gpu);
+    forward.discard_outliers();
+  } else {
+    PassSamples backward(samples, Pass::backward);
+    if (is_matrix_product(samples.function->kind)) discard_fast_backward(samples, forward, backward);
+    for (PassSamples* const pass : {&forward, &backward}) {
+      pass->discard_impossible(gpu);
+      pass->discard_outliers();
+    }
+    clean.backward = backward.rows();
+    clean.discarded = backward.take_discarded();
+  }
+  clean.forward = forward.rows();
+  append(clean.discarded, forward.take_discarded());
+  return clean;
+}
+
+CleanCollectives clean_samples(const CollectiveSamples& samples, const GpuModel& gpu) {
+  CleanCollectives clean{samples.rows, {}};
+  const double plateau = plateau_s(clean.rows);
+  if (plateau > 0) {
+    constexpr double kSame = 0.02;
+    discard_rows(
+        clean, samples.source,
+        [plateau](const CollectiveSample& row) { return std::abs(row.time_s / plateau - 1) < kSame; },
+        fmt::format("{:.0f} us whatever the size: the collective was not measured", plateau * 1e6));
+  }
+  discard_rows(
+      clean, samples.source,
+      [&](const CollectiveSample& row) {
+        return row.time_s < kTolerance * received_bytes(samples.kind, row, samples.dtype) / gpu.memory_bytes_per_s;
+      },
+      fmt::format("less time than the {}'s memory needs for the received data", gpu.name));
+  return clean;
+}
+
 namespace {
 
 DataType other_16_bit(DataType dtype) {

@@ -1,17 +1,53 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "estimating/estimator/costs/operator_regressor.h"
 #include "estimating/estimator/costs/operator_samples.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 
 namespace lowgear::estimator {
 
-/// A sampling file as it was found.
+/// Samples of one file that were removed for one reason.
+struct DiscardedSamples {
+  std::string source;      ///< of the sampling file
+  std::string reason;      ///< `backward is faster than the GPU can compute`
+  std::vector<int> lines;  ///< of the file, ascending
+  std::size_t of = 0;      ///< samples that were looked at
+};
+
+/// In words: the file's name, how many of how many, the reason, and the first lines.
+[[nodiscard]] std::string to_string(const DiscardedSamples& discarded);
+
+/// The plausible samples of a sampling file of an operator.
+struct CleanSamples {
+  std::vector<TimedOperator> forward;
+  std::vector<TimedOperator> backward;  ///< of functions that have one
+  std::vector<DiscardedSamples> discarded;
+};
+
+/// Removes impossible samples: times below least_time_s; backward passes of matrix products faster than their forward
+/// passes, which do half the work; times that are far from the trend of the others (a factor of 1.7, and eight times
+/// the usual distance). A pass of which more than half cannot be is not believed at all. Samples without a causal mask
+/// are halved to be of causal attention, half of whose work they skip.
+[[nodiscard]] CleanSamples clean_samples(const OperatorSamples& samples, const GpuModel& gpu);
+
+/// The plausible samples of a sampling file of a collective.
+struct CleanCollectives {
+  std::vector<CollectiveSample> rows;
+  std::vector<DiscardedSamples> discarded;
+};
+
+/// Removes times in which the GPU's memory could not have stored the received data, and times that are the same for
+/// messages of all sizes.
+[[nodiscard]] CleanCollectives clean_samples(const CollectiveSamples& samples, const GpuModel& gpu);
+
+/// A sampling file: its name and text.
 struct SampleFile {
   std::string source;  ///< for messages: its path
   SampleFileName name;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/suggestion.h"
+#include "base/core/text.h"
 
 namespace lowgear::estimator {
 namespace {

@@ -7,9 +7,8 @@
 #include "base/core/error.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/catalogue_name.h"
-#include "estimating/estimator/gpu/gpu_efficiency.h"
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "estimating/estimator/gpu/gpu_power.h"
+#include "estimating/estimator/gpu/gpu_tables.h"
 
 /// Sources, all NVIDIA's: "Tesla V100 GPU Architecture" (2017) and the V100 data sheet (2020); A40 data sheet (2021)
 /// and "Ampere GA102 GPU Architecture"; "A100 Tensor Core GPU Architecture" (2020) and the A100 data sheet (2021) for
@@ -28,7 +27,7 @@
 namespace lowgear::estimator {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024;
+constexpr double kBytesPerMib = 1024.0 * 1024;
 
 /// One direction of 16 lanes, after line coding.
 constexpr double kPcie4BytesPerS = 31.5 * kGiga;
@@ -155,7 +154,7 @@ GpuModel model_of(const Entry& entry) {
           .fp32_flops = entry.fp32_tflops * kTera,
           .memory_bytes = entry.memory_gib * kGiB,
           .memory_bytes_per_s = entry.memory_gb_per_s * kGiga,
-          .l2_bytes = entry.l2_mib * kMiB,
+          .l2_bytes = entry.l2_mib * kBytesPerMib,
           .multiprocessors = entry.multiprocessors,
           .clocks = entry.clocks,
           .link_bytes_per_s = entry.link_bytes_per_s,

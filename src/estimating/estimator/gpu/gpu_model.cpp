@@ -1,10 +1,16 @@
 #include "estimating/estimator/gpu/gpu_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
 
 #include "base/core/error.h"
+#include "base/core/units.h"
 
 namespace lowgear::estimator {
+
 namespace {
 
 double peak_or_zero(const GpuModel& gpu, DataType type) {
@@ -62,6 +68,53 @@ double peak_flops(const GpuModel& gpu, DataType type) {
                                  name(type), gpu.bf16 ? "bf16" : "fp16"));
   }
   return peak;
+}
+
+namespace {
+
+constexpr ValueRange kPowerLimitShares{0.5, 1.25};
+constexpr ValueRange kBandwidthShares{0.5, 2};
+constexpr ValueRange kMemoryBytes{kGiB, 1024 * kGiB};
+
+ValueRange scaled(const ValueRange& shares, double whole) { return {shares.lowest * whole, shares.highest * whole}; }
+
+}  // namespace
+
+ValueRange allowed_power_limit_w(const GpuModel& gpu) {
+  return scaled(kPowerLimitShares, named_gpu(gpu.name).power.limit_w);
+}
+
+ValueRange allowed_memory_bytes_per_s(const GpuModel& gpu) {
+  return scaled(kBandwidthShares, named_gpu(gpu.name).memory_bytes_per_s);
+}
+
+ValueRange allowed_memory_bytes() { return kMemoryBytes; }
+
+void set_power_limit(GpuModel& gpu, double limit_w) {
+  gpu.power.kernel_limit_w = named_gpu(gpu.name).power.limit_w;
+  gpu.power.limit_w = limit_w;
+}
+
+void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s) {
+  gpu.power.memory_w *= bytes_per_s / gpu.memory_bytes_per_s;
+  gpu.memory_bytes_per_s = bytes_per_s;
+}
+
+std::string describe(const GpuModel& gpu) {
+  const GpuModel usual = named_gpu(gpu.name);
+  std::vector<std::string> changes;
+  if (gpu.power.limit_w != usual.power.limit_w) changes.push_back(fmt::format("{:.4g} W", gpu.power.limit_w));
+  if (gpu.memory_bytes != usual.memory_bytes) changes.push_back(fmt::format("{:.4g} GB", gpu.memory_bytes / kGiB));
+  if (gpu.memory_bytes_per_s != usual.memory_bytes_per_s) {
+    changes.push_back(fmt::format("{:.4g} GB/s", gpu.memory_bytes_per_s / kGiga));
+  }
+  return changes.empty() ? gpu.name : fmt::format("{} ({})", gpu.name, fmt::join(changes, ", "));
+}
+
+std::optional<profile::NamedPowerLimit> power_limit_of(std::string_view gpu_name) {
+  const std::optional<std::string_view> known = gpu_of_name(gpu_name);
+  if (!known) return std::nullopt;  // any model of GPU may be named
+  return profile::NamedPowerLimit{std::string(gpu_name), named_gpu(*known).power.limit_w};
 }
 
 }  // namespace lowgear::estimator

@@ -7,9 +7,44 @@
 #include <string_view>
 #include <vector>
 
-#include "estimating/estimator/gpu/operator_kind.h"
+#include "planning/profile/plausibility.h"
 
 namespace lowgear::estimator {
+
+/// Kinds of computation that training a transformer is made of, as they are sampled and predicted. The comment says
+/// what an Operator's `dims` (operators.h) are.
+enum class OperatorKind : unsigned char {
+  embedding,         ///< {tokens, vocabulary of this rank, hidden}
+  layer_norm,        ///< {batch, sequence, width}
+  rms_norm,          ///< {batch, sequence, width}
+  residual_add,      ///< {batch, sequence, width}
+  linear,            ///< {tokens, inputs, outputs}; backward is input and weight gradient
+  rotary,            ///< {batch, sequence, heads, head_dim}
+  attention_scores,  ///< {batch * heads, sequence, head_dim, sequence}: Q K^T
+  attention_values,  ///< {batch * heads, sequence, sequence, head_dim}: P V
+  attention_mask,    ///< {batch, heads, sequence, sequence}
+  softmax,           ///< {batch, heads, sequence, sequence}
+  fused_softmax,     ///< the same: scale, causal mask and softmax in one kernel
+  fused_attention,   ///< {batch, sequence, heads, head_dim}, causal
+  gelu,              ///< {batch, sequence, width}
+  swiglu,            ///< {batch, sequence, width}: of the product's output
+  cross_entropy,     ///< {batch, sequence, vocabulary of this rank}
+  optimizer,         ///< {parameters of this rank}: AdamW with fp32 master weights
+  dropout,           ///< {batch, sequence, width}, or {batch, heads, sequence, sequence} of attention
+  permute,           ///< {batch, sequence, width}: rows to and from the experts that they go to; also plain copies
+  bias_gradient,     ///< {batch, sequence, width}: sum over tokens
+  gradient_sum,      ///< {parameters}: adds the gradients of one microbatch to those of the iteration, in fp32
+  gathered_loss,     ///< {batch, sequence, vocabulary}: that of Hugging Face transformers, on all logits, in fp32
+  plain_loss,        ///< the same: PyTorch's cross entropy in fp32, no copies of logits
+  fused_dropout,     ///< {batch, heads, sequence, sequence}: what dropout adds to a fused attention kernel
+  experts,           ///< {tokens, hidden, width, experts of this rank}: router, dispatch, experts with GELU, sum
+  gated_experts,     ///< the same with SwiGLU
+};
+inline constexpr int kOperatorKindCount = 25;
+
+[[nodiscard]] std::string_view name(OperatorKind kind);
+
+enum class Pass : unsigned char { forward, backward };
 
 enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8 };
 
@@ -99,5 +134,35 @@ struct GpuModel {
 
 /// Names of the catalogue without aliases, oldest GPU first.
 [[nodiscard]] std::vector<std::string> gpu_names();
+
+/// How far a GPU of the catalogue may be changed and is still the one whose kernels and power were measured.
+struct ValueRange {
+  double lowest = 0;
+  double highest = 0;
+};
+
+/// Power limits in watts: half of the data sheet's (the power model was compared with measurements down to 0.58 of it)
+/// to 1.25 times, which is what custom cooling gives an A100 (NVIDIA's data sheet: 500 W in place of 400 W).
+[[nodiscard]] ValueRange allowed_power_limit_w(const GpuModel& gpu);
+
+/// Bandwidths of memory: half to twice the data sheet's.
+[[nodiscard]] ValueRange allowed_memory_bytes_per_s(const GpuModel& gpu);
+
+/// Sizes of memory, whatever the data sheet says: 1 GiB to 1 TiB.
+[[nodiscard]] ValueRange allowed_memory_bytes();
+
+/// Gives a GPU of the catalogue another power limit: times of kernels stay those that were measured under the data
+/// sheet's, and under_power_limit (power_model.h) says what they become. The data sheet's own limit changes nothing.
+void set_power_limit(GpuModel& gpu, double limit_w);
+
+/// Gives it memory of another bandwidth. A byte takes as much energy as before.
+void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s);
+
+/// Its name, and in brackets what is not as the catalogue has it: `h100-sxm (500 W, 96 GB)`.
+[[nodiscard]] std::string describe(const GpuModel& gpu);
+
+/// The data sheet's power limit of a GPU, named as the driver names it (`NVIDIA H100 80GB HBM3`) or as `lowgear
+/// estimate` does (`h100-sxm`). Empty for other names, and for an empty one.
+[[nodiscard]] std::optional<profile::NamedPowerLimit> power_limit_of(std::string_view gpu_name);
 
 }  // namespace lowgear::estimator

@@ -7,7 +7,6 @@
 
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/work/operators.h"
-#include "estimating/estimator/work/work_cost.h"
 
 namespace lowgear::estimator {
 

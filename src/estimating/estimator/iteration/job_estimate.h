@@ -1,15 +1,49 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "estimating/estimator/costs/measured_costs.h"
+#include "estimating/estimator/costs/roofline_costs.h"
+#include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
-#include "estimating/estimator/iteration/job_costs.h"
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/memory/memory_estimate.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/profile/columns/stage_columns.h"
 
 namespace lowgear::estimator {
 
-/// What is known of a job that has not run. All of it is *estimated*.
+/// Sampling files to estimate with.
+struct SampleSet {
+  std::string folder;             ///< where they come from, for messages; empty: none are given
+  std::vector<SampleFile> files;  ///< of any GPUs
+};
+
+/// Where the costs of a job's operators and collectives come from: data sheets, or samples where they are given, and
+/// data sheets for what was not sampled.
+class JobCosts {
+ public:
+  /// Throws InputError where samples are given and none is of the job's GPU.
+  JobCosts(const TrainingJob& job, const SampleSet& samples);
+  ~JobCosts() = default;
+  JobCosts(const JobCosts&) = delete;
+  JobCosts& operator=(const JobCosts&) = delete;
+
+  [[nodiscard]] CostSources sources() const;
+  /// What the user should know of the samples that were used so far.
+  [[nodiscard]] std::vector<std::string> notes() const;
+
+ private:
+  RooflineCosts data_sheet_;
+  LinkCosts links_;
+  std::optional<MeasuredOperatorCosts> operators_;
+  std::optional<MeasuredCollectiveCosts> collectives_;
+  std::vector<std::string> notes_;  ///< on the samples
+};
+
+/// The estimate of a job that has not run. All figures are *estimated*.
 struct JobEstimate {
   TrainingJob job;
   MemoryEstimate memory;
@@ -19,5 +53,15 @@ struct JobEstimate {
 
 /// Time, energy and memory of a job, with samples where there are any. Throws as JobCosts does.
 [[nodiscard]] JobEstimate estimate_job(TrainingJob job, const SampleSet& samples);
+
+/// Gives EnvPipe's options what EnvPipe measures when it begins, from an estimate: the activations that fit into memory
+/// beyond those of 1F1B, and the time of the message from each stage to the next one (none where messages run
+/// concurrently with computation). Throws InputError as activations_that_fit.
+void complete_from(const JobEstimate& estimate, planner::EnvPipeOptions& options);
+
+/// The columns of the emitted profile: activations of a microbatch by stage, with their share of fragmentation, where
+/// each rank runs one stage in 1F1B's order; the message from each stage to the next one, where messages do not run
+/// concurrently with computation.
+[[nodiscard]] profile::StageColumns emitted_columns(const JobEstimate& estimate);
 
 }  // namespace lowgear::estimator

@@ -38,4 +38,10 @@ struct PipelineTimes {
 /// stepped through until the steps repeat; what comes out is what replayed_times gives, up to rounding.
 [[nodiscard]] PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& costs);
 
+/// When each rank ends its part of the interleaved schedule (planning/schedule/generators.h), without building it:
+/// ranks run their lists as far as what they wait for is known. The schedule repeats itself every round of
+/// microbatches; once a whole round comes the same time after the round before on every rank, the rounds up to the last
+/// ones are not run but added. The costs have several ranks, and microbatches that divide into the schedule's rounds.
+[[nodiscard]] std::vector<double> interleaved_end_s(const PipelineCosts& costs);
+
 }  // namespace lowgear::estimator

@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
-#include "estimating/estimator/iteration/emitted_profile.h"
+#include "base/core/error.h"
 #include "estimating/estimator/iteration/job_energy.h"
+#include "estimating/estimator/power/power_model.h"
+#include "planning/planner/policies/policy.h"
 #include "planning/schedule/generators.h"
-#include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
+#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::estimator {
+
 namespace {
 
 /// All ops at the highest clock, replayed on the planner's graph.
@@ -108,5 +112,82 @@ JobFigures PlannedJob::replayed(const schedule::PipelineDag& dag, const plan::Op
 
 double PlannedJob::fastest_s() const { return scale_.job(planner_.fastest_s(), 0).time_s; }
 double PlannedJob::slowest_s() const { return scale_.job(planner_.slowest_s(), 0).time_s; }
+
+namespace {
+
+/// What a profile can hold of an op that takes no time at all.
+constexpr double kLeastTimeS = 1e-9;
+constexpr double kLeastEnergyJ = 1e-9;
+
+void add_rows(profile::StageProfile& profile, int stage, OpKind kind, const WorkEnergy& energy,
+              std::span<const int> clocks_mhz) {
+  for (const int clock_mhz : clocks_mhz) {
+    const TimedEnergy taken = energy.at_clock(clock_mhz);
+    profile.add(stage, kind, {clock_mhz, std::max(taken.time_s, kLeastTimeS), std::max(taken.energy_j, kLeastEnergyJ)});
+  }
+}
+
+}  // namespace
+
+std::vector<int> profiled_clocks_mhz(const ClockSteps& clocks) {
+  const int lowest_mhz = std::max(clocks.min_mhz, clocks.max_mhz / 3);
+  std::vector<int> clocks_mhz;
+  for (int clock_mhz = clocks.max_mhz; clock_mhz >= lowest_mhz; clock_mhz -= clocks.step_mhz) {
+    clocks_mhz.push_back(clock_mhz);
+  }
+  return clocks_mhz;
+}
+
+profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate) {
+  const std::vector<int> clocks_mhz = profiled_clocks_mhz(gpu.clocks);
+  profile::StageProfile profile(static_cast<int>(estimate.stages.size()));
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    const StageEstimate& costs = estimate.stages[static_cast<std::size_t>(stage)];
+    add_rows(profile, stage, OpKind::forward, WorkEnergy(gpu, costs.forward), clocks_mhz);
+    const WorkEnergy backward(gpu, costs.backward);
+    add_rows(profile, stage, OpKind::backward, backward, clocks_mhz);
+    if (!(costs.weight_gradient.time_s() > 0)) continue;
+    const auto part = [&](const WorkCost& work) { return WorkEnergy(gpu, work, backward.sustained_clock_mhz()); };
+    add_rows(profile, stage, OpKind::weight_gradient, part(costs.weight_gradient), clocks_mhz);
+    add_rows(profile, stage, OpKind::input_gradient, part(costs.backward + -1 * costs.weight_gradient), clocks_mhz);
+  }
+  return profile;
+}
+
+namespace {
+
+void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanOptions& options) {
+  const auto deadline_s = single_deadline_s(options.deadline, job.fastest_s(), job.slowest_s());
+  if (options.policy != planner::kLowgearPolicy) {
+    const auto policy = planner::make_policy(options.policy);
+    const PolicyFigures answer = job.plan_with(*policy, deadline_s);
+    planned.rows.push_back({options.policy, "replayed", answer.figures});
+    planned.note = answer.note;
+    return;
+  }
+  if (!deadline_s) return;
+  if (*deadline_s < job.fastest_s()) {
+    throw InputError(fmt::format("an iteration of {:.4g} s is not possible: at full clocks it takes {:.4g} s",
+                                 *deadline_s, job.fastest_s()));
+  }
+  planned.rows.push_back({fmt::format("within {:.4g} s", *deadline_s), "planned", job.plan(*deadline_s)});
+}
+
+}  // namespace
+
+PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOptions& options,
+                              std::optional<std::uint64_t> available_bytes, Progress& progress) {
+  const TrainingJob& job = estimate.job;
+  workflow::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
+                                    available_bytes);
+  PlannedJob planner(job, estimate.iteration, kEstimatePlannerOptions, &progress);
+  PlannedEstimate planned;
+  planned.frontier = planner.frontier();
+  planned.rows.push_back({"full clocks", "estimated", planner.full_clocks()});
+  planned.rows.push_back({"no later", "planned", planner.plan_in_time()});
+  add_asked_row(planned, planner, options);
+  planned.rows.push_back({"least energy", "planned", planner.plan(planner.slowest_s())});
+  return planned;
+}
 
 }  // namespace lowgear::estimator

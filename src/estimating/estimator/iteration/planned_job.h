@@ -1,17 +1,21 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/core/progress.h"
+#include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
+#include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/job/training_job.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
 #include "planning/simulator/replay.h"
+#include "planning/workflow/deadlines.h"
 
 namespace lowgear::estimator {
 
@@ -100,5 +104,39 @@ class PlannedJob {
   JobScale scale_;
   JobFigures full_clocks_;
 };
+
+/// Clocks that a profile of a GPU is made for: every one that it can be locked to, highest first, down to a third of
+/// the highest. Lower ones take more time and more energy on every GPU measured so far.
+[[nodiscard]] std::vector<int> profiled_clocks_mhz(const ClockSteps& clocks);
+
+/// A stage profile for `lowgear plan` from an estimate: time and energy of forward and backward of every virtual stage
+/// on one of its tp x cp GPUs at every clock of `profiled_clocks_mhz` (WorkEnergy), and of input and weight gradient
+/// where the estimate tells them apart. *Estimated*, not measured.
+[[nodiscard]] profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate);
+
+/// How to plan a job from its estimate; as it stands: full clocks, no later than they, and least energy.
+struct EstimatePlanOptions {
+  workflow::Deadlines deadline = {};            ///< one more plan; `plans` is not used
+  std::string policy{planner::kLowgearPolicy};  ///< another than Lowgear's makes one more plan
+};
+
+/// One way to clock the job.
+struct ClockedJob {
+  std::string name;   ///< `full clocks`, `no later`, ...
+  std::string basis;  ///< `estimated`, `planned`, `replayed`
+  JobFigures figures;
+};
+
+/// What clocks make of a job, from estimates alone. One iteration of all GPUs.
+struct PlannedEstimate {
+  std::vector<ClockedJob> rows;      ///< full clocks first
+  std::vector<JobFigures> frontier;  ///< vertices, fastest first
+  std::string note;                  ///< of the policy; may be empty
+};
+
+/// Plans a job. `available_bytes` of memory; empty: not known. Throws InputError when the deadline cannot be met, there
+/// is no such policy or memory does not hold the plan, and what `progress` throws.
+[[nodiscard]] PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOptions& options,
+                                            std::optional<std::uint64_t> available_bytes, Progress& progress);
 
 }  // namespace lowgear::estimator

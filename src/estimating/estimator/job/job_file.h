@@ -40,4 +40,8 @@ using ConfigReader = std::function<std::optional<ConfigFile>(const std::string& 
 [[nodiscard]] TrainingJob with_settings(TrainingJob job, const std::string& source,
                                         std::span<const YamlSetting> settings, const ConfigReader& read_config);
 
+/// Throws InputError where a job file is a configuration of EADT (model/config_members.h): with the command that
+/// estimates what it says, of which the GPUs are to be added.
+void refuse_eadt_config(std::string_view yaml, const std::string& source);
+
 }  // namespace lowgear::estimator

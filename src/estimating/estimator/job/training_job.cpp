@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/suggestion.h"
+#include "base/core/text.h"
 #include "planning/schedule/generators.h"
-#include "planning/schedule/microbatches.h"
+#include "planning/schedule/schedule.h"
 
 namespace lowgear::estimator {
 namespace {

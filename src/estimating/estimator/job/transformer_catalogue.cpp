@@ -73,14 +73,14 @@ TransformerShape with_experts(TransformerShape shape, const ExpertShape& experts
   return shape;
 }
 
-struct Entry {
+struct ModelEntry {
   std::string_view name;
   TransformerShape (*make)();
 };
 
 // Sizes: vocabulary, hidden, layers, heads, kv_heads, head_dim, intermediate, max_positions.
 // Sources of each family: the config.json that its authors publish on huggingface.co, but for GPT-3, which has none.
-constexpr auto kModels = std::to_array<Entry>({
+constexpr auto kModels = std::to_array<ModelEntry>({
     // openai-community/gpt2, gpt2-medium, gpt2-large, gpt2-xl.
     {"gpt2-small", [] { return gpt2(768, 12, 12); }},
     {"gpt2-medium", [] { return gpt2(1024, 24, 16); }},
@@ -257,13 +257,13 @@ constexpr auto kModels = std::to_array<Entry>({
     {"gpt-neox-20b", [] { return neox(50432, 6144, 44, 64); }},
 });
 
-struct OtherName {
+struct OtherModelName {
   std::string_view key;  ///< as catalogues compare names
   std::string_view model;
 };
 
 /// What the papers of GPT-2 and GPT-3 call their sizes; the largest of GPT-3 and of BLOOM go by the name of the family.
-constexpr auto kOtherNames = std::to_array<OtherName>({
+constexpr auto kOtherModelNames = std::to_array<OtherModelName>({
     {"gpt2124m", "gpt2-small"},
     {"gpt2355m", "gpt2-medium"},
     {"gpt2774m", "gpt2-large"},
@@ -276,18 +276,18 @@ constexpr auto kOtherNames = std::to_array<OtherName>({
     {"bloom", "bloom-176b"},
 });
 
-const Entry* find_model(std::string_view name) {
+const ModelEntry* find_model(std::string_view name) {
   std::string key = catalogue_key(name);
-  const auto* const other = std::ranges::find(kOtherNames, key, &OtherName::key);
-  if (other != kOtherNames.end()) key = catalogue_key(other->model);
+  const auto* const other = std::ranges::find(kOtherModelNames, key, &OtherModelName::key);
+  if (other != kOtherModelNames.end()) key = catalogue_key(other->model);
   const auto* const entry =
-      std::ranges::find_if(kModels, [&key](const Entry& model) { return catalogue_key(model.name) == key; });
+      std::ranges::find_if(kModels, [&key](const ModelEntry& model) { return catalogue_key(model.name) == key; });
   return entry == kModels.end() ? nullptr : entry;
 }
 
 std::array<std::string_view, kModels.size()> model_names() {
   std::array<std::string_view, kModels.size()> names;
-  std::ranges::transform(kModels, names.begin(), &Entry::name);
+  std::ranges::transform(kModels, names.begin(), &ModelEntry::name);
   return names;
 }
 
@@ -296,14 +296,14 @@ std::array<std::string_view, kModels.size()> model_names() {
 bool is_transformer_name(std::string_view name) { return find_model(name) != nullptr; }
 
 std::vector<std::string> transformers_meant_by(std::string_view name) {
-  if (const Entry* const entry = find_model(name)) return {std::string(entry->name)};
+  if (const ModelEntry* const entry = find_model(name)) return {std::string(entry->name)};
   std::vector<std::string> meant;
   for (const std::string_view known : meant_names(name, model_names())) meant.emplace_back(known);
   return meant;
 }
 
 TransformerShape named_transformer(std::string_view name) {
-  const Entry* const entry = find_model(name);
+  const ModelEntry* const entry = find_model(name);
   if (entry == nullptr) throw_unknown_name("model", name, name, model_names());
   TransformerShape shape = entry->make();
   shape.name = entry->name;
@@ -313,7 +313,7 @@ TransformerShape named_transformer(std::string_view name) {
 std::vector<std::string> transformer_names() {
   std::vector<std::string> names;
   names.reserve(kModels.size());
-  for (const Entry& model : kModels) names.emplace_back(model.name);
+  for (const ModelEntry& model : kModels) names.emplace_back(model.name);
   return names;
 }
 

@@ -1,8 +1,12 @@
 #pragma once
 
-#include "estimating/estimator/job/training_job.h"
-
 /// Bytes of activations of one microbatch on one of the tp ranks of a stage, by where they are.
+
+#include <vector>
+
+#include "estimating/estimator/job/training_job.h"
+#include "estimating/estimator/memory/memory_estimate.h"
+
 namespace lowgear::estimator {
 
 /// Bytes of an activation's element, but for inputs of the layers' matrix products, which fp8 keeps in a byte.
@@ -34,5 +38,15 @@ namespace lowgear::estimator {
 
 /// The same of the head: logits as the product writes them, and their gradient.
 [[nodiscard]] double head_workspace_bytes(const TrainingJob& job);
+
+/// The activations of how many microbatches fit into the memory of each pipeline rank at once, at most those of all
+/// microbatches: what 1F1B holds, and as many more as fit into what `memory` leaves free, with their share of
+/// fragmentation. EnvPipe measures this with the allocator. Throws InputError unless the schedule is 1f1b with one
+/// stage a rank, and where the job does not fit.
+[[nodiscard]] std::vector<int> activations_that_fit(const TrainingJob& job, const MemoryEstimate& memory);
+
+/// Bytes of one microbatch's activations on each pipeline rank, with their share of fragmentation. The schedule is 1f1b
+/// with one stage a rank.
+[[nodiscard]] std::vector<double> activation_bytes_of_ranks(const TrainingJob& job, const MemoryEstimate& memory);
 
 }  // namespace lowgear::estimator

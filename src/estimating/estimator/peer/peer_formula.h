@@ -2,14 +2,38 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "estimating/estimator/costs/operator_samples.h"
 #include "estimating/estimator/costs/sample_files.h"
-#include "estimating/estimator/peer/peer_times.h"
 #include "estimating/estimator/peer/sampled_job.h"
+#include "estimating/estimator/peer/tuned_regressors.h"
 
 namespace lowgear::estimator {
+
+/// The only type that its data has.
+inline constexpr DataType kPeerType = DataType::fp16;
+
+/// Where the published estimator's composition gets its times from.
+class PeerTimes {
+ public:
+  virtual ~PeerTimes() = default;
+  /// Of one pass of a sampled operator in fp16; functions of one pass have the forward alone. Throws InputError where
+  /// the time is not known.
+  [[nodiscard]] virtual double operator_s(const SampledFunction& function, const SampledShape& shape,
+                                          Pass pass) const = 0;
+  /// Of a collective of `elements` fp16 numbers among `nodes` x `per_node` GPUs. Throws as operator_s does.
+  [[nodiscard]] virtual double collective_s(std::string_view function, std::int64_t elements, int nodes,
+                                            int per_node) const = 0;
+
+ protected:
+  PeerTimes() = default;
+  PeerTimes(const PeerTimes&) = default;
+  PeerTimes& operator=(const PeerTimes&) = default;
+};
 
 /// What the published estimator reads besides the job: the sampling files of one GPU and, for operators and for
 /// collectives, the file `{GPU}.csv` that says which regressor it uses.
@@ -53,5 +77,26 @@ struct PeerEstimate {
 /// The same with its regressors on raw times (RegressedTimes). Samples are not cleaned. Random draws are not those of
 /// its libraries, so times differ by what their draws are worth.
 [[nodiscard]] PeerEstimate peer_estimate(const SampledJob& job, const PeerSamples& samples);
+
+/// Predicts as the published estimator does: the regressor that its authors tuned is fitted to the sampling file, on
+/// raw times, whenever a time is asked for.
+class RegressedTimes : public PeerTimes {
+ public:
+  /// Keeps a reference to the samples. Throws InputError where the settings cannot be read.
+  RegressedTimes(std::string gpu_name, const PeerSamples& samples);
+
+  [[nodiscard]] double operator_s(const SampledFunction& function, const SampledShape& shape, Pass pass) const override;
+  [[nodiscard]] double collective_s(std::string_view function, std::int64_t elements, int nodes,
+                                    int per_node) const override;
+
+ private:
+  [[nodiscard]] const SampleFile* find(std::string_view function, const std::optional<RankGroup>& group) const;
+  [[noreturn]] void fail_without(std::string_view function, std::string_view group) const;
+
+  std::string gpu_name_;
+  const PeerSamples& samples_;
+  TunedRegressors operators_;
+  TunedRegressors collectives_;
+};
 
 }  // namespace lowgear::estimator

@@ -1,15 +1,23 @@
 #include "estimating/estimator/peer/sampled_job.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/core/error.h"
 #include "base/core/formats/yaml.h"
-#include "planning/schedule/microbatches.h"
+#include "planning/schedule/schedule.h"
 
 namespace lowgear::estimator {
+
 namespace {
 
-constexpr std::int64_t kMaxRanks = 65'536;
+constexpr std::int64_t kMaxJobRanks = 65'536;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxBucket = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxLayers = 1024;
+constexpr std::int64_t kMaxEncoders = 1024;
 constexpr std::int64_t kMaxSyncs = 16;
 
 std::vector<std::string> texts(const YamlView& list) {
@@ -30,15 +38,15 @@ void read_training_config(const YamlView& list, SampledJob& job) {
               "give pp, mp, dp, micro-batch, heads, sequence length, hidden size, micro-batches per update, GPUs per "
               "node");
   }
-  job.pp = small(list.at(0), 1, kMaxRanks);
-  job.mp = small(list.at(1), 1, kMaxRanks);
-  job.dp = small(list.at(2), 1, kMaxRanks);
+  job.pp = small(list.at(0), 1, kMaxJobRanks);
+  job.mp = small(list.at(1), 1, kMaxJobRanks);
+  job.dp = small(list.at(2), 1, kMaxJobRanks);
   job.micro_batch = list.at(3).integer_in(1, kMaxSize);
   job.heads = list.at(4).integer_in(1, kMaxSize);
   job.sequence_length = list.at(5).integer_in(1, kMaxSize);
   job.hidden = list.at(6).integer_in(1, kMaxSize);
   job.microbatches = list.at(7).integer_in(1, schedule::kMaxMicrobatches);
-  job.gpus_per_node = small(list.at(8), 1, kMaxRanks);
+  job.gpus_per_node = small(list.at(8), 1, kMaxJobRanks);
 }
 
 }  // namespace
@@ -57,13 +65,73 @@ SampledJob parse_sampled_job(std::string_view yaml, const std::string& source) {
   job.nccl_data_folder = map.at("nccl_data_folder").text();
   read_training_config(map.at("training_config"), job);
   job.comm_bucket = map.at("comm_bucket").integer_in(1, kMaxBucket);
-  job.encoders = map.at("encoders").integer_in(1, kMaxLayers);
+  job.encoders = map.at("encoders").integer_in(1, kMaxEncoders);
   job.function_list = texts(map.at("function_list"));
   job.encoder_function_list = texts(map.at("encoder_function_list"));
   job.layernorm_name = map.at("layernorm_name").text();
   job.fwd_syncs = small(map.at("fwd_syncs"), 0, kMaxSyncs);
   job.bwd_syncs = small(map.at("bwd_syncs"), 0, kMaxSyncs);
   return job;
+}
+
+namespace {
+
+bool has(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+TransformerShape shape_of(const SampledJob& job) {
+  if (job.hidden % job.heads != 0) {
+    throw InputError(fmt::format("training_config: {} heads do not divide the width of {}", job.heads, job.hidden));
+  }
+  TransformerShape shape;
+  shape.name = "sampled";
+  shape.vocabulary = 50257;
+  shape.hidden = job.hidden;
+  shape.layers = job.encoders;
+  shape.heads = job.heads;
+  shape.kv_heads = job.heads;
+  shape.head_dim = job.hidden / job.heads;
+  shape.intermediate = 4 * job.hidden;
+  shape.max_positions = job.sequence_length;
+  shape.mlp = MlpKind::plain;
+  shape.norm = job.layernorm_name == "RMSlayernorm" ? NormKind::rms_norm : NormKind::layer_norm;
+  shape.positions = has(job.encoder_function_list, "RoPE") ? PositionKind::rotary : PositionKind::learned;
+  shape.qkv_biases = true;
+  shape.output_bias = true;
+  shape.mlp_biases = true;
+  shape.parallel_residual = job.fwd_syncs == 1;
+  require_valid(shape);
+  return shape;
+}
+
+}  // namespace
+
+TrainingJob training_job_of(const SampledJob& sampled) {
+  const std::optional<std::string_view> gpu = gpu_of_name(sampled.gpu_name);
+  if (!gpu) {
+    throw InputError(fmt::format("gpu_name: {} is not a GPU of the catalogue; there are {}", quote(sampled.gpu_name),
+                                 fmt::join(gpu_names(), ", ")));
+  }
+  TrainingJob job;
+  job.model = shape_of(sampled);
+  job.gpu = named_gpu(*gpu);
+  job.cluster = default_cluster(job.gpu);
+  job.cluster.gpus_per_node = sampled.gpus_per_node;
+  job.parallel = {.dp = sampled.dp, .tp = sampled.mp, .pp = sampled.pp};
+  job.batch = {.global = sampled.micro_batch * sampled.microbatches * sampled.dp,
+               .micro = sampled.micro_batch,
+               .sequence_length = sampled.sequence_length};
+  job.recompute = Recompute::full;
+  job.attention = has(sampled.encoder_function_list, "flash_atten") ? AttentionKind::fused : AttentionKind::unfused;
+  job.dtype = DataType::fp16;
+  return job;
+}
+
+TrainingJob parse_job_file(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
+                           const ConfigReader& read_config) {
+  if (!is_sampled_job(yaml, source)) return parse_training_job(yaml, source, settings, read_config);
+  return with_settings(training_job_of(parse_sampled_job(yaml, source)), source, settings, read_config);
 }
 
 }  // namespace lowgear::estimator

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -8,10 +10,24 @@
 
 #include "estimating/estimator/costs/gradient_boosted_trees.h"
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "estimating/estimator/peer/random_forest.h"
 #include "estimating/estimator/work/operators.h"
 
 namespace lowgear::estimator {
+
+/// Parameters of scikit-learn's RandomForestRegressor by its own names. All features are tried at every split.
+struct ForestParameters {
+  int n_estimators = 100;
+  std::optional<int> max_depth = std::nullopt;  ///< nothing: until leaves are pure
+  int min_samples_split = 2;
+  int min_samples_leaf = 1;
+  int random_state = 42;
+};
+
+/// What a random forest (Breiman 2001: bootstrapped regression trees, squared error) predicts for one point. Of each
+/// tree only the path is grown that the point takes, so this costs no more than sorting the samples a few times. Throws
+/// std::invalid_argument unless there is a target for each row and at least one.
+[[nodiscard]] double random_forest_prediction(const FeatureTable& features, std::span<const double> targets,
+                                              std::span<const float> point, const ForestParameters& parameters);
 
 /// A regressor of the published estimator with the parameters that its authors chose.
 using TunedRegressor = std::variant<ForestParameters, BoostingParameters>;

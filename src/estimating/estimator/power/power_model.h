@@ -1,7 +1,7 @@
 #pragma once
 
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "estimating/estimator/work/work_cost.h"
+#include "estimating/estimator/work/operators.h"
 
 namespace lowgear::estimator {
 

@@ -10,7 +10,6 @@
 
 #include "base/core/error.h"
 #include "estimating/estimator/iteration/job_energy.h"
-#include "estimating/estimator/iteration/time_breakdown.h"
 
 namespace lowgear::estimator {
 namespace {

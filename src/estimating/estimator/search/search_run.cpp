@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "estimating/estimator/gpu/custom_gpu.h"
-#include "planning/workflow/planning_memory.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::estimator {
 namespace {

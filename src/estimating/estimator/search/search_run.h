@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "estimating/estimator/iteration/job_costs.h"
+#include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/search/search.h"
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/formats/json.h"
 #include "planning/adapt/freezing/controller.h"
 #include "planning/adapt/operating_point_search.h"
 
@@ -36,7 +37,7 @@ struct TechniqueOptions {
   SearchOptions search;
 };
 
-/// An iteration of the whole job. What was not measured is NaN.
+/// An iteration of the whole job. Figures that were not measured are NaN.
 struct IterationSeen {
   std::int64_t steps_done = 0;  ///< with it
   double time_s = 0;
@@ -103,7 +104,7 @@ class TechniqueController {
   /// An iteration at `current`. Returns what was decided after it, usually nothing.
   std::vector<TechniqueDecision> observe(const IterationSeen& seen);
   /// A window, whose last iteration is observed after it. Throws InputError as freezing::Controller, and when nothing
-  /// is frozen. `hold` of it is of no account.
+  /// is frozen. `hold` is ignored.
   std::vector<TechniqueDecision> observe(const freezing::Observation& window);
 
   [[nodiscard]] TechniqueState state() const;
@@ -137,5 +138,40 @@ class TechniqueController {
   bool waits_ = false;                          ///< it is known that freezing waits
   std::int64_t steps_done_ = 0;
 };
+
+/// What a controller saw after an iteration, and what it decided.
+struct TechniqueStep {
+  std::optional<freezing::Observation> window;  ///< that ended with it; observed before the iteration
+  IterationSeen iteration;
+  std::vector<TechniqueDecision> decisions;
+};
+
+/// A controller's life, from its start or from a state on.
+struct TechniqueRecord {
+  TechniqueOptions options;
+  TechniqueState start;
+  std::vector<TechniqueStep> steps;
+};
+
+/// The record as lines of JSON (docs/formats.md): the first is by `write_technique_header`, each other one by
+/// `write_technique_line`, without their ends. Numbers are written so that they are read back bit for bit; NaN and
+/// infinity as null. Each has the last step before it as `step`.
+[[nodiscard]] std::string write_technique_header(const TechniqueOptions& options, const TechniqueState& start,
+                                                 std::int64_t steps_done);
+[[nodiscard]] std::string write_technique_line(const TechniqueStep& step);
+/// Throws InputError with file, line and JSON path on anything else. A header in the middle begins another record: a
+/// run that was continued.
+[[nodiscard]] std::vector<TechniqueRecord> read_technique_records(std::string_view text, const std::string& source);
+
+/// What a controller decides on the record's observations, step by step.
+[[nodiscard]] std::vector<std::vector<TechniqueDecision>> replay(const TechniqueRecord& record);
+
+/// For lines of metrics: without the number of steps.
+[[nodiscard]] Json decision_json(const TechniqueDecision& decision);
+
+/// A state as JSON, for checkpoints.
+[[nodiscard]] Json technique_state_json(const TechniqueState& state);
+/// Throws InputError with the JSON path.
+[[nodiscard]] TechniqueState technique_state_of(const JsonView& map);
 
 }  // namespace lowgear::adapt

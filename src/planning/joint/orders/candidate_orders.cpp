@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "planning/planner/planners/at.h"
+#include "planning/planner/planners/planning_model.h"
 #include "planning/profile/options.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"

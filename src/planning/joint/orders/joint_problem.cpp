@@ -1,13 +1,163 @@
 #include "planning/joint/orders/joint_problem.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
+#include <system_error>
 
 #include "base/core/error.h"
 
 namespace lowgear::joint {
+
+namespace {
+
+constexpr int kMostMicrobatches = 1'000'000;
+constexpr std::string_view kForms =
+    "give 1f1b, a number of microbatches (8, or one for each rank: 8,8,6,4), or bytes (12GiB)";
+
+struct ByteUnit {
+  std::string_view name;
+  double bytes;
+};
+constexpr auto kByteUnits = std::to_array<ByteUnit>({{"KiB", 1024.0},
+                                                     {"MiB", 1024.0 * 1024},
+                                                     {"GiB", 1024.0 * 1024 * 1024},
+                                                     {"KB", 1e3},
+                                                     {"MB", 1e6},
+                                                     {"GB", 1e9},
+                                                     {"B", 1}});
+
+/// One amount of bytes of the option's text.
+double read_bytes(std::string_view text, std::string_view part) {
+  double amount = 0;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), amount);
+  std::string_view unit = part.substr(static_cast<std::size_t>(end - part.data()));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto* const known = std::ranges::find(kByteUnits, unit, &ByteUnit::name);
+  if (error == std::errc() && known != kByteUnits.end() && amount > 0 && std::isfinite(amount)) {
+    return amount * known->bytes;
+  }
+  throw InputError(fmt::format("--memory-limit {}: not an amount of bytes; {}", quote(std::string(text)), kForms));
+}
+
+/// How many microbatches' activations fit into the bytes of each rank.
+MemoryLimit counts_of_bytes(std::string_view text, std::span<const double> activation_bytes) {
+  MemoryLimit limit;
+  const std::vector<double> bytes = bytes_by_rank(text, activation_bytes.size());
+  for (std::size_t rank = 0; rank < activation_bytes.size(); ++rank) {
+    const double fit = bytes[rank] / activation_bytes[rank];
+    if (fit < 1) {
+      throw InputError(fmt::format("--memory-limit {}: the activations of one microbatch take {:.4g} bytes on rank {}",
+                                   text, activation_bytes[rank], rank));
+    }
+    if (fit > kMostMicrobatches) {
+      throw InputError(
+          fmt::format("--memory-limit {}: {:.3g} microbatches fit on rank {}, and a plan has at most {}; give less, or "
+                      "check the profile's column activation_bytes",
+                      text, fit, rank, kMostMicrobatches));
+    }
+    limit.microbatches.push_back(static_cast<int>(fit));
+  }
+  return limit;
+}
+
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// One number of the option's text.
+int read_count(std::string_view text, std::string_view part) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), count);
+  const bool is_number = error == std::errc() && end == part.data() + part.size();
+  if (is_number && count < 1) {
+    throw InputError(fmt::format("--memory-limit {}: no order fits; the least limit that one fits is 1 microbatch; {}",
+                                 text, kForms));
+  }
+  if (!is_number || count > kMostMicrobatches) {
+    throw InputError(fmt::format("--memory-limit {}: not a number of microbatches from 1 to {}; {}",
+                                 quote(std::string(text)), kMostMicrobatches, kForms));
+  }
+  return count;
+}
+
+}  // namespace
+
+bool states_bytes(std::string_view text) {
+  if (text.empty() || text == "1f1b") return false;
+  return text.front() >= '0' && text.front() <= '9' && (text.back() == 'B' || text.back() == 'b');
+}
+
+std::vector<double> bytes_by_rank(std::string_view text, std::size_t ranks) {
+  const std::vector<std::string_view> parts = parts_of(text);
+  if (parts.size() > 1 && parts.size() != ranks) {
+    throw InputError(fmt::format("--memory-limit {}: {} amounts for {} ranks; give one, or one for each rank", text,
+                                 parts.size(), ranks));
+  }
+  std::vector<double> bytes;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    bytes.push_back(read_bytes(text, parts[parts.size() == 1 ? 0 : rank]));
+  }
+  return bytes;
+}
+
+MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> activation_bytes) {
+  if (text == "1f1b") return {};
+  const std::vector<std::string_view> parts = parts_of(text);
+  if (states_bytes(text)) {
+    if (!activation_bytes.empty()) return counts_of_bytes(text, activation_bytes);
+    throw InputError(fmt::format(
+        "--memory-limit {}: the profile does not state how many bytes a microbatch's activations take (column "
+        "activation_bytes, for each rank), as bytes (12GiB) need; give 1f1b, or the number of microbatches that fit",
+        text));
+  }
+  MemoryLimit limit;
+  for (const std::string_view part : parts) limit.microbatches.push_back(read_count(text, part));
+  return limit;
+}
+
+std::string to_string(const MemoryLimit& limit) {
+  return limit.microbatches.empty() ? "1f1b" : fmt::format("{}", fmt::join(limit.microbatches, ","));
+}
+
+std::vector<int> most_activations(const MemoryLimit& limit, int ranks, int microbatches, int chunks) {
+  const std::vector<int>& given = limit.microbatches;
+  if (given.size() > 1 && given.size() != static_cast<std::size_t>(ranks)) {
+    throw InputError(fmt::format("--memory-limit {}: {} numbers for {} ranks; give one, or one for each rank",
+                                 to_string(limit), given.size(), ranks));
+  }
+  std::vector<int> most;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int fit = ranks - rank;
+    if (!given.empty()) fit = given.size() == 1 ? given.front() : given[static_cast<std::size_t>(rank)];
+    most.push_back(std::min(fit, microbatches) * chunks);
+  }
+  return most;
+}
+
+std::vector<int> activations_beyond_1f1b(const MemoryLimit& limit, int ranks, int microbatches) {
+  std::vector<int> beyond;
+  const std::vector<int> fit = most_activations(limit, ranks, microbatches, 1);
+  const std::vector<int> held = most_activations({}, ranks, microbatches, 1);
+  for (std::size_t rank = 0; rank < fit.size(); ++rank) {
+    if (fit[rank] < held[rank]) {
+      throw InputError(fmt::format("rank {} holds {} activations under 1F1B; give at least that", rank, held[rank]));
+    }
+    beyond.push_back(fit[rank] - held[rank]);
+  }
+  return beyond;
+}
 
 bool JointProblem::may_split() const {
   for (int stage = 0; stage < ranks(); ++stage) {

@@ -1,12 +1,44 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "planning/joint/orders/memory_limit.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::joint {
+
+/// How many activations fit into the memory of each rank: those of so many microbatches of the whole rank. With v
+/// stages on a rank, the activations of one stage and microbatch are 1/v of one.
+struct MemoryLimit {
+  /// One number for every rank, or one for each; each at least 1. None: what 1F1B holds on each, min(S - r, M).
+  std::vector<int> microbatches = {};
+
+  friend bool operator==(const MemoryLimit&, const MemoryLimit&) = default;
+};
+
+/// `1f1b`, a whole number of microbatches, or bytes that activations may take (`40GiB`, `512 MB`), or one for each rank
+/// with commas between them. Bytes are divided by `activation_bytes`, those of one microbatch by rank; without these it
+/// says what is missing. Throws InputError on anything else, on bytes for another number of ranks, and where no
+/// microbatch fits.
+[[nodiscard]] MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> activation_bytes = {});
+/// Whether such a text states bytes.
+[[nodiscard]] bool states_bytes(std::string_view text);
+/// The bytes of such a text by rank. Throws InputError as parse_memory_limit.
+[[nodiscard]] std::vector<double> bytes_by_rank(std::string_view text, std::size_t ranks);
+/// As it is given: `1f1b`, `12`, `8,8,6,4`.
+[[nodiscard]] std::string to_string(const MemoryLimit& limit);
+
+/// Most stage-microbatches by rank, where each rank runs `chunks` stages. Throws InputError when the limit has another
+/// number of ranks.
+[[nodiscard]] std::vector<int> most_activations(const MemoryLimit& limit, int ranks, int microbatches, int chunks);
+
+/// By rank, how many activations fit beyond those that 1F1B holds, where each rank has one stage. Throws InputError
+/// naming a rank for which they are fewer.
+[[nodiscard]] std::vector<int> activations_beyond_1f1b(const MemoryLimit& limit, int ranks, int microbatches);
 
 /// A pipeline whose order is free.
 struct JointProblem {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/core/units.h"
-#include "planning/joint/bound/joint_bound.h"
+#include "planning/joint/bound/order_free_bound.h"
 #include "planning/joint/orders/order_search.h"
 
 namespace lowgear::joint {

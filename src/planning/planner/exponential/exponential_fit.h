@@ -1,7 +1,13 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/core/op_kind.h"
 
 namespace lowgear::planner {
 
@@ -29,5 +35,31 @@ struct CurvePoint {
 /// The same from one starting point.
 [[nodiscard]] std::optional<ExponentialCurve> fit_exponential_from(std::span<const CurvePoint> points,
                                                                    const ExponentialCurve& start);
+
+/// The time unit of Perseus' artifact, in seconds.
+inline constexpr double kPerseusUnitS = 1e-3;
+
+/// How much noise of measurements is allowed for when options are dropped that another one beats.
+struct NoiseTolerance {
+  /// Another option has to be below this factor times an option's time and energy to drop it; above 0, at most 1.
+  double factor = 0.95;
+  bool always = false;  ///< not only where without it three options or fewer are left
+};
+
+/// Where the fit of each (stage, kind) starts, in place of the search over 54 starting points.
+using InitialGuess = std::map<std::pair<int, OpKind>, ExponentialCurve>;
+
+/// The settings of lowtime's perseus.py.
+struct PerseusOptions {
+  double unit_s = kPerseusUnitS;
+  NoiseTolerance noise;
+  InitialGuess initial_guess;  ///< empty: the search; otherwise of every (stage, kind) that is planned
+};
+
+/// Reads the file of lowtime's --initial-guess: a Python or JSON literal with a list of (scale J, rate per time unit,
+/// offset J) by stage for each instruction, {"Forward": [(1e2, -0.02, 10), ...], "Backward": [...]}. Parsed as data,
+/// never evaluated; comments are skipped. Throws InputError with line and column, also for more stages than
+/// profile::kMaxStages.
+[[nodiscard]] InitialGuess read_initial_guess(std::string_view text, const std::string& source);
 
 }  // namespace lowgear::planner

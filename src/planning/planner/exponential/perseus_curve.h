@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "planning/planner/exponential/perseus_options.h"
+#include "planning/planner/exponential/exponential_fit.h"
 #include "planning/planner/frontier/instance.h"
 #include "planning/profile/stage_profile.h"
 

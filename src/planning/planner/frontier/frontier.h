@@ -1,17 +1,40 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/core/progress.h"
 #include "base/core/units.h"
-#include "planning/planner/frontier/deadline_grid.h"
 #include "planning/planner/frontier/frontier_solver.h"
 #include "planning/planner/frontier/instance.h"
 #include "planning/planner/frontier/work_report.h"
 
 namespace lowgear::planner {
+
+/// Deadlines spread evenly over a frontier. The library of plans is made for them, and the walk along the frontier
+/// keeps a state before each, so that they need no walks of their own.
+struct DeadlineGrid {
+  TimePs fastest_ps = 0;
+  TimePs step_ps = 0;
+  TimePs count = 0;
+
+  [[nodiscard]] TimePs at_ps(TimePs k) const { return fastest_ps + step_ps * k; }
+};
+
+/// Work is counted in visits of ops, so that a pipeline of any size gets its library in a similar time (about 5 ns
+/// each).
+[[nodiscard]] inline DeadlineGrid deadline_grid(TimePs fastest_ps, TimePs slowest_ps, std::size_t ops) {
+  constexpr std::size_t kVisits = 6'000'000;
+  constexpr std::size_t kVisitsPerDeadline = 36;  // per op: six roundings, each with its reclaim
+  const std::size_t count =
+      std::clamp<std::size_t>(kVisits / (kVisitsPerDeadline * std::max<std::size_t>(ops, 1)), 16, 192);
+  const auto deadlines = static_cast<TimePs>(count);
+  return {fastest_ps, (slowest_ps - fastest_ps) / (deadlines - 1), deadlines};
+}
 
 /// A pair of iteration time and energy that a solution reaches. Energy is the sum of the ops' effective energies; the
 /// iteration's energy adds blocking power x time (docs/planner.md).
@@ -149,5 +172,24 @@ class DeadlineSolver final : public ContinuousSolver {
 
 /// Sum of the ops' effective energies at the given times.
 [[nodiscard]] EnergyZj effective_energy_zj(const ProblemInstance& instance, std::span<const TimePs> op_time_ps);
+
+/// The instance of a pipeline with the given number of microbatches; all else the same.
+using InstanceOfMicrobatches = std::function<ProblemInstance(int microbatches)>;
+
+struct PeriodicFrontier {
+  Frontier frontier;
+  /// The frontier was carried on from this many microbatches and one more, and found right for two more.
+  int solved_microbatches = 0;
+};
+
+/// The exact frontier of `microbatches` microbatches, carried on from a few. In the steady state of a pipeline each
+/// further microbatch repeats the last one, so that every vertex moves on by the same time and energy. From how many
+/// microbatches on that holds depends on the pipeline: two to four times its stages when they are alike, more when they
+/// differ. So it is checked, never assumed: frontiers of M0 and M0 + 1 are carried on to M0 + 2 and compared, as whole
+/// numbers and vertex for vertex, with the solved frontier of M0 + 2; where they differ, M0 grows by half. None when M0
+/// would reach `microbatches`. That this period continues was observed on every pipeline, but is not a theorem: plans
+/// made from such a frontier have to be bounded by a solution of the full number. `first` is the first M0, at least 1.
+[[nodiscard]] std::optional<PeriodicFrontier> solve_periodic(const InstanceOfMicrobatches& instance_of,
+                                                             int microbatches, int first);
 
 }  // namespace lowgear::planner

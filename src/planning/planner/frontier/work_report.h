@@ -16,7 +16,7 @@ class WorkReport {
   /// `progress` may be null; else it must outlive this.
   explicit WorkReport(Progress* progress) : progress_(progress) {}
 
-  /// What is done now, and how far it is, as in `Progress::update`. Reports at once.
+  /// Starts an activity, with the fraction of the work that is done, as in `Progress::update`. Reports at once.
   void begin(std::string_view activity, double fraction) {
     activity_ = activity;
     fraction_ = fraction;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "planning/planner/planners/at.h"
+#include "planning/planner/planners/planning_model.h"
 
 namespace lowgear::planner {
 namespace {

@@ -14,7 +14,6 @@
 #include "planning/planner/planners/discrete_planner.h"
 #include "planning/planner/planners/fastest_clocks.h"
 #include "planning/planner/planners/latency_planner.h"
-#include "planning/planner/planners/needless_changes.h"
 #include "planning/planner/planners/planning_model.h"
 #include "planning/planner/planners/shared_clock_planner.h"
 #include "planning/simulator/replay.h"

@@ -9,7 +9,7 @@
 #include "base/core/progress.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/frontier/frontier.h"
-#include "planning/planner/planners/granularity.h"
+#include "planning/planner/planners/latency_planner.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,5 +35,8 @@ struct PlanningModel {
 /// `blocking_power_w` by rank. Throws InputError when the profile lacks a (stage, kind) of the graph.
 [[nodiscard]] PlanningModel make_planning_model(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                                 std::span<const double> blocking_power_w);
+
+/// An op, a stage or a clock by its number, as an index of a container.
+[[nodiscard]] constexpr std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 
 }  // namespace lowgear::planner

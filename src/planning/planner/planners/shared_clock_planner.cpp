@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "planning/planner/planners/at.h"
+#include "planning/planner/planners/planning_model.h"
 
 namespace lowgear::planner {
 namespace {

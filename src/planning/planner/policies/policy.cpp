@@ -7,16 +7,16 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/suggestion.h"
+#include "base/core/text.h"
+#include "planning/plan/plan.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/envpipe/envpipe_offline.h"
-#include "planning/planner/policies/lowgear.h"
-#include "planning/planner/policies/max_clock.h"
 #include "planning/planner/policies/perseus.h"
 #include "planning/planner/policies/zeus.h"
 
 namespace lowgear::planner {
+
 namespace {
 
 /// Policies that choose clocks: of a profile with settings each sees, at every clock, the fastest one, and runs with
@@ -96,6 +96,27 @@ std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings&
   const auto nearest = nearest_name(name, names);
   throw InputError(fmt::format("no policy is called {}; {}there are {}", quote(name),
                                nearest ? fmt::format("did you mean {}? ", *nearest) : "", fmt::join(names, ", ")));
+}
+
+PolicyPlan LowgearPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
+  PipelinePlanner planner(*problem.schedule, *problem.profile, problem.blocking_power_w, options_, {},
+                          problem.progress);
+  const plan::Plan plan = planner.plan(deadline_s.value_or(planner.fastest_s()));
+  plan::OpChoices choices = choices_for(plan, planner.dag());
+  PolicyPlan answer;
+  answer.clocks_mhz = std::move(choices.clocks_mhz);
+  answer.settings = std::move(choices.settings);
+  answer.own_time_s = plan.time_s;
+  answer.own_energy_j = plan.energy_j;
+  answer.note = fmt::format("at most {:.3f} % above the least energy possible", plan.gap_pct().value_or(0));
+  return answer;
+}
+
+PolicyPlan MaxClockPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
+  PolicyPlan plan;
+  plan.clocks_mhz = max_clocks_mhz(problem);
+  if (deadline_s) plan.note = "knows no deadline";
+  return plan;
 }
 
 }  // namespace lowgear::planner

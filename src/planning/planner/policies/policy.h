@@ -9,8 +9,9 @@
 
 #include "base/core/progress.h"
 #include "planning/plan/plan.h"
-#include "planning/planner/exponential/perseus_options.h"
-#include "planning/planner/policies/envpipe/envpipe_options.h"
+#include "planning/planner/exponential/exponential_fit.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
@@ -65,5 +66,24 @@ class Policy {
 [[nodiscard]] std::vector<std::string> policy_names();
 /// Throws InputError naming the policies that exist, and what the policy's constructor throws.
 [[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings& settings = {});
+
+/// Lowgear's own planner with the interface of the published policies: the best plan found for the deadline, or for
+/// T_min without one. Its own figures are the replayed ones.
+class LowgearPolicy final : public Policy {
+ public:
+  explicit LowgearPolicy(PlannerOptions options = {}) : options_(options) {}
+  [[nodiscard]] std::string_view name() const override { return kLowgearPolicy; }
+  [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
+
+ private:
+  PlannerOptions options_;
+};
+
+/// Every op at the highest clock it was profiled at: an unplanned run. The baseline of savings.
+class MaxClockPolicy final : public Policy {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "max"; }
+  [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
+};
 
 }  // namespace lowgear::planner

@@ -2,18 +2,12 @@
 set(LOWGEAR_POLICY_SOURCES
     exponential/exponential_fit.cpp
     exponential/perseus_curve.cpp
-    exponential/perseus_guess.cpp
     policies/clock_choice.cpp
-    policies/critical_path.cpp
-    policies/envpipe/envelope.cpp
     policies/envpipe/envpipe.cpp
     policies/envpipe/envpipe_config.cpp
     policies/envpipe/envpipe_offline.cpp
     policies/envpipe/envpipe_reconfiguration.cpp
-    policies/envpipe/envpipe_start.cpp
     policies/envpipe/envpipe_sweep.cpp
-    policies/lowgear.cpp
-    policies/max_clock.cpp
     policies/perseus.cpp
     policies/policy.cpp
     policies/zeus.cpp)

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/core/formats/json.h"
-#include "planning/planner/verifier/findings.h"
+#include "planning/planner/verifier/pipeline.h"
 #include "planning/planner/verifier/verify.h"
 #include "planning/profile/stage_profile.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "planning/planner/verifier/cost_curve.h"
+#include "planning/planner/verifier/pipeline.h"
 
 namespace lowgear::planner::verifier {
 namespace {

@@ -3,15 +3,41 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/core/op_kind.h"
 #include "base/core/units.h"
-#include "planning/planner/verifier/cost_curve.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::planner::verifier {
+
+/// Least effective energy (energy - blocking power x time) of an op against its time, from its measurements: the lower
+/// convex hull of those that no other one beats, with mixtures of clocks in between.
+///
+/// The numbers are those that docs/formats.md states for certificates: effective energy in double precision, times to
+/// the next whole picosecond, slopes to the nearest nanowatt; a clock that saves time at more than 10 MW is left out.
+class CostCurve {
+ public:
+  /// `measurements` must not be empty.
+  CostCurve(std::span<const profile::Measurement> measurements, double blocking_power_w);
+
+  [[nodiscard]] TimePs fastest_ps() const { return corners_.front().time_ps; }
+  [[nodiscard]] TimePs slowest_ps() const { return corners_.back().time_ps; }
+  /// At a time between fastest and slowest.
+  [[nodiscard]] EnergyZj energy_zj(TimePs time_ps) const;
+  /// Least of energy + price x time over all times.
+  [[nodiscard]] EnergyZj least_at_price_zj(PowerNw price_nw) const;
+
+ private:
+  struct Corner {
+    TimePs time_ps = 0;
+    EnergyZj energy_zj = 0;
+    PowerNw slope_nw = 0;  ///< energy saved per time from here to the next slower corner
+  };
+  std::vector<Corner> corners_;  ///< fastest first
+};
 
 /// A computation and what it waits for.
 struct PipelineOp {
@@ -81,6 +107,20 @@ class Pipeline {
   std::vector<std::size_t> predecessors_;
   std::vector<std::size_t> successor_begin_;  ///< by op, and one more: into precedences_
   std::vector<std::size_t> order_;            ///< every op after all that it waits for
+};
+
+/// Faults that the checks found: the first ones, since one wrong file can fail thousands of checks.
+class Findings {
+ public:
+  void add(std::string what) {
+    if (!full()) list_.push_back(std::move(what));
+  }
+  [[nodiscard]] bool full() const { return list_.size() >= kMost; }
+  [[nodiscard]] const std::vector<std::string>& list() const { return list_; }
+
+ private:
+  static constexpr std::size_t kMost = 20;
+  std::vector<std::string> list_;
 };
 
 }  // namespace lowgear::planner::verifier

@@ -9,11 +9,9 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
-#include "planning/planner/verifier/findings.h"
-#include "planning/planner/verifier/frontier_proof.h"
 #include "planning/planner/verifier/pipeline.h"
 #include "planning/planner/verifier/plan_check.h"
-#include "planning/planner/verifier/run_settings.h"
+#include "planning/planner/verifier/proven_frontier.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/torch_csv.h"
 

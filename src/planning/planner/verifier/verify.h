@@ -21,7 +21,7 @@ struct PlanFolder {
   std::vector<File> plans;  ///< plans/NNNNN.json, in order
 };
 
-/// What was found wrong; the first ones, at most 20.
+/// Faults that the checks found; the first ones, at most 20.
 struct VerifyReport {
   std::vector<std::string> failures;
   std::size_t vertices = 0;  ///< frontier vertices proven

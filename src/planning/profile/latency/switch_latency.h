@@ -3,6 +3,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "planning/profile/recording.h"
 
@@ -24,8 +26,38 @@ struct SwitchLatency {
 /// change is looked for in those that follow. t_old and t_new are the medians of this rank's units that no change
 /// precedes. The result is the median over all changes, each weighted by how much its two clocks differ in time.
 ///
-/// Empty when fewer than four changes tell it (t_old and t_new known, and 3 % apart), or it is known to worse than 5 ms
+/// Empty when fewer than four changes show it (t_old and t_new known, and 3 % apart), or it is known to worse than 5 ms
 /// and 20 %. `ranks`: recordings of any ranks and parts.
 [[nodiscard]] std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> ranks);
+
+/// A time in which a rank requested one SM clock.
+struct ClockEvent {
+  int clock_mhz = 0;
+  double start_s = 0;  ///< on the recording's clock: of the first unit that requested it
+  double end_s = 0;    ///< when the next clock was requested; of the last event, when its last unit ended
+};
+
+/// The clock changes of a recording, in the order of time. Units for which no clock was requested end the event before
+/// them and make none.
+[[nodiscard]] std::vector<ClockEvent> clock_events(const Recording& recording);
+
+/// The CSV that Perseus' client writes as `N.freqevents.csv`: `freq,start,end`, in MHz and nanoseconds since 1970, or
+/// since the recording began where that is not known. Perseus writes when it called the driver, this when a unit
+/// requested the clock from the agent.
+[[nodiscard]] std::string freqevents_csv(const Recording& recording);
+
+/// Largest time until a clock change takes effect that is accepted, in seconds.
+inline constexpr double kMaxSwitchLatencyS = 1000;
+/// The largest in a profile: GPUs take milliseconds, some of them tenths of a second.
+inline constexpr double kMaxProfiledLatencyS = 1;
+
+/// The column `switch_latency` (s) of a stage profile's CSV: how late a clock change takes effect on the GPUs that were
+/// measured (`find_switch_latency`). It is optional, and so is each of its cells; of different values the largest
+/// counts. Empty where there is none. Throws InputError with file, line and column on what is no number in
+/// [0, kMaxProfiledLatencyS].
+[[nodiscard]] std::optional<double> read_switch_latency(std::string_view text, const std::string& source);
+
+/// `profile_csv` as `write_stage_profile` writes it, with that column; unchanged where the latency is not known.
+[[nodiscard]] std::string with_switch_latency(std::string profile_csv, std::optional<double> latency_s);
 
 }  // namespace lowgear::profile

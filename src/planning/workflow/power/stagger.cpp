@@ -21,7 +21,7 @@ constexpr int kRounds = 8;
 /// Groups of at most so many also move two jobs at a time: what is good for many by chance is not for few.
 constexpr std::size_t kPairedMembers = 4;
 /// Sums of powers are rounded.
-constexpr double kRounding = 1e-9;
+constexpr double kRoundingError = 1e-9;
 
 void check(const JobCycle& cycle, std::size_t job) {
   const bool is_power = std::ranges::all_of(cycle.power_w, [](double w) { return w >= 0 && std::isfinite(w); });
@@ -48,9 +48,9 @@ struct Unevenness {
   double swing_w = 0;
   double mean_square = 0;
   [[nodiscard]] bool is_less_than(const Unevenness& other) const {
-    const double tolerance = kRounding * std::max(swing_w, other.swing_w);
+    const double tolerance = kRoundingError * std::max(swing_w, other.swing_w);
     if (std::abs(swing_w - other.swing_w) > tolerance) return swing_w < other.swing_w;
-    return mean_square < other.mean_square * (1 - kRounding);
+    return mean_square < other.mean_square * (1 - kRoundingError);
   }
 };
 

@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
-#include "estimating/model/foreign_config.h"
+#include "estimating/model/config_members.h"
 #include "training/launcher/config/yaml_members.h"
 
 namespace lowgear::launcher {

@@ -14,7 +14,6 @@
 #include "training/launcher/config/adapt_config.h"
 #include "training/launcher/config/train_server_config.h"
 #include "training/launcher/energy/envpipe_config.h"
-#include "training/launcher/energy/envpipe_memory.h"
 
 namespace lowgear::launcher {
 

@@ -5,21 +5,24 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/numbers/number.h"
+#include "planning/joint/orders/joint_problem.h"
 #include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
-#include "planning/planner/policies/envpipe/envpipe_names.h"
 #include "planning/profile/columns/stage_columns.h"
+#include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
-#include "training/launcher/energy/blocking_power.h"
 
 namespace lowgear::launcher {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -122,6 +125,85 @@ planner::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config, const 
 planner::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks, int microbatches) {
   return envpipe_order_findings(read_own_profile(config, ranks), own_blocking_power(config, ranks), microbatches,
                                 config.options);
+}
+
+EnvPipeMemory read_envpipe_memory(const YamlView& view, int ranks, int microbatches) {
+  const std::string text = view.text();
+  try {
+    if (!joint::states_bytes(text)) {
+      return {.extra_activations = activations_beyond_1f1b(joint::parse_memory_limit(text), ranks, microbatches)};
+    }
+    (void)joint::bytes_by_rank(text, static_cast<std::size_t>(ranks));
+    return {.bytes = text};
+  } catch (const InputError& error) {
+    view.fail(error.what());
+  }
+}
+
+std::vector<int> extra_activations(const EnvPipeMemory& memory, std::span<const double> activation_bytes, int ranks,
+                                   int microbatches) {
+  if (memory.bytes.empty()) return memory.extra_activations;
+  if (activation_bytes.empty()) {
+    throw InputError(
+        fmt::format("energy.envpipe.memory_limit: {}: it is not known what a microbatch's activations take: the job "
+                    "measures it in the steps that try clocks, which energy.envpipe.profile leaves out, and that "
+                    "profile has no column activation_bytes; profile it with lowgear profile, give the number of "
+                    "microbatches that fit, or leave out the profile",
+                    memory.bytes));
+  }
+  return activations_beyond_1f1b(joint::parse_memory_limit(memory.bytes, activation_bytes), ranks, microbatches);
+}
+
+namespace {
+
+constexpr int kMaxCount = 1'000'000'000;
+
+std::vector<int> read_numbers(const JsonView& list, int low, int high) {
+  std::vector<int> numbers;
+  for (std::size_t i = 0; i < list.size(); ++i) numbers.push_back(list.at(i).integer_in(low, high));
+  return numbers;
+}
+
+}  // namespace
+
+Json envpipe_settings_json(const planner::EnvPipeOptions& options, const EnvPipeMemory& memory,
+                           const std::vector<int>& clocks_mhz) {
+  const auto word = [](const auto& words, auto value) { return words.at(static_cast<std::size_t>(value)); };
+  Json settings = {{"type", word(planner::kEnvPipeTypeWords, options.type)},
+                   {"scheduling", word(planner::kEnvPipeOrderWords, options.order)},
+                   {"reconfig", word(planner::kEnvPipeReconfigWords, options.reconfiguration)},
+                   {"threshold_scale", options.threshold_scale},
+                   {"raise_step_mhz", options.raise_step_mhz},
+                   {"transfer_s", options.transfer_s},
+                   {"extra_activations", memory.extra_activations},
+                   {"clocks_mhz", clocks_mhz}};
+  if (!memory.bytes.empty()) settings["memory_limit"] = memory.bytes;
+  return settings;
+}
+
+Json to_json(const EnvPipeSaved& saved) {
+  return {{"settings", saved.settings},
+          {"settled", saved.settled},
+          {"early_forwards", saved.early_forwards},
+          {"state", planner::to_json(saved.state)}};
+}
+
+EnvPipeSaved read_envpipe_saved(const JsonView& view) {
+  EnvPipeSaved saved;
+  saved.settings = view.at("settings").json();
+  saved.settled = view.at("settled").boolean();
+  saved.early_forwards = read_numbers(view.at("early_forwards"), 0, kMaxCount);
+  saved.state = planner::read_envpipe_state(view.at("state"));
+  return saved;
+}
+
+std::vector<double> read_blocking_power(std::string_view setting, const std::string& given, int stages) {
+  const std::optional<double> power_w = parse_number(given);
+  if (!power_w) return profile::read_blocking_power(read_file(given), given, stages);
+  if (!(*power_w >= 0 && *power_w <= profile::kMaxBlockingPowerW)) {
+    throw InputError(fmt::format("{}: {} W; give the watts of one GPU that waits", setting, given));
+  }
+  return std::vector<double>(static_cast<std::size_t>(stages), *power_w);
 }
 
 }  // namespace lowgear::launcher

@@ -3,13 +3,16 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/core/formats/json.h"
 #include "base/core/formats/yaml.h"
-#include "planning/planner/policies/envpipe/envpipe_options.h"
-#include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::launcher {
@@ -25,10 +28,9 @@ struct EnvPipeConfig {
 };
 
 /// Members of the section, the first of which is not the policy's alone.
-inline constexpr auto kEnvPipeMembers =
-    std::to_array<std::string_view>({"memory_limit", "config", "type", "scheduling", "reconfig", "threshold_scale",
-                                     "start_clock", "lowest_clock", "profile_step", "raise_step", "transfer_ms",
-                                     "profile", "blocking_power", "log"});
+inline constexpr auto kEnvPipeMembers = std::to_array<std::string_view>(
+    {"memory_limit", "config", "type", "scheduling", "reconfig", "threshold_scale", "start_clock", "lowest_clock",
+     "profile_step", "raise_step", "transfer_ms", "profile", "blocking_power", "log"});
 
 /// Reads the section but for its `memory_limit`. Paths are relative to `folder`. Throws InputError with file, line and
 /// column.
@@ -44,5 +46,46 @@ inline constexpr auto kEnvPipeMembers =
 /// The same for its own order of so many ranks, with one stage each. Throws InputError as findings_on_profile.
 [[nodiscard]] planner::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks,
                                                                  int microbatches);
+
+/// What EnvPipe's order may hold: `energy.envpipe.memory_limit`, of the policy and of the schedule `envpipe` alike.
+struct EnvPipeMemory {
+  /// Activations that fit beyond those of 1F1B, by rank; empty: none.
+  std::vector<int> extra_activations = {};
+  /// Instead of them: bytes that activations may take, as `joint::parse_memory_limit` reads them, divided by what a
+  /// microbatch's take when the order is chosen. Empty: it is stated otherwise, or not at all.
+  std::string bytes = {};
+
+  [[nodiscard]] bool is_stated() const { return !extra_activations.empty() || !bytes.empty(); }
+};
+
+/// Reads the limit of a job of so many pipeline ranks and microbatches. Throws InputError with file, line and column.
+[[nodiscard]] EnvPipeMemory read_envpipe_memory(const YamlView& view, int ranks, int microbatches);
+
+/// The activations that fit beyond those of 1F1B, by rank as `EnvPipeOptions::extra_activations`, where one
+/// microbatch's take so many bytes on each rank; no bytes: not known. Throws InputError when they are needed and not
+/// known, and when fewer fit than 1F1B holds.
+[[nodiscard]] std::vector<int> extra_activations(const EnvPipeMemory& memory, std::span<const double> activation_bytes,
+                                                 int ranks, int microbatches);
+
+/// What a checkpoint has of the policy `envpipe`.
+struct EnvPipeSaved {
+  Json settings;                    ///< envpipe_settings_json; of others it cannot be continued
+  bool settled = false;             ///< the reconfiguration has ended
+  std::vector<int> early_forwards;  ///< of EnvPipe's own order, by rank; empty: the order of the schedule
+  planner::EnvPipeState state;
+  friend bool operator==(const EnvPipeSaved&, const EnvPipeSaved&) = default;
+};
+
+/// The settings that decisions depend on, with the clocks that there are, highest first.
+[[nodiscard]] Json envpipe_settings_json(const planner::EnvPipeOptions& options, const EnvPipeMemory& memory,
+                                         const std::vector<int>& clocks_mhz);
+
+[[nodiscard]] Json to_json(const EnvPipeSaved& saved);
+/// Throws InputError with the JSON path.
+[[nodiscard]] EnvPipeSaved read_envpipe_saved(const JsonView& view);
+
+/// By stage, what a setting of the configuration says of a GPU that waits: watts, or the file that has them by stage.
+/// `setting` names it in errors. Throws InputError when it is neither, or as `profile::read_blocking_power`.
+[[nodiscard]] std::vector<double> read_blocking_power(std::string_view setting, const std::string& given, int stages);
 
 }  // namespace lowgear::launcher

@@ -1,18 +1,108 @@
 #include "training/launcher/server/server_job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
+#include "base/core/environment.h"
+#include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
-#include "planning/planner/policies/envpipe/envpipe_names.h"
+#include "base/http/client/client.h"
+#include "base/http/message/error.h"
+#include "base/http/tls/tls_credentials.h"
+#include "client/server/server_addresses.h"
+#include "planning/planner/policies/envpipe/envpipe.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "protocol/job_spec.h"
 #include "protocol/json_members.h"
-#include "training/launcher/envpipe_order.h"
+#include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {
+
+namespace {
+
+constexpr std::string_view kAssumed = "a backward is taken to last twice as long as a forward";
+
+std::string percent_encoded(std::string_view text) {
+  std::string encoded;
+  for (const char each : text) {
+    const auto byte = static_cast<unsigned char>(each);
+    const bool is_plain = (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
+    if (is_plain) {
+      encoded += each;
+    } else {
+      encoded += fmt::format("%{:02X}", byte);
+    }
+  }
+  return encoded;
+}
+
+ServedOrder order_of(const TrainConfig& config, const http::Endpoint& server, const http::ReplyText& reply) {
+  if (reply.status == 404) return {{}, fmt::format("{} has no profile of this job yet: {}", server.text(), kAssumed)};
+  if (reply.status != 200) {
+    const auto error = http::read_error_body(reply.body);
+    return {{},
+            fmt::format("{} gives no profile ({}): {}", server.text(),
+                        error ? printable(error->message, 400) : fmt::to_string(reply.status), kAssumed)};
+  }
+  const Json document = parse_json(reply.body, "profile");
+  return order_by_profile(config, protocol::read_measured_cells(JsonView(document, "profile"), config.parallel.pp));
+}
+
+}  // namespace
+
+bool has_servers_order(const TrainConfig& config) {
+  return config.server && config.schedule == kEnvPipeSchedule && config.early_forwards.empty() &&
+         !(config.envpipe && config.envpipe->profile);
+}
+
+ServedOrder order_by_profile(const TrainConfig& config, const protocol::MeasuredCells& profile) {
+  const planner::EnvPipeFindings found =
+      envpipe_order_findings(protocol::stage_profile_of(profile.cells, config.parallel.pp),
+                             protocol::blocking_power_of(profile.blocking, config.parallel.pp), config.microbatches,
+                             config.envpipe ? config.envpipe->options : planner::EnvPipeOptions{});
+  planner::EnvPipeOrder order = order_in_memory(config.envpipe_memory, config.microbatches, found);
+  std::string note = fmt::format("early forwards {} by the forward and backward times of the server's profile",
+                                 fmt::join(order.early_forwards, " "));
+  if (!order.note.empty()) note += "; " + order.note;
+  return {std::move(order.early_forwards), std::move(note)};
+}
+
+std::string profile_query(const TrainConfig& config, std::string_view gpu, bool simulated) {
+  return fmt::format("?model={}&partition={}&gpu={}&pp={}&tp={}&chunks={}&microbatch_size={}&simulated={:d}",
+                     percent_encoded(model_text(config)), percent_encoded(config.partition), percent_encoded(gpu),
+                     config.parallel.pp, config.parallel.tp, config.parallel.chunks, config.microbatch_size, simulated);
+}
+
+ServedOrder ask_order(const TrainConfig& config, std::string_view gpu, bool simulated,
+                      std::chrono::milliseconds patience) {
+  std::string problem = "no server is named";
+  try {
+    const TrainServerConfig& server = config.server.value();
+    http::Client::HeaderList headers;
+    if (server.token_file) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(*server.token_file));
+    const http::ClientOptions options{
+        .connect_timeout = patience,
+        .tls = http::tls_files_from_environment(process_environment(), server.ca_file.value_or(""))};
+    for (const http::Endpoint& address : client::parse_server_addresses(server.address)) {
+      try {
+        http::Client client(address, options);
+        const std::string target = "/v1/profile" + profile_query(config, gpu, simulated);
+        return order_of(config, address, client.request("GET", target, {}, headers, patience));
+      } catch (const http::ClientError& error) {
+        problem = error.what();
+      }
+    }
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  return {{}, fmt::format("no profile of the server: {}; {}", problem, kAssumed)};
+}
+
 namespace {
 
 constexpr std::size_t kMaxScheduleBytes = std::size_t{32} << 20U;

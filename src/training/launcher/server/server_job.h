@@ -1,10 +1,37 @@
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "protocol/rank_cells.h"
 #include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {
+
+/// The order of the schedule `envpipe` by what the server has measured of such a job before: early forwards by rank,
+/// and a note for people.
+struct ServedOrder {
+  std::vector<int> early_forwards;  ///< empty: there is no profile, and the job starts with starting_order
+  std::string note;
+};
+
+/// Whether nothing else says what the order is by: a server has to be named, and neither early forwards nor a profile.
+[[nodiscard]] bool has_servers_order(const TrainConfig& config);
+
+/// By a profile of the server, within the activations that the job may hold (order_in_memory). Throws InputError where
+/// the profile is of another job.
+[[nodiscard]] ServedOrder order_by_profile(const TrainConfig& config, const protocol::MeasuredCells& profile);
+
+/// What follows `/v1/profile`, for ranks on GPUs of this model.
+[[nodiscard]] std::string profile_query(const TrainConfig& config, std::string_view gpu, bool simulated);
+
+/// Asks the server; its addresses after each other. Never throws: where no server answers the note says why, and the
+/// job trains without.
+[[nodiscard]] ServedOrder ask_order(const TrainConfig& config, std::string_view gpu, bool simulated,
+                                    std::chrono::milliseconds patience);
 
 /// What decides how long the units of a job take, besides its partition, its parallel sizes and its GPU: two jobs of
 /// the same text may share a profile. `llama 24x2048 heads 16/4 ...`.

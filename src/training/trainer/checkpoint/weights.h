@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include "estimating/model/model_config.h"
-#include "training/launcher/export_folder.h"
+#include "training/launcher/output_paths.h"
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
 
@@ -23,5 +25,17 @@ void export_weights(const std::filesystem::path& folder, const model::ModelConfi
 /// all ranks; all throw InputError when the folders above it cannot be made or written to, when nothing can be renamed
 /// over it, and what require_export_folder throws.
 void prepare_export(const std::filesystem::path& folder, Collective& world);
+
+/// The shape of the whole parameter, as the computation has it.
+[[nodiscard]] std::vector<std::int64_t> whole_shape(const Parameter& parameter);
+/// This rank's part of a whole tensor.
+[[nodiscard]] at::Tensor part_of(const at::Tensor& whole, const TensorShard& shard);
+/// The inverse: the whole tensor from the parts of all ranks, in their order.
+[[nodiscard]] at::Tensor whole_of(const std::vector<at::Tensor>& parts, const TensorShard& shard);
+
+/// Random values as GPT-2 has them: matrices normal with deviation 0.02, divided by sqrt(2 layers) where a layer adds
+/// to the residual stream; norms 1, biases 0. A parameter's values follow from seed and name alone, so that every
+/// layout of ranks begins with the same model.
+void initialize(ParameterStore& store, std::int64_t layers, std::uint64_t seed);
 
 }  // namespace lowgear::trainer

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "training/launcher/rank_layout.h"
-#include "training/trainer/transport/rendezvous.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {

@@ -1,6 +1,6 @@
 #include "base/core/error.h"
 #include "training/trainer/engine/backend.h"
-#include "training/trainer/transport/gloo_transport.h"
+#include "training/trainer/transport/transport.h"
 
 // Of a build with a libtorch that has no CUDA.
 

@@ -6,7 +6,7 @@
 
 #include "base/core/error.h"
 #include "training/trainer/engine/backend.h"
-#include "training/trainer/transport/nccl_transport.h"
+#include "training/trainer/transport/transport.h"
 
 // Of a build with a libtorch that has CUDA. PyTorch's wheels bring no headers of Gloo.
 

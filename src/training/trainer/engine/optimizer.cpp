@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 #include <vector>
 
 namespace lowgear::trainer {
+
 namespace {
 
 using torch::autograd::AutoGradMode;
@@ -210,6 +212,17 @@ void AdamW::publish(const OptimizerState& state, std::int64_t begin, std::int64_
   const at::Tensor own = values.narrow(0, state.begin, state.master.numel());
   if (!state.master.is_alias_of(values)) own.copy_(state.master);
   if (shared()) ranks_->data->all_gather(values.narrow(0, begin, count), own.clone());
+}
+
+double learning_rate(const launcher::OptimizerConfig& config, std::int64_t step, std::int64_t steps) {
+  if (step < config.warmup_steps) {
+    return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps);
+  }
+  if (step >= steps) return config.min_learning_rate;
+  const double progress =
+      static_cast<double>(step - config.warmup_steps) / static_cast<double>(steps - config.warmup_steps);
+  const double share = 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return config.min_learning_rate + share * (config.learning_rate - config.min_learning_rate);
 }
 
 }  // namespace lowgear::trainer

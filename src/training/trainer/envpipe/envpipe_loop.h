@@ -1,26 +1,65 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/core/formats/json.h"
 #include "client/client.h"
 #include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/dag.h"
 #include "training/launcher/config/train_config.h"
-#include "training/launcher/energy/envpipe_state.h"
+#include "training/launcher/energy/envpipe_config.h"
 #include "training/launcher/rank_layout.h"
 #include "training/trainer/checkpoint/checkpoint.h"
-#include "training/trainer/envpipe/envpipe_decision.h"
-#include "training/trainer/envpipe/envpipe_record.h"
+#include "training/trainer/measuring/metrics_file.h"
 #include "training/trainer/measuring/unit_marks.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
+
+/// The file `energy.envpipe.log` (docs/formats.md): what each step of the reconfiguration measured and decided.
+class EnvPipeRecord {
+ public:
+  /// Throws what MetricsFile throws.
+  EnvPipeRecord(const std::filesystem::path& path, std::int64_t first_step) : file_(path, first_step) {}
+
+  /// Before the first decision, with the clocks that it starts from, by op.
+  void begin(std::int64_t step, const Json& settings, const schedule::PipelineDag& dag,
+             const planner::EnvPipeState& state);
+  /// Receives and clocks by op.
+  void add(std::int64_t step, const schedule::PipelineDag& dag, std::span<const double> receive_s,
+           const planner::EnvPipeReconfiguration::Step& decided, const planner::EnvPipeState& state);
+
+ private:
+  void write(const Json& line);
+
+  MetricsFile file_;
+};
+
+/// What the policy `envpipe` did about a step; known on rank 0.
+struct EnvPipeDecision {
+  enum class Phase : unsigned char { profiling, reconfiguring, settled };
+
+  Phase phase = Phase::settled;  ///< that the step belonged to
+  int path = 0;                  ///< units on the path of waiting
+  int raised = 0;                ///< of which the clock rises with the next step
+  std::string plan = {};         ///< as EnvPipe prints it; empty unless it was reconfiguring
+  std::string problem = {};      ///< why nothing was decided; empty: it was
+  std::string news = {};         ///< what people should know of it; may be empty
+};
+
+[[nodiscard]] constexpr std::string_view name(EnvPipeDecision::Phase phase) {
+  constexpr std::string_view kNames[] = {"profiling", "reconfiguring", "settled"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
 
 /// EnvPipe in the running job (`energy.policy: envpipe`): finds each rank's clock of least energy by a sweep, or from a
 /// profile; changes to its own order; then raises clocks by the receives that the ranks measured, one decision a step.

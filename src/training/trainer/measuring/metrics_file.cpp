@@ -13,7 +13,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/formats/json.h"
-#include "training/launcher/metrics_path.h"
+#include "training/launcher/output_paths.h"
 
 namespace lowgear::trainer {
 namespace {

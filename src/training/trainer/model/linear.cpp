@@ -1,8 +1,110 @@
 #include "training/trainer/model/linear.h"
 
+#include <vector>
+
 #include "training/trainer/model/kernels.h"
 
 namespace lowgear::trainer {
+
+namespace {
+
+using fp8::Accumulation;
+using fp8::Format;
+using fp8::Orientations;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+
+at::Tensor shaped_like(const at::Tensor& matrix, const at::Tensor& tensor) {
+  std::vector<std::int64_t> shape = tensor.sizes().vec();
+  shape.back() = matrix.size(-1);
+  return matrix.view(shape);
+}
+
+const fp8::Cast& cast_of(LinearWeight& weight) {
+  const std::uint64_t epoch = weight.fp8_blocks->weights_epoch;
+  if (!weight.fp8 || weight.fp8->epoch != epoch) {
+    weight.fp8.reset();  // its memory serves the new one
+    weight.fp8 = Fp8Weight{fp8::cast(weight.weight, Format::e4m3, Orientations::both), epoch};
+  }
+  return weight.fp8->cast;
+}
+
+/// What the gradients of a layer are made of: matrices that sum over the rows. `rows` is the output's gradient, for the
+/// bias alone.
+struct GradientFactors {
+  fp8::Matrix output_gradient;
+  fp8::Matrix input;
+  at::Tensor rows;
+};
+
+void add_products(const LinearWeight& weight, const GradientFactors& factors) {
+  const torch::autograd::AutoGradMode no_gradient(false);
+  fp8::add_product(weight.weight_gradient, factors.output_gradient, factors.input);
+  weight.store->gradient_added(weight.weight_gradient);
+  if (!weight.bias.defined()) return;
+  weight.bias_gradient.add_(factors.rows.sum(0));
+  weight.store->gradient_added(weight.bias_gradient);
+}
+
+void add_fp8_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const GradientFactors& factors) {
+  if (weight->queue != nullptr && weight->queue->deferring()) {
+    weight->queue->put_off([weight, factors] { add_products(*weight, factors); });
+  } else {
+    add_products(*weight, factors);
+  }
+}
+
+/// What a layer keeps for the gradient of its weight.
+enum class Kept : unsigned char { nothing, fp8_input, input };
+
+Kept kept_for(const at::Tensor& input, const LinearWeight& weight) {
+  if (!torch::autograd::GradMode::is_enabled() || !input.requires_grad() || !weight.wants_gradient())
+    return Kept::nothing;
+  return weight.fp8_blocks->weight_gradients == WeightGradientType::fp8 ? Kept::fp8_input : Kept::input;
+}
+
+struct Fp8LinearFunction : torch::autograd::Function<Fp8LinearFunction> {
+  // NOLINTNEXTLINE(readability-identifier-naming): names that autograd asks for
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const c10::intrusive_ptr<LinearWeight>& weight, Kept kept) {
+    const fp8::Cast rows =
+        fp8::cast(as_matrix(input), Format::e4m3, kept == Kept::fp8_input ? Orientations::both : Orientations::as_is);
+    if (kept == Kept::fp8_input) context->save_for_backward({rows.transposed.bits, rows.transposed.factor});
+    if (kept == Kept::input) context->save_for_backward({input});
+    context->saved_data["weight"] = at::IValue::make_capsule(weight);
+    const at::Tensor output = fp8::product(rows.as_is, cast_of(*weight).as_is, input.scalar_type(), Accumulation::fast);
+    if (weight->bias.defined()) output.add_(weight->bias);
+    return shaped_like(output, input);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto capsule = context->saved_data["weight"].toCapsule();
+    const auto weight = c10::static_intrusive_pointer_cast<LinearWeight>(capsule);
+    const at::Tensor& output_gradient = gradients.front();
+    const at::Tensor rows = as_matrix(output_gradient);
+    const variable_list saved = context->get_saved_variables();
+    const bool all_in_fp8 = saved.size() == 2;
+    const fp8::Cast cast = fp8::cast(rows, Format::e5m2, all_in_fp8 ? Orientations::both : Orientations::as_is);
+    if (all_in_fp8) {
+      add_fp8_gradients(
+          weight, {cast.transposed, {saved[0], saved[1], Format::e4m3}, weight->bias.defined() ? rows : at::Tensor()});
+    } else if (!saved.empty()) {
+      add_gradients(weight, saved.front(), output_gradient);
+    }
+    const at::Tensor input_gradient =
+        fp8::product(cast.as_is, cast_of(*weight).transposed, output_gradient.scalar_type(), Accumulation::fp32);
+    return {shaped_like(input_gradient, output_gradient), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor fp8_linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight) {
+  return Fp8LinearFunction::apply(input, weight, kept_for(input, *weight));
+}
+
 namespace {
 
 using torch::autograd::AutogradContext;

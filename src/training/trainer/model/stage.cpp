@@ -3,7 +3,102 @@
 #include <algorithm>
 #include <utility>
 
+#include "training/trainer/model/operations.h"
+
 namespace lowgear::trainer {
+
+namespace {
+
+struct PartNames {
+  const char* embedding;
+  const char* positions;
+  const char* norm;
+};
+
+PartNames names_of(model::Architecture architecture) {
+  if (architecture == model::Architecture::gpt2)
+    return {"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f"};
+  return {"model.embed_tokens.weight", "", "model.norm"};
+}
+
+Parameter& declare_vocabulary_matrix(const BlockContext& context, const char* name) {
+  Parameter parameter;
+  parameter.name = name;
+  const int ranks = context.tensor_group->size();
+  parameter.shape = {context.config->vocabulary / ranks, context.config->hidden};
+  parameter.shard = {.dimension = 0, .rank = context.tensor_group->rank(), .ranks = ranks};
+  parameter.decays = true;
+  parameter.block = context.block;
+  return context.store->declare(std::move(parameter));
+}
+
+Parameter& declare_positions(const BlockContext& context, const char* name) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.shape = {context.config->max_positions, context.config->hidden};
+  parameter.decays = true;
+  parameter.block = context.block;
+  return context.store->declare(std::move(parameter));
+}
+
+}  // namespace
+
+StageLayers::StageLayers(const BlockContext& context, const StageRange& range) : context_(context), range_(range) {
+  const model::ModelConfig& config = *context_.config;
+  const PartNames names = names_of(config.architecture);
+  if (range_.first) {
+    embedding_ = &declare_vocabulary_matrix(context_, names.embedding);
+    embedding_->tied = config.tied_embeddings;
+    if (config.architecture == model::Architecture::gpt2) positions_ = &declare_positions(context_, names.positions);
+  }
+  for (std::int64_t layer = range_.layers.begin; layer < range_.layers.end; ++layer) {
+    blocks_.push_back(make_block(context_, layer));
+  }
+  if (range_.last) {
+    BlockContext after = context_;
+    after.block = config.layers;
+    norm_.emplace(after, names.norm);
+    output_weight_ = &declare_vocabulary_matrix(after, config.tied_embeddings ? names.embedding : "lm_head.weight");
+    output_weight_->tied_copy = config.tied_embeddings;
+    output_weight_->tied = config.tied_embeddings;
+  }
+}
+
+void StageLayers::bind() {
+  for (const auto& block : blocks_) block->bind();
+  if (norm_) norm_->bind();
+  if (positions_ != nullptr) positions_->value.requires_grad_(!positions_->frozen);
+  if (output_weight_ != nullptr) {
+    output_->weight = output_weight_->value;
+    output_->weight_gradient = output_weight_->gradient;  // undefined when frozen
+    output_->queue = context_.queue;
+    output_->store = context_.store;
+  }
+  anchor_ = at::zeros({}, context_.store->values().options()).requires_grad_(true);
+}
+
+at::Tensor StageLayers::enter(const at::Tensor& input) const {
+  if (!range_.first) return input;
+  at::Tensor activations = embed(input, *embedding_, anchor_, *context_.tensor_group);
+  if (positions_ != nullptr) activations = activations + positions_->value.narrow(0, 0, input.size(1));
+  return activations;
+}
+
+at::Tensor StageLayers::logits_of(const at::Tensor& activations) {
+  return linear(enter_parallel((*norm_)(activations), *context_.tensor_group), output_);
+}
+
+at::Tensor StageLayers::through_blocks(at::Tensor activations, std::size_t begin, std::size_t end) const {
+  for (std::size_t block = begin; block < end; ++block) activations = blocks_[block]->forward(activations);
+  return activations;
+}
+
+at::Tensor StageLayers::leave(const at::Tensor& activations, const at::Tensor& targets) {
+  if (!range_.last) return activations;
+  const at::Tensor logits = logits_of(activations);
+  return cross_entropy(logits.view({-1, logits.size(-1)}), targets.reshape({-1}), *context_.tensor_group);
+}
+
 namespace {
 
 using torch::autograd::AutoGradMode;
@@ -154,6 +249,64 @@ void Stage::clear() {
   if (context_.fp8_blocks != nullptr) ++context_.fp8_blocks->weights_epoch;
   passes_.clear();
   deferred_.clear();
+}
+
+ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition,
+                     const std::vector<int>& here, const ModelPartOptions& options, const Communicators& ranks)
+    : config_(config), ranks_(&ranks), fp8_(options.fp8.value_or(Fp8Blocks{})) {
+  require_divisible(config_, ranks.tensor->size());
+  const int last = static_cast<int>(partition.size()) - 1;
+  for (const int stage : here) {
+    const StageRange range{partition[static_cast<std::size_t>(stage)], stage == 0, stage == last};
+    const BlockContext context{.config = &config_,
+                               .store = &store_,
+                               .tensor_group = ranks.tensor.get(),
+                               .fp8_blocks = options.fp8 ? &fp8_ : nullptr};
+    stages_[stage] = std::make_unique<Stage>(context, range, StageOptions{.recompute = options.recompute});
+  }
+  store_.freeze(options.frozen_blocks);
+  store_.allocate(options.type, options.device, options.buffer_multiple);
+  bind();
+}
+
+void ModelPart::bind() {
+  for (const auto& [index, stage] : stages_) stage->bind();
+}
+
+void ModelPart::use_fp8(bool on) { fp8_.on = on; }
+
+void ModelPart::dismiss() {
+  stages_.clear();
+  store_.release_gradients();
+}
+
+std::map<int, Stage*> ModelPart::stages() {
+  std::map<int, Stage*> stages;
+  for (const auto& [index, stage] : stages_) stages[index] = stage.get();
+  return stages;
+}
+
+Parameter* ModelPart::find_tied(bool copy) {
+  const bool here = copy ? stages_.rbegin()->second->range().last : stages_.begin()->second->range().first;
+  if (!here) return nullptr;
+  auto& parameters = store_.parameters();
+  if (!copy) return &parameters.front();
+  for (Parameter& parameter : parameters) {
+    if (parameter.tied_copy) return &parameter;
+  }
+  return nullptr;
+}
+
+void ModelPart::reduce_tied_gradients() {
+  if (!config_.tied_embeddings || store_.frozen_blocks() > 0) return;
+  Parameter* embedding = find_tied(false);
+  Parameter* copy = find_tied(true);
+  if (embedding != nullptr && copy != nullptr) {
+    embedding->gradient.add_(copy->gradient);
+    copy->gradient.copy_(embedding->gradient);
+  } else if (embedding != nullptr || copy != nullptr) {
+    ranks_->tied->all_reduce(embedding != nullptr ? embedding->gradient : copy->gradient);
+  }
 }
 
 }  // namespace lowgear::trainer

@@ -3,11 +3,57 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "training/trainer/model/stage_layers.h"
+#include "estimating/model/model_config.h"
+#include "estimating/model/partition.h"
+#include "training/trainer/model/transformer.h"
+#include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
+
+/// Which part of the model a stage is.
+struct StageRange {
+  model::LayerRange layers;
+  bool first = true;  ///< has the embedding
+  bool last = true;   ///< has the last norm, the output layer and the loss
+};
+
+/// The layers of a stage as functions of tensors, to which autograd differentiates them. Ids and targets are [batch,
+/// time] int64, activations [batch, time, hidden].
+class StageLayers {
+ public:
+  /// Declares the parameters in the context's store.
+  StageLayers(const BlockContext& context, const StageRange& range);
+
+  /// To be called once the store is allocated and before anything else; anew whenever the store freezes others.
+  void bind();
+
+  /// From the stage's input to what enters its first block: embeds ids on the first stage.
+  [[nodiscard]] at::Tensor enter(const at::Tensor& input) const;
+  [[nodiscard]] const std::vector<std::unique_ptr<TransformerBlock>>& blocks() const { return blocks_; }
+  /// The stage's blocks `begin` to `end`, counted from 0, after each other.
+  [[nodiscard]] at::Tensor through_blocks(at::Tensor activations, std::size_t begin, std::size_t end) const;
+  /// From the last block's output to the stage's: the mean loss on the last stage.
+  [[nodiscard]] at::Tensor leave(const at::Tensor& activations, const at::Tensor& targets);
+  /// On the last stage: [batch, time, part of the vocabulary].
+  [[nodiscard]] at::Tensor logits_of(const at::Tensor& activations);
+
+ private:
+  BlockContext context_;
+  StageRange range_;
+  Parameter* embedding_ = nullptr;
+  Parameter* positions_ = nullptr;  ///< GPT-2's
+  std::vector<std::unique_ptr<TransformerBlock>> blocks_;
+  std::optional<Norm> norm_;
+  Parameter* output_weight_ = nullptr;
+  c10::intrusive_ptr<LinearWeight> output_ = c10::make_intrusive<LinearWeight>();
+  at::Tensor anchor_;
+};
 
 struct StageOptions {
   /// Keep only what enters each layer, and compute the layer again in the backward pass.
@@ -84,6 +130,53 @@ class Stage {
   std::vector<Parameter*> leaves_;  ///< of this stage, whose gradients autograd computes
   std::map<int, Pass> passes_;
   std::map<int, WeightGradientQueue::Deferred> deferred_;
+};
+
+struct ModelPartOptions {
+  at::ScalarType type = at::kFloat;  ///< of values and activations; gradients are summed in fp32
+  at::Device device = at::kCPU;
+  bool recompute = false;
+  std::int64_t buffer_multiple = 1;   ///< the flat buffers' lengths are multiples of it
+  std::optional<Fp8Blocks> fp8 = {};  ///< empty: no layer can compute in fp8
+  std::int64_t frozen_blocks = 0;     ///< of the model, from the first on, with the embedding; 0: nothing is frozen
+};
+
+/// What one rank holds of the model: its virtual stages and all their parameters.
+class ModelPart {
+ public:
+  /// `partition` has the layers of every virtual stage, `here` the stages of this rank in rising order. Throws
+  /// InputError when the tensor-parallel ranks do not divide what is to be split.
+  ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition,
+            const std::vector<int>& here, const ModelPartOptions& options, const Communicators& ranks);
+  ModelPart(const ModelPart&) = delete;
+  ModelPart& operator=(const ModelPart&) = delete;
+  ~ModelPart() = default;
+
+  [[nodiscard]] std::map<int, Stage*> stages();
+  /// Null: another rank has it.
+  [[nodiscard]] const Stage* find_stage(int index) const {
+    const auto found = stages_.find(index);
+    return found == stages_.end() ? nullptr : found->second.get();
+  }
+  [[nodiscard]] ParameterStore& store() { return store_; }
+  /// Takes the store's tensors anew: to be called when it has frozen others.
+  void bind();
+  /// Has the blocks that can compute in fp8 do so or not: between iterations.
+  void use_fp8(bool on);
+  /// Gives up the stages and the gradients: what is left are the parameters with their values.
+  void dismiss();
+  /// Adds up the gradients of embeddings that two stages share, unless they are frozen. To be called on all ranks,
+  /// after the last backward.
+  void reduce_tied_gradients();
+
+ private:
+  [[nodiscard]] Parameter* find_tied(bool copy);
+
+  model::ModelConfig config_;
+  const Communicators* ranks_;
+  ParameterStore store_;
+  Fp8Blocks fp8_;
+  std::map<int, std::unique_ptr<Stage>> stages_;
 };
 
 }  // namespace lowgear::trainer

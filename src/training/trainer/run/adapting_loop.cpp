@@ -9,9 +9,9 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
-#include "planning/adapt/freezing/record.h"
+#include "planning/adapt/freezing/controller.h"
+#include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
-#include "planning/plan/uniform_plan.h"
 
 namespace lowgear::trainer {
 namespace {

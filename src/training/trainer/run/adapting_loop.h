@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "client/agent/agent_settings.h"
+#include "client/agent/agent_connection.h"
 #include "client/client.h"
-#include "planning/adapt/techniques/technique_record.h"
+#include "planning/adapt/techniques/technique_controller.h"
 #include "planning/schedule/schedule.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"

@@ -13,7 +13,6 @@
 #include "base/core/error.h"
 #include "base/core/log.h"
 #include "training/launcher/rank_processes.h"
-#include "training/launcher/release.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "training/launcher/layer_moves.h"
+#include "training/launcher/repartition.h"
 #include "training/launcher/training_schedule.h"
 #include "training/trainer/checkpoint/job_folder.h"
 

@@ -1,6 +1,10 @@
 #include "training/trainer/run/training_data.h"
 
 #include <span>
+#include <utility>
+#include <vector>
+
+#include "training/launcher/training_schedule.h"
 
 namespace lowgear::trainer {
 
@@ -20,6 +24,33 @@ std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replic
                       samples.narrow(1, 1, width - 1).contiguous().to(device)});
   }
   return result;
+}
+
+HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out,
+                         const launcher::RankPlace& place, const Communicators& ranks,
+                         const at::TensorOptions& activations, std::int64_t batches)
+    : config_(std::move(held_out)),
+      place_(place),
+      ranks_(&ranks),
+      schedule_(launcher::evaluation_schedule(config, config_.microbatches)),
+      data_(config_),
+      activations_(activations),
+      batches_(batches) {}
+
+double HeldOutLoss::measure(std::map<int, Stage*> stages) {
+  PipelineEngine engine(
+      schedule_, place_.pp, std::move(stages), *ranks_->pipeline,
+      EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
+                    .activation_options = activations_});
+  at::Tensor sum = at::zeros({1}, activations_.dtype(at::kDouble));
+  for (std::int64_t batch = 0; batch < batches_; ++batch) {
+    const std::vector<Microbatch> microbatches = data_.microbatches(batch, place_.dp, activations_.device());
+    sum += engine.run(microbatches, nullptr).to(at::kDouble).view({1});
+  }
+  // Tensor-parallel ranks have the same one.
+  if (place_.tp != 0) sum.zero_();
+  ranks_->world->all_reduce(sum);
+  return sum.item<double>() / static_cast<double>(batches_ * config_.microbatches * config_.parallel.dp);
 }
 
 }  // namespace lowgear::trainer

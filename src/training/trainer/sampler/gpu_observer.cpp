@@ -5,7 +5,7 @@
 
 #include "base/core/monotonic_clock.h"
 #include "client/rank/gpu_choice.h"
-#include "hardware/gpu/nvml_system.h"
+#include "hardware/gpu/nvml_survey.h"
 
 namespace lowgear::trainer {
 namespace {

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <ATen/ATen.h>
+
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "base/core/error.h"
 #include "estimating/sampling/sampled_operator.h"
@@ -27,6 +31,43 @@ class OperatorWorkload {
  private:
   std::function<void()> forward_;
   std::function<void()> backward_;  ///< empty for the optimizer
+};
+
+/// Weights of a mixture of experts on one of the ranks that share the experts: it has the first of them.
+struct ExpertWeights {
+  at::Tensor router;               ///< [experts of all ranks, hidden]
+  std::vector<at::Tensor> first;   ///< of each expert here [width, hidden]; gated [2 width, hidden], the gates first
+  std::vector<at::Tensor> second;  ///< of each expert here [hidden, width]
+  bool gated = false;              ///< silu(gate) * value in place of GELU
+};
+
+/// A mixture of experts as one rank runs it, with autograd. The router weighs all experts of a token by a softmax and
+/// chooses those of largest weight (no sum of weights is made 1). The tokens of each expert here are put next to each
+/// other, pass its two products, and are added to the output times their weights. What other ranks' experts make of
+/// the tokens is not added. No token is dropped.
+class ExpertLayer {
+ public:
+  /// `input` is [tokens, hidden]. How many tokens each expert gets is read from the device here, once, so that
+  /// forward() does not wait for it.
+  ExpertLayer(ExpertWeights weights, at::Tensor input, std::int64_t experts_per_token);
+
+  [[nodiscard]] at::Tensor forward() const;
+  /// What has gradients: input, router, and both products' weights.
+  [[nodiscard]] std::vector<at::Tensor> variables() const;
+
+ private:
+  /// Of each token: weights and numbers of its experts, [tokens, experts per token].
+  struct Routing {
+    at::Tensor weights;
+    at::Tensor experts;
+  };
+  [[nodiscard]] Routing route() const;
+  [[nodiscard]] at::Tensor activate(const at::Tensor& inner) const;
+
+  ExpertWeights weights_;
+  at::Tensor input_;
+  std::int64_t experts_per_token_;
+  std::vector<std::int64_t> rows_;  ///< of each expert here
 };
 
 }  // namespace lowgear::trainer

@@ -1,4 +1,3 @@
-#include "training/trainer/sampler/sampler_program.h"
 
 #include <fmt/format.h>
 
@@ -16,10 +15,8 @@
 #include "client/rank/rank_environment.h"
 #include "estimating/sampling/sampling_options.h"
 #include "training/trainer/run/rank_program.h"
-#include "training/trainer/sampler/collective_sampling.h"
-#include "training/trainer/sampler/sampling_record.h"
 #include "training/trainer/sampler/sampling_run.h"
-#include "training/trainer/transport/rendezvous.h"
+#include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
 namespace {

@@ -1,17 +1,20 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/core/formats/json.h"
 #include "client/rank/rank_environment.h"
 #include "estimating/sampling/sampling_options.h"
 #include "training/trainer/sampler/gpu_observer.h"
 #include "training/trainer/sampler/sample_writer.h"
 #include "training/trainer/sampler/sampling_device.h"
+#include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
 
@@ -41,5 +44,33 @@ struct SamplingEvents {
   std::function<void(const std::string& warning)> on_warning;
 };
 [[nodiscard]] std::vector<SampledFile> sample_operators(const SamplingRun& run, const SamplingEvents& events);
+
+/// Where samples come from: what a reader of them has to know.
+struct SamplingRecord {
+  std::string device;
+  std::string driver;  ///< empty where there is none
+  std::string torch;   ///< release of libtorch
+  std::string type;
+  bool simulated = false;  ///< the GPU's counters are Lowgear's simulation
+
+  [[nodiscard]] Json to_json() const;
+};
+
+/// Writes `sampling.json` next to the files, with the day. Where there is one already, rows are added only to those of
+/// the same device, driver and libtorch: throws InputError when it says something else, or cannot be read or written.
+void write_record(const std::filesystem::path& folder, const SamplingRecord& record);
+
+/// What a run has done, for people and as JSON.
+[[nodiscard]] std::string summary_text(const std::vector<SampledFile>& files);
+[[nodiscard]] Json summary_json(const SamplingRecord& record, const std::vector<SampledFile>& files);
+
+/// Samples collectives of all ranks, each of which calls this. Rank 0 writes the files and has the events; the others
+/// return none. Throws PeerLost when another rank has gone, and InputError where there is but one rank.
+[[nodiscard]] std::vector<SampledFile> sample_collectives(const SamplingRun& run, const Rendezvous& rendezvous,
+                                                          const SamplingEvents& events);
+
+/// All of `main` of lowgear-sampler: times operators in one process, or collectives as one rank of several, and returns
+/// the exit code.
+[[nodiscard]] int run_sampler_program(int count, char** words);
 
 }  // namespace lowgear::trainer

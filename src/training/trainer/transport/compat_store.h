@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "training/trainer/transport/rendezvous.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer::compat {

@@ -1,17 +1,38 @@
-#include "training/trainer/transport/gloo_transport.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <span>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/core/error.h"
-#include "training/trainer/transport/compat_gloo.h"
+#include "training/trainer/transport/compat_store.h"
+#include "training/trainer/transport/transport.h"
+
+// c10d's Gloo in the form that the libtorch at hand has.
+namespace lowgear::trainer::compat {
+
+using GlooGroup = c10d::ProcessGroupGloo;
+using GlooGroupPointer = c10::intrusive_ptr<GlooGroup>;
+
+inline GlooGroupPointer make_gloo_group(const StorePointer& store, const std::string& name, int rank, int size,
+                                        std::chrono::seconds timeout) {
+  auto options = GlooGroup::Options::create();
+  options->timeout = timeout;
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  options->devices.push_back(interface != nullptr ? GlooGroup::createDeviceForInterface(interface)
+                                                  : GlooGroup::createDefaultDevice());
+  return c10::make_intrusive<GlooGroup>(prefixed(store, name), rank, size, options);
+}
+
+}  // namespace lowgear::trainer::compat
 
 namespace lowgear::trainer {
 namespace {

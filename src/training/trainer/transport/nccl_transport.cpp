@@ -1,5 +1,3 @@
-#include "training/trainer/transport/nccl_transport.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "training/trainer/transport/compat_store.h"
+#include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
 namespace {

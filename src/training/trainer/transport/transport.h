@@ -1,10 +1,15 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "base/core/error.h"
+#include "client/rank/rank_environment.h"
+#include "training/launcher/rank_layout.h"
 #include "training/trainer/transport/compat.h"
 
 namespace lowgear::trainer {
@@ -73,5 +78,32 @@ struct Communicators {
   /// Ends the connections in order, once every rank has finished; may be empty. Nothing can be sent after it.
   std::function<void()> close;
 };
+
+/// Where the ranks of a job find each other: a file that all of them see, or a server that rank 0 (or torchrun) runs.
+struct Rendezvous {
+  std::filesystem::path file;  ///< used when not empty
+  std::string host;
+  std::uint16_t port = 0;
+  bool hosted_elsewhere = false;  ///< torchrun's agent serves the store already
+};
+
+/// What a launcher says: LOWGEAR_RENDEZVOUS (a file), or MASTER_ADDR and MASTER_PORT as torchrun sets them. Throws
+/// InputError where there is neither.
+[[nodiscard]] Rendezvous rendezvous_from(const Environment& environment);
+
+/// Connects a rank with all others over TCP, with c10d's Gloo. Throws Error when not all of them come within `timeout`.
+/// After that, a transfer that takes longer than `timeout`, or whose other side has gone, throws Error, and no further
+/// one will work.
+[[nodiscard]] Communicators connect_gloo(const launcher::RankLayout& layout, int rank, const Rendezvous& rendezvous,
+                                         std::chrono::seconds timeout);
+
+/// Connects a rank that computes on CUDA device `device` with all others, with c10d's NCCL. Tensors may also be on the
+/// CPU, except between stages: they then go through the GPU. Throws Error when not all ranks come within `timeout`.
+///
+/// Waiting for a transfer makes the GPU's current stream wait, not the CPU. Every pair of stages has its own
+/// communicator, and with it its own order of messages: a receive that waits holds up only what follows between the
+/// same two ranks.
+[[nodiscard]] Communicators connect_nccl(const launcher::RankLayout& layout, int rank, int device,
+                                         const Rendezvous& rendezvous, std::chrono::seconds timeout);
 
 }  // namespace lowgear::trainer

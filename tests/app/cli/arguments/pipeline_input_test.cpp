@@ -3,8 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <string>
+
 #include "app/cli/run_lowgear.h"
 #include "base/core/error_of.h"
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::cli {
@@ -31,4 +36,42 @@ TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {
 }
 
 }  // namespace
+
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(BlockingPowerFromArgument, TakesOneNumberForAllStages) {
+  EXPECT_THAT(blocking_power_from_argument("83.64", 3), ElementsAre(83.64, 83.64, 83.64));
+  EXPECT_THAT(blocking_power_from_argument("0", 1), ElementsAre(0));
+}
+
+TEST(BlockingPowerFromArgument, TakesAFile) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "b.csv", "stage,blocking_power\n0,80\n1,70\n");
+  EXPECT_THAT(blocking_power_from_argument(folder / "b.csv", 2), ElementsAre(80, 70));
+  EXPECT_THAT(error_of([&] { (void)blocking_power_from_argument(folder / "b.csv", 3); }),
+              HasSubstr("b.csv: stage 2 has no blocking power"));
+}
+
+TEST(BlockingPowerFromArgument, RefusesAnythingElse) {
+  EXPECT_EQ(error_of([] { (void)blocking_power_from_argument("-80", 2); }),
+            "blocking power -80 W is not in 0 to 100000; give the watts of one GPU that waits");
+  for (const char* argument : {"80W", "nan", "inf", "1e999", "no/such/file.csv", ""}) {
+    EXPECT_THAT(error_of([&] { (void)blocking_power_from_argument(argument, 2); }),
+                AllOf(HasSubstr("cannot be read"), HasSubstr("as watts, or as a CSV with the columns")))
+        << argument;
+  }
+}
+
+TEST(BlockingPowerFromArgument, RefusesAnAbsurdNumberOfStages) {
+  for (const int stages : {0, -1, std::numeric_limits<int>::max()}) {
+    EXPECT_THAT(error_of([&] { (void)blocking_power_from_argument("80", stages); }), HasSubstr("stages are not in"));
+  }
+}
+
+}  // namespace
+
 }  // namespace lowgear::cli

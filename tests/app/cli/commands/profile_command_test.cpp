@@ -12,7 +12,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 #include "planning/profile/columns/stage_columns.h"
-#include "planning/profile/latency/profile_latency.h"
+#include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/stage_profile.h"
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace lowgear {
@@ -151,4 +153,156 @@ TEST(EnergyCheck, NamesFaultsAsMetricsDo) {
 }
 
 }  // namespace
+
+namespace {
+
+using testing::HasSubstr;
+
+StatedEnergy stated(double energy_j, double time_s) {
+  return {.energy_j = energy_j, .time_s = time_s, .period_s = 0.1, .highest_power_w = 800};
+}
+
+TEST(EnergyRun, ExcusesAStepOfTheCounterOnceInARun) {
+  EnergyRun run;
+  EXPECT_TRUE(run.add(0, stated(80, 0.001)).verdict.usable());
+  for (int i = 1; i < 5'000; ++i) {
+    const EnergyRun::Judged judged = run.add(i, stated(80, 0.001));
+    ASSERT_EQ(judged.verdict.fault, EnergyFault::too_high) << i;
+    ASSERT_EQ(judged.first, 0);
+    if (i > 1) continue;
+    EXPECT_THAT(judged.verdict.reason, HasSubstr("160 J in 0.002 s"));
+  }
+}
+
+/// Iterations of 10 ms at 400 W, of a counter that moves every 0.1 s.
+TEST(EnergyRun, TakesStepsOfACounterAsTheyCome) {
+  EnergyRun run;
+  for (int i = 0; i < 1'000; ++i) {
+    EXPECT_TRUE(run.add(i, stated(i % 10 == 9 ? 40 : 0, 0.01)).verdict.usable()) << i;
+  }
+}
+
+TEST(EnergyRun, SeesACounterThatStandsThroughShortIntervals) {
+  EnergyRun run;
+  EXPECT_TRUE(run.add(7, stated(3, 0.01)).verdict.usable());
+  EnergyRun::Judged judged;
+  int intervals = 0;
+  while (judged.verdict.usable() && intervals < 1'000) judged = run.add(8 + intervals++, stated(0, 0.05));
+  EXPECT_EQ(judged.verdict.fault, EnergyFault::stands_still);
+  EXPECT_EQ(judged.first, 8);
+  EXPECT_EQ(intervals, 13);  // above 0.6 s
+  EXPECT_TRUE(run.add(100, stated(20, 0.05)).verdict.usable());
+  EXPECT_TRUE(run.add(101, stated(0, 0.05)).verdict.usable());
+}
+
+TEST(EnergyRun, SeesNextToNoEnergyThroughShortIntervals) {
+  EnergyRun run;
+  StatedEnergy next_to_none = stated(1e-9, 0.05);
+  next_to_none.lowest_power_w = 1;
+  EnergyRun::Judged judged;
+  int intervals = 0;
+  while (judged.verdict.usable() && intervals < 1'000) judged = run.add(intervals++, next_to_none);
+  EXPECT_EQ(judged.verdict.fault, EnergyFault::stands_still);
+  EXPECT_EQ(intervals, 13);
+}
+
+/// Above the limit of 400 W, which a GPU keeps but for the first moment.
+TEST(EnergyRun, ExcusesTheOvershootOfALimitOnce) {
+  EnergyRun run;
+  EnergyRun::Judged judged;
+  int intervals = 0;
+  StatedEnergy above = stated(60, 0.1);
+  above.lasting_power_w = 460;
+  while (judged.verdict.usable() && intervals < 1'000) judged = run.add(intervals++, above);
+  EXPECT_EQ(judged.verdict.fault, EnergyFault::too_high);
+  EXPECT_LT(intervals, 20);
+  above.energy_j = 45;
+  for (int i = 0; i < 200; ++i) judged = run.add(intervals++, above);
+  EXPECT_TRUE(judged.verdict.usable());
+}
+
+TEST(EnergyRun, HoldsOneImpossibleEnergyAgainstNoLaterInterval) {
+  EnergyRun run;
+  EXPECT_EQ(run.add(0, stated(1e6, 2.4)).verdict.fault, EnergyFault::too_high);
+  EXPECT_TRUE(run.add(1, stated(900, 2.4)).verdict.usable());
+  EXPECT_TRUE(run.add(2, stated(80, 0.001)).verdict.usable());
+}
+
+TEST(EnergyRun, GivesIntervalsThatAreLeftOutTheirShare) {
+  EnergyRun run;
+  EXPECT_TRUE(run.add(0, stated(80, 0.001)).verdict.usable());
+  EXPECT_FALSE(run.add(2, stated(80, 0.001)).verdict.usable());
+  EXPECT_TRUE(run.add(200, stated(80, 0.001)).verdict.usable());
+}
+
+}  // namespace
+
+namespace {
+
+TEST(PowerIntegral, AddsUpBetweenReadings) {
+  PowerIntegral power(0.1);
+  power.add(100, 1);
+  power.add(300, 1);
+  power.add(std::nullopt, 1);
+  power.add(200, 1);
+  EXPECT_EQ(power.energy_j(), 100 + 200 + 200);
+  EXPECT_EQ(power.covered_s(), 3);
+  EXPECT_EQ(power.peak_power_w(), 300);
+  EXPECT_EQ(power.until(2).energy_j, 900);
+}
+
+TEST(PowerIntegral, KnowsNothingWithoutReadings) {
+  PowerIntegral power(0.1);
+  EXPECT_EQ(power.until(5).energy_j, 0);
+  EXPECT_FALSE(power.peak_power_w());
+  EXPECT_FALSE(power.comparable());
+}
+
+/// Energy of a load of `load_w` from 1 s to 4 s, on 60 W, by readings that are means of `averaging_s`.
+IntegratedPower measured(double averaging_s, double period_s, double load_w) {
+  PowerIntegral power(averaging_s);
+  for (double time_s = period_s; time_s <= 5; time_s += period_s) {
+    const auto loaded_s = [](double until_s) { return std::clamp(until_s, 1.0, 4.0) - 1.0; };
+    power.add(60 + (load_w - 60) * (loaded_s(time_s) - loaded_s(time_s - averaging_s)) / averaging_s, period_s);
+  }
+  return power.until(0);
+}
+
+TEST(PowerIntegral, ItsErrorCoversTheTruth) {
+  const double truth_j = 5 * 60 + 3 * 340;
+  for (const double averaging_s : {0.1, 1.0}) {
+    const IntegratedPower power = measured(averaging_s, 0.047, 400);
+    EXPECT_NEAR(power.energy_j, truth_j, power.error_j);
+    EXPECT_LT(power.error_j, 340 * (averaging_s + 0.1));
+  }
+}
+
+TEST(PowerIntegral, ReadingsFarApartSayLittle) {
+  const IntegratedPower close = measured(0.1, 0.05, 400);
+  const IntegratedPower apart = measured(0.1, 1, 400);
+  EXPECT_GT(apart.error_j, 4 * close.error_j);
+  EXPECT_EQ(error_j({.energy_j = 1000, .error_j = 20}), 90);
+}
+
+TEST(PowerIntegral, LeavesReadingsOutThatCannotBe) {
+  PowerIntegral power(0.1, 800);
+  for (const double power_w : {300.0, 0.0, 300000.0, 300.0}) power.add(power_w, 1);
+  EXPECT_EQ(power.covered_s(), 2);
+  EXPECT_EQ(power.energy_j(), 600);
+  EXPECT_EQ(power.peak_power_w(), 300);
+  EXPECT_EQ(power.impossible(), "is 300000 W, and at most 800 W are possible");
+}
+
+TEST(PowerIntegral, KnowsReadingsThatNeverChange) {
+  PowerIntegral power(0.1);
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(power.is_stuck(), i >= 40);
+    power.add(300, 0.05);
+  }
+  power.add(300.1, 0.05);
+  EXPECT_FALSE(power.is_stuck());
+}
+
+}  // namespace
+
 }  // namespace lowgear

@@ -11,10 +11,9 @@
 #include "base/core/error_of.h"
 #include "base/core/formats/json.h"
 #include "base/core/formats/yaml.h"
-#include "base/core/utf8.h"
+#include "base/core/text.h"
 
 namespace lowgear {
-
 namespace {
 
 using testing::HasSubstr;

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/http/server/tcp_listener.h"
+#include "base/http/server/server.h"
 #include "base/http/server_fixture.h"
 #include "base/ipc/unix_socket.h"
 

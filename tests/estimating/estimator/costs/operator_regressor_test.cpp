@@ -6,8 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/core/random.h"
-#include "estimating/estimator/costs/operator_trend.h"
+#include "base/core/probability.h"
 
 namespace lowgear::estimator {
 namespace {

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/roofline_estimate.h"
 

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 

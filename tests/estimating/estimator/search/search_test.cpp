@@ -10,10 +10,8 @@
 #include <string>
 
 #include "base/core/error.h"
-#include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/job_energy.h"
-#include "estimating/estimator/iteration/time_breakdown.h"
 
 namespace lowgear::estimator {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planning/adapt/techniques/technique_record.h"
+#include "planning/adapt/techniques/technique_controller.h"
 
 namespace lowgear::adapt {
 

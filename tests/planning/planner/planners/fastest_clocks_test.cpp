@@ -10,7 +10,7 @@
 #include "planning/planner/random_instances.h"
 #include "planning/planner/random_pipelines.h"
 #include "planning/schedule/generators.h"
-#include "planning/simulator/op_costs.h"
+#include "planning/simulator/replay.h"
 
 namespace lowgear::planner {
 namespace {

@@ -18,7 +18,6 @@
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/planner/random_instances.h"
 #include "planning/planner/random_pipelines.h"
-#include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
 namespace lowgear::planner {

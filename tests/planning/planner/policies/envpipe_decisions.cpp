@@ -15,7 +15,7 @@
 #include "base/core/formats/json.h"
 #include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
-#include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/generators.h"
 
 namespace {

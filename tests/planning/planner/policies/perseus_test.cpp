@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
-#include "planning/simulator/timing_graph.h"
+#include "planning/simulator/replay.h"
 
 namespace lowgear::planner {
 namespace {

@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
 
 namespace lowgear::planner {
+
 namespace {
 
 using testing::HasSubstr;
@@ -157,4 +160,85 @@ TEST(PoliciesOfClocks, RunEachWithItsFastestSetting) {
 }
 
 }  // namespace
+
+namespace {
+
+using testing::HasSubstr;
+
+class LowgearPolicyTest : public testing::Test {
+ protected:
+  [[nodiscard]] PolicyPlan plan(std::optional<double> deadline_s) const {
+    return make_policy("lowgear")->plan(sample_.problem(), deadline_s);
+  }
+  [[nodiscard]] simulator::Timeline replayed(const PolicyPlan& plan) const {
+    return replay_clocks(sample_.problem(), plan.clocks_mhz);
+  }
+
+  SampleProblem sample_ = four_stages(8);
+  double fastest_s_ = replay_clocks(sample_.problem(), max_clocks_mhz(sample_.problem())).time_s;
+};
+
+TEST_F(LowgearPolicyTest, LosesNoTimeWithoutADeadline) {
+  const simulator::Timeline timeline = replayed(plan(std::nullopt));
+  EXPECT_LE(timeline.time_s, fastest_s_ * (1 + 1e-12));
+  EXPECT_LT(timeline.energy_j_total,
+            replay_clocks(sample_.problem(), max_clocks_mhz(sample_.problem())).energy_j_total);
+}
+
+TEST_F(LowgearPolicyTest, UsesLessTheLaterTheDeadline) {
+  double before_j = replayed(plan(std::nullopt)).energy_j_total;
+  for (const double slowdown : {1.03, 1.1, 1.2}) {
+    const simulator::Timeline timeline = replayed(plan(slowdown * fastest_s_));
+    EXPECT_LE(timeline.time_s, slowdown * fastest_s_);
+    EXPECT_LT(timeline.energy_j_total, before_j);
+    before_j = timeline.energy_j_total;
+  }
+}
+
+TEST_F(LowgearPolicyTest, BelievesWhatAReplayShows) {
+  const PolicyPlan found = plan(1.1 * fastest_s_);
+  const simulator::Timeline timeline = replayed(found);
+  EXPECT_FALSE(found.schedule.has_value()) << "runs the schedule that it was given";
+  EXPECT_DOUBLE_EQ(found.own_time_s.value(), timeline.time_s);
+  EXPECT_DOUBLE_EQ(found.own_energy_j.value(), timeline.energy_j_total);
+  EXPECT_THAT(found.note, HasSubstr(" % above the least energy possible"));
+}
+
+TEST_F(LowgearPolicyTest, RefusesDeadlinesThatCannotBeKept) { EXPECT_THROW((void)plan(0.9 * fastest_s_), InputError); }
+
+TEST_F(LowgearPolicyTest, PassesItsOptionsOn) {
+  PlannerOptions options;
+  options.granularity = PlanGranularity::per_stage_kind;
+  const PolicyPlan coarse = LowgearPolicy(options).plan(sample_.problem(), 1.1 * fastest_s_);
+  for (std::size_t a = 0; a < coarse.clocks_mhz.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      const schedule::ComputeOp& op = sample_.dag().ops[a];
+      const schedule::ComputeOp& other = sample_.dag().ops[b];
+      const bool is_shared = op.stage == other.stage && op.kind == other.kind;
+      EXPECT_TRUE(!is_shared || coarse.clocks_mhz[a] == coarse.clocks_mhz[b]);
+    }
+  }
+}
+
+}  // namespace
+
+namespace {
+
+using testing::HasSubstr;
+
+TEST(MaxClock, RunsEverythingAtItsHighestClock) {
+  profile::StageProfile profile(2);
+  profile.add(0, OpKind::forward, {1410, 0.05, 15});
+  profile.add(0, OpKind::backward, {1395, 0.10, 30});
+  profile.add(1, OpKind::forward, {1200, 0.05, 15});
+  profile.add(1, OpKind::forward, {1000, 0.06, 14});
+  profile.add(1, OpKind::backward, {1200, 0.10, 30});
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 1), std::move(profile), 80);
+  EXPECT_THAT(MaxClockPolicy().plan(sample.problem(), std::nullopt).clocks_mhz,
+              testing::ElementsAre(1410, 1395, 1200, 1200));
+  EXPECT_THAT(MaxClockPolicy().plan(sample.problem(), 1.0).note, HasSubstr("no deadline"));
+}
+
+}  // namespace
+
 }  // namespace lowgear::planner

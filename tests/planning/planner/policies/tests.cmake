@@ -2,15 +2,12 @@
 set(LOWGEAR_POLICY_TESTS
     exponential/exponential_fit_test.cpp
     exponential/perseus_curve_test.cpp
-    exponential/perseus_guess_test.cpp
-    policies/critical_path_test.cpp
+    policies/clock_choice_test.cpp
     policies/envpipe/envpipe_config_test.cpp
     policies/envpipe/envpipe_offline_test.cpp
     policies/envpipe/envpipe_reconfiguration_test.cpp
     policies/envpipe/envpipe_sweep_test.cpp
     policies/envpipe/envpipe_test.cpp
-    policies/lowgear_test.cpp
-    policies/max_clock_test.cpp
     policies/perseus_test.cpp
     policies/policy_test.cpp
     policies/published_tables_test.cpp

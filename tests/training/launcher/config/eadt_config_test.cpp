@@ -7,7 +7,7 @@
 
 #include "base/core/error_of.h"
 #include "base/core/formats/yaml.h"
-#include "estimating/model/foreign_config.h"
+#include "estimating/model/config_members.h"
 #include "training/launcher/config/train_config.h"
 
 namespace lowgear::launcher {

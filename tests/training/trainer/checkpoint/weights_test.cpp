@@ -15,7 +15,7 @@
 #include "base/core/limited_process.h"
 #include "base/core/temporary_folder.h"
 #include "estimating/model/parameters.h"
-#include "training/tensorfile/safetensors_writer.h"
+#include "training/tensorfile/safetensors.h"
 #include "training/tensorfile/weight_files.h"
 #include "training/trainer/checkpoint/job_folder.h"
 #include "training/trainer/state_job.h"

@@ -10,6 +10,102 @@
 #include "base/core/temporary_folder.h"
 
 namespace lowgear::trainer {
+
+namespace {
+
+TEST(ServerPresence, IsNoNewsWhileTheServerAnswers) {
+  ServerPresence server("http://planner:7787", 4);
+  EXPECT_EQ(server.observe(0, ""), "");
+  server.count_step();
+  EXPECT_EQ(server.summary(), "");
+  EXPECT_EQ(server.steps_without(), 0);
+}
+
+TEST(ServerPresence, SaysOnceThatTheServerIsAwayAndOnceThatItIsBack) {
+  ServerPresence server("http://planner:7787", 4);
+  EXPECT_EQ(server.observe(1, "http://planner:7787: cannot be reached: Connection refused"),
+            "no server: http://planner:7787: cannot be reached: Connection refused; training continues without plans "
+            "of the server until it responds");
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_EQ(server.observe(4, "http://planner:7787: cannot be reached: it does not respond"), "");
+    server.count_step();
+  }
+  EXPECT_EQ(server.observe(0, ""), "the server http://planner:7787 responds again");
+  server.count_step();
+  EXPECT_EQ(server.steps_without(), 3);
+  EXPECT_EQ(server.summary(),
+            "3 of 4 steps were done without the server: http://planner:7787: cannot be reached: it does not respond");
+}
+
+TEST(ServerPresence, CountsRanksThatAloneHaveNoAnswer) {
+  ServerPresence server("unix:/run/server.sock", 8);
+  EXPECT_EQ(server.observe(3, ""),
+            "no server: unix:/run/server.sock: 3 of 8 ranks get no response; training continues without plans of the "
+            "server until it responds");
+}
+
+}  // namespace
+
+namespace {
+
+StepResult step(double time_s, std::optional<double> energy_j) {
+  StepResult result;
+  result.time_s = time_s;
+  result.energy_j = energy_j;
+  result.mfu = 0.5;
+  result.loss = time_s;
+  return result;
+}
+
+TEST(RunTotals, LeaveTheFirstStepsOutOfTheMeans) {
+  RunTotals totals(0, 4, 100);
+  for (const double time_s : {90.0, 80.0, 1.0, 3.0}) totals.add(step(time_s, 10 * time_s));
+  const RunSummary& summary = totals.summary();
+  EXPECT_EQ(summary.steps, 4);
+  EXPECT_EQ(summary.counted_steps, 2);
+  EXPECT_EQ(summary.first_loss, 90);
+  EXPECT_EQ(summary.last_loss, 3);
+  EXPECT_DOUBLE_EQ(summary.step_time_s, 2);
+  EXPECT_DOUBLE_EQ(*summary.step_energy_j, 20);
+  EXPECT_DOUBLE_EQ(summary.tokens_per_s, 50);
+  EXPECT_DOUBLE_EQ(*summary.mfu, 0.5);
+}
+
+TEST(RunTotals, CountTheLastStepWhereThereAreNoOthers) {
+  RunTotals totals(6, 7, 100);
+  totals.add(step(2, 30));
+  EXPECT_EQ(totals.summary().first_step, 6);
+  EXPECT_EQ(totals.summary().counted_steps, 1);
+  EXPECT_DOUBLE_EQ(totals.summary().step_time_s, 2);
+}
+
+TEST(RunTotals, HaveNoEnergyUnlessEveryStepHasOne) {
+  RunTotals totals(0, 4, 100);
+  for (int i = 0; i < 3; ++i) totals.add(step(1, 10));
+  EXPECT_TRUE(totals.summary().step_energy_j);
+  totals.add(step(1, std::nullopt));
+  EXPECT_FALSE(totals.summary().step_energy_j);
+}
+
+/// The rule is that of `lowgear report` (run_validity.h).
+TEST(RunTotals, AreInvalidAsTheReportOfTheirMetricsIs) {
+  RunTotals totals(0, 4, 100);
+  StepResult marked = step(1, 10);
+  marked.simulated = true;
+  marked.invalid = true;
+  totals.add(marked);
+  totals.add(marked);
+  EXPECT_NE(totals.summary().text().find("\ninvalid: the real computation took longer"), std::string::npos);
+  EXPECT_NE(totals.summary().json().find("\"invalid\":true"), std::string::npos);
+  StepResult valid = marked;
+  valid.invalid = false;
+  totals.add(valid);
+  EXPECT_EQ(totals.summary().invalid, "");
+  EXPECT_NE(totals.summary().text().find("\nnote: 2 of 3 steps are marked invalid"), std::string::npos);
+}
+
+}  // namespace
+
 namespace {
 
 using testing::HasSubstr;
@@ -205,4 +301,64 @@ TEST_F(Metrics, AreNoneWhenAllWasDoneBefore) {
 }
 
 }  // namespace
+
+namespace {
+
+launcher::TrainConfig config() {
+  launcher::TrainConfig config;
+  config.model.layers = 24;
+  config.adapt.freezing = true;
+  return config;
+}
+
+adapt::TechniqueDecision adopted() {
+  return {.steps_done = 1200,
+          .technique = adapt::Technique::freezing,
+          .change = adapt::TechniqueChange::adopt,
+          .configuration = {.frozen_blocks = 6, .point = 1},
+          .reason = "energy -3.1 % +- 0.4 %"};
+}
+
+TEST(DecisionReports, SayHowTheJobRunsFromThenOn) {
+  const protocol::TrainingDecision decision = reported(adopted(), config());
+  EXPECT_EQ(decision.from_iteration, 1200) << "steps are numbered from 0";
+  EXPECT_EQ(decision.technique, "freezing");
+  EXPECT_EQ(decision.change, "adopt");
+  EXPECT_EQ(decision.configuration, "6 of 24 blocks frozen");
+  EXPECT_EQ(decision.reason, "energy -3.1 % +- 0.4 %");
+}
+
+TEST(DecisionReports, NameEveryChangeAsTheServerTakesIt) {
+  for (int change = 0; change <= static_cast<int>(adapt::TechniqueChange::wait); ++change) {
+    adapt::TechniqueDecision decision = adopted();
+    decision.change = static_cast<adapt::TechniqueChange>(change);
+    EXPECT_TRUE(protocol::is_word(reported(decision, config()).change)) << change;
+  }
+}
+
+TEST(DecisionReports, NameTheOperatingPointAndThePlacebo) {
+  launcher::TrainConfig both = config();
+  both.adapt.slowdown.emplace();
+  both.adapt.slowdown->clocks_mhz = {1980, 1755};
+  both.adapt.placebo = true;
+  EXPECT_EQ(reported(adopted(), both).configuration,
+            "placebo: 6 of 24 blocks frozen, " + both.adapt.slowdown->names().at(1));
+}
+
+TEST(DecisionReports, CountWhatDidNotReachTheServer) {
+  client::Status status;
+  status.server_connected = true;
+  status.decisions_waiting = 3;
+  EXPECT_EQ(unsent_decisions(status), "") << "they are on their way";
+  status.decisions_lost = 1;
+  EXPECT_EQ(unsent_decisions(status), "1 decision has not reached the server; the metrics and adapt.log have them");
+  status.server_connected = false;
+  status.server_problem = "http://s:1: cannot be reached";
+  EXPECT_EQ(unsent_decisions(status),
+            "4 decisions have not reached the server: http://s:1: cannot be reached; the metrics and adapt.log have "
+            "them");
+}
+
+}  // namespace
+
 }  // namespace lowgear::trainer

@@ -12,18 +12,16 @@
 
 #include "agent/journal/journal.h"
 #include "agent/lease/control_client.h"
-#include "agent/process/agent_process.h"
 #include "agent/process/node_agent.h"
-#include "agent/process/preview.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/process.h"
 #include "app/cli/terminal/table.h"
+#include "app/operations/commands/agent_requests.h"
 #include "app/operations/commands/verbs.h"
-#include "app/operations/runs/agent_requests.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "hardware/gpu/nvml_system.h"
+#include "hardware/gpu/nvml_survey.h"
 
 namespace lowgear::operations {
 namespace {

@@ -6,17 +6,15 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
-#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/process.h"
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/verbs.h"
 #include "app/operations/doctor/diagnosis.h"
 #include "app/operations/doctor/machine_facts.h"
-#include "app/operations/doctor/python_diagnosis.h"
-#include "app/operations/doctor/python_facts.h"
-#include "app/operations/doctor/sharing_diagnosis.h"
-#include "app/operations/doctor/sharing_facts.h"
+#include "app/operations/doctor/python_check.h"
+#include "app/operations/doctor/sharing_check.h"
 #include "app/operations/doctor/switch_latency_probe.h"
-#include "app/operations/text/diagnosis_text.h"
+#include "app/operations/text/machine_text.h"
 
 namespace lowgear::operations {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/operations/commands/verbs.h"
-#include "app/operations/text/measurement_text.h"
+#include "app/operations/text/machine_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/log.h"
-#include "hardware/gpu/nvml_system.h"
+#include "hardware/gpu/nvml_survey.h"
 #include "hardware/gpu/rapl.h"
 #include "hardware/measure/command.h"
 #include "hardware/measure/energy_meter.h"

@@ -8,10 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/terminal/interrupt.h"
-#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/process.h"
+#include "app/cli/terminal/progress.h"
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/error.h"

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "planning/planner/policies/envpipe/envpipe_options.h"
-#include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/planner/policies/policy.h"
 
 namespace lowgear::planner {

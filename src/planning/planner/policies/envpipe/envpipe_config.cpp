@@ -11,7 +11,6 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "planning/planner/policies/envpipe/envpipe_names.h"
 
 namespace lowgear::planner {
 namespace {
@@ -90,23 +89,6 @@ EnvPipeOptions::Type envpipe_type(std::string_view word) { return kEnvPipeTypes.
 
 EnvPipeOptions::Reconfiguration envpipe_reconfiguration(std::string_view word) {
   return kEnvPipeReconfigurations.at(place_of(word, kEnvPipeReconfigWords));
-}
-
-Json to_json(const EnvPipeState& state) {
-  Json json = {{"clocks_mhz", state.clocks_mhz}, {"unchanged_steps", state.unchanged_steps}};
-  if (state.threshold_s) json["threshold_s"] = *state.threshold_s;
-  return json;
-}
-
-EnvPipeState read_envpipe_state(const JsonView& view) {
-  constexpr int kMaxMhz = 1'000'000;
-  constexpr int kMaxSteps = 1'000'000'000;
-  EnvPipeState state;
-  const JsonView clocks = view.at("clocks_mhz");
-  for (std::size_t i = 0; i < clocks.size(); ++i) state.clocks_mhz.push_back(clocks.at(i).integer_in(1, kMaxMhz));
-  state.unchanged_steps = view.at("unchanged_steps").integer_in(0, kMaxSteps);
-  if (view.has("threshold_s")) state.threshold_s = view.at("threshold_s").number();
-  return state;
 }
 
 }  // namespace lowgear::planner

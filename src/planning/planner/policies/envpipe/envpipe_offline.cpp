@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "planning/planner/frontier/work_report.h"
-#include "planning/planner/policies/critical_path.h"
-#include "planning/planner/policies/envpipe/envelope.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 
 namespace lowgear::planner {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <utility>
 
-#include "planning/planner/planners/at.h"
-#include "planning/planner/policies/envpipe/envelope.h"
+#include "planning/planner/planners/planning_model.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 
 namespace lowgear::planner {
 namespace {
@@ -143,6 +143,23 @@ std::string envpipe_step_text(const schedule::PipelineDag& dag, std::span<const 
     if (dag.rank_begin[at(op.rank + 1)] == static_cast<int>(unit) + 1) text += '\n';
   }
   return text;
+}
+
+Json to_json(const EnvPipeState& state) {
+  Json json = {{"clocks_mhz", state.clocks_mhz}, {"unchanged_steps", state.unchanged_steps}};
+  if (state.threshold_s) json["threshold_s"] = *state.threshold_s;
+  return json;
+}
+
+EnvPipeState read_envpipe_state(const JsonView& view) {
+  constexpr int kMaxMhz = 1'000'000;
+  constexpr int kMaxSteps = 1'000'000'000;
+  EnvPipeState state;
+  const JsonView clocks = view.at("clocks_mhz");
+  for (std::size_t i = 0; i < clocks.size(); ++i) state.clocks_mhz.push_back(clocks.at(i).integer_in(1, kMaxMhz));
+  state.unchanged_steps = view.at("unchanged_steps").integer_in(0, kMaxSteps);
+  if (view.has("threshold_s")) state.threshold_s = view.at("threshold_s").number();
+  return state;
 }
 
 }  // namespace lowgear::planner

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "planning/planner/policies/envpipe/envpipe_options.h"
+#include "base/core/formats/json.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 
@@ -18,11 +19,11 @@ using EnvPipeClocks = std::map<std::pair<int, OpKind>, std::vector<int>>;
 /// Those that a profile has.
 [[nodiscard]] EnvPipeClocks envpipe_clocks(const profile::StageProfile& profile);
 
-/// The lowest of the clocks, which are there highest first, that is not below `wanted_mhz`; the highest one where all
+/// The lowest of the clocks (sorted, highest first) that is at least `wanted_mhz`; the highest one where all
 /// are.
 [[nodiscard]] int envpipe_clock_from(std::span<const int> clocks_mhz, int wanted_mhz);
 
-/// What the reconfiguration knows between two training steps.
+/// State of the reconfiguration between two training steps.
 struct EnvPipeState {
   std::vector<int> clocks_mhz;  ///< by op
   std::optional<double> threshold_s =
@@ -36,7 +37,7 @@ struct EnvPipeState {
 /// was not. On that path `balanced` raises all units of lowest clock, `greedy` the last unit that can rise, by three
 /// steps. A path within the outer envelope is left as it is. Ends after eleven steps without a change. Clocks never
 /// fall. Differences: the walk does not fall off the start of a stage; a clock does not rise above the highest one;
-/// clocks that there are not are rounded up. The same receives give the same decisions, whoever measured them.
+/// clocks that the GPU lacks are rounded up. The same receives give the same decisions, whoever measured them.
 class EnvPipeReconfiguration {
  public:
   /// `dag` must outlive it. `clocks` has each stage and kind of it, and the clocks that it starts with.
@@ -87,5 +88,10 @@ class EnvPipeReconfiguration {
 /// step's.
 [[nodiscard]] std::string envpipe_step_text(const schedule::PipelineDag& dag, std::span<const int> clocks_mhz,
                                             std::span<const double> receive_s, std::span<const int> path);
+
+/// The state of a reconfiguration, as it is stored.
+[[nodiscard]] Json to_json(const EnvPipeState& state);
+/// Throws InputError with the JSON path.
+[[nodiscard]] EnvPipeState read_envpipe_state(const JsonView& view);
 
 }  // namespace lowgear::planner

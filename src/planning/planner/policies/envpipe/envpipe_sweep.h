@@ -1,19 +1,63 @@
 #pragma once
 
+// The start of EnvPipe's reconfiguration, the same on simulated iterations and in a training: a sweep over the clocks,
+// the order and the first clocks.
+
 #include <span>
 #include <string>
 #include <vector>
 
-#include "planning/planner/policies/envpipe/envpipe_options.h"
-#include "planning/planner/policies/envpipe/envpipe_start.h"
+#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/generators.h"
 
 namespace lowgear::planner {
+
+inline constexpr int kEnvPipeStepsPerClock = 6;  ///< training steps of its profiling
+
+/// The clocks that it profiles: from the highest one down, each at least `step_mhz` below the one before. `clocks_mhz`:
+/// highest first.
+[[nodiscard]] std::vector<int> envpipe_profiled_clocks_mhz(std::span<const int> clocks_mhz, int step_mhz);
+
+/// Results of its profiling, by rank.
+struct EnvPipeFindings {
+  std::vector<int> optimal_mhz;  ///< the clock of least energy
+  /// Times of a forward at that clock and of a backward at the highest one; empty where ranks do not run just the stage
+  /// of their number.
+  std::vector<schedule::EnvPipeStage> stages;
+};
+
+/// How many forwards each rank runs early in EnvPipe's own order.
+struct EnvPipeOrder {
+  std::vector<int> early_forwards;  ///< by rank
+  std::string note;                 ///< where memory admits fewer than its rule asks for; else empty
+};
+/// `extra_activations` as EnvPipeOptions has them. Throws InputError when they are of another number of ranks.
+[[nodiscard]] EnvPipeOrder envpipe_order(int microbatches, const EnvPipeFindings& findings,
+                                         const std::vector<int>& extra_activations);
+
+/// Throws InputError unless every rank runs just the stage of its number, with whole backwards: only then it has an own
+/// order.
+void require_envpipe_order(const schedule::PipelineDag& dag);
+
+/// The clock that each op starts with: within the outer envelope (type `envelope`) or everywhere (`baseline`) its
+/// highest one, `highest_mhz` by op; else the optimal one of its rank.
+[[nodiscard]] std::vector<int> envpipe_start_clocks_mhz(const schedule::PipelineDag& dag, EnvPipeOptions::Type type,
+                                                        std::vector<int> highest_mhz, std::span<const int> optimal_mhz);
+
+/// The figures that its order assumes for stages without a profile: all take the same time, and a backward twice that
+/// of a forward.
+[[nodiscard]] std::vector<schedule::EnvPipeStage> stages_without_profile(int ranks);
+
+/// EnvPipe's outer envelope (Choi et al., USENIX ATC 2023), by op: everything on the last stage, the first
+/// microbatch's forward and the last microbatch's backward on every stage. Found by position, not by timing.
+[[nodiscard]] std::vector<bool> outer_envelope(const schedule::PipelineDag& dag);
 
 /// EnvPipe's mean: of more than three samples only those count that are less than one standard deviation (of all
 /// samples) from their mean; where none is, all. Not a number of no samples.
 [[nodiscard]] double envpipe_mean(std::span<const double> samples);
 
-/// What one rank measured in a training step of the sweep; not finite: it did not.
+/// Measurements of one rank in a training step of the sweep; a figure that is not finite was not measured.
 struct EnvPipeSample {
   double energy_j = 0;         ///< of the whole step, waiting included
   double forward_time_s = 0;   ///< mean of its forwards
@@ -32,8 +76,8 @@ class EnvPipeSweep {
   /// By rank: for the next step, while there is one.
   [[nodiscard]] std::vector<int> rank_clocks_mhz() const;
   [[nodiscard]] int steps_left() const;
-  /// What the step measured, by rank. One that is incomplete does not count: the step is repeated. Returns why, or an
-  /// empty text.
+  /// Takes the measurements of a step, by rank. One that is incomplete does not count: the step is repeated. Returns
+  /// why, or an empty text.
   std::string observe(std::span<const EnvPipeSample> samples);
   /// Once it has finished.
   [[nodiscard]] EnvPipeFindings findings() const;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "app/cli/run_lowgear.h"
-#include "app/operations/text/measurement_text.h"
+#include "app/operations/text/machine_text.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/critical_path.h"
-#include "planning/planner/policies/envpipe/envelope.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/planner/policies/sample_problem.h"
 
 namespace lowgear::planner {

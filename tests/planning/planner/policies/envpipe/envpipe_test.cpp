@@ -13,10 +13,9 @@
 
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe/envelope.h"
+#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/schedule/communication.h"
-#include "planning/schedule/deadlock.h"
 
 namespace lowgear::planner {
 namespace {

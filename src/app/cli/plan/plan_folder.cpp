@@ -1,0 +1,120 @@
+#include "app/cli/plan/plan_folder.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "planning/workflow/run_folder.h"
+
+namespace lowgear::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+planner::PlanFolder::File read_part(const fs::path& folder, std::string_view name) {
+  return {(folder / name).string(), read_file(folder / name, kMaxFileBytes)};
+}
+
+/// Numbers of the plans that the table lists.
+std::vector<int> plan_numbers(const planner::PlanFolder::File& table) {
+  std::vector<int> numbers;
+  for (const workflow::PlanFigures& plan : workflow::read_plans_table(table.text, table.name))
+    numbers.push_back(plan.number);
+  return numbers;
+}
+
+}  // namespace
+
+std::string output_file::plan(int number) { return fmt::format("plans/{:05}.json", number); }
+std::string output_file::of_order(int number, std::string_view file) {
+  return fmt::format("orders/{:02}/{}", number, file);
+}
+std::string output_file::perseus_plan(int number) { return fmt::format("freqs_pipeline_{:05}.py", number); }
+
+/// Throws when the folder holds another number of plans than its table lists: a table cut short would go unnoticed.
+void require_listed_plans(const fs::path& folder, std::size_t listed) {
+  std::size_t found = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder / fs::path(output_file::plan(0)).parent_path(), error)) {
+    found += entry.path().extension() == ".json" ? 1 : 0;
+  }
+  if (found != listed) {
+    throw_input_error({(folder / output_file::kPlans).string(), 0, 0},
+                      fmt::format("lists {} plans, and the folder holds {}", listed, found), "plan again");
+  }
+}
+
+void require_run(const fs::path& folder) {
+  std::error_code unknown;
+  if (fs::is_regular_file(folder / output_file::kRun, unknown)) return;
+  const std::string problem = !fs::exists(folder, unknown)         ? "no such folder"
+                              : !fs::is_directory(folder, unknown) ? "it is a file"
+                                                                   : fmt::format("holds no {}", output_file::kRun);
+  throw_input_error({folder.string(), 0, 0}, problem, "name a folder that lowgear plan has written");
+}
+
+bool is_joint_folder(const fs::path& folder) {
+  return fs::is_regular_file(folder / output_file::of_order(0, output_file::kRun));
+}
+
+planner::JointFolder read_joint_folder(const fs::path& folder) {
+  require_run(folder);
+  planner::JointFolder files;
+  files.run = read_part(folder, output_file::kRun);
+  files.frontier = read_part(folder, output_file::kFrontier);
+  files.profile = read_part(folder, output_file::kProfile);
+  files.lower_bound = read_part(folder, output_file::kLowerBound);
+  files.bound_prices = read_part(folder, output_file::kJointBound);
+  files.plans_table = read_part(folder, output_file::kPlans);
+  for (const int number : plan_numbers(files.plans_table)) {
+    files.plans.push_back(read_part(folder, output_file::plan(number)));
+  }
+  require_listed_plans(folder, files.plans.size());
+  if (fs::is_regular_file(folder / output_file::kLayers)) {
+    files.moved = planner::MovedLayers{.layers = read_part(folder, output_file::kLayers),
+                                       .given_profile = read_part(folder, output_file::kGivenProfile)};
+  }
+  const auto of_order = [](int number, std::string_view file) { return output_file::of_order(number, file); };
+  for (int number = 0; fs::is_regular_file(folder / of_order(number, output_file::kRun)); ++number) {
+    planner::PlanFolder& order = files.orders.emplace_back();
+    order.run = read_part(folder, of_order(number, output_file::kRun));
+    order.profile = read_part(folder, of_order(number, output_file::kProfile));
+    order.schedule = read_part(folder, of_order(number, output_file::kSchedule));
+    order.frontier = read_part(folder, of_order(number, output_file::kFrontier));
+    order.certificate = read_part(folder, of_order(number, output_file::kCertificate));
+  }
+  return files;
+}
+
+planner::PlanFolder read_plan_folder(const fs::path& folder) {
+  require_run(folder);
+  if (is_joint_folder(folder)) {
+    throw_input_error({folder.string(), 0, 0}, "is of a run with a free order, whose plans follow several orders",
+                      fmt::format("plan again with one of them: --schedule {}",
+                                  (folder / output_file::of_order(0, output_file::kSchedule)).string()));
+  }
+  const bool has_own_frontier = fs::exists(folder / output_file::kExactFrontier);
+  planner::PlanFolder files;
+  files.run = read_part(folder, output_file::kRun);
+  files.profile = read_part(folder, output_file::kProfile);
+  files.schedule = read_part(folder, output_file::kSchedule);
+  files.frontier = read_part(folder, has_own_frontier ? output_file::kExactFrontier : output_file::kFrontier);
+  files.plans_table = read_part(folder, output_file::kPlans);
+  files.certificate = read_part(folder, output_file::kCertificate);
+  for (const int number : plan_numbers(files.plans_table)) {
+    files.plans.push_back(read_part(folder, output_file::plan(number)));
+  }
+  require_listed_plans(folder, files.plans.size());
+  return files;
+}
+
+workflow::RunContents read_run_contents(const planner::PlanFolder& files, const fs::path& folder) {
+  std::optional<planner::PlanFolder::File> lower_bound;
+  if (fs::exists(folder / output_file::kLowerBound)) lower_bound = read_part(folder, output_file::kLowerBound);
+  return workflow::read_run_contents(files, lower_bound);
+}
+
+}  // namespace lowgear::cli

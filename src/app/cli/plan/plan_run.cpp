@@ -1,0 +1,290 @@
+#include "app/cli/plan/plan_run.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/cli/arguments/profile_input.h"
+#include "app/cli/terminal/progress.h"
+#include "base/core/error.h"
+#include "base/core/version.h"
+#include "planning/plan/plan_json.h"
+#include "planning/planner/verifier/joint_folder.h"
+#include "planning/profile/latency/switch_latency.h"
+#include "planning/schedule/torch_csv.h"
+#include "planning/workflow/perseus_series.h"
+#include "report/report/html_report.h"
+#include "report/report/perseus_report.h"
+#include "report/report/run_report.h"
+
+namespace lowgear::cli {
+namespace {
+
+/// What `plan` refuses, too, here in the words of the command line.
+void require_plannable(const PlanArguments& arguments, const workflow::PlanOptions& options) {
+  if (options.gpu_name.size() > plan::kMaxGpuNameBytes) {
+    throw InputError(
+        fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", plan::kMaxGpuNameBytes));
+  }
+  if (arguments.perseus_plans && options.request.policy != "perseus") {
+    throw InputError("--perseus-plans: give --policy perseus, whose frontier they are of, or --plans for Lowgear's");
+  }
+  if (arguments.perseus_plots && options.request.policy != "perseus") {
+    throw InputError("--perseus-plots: give --policy perseus, whose fits and frontier they draw");
+  }
+  if (options.request.policy == planner::kLowgearPolicy) return;
+  (void)make_policy(options.request.policy, options.request.policy_settings);  // names those that exist
+  if (arguments.deadlines.plans) {
+    throw InputError(
+        "--plans: only the policy lowgear makes several plans; give --deadline for one at a time, or "
+        "--perseus-plans for files of the frontier of perseus");
+  }
+}
+
+/// The files of one run of `lowgear plan`.
+class PlanFiles {
+ public:
+  PlanFiles(const PlanArguments& arguments, StagedDirectory& folder, Progress& progress)
+      : arguments_(&arguments), folder_(&folder), progress_(&progress) {}
+
+  /// Plans are written as they come, and kept as long as it is quick to verify them all.
+  void add_plan(const workflow::ProfiledPipeline& pipeline, int number, const plan::Plan& plan) {
+    write(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
+    if (arguments_->perseus_format && !arguments_->perseus_plans)
+      perseus_plans_.push_back(perseus_candidate(pipeline, plan));
+    if (!is_quick_to_verify(pipeline, files_.plans.size())) files_.plans.back().text.clear();
+  }
+
+  void add_result(const workflow::PlanResult& result, const workflow::RunFile& run,
+                  std::optional<double> switch_latency_s) {
+    write(files_.profile, output_file::kProfile,
+          profile::with_switch_latency(write_stage_profile(result.pipeline.profile), switch_latency_s));
+    write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
+    const bool own_frontier = !result.policy_frontier.empty();
+    write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
+          workflow::write_frontier_table(result.frontier.vertices));
+    if (own_frontier) folder_->write(output_file::kFrontier, workflow::write_frontier_table(result.policy_frontier));
+    if (!result.frontier.lower_bound.empty())
+      folder_->write(output_file::kLowerBound, workflow::write_frontier_table(result.frontier.lower_bound));
+    write(files_.certificate, output_file::kCertificate, result.frontier.certificate);
+    write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
+    write(files_.run, output_file::kRun, write_run(run));
+    const auto write_plan_file = [this](int number, const std::string& text) {
+      folder_->write(output_file::perseus_plan(number), text);
+    };
+    const plan::PerseusDialect dialect = arguments_->perseus_format.value_or(plan::PerseusDialect::artifact);
+    if (arguments_->perseus_plans) {
+      const workflow::PerseusFrontierOptions frontier{perseus_options(arguments_->perseus), *arguments_->perseus_plans,
+                                                      dialect};
+      (void)write_perseus_frontier(result.pipeline, frontier, write_plan_file, progress_);
+    } else if (arguments_->perseus_format) {
+      write_perseus_series(perseus_plans_, dialect, write_plan_file);
+    }
+    if (arguments_->perseus_plots) write_perseus_plots(result.pipeline);
+  }
+
+  [[nodiscard]] const planner::PlanFolder& texts() const { return files_; }
+
+ private:
+  void write(planner::PlanFolder::File& kept, std::string_view name, std::string text) {
+    folder_->write(name, text);
+    kept = {std::string(name), std::move(text)};
+  }
+
+  void write_perseus_plots(const workflow::ProfiledPipeline& pipeline) {
+    report::EstimateReport page =
+        report::perseus_report(pipeline, perseus_options(arguments_->perseus), *arguments_->perseus_plots, progress_);
+    page.lowgear_version = version();
+    page.command = arguments_->command;
+    folder_->write(output_file::kPerseusPlots, render_estimate_report(page));
+  }
+
+  const PlanArguments* arguments_;
+  StagedDirectory* folder_;
+  Progress* progress_;
+  planner::PlanFolder files_;
+  std::vector<workflow::PerseusCandidate> perseus_plans_;  ///< fastest first; empty when they are not asked for
+};
+
+planner::VerifyReport verified(const planner::PlanFolder& files, Progress& progress) {
+  progress.update("verifying", -1);
+  planner::VerifyReport report = verify(files);
+  if (report.ok()) return report;
+  throw Error(fmt::format("nothing was written: the plans do not pass verification: {}", report.failures.front()));
+}
+
+workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile run) {
+  const workflow::PlanResult& result = summary.result;
+  return {.run = std::move(run),
+          .profile = result.pipeline.profile,
+          .schedule = result.pipeline.schedule,
+          .frontier = result.frontier.vertices,
+          .lower_bound = result.frontier.lower_bound,
+          .plans = result.plans,
+          .chosen_plan = result.shown_plan,
+          .chosen = result.shown,
+          .verified = summary.verified};
+}
+
+}  // namespace
+
+workflow::PlanOptions plan_options(const PlanArguments& arguments) {
+  workflow::PlanOptions options{.request = arguments.request,
+                                .planner = planner_options(arguments.planner),
+                                .deadlines = arguments.deadlines,
+                                .gpu_name = arguments.pipeline.gpu_name,
+                                .clock_lead_s = arguments.planner.switch_latency.lead_s,
+                                .late_s = arguments.planner.switch_latency.late_s(),
+                                .now_s = wall_clock(),
+                                .start = start_task};
+  options.request.policy_settings.perseus = perseus_options(arguments.perseus);
+  require_plannable(arguments, options);
+  return options;
+}
+
+PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
+                       Progress& progress) {
+  workflow::PlanOptions options = plan_options(arguments);
+  planner::EnvPipeOptions& envpipe = options.request.policy_settings.envpipe;
+  envpipe =
+      envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
+  require_valid(envpipe);
+  std::string steps;
+  if (!arguments.envpipe_steps.empty()) {
+    if (options.request.policy != "envpipe")
+      throw InputError("--envpipe-steps: give --policy envpipe, whose steps they are");
+    refuse_to_overwrite(arguments.envpipe_steps, {arguments.pipeline.profile, arguments.pipeline.schedule.schedule});
+    envpipe.print_step = [&steps, number = 0](std::string_view text) mutable {
+      steps += fmt::format("step {}\n{}", number++, text);
+    };
+  }
+  PlanFiles files(arguments, folder, progress);
+  const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline& pipeline, int number,
+                                                  const plan::Plan& made) { files.add_plan(pipeline, number, made); };
+  PlanSummary summary;
+  summary.result = workflow::plan(std::move(input.pipeline), options, receive, &progress);
+  if (!arguments.envpipe_steps.empty()) write_file_atomically(arguments.envpipe_steps, steps);
+  workflow::RunFile run = run_file_of(summary.result, options);
+  run.version = version();
+  run.command = arguments.command;
+  run.profile = input.profile_name;
+  files.add_result(summary.result, run, input.switch_latency_s);
+  if (is_quick_to_verify(summary.result.pipeline, summary.result.plans.size())) {
+    summary.verified = verified(files.texts(), progress);
+  }
+  folder.write(output_file::kReport,
+               report::render_html_report(report::build_report(contents_of(summary, std::move(run)))));
+  return summary;
+}
+
+namespace {
+
+/// The files of one run with a free order.
+class JointFiles {
+ public:
+  JointFiles(const PlanArguments& arguments, const JointInput& input, StagedDirectory& folder)
+      : arguments_(&arguments), input_(&input), folder_(&folder) {}
+
+  void add_plan(int number, const plan::Plan& plan) {
+    write(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
+  }
+
+  /// Completes `run` with what only the caller knows.
+  void add_run(workflow::RunFile& run, const workflow::JointPlanResult& result) {
+    complete(run);
+    write(files_.run, output_file::kRun, write_run(run));
+    write(files_.frontier, output_file::kFrontier, workflow::write_joint_frontier(result.frontier));
+    write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
+    write(files_.profile, output_file::kProfile, write_stage_profile(result.profile));
+    if (input_->free_layers) {
+      planner::MovedLayers& moved = files_.moved.emplace();
+      write(moved.layers, output_file::kLayers, write_layer_profile(input_->free_layers->layers));
+      write(moved.given_profile, output_file::kGivenProfile, write_stage_profile(input_->problem.profile));
+    }
+    write(files_.lower_bound, output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
+    write(files_.bound_prices, output_file::kJointBound, result.bound_prices);
+  }
+
+  void add_order(const workflow::PlannedOrder& order, workflow::RunFile run) {
+    complete(run);
+    const auto number = static_cast<int>(files_.orders.size());
+    const auto name = [&](std::string_view file) { return output_file::of_order(number, file); };
+    planner::PlanFolder& files = files_.orders.emplace_back();
+    write(files.run, name(output_file::kRun), write_run(run));
+    write(files.profile, name(output_file::kProfile),
+          profile::with_switch_latency(write_stage_profile(order.pipeline.profile), input_->switch_latency_s));
+    write(files.schedule, name(output_file::kSchedule), write_torch_csv(order.pipeline.schedule));
+    write(files.frontier, name(output_file::kFrontier), workflow::write_frontier_table(order.frontier.vertices));
+    write(files.certificate, name(output_file::kCertificate), order.frontier.certificate);
+    if (order.frontier.lower_bound.empty()) return;
+    folder_->write(name(output_file::kLowerBound), workflow::write_frontier_table(order.frontier.lower_bound));
+  }
+
+  [[nodiscard]] const planner::JointFolder& texts() const { return files_; }
+
+ private:
+  void write(planner::PlanFolder::File& kept, std::string name, std::string text) {
+    folder_->write(name, text);
+    kept = {std::move(name), std::move(text)};
+  }
+  void write(planner::PlanFolder::File& kept, std::string_view name, std::string text) {
+    write(kept, std::string(name), std::move(text));
+  }
+
+  void complete(workflow::RunFile& run) const {
+    run.version = version();
+    run.command = arguments_->command;
+    run.profile = input_->profile_name;
+  }
+
+  const PlanArguments* arguments_;
+  const JointInput* input_;
+  StagedDirectory* folder_;
+  planner::JointFolder files_;
+};
+
+bool is_quick_to_verify(const workflow::JointPlanResult& result) {
+  return workflow::is_quick_to_verify(result.orders.front().pipeline, result.plans.size() + result.orders.size());
+}
+
+planner::VerifyReport verified(const planner::JointFolder& files, Progress& progress) {
+  progress.update("verifying", -1);
+  planner::VerifyReport report = verify(files);
+  if (report.ok()) return report;
+  throw Error(fmt::format("nothing was written: the plans do not pass verification: {}", report.failures.front()));
+}
+
+}  // namespace
+
+JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput input, StagedDirectory& folder,
+                                  Progress& progress) {
+  if (arguments.perseus_format) {
+    throw InputError("--perseus-format: Perseus' and Zeus' files say nothing of an order; name a schedule");
+  }
+  const workflow::PlanOptions options = plan_options(arguments);
+  JointFiles files(arguments, input, folder);
+  const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline&, int number,
+                                                  const plan::Plan& made) { files.add_plan(number, made); };
+  JointPlanSummary summary;
+  summary.result = input.free_layers ? plan_jointly(input.problem, *input.free_layers, options, receive, &progress)
+                                     : plan_jointly(input.problem, options, receive, &progress);
+  workflow::JointPlanResult& result = summary.result;
+  result.warnings.insert(result.warnings.end(), input.doubts.begin(), input.doubts.end());
+  if (!input.problem.may_split()) {
+    result.warnings.emplace_back(
+        "orders with split backwards are left out, as the profile has none: measure them, or give --backward-split");
+  }
+  for (const workflow::PlannedOrder& order : result.orders) files.add_order(order, run_file_of(order, options));
+  workflow::RunFile run = run_file_of(result, options);
+  files.add_run(run, result);
+  if (is_quick_to_verify(result)) summary.verified = verified(files.texts(), progress);
+  workflow::RunContents contents = workflow::read_joint_contents(files.texts());
+  contents.verified = summary.verified;
+  folder.write(output_file::kReport, report::render_html_report(report::build_report(contents)));
+  return summary;
+}
+
+}  // namespace lowgear::cli

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "app/cli/arguments/envpipe_arguments.h"
+#include "app/cli/arguments/joint_arguments.h"
+#include "app/cli/arguments/pipeline_input.h"
+#include "app/cli/arguments/planner_arguments.h"
+#include "app/cli/plan/plan_folder.h"
+#include "base/core/files/file.h"
+#include "base/core/progress.h"
+#include "planning/plan/perseus_plan.h"
+#include "planning/plan/plan.h"
+#include "planning/planner/verifier/verify.h"
+#include "planning/workflow/deadlines.h"
+#include "planning/workflow/joint_plan.h"
+#include "planning/workflow/plan_pipeline.h"
+
+namespace lowgear::cli {
+
+/// Arguments of `lowgear plan`.
+struct PlanArguments {
+  PipelineArguments pipeline;
+  PlannerArguments planner;
+  workflow::Deadlines deadlines;
+  workflow::PlanRequest request;
+  std::string out;
+  PerseusArguments perseus;
+  EnvPipeArguments envpipe;
+  std::string envpipe_steps;                           ///< file for the steps of its reconfiguration; empty: none
+  std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
+  std::optional<plan::PlanSampling> perseus_plans;     ///< files of the frontier of `perseus`; none: of `plans`
+  std::optional<plan::PlanSampling> perseus_plots;     ///< plans of that frontier to draw; none: no page
+  std::string command;                                 ///< the command line, for the report
+  std::optional<std::string> memory_limit;             ///< of a free order or of `envpipe`; empty: not given
+  std::optional<std::string> layers;                   ///< of a free order whose layers may move; empty: they stay
+};
+
+/// The options of the planner that the arguments state. Throws InputError when they contradict each other.
+[[nodiscard]] workflow::PlanOptions plan_options(const PlanArguments& arguments);
+
+/// Results of planning a given order, for the summary.
+struct PlanSummary {
+  workflow::PlanResult result;
+  std::optional<planner::VerifyReport> verified;  ///< empty where verifying takes long
+};
+
+/// Plans, and writes every file into `folder`, which the caller commits. Throws InputError, and Error when the plans do
+/// not pass verification.
+[[nodiscard]] PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
+                                     Progress& progress);
+
+/// Results of planning with a free order, for the summary.
+struct JointPlanSummary {
+  workflow::JointPlanResult result;
+  std::optional<planner::VerifyReport> verified;  ///< empty where verifying takes long
+};
+
+/// Plans orders and clocks together, and writes every file into `folder`, which the caller commits. Throws InputError,
+/// and Error when the plans do not pass verification.
+[[nodiscard]] JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput input,
+                                                StagedDirectory& folder, Progress& progress);
+
+}  // namespace lowgear::cli

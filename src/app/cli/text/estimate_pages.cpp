@@ -1,0 +1,382 @@
+#include "app/cli/text/estimate_pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/cli/terminal/table.h"
+#include "base/core/units.h"
+#include "base/core/version.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/iteration/job_energy.h"
+#include "estimating/estimator/memory/memory_estimate.h"
+#include "estimating/estimator/search/search.h"
+
+namespace lowgear::cli {
+namespace {
+
+/// More rows than a reader compares.
+constexpr std::size_t kMaxRows = 24;
+
+/// All of some ranks, or that many of them, the first and the last included.
+std::vector<std::size_t> shown(std::size_t ranks) {
+  std::vector<std::size_t> some;
+  const std::size_t count = std::min(ranks, kMaxRows);
+  for (std::size_t i = 0; i < count; ++i) some.push_back(count > 1 ? i * (ranks - 1) / (count - 1) : 0);
+  return some;
+}
+
+std::string rank_name(std::size_t rank) { return fmt::format("rank {}", rank); }
+
+std::string some_ranks_text(std::size_t ranks) {
+  return ranks > kMaxRows ? fmt::format(" {} of the {} ranks are shown.", kMaxRows, ranks) : "";
+}
+
+/// Index of a part, added where it is new.
+std::size_t place_of(std::vector<std::string>& parts, std::string_view name) {
+  const auto found = std::ranges::find(parts, name);
+  if (found != parts.end()) return static_cast<std::size_t>(found - parts.begin());
+  parts.emplace_back(name);
+  return parts.size() - 1;
+}
+
+std::vector<report::Card> cards_of(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned) {
+  const estimator::TrainingJob& job = estimate.job;
+  const estimator::IterationEstimate& iteration = estimate.iteration;
+  const estimator::JobFigures& full = planned.rows[0].figures;
+  const estimator::JobFigures& no_later = planned.rows[1].figures;
+  const estimator::MemoryEstimate& memory = estimate.memory;
+  const double mfu = iteration.model_flops_per_gpu_s / peak_flops(job.gpu, job.dtype);
+  return {
+      {"Iteration time, estimated", fmt::format("{:.4g} s", iteration.time_s),
+       fmt::format("\u00b1 {:.2g} s (90 %), {:.0f} tokens a second", iteration.error_s, iteration.tokens_per_s(job))},
+      {"Model FLOPs per GPU, estimated", fmt::format("{:.4g} TFLOP/s", iteration.model_flops_per_gpu_s / kTera),
+       fmt::format("{:.1f} % of the peak; {:.1f} % of the pipeline waits", 100 * mfu, 100 * iteration.bubble_share)},
+      {"Memory of the fullest GPU, estimated",
+       fmt::format("{:.1f} GiB", memory.ranks[memory.fullest_rank()].total() / kGiB),
+       fmt::format("of {:.1f} GiB: {}", memory.capacity / kGiB, memory.fits() ? "it fits" : "it does not fit")},
+      {"Energy at full clocks, estimated", energy_text(full.energy_j),
+       fmt::format("{} per GPU on average", power_text(full.mean_power_w() / job.parallel.gpus()))},
+      {"Energy without finishing later, planned",
+       fmt::format("\u2212{:.2f} %", 100 * (1 - no_later.energy_j / full.energy_j)),
+       fmt::format("{} \u2192 {}", energy_text(full.energy_j), energy_text(no_later.energy_j))}};
+}
+
+report::Plot plot_of(const estimator::PlannedEstimate& planned) {
+  report::Plot plot{.title = "Time and energy of one iteration",
+                    .caption =
+                        "All GPUs, planned on estimated values. The energy axis does not start at zero. Drag to "
+                        "move; click the plot, then scroll to zoom (or Ctrl + scroll).",
+                    .curve_name = "frontier: least energy of any clocks",
+                    .curve = {},
+                    .marks = {},
+                    .mark_names = {}};
+  for (const estimator::JobFigures& point : planned.frontier) plot.curve.push_back({point.time_s, point.energy_j});
+  for (std::size_t i = 0; i < planned.rows.size(); ++i) {
+    const estimator::ClockedJob& row = planned.rows[i];
+    const double saved_pct = 100 * (1 - row.figures.energy_j / planned.rows[0].figures.energy_j);
+    plot.marks.push_back({.kind = i == 0 ? report::Mark::Kind::baseline : report::Mark::Kind::plan,
+                          .name = row.name,
+                          .basis = row.basis,
+                          .label = i == 0 ? row.name : fmt::format("{}: {:.2f} % saved", row.name, saved_pct),
+                          .chosen = i == 1,
+                          .point = {row.figures.time_s, row.figures.energy_j}});
+  }
+  return plot;
+}
+
+report::Table planned_table(const estimator::PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
+  report::Table table{.title = "Plans compared",
+                      .basis = "planned on estimated values",
+                      .columns = {"One iteration", "Basis", "Time", "Energy", "Saved", "Mean power"},
+                      .rows = {},
+                      .chosen = 1};
+  if (prices.any_cost()) table.columns.emplace_back("Cost");
+  if (prices.co2_g_per_kwh) table.columns.emplace_back("CO2");
+  for (const estimator::ClockedJob& row : planned.rows) {
+    const estimator::JobFigures& figures = row.figures;
+    const double saved_pct = 100 * (1 - figures.energy_j / planned.rows[0].figures.energy_j);
+    std::vector<std::string> cells{row.name,
+                                   row.basis,
+                                   fmt::format("{:.4g} s", figures.time_s),
+                                   energy_text(figures.energy_j),
+                                   fmt::format("{:.2f} %", saved_pct),
+                                   power_text(figures.mean_power_w())};
+    if (prices.any_cost()) {
+      cells.push_back(fmt::format("${:.4g}", prices.prices().cost_usd(figures.time_s, figures.energy_j, gpus)));
+    }
+    if (prices.co2_g_per_kwh) cells.push_back(mass_text(prices.prices().co2_g(figures.energy_j)));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+std::vector<std::string> warnings_of(const estimator::JobEstimate& estimate) {
+  std::vector<std::string> warnings;
+  if (estimate.overflow) {
+    warnings.push_back(fmt::format("Out of memory: the GPUs of pipeline rank {} need {:.1f} GiB more than they have.",
+                                   estimate.overflow->rank, estimate.overflow->missing / kGiB));
+  }
+  for (const std::string& note : estimate.iteration.notes) warnings.push_back(note);
+  return warnings;
+}
+
+}  // namespace
+
+std::string job_title(const estimator::TrainingJob& job, int gpus) {
+  return fmt::format("{} on {} {}", job.model.name, gpus, describe(job.gpu));
+}
+
+report::Bars time_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration) {
+  const auto ranks = static_cast<std::size_t>(job.parallel.pp);
+  report::Bars bars{.title = "Where the time goes",
+                    .basis = "estimated, full clocks",
+                    .caption = "One iteration on a GPU of each pipeline rank." + some_ranks_text(ranks),
+                    .quantity = report::Quantity::time,
+                    .parts = {},
+                    .rows = {},
+                    .limit = std::nullopt,
+                    .limit_name = ""};
+  std::vector<std::vector<estimator::TimePart>> breakdowns;
+  for (const std::size_t rank : shown(ranks)) {
+    breakdowns.push_back(time_breakdown(job, iteration, static_cast<int>(rank)));
+    // Work first, then what every rank has at the end.
+    for (const estimator::TimePart& part : breakdowns.back()) {
+      if (part.name != estimator::kWaitingPart && part.name != estimator::kGradientsPart &&
+          part.name != estimator::kOptimizerPart) {
+        place_of(bars.parts, part.name);
+      }
+    }
+    bars.rows.push_back({rank_name(rank), {}});
+  }
+  for (const std::string_view part : {estimator::kWaitingPart, estimator::kGradientsPart, estimator::kOptimizerPart})
+    place_of(bars.parts, part);
+  for (std::size_t row = 0; row < bars.rows.size(); ++row) {
+    bars.rows[row].amounts.assign(bars.parts.size(), 0);
+    for (const estimator::TimePart& part : breakdowns[row]) {
+      bars.rows[row].amounts[place_of(bars.parts, part.name)] += part.time_s;
+    }
+  }
+  return bars;
+}
+
+report::Bars energy_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration) {
+  const estimator::JobEnergy energy = estimate_energy(job, iteration);
+  report::Bars bars{
+      .title = "Where the energy goes",
+      .basis = "estimated, full clocks",
+      .caption = fmt::format("One iteration on a GPU of each pipeline rank; each stands for {} GPUs.{}",
+                             energy.gpus_per_rank, some_ranks_text(energy.ranks.size())),
+      .quantity = report::Quantity::energy,
+      .parts = {"static power", "multiprocessors", "memory", "links", "waiting", "gradients and optimizer"},
+      .rows = {},
+      .limit = std::nullopt,
+      .limit_name = ""};
+  for (const std::size_t rank : shown(energy.ranks.size())) {
+    const estimator::EnergySplit& split = energy.ranks[rank];
+    bars.rows.push_back(
+        {rank_name(rank),
+         {split.static_j, split.compute_j, split.memory_j, split.link_j, split.waiting_j, energy.rest.total_j()}});
+  }
+  return bars;
+}
+
+report::Bars memory_bars(const estimator::MemoryEstimate& memory) {
+  report::Bars bars{
+      .title = "Where the memory goes",
+      .basis = "estimated",
+      .caption = "A GPU of each pipeline rank at its fullest moment." + some_ranks_text(memory.ranks.size()),
+      .quantity = report::Quantity::bytes,
+      .parts = {"weights", "gradients", "optimizer", "activations", "buffers", "fragmentation"},
+      .rows = {},
+      .limit = memory.capacity,
+      .limit_name = "capacity"};
+  for (const std::size_t rank : shown(memory.ranks.size())) {
+    const estimator::RankMemory& part = memory.ranks[rank];
+    bars.rows.push_back(
+        {rank_name(rank),
+         {part.weights, part.gradients, part.optimizer, part.activations, part.buffers, part.fragmentation}});
+  }
+  return bars;
+}
+
+report::EstimateReport estimate_page(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned,
+                                     const PriceArguments& prices, std::string command) {
+  const estimator::TrainingJob& job = estimate.job;
+  const int gpus = job.parallel.gpus();
+  return {
+      .lowgear_version = version(),
+      .command = std::move(command),
+      .title = job_title(job, gpus),
+      .facts = {{"Layout", describe(layout_of(job))},
+                {"Batch", fmt::format("{} \u00d7 {} tokens", job.batch.global, job.batch.sequence_length)},
+                {"Microbatches", fmt::format("{}, {}", job.microbatches(), job.schedule)},
+                {"Type", std::string(name(job.dtype))}},
+      .cards = cards_of(estimate, planned),
+      .warnings = warnings_of(estimate),
+      .plot = plot_of(planned),
+      .bars = {time_bars(job, estimate.iteration), energy_bars(job, estimate.iteration), memory_bars(estimate.memory)},
+      .tables = {planned_table(planned, prices, gpus)},
+      .reading = {
+          {"Estimated",
+           "Computed from data sheets and sampled kernels. Nothing on this page was measured on this job."},
+          {"Planned", "Clocks chosen by Lowgear's planner on the estimated stage profile, and replayed on it."},
+          {"Full clocks", "Every GPU requests its highest clock all the time; its power limit may keep it lower."},
+          {"No later", "The plan of least energy that takes no longer than full clocks."},
+          {"Least energy", "A slower iteration only uses more energy."},
+          {"Energy", "Of all GPUs of the job in one iteration, without CPUs, network and cooling."}}};
+}
+
+namespace {
+
+/// Layouts that take more than this of the fastest are not drawn: they would press the others together.
+constexpr double kDrawnSlowdown = 2;
+constexpr std::size_t kMaxDrawn = 1500;
+
+/// The Pareto front as a curve, the best layouts as points, then as many others as a page carries.
+report::Plot plot_of(const estimator::SearchReportData& found) {
+  const double fastest_s = found.results[found.pareto.front()].time_s;
+  report::Plot plot{.title = "Layouts by time and energy of one iteration",
+                    .caption = "",
+                    .curve_name = "no layout is better in both",
+                    .curve = {},
+                    .marks = {},
+                    .mark_names = {}};
+  plot.mark_names.plan = "among the best";
+  plot.mark_names.chosen = "winner";
+  plot.mark_names.candidate = "other layout";
+  for (const std::size_t index : found.pareto) {
+    plot.curve.push_back({found.results[index].time_s, found.results[index].planned_energy_j});
+  }
+  std::size_t drawn = 0;
+  for (std::size_t i = 0; i < found.results.size() && drawn < kMaxDrawn; ++i) {
+    const estimator::SearchResult& result = found.results[i];
+    if (result.time_s > kDrawnSlowdown * fastest_s) continue;
+    ++drawn;
+    const bool winner = i == 0;
+    const bool best = i < found.best.size();
+    plot.marks.push_back({.kind = best ? report::Mark::Kind::plan : report::Mark::Kind::candidate,
+                          .name = fmt::format("{}: {}", i + 1, describe(result.layout)),
+                          .basis = "estimated",
+                          .label = winner ? "1, the winner" : "",
+                          .chosen = winner,
+                          .point = {result.time_s, result.planned_energy_j}});
+  }
+  plot.caption = fmt::format(
+      "{} of {} layouts that fit are drawn, none that takes more than {} times the fastest. Energy is that of all GPUs "
+      "with clocks that cost no time, by a quick estimate. The axes do not start at zero.",
+      drawn, found.results.size(), kDrawnSlowdown);
+  return plot;
+}
+
+report::Table best_table(const estimator::SearchRequest& request, const PriceArguments& prices,
+                         const estimator::SearchReportData& found) {
+  report::Table table{
+      .title = fmt::format("The best by {}", name(request.objective)),
+      .basis = "estimated; energy planned",
+      .columns = {"Rank", "Layout", "Time", "\u00b1", "Memory", "Energy, full clocks", "Energy, planned", "Saved"},
+      .rows = {},
+      .chosen = 0};
+  if (prices.any_cost()) table.columns.emplace_back("Cost");
+  for (std::size_t i = 0; i < found.best.size(); ++i) {
+    const estimator::PlannedLayout& layout = found.best[i];
+    const double saved_pct = 100 * (1 - layout.no_later.energy_j / layout.full_clocks.energy_j);
+    std::vector<std::string> cells{fmt::to_string(i + 1),
+                                   describe(layout.result.layout),
+                                   fmt::format("{:.4g} s", layout.result.time_s),
+                                   fmt::format("{:.2g} s", layout.result.error_s),
+                                   fmt::format("{:.1f} GiB", layout.result.memory_bytes / kGiB),
+                                   energy_text(layout.full_clocks.energy_j),
+                                   energy_text(layout.no_later.energy_j),
+                                   fmt::format("{:.2f} %", saved_pct)};
+    if (prices.any_cost()) {
+      cells.push_back(fmt::format(
+          "${:.4g}", prices.prices().cost_usd(layout.no_later.time_s, layout.no_later.energy_j, request.limits.gpus)));
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+/// The winner's time next to that of the best of another kind.
+report::Bars rival_bars(const estimator::SearchReportData& found) {
+  report::Bars bars{
+      .title = "Why the first layout is best",
+      .basis = "estimated, full clocks",
+      .caption = fmt::format("Time of the busiest pipeline rank, against number {}, the best with another tp "
+                             "or pp: {}.",
+                             found.rival + 1, describe(found.results[found.rival].layout)),
+      .quantity = report::Quantity::time,
+      .parts = {},
+      .rows = {{"1", {}}, {fmt::to_string(found.rival + 1), {}}},
+      .limit = std::nullopt,
+      .limit_name = ""};
+  for (const estimator::TimeDifference& part : found.why) {
+    bars.parts.emplace_back(part.part);
+    bars.rows[0].amounts.push_back(part.winner_s);
+    bars.rows[1].amounts.push_back(part.runner_up_s);
+  }
+  return bars;
+}
+
+std::vector<report::Bars> bars_of(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
+  estimator::TrainingJob winner = request.job;
+  apply(found.results.front().layout, winner);
+  const estimator::JobCosts costs(winner, request.samples);
+  const estimator::IterationEstimate iteration = estimate_iteration(winner, costs.sources());
+  std::vector<report::Bars> bars;
+  if (found.rival > 0) bars.push_back(rival_bars(found));
+  bars.push_back(energy_bars(winner, iteration));
+  bars.push_back(memory_bars(estimate_memory(winner)));
+  for (std::size_t i = bars.size() - 2; i < bars.size(); ++i) bars[i].title += ", the winner";
+  return bars;
+}
+
+std::string short_name(const estimator::ParallelLayout& parallel) {
+  std::string text = fmt::format("dp {}, tp {}, pp {}", parallel.dp, parallel.tp, parallel.pp);
+  return parallel.cp > 1 ? text + fmt::format(", cp {}", parallel.cp) : text;
+}
+
+std::vector<report::Card> cards_of(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
+  const estimator::PlannedLayout& winner = found.best.front();
+  const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
+  return {{fmt::format("Best by {}", name(request.objective)), short_name(winner.result.layout.parallel),
+           options_of(winner.result.layout)},
+          {"Iteration time, estimated", fmt::format("{:.4g} s", winner.result.time_s),
+           fmt::format("\u00b1 {:.2g} s (90 %)", winner.result.error_s)},
+          {"Energy without finishing later, planned", energy_text(winner.no_later.energy_j),
+           fmt::format("{:.2f} % less than at full clocks", saved_pct)},
+          {"Layouts estimated", fmt::to_string(found.results.size()),
+           fmt::format("{} more do not fit into memory", found.too_large)}};
+}
+
+}  // namespace
+
+report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                   const estimator::SearchReportData& found, std::string command) {
+  return {
+      .lowgear_version = version(),
+      .command = std::move(command),
+      .title = "Layouts of " + job_title(request.job, request.limits.gpus),
+      .facts = {{"Objective", std::string(name(request.objective))},
+                {"Batch",
+                 fmt::format("{} \u00d7 {} tokens", request.job.batch.global, request.job.batch.sequence_length)},
+                {"Type", std::string(name(request.job.dtype))},
+                {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
+      .cards = cards_of(request, found),
+      .warnings = estimator::notes_on_model(request.job),
+      .plot = plot_of(found),
+      .bars = bars_of(request, found),
+      .tables = {best_table(request, prices, found)},
+      .reading = {{"Estimated", "Computed from data sheets and sampled kernels. Nothing on this page was measured."},
+                  {"Energy in the plot",
+                   "Of all GPUs in one iteration, when each pipeline rank runs at the lowest single clock with which "
+                   "it keeps up with the slowest rank: a quick approximation of a plan."},
+                  {"Energy in the table",
+                   "Full clocks as estimated; planned by Lowgear's planner, layout by layout, for "
+                   "the time of full clocks."},
+                  {"Fits", "Every GPU's memory holds its share with a margin for fragmentation."}}};
+}
+
+}  // namespace lowgear::cli

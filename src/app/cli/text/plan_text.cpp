@@ -1,0 +1,287 @@
+#include "app/cli/text/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/plan/plan_folder.h"
+#include "app/cli/terminal/table.h"
+#include "base/core/numbers/number.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear::cli {
+namespace {
+
+using workflow::PlannedWork;
+
+/// Per microbatch, so that iterations of different numbers of them can be compared.
+simulator::PipelineFigures per_microbatch(const simulator::PipelineFigures& figures, const PlannedWork& work) {
+  const double microbatches = work.pipeline.dag.microbatches;
+  return {figures.time_s / microbatches, figures.energy_j / microbatches};
+}
+
+simulator::PipelineFigures figures_of(const plan::Plan& plan) { return {plan.time_s, plan.energy_j}; }
+
+class ReplanTable {
+ public:
+  explicit ReplanTable(const PlannedWork& before) : baseline_(per_microbatch(before.full_clocks, before)) {}
+
+  void add(const std::string& what, const PlannedWork& work) {
+    add_row(what, "full clocks", work.full_clocks, work, "");
+    add_row("", "plan", figures_of(work.plan), work, fmt::format("{:.3f} %", work.plan.gap_pct().value_or(0)));
+  }
+
+  [[nodiscard]] std::string text() const { return table_.text(); }
+
+ private:
+  void add_row(const std::string& what, const std::string& clocks, const simulator::PipelineFigures& figures,
+               const PlannedWork& work, const std::string& gap) {
+    const simulator::PipelineFigures share = per_microbatch(figures, work);
+    table_.add_row({what, clocks, fmt::format("{:.4f}", figures.time_s), fmt::format("{:.1f}", figures.energy_j),
+                    fmt::format("{:+.2f} %", change_pct(baseline_.time_s, share.time_s)),
+                    fmt::format("{:+.2f} %", change_pct(baseline_.energy_j, share.energy_j)), gap});
+  }
+
+  simulator::PipelineFigures baseline_;
+  Table table_{{{"work", Table::Align::left},
+                {"clocks", Table::Align::left},
+                {"time s"},
+                {"energy J"},
+                {"time"},
+                {"energy"},
+                {"gap"}}};
+};
+
+Json time_and_energy(const simulator::PipelineFigures& figures) {
+  return {{"time_s", figures.time_s}, {"energy_j", figures.energy_j}};
+}
+
+Json work_json(const PlannedWork& work) {
+  Json plan = time_and_energy(figures_of(work.plan));
+  plan["deadline_s"] = work.plan.deadline_s;
+  if (work.plan.lower_bound_j) {
+    plan["lower_bound_j"] = *work.plan.lower_bound_j;
+    plan["gap_pct"] = *work.plan.gap_pct();
+  }
+  plan["switches"] = work.plan.switches;
+  return {{"layers", work.partition},
+          {"partition", partition_text(work.partition)},
+          {"microbatches", work.pipeline.dag.microbatches},
+          {"forward_only_stages", work.pipeline.schedule.frozen_stages},
+          {"fastest_s", work.fastest_s},
+          {"frontier", name(work.frontier.method)},
+          {"full_clocks", time_and_energy(work.full_clocks)},
+          {"plan", std::move(plan)}};
+}
+
+simulator::PipelineFigures changes_pct(const simulator::PipelineFigures& from, const simulator::PipelineFigures& to) {
+  return {change_pct(from.time_s, to.time_s), change_pct(from.energy_j, to.energy_j)};
+}
+
+Json changes_json(const simulator::PipelineFigures& changes) {
+  return {{"time_pct", changes.time_s}, {"energy_pct", changes.energy_j}};
+}
+
+/// Of the new plan against figures of the work before, per microbatch.
+simulator::PipelineFigures against(const workflow::WorkReplan& replan, const simulator::PipelineFigures& before) {
+  return changes_pct(per_microbatch(before, replan.before),
+                     per_microbatch(figures_of(replan.after.plan), replan.after));
+}
+
+}  // namespace
+
+std::string partition_text(const profile::Partition& partition) {
+  std::string text = "custom:0";
+  int layers = 0;
+  for (const int count : partition) text += fmt::format(",{}", layers += count);
+  return text;
+}
+
+std::string replan_text(const workflow::WorkReplan& replan) {
+  const bool moved = replan.after.partition != replan.before.partition;
+  ReplanTable table(replan.before);
+  table.add("before", replan.before);
+  if (moved && replan.same_partition) table.add("changed", *replan.same_partition);
+  table.add(moved ? "changed, new partition" : "changed", replan.after);
+  std::string text = table.text();
+  text += fmt::format("\npartition {}\n", partition_text(replan.before.partition));
+  if (moved) text += fmt::format("new       {}\n", partition_text(replan.after.partition));
+  if (moved && !replan.same_partition) {
+    text += "          the old partition cannot keep the new deadline\n";
+  }
+  const bool other_count = replan.after.pipeline.dag.microbatches != replan.before.pipeline.dag.microbatches;
+  const simulator::PipelineFigures saved = against(replan, figures_of(replan.before.plan));
+  text +=
+      fmt::format("plan      {:+.2f} % energy, {:+.2f} % time against the plan before\n", saved.energy_j, saved.time_s);
+  text += fmt::format(
+      "Planned, full clocks replayed; for one GPU per rank. Changes are against full clocks before{}; the "
+      "gap is the plan's to the\nproven least energy of its partition and order.\n",
+      other_count ? ", per microbatch" : "");
+  return text;
+}
+
+Json replan_json(const workflow::WorkReplan& replan) {
+  return {{"figures", "planned"},
+          {"before", work_json(replan.before)},
+          {"same_partition", replan.same_partition ? work_json(*replan.same_partition) : Json()},
+          {"after", work_json(replan.after)},
+          {"per_microbatch",
+           {{"against_full_clocks", changes_json(against(replan, replan.before.full_clocks))},
+            {"against_plan", changes_json(against(replan, figures_of(replan.before.plan)))}}}};
+}
+
+namespace {
+
+/// Numbers of an order's plans: "plans 0 to 4, 7".
+std::string plans_text(const workflow::JointPlanResult& result, std::size_t order) {
+  std::string text;
+  int from = -1;
+  for (std::size_t i = 0; i <= result.plans.size(); ++i) {
+    const bool of_order = i < result.plans.size() && result.plans[i].order == static_cast<int>(order);
+    const auto number = static_cast<int>(i);
+    if (of_order && from < 0) from = number;
+    if (of_order || from < 0) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", from);
+    if (number - 1 > from) text += fmt::format(" to {}", number - 1);
+    from = -1;
+  }
+  return text.empty() ? "no plan" : "plans " + text;
+}
+
+/// How far the plans are from what any order could reach.
+std::string joint_gap_text(const workflow::JointPlanResult& result) {
+  double largest_pct = 0;
+  double sum_pct = 0;
+  for (const workflow::PlanFigures& plan : result.plans) {
+    const double gap = workflow::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
+    largest_pct = std::max(largest_pct, gap);
+    sum_pct += gap;
+  }
+  return fmt::format(
+      "bound     proven for every order of 1 or 2 stages per rank that fits: the plans use at most {:.3g} % more, "
+      "{:.3g} % on average\n",
+      largest_pct, sum_pct / static_cast<double>(result.plans.size()));
+}
+
+/// Change of time and energy for each microbatch, in per cent.
+simulator::PipelineFigures change_per_microbatch_pct(const ReplannedFrom& before,
+                                                     const workflow::JointPlanResult& result) {
+  const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
+  const double share = static_cast<double>(before.microbatches) / result.orders.front().pipeline.schedule.microbatches;
+  return {change_pct(before.figures.time_s, shown.time_s * share),
+          change_pct(before.figures.energy_j, shown.energy_j * share)};
+}
+
+}  // namespace
+
+std::string replanned_text(const ReplannedFrom& before, const workflow::JointPlanResult& result) {
+  const simulator::PipelineFigures change = change_per_microbatch_pct(before, result);
+  return fmt::format(
+      "before    {:.6g} s, {:.6g} J planned, {} microbatches in order {}; plan {:05} per microbatch: {:+.2f} % energy, "
+      "{:+.2f} % time\n",
+      before.figures.time_s, before.figures.energy_j, before.microbatches, before.name, result.shown_plan,
+      change.energy_j, change.time_s);
+}
+
+Json replanned_json(const ReplannedFrom& before, const workflow::JointPlanResult& result) {
+  const simulator::PipelineFigures change = change_per_microbatch_pct(before, result);
+  return {{"before",
+           {{"order", before.name},
+            {"microbatches", before.microbatches},
+            {"time_s", before.figures.time_s},
+            {"energy_j", before.figures.energy_j}}},
+          {"per_microbatch", {{"energy_pct", change.energy_j}, {"time_pct", change.time_s}}}};
+}
+
+Json plan_figures_json(const workflow::PlanFigures& plan) {
+  Json json = {
+      {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
+  if (plan.lower_bound_j) {
+    json["lower_bound_j"] = *plan.lower_bound_j;
+    json["gap_pct"] = *workflow::gap_pct(plan.energy_j, plan.lower_bound_j);
+  }
+  json["switches"] = plan.switches;
+  return json;
+}
+
+std::string joint_plan_text(const std::string& out, const workflow::JointPlanResult& result) {
+  const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
+  const workflow::JointPoint& fastest = result.frontier.front();
+  const workflow::JointPoint& slowest = result.frontier.back();
+  const simulator::PipelineFigures& baseline = result.run.baseline;
+  std::string text = fmt::format(
+      "orders    {} tried that fit into memory ({}), {} kept; frontier: {:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
+      result.orders_tried, result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j,
+      slowest.time_s, slowest.energy_j);
+  for (std::size_t i = 0; i < result.orders.size(); ++i) {
+    const workflow::JointOrder& order = result.run.orders[i];
+    text += fmt::format("  {:02}      {}, {} per rank, up to {} activations: {}\n", i, order.name,
+                        order.stages_per_rank == 1 ? "1 stage" : fmt::format("{} stages", order.stages_per_rank),
+                        std::ranges::max(order.peak_activations), plans_text(result, i));
+  }
+  text += fmt::format(
+      "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "
+      "{:.6g} J): {:+.2f} % energy, {:+.2f} % time\n",
+      shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
+      baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
+  if (result.run.partition) {
+    text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),
+                        describe(*result.run.partition, {shown.time_s, shown.energy_j}));
+  }
+  text += joint_gap_text(result);
+  const std::filesystem::path folder = out;
+  text += fmt::format("report    {}\n", (folder / output_file::kReport).string());
+  text += fmt::format(
+      "next      look at the report; check the proof: lowgear verify {}; train in the plan's order: {}\n",
+      shell_word(out), shell_word((folder / output_file::of_order(shown.order.value_or(0), output_file::kSchedule))));
+  return text;
+}
+
+Json joint_plan_json(const std::string& out, const JointPlanSummary& summary) {
+  const workflow::JointPlanResult& result = summary.result;
+  Json plans = Json::array();
+  for (const workflow::PlanFigures& plan : result.plans) {
+    plans.push_back(plan_figures_json(plan));
+    plans.back()["order"] = plan.order.value_or(0);
+    plans.back()["joint_bound_j"] = or_null(plan.joint_bound_j);
+    plans.back()["joint_gap_pct"] = or_null(workflow::gap_pct(plan.energy_j, plan.joint_bound_j));
+  }
+  Json orders = Json::array();
+  for (std::size_t i = 0; i < result.orders.size(); ++i) {
+    const workflow::JointOrder& order = result.run.orders[i];
+    orders.push_back({{"order", i},
+                      {"name", order.name},
+                      {"stages_per_rank", order.stages_per_rank},
+                      {"peak_activations", order.peak_activations},
+                      {"frontier_method", name(result.orders[i].frontier.method)},
+                      {"fastest_s", result.orders[i].frontier.vertices.front().time_s},
+                      {"slowest_s", result.orders[i].frontier.vertices.back().time_s}});
+  }
+  Json json = {{"out", out},
+               {"figures", "planned"},
+               {"policy", planner::kLowgearPolicy},
+               {"memory_limit", result.run.memory_limit},
+               {"orders_tried", result.orders_tried},
+               {"orders", orders},
+               {"frontier",
+                {{"points", result.frontier.size()},
+                 {"fastest_s", result.frontier.front().time_s},
+                 {"slowest_s", result.frontier.back().time_s}}},
+               {"baseline",
+                {{"description", fmt::format("{}, every op at its highest profiled clock", result.run.reference)},
+                 {"time_s", result.run.baseline.time_s},
+                 {"energy_j", result.run.baseline.energy_j}}},
+               {"verified", summary.verified.has_value()},
+               {"shown_plan", result.shown_plan},
+               {"plans", plans},
+               {"warnings", result.warnings}};
+  if (result.run.partition) {
+    json["partition"] = to_json(*result.run.partition);
+    json["partition"]["is_proven_best"] = false;
+  }
+  return json;
+}
+
+}  // namespace lowgear::cli

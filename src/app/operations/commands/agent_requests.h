@@ -1,0 +1,46 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/core/environment.h"
+#include "base/core/formats/json.h"
+
+namespace lowgear::operations {
+
+/// The HTTP socket of this node's agent: LOWGEAR_AGENT_HTTP_SOCKET, or `agent.sock` next to LOWGEAR_AGENT_SOCKET, or
+/// that of an agent whose configuration names none.
+[[nodiscard]] std::filesystem::path agent_http_socket(const Environment& environment);
+
+/// Asks the running agent, and returns its JSON. `body` is JSON, or empty for none. Throws Error with what the agent
+/// says when it refuses, and when no agent responds.
+[[nodiscard]] Json ask_agent_json(const std::filesystem::path& socket, std::string_view method, std::string_view path,
+                                  const Json& body = nullptr);
+
+/// Throws the agent's refusal, on one line.
+[[noreturn]] void throw_refusal(int status, const std::string& body);
+
+/// A share of a GPU, as `GPU:PERCENT%` names it: `0:50%`, `0000:17:00.0:25%`, `GPU-...:100%`.
+struct GpuShare {
+  std::string gpu;  ///< index, PCI address or UUID
+  int percent = 100;
+};
+/// Throws InputError.
+[[nodiscard]] GpuShare parse_gpu_share(std::string_view text);
+
+/// Who wants a share.
+struct GpuShareClient {
+  std::string name;
+  std::string job;  ///< empty: of no job that has several ranks
+  std::optional<int> rank;
+};
+
+/// Asks the agent for a share for as long as this process lives, also as another program. Returns the variables that
+/// the job has to be started with. Throws as ask_agent_json.
+[[nodiscard]] std::map<std::string, std::string> request_gpu_share(const std::filesystem::path& socket,
+                                                                   const GpuShare& share, const GpuShareClient& client);
+
+}  // namespace lowgear::operations

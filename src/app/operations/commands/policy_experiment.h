@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/core/formats/json.h"
+#include "base/core/progress.h"
+#include "estimating/estimator/job/training_job.h"
+#include "report/experiment/policy_experiment.h"
+#include "report/report/estimate_report.h"
+
+namespace lowgear::operations {
+
+/// A policy experiment and its jobs, read and checked.
+struct PolicyExperimentInput {
+  experiment::PolicyExperiment file;
+  std::vector<estimator::TrainingJob> jobs;  ///< in the order of the file
+};
+
+/// Reads the file and the job files that it names. Throws InputError with file, line and column, naming the job.
+[[nodiscard]] PolicyExperimentInput read_policy_experiment(const std::filesystem::path& path);
+
+/// Estimates every job and replays every arm on it. Throws InputError where a job or an arm cannot be planned.
+[[nodiscard]] std::vector<experiment::ReplayedJob> run_policy_experiment(const PolicyExperimentInput& input,
+                                                                         Progress& progress);
+
+/// A table for the terminal, a row for each job and arm, and what its figures are.
+[[nodiscard]] std::string policy_experiment_text(const experiment::PolicyExperiment& file,
+                                                 const std::vector<experiment::ReplayedJob>& jobs);
+/// `lowgear.replayed_arms/1` (docs/formats.md).
+[[nodiscard]] Json policy_experiment_json(const experiment::PolicyExperiment& file,
+                                          const std::vector<experiment::ReplayedJob>& jobs);
+/// The rows as CSV: `job,arm,policy,microbatches,throughput_per_s,time_s,energy_j,saving_pct,slowdown_pct`.
+[[nodiscard]] std::string policy_experiment_csv(const experiment::PolicyExperiment& file,
+                                                const std::vector<experiment::ReplayedJob>& jobs);
+/// The page: energy and time of all arms against the baseline, and the table.
+[[nodiscard]] report::EstimateReport policy_experiment_page(const experiment::PolicyExperiment& file,
+                                                            const std::vector<experiment::ReplayedJob>& jobs,
+                                                            std::string command);
+
+}  // namespace lowgear::operations

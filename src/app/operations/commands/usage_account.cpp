@@ -1,0 +1,357 @@
+#include "app/operations/commands/usage_account.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/cli/terminal/table.h"
+#include "base/core/environment.h"
+#include "base/core/error.h"
+#include "base/core/version.h"
+#include "base/http/client/client.h"
+#include "base/http/message/error.h"
+#include "base/http/tls/tls_credentials.h"
+
+namespace lowgear::operations {
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+
+/// The address in `<ADDRESS>; rel="next"`; empty where there is no such header.
+std::string next_of(const http::Headers& headers) {
+  const auto link = headers.find("link");
+  if (link == headers.end() || !link->second.ends_with("rel=\"next\"")) return {};
+  const std::size_t open = link->second.find('<');
+  const std::size_t close = link->second.find('>');
+  if (open == std::string::npos || close == std::string::npos || close < open) return {};
+  return link->second.substr(open + 1, close - open - 1);
+}
+
+[[noreturn]] void throw_refusal_of(const std::string& address, const http::ReplyText& reply) {
+  const std::optional<http::ErrorBody> error = http::read_error_body(reply.body);
+  throw Error(fmt::format("{} refuses usage.csv: {} ({})", address,
+                          error ? printable(error->message, 400) : "no reason is given", reply.status));
+}
+
+}  // namespace
+
+std::vector<usage::UsageRow> ask_usage(const ServerAccess& server, const usage::Month& month) {
+  http::ClientOptions options;
+  options.tls = http::tls_files_from_environment(process_environment());
+  http::Client client(http::Endpoint::parse(server.address), std::move(options));
+  http::Client::HeaderList headers;
+  if (!server.token_file.empty()) {
+    headers.emplace_back("Authorization", "Bearer " + http::read_token_file(server.token_file));
+  }
+  std::string target = fmt::format("/v1/exports/usage.csv?from_s={}&to_s={}", month.from_s, month.to_s);
+  std::vector<usage::UsageRow> rows;
+  bool is_first = true;
+  while (!target.empty()) {
+    const http::ReplyText reply = client.request("GET", target, {}, headers, kPatience);
+    if (reply.status != 200) throw_refusal_of(server.address, reply);
+    const std::string header(is_first ? "" : usage::usage_header());
+    std::vector<usage::UsageRow> page =
+        usage::read_usage(header + reply.body, server.address + "/v1/exports/usage.csv");
+    std::ranges::move(page, std::back_inserter(rows));
+    std::string next = next_of(reply.headers);
+    if (next == target) throw Error(fmt::format("{} names the same page of usage.csv as the next one", server.address));
+    target = std::move(next);
+    is_first = false;
+  }
+  return rows;
+}
+
+namespace {
+
+using usage::AccountEntry;
+using usage::Amount;
+using usage::Balance;
+using usage::EnergyAccount;
+using usage::EnergyFactors;
+
+constexpr const char* kNotKnown = "-";
+constexpr const char* kNoUser = "(not stated)";
+/// Rows of a chart: more cannot be read.
+constexpr std::size_t kBars = 20;
+
+std::string number_text(double value) { return fmt::format("{:.{}f}", value, cli::decimals(value, 4)); }
+
+/// `12.3 ± 0.4`: as many digits as the error leaves meaning.
+std::string with_error(const Amount& amount) {
+  if (!(amount.error > 0)) return number_text(amount.value);
+  const int digits = cli::decimals(amount.error, 2);
+  return fmt::format("{:.{}f} \u00b1 {:.{}f}", amount.value, digits, amount.error, digits);
+}
+
+std::string user_text(const std::string& user) { return user.empty() ? kNoUser : user; }
+
+/// The columns of a balance, without its name.
+std::vector<std::string> headings(const EnergyFactors& factors) {
+  std::vector<std::string> names = {"energy, kWh", "saved, kWh", "saved, %", "compared, %", "slower, %"};
+  if (factors.usd_per_kwh) names.insert(names.end(), {"cost, $", "saved, $"});
+  if (factors.co2_g_per_kwh) names.insert(names.end(), {"CO2, kg", "saved CO2, kg"});
+  return names;
+}
+
+std::vector<std::string> cells_of(const Balance& balance, const EnergyFactors& factors) {
+  const auto& saving = balance.saving;
+  const auto saved = [&](double per_kwh) {
+    return saving ? with_error(at_factor(saving->saved_j, per_kwh)) : kNotKnown;
+  };
+  std::vector<std::string> cells = {number_text(balance.energy_j.value / usage::kJoulesPerKwh), saved(1), kNotKnown,
+                                    kNotKnown, kNotKnown};
+  if (saving) {
+    cells[2] = with_error({saving->saved_ratio.value * 100, saving->saved_ratio.error * 100});
+    cells[3] = fmt::format("{:.0f}", 100 * saving->energy_j / balance.energy_j.value);
+    cells[4] = fmt::format("{:+.2f}", saving->slowdown_ratio * 100);
+  }
+  if (factors.usd_per_kwh) {
+    cells.push_back(number_text(at_factor(balance.energy_j, *factors.usd_per_kwh).value));
+    cells.push_back(saved(*factors.usd_per_kwh));
+  }
+  if (factors.co2_g_per_kwh) {
+    cells.push_back(number_text(at_factor(balance.energy_j, *factors.co2_g_per_kwh / 1000).value));
+    cells.push_back(saved(*factors.co2_g_per_kwh / 1000));
+  }
+  return cells;
+}
+
+/// Header and rows of one table.
+struct AccountCells {
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+
+  void add(std::vector<std::string> names, const Balance& balance, const EnergyFactors& factors) {
+    std::ranges::move(cells_of(balance, factors), std::back_inserter(names));
+    rows.push_back(std::move(names));
+  }
+};
+
+AccountCells table_of(std::vector<std::string> names, const EnergyFactors& factors) {
+  AccountCells cells{.header = std::move(names), .rows = {}};
+  std::ranges::move(headings(factors), std::back_inserter(cells.header));
+  return cells;
+}
+
+AccountCells users_of(const EnergyAccount& account, const EnergyFactors& factors) {
+  AccountCells cells = table_of({"user"}, factors);
+  for (const AccountEntry& user : account.users) cells.add({user_text(user.name)}, user.balance, factors);
+  cells.add({"all users"}, account.total, factors);
+  return cells;
+}
+
+AccountCells jobs_of(const EnergyAccount& account, const EnergyFactors& factors) {
+  AccountCells cells = table_of({"job", "name", "user"}, factors);
+  for (const AccountEntry& job : account.jobs) {
+    cells.add({job.name, job.label, user_text(job.user)}, job.balance, factors);
+  }
+  return cells;
+}
+
+std::string text_of(const AccountCells& cells, std::size_t names) {
+  std::vector<cli::Table::Column> columns;
+  for (const std::string& name : cells.header) {
+    columns.push_back({name, columns.size() < names ? cli::Table::Align::left : cli::Table::Align::right});
+  }
+  cli::Table table(std::move(columns));
+  for (const std::vector<std::string>& row : cells.rows) table.add_row(row);
+  return table.text();
+}
+
+/// What the energy of some iterations is missing; empty: nothing.
+std::string missing_text(const Balance& balance) {
+  if (balance.unmeasured_iterations == 0) return {};
+  return fmt::format("the energy of {} of {} iterations is not known, as not all ranks measured it; they are in no sum",
+                     balance.unmeasured_iterations, balance.iterations);
+}
+
+/// The accounts that there are, with how their energy was found.
+std::vector<std::pair<const char*, const EnergyAccount*>> accounts_of(const usage::MonthAccount& month) {
+  std::vector<std::pair<const char*, const EnergyAccount*>> accounts;
+  if (month.measured) accounts.emplace_back("measured", &*month.measured);
+  if (month.simulated) accounts.emplace_back("simulated", &*month.simulated);
+  return accounts;
+}
+
+Json saving_json(const Balance& balance, const EnergyFactors& factors) {
+  if (!balance.saving) return nullptr;
+  const usage::Saving& saving = *balance.saving;
+  Json json = {{"energy_j", saving.energy_j},
+               {"baseline_energy_j", saving.baseline_energy_j},
+               {"saved_j", saving.saved_j.value},
+               {"saved_error_j", saving.saved_j.error},
+               {"saved_pct", saving.saved_ratio.value * 100},
+               {"saved_error_pct", saving.saved_ratio.error * 100},
+               {"slowdown_pct", saving.slowdown_ratio * 100}};
+  const auto add = [&](const char* member, const char* error_member, const std::optional<double>& factor) {
+    const Amount amount = at_factor(saving.saved_j, factor.value_or(0));
+    json[member] = factor ? Json(amount.value) : Json(nullptr);
+    json[error_member] = factor ? Json(amount.error) : Json(nullptr);
+  };
+  add("saved_usd", "saved_error_usd", factors.usd_per_kwh);
+  add("saved_co2_g", "saved_error_co2_g", factors.co2_g_per_kwh);
+  return json;
+}
+
+Json balance_json(const Balance& balance, const EnergyFactors& factors) {
+  const auto at = [&](const std::optional<double>& factor) {
+    return factor ? Json(at_factor(balance.energy_j, *factor).value) : Json(nullptr);
+  };
+  return {{"iterations", balance.iterations},
+          {"unmeasured_iterations", balance.unmeasured_iterations},
+          {"time_s", balance.time_s},
+          {"energy_j", balance.energy_j.value},
+          {"energy_error_j", balance.energy_j.error},
+          {"cost_usd", at(factors.usd_per_kwh)},
+          {"co2_g", at(factors.co2_g_per_kwh)},
+          {"saving", saving_json(balance, factors)}};
+}
+
+Json account_json(const std::optional<EnergyAccount>& account, const EnergyFactors& factors) {
+  if (!account) return nullptr;
+  Json users = Json::array();
+  for (const AccountEntry& entry : account->users) {
+    Json user = balance_json(entry.balance, factors);
+    user["user"] = entry.name.empty() ? Json(nullptr) : Json(entry.name);
+    users.push_back(std::move(user));
+  }
+  Json jobs = Json::array();
+  for (const AccountEntry& entry : account->jobs) {
+    Json job = balance_json(entry.balance, factors);
+    job["job"] = entry.name;
+    job["name"] = entry.label;
+    job["user"] = entry.user.empty() ? Json(nullptr) : Json(entry.user);
+    jobs.push_back(std::move(job));
+  }
+  return {{"total", balance_json(account->total, factors)}, {"users", std::move(users)}, {"jobs", std::move(jobs)}};
+}
+
+report::Card saved_card(const Balance& total) {
+  if (!total.saving) return {.name = "Saved", .value = kNotKnown, .detail = "no baseline was measured"};
+  const usage::Saving& saving = *total.saving;
+  return {.name = "Saved",
+          .value = fmt::format("{} %", with_error({saving.saved_ratio.value * 100, saving.saved_ratio.error * 100})),
+          .detail = fmt::format("{} kWh against measured baselines", with_error(at_factor(saving.saved_j, 1)))};
+}
+
+std::vector<report::Card> cards_of(const char* basis, const Balance& total, const EnergyFactors& factors) {
+  std::vector<report::Card> cards = {
+      {.name = "Energy",
+       .value = fmt::format("{} kWh", number_text(at_factor(total.energy_j, 1).value)),
+       .detail = fmt::format("{}, of {} iterations", basis, total.iterations - total.unmeasured_iterations)},
+      saved_card(total)};
+  const auto add = [&](const char* name, const std::optional<double>& per_kwh, const char* factor, auto text) {
+    if (!per_kwh) return;
+    cards.push_back({.name = name,
+                     .value = text(at_factor(total.energy_j, *per_kwh).value),
+                     .detail = total.saving ? "saved: " + text(at_factor(total.saving->saved_j, *per_kwh).value)
+                                            : fmt::format("{} {}", *per_kwh, factor)});
+  };
+  add("Cost", factors.usd_per_kwh, "$/kWh", [](double usd) { return "$ " + number_text(usd); });
+  add("CO2", factors.co2_g_per_kwh, "g/kWh", [](double grams) { return cli::mass_text(grams); });
+  return cards;
+}
+
+/// Who used how much, and how much more it would have been at full clocks.
+report::Bars bars_of(const char* basis, const EnergyAccount& account) {
+  report::Bars bars{.title = "Energy by user",
+                    .basis = basis,
+                    .caption = "Saved: against measured baselines, where there are such and it is above zero.",
+                    .quantity = report::Quantity::energy,
+                    .parts = {"used", "saved"},
+                    .rows = {},
+                    .limit = std::nullopt,
+                    .limit_name = {}};
+  for (const AccountEntry& user : account.users) {
+    if (bars.rows.size() == kBars) break;
+    const double saved_j = user.balance.saving ? std::max(0.0, user.balance.saving->saved_j.value) : 0;
+    bars.rows.push_back({.name = user_text(user.name), .amounts = {user.balance.energy_j.value, saved_j}});
+  }
+  return bars;
+}
+
+std::vector<report::Entry> reading_of(const EnergyFactors& factors) {
+  std::vector<report::Entry> entries = {
+      {"Energy",
+       "Of the GPUs of all jobs, in iterations that all ranks have measured: without CPUs, network and cooling, and "
+       "without the time between iterations."},
+      {"Saved",
+       "What as many iterations took at full clocks, by the baseline that was measured in the same job, less what the "
+       "iterations took. Nothing is claimed for iterations before a baseline was measured. Trials of clocks count."},
+      {"\u00b1",
+       "One standard error: that of the baselines, which is the same in all iterations that are compared with one, and "
+       "that of the meters."},
+      {"Compared", "Share of the energy whose iterations have a measured baseline."},
+      {"Slower", "Additional time of these iterations, as a share of the time of as many of the baseline."},
+      {"User", "As the job stated it when it registered; no process has checked it."},
+      {"Month", "In UTC, by the hour in which iterations ended."}};
+  if (factors.usd_per_kwh) entries.push_back({"Cost", fmt::format("At {} $ per kWh, as given.", *factors.usd_per_kwh)});
+  if (factors.co2_g_per_kwh) {
+    entries.push_back({"CO2", fmt::format("At {} g per kWh, as given.", *factors.co2_g_per_kwh)});
+  }
+  return entries;
+}
+
+report::Table page_table(std::string title, const char* basis, const AccountCells& cells) {
+  return {
+      .title = std::move(title), .basis = basis, .columns = cells.header, .rows = cells.rows, .chosen = std::nullopt};
+}
+
+}  // namespace
+
+std::string account_text(const PricedAccount& priced) {
+  const auto accounts = accounts_of(priced.account);
+  std::string text;
+  for (const auto& [basis, account] : accounts) {
+    text += fmt::format("{}{}, energy of GPUs in iterations, {}\n\n", text.empty() ? "" : "\n",
+                        priced.account.month.name, basis);
+    text += text_of(users_of(*account, priced.factors), 1) + '\n' + text_of(jobs_of(*account, priced.factors), 3);
+    if (const std::string missing = missing_text(account->total); !missing.empty()) text += '\n' + missing + '\n';
+  }
+  if (accounts.empty()) return fmt::format("{}: no job has completed an iteration\n", priced.account.month.name);
+  return text + "\nsaved: against baselines measured at full clocks; \u00b1 is one standard error\n";
+}
+
+Json account_json(const PricedAccount& priced) {
+  const usage::MonthAccount& account = priced.account;
+  return {{"format", "lowgear.month/1"},
+          {"month", account.month.name},
+          {"from_s", account.month.from_s},
+          {"to_s", account.month.to_s},
+          {"usd_per_kwh", or_null(priced.factors.usd_per_kwh)},
+          {"co2_g_per_kwh", or_null(priced.factors.co2_g_per_kwh)},
+          {"measured", account_json(account.measured, priced.factors)},
+          {"simulated", account_json(account.simulated, priced.factors)}};
+}
+
+report::EstimateReport account_page(const PricedAccount& priced, std::string command) {
+  const auto accounts = accounts_of(priced.account);
+  report::EstimateReport page{.lowgear_version = version(),
+                              .command = std::move(command),
+                              .title = "Energy of " + priced.account.month.name,
+                              .facts = {{"Month", priced.account.month.name + ", UTC"}},
+                              .cards = {},
+                              .warnings = {},
+                              .plot = std::nullopt,
+                              .bars = {},
+                              .tables = {},
+                              .reading = reading_of(priced.factors)};
+  if (accounts.empty()) page.warnings.emplace_back("no job has completed an iteration in this month");
+  for (const auto& [basis, account] : accounts) {
+    page.facts.push_back({fmt::format("Jobs, {}", basis), fmt::to_string(account->jobs.size())});
+    std::ranges::move(cards_of(basis, account->total, priced.factors), std::back_inserter(page.cards));
+    if (std::string missing = missing_text(account->total); !missing.empty()) page.warnings.push_back(missing);
+    page.bars.push_back(bars_of(basis, *account));
+    page.tables.push_back(page_table("Users", basis, users_of(*account, priced.factors)));
+    page.tables.push_back(page_table("Jobs", basis, jobs_of(*account, priced.factors)));
+  }
+  return page;
+}
+
+}  // namespace lowgear::operations

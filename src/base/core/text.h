@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lowgear {
+
+/// The byte order mark that some programs put before UTF-8 text.
+inline constexpr std::string_view kUtf8ByteOrderMark = "\xEF\xBB\xBF";
+
+/// True for the second and later bytes of a character: every other byte starts one.
+[[nodiscard]] constexpr bool is_utf8_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+/// Bytes of the character that `text` starts with; 0 when it starts with no valid UTF-8 (Unicode 15, table 3-7).
+[[nodiscard]] std::size_t utf8_character_size(std::string_view text);
+
+/// The candidates that begin with the family of `text`: the letters and digits before the first separator, or
+/// before letters that follow digits (`a100` of `a100-sxm`, `gpt3` of `gpt3-xl`, `zb` of `zb-h3`). Empty where the
+/// family is the whole text.
+[[nodiscard]] std::vector<std::string_view> names_of_family(std::string_view text,
+                                                            std::span<const std::string_view> candidates);
+
+/// Whether all words of `text`, divided at `-`, `_`, `.` and blanks, are words of `name`.
+[[nodiscard]] bool has_words_of(std::string_view name, std::string_view text);
+
+/// The candidate that the author of `text` may have meant: the one with the fewest letters to change, add, leave
+/// out or swap, if they are at most a third of the word (and one in a short word); of equally near ones, the one that
+/// begins alike for longest. Where names of the text's family exist, it is one of them, and preferably one that has
+/// all words of the text, however many more it has.
+[[nodiscard]] std::optional<std::string_view> nearest_name(std::string_view text,
+                                                           std::span<const std::string_view> candidates);
+
+/// A UUID of a GPU or an instance as NVML writes it, `GPU-` and lower-case hexadecimal digits, whatever the case of
+/// `text`, without blanks around it, and with the prefix where 36 characters of a UUID stand alone. Every UUID goes
+/// through this where it is read, so that two texts of one GPU are equal. Any other text stays unchanged.
+[[nodiscard]] std::string normal_gpu_uuid(std::string_view text);
+
+}  // namespace lowgear

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/http/server/reply.h"
+#include "protocol/node_power.h"
+#include "server/fleet/power_shares.h"
+
+namespace lowgear::server {
+
+/// A node's agent that waits, by long poll, for another share than it was granted last.
+struct ShareWait {
+  std::string host;
+  double until_s = 0;
+  std::shared_ptr<http::Reply> reply;
+};
+
+/// All agents that wait for shares: a share that falls is known to its agent at once, not when that asks next.
+class ShareWaits {
+ public:
+  void add(ShareWait wait) { waits_.push_back(std::move(wait)); }
+  /// Answers those whose share is another one by now, and those whose time has come.
+  void answer(PowerShares& shares, double now_s);
+  /// Answers all of them.
+  void end_all(PowerShares& shares);
+  [[nodiscard]] bool empty() const { return waits_.empty(); }
+
+ private:
+  std::vector<ShareWait> waits_;
+};
+
+void send_shares(http::Reply& reply, const protocol::NodeShares& shares);
+
+/// A rank that waits for a plan newer than `after`, by long poll.
+struct PlanWait {
+  int rank = 0;
+  int after = 0;
+  double until_s = 0;
+  std::shared_ptr<http::Reply> reply;
+};
+
+/// The answer to a rank for which there is no newer plan: 204.
+void send_no_plan(http::Reply& reply);
+
+/// All ranks that wait for plans of one job.
+class PlanWaits {
+ public:
+  void add(PlanWait wait) { waits_.push_back(std::move(wait)); }
+  /// Calls `answer` with each of them; those for which it returns true wait no more.
+  void answer(const std::function<bool(const PlanWait&)>& answer);
+  /// Answers those whose time has come by `now_s`, with no plan.
+  void end(double now_s);
+  /// Answers all of them, with no plan.
+  void end_all();
+  [[nodiscard]] std::size_t size() const { return waits_.size(); }
+
+ private:
+  std::vector<PlanWait> waits_;
+};
+
+}  // namespace lowgear::server

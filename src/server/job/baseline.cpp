@@ -1,0 +1,140 @@
+#include "server/job/baseline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "base/core/formats/json.h"
+#include "server/store/store.h"
+
+namespace lowgear::server {
+
+namespace {
+
+constexpr double kStallFactor = 2;
+/// Of this many iterations one may have stalled.
+constexpr std::size_t kIterationsPerStall = 4;
+
+/// Time above which iterations have stalled. The lower median: of an even number, most of which are no stalls.
+double stall_time_s(std::span<const JobIteration> iterations) {
+  std::vector<double> times_s;
+  for (const JobIteration& iteration : iterations) times_s.push_back(iteration.time_s);
+  const auto median = times_s.begin() + static_cast<std::ptrdiff_t>((times_s.size() - 1) / 2);
+  std::ranges::nth_element(times_s, median);
+  const double limit_s = kStallFactor * *median;
+  const auto stalled =
+      static_cast<std::size_t>(std::ranges::count_if(times_s, [&](double time_s) { return time_s > limit_s; }));
+  return stalled * kIterationsPerStall > times_s.size() ? std::numeric_limits<double>::infinity() : limit_s;
+}
+
+class Sum {
+ public:
+  void add(double value) {
+    ++count_;
+    const double before = value - mean_;
+    mean_ += before / count_;
+    squares_ += before * (value - mean_);
+  }
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] double mean() const { return mean_; }
+  [[nodiscard]] double spread() const { return count_ < 2 ? 0 : std::sqrt(squares_ / (count_ - 1)); }
+  [[nodiscard]] double error() const { return count_ < 2 ? 0 : spread() / std::sqrt(count_); }
+
+ private:
+  int count_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;  ///< of differences from the mean (Welford)
+};
+
+}  // namespace
+
+IterationMeans means_of(std::span<const JobIteration> iterations) {
+  if (iterations.empty()) return {};
+  const double limit_s = stall_time_s(iterations);
+  Sum time_s;
+  Sum energy_j;
+  double meter_error2_j2 = 0;
+  for (const JobIteration& iteration : iterations) {
+    if (iteration.time_s > limit_s) continue;
+    time_s.add(iteration.time_s);
+    if (!iteration.energy_j) continue;
+    energy_j.add(*iteration.energy_j);
+    meter_error2_j2 += iteration.energy_error_j * iteration.energy_error_j;
+  }
+  IterationMeans means{.iterations = time_s.count(),
+                       .stalled = static_cast<int>(iterations.size()) - time_s.count(),
+                       .time_s = time_s.mean(),
+                       .time_error_s = time_s.error(),
+                       .time_spread_s = time_s.spread(),
+                       .energy_j = {}};
+  if (energy_j.count() == time_s.count()) {
+    means.energy_j = energy_j.mean();
+    means.energy_error_j = std::max(energy_j.error(), std::sqrt(meter_error2_j2) / energy_j.count());
+  }
+  return means;
+}
+
+namespace {
+
+/// Iterations that are waited for until all ranks follow the plan.
+constexpr int kPatience = 25;
+
+}  // namespace
+
+void BaselineMeasurement::begin(int plan_version, double now_s) {
+  *this = {};
+  plan_version_ = plan_version;
+  begun_s_ = now_s;
+}
+
+void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* plan) {
+  if (first_seen_ < 0) first_seen_ = iteration.iteration;
+  if (plan == nullptr || !counts(iteration, *plan)) return;
+  iterations_.push_back(iteration);
+  iterations_.back().reports.clear();
+  const IterationMeans means = means_of(iterations_);
+  if (means.iterations >= std::max(2, plan->iterations)) result_ = means;
+}
+
+std::int64_t BaselineMeasurement::first_iteration(const PlanVersion& plan) const {
+  return std::max(plan.from_iteration, first_seen_);
+}
+
+/// A rank that never takes the plan does not hold the job up for good.
+bool BaselineMeasurement::counts(const JobIteration& iteration, const PlanVersion& plan) const {
+  if (result_ || plan_version_ == 0 || iteration.newest_version != plan_version_) return false;
+  const std::int64_t follows_since = iteration.iteration - first_iteration(plan);
+  const bool all_follow = iteration.plan_version == plan_version_;
+  return follows_since >= (all_follow ? plan.settle_iterations : kPatience);
+}
+
+void BaselineMeasurement::restore(const JsonView& state) {
+  plan_version_ = state.at("baseline_version").integer_in(0, kMaxStoredNumber);
+  if (!has_value(state, "baseline")) return;
+  const JsonView baseline = state.at("baseline");
+  result_ = IterationMeans{.iterations = baseline.at("iterations").integer_in(1, kMaxStoredNumber),
+                           .time_s = baseline.at("time_s").number(),
+                           .time_error_s = baseline.at("time_error_s").number(),
+                           .time_spread_s = baseline.at("time_spread_s").number(),
+                           .energy_j = {},
+                           .energy_error_j = baseline.at("energy_error_j").number()};
+  if (has_value(baseline, "energy_j")) result_->energy_j = baseline.at("energy_j").number();
+}
+
+void BaselineMeasurement::write_state(Json& state) const {
+  state["baseline_version"] = plan_version_;
+  state["baseline"] = nullptr;
+  if (!result_) return;
+  state["baseline"] = {{"time_s", result_->time_s},
+                       {"time_error_s", result_->time_error_s},
+                       {"time_spread_s", result_->time_spread_s},
+                       {"energy_j", or_null(result_->energy_j)},
+                       {"energy_error_j", result_->energy_error_j},
+                       {"iterations", result_->iterations}};
+}
+
+}  // namespace lowgear::server

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/core/formats/json.h"
+#include "server/job/iteration_log.h"
+#include "server/job/plan_version.h"
+
+namespace lowgear::server {
+
+/// Time and energy of one iteration as means over several, with standard errors. Iterations that stalled are left out.
+struct IterationMeans {
+  int iterations = 0;  ///< that they are means of; 0: there are none, and no means
+  int stalled = 0;     ///< left out
+  double time_s = 0;
+  double time_error_s = 0;         ///< from the scatter of iterations; 0 of a single one
+  double time_spread_s = 0;        ///< standard deviation of single iterations
+  std::optional<double> energy_j;  ///< empty unless each of them has it
+  double energy_error_j = 0;       ///< from the scatter, or from the errors of the meters where that is more
+};
+
+/// Means of these iterations. An iteration that takes more than twice their median has stalled: clocks slow down every
+/// iteration, while storage, network and a busy machine hold up single ones, by times that are no error of a mean but
+/// would decide it. Where more than a quarter do, it is no exception, and all of them count.
+[[nodiscard]] IterationMeans means_of(std::span<const JobIteration> iterations);
+
+/// A job's iterations at full clocks, which its plans are compared with.
+class BaselineMeasurement {
+ public:
+  /// Only iterations under this plan count from now on.
+  void begin(int plan_version, double now_s);
+  [[nodiscard]] int plan_version() const { return plan_version_; }
+  [[nodiscard]] double begun_s() const { return begun_s_; }
+
+  /// To be called for every iteration, in order. Counts the iteration when it is one of the baseline. `plan`: the
+  /// version that was begun with; null: it is lost.
+  void add(const JobIteration& iteration, const PlanVersion* plan);
+  /// The first iteration under this plan, which was begun with. A job that continues from a checkpoint begins with any
+  /// number, which is not known yet when its first plan is made.
+  [[nodiscard]] std::int64_t first_iteration(const PlanVersion& plan) const;
+  /// Number of iterations that have counted, without those that stalled.
+  [[nodiscard]] int counted() const { return means_of(iterations_).iterations; }
+  /// Empty until there are enough.
+  [[nodiscard]] const std::optional<IterationMeans>& result() const { return result_; }
+  /// Replaces the result by that of later iterations.
+  void renew(const IterationMeans& baseline) { result_ = baseline; }
+
+  /// Throws InputError.
+  void restore(const JsonView& state);
+  /// Sets its members of the job's state.
+  void write_state(Json& state) const;
+
+ private:
+  [[nodiscard]] bool counts(const JobIteration& iteration, const PlanVersion& plan) const;
+
+  int plan_version_ = 0;
+  double begun_s_ = 0;
+  std::int64_t first_seen_ = -1;          ///< iteration after `begin`
+  std::vector<JobIteration> iterations_;  ///< of which `result_` is
+  std::optional<IterationMeans> result_;
+};
+
+}  // namespace lowgear::server

@@ -1,0 +1,66 @@
+#include "client/measure/rank_recording.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::client {
+
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+UnitRecord unit(std::uint64_t number) { return {.begin_ns = number * 1000, .end_ns = number * 1000 + 500}; }
+
+TEST(RecordingWriter, EndsBeforeAFileIsTooLongToBeRead) {
+  const TemporaryFolder folder;
+  RecordingWriter writer(folder / "run", RecordingFolder::must_be_new, {}, 0, 1000);
+  std::uint64_t number = 0;
+  for (; writer.problem().empty() && number < 1000; ++number) {
+    writer.write(unit(number));
+    if (number % 3 == 2) writer.flush();
+  }
+  EXPECT_THAT(writer.problem(), AllOf(HasSubstr("the recording ends here: units.csv is as long as can be read"),
+                                      HasSubstr("1000 bytes")));
+  writer.write(unit(number));
+  writer.finish(0);
+  const std::string units = read_file(folder / "run/rank-00000/units.csv");
+  EXPECT_LE(units.size(), 1000);
+  EXPECT_GT(units.size(), 800);
+  EXPECT_THAT(units, EndsWith("\n"));
+  EXPECT_EQ(std::ranges::count(units, '\n') % 3, 1) << "the header, and what was flushed together";
+}
+
+}  // namespace
+
+namespace {
+
+TEST(RecordedIterations, AreAllByDefault) {
+  const RecordedIterations all;
+  EXPECT_TRUE(all.contains(0));
+  EXPECT_TRUE(all.contains(UINT64_MAX - 1));
+}
+
+TEST(RecordedIterations, HaveNeighbours) {
+  const RecordedIterations some{.first = 11, .count = 2};
+  EXPECT_FALSE(some.contains(10));
+  EXPECT_TRUE(some.contains(11));
+  EXPECT_TRUE(some.contains(12));
+  EXPECT_FALSE(some.contains(13));
+  EXPECT_FALSE(some.contains_near(9));
+  EXPECT_TRUE(some.contains_near(10));
+  EXPECT_TRUE(some.contains_near(13));
+  EXPECT_FALSE(some.contains_near(14));
+  EXPECT_TRUE((RecordedIterations{.first = 0, .count = 1}).contains_near(0));
+}
+
+}  // namespace
+
+}  // namespace lowgear::client
