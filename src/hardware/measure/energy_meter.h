@@ -52,7 +52,7 @@ class EnergyMeter {
   [[nodiscard]] WindowMeasurement measure(WindowId window);
   /// The window until now, and its end. Throws InputError when there is no such window.
   WindowMeasurement end(WindowId window);
-  /// Why the counter of a GPU is not used at present; empty while all are that there are.
+  /// Why the counter of a GPU is not used now; empty while every counter is used.
   [[nodiscard]] std::string counter_problem();
 
  private:

@@ -21,12 +21,12 @@ constexpr double kMostPeriodsWithoutStep = 3;
 
 }  // namespace
 
-void EnergyTrack::add(double time_s, double energy_j) {
+void EnergyTrack::add(double time_s, double energy_j, double time_error_s) {
   if (last_reading_ && energy_j < last_reading_->energy_j) start_over();
   if (last_reading_ && energy_j > last_reading_->energy_j) {
-    add_step({.low = last_reading_->time_s, .high = time_s}, energy_j);
+    add_step({.low = last_reading_->earliest_s, .high = time_s + time_error_s}, energy_j);
   }
-  last_reading_ = Reading{.time_s = time_s, .energy_j = energy_j};
+  last_reading_ = Reading{.earliest_s = time_s - time_error_s, .energy_j = energy_j};
 }
 
 void EnergyTrack::start_over() {
@@ -351,7 +351,7 @@ void GpuMeter::add(const GpuSample& sample) {
   if (!sample.energy_j) return;
   // A counter that stands still has said nothing since its last step.
   counter_time_s_ = check_.state().fault == EnergyFault::stands_still ? check_.last_change_s() : sample.counter_time_s;
-  track_.add(sample.counter_time_s, *sample.energy_j);
+  track_.add(sample.counter_time_s, *sample.energy_j, sample.counter_error_s);
 }
 
 bool GpuMeter::ready() const {

@@ -30,9 +30,9 @@ struct EnergyEstimate {
 /// for a load that begins or ends with a window: the power just before a window's edge is the power up to it.
 class EnergyTrack {
  public:
-  /// A reading of the counter, taken at `time_s`. Times rise; a reading that is missing makes for a longer step. A
-  /// counter that falls (the driver was loaded anew) starts the track over.
-  void add(double time_s, double energy_j);
+  /// A reading of the counter, taken within `time_error_s` of `time_s`. Times rise; a reading that is missing makes for
+  /// a longer step. A counter that falls (the driver was loaded anew) starts the track over.
+  void add(double time_s, double energy_j, double time_error_s = 0);
   /// What was added does not compare with what will be.
   void start_over();
 
@@ -46,7 +46,7 @@ class EnergyTrack {
 
  private:
   struct Reading {
-    double time_s = 0;
+    double earliest_s = 0;
     double energy_j = 0;
   };
   /// A range that holds a value.

@@ -81,6 +81,23 @@ TEST(EnergyTrack, IsWithinItsUncertaintyAtAnyPhase) {
   }
 }
 
+TEST(EnergyTrack, IsWithinItsUncertaintyWhereReadingsWereHeldUp) {
+  constexpr double kHeldUpS = 0.02;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> phase(0, 0.1);
+  std::uniform_real_distribution<double> late(-kHeldUpS, kHeldUpS);
+  for (int round = 0; round < 200; ++round) {
+    const StepCounter counter(500, 0.1, phase(random));
+    EnergyTrack track;
+    double time_s = 0.2;
+    for (int i = 0; i < 30; ++i, time_s += 0.047) {
+      track.add(time_s, counter.shown_j(time_s + late(random)), kHeldUpS);
+    }
+    const EnergyEstimate estimate = track.at(time_s).value();
+    EXPECT_NEAR(estimate.energy_j, counter.true_j(time_s), estimate.uncertainty_j + 0.03 * 500 * 0.2);
+  }
+}
+
 TEST(EnergyTrack, StartsOverWhenTheCounterFalls) {
   EnergyTrack track;
   for (int i = 0; i < 5; ++i) track.add(0.1 * i, 1000 + 10.0 * i);
