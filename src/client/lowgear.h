@@ -238,7 +238,7 @@ typedef struct lowgear_status {
   int32_t world_size;
   int32_t has_lease;            /* 1: an agent sets this GPU's clocks for this process */
   int32_t has_plan;             /* 1: the agent follows a plan */
-  int32_t suspended;            /* 1: no clock is set at present, as no unit began for some time */
+  int32_t suspended;            /* 1: no clock is set now, because no unit began for some time */
   int32_t dry_run;              /* 1: the agent only logs what it would do */
   int32_t simulated;            /* 1: the GPU is Lowgear's simulation */
   uint32_t requested_clock_mhz; /* last SM clock that the agent requested; 0: the driver's default */

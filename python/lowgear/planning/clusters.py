@@ -162,7 +162,7 @@ def thin(folder: PathLike, *, keep: Union[int, str], out: PathLike) -> int:
     """Copies some of a folder's plans for Perseus or Zeus to `out`, in the order of their names; returns how many.
 
     Args:
-        keep: so many, evenly; `every:50` for every 50th and the last; or `all`.
+        keep: a number of plans, evenly; `every:50` for every 50th and the last; or `all`.
 
     Raises InvalidUse with the command's message.
     """

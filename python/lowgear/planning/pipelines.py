@@ -92,8 +92,8 @@ def plan(
         extra_activations: for `envpipe`. p2p: `single` or `grouped`. backward_split: share of a backward that is its
             input gradient, 0 to 1. recomputation_share: time and energy of a recomputation by those of its forward, for
             schedules that recompute on a profile without such rows.
-        deadline_s, slowdown_pct, straggler_factor, plans: one plan for an iteration of so many s, so many per cent above
-            T_min, or as slow as a straggler that takes so many times T_min; or so many plans (20). At most one of them.
+        deadline_s, slowdown_pct, straggler_factor, plans: one plan for an iteration of that many seconds, that many per cent above
+            T_min, or as slow as a straggler that takes that many times T_min; or a number of plans (20). At most one of them.
         slow_ranks: rank -> factor by which it is slower than profiled. power_cap: the most power of each GPU, in W, or of
             the pipeline's GPUs together, one a rank (`"2400:job"`): one plan, the fastest within the cap that is no
             faster than its deadline.

@@ -64,7 +64,7 @@ def replan(
     Args:
         plan: a result of `plan`, or a folder that `lowgear plan` has written, for the work with nothing frozen.
         layers: of the model, divided evenly over the stages, the first stages one more; or those of every stage.
-        freeze: so many of the first layers, and the embedding with them.
+        freeze: number of first layers that are frozen, together with the embedding.
         scales: for each range of layers `(first, last, time)` or `(first, last, time, energy)`, factors on what the
             profile has, as with another precision.
         drop_weight_gradients: share of the weight gradients of all layers that steps leave out.

@@ -30,7 +30,7 @@ class EnergyCounter {
   EnergyCounterStatus status_;
 };
 
-/// Reads everything that a GPU reports; values that it does not report, or not at present, stay empty. `problem`, if
+/// Reads everything that a GPU reports; values that it does not report, or not now, stay empty. `problem`, if
 /// not null, is set to the driver's error for a reading that worked when the GPU was opened; empty if all work. The
 /// energy is what `counter`, if not null, makes of the GPU's.
 [[nodiscard]] GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem = nullptr, EnergyCounter* counter = nullptr);

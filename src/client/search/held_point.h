@@ -75,7 +75,7 @@ class HeldPoint {
   [[nodiscard]] double value() const { return value_; }
   /// From then on the GPUs have run at the value, but for the time in which no agent responded.
   [[nodiscard]] std::uint64_t settled_ns() const { return settled_ns_; }
-  /// Why the GPUs are not held at present; empty: they are.
+  /// Why the GPUs are not held now; empty: they are held.
   [[nodiscard]] const std::string& away() const { return away_; }
   /// Since when; 0: they are held.
   [[nodiscard]] std::uint64_t away_since_ns() const { return away_since_ns_; }

@@ -32,7 +32,7 @@ struct ThrottleReasons {
 /// `power cap, thermal`; `none` when nothing holds it back.
 [[nodiscard]] std::string to_string(ThrottleReasons reasons);
 
-/// Values of the sensors of one GPU; values that it does not report, or not at present, are empty.
+/// Values of the sensors of one GPU; values that it does not report, or not now, are empty.
 struct GpuValues {
   std::optional<double> energy_j;  ///< since the driver was loaded; advances in steps (100 ms of power on an H100)
   std::optional<double> power_w;   ///< instant where the GPU has it, average otherwise

@@ -18,7 +18,7 @@ struct RaplReading {
   double energy_j = 0;  ///< since the Rapl was made, without steps that cannot be
   /// How often the counter was set aside since then. An energy over such a time is not known.
   long set_aside = 0;
-  /// Why the energy is not known at present: the counter cannot be read, stands still, or has not moved yet. Empty:
+  /// Why the energy is unknown now: the counter cannot be read, stands still, or has not moved yet. Empty:
   /// it is known.
   std::string problem;
 };

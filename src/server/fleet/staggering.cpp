@@ -72,7 +72,7 @@ constexpr double kInPhase = 1e-6;
 /// Of a job that may not be delayed: what it needs counts as if it took so many iterations a period.
 constexpr double kLeastStep = 1e-9;
 
-void check(const PhasedJob& job) {
+void check_phased(const PhasedJob& job) {
   const bool is_finite = std::isfinite(job.begin_s) && std::isfinite(job.time_s) && std::isfinite(job.offset_s);
   if (is_finite && job.time_s > 0 && job.most_delay_s >= 0) return;
   throw InputError(
@@ -123,7 +123,7 @@ std::vector<std::vector<std::size_t>> same_period_groups(std::span<const PhasedJ
 
 Phases keep_phases(std::span<const PhasedJob> jobs, int iterations) {
   if (jobs.empty() || iterations < 1) throw InputError("phases need a job and an iteration");
-  std::ranges::for_each(jobs, check);
+  std::ranges::for_each(jobs, check_phased);
   Phases phases;
   phases.period_s = std::ranges::max_element(jobs, {}, &PhasedJob::time_s)->time_s;
   const double origin_s = jobs.front().begin_s;  // begins are large numbers

@@ -17,13 +17,13 @@ namespace lowgear::server {
 
 namespace {
 
-bool is_same(const protocol::ProfileCell& a, const protocol::ProfileCell& b) {
+bool is_same_cell(const protocol::ProfileCell& a, const protocol::ProfileCell& b) {
   return a.stage == b.stage && a.kind == b.kind && a.clock_mhz == b.clock_mhz;
 }
 
 template <typename Cell, typename IsSame>
-void put_cell(std::vector<Cell>& cells, const Cell& newer, IsSame is_same_cell) {
-  const auto known = std::ranges::find_if(cells, [&](const Cell& cell) { return is_same_cell(cell, newer); });
+void put_cell(std::vector<Cell>& cells, const Cell& newer, IsSame is_same) {
+  const auto known = std::ranges::find_if(cells, [&](const Cell& cell) { return is_same(cell, newer); });
   if (known == cells.end()) {
     cells.push_back(newer);
   } else {
@@ -36,7 +36,7 @@ void put_cell(std::vector<Cell>& cells, const Cell& newer, IsSame is_same_cell) 
 void SweepCells::put(const protocol::RankCells& cells) {
   const auto [known, is_first] = by_rank_.try_emplace(cells.rank, cells);
   if (is_first) return;
-  for (const protocol::ProfileCell& cell : cells.cells) put_cell(known->second.cells, cell, is_same);
+  for (const protocol::ProfileCell& cell : cells.cells) put_cell(known->second.cells, cell, is_same_cell);
   for (const protocol::BlockingCell& cell : cells.blocking) {
     put_cell(known->second.blocking, cell, [](const auto& a, const auto& b) { return a.stage == b.stage; });
   }

@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 /// A path within a message, however long.
 std::string text_of(const fs::path& path) { return printable(path.string(), std::string_view::npos); }
 
-[[noreturn]] void fail(const fs::path& path, std::string_view what, std::string_view fix) {
+[[noreturn]] void refuse_path(const fs::path& path, std::string_view what, std::string_view fix) {
   throw_input_error({path.string(), 0, 0}, what, fix);
 }
 
@@ -46,7 +46,7 @@ fs::path resolved(const fs::path& path, std::string_view fix) {
   while (!error && fs::is_symlink(place, ignored)) {
     place = fs::weakly_canonical(place.parent_path() / fs::read_symlink(place, ignored), error);
   }
-  if (error) fail(path, fmt::format("cannot be written: {}", error.message()), fix);
+  if (error) refuse_path(path, fmt::format("cannot be written: {}", error.message()), fix);
   return place.has_filename() ? place : place.parent_path();
 }
 
@@ -73,10 +73,11 @@ bool is_of_the_kernel(const fs::path& folder) {
 /// That files can be made in `folder`, which `path`, what the job is to write, lies in.
 void require_writable(const fs::path& folder, const fs::path& path, std::string_view fix) {
   std::error_code error;
-  if (!fs::is_directory(folder, error)) fail(path, fmt::format("{} is not a folder", text_of(folder)), fix);
-  if (is_of_the_kernel(folder)) fail(path, "the kernel's virtual file systems cannot hold it", fix);
+  if (!fs::is_directory(folder, error)) refuse_path(path, fmt::format("{} is not a folder", text_of(folder)), fix);
+  if (is_of_the_kernel(folder)) refuse_path(path, "the kernel's virtual file systems cannot hold it", fix);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    fail(path, fmt::format("cannot be written: {}: {}", text_of(folder), std::generic_category().message(errno)), fix);
+    refuse_path(path, fmt::format("cannot be written: {}: {}", text_of(folder), std::generic_category().message(errno)),
+                fix);
   }
 }
 
@@ -86,13 +87,13 @@ void require_folder(const fs::path& folder, std::string_view fix) { require_writ
 /// A file that is written to, or made in a folder that is there.
 void require_file(const fs::path& file, std::string_view fix) {
   std::error_code error;
-  if (fs::is_directory(file, error)) fail(file, "is a folder", fix);
+  if (fs::is_directory(file, error)) refuse_path(file, "is a folder", fix);
   if (!fs::exists(file, error)) {
     const fs::path folder = resolved(file, fix).parent_path();
-    if (!is_there(folder)) fail(file, fmt::format("there is no folder {}", text_of(folder)), fix);
+    if (!is_there(folder)) refuse_path(file, fmt::format("there is no folder {}", text_of(folder)), fix);
     require_writable(folder, file, fix);
   } else if (::access(file.c_str(), W_OK) != 0) {
-    fail(file, fmt::format("cannot be written: {}", std::generic_category().message(errno)), fix);
+    refuse_path(file, fmt::format("cannot be written: {}", std::generic_category().message(errno)), fix);
   }
 }
 

@@ -55,7 +55,7 @@ CLI::Option* add_layers_option(CLI::App& app, std::string& layers) {
 void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
   add_layers_option(app, arguments.layers)->required();
   add_whole_number(app, "--freeze", {0, profile::kMaxStages}, into(arguments.frozen_layers),
-                   "Freeze so many of the first layers, and the embedding with them (default 0)");
+                   "Number of first layers to freeze, together with the embedding (default 0)");
   app.add_option("--scale", arguments.scales,
                  "Layers FIRST to LAST take TIME times their time and ENERGY times their energy (default as the time), "
                  "as with another precision; may be repeated")

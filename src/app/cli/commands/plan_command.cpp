@@ -260,11 +260,11 @@ VerbAction declare_plan(CLI::App& app) {
   add_perseus_format_option(app, plan.perseus_format);
   add_plan_sampling_option(app, "--perseus-plans", plan.perseus_plans,
                            "perseus: write freqs_pipeline_NNNNN.py for points of its own frontier, one for each "
-                           "--perseus-unit of time, slowest first: all, so many (20), or every 50th (every:50)");
+                           "--perseus-unit of time, slowest first: all, a number of them (20), or every 50th (every:50)");
   add_plan_sampling_option(app, "--perseus-plots", plan.perseus_plots,
                            "perseus: also write perseus.html: the fit of every stage and instruction over the "
                            "profile's options, the frontier, and pictures of the pipeline at points of it: every:100 "
-                           "(lowtime's --plot-interval 100), or so many (20)");
+                           "(lowtime's --plot-interval 100), or a number of them (20)");
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print errors only");
   return [arguments, layers, &app](Console& console) {

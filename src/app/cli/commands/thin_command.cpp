@@ -79,7 +79,7 @@ VerbAction declare_thin(CLI::App& app) {
       ->type_name("DIR")
       ->required();
   add_plan_sampling_option(app, "--keep", arguments->keep,
-                           "Plans to keep, in the order of their names: all, so many (20), evenly, or every 50th and "
+                           "Plans to keep, in the order of their names: all, a number of them (20), evenly, or every 50th and "
                            "the last (every:50)")
       ->required();
   app.add_option("--out", arguments->out,

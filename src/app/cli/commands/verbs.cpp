@@ -14,7 +14,7 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
      "  lowgear plan --profile profile.csv --microbatches 96 --schedule auto --layers 96 --blocking-power 83.64 --out "
      "out",
      declare_plan},
-    {"thin", "Keep some of a folder's plans for Perseus or Zeus: so many, or every n-th",
+    {"thin", "Keep a subset of a folder's plans for Perseus or Zeus: a number of them, or every n-th",
      "lowgear thin results --keep every:50 --out sampled", declare_thin},
     {"verify", "Check a folder that plan has written, with code that shares nothing with the planner",
      "lowgear verify out", declare_verify},

@@ -40,7 +40,7 @@ class CheckedCounter {
   /// the counter stood still. No fault where there is no step, or a good one.
   [[nodiscard]] EnergyVerdict add(const CounterReading& reading);
 
-  /// What is wrong with the counter at present: it stands still, contradicts the power readings of the last second or
+  /// The counter's current fault: it stands still, contradicts the power readings of the last second or
   /// seconds, or shows more over them than can be drawn. Falls and jumps are over with their step.
   [[nodiscard]] const EnergyVerdict& state() const {
     if (!still_.usable()) return still_;

@@ -88,7 +88,7 @@ struct EnergyVerdict {
 };
 
 /// Whether a GPU or CPU can have drawn this energy in this time. Power readings that cannot be (`why_no_power`) say
-/// nothing. `contradicts`: neither of the two is impossible by itself, and which one is right cannot be told. All
+/// nothing. `contradicts`: neither of the two is impossible by itself, and which one is right is not known. All
 /// energies that Lowgear takes from counters, reports and recordings pass through this.
 [[nodiscard]] EnergyVerdict check_energy(const StatedEnergy& stated);
 
