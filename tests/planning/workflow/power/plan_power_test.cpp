@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/core/error_of.h"
-#include "planning/adapt/small_job.h"
+#include "planning/workflow/small_job.h"
 
 namespace lowgear::workflow {
 namespace {

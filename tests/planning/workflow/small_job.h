@@ -7,7 +7,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear::adapt {
+namespace lowgear::workflow {
 
 /// Four stages of the example's GPUs, at every fourth of their clocks.
 inline profile::StageProfile small_profile() {
@@ -29,4 +29,4 @@ inline const std::vector<double> kSmallBlockingW(4, 80.0);
 
 inline schedule::Schedule small_schedule() { return schedule::one_f_one_b_schedule(4, 8); }
 
-}  // namespace lowgear::adapt
+}  // namespace lowgear::workflow
