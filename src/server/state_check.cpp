@@ -12,6 +12,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "server/fleet/control_plane.h"
+#include "server/http/event_hub.h"
 #include "server/perseus/job.h"
 
 namespace lowgear::server {

@@ -7,7 +7,6 @@
 
 #include "base/core/error.h"
 #include "base/core/log.h"
-#include "base/http/message/error.h"
 #include "server/job/job_documents.h"
 
 namespace lowgear::server {
@@ -47,7 +46,7 @@ void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
 }
 
-http::HttpError job_is_over() { return {http::ErrorCode::job_over, "this job is finished: start another run"}; }
+Refused job_is_over() { return {Refusal::job_is_over, "this job is finished: start another run"}; }
 
 void ControlPlane::restore(StoreContents contents) {
   for (const StoredDocument& row : contents.documents) {
@@ -125,8 +124,7 @@ const JobRecord& ControlPlane::job(std::string_view id) const {
 const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
   if (const FinishedJob* found = finished_.find(id)) return found;
   if (entries_.contains(id)) return nullptr;
-  throw http::HttpError(http::ErrorCode::no_such_job,
-                        fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
+  throw Refused(Refusal::no_such_job, fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
 }
 
 bool ControlPlane::has_another_job(const FinishedJob& over) const {
@@ -178,9 +176,9 @@ ControlPlane::Registered ControlPlane::find_job(const protocol::JobSpec& spec, s
   const JobRecord& job = entries_.at(known->second)->job->record();
   const std::string difference = first_difference(job.spec, spec);
   if (!difference.empty()) {
-    throw http::HttpError(http::ErrorCode::disagrees,
-                          fmt::format("run {} is registered with another {}: all its ranks have to send the same",
-                                      quote(spec.run), difference));
+    throw Refused(Refusal::disagrees,
+                  fmt::format("run {} is registered with another {}: all its ranks have to send the same",
+                              quote(spec.run), difference));
   }
   return {&job, nullptr, false};
 }
@@ -201,16 +199,14 @@ ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& s
 
 void ControlPlane::require_room(const protocol::JobSpec& spec) const {
   if (store_.health() == StoreOutcome::disk_full)
-    throw http::HttpError(http::ErrorCode::disk_full,
-                          "the server's disk is full: running jobs continue, new ones wait");
-  if (draining_) throw http::HttpError(http::ErrorCode::draining, "the server is shutting down");
+    throw Refused(Refusal::disk_full, "the server's disk is full: running jobs continue, new ones wait");
+  if (draining_) throw Refused(Refusal::shuts_down, "the server is shutting down");
   const std::size_t own_units = job_units(spec);
   if (own_units > limits_.job_units) {
-    throw http::HttpError(
-        http::ErrorCode::too_large,
-        fmt::format("{} stages and {} microbatches make {} forwards and backwards per iteration, and this "
-                    "server accepts {} per job: max_job_units of its configuration",
-                    spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
+    throw Refused(Refusal::too_large,
+                  fmt::format("{} stages and {} microbatches make {} forwards and backwards per iteration, and this "
+                              "server accepts {} per job: max_job_units of its configuration",
+                              spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
   }
   std::size_t jobs = 1;
   std::size_t unarchived = 0;
@@ -234,7 +230,7 @@ void ControlPlane::require_room(const protocol::JobSpec& spec) const {
         "they cannot be written",
         unarchived);
   }
-  throw http::HttpError(http::ErrorCode::full, why);
+  throw Refused(Refusal::full, why);
 }
 
 RankRegistration ControlPlane::register_rank(const JobRecord& job, const protocol::RankSpec& rank,
@@ -364,7 +360,7 @@ void ControlPlane::publish(Entry& entry, const JobChanges& changes) {
       environment_.activity->decision(text("kind"), text("kind") == "failed" ? "failed" : "applied");
     }
   }
-  EventHub& events = *environment_.events;
+  EventSink& events = *environment_.events;
   if (!events.has_listeners()) return;
   for (const JobIteration& iteration : changes.iterations) {
     Json data = iteration_json(job, iteration);
@@ -386,29 +382,26 @@ void ControlPlane::send_event(const JobRecord& job, const JobEvent& event) {
 }
 
 bool ControlPlane::answer(Entry& entry, const PlanWait& wait) const {
-  if (wait.reply->closed()) return true;
+  if (wait.pending.is_gone()) return true;
   if (entry.committed_version < entry.job->record().plan_version()) return false;
-  const auto text = entry.job->plan_after(wait.rank, wait.after, now_s());
-  if (!text) return false;
-  http::Response response;
-  response.body = text;
-  wait.reply->send(std::move(response));
+  const PlanText plan = entry.job->plan_after(wait.rank, wait.after, now_s());
+  if (!plan) return false;
+  wait.pending.give(plan);
   return true;
 }
 
-void ControlPlane::wait_for_plan(const JobRecord& job, int rank, int after, double wait_s,
-                                 std::shared_ptr<http::Reply> reply) {
-  PlanWait wait{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
+void ControlPlane::wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, Pending<PlanText> pending) {
+  PlanWait wait{.rank = rank, .after = after, .until_s = now_s() + wait_s, .pending = std::move(pending)};
   Entry& of_job = entry(job.id);
   if (answer(of_job, wait)) return;
-  if (wait_s <= 0 || draining_) return send_no_plan(*wait.reply);
-  if (job.is_over()) return let_wait(wait_s, std::move(wait.reply));
+  if (wait_s <= 0 || draining_) return wait.pending.give(nullptr);
+  if (job.is_over()) return let_wait(wait_s, std::move(wait.pending));
   of_job.waits.add(std::move(wait));
 }
 
-void ControlPlane::let_wait(double wait_s, std::shared_ptr<http::Reply> reply) {
-  if (draining_) return send_no_plan(*reply);
-  late_.add({.until_s = now_s() + std::min(wait_s, kLongestLateWaitS), .reply = std::move(reply)});
+void ControlPlane::let_wait(double wait_s, Pending<PlanText> pending) {
+  if (draining_) return pending.give(nullptr);
+  late_.add({.until_s = now_s() + std::min(wait_s, kLongestLateWaitS), .pending = std::move(pending)});
 }
 
 void ControlPlane::follow_signals() {
@@ -472,7 +465,7 @@ void ControlPlane::tick() {
 }
 
 void ControlPlane::send_events(Entry& entry, double now_s) {
-  EventHub& events = *environment_.events;
+  EventSink& events = *environment_.events;
   if (!entry.summary_due || now_s - entry.summary_s < kSummaryPeriodS || !events.has_listeners()) return;
   entry.summary_due = false;
   entry.summary_s = now_s;

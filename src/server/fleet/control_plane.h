@@ -13,11 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/http/message/error.h"
-#include "base/http/server/reply.h"
-#include "server/fleet/event_hub.h"
+#include "server/fleet/event_sink.h"
 #include "server/fleet/finished_job.h"
 #include "server/fleet/power_budgets.h"
+#include "server/fleet/refusal.h"
 #include "server/fleet/signals.h"
 #include "server/fleet/store_writes.h"
 #include "server/fleet/waits.h"
@@ -44,7 +43,7 @@ struct ControlPlaneLimits {
 struct ControlPlaneEnvironment {
   Store* store = nullptr;
   PlanningService* planning = nullptr;
-  EventHub* events = nullptr;                 ///< receives what happens to jobs
+  EventSink* events = nullptr;                ///< receives what happens to jobs
   Activity* activity = nullptr;               ///< counts it
   std::function<double()> now_s;              ///< seconds since 1970, which never jump
   std::function<double()> calendar_s;         ///< the same by the system's clock, for timetables; empty: now_s
@@ -54,7 +53,7 @@ struct ControlPlaneEnvironment {
 };
 
 /// The error for requests that change a finished job.
-[[nodiscard]] http::HttpError job_is_over();
+[[nodiscard]] Refused job_is_over();
 
 /// All jobs, and what they share: profiles, signals, ranks that wait for plans, and watchers. Jobs are changed only
 /// through `change`, which carries out the effects. Runs on one thread.
@@ -65,9 +64,9 @@ class ControlPlane {
   /// Continues the jobs of the store.
   void restore(StoreContents contents);
 
-  /// The job; throws HttpError 404 when there is none, and 409 when it is over and archived.
+  /// The job; throws Refused where there is none, or it is over and archived.
   [[nodiscard]] const JobRecord& job(std::string_view id) const;
-  /// The job when it is over and archived; null when it is not. Throws HttpError 404 when there is none.
+  /// The job when it is over and archived; null when it is not. Throws Refused where there is none.
   [[nodiscard]] const FinishedJob* finished_job(std::string_view id) const;
   /// Whether its run was started again: what is left of its ranks has to register again.
   [[nodiscard]] bool has_another_job(const FinishedJob& over) const;
@@ -81,12 +80,12 @@ class ControlPlane {
   };
   /// What `reply` makes of a job that is not over is called once the job is on disk, or is not; it may be empty. A run
   /// whose ranks have all ended, or are gone, begins another job, unless `instance`, the process that asks, is one of
-  /// them: it has been cut off for a while. Throws HttpError 409 when the run is known with another specification, 413
-  /// when the job is too large, 503 when there is no room, and InputError.
+  /// them: it has been cut off for a while. Throws Refused where the run is known with another specification, the job
+  /// is too large, or there is no room, and InputError.
   Registered register_job(const protocol::JobSpec& spec,
                           const std::function<OnCommitted(const Registered&)>& reply = {},
                           std::string_view instance = {});
-  /// Likewise. Throws HttpError 409 when the job is over and the rank is new, and InputError.
+  /// Likewise. Throws Refused where the job is over and the rank is new, and InputError.
   RankRegistration register_rank(const JobRecord& job, const protocol::RankSpec& rank,
                                  const std::function<OnCommitted(const RankRegistration&)>& reply = {});
   /// Changes a job: calls `alter` with it at once, and carries out the effects. If `alter` returns an `OnCommitted`, it
@@ -111,11 +110,11 @@ class ControlPlane {
   /// Of jobs that were profiled, by `JobSpec::profile_key`.
   [[nodiscard]] const Job::Profiles& profiles() const { return profiles_; }
 
-  /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
-  void wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);
+  /// Gives the rank a plan newer than `after` once there is one, or none after `wait_s`.
+  void wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, Pending<PlanText> pending);
   /// Responds with 204, later, to a rank that does not know yet that its job is finished, because it would ask again at
   /// once.
-  void let_wait(double wait_s, std::shared_ptr<http::Reply> reply);
+  void let_wait(double wait_s, Pending<PlanText> pending);
   /// To read what the store has of jobs, and how it is: while it is `disk_full`, new jobs are refused.
   [[nodiscard]] const WatchedStore& store() const { return store_; }
   /// What `/metrics` shows of jobs; the rest of it is left to the caller.

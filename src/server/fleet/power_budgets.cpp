@@ -13,8 +13,8 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "base/http/message/error.h"
 #include "protocol/json_members.h"
+#include "server/fleet/refusal.h"
 
 namespace lowgear::server {
 namespace {
@@ -385,28 +385,28 @@ protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol
   for (const protocol::GpuPowerLimit& gpu : node.gpus) most_w += gpu.most_w;
   // What a node names is taken from the others, so one that names more than it can have would starve them.
   if (most_w > most_node_w_) {
-    throw http::HttpError(
-        http::ErrorCode::not_allowed,
+    throw Refused(
+        Refusal::not_allowed,
         fmt::format("host {} names {} GPUs with limits of {:.6g} W together, and the GPUs of a node may have {:.6g} W "
                     "(max_node_w in [limits] of server.toml)",
                     quote(host), node.gpus.size(), most_w, most_node_w_));
   }
   if (shares_.is_another(host, node, now_s)) {
-    throw http::HttpError(http::ErrorCode::disagrees,
-                          fmt::format("another machine, with other GPUs, asks for its share of power as host {}, too: "
-                                      "give each a name of its own (power_share.host of agent.toml)",
-                                      quote(host)));
+    throw Refused(Refusal::disagrees,
+                  fmt::format("another machine, with other GPUs, asks for its share of power as host {}, too: "
+                              "give each a name of its own (power_share.host of agent.toml)",
+                              quote(host)));
   }
   if (const std::string other = shares_.claimant(host, node, now_s); !other.empty()) {
-    throw http::HttpError(http::ErrorCode::disagrees,
-                          fmt::format("host {} asks for a share of a GPU that host {} has, too: a GPU counts once",
-                                      quote(host), quote(other)));
+    throw Refused(Refusal::disagrees,
+                  fmt::format("host {} asks for a share of a GPU that host {} has, too: a GPU counts once", quote(host),
+                              quote(other)));
   }
   if (!shares_.has(host) && shares_.size() >= PowerShares::kMaxNodes) {
-    throw http::HttpError(http::ErrorCode::full,
-                          fmt::format("{} nodes have shares of power, and no more may: remove those that are no more "
-                                      "(DELETE /v1/nodes/HOST)",
-                                      PowerShares::kMaxNodes));
+    throw Refused(Refusal::full,
+                  fmt::format("{} nodes have shares of power, and no more may: remove those that are no more "
+                              "(DELETE /v1/nodes/HOST)",
+                              PowerShares::kMaxNodes));
   }
   if (!shares_.knows(host, node)) {
     StoreChange change;
@@ -419,14 +419,14 @@ protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol
 void PowerBudgets::answer_node(const protocol::NodePower& node, ShareWait wait, double now_s) {
   const protocol::NodeShares before = shares_.granted(wait.host);
   const protocol::NodeShares granted = grant(wait.host, node, now_s);
-  if (wait.until_s <= now_s || granted != before) return send_shares(*wait.reply, granted);
+  if (wait.until_s <= now_s || granted != before) return wait.agent.give(granted);
   waits_.add(std::move(wait));
 }
 
 void PowerBudgets::forget_node(const std::string& host, OnCommitted on_committed) {
   if (!shares_.forget(host)) {
-    throw http::HttpError(http::ErrorCode::not_found,
-                          fmt::format("there is no node {} that has asked for a share of power", quote(host)));
+    throw Refused(Refusal::no_such_node,
+                  fmt::format("there is no node {} that has asked for a share of power", quote(host)));
   }
   StoreChange change;
   change.removed_documents.push_back(std::string(kNodePrefix) + host);
@@ -435,8 +435,8 @@ void PowerBudgets::forget_node(const std::string& host, OnCommitted on_committed
 
 void PowerBudgets::remove(const std::string& name, OnCommitted on_committed) {
   if (!budgets_.values().contains(name)) {
-    throw http::HttpError(http::ErrorCode::no_such_budget,
-                          fmt::format("there is no budget {}; GET /v1/budgets lists them", quote(name)));
+    throw Refused(Refusal::no_such_budget,
+                  fmt::format("there is no budget {}; GET /v1/budgets lists them", quote(name)));
   }
   budgets_.remove(name, std::move(on_committed));
 }

@@ -74,11 +74,11 @@ class PowerBudgets {
   void put(const std::string& name, const JsonView& body, OnCommitted on_committed) {
     budgets_.put(name, body, std::move(on_committed));
   }
-  /// Throws HttpError 404 when there is no such budget.
+  /// Throws Refused where there is no such budget.
   void remove(const std::string& name, OnCommitted on_committed);
 
   /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
-  /// Throws HttpError 409 when another machine of this name has just asked, and 403 when its GPUs could draw more than
+  /// Throws Refused where another machine of this name has just asked, or its GPUs could draw more than
   /// a node may.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
   /// The same as the answer to its agent: at once where it is not what was granted last, else once it is another one,
@@ -91,7 +91,7 @@ class PowerBudgets {
   [[nodiscard]] bool wants_begins() const;
   /// What ranks of the first stage of a job should wait before they begin iterations; empty: nothing.
   [[nodiscard]] std::optional<protocol::IterationDelays> delays(const std::string& job) const;
-  /// A node that is no more does not count. Throws HttpError 404 when there is none.
+  /// A node that is no more does not count. Throws Refused where there is none.
   void forget_node(const std::string& host, OnCommitted on_committed);
 
   [[nodiscard]] bool empty() const { return budgets_.values().empty(); }

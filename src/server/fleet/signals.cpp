@@ -10,8 +10,8 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
-#include "base/http/message/error.h"
 #include "protocol/json_members.h"
+#include "server/fleet/refusal.h"
 
 namespace lowgear::server {
 
@@ -121,8 +121,8 @@ Signals::Signals(WatchedStore& store, std::function<void()> changed)
 
 void Signals::remove(const std::string& name, OnCommitted on_committed) {
   if (!signals_.values().contains(name)) {
-    throw http::HttpError(http::ErrorCode::no_such_signal,
-                          fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
+    throw Refused(Refusal::no_such_signal,
+                  fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
   }
   signals_.remove(name, std::move(on_committed));
 }

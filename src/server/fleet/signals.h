@@ -85,7 +85,7 @@ class Signals {
   void put(const std::string& name, const JsonView& body, OnCommitted on_committed) {
     signals_.put(name, body, std::move(on_committed));
   }
-  /// Throws HttpError 404 when there is no such signal.
+  /// Throws Refused where there is no such signal.
   void remove(const std::string& name, OnCommitted on_committed);
 
   [[nodiscard]] bool empty() const { return signals_.values().empty(); }

@@ -7,17 +7,25 @@
 #include <utility>
 #include <vector>
 
-#include "base/http/server/reply.h"
 #include "protocol/node_power.h"
 #include "server/fleet/power_shares.h"
 
 namespace lowgear::server {
 
+/// Somebody who waits for a value, and may go away meanwhile.
+template <typename Value>
+struct Pending {
+  std::function<void(const Value&)> give;  ///< to be called once
+  std::function<bool()> is_gone;
+};
+/// A plan, as ranks receive it. Null: there is no newer one.
+using PlanText = std::shared_ptr<const std::string>;
+
 /// A node's agent that waits, by long poll, for another share than it was granted last.
 struct ShareWait {
   std::string host;
   double until_s = 0;
-  std::shared_ptr<http::Reply> reply;
+  Pending<protocol::NodeShares> agent;
 };
 
 /// All agents that wait for shares: a share that falls is known to its agent at once, not when that asks next.
@@ -34,18 +42,13 @@ class ShareWaits {
   std::vector<ShareWait> waits_;
 };
 
-void send_shares(http::Reply& reply, const protocol::NodeShares& shares);
-
 /// A rank that waits for a plan newer than `after`, by long poll.
 struct PlanWait {
   int rank = 0;
   int after = 0;
   double until_s = 0;
-  std::shared_ptr<http::Reply> reply;
+  Pending<PlanText> pending;
 };
-
-/// The answer to a rank for which there is no newer plan: 204.
-void send_no_plan(http::Reply& reply);
 
 /// All ranks that wait for plans of one job.
 class PlanWaits {

@@ -12,11 +12,40 @@
 #include "base/core/numbers/number.h"
 #include "base/http/message/error.h"
 #include "base/http/message/router.h"
+#include "server/fleet/refusal.h"
 #include "server/http/api_routes.h"
 #include "server/http/audited_reply.h"
 
 namespace lowgear::server {
 namespace {
+
+http::ErrorCode code_of(Refusal reason) {
+  switch (reason) {
+    case Refusal::no_such_job:
+      return http::ErrorCode::no_such_job;
+    case Refusal::no_such_budget:
+      return http::ErrorCode::no_such_budget;
+    case Refusal::no_such_signal:
+      return http::ErrorCode::no_such_signal;
+    case Refusal::no_such_node:
+      return http::ErrorCode::not_found;
+    case Refusal::job_is_over:
+      return http::ErrorCode::job_over;
+    case Refusal::disagrees:
+      return http::ErrorCode::disagrees;
+    case Refusal::not_allowed:
+      return http::ErrorCode::not_allowed;
+    case Refusal::too_large:
+      return http::ErrorCode::too_large;
+    case Refusal::full:
+      return http::ErrorCode::full;
+    case Refusal::disk_full:
+      return http::ErrorCode::disk_full;
+    case Refusal::shuts_down:
+      return http::ErrorCode::draining;
+  }
+  return http::ErrorCode::internal;
+}
 
 /// Throws HttpError for a caller that is not known.
 Caller caller_of(Authenticator& authenticator, const http::Request& request) {
@@ -163,6 +192,8 @@ void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> repl
                  .nodes = std::move(nodes),
                  .document = {}};
     route.answer(call);
+  } catch (const Refused& refused) {
+    reply->send(error_response(code_of(refused.reason()), refused.what()));
   } catch (const std::exception& error) {
     reply->send(http::error_response_to(error));
   }

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "base/http/server/reply.h"
-#include "server/http/audit_log.h"
 #include "server/fleet/control_plane.h"
+#include "server/http/audit_log.h"
 #include "server/http/authentication.h"
+#include "server/http/event_hub.h"
 
 namespace lowgear::server {
 

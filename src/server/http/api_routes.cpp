@@ -96,13 +96,14 @@ void give_plan(ApiCall& call) {
     if (call.control_plane.has_another_job(*over)) {
       throw http::HttpError(http::ErrorCode::no_such_job, "its run was started again: register with the job of now");
     }
-    return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
+    return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), pending_plan(call.reply));
   }
   const JobRecord& job = call.job();
   const auto rank = static_cast<int>(call.integer("rank", 0, 0, job.spec.parallel.world_size() - 1));
   call.require_rank(job, rank);
   const auto after = static_cast<int>(call.integer("after", 0, 0, 1 << 30));
-  call.control_plane.wait_for_plan(job, rank, after, call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
+  call.control_plane.wait_for_plan(job, rank, after, call.number("wait_s", 0, 0, kLongestWaitS),
+                                   pending_plan(call.reply));
 }
 
 void take_reports(ApiCall& call) {
@@ -388,7 +389,8 @@ void grant_power(ApiCall& call) {
   const protocol::NodePower node = protocol::read_node_power(call.body());
   const double now_s = call.control_plane.now_s();
   const double wait_s = call.control_plane.draining() ? 0 : call.number("wait_s", 0, 0, kLongestShareWaitS);
-  call.control_plane.budgets().answer_node(node, {.host = host, .until_s = now_s + wait_s, .reply = call.reply}, now_s);
+  call.control_plane.budgets().answer_node(
+      node, {.host = host, .until_s = now_s + wait_s, .agent = pending_shares(call.reply)}, now_s);
 }
 
 void delete_node(ApiCall& call) {
@@ -438,6 +440,22 @@ void show_metrics(ApiCall& call) {
 }
 
 }  // namespace
+
+Pending<PlanText> pending_plan(const std::shared_ptr<http::Reply>& reply) {
+  return {.give =
+              [reply](const PlanText& plan) {
+                http::Response response;
+                response.body = plan;
+                if (!plan) response = {.status = 204, .content_type = {}, .body = nullptr, .headers = {}};
+                reply->send(std::move(response));
+              },
+          .is_gone = [reply] { return reply->closed(); }};
+}
+
+Pending<protocol::NodeShares> pending_shares(const std::shared_ptr<http::Reply>& reply) {
+  return {.give = [reply](const protocol::NodeShares& shares) { reply->send(http::json_response(to_json(shares))); },
+          .is_gone = [reply] { return reply->closed(); }};
+}
 
 std::optional<Scope> scope_of(ApiAccess access) {
   switch (access) {

@@ -69,4 +69,8 @@ struct ApiRoute {
 
 [[nodiscard]] std::span<const ApiRoute> api_routes();
 
+/// Replies with the plan, or with 204 where there is no newer one.
+[[nodiscard]] Pending<PlanText> pending_plan(const std::shared_ptr<http::Reply>& reply);
+[[nodiscard]] Pending<protocol::NodeShares> pending_shares(const std::shared_ptr<http::Reply>& reply);
+
 }  // namespace lowgear::server

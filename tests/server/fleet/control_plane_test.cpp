@@ -8,6 +8,9 @@
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
+#include "server/fleet/refusal.h"
+#include "server/http/api_routes.h"
+#include "server/http/event_hub.h"
 #include "server/job/job_documents.h"
 #include "server/server_fakes.h"
 #include "server/simulated_job.h"
@@ -63,12 +66,12 @@ class ControlPlaneTest : public testing::Test {
     store.answer_all(StoreOutcome::committed);
   }
 
-  /// Code and message of the refusal of another job.
+  /// Message of the refusal of another job.
   std::string refusal(const protocol::JobSpec& spec) {
     try {
       (void)plane.register_job(spec);
-    } catch (const http::HttpError& error) {
-      return fmt::format("{} {}: {}", error.status(), error.code(), error.what());
+    } catch (const Refused& error) {
+      return error.what();
     }
     return "taken";
   }
@@ -93,11 +96,11 @@ TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
   const JobRecord& job = *plane.register_job(spec()).job;
   store.answer_all(StoreOutcome::committed);
   const auto early = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 0, 30, early);
+  plane.wait_for_plan(job, 0, 0, 30, pending_plan(early));
   (void)plane.register_rank(job, rank());
   ASSERT_EQ(job.plan_version(), 1);
   const auto late = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 0, 30, late);
+  plane.wait_for_plan(job, 0, 0, 30, pending_plan(late));
   EXPECT_EQ(early->status(), 0);
   EXPECT_EQ(late->status(), 0);
   store.answer_all(StoreOutcome::committed);
@@ -140,7 +143,7 @@ TEST_F(ControlPlaneTest, CountsTheGpuOfTwoJobsOnce) {
 TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
   const JobRecord& job = running_job();
   const auto reply = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 1, 30, reply);
+  plane.wait_for_plan(job, 0, 1, 30, pending_plan(reply));
   now_s += 29;
   plane.tick();
   EXPECT_EQ(reply->status(), 0);
@@ -152,13 +155,13 @@ TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
 TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
   const JobRecord& job = running_job();
   const auto no_wait = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 1, 0, no_wait);
+  plane.wait_for_plan(job, 0, 1, 0, pending_plan(no_wait));
   EXPECT_EQ(no_wait->status(), 204);
   const auto waiting = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 1, 60, waiting);
+  plane.wait_for_plan(job, 0, 1, 60, pending_plan(waiting));
   plane.drain();
   EXPECT_EQ(waiting->status(), 204);
-  EXPECT_THROW((void)plane.register_job(spec("new")), http::HttpError);
+  EXPECT_THROW((void)plane.register_job(spec("new")), Refused);
   EXPECT_FALSE(plane.register_job(spec()).created);
 }
 
@@ -252,8 +255,8 @@ TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
   try {
     (void)plane.register_job(spec("new"));
     ADD_FAILURE() << "a new job was taken";
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.code(), "disk_full");
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::disk_full);
   }
   now_s += 2;
   plane.tick();
@@ -286,7 +289,7 @@ TEST_F(ControlPlaneTest, FollowsAPlanThatCouldNotBeStored) {
   store.answer_all(StoreOutcome::committed);
   (void)plane.register_rank(job, rank());
   const auto reply = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 0, 30, reply);
+  plane.wait_for_plan(job, 0, 0, 30, pending_plan(reply));
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(reply->status(), 200);
   now_s += 2;
@@ -299,12 +302,12 @@ TEST_F(ControlPlaneTest, FollowsAPlanThatCouldNotBeStored) {
 TEST_F(ControlPlaneTest, TakesNoMoreJobsAndRanksThanItsLimits) {
   (void)plane.register_job(spec("1"));
   (void)plane.register_job(spec("2"));
-  EXPECT_THROW((void)plane.register_job(spec("3")), http::HttpError);
+  EXPECT_THROW((void)plane.register_job(spec("3")), Refused);
   EXPECT_FALSE(plane.register_job(spec("2")).created);
   end(*plane.register_job(spec("2")).job);
   protocol::JobSpec wide = spec("wide");
   wide.parallel.dp = 10;
-  EXPECT_THROW((void)plane.register_job(wide), http::HttpError);
+  EXPECT_THROW((void)plane.register_job(wide), Refused);
   wide.parallel.dp = 9;
   EXPECT_TRUE(plane.register_job(wide).created);
 }
@@ -350,7 +353,7 @@ TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
   const JobRecord& job = running_job();
   const std::string id = job.id;
   const auto waiting = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 1, 60, waiting);
+  plane.wait_for_plan(job, 0, 1, 60, pending_plan(waiting));
   plane.change(job, [&](Job& altered) { altered.finish(kFinishedByRequest, now_s); });
   ASSERT_EQ(store.changes.back().archives.size(), 1U);
   EXPECT_EQ(store.changes.back().jobs.size(), 1U);  // both on the disk, or none
@@ -367,14 +370,14 @@ TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
   try {
     (void)plane.job(id);
     ADD_FAILURE();
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.code(), "job_over");
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::job_is_over);
   }
   const ControlPlane::Registered again = plane.register_job(spec());
   EXPECT_FALSE(again.created);
   EXPECT_EQ(again.job, nullptr);
   EXPECT_EQ(again.finished->id, id);
-  EXPECT_THROW((void)plane.finished_job("j-unknown"), http::HttpError);
+  EXPECT_THROW((void)plane.finished_job("j-unknown"), Refused);
 }
 
 TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
@@ -391,7 +394,7 @@ TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
   EXPECT_EQ(plane.finished_job(id)->late_rank(0, "another"), nullptr);
   EXPECT_EQ(plane.finished_job(id)->late_rank(1, key), nullptr);
   const auto reply = std::make_shared<HeldReply>();
-  plane.let_wait(60, reply);
+  plane.let_wait(60, pending_plan(reply));
   now_s += 1;
   plane.tick();
   EXPECT_EQ(reply->status(), 0);
@@ -402,7 +405,7 @@ TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
   plane.tick();
   EXPECT_EQ(plane.finished_job(id)->late_rank(0, key), nullptr);
   const auto last = std::make_shared<HeldReply>();
-  plane.let_wait(60, last);
+  plane.let_wait(60, pending_plan(last));
   plane.drain();
   EXPECT_EQ(last->status(), 204);
 }
@@ -426,8 +429,9 @@ TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
     plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
     store.answer_all(StoreOutcome::failed);
   }
-  EXPECT_THAT(refusal(spec("3")), testing::AllOf(HasSubstr("503 full"), HasSubstr("2 of them are finished"),
-                                                 HasSubstr("the server's log says why")));
+  EXPECT_THAT(refusal(spec("3")),
+              testing::AllOf(HasSubstr("the most that the server accepts"), HasSubstr("2 of them are finished"),
+                             HasSubstr("the server's log says why")));
   now_s += 2;
   plane.tick();
   store.answer_all(StoreOutcome::committed);
@@ -458,7 +462,7 @@ TEST_F(ControlPlaneTest, LetsRanksWaitWhileTheirJobThatIsOverIsNotArchived) {
   plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::failed);
   const auto reply = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 1, 60, reply);
+  plane.wait_for_plan(job, 0, 1, 60, pending_plan(reply));
   plane.tick();
   EXPECT_EQ(reply->status(), 0);  // answered at once, the rank would ask again at once
   now_s += 6;
@@ -560,9 +564,8 @@ TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
   try {
     (void)plane.register_job(large);
     ADD_FAILURE();
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.status(), 413);
-    EXPECT_EQ(error.code(), "too_large");
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::too_large);
     EXPECT_THAT(error.what(), HasSubstr("1000002"));
     EXPECT_THAT(error.what(), HasSubstr("max_job_units"));
   }
@@ -572,8 +575,8 @@ TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
   try {
     (void)small.register_job(spec("3"));
     ADD_FAILURE();
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.code(), "full");
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::full);
   }
   const JobRecord& over = *small.register_job(spec("1")).job;
   small.change(over, [&](Job& altered) { altered.finish("over", now_s); });
@@ -621,8 +624,8 @@ TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
   try {
     (void)plane.register_job(other);
     ADD_FAILURE();
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.status(), 409);
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::disagrees);
     EXPECT_THAT(error.what(), HasSubstr("microbatches"));
   }
 }
@@ -632,7 +635,7 @@ TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunThatItsRanksHaveLeft) {
   protocol::JobSpec larger = spec();
   larger.parallel.dp = 2;
   now_s += 29;
-  EXPECT_THAT(refusal(larger), HasSubstr("disagrees: run \"run\" is registered with another parallel"));
+  EXPECT_THAT(refusal(larger), HasSubstr("run \"run\" is registered with another parallel"));
   const JobRecord& left = *plane.register_job(spec()).job;
   EXPECT_EQ(left.id, first);
   protocol::RankSpec another = rank();
@@ -663,7 +666,7 @@ TEST_F(ControlPlaneTest, BeginsAnotherJobOfARunThoughItHadNoRoomAtFirst) {
   const JobRecord& first = *plane.register_job(spec()).job;
   (void)plane.register_job(spec("other"));
   now_s += 31;
-  EXPECT_THAT(refusal(spec()), HasSubstr("503 "));
+  EXPECT_THAT(refusal(spec()), HasSubstr("the most that the server accepts"));
   EXPECT_EQ(first.status.reason, kStartedAgain);
   store.answer_all(StoreOutcome::committed);
   EXPECT_TRUE(plane.register_job(spec()).created);
@@ -684,7 +687,7 @@ TEST_F(ControlPlaneTest, BeginsAnotherJobWhereARankOfTheNextStartIsAmongThoseOfT
   EXPECT_EQ(plane.register_rank(job, first).outcome, RankRegistration::Outcome::taken);
   EXPECT_FALSE(job.is_over());
   now_s += 11;
-  plane.wait_for_plan(job, 1, job.plan_version(), 20, std::make_shared<HeldReply>());
+  plane.wait_for_plan(job, 1, job.plan_version(), 20, pending_plan(std::make_shared<HeldReply>()));
   EXPECT_EQ(plane.register_rank(job, first).outcome, RankRegistration::Outcome::taken);
   EXPECT_EQ(job.status.reason, kStartedAgain);
   const std::string over = job.id;
@@ -709,7 +712,7 @@ TEST_F(ControlPlaneTest, KeepsTheJobOfARunWhileARankWaitsForPlans) {
   const JobRecord& job = running_job();
   for (int wait = 0; wait < 3; ++wait) {
     now_s += 20;
-    plane.wait_for_plan(job, 0, job.plan_version(), 20, std::make_shared<HeldReply>());
+    plane.wait_for_plan(job, 0, job.plan_version(), 20, pending_plan(std::make_shared<HeldReply>()));
   }
   EXPECT_EQ(plane.register_job(spec()).job, &job);
 }
@@ -738,7 +741,7 @@ TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {
   EXPECT_EQ(plane.register_rank(job, rank()).outcome, RankRegistration::Outcome::known);
   protocol::RankSpec other = rank();
   other.rank = other.dp_rank = 1;
-  EXPECT_THROW((void)plane.register_rank(job, other), http::HttpError);
+  EXPECT_THROW((void)plane.register_rank(job, other), Refused);
   EXPECT_EQ(job.state(), JobState::finished);
 }
 
@@ -758,7 +761,7 @@ TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
 TEST_F(ControlPlaneTest, SurvivesAClockThatGoesBack) {
   const JobRecord& job = running_job();
   const auto reply = std::make_shared<HeldReply>();
-  plane.wait_for_plan(job, 0, 1, 1, reply);
+  plane.wait_for_plan(job, 0, 1, 1, pending_plan(reply));
   now_s -= 1e6;
   plane.tick();
   plane.change(job, [&](Job& altered) {
@@ -826,7 +829,7 @@ TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {
 TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {
   const JobRecord& job = running_job();
   const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
-  EXPECT_THROW(plane.signals().remove("carbon", {}), http::HttpError);
+  EXPECT_THROW(plane.signals().remove("carbon", {}), Refused);
   plane.signals().put("carbon", JsonView(body, "body"), {});
   store.answer_all(StoreOutcome::committed);
   std::optional<StoreOutcome> outcome;

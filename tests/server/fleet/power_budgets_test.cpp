@@ -11,6 +11,7 @@
 
 #include "base/core/error_of.h"
 #include "base/http/message/error.h"
+#include "server/fleet/refusal.h"
 #include "server/server_fakes.h"
 #include "server/simulated_job.h"
 
@@ -200,7 +201,7 @@ TEST_F(PowerBudgetsTest, AreHeldByAgents) {
   EXPECT_EQ(shown()["held"]["silent_nodes"], 1);
   EXPECT_EQ(shown()["held"]["watts"], 2'000);
   EXPECT_FALSE(shown()["kept"].get<bool>());
-  EXPECT_THROW(budgets.forget_node("another", {}), http::HttpError);
+  EXPECT_THROW(budgets.forget_node("another", {}), Refused);
   budgets.forget_node("node", {});
   (void)follow(12);
   EXPECT_TRUE(shown()["held"].is_null());
@@ -347,8 +348,8 @@ TEST_F(PowerBudgetsTest, RefuseTwoMachinesOfOneName) {
   try {
     (void)budgets.grant("n", node("GPU-2"), 11);
     FAIL() << "not refused";
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.status(), 409);
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::disagrees);
     EXPECT_THAT(error.what(), HasSubstr("host \"n\""));
   }
   (void)budgets.grant("n", node("GPU-1"), 12);
@@ -360,7 +361,7 @@ TEST_F(PowerBudgetsTest, CountAGpuOnceThatTwoNodesAskFor) {
   const protocol::NodePower copy{.safe_w = 200, .gpus = {{"GPU-2", 200, 100, 400}}};
   put("cluster", R"({"watts": 900})");
   (void)budgets.grant("a", node, 10);
-  EXPECT_THROW((void)budgets.grant("b", copy, 11), http::HttpError);
+  EXPECT_THROW((void)budgets.grant("b", copy, 11), Refused);
   (void)follow(11);
   EXPECT_EQ(shown()["held"]["nodes"], 1);
   (void)budgets.grant("b", copy, 20);  // the first one is silent by now: the GPU is in the other machine
@@ -385,8 +386,8 @@ TEST_F(PowerBudgetsTest, BoundWhatANodeMayName) {
   try {
     (void)budgets.grant("hostile", invented, 0);
     FAIL() << "not refused";
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.status(), 403);
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::not_allowed);
     EXPECT_THAT(error.what(),
                 HasSubstr("128 GPUs with limits of 383872 W together, and the GPUs of a node may have 12000 W"));
   }
@@ -444,8 +445,8 @@ TEST_F(PowerBudgetsTest, HaveABoundedNumberOfNodes) {
   try {
     (void)budgets.grant("another", {.safe_w = 1, .gpus = {}}, 0);
     FAIL() << "not refused";
-  } catch (const http::HttpError& error) {
-    EXPECT_EQ(error.status(), 503);
+  } catch (const Refused& error) {
+    EXPECT_EQ(error.reason(), Refusal::full);
   }
   (void)budgets.grant("n-7", {.safe_w = 1, .gpus = {}}, 1);
 }
@@ -532,7 +533,7 @@ TEST_F(PowerBudgetsTest, AreStoredRestoredAndRemoved) {
   EXPECT_FALSE(again.restore({"signal/carbon", "{}"}));
   EXPECT_TRUE(again.restore({"node/a", R"({"safe_w": 1, "gpus": []})"}));
   EXPECT_FALSE(again.empty());
-  EXPECT_THROW(again.remove("column", {}), http::HttpError);
+  EXPECT_THROW(again.remove("column", {}), Refused);
   again.remove("row", {});
   EXPECT_FALSE(again.empty());
   store.answer_all(StoreOutcome::committed);

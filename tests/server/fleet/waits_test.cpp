@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/core/formats/json.h"
+#include "server/http/api_routes.h"
 #include "server/server_fakes.h"
 
 namespace lowgear::server {
@@ -31,7 +32,7 @@ class WaitsForShares : public testing::Test {
   }
   std::shared_ptr<HeldReply> wait(const std::string& host) {
     auto reply = std::make_shared<HeldReply>();
-    waits_.add({.host = host, .until_s = kUntilS, .reply = reply});
+    waits_.add({.host = host, .until_s = kUntilS, .agent = pending_shares(reply)});
     return reply;
   }
   static double watts(const HeldReply& reply) {

@@ -6,23 +6,22 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/formats/json.h"
 #include "base/http/server/reply.h"
+#include "server/fleet/event_sink.h"
 
 namespace lowgear::server {
 
 /// Sends events to watchers (pages and programs), each of one job or of all.
-class EventHub {
+class EventHub final : public EventSink {
  public:
   /// Of all jobs when `job` is empty; from now on.
   void add(std::shared_ptr<http::EventStream> stream, std::string job);
   /// To all who watch this job, with the next `flush`: sent one by one, events would cost each watcher a system call.
-  void send(std::string_view event, const std::string& job, const Json& data);
-  /// To be called some times a second.
-  void flush();
+  void send(std::string_view event, const std::string& job, const Json& data) override;
+  void flush() override;
   /// Ends all streams: who may still watch comes back.
-  void end_streams();
-  [[nodiscard]] bool has_listeners() const { return !listeners_.empty(); }
+  void end_streams() override;
+  [[nodiscard]] bool has_listeners() const override { return !listeners_.empty(); }
 
  private:
   struct Listener {

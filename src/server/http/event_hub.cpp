@@ -1,4 +1,4 @@
-#include "server/fleet/event_hub.h"
+#include "server/http/event_hub.h"
 
 #include <fmt/format.h>
 
