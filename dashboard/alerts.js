@@ -28,7 +28,6 @@ const alertsOf = ({summary: job}, rows, connection) => {
     add('bad', 'The server does not respond: everything on this page is as old as its last response. ' +
       'Training continues with its last plan.');
   }
-  if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
   if (job.has_failed) {
     add('bad', `The job runs at full clocks, because planning failed: ${job.reason.replace(/\.?$/, '.')} ` +
       `${units.isNumber(job.retry_s) ? `The server tries again at ${clockTime(job.retry_s)}.` : ''}`);
@@ -73,7 +72,7 @@ export class Alerts {
   }
 
   update(store, rows, connection) {
-    const alerts = isOver(store.summary) && connection.state !== 'away' && store.summary.state !== 'failed' ? []
+    const alerts = isOver(store.summary) && connection.state !== 'away' ? []
       : alertsOf(store, rows, connection);
     const text = JSON.stringify(alerts);
     if (text === this.shown) return;

@@ -15,9 +15,8 @@ export const kStates = {
   running: 'following a plan',
   observing: 'full clocks; no plan is possible',
   finished: 'finished',
-  failed: 'failed',
 };
-export const isOver = (job) => job.state === 'finished' || job.state === 'failed';
+export const isOver = (job) => job.state === 'finished';
 
 // How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
 const kProblems = {clocks_stuck: 'clocks stuck'};

@@ -192,9 +192,9 @@ class IsLive(DashboardTest):
         server.iterate(jobs[0])
         self.browser.wait("document.querySelector('.jobs tbody').textContent.includes('60')",
             "the iteration is counted")
-        jobs[1].state_override = "failed"
+        jobs[1].state_override = "observing"
         server.send("job", jobs[1].summary())
-        self.wait_text("failed", ".jobs tbody")
+        self.wait_text("observing", ".jobs tbody")
 
     def test_events_may_be_cut_anywhere(self):
         self.open(self.serve([]))
@@ -379,7 +379,7 @@ class IsUsable(DashboardTest):
             server = self.open_job(job)
             self.browser.wait("document.querySelector('.frontier .point')")
             self.expect_readable()
-            for i, state in enumerate(["failed", "profiling", "finished", "running", "observing"]):
+            for i, state in enumerate(["baseline", "profiling", "finished", "running", "observing"]):
                 server.jobs[f"j-{state}"] = MockJob(f"j-{state}", state=state, simulated=i % 2 == 0)
             self.open(server)
             self.browser.wait("document.documentElement.dataset.jobs === '6'")

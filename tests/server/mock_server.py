@@ -240,7 +240,7 @@ def scenario(name):
     if name == "one":
         return [MockJob()]
     if name == "hundred":
-        states = ["finished", "running", "failed", "observing", "registering", "profiling"]
+        states = ["finished", "running", "finished", "observing", "registering", "profiling"]
         names = ["llama-1b", "gpt2-xl", "llama-7b-long-context-continued-pretraining"]
         jobs = []
         for i in range(100):
@@ -249,7 +249,7 @@ def scenario(name):
                 iterations=0 if state == "registering" else 20 if state == "profiling" else 60,
                           state=state, name=f"{names[i % 3]}-{i}",
                           created_s=1.79e9 - 3600 * i)
-            job.finished_s = job.created_s + 1800 if state in ("finished", "failed") else None
+            job.finished_s = job.created_s + 1800 if state == "finished" else None
             jobs.append(job)
         return jobs
     if name == "thousand":
