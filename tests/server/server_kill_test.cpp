@@ -23,9 +23,9 @@
 #include "base/core/eventually.h"
 #include "base/core/formats/json.h"
 #include "base/core/kill_program.h"
+#include "server/job/iteration_log.h"
 #include "server/load_connections.h"
 #include "server/load_job.h"
-#include "server/job/iteration_log.h"
 #include "server/store/sqlite_store.h"
 
 namespace lowgear::server {

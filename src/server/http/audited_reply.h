@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/http/server/reply.h"
-#include "server/http/audit_log.h"
 #include "server/http/api_routes.h"
+#include "server/http/audit_log.h"
 
 namespace lowgear::server {
 

@@ -258,9 +258,10 @@ VerbAction declare_plan(CLI::App& app) {
                  "envpipe: also write each step of its reconfiguration to this file, as EnvPipe prints it")
       ->type_name("FILE");
   add_perseus_format_option(app, plan.perseus_format);
-  add_plan_sampling_option(app, "--perseus-plans", plan.perseus_plans,
-                           "perseus: write freqs_pipeline_NNNNN.py for points of its own frontier, one for each "
-                           "--perseus-unit of time, slowest first: all, a number of them (20), or every 50th (every:50)");
+  add_plan_sampling_option(
+      app, "--perseus-plans", plan.perseus_plans,
+      "perseus: write freqs_pipeline_NNNNN.py for points of its own frontier, one for each "
+      "--perseus-unit of time, slowest first: all, a number of them (20), or every 50th (every:50)");
   add_plan_sampling_option(app, "--perseus-plots", plan.perseus_plots,
                            "perseus: also write perseus.html: the fit of every stage and instruction over the "
                            "profile's options, the frontier, and pictures of the pipeline at points of it: every:100 "

@@ -78,9 +78,10 @@ VerbAction declare_thin(CLI::App& app) {
   app.add_option("folder", arguments->folder, "Folder with plans of Perseus or Zeus, as freqs_pipeline_NNNNN.py")
       ->type_name("DIR")
       ->required();
-  add_plan_sampling_option(app, "--keep", arguments->keep,
-                           "Plans to keep, in the order of their names: all, a number of them (20), evenly, or every 50th and "
-                           "the last (every:50)")
+  add_plan_sampling_option(
+      app, "--keep", arguments->keep,
+      "Plans to keep, in the order of their names: all, a number of them (20), evenly, or every 50th and "
+      "the last (every:50)")
       ->required();
   app.add_option("--out", arguments->out,
                  "Folder to write. The output of an earlier run is replaced; a folder with other files is refused")

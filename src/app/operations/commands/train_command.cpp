@@ -71,7 +71,8 @@ constexpr auto kSettings = std::to_array<Setting>({
      "envpipe: time of a transfer between stages once both are ready, which is added to every measured wait (default "
      "1)"},
     {"--memory-limit", "memory_limit", "NUMBER|BYTES",
-     "policy or schedule envpipe: number of microbatches whose activations fit into memory, or one number for each rank "
+     "policy or schedule envpipe: number of microbatches whose activations fit into memory, or one number for each "
+     "rank "
      "(8,8,6,4; default: what 1F1B holds, so that its own order is 1F1B); with the policy also bytes (12GiB), which "
      "are "
      "divided by what the job measures, or the profile states, of a microbatch"},

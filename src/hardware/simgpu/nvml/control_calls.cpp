@@ -1,5 +1,5 @@
-// Calls that change a GPU. Only root may, as on a real machine. Workload power profiles and power smoothing are kept and
-// reported, without effect on time and power.
+// Calls that change a GPU. Only root may, as on a real machine. Workload power profiles and power smoothing are kept
+// and reported, without effect on time and power.
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// Calls about the library and the machine, those that find GPUs, and those about names, places, sizes and modes of a GPU,
-// which do not change.
+// Calls about the library and the machine, those that find GPUs, and those about names, places, sizes and modes of a
+// GPU, which do not change.
 
 #include <array>
 #include <charconv>

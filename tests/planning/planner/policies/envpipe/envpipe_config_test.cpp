@@ -52,9 +52,10 @@ TEST(EnvPipeConfig, NamesWhatIsWrong) {
   EXPECT_THAT(config_error(config_with(R"("type": "envpipe", "scheduling": "1f1b", "reconfig": "default")")),
               testing::AllOf(HasSubstr("$.envpipe.type"), HasSubstr("baseline, uniform, envelope")));
   EXPECT_THAT(config_error(config_with(R"("type": "uniform", "scheduling": "1f1b")")), HasSubstr("reconfig"));
-  EXPECT_THAT(config_error(config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default",
+  EXPECT_THAT(
+      config_error(config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default",
                                  "reconfigure_treshold_scale": 8)")),
-              testing::AllOf(HasSubstr("$.envpipe.reconfigure_treshold_scale"), HasSubstr("type, scheduling, reconfig")))
+      testing::AllOf(HasSubstr("$.envpipe.reconfigure_treshold_scale"), HasSubstr("type, scheduling, reconfig")))
       << "a setting that is not read is not ignored";
   EXPECT_THAT(config_error(config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default",
                                  "reconfigure_threshold_scale": "four")")),
