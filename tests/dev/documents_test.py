@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the documents name exists: relative links of all pages, and the files, folders and names of code that
-docs/architecture.md and CONTRIBUTING.md show in backticks."""
+"""What the documents name exists: relative links of all pages, the files, folders and names of code that
+docs/architecture.md and CONTRIBUTING.md show in backticks, and the sources that comments in C++ name."""
 
 import os
 import re
@@ -73,6 +73,20 @@ class Documents(unittest.TestCase):
             with self.subTest(name=word):
                 self.assertTrue(re.search(rf"\b{name[1]}\b", text), f"no code has {word}")
         self.assertGreater(seen, 3)
+
+    def test_sources_that_comments_name_exist(self):
+        names = {Path(path).name for path in self.files} | {"cuda.h"}
+        seen = 0
+        for path in sorted(self.files):
+            if not path.startswith(("src/", "tests/", "bench/", "fuzz/")) or not path.endswith((".h", ".cpp", ".cu")):
+                continue
+            for number, line in enumerate((ROOT / path).read_text(errors="replace").splitlines(), 1):
+                comment = "" if line.startswith("#include") else line.partition("//")[2]
+                for name in re.findall(r"\b[a-z_0-9]+\.(?:h|cpp)\b", comment):
+                    seen += 1
+                    with self.subTest(place=f"{path}:{number}"):
+                        self.assertTrue(name in names, f"there is no {name}")
+        self.assertGreater(seen, 40)
 
 
 if __name__ == "__main__":

@@ -129,10 +129,6 @@ TEST(RankReports, ReadBackAnythingThatTheyWrite) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 RankFinish read_finish(const std::string& text, int ranks) {
   const Json body = Json::parse(text);
   return read_rank_finish(JsonView(body, "body"), ranks);
@@ -152,10 +148,6 @@ TEST(RankFinish, RefusesARankThatTheJobDoesNotHave) {
   EXPECT_THAT(error_of([] { (void)read_finish(R"({"rank": 4})", 4); }), HasSubstr("$.rank"));
   EXPECT_THAT(error_of([] { (void)read_finish(R"({"rank": 0, "state": "finished"})", 4); }), HasSubstr("state"));
 }
-
-}  // namespace
-
-namespace {
 
 RankDecisions read_decisions(const std::string& text) {
   const Json body = Json::parse(text);

@@ -34,10 +34,6 @@ http::Response misdirected(const http::Request& request) {
           quote(request.header("host").substr(0, kMaxHost))));
 }
 
-}  // namespace
-
-namespace {
-
 /// The responses that reveal nothing about users, and can be read from other machines: a Prometheus or a kubelet sends
 /// the machine's address as its host.
 class PublicReadings : public http::Handler {

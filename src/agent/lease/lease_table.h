@@ -69,7 +69,7 @@ class GpuAssignments {
   /// `damage` says why.
   GpuAssignments(std::filesystem::path file, std::string boot);
 
-  /// Null: nobody's alone.
+  /// The job that the GPU is assigned to; null: it is assigned to none.
   [[nodiscard]] const GpuAssignment* find(std::string_view uuid) const;
   /// Throws Error when it cannot be written, and changes nothing then.
   void set(const std::string& uuid, GpuAssignment assignment);

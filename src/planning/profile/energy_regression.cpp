@@ -8,8 +8,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 
 #include "base/core/error.h"
+#include "base/core/numbers/median.h"
 #include "planning/profile/regression/non_negative_least_squares.h"
 
 namespace lowgear::profile {
@@ -65,9 +67,7 @@ double mean_step_s(const std::vector<CounterChange>& changes) {
   constexpr double kOneStep = 1.75;  // of the median; 2 and more is two steps
   std::vector<double> steps_s;
   for (std::size_t i = 1; i < changes.size(); ++i) steps_s.push_back(changes[i].time_s - changes[i - 1].time_s);
-  const auto middle = steps_s.begin() + static_cast<std::ptrdiff_t>(steps_s.size() / 2);
-  std::nth_element(steps_s.begin(), middle, steps_s.end());
-  const double longest_s = kOneStep * *middle;
+  const double longest_s = kOneStep * upper_median(std::span(steps_s));
   double sum_s = 0;
   double count = 0;
   for (const double step_s : steps_s) {

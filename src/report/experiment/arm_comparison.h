@@ -10,7 +10,7 @@
 
 namespace lowgear::experiment {
 
-/// One run of an arm. Runs of an experiment have a block and a seed (turns.h).
+/// One run of an arm. Runs of an experiment have a block and a seed (`turns_of`).
 struct ArmRun {
   RunRecord record;
   std::optional<int> block;

@@ -33,8 +33,7 @@ bool RunValidity::stood_still() const {
   constexpr double kMostLost = 0.02;
   if (!simulated_ || times_s_.size() <= kWarmUp) return false;
   std::vector<double> times_s(times_s_.begin() + kWarmUp, times_s_.end());
-  std::ranges::nth_element(times_s, times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2));
-  const double median_s = times_s[times_s.size() / 2];
+  const double median_s = upper_median(std::span(times_s));
   double lost_s = 0;
   double sum_s = 0;
   for (const double time_s : times_s) {

@@ -12,11 +12,11 @@
 
 namespace lowgear::server {
 
-/// Somebody who waits for a value, and may go away meanwhile.
+/// A caller that waits for a value. It may disconnect before the value is there.
 template <typename Value>
 struct Pending {
   std::function<void(const Value&)> give;  ///< to be called once
-  std::function<bool()> is_gone;
+  std::function<bool()> is_gone;           ///< it has disconnected
 };
 /// A plan, as ranks receive it. Null: there is no newer one.
 using PlanText = std::shared_ptr<const std::string>;

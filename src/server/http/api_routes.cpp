@@ -444,10 +444,10 @@ void show_metrics(ApiCall& call) {
 Pending<PlanText> pending_plan(const std::shared_ptr<http::Reply>& reply) {
   return {.give =
               [reply](const PlanText& plan) {
-                http::Response response;
-                response.body = plan;
-                if (!plan) response = {.status = 204, .content_type = {}, .body = nullptr, .headers = {}};
-                reply->send(std::move(response));
+                reply->send({.status = plan ? 200 : 204,
+                             .content_type = plan ? "application/json" : "",
+                             .body = plan,
+                             .headers = {}});
               },
           .is_gone = [reply] { return reply->closed(); }};
 }

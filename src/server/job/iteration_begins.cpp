@@ -1,7 +1,10 @@
 #include "server/job/iteration_begins.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
+
+#include "base/core/numbers/median.h"
 
 namespace lowgear::server {
 
@@ -32,12 +35,11 @@ std::optional<IterationBegins::Pace> IterationBegins::pace(int plan_version) con
   for (std::size_t i = 1; i < last_.size(); ++i) {
     times_s.push_back(*last_[i].begin_s - *last_[i - 1].begin_s - last_[i].delay_s);
   }
-  const auto middle = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2);
-  std::ranges::nth_element(times_s, middle);
-  if (!(*middle > 0)) return std::nullopt;
+  const double usual_s = upper_median(std::span(times_s));
+  if (!(usual_s > 0)) return std::nullopt;
   return Pace{.iteration = last_.back().iteration,
               .begin_s = *last_.back().begin_s + clock_.behind_s(),
-              .time_s = *middle,
+              .time_s = usual_s,
               .cannot_wait = last_.back().cannot_wait};
 }
 

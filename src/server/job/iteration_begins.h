@@ -9,8 +9,8 @@
 
 namespace lowgear::server {
 
-/// How far a rank's clock is behind the server's, by when its requests were sent (by its clock) and came (by the
-/// server's). What a request takes adds to that, so that the least of the last ones counts.
+/// The offset of a rank's clock from the server's, from the times at which its requests were sent (the rank's clock)
+/// and received (the server's). The duration of a request adds to the offset, so the smallest of the last ones counts.
 class ClockDifference {
  public:
   /// Both in seconds since 1970. Finite.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "base/core/formats/json.h"
+#include "base/core/numbers/median.h"
 #include "server/store/store.h"
 
 namespace lowgear::server {
@@ -29,9 +31,7 @@ SlowdownCause cause_named(std::string_view text) {
 double typical_slowdown(const std::vector<RankIteration>& measured) {
   std::vector<double> factors;
   for (const RankIteration& rank : measured) factors.push_back(rank.compute_time_s / rank.expected_time_s);
-  const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(factors.size() / 2);
-  std::ranges::nth_element(factors, middle);
-  return *middle;
+  return upper_median(std::span(factors));
 }
 
 }  // namespace

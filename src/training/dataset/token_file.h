@@ -139,7 +139,7 @@ struct MegatronIndex {
 
 // Files whose bytes can be read as tokens, but are something else: numbers fit any type.
 
-/// Throws InputError when the content of a file is of a known kind (file_kind.h) or a text.
+/// Throws InputError when the content of a file is of a known kind (base/core/files/file.h) or a text.
 void refuse_other_content(std::string_view bytes, const std::string& source);
 
 /// For files whose type is the user's word alone, without a header or an index. Throws InputError when no tokenizer

@@ -76,10 +76,6 @@ TEST(DriverThread, EndsOnce) {
   thread.end_until(DriverThread::Clock::now());
 }
 
-}  // namespace
-
-namespace {
-
 TEST(TaskQueue, RunsTasksInOrder) {
   TaskQueue queue;
   std::vector<int> ran;

@@ -44,10 +44,6 @@ TEST(SharedUnitRing, TakesNoFurtherSeals) {
   EXPECT_NE(::fcntl(shared.descriptor(), F_ADD_SEALS, F_SEAL_WRITE), 0);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kStart = 1'000 * kMs;
 
@@ -299,10 +295,6 @@ TEST(UnitForecast, ExpectsNoUnitFarTooEarlyWhereTheyVaryMuch) {
   EXPECT_GE(lead.share_before, 0.5);
   EXPECT_LE(lead.mean_early, 0.035);
 }
-
-}  // namespace
-
-namespace {
 
 using namespace std::chrono_literals;
 

@@ -31,10 +31,6 @@ TEST(LoopGate, DropsCallsOnceItIsClosed) {
   gate.post([] { FAIL() << "there is no loop"; });
 }
 
-}  // namespace
-
-namespace {
-
 using namespace std::chrono_literals;
 
 class PendingWritesTest : public ::testing::Test {

@@ -84,10 +84,6 @@ TEST(ProcessJob, IsNoneElsewhere) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// A process that waits to be killed.
 class Sleeper {
  public:

@@ -103,10 +103,6 @@ TEST(MpsShareTable, ReplacesTheShareOfAProcess) {
   EXPECT_EQ(table.sum_percent(kGpu), 90);
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 
 gpu::GpuSurvey gpu_of(int index, gpu::ComputeMode mode, bool mig) {

@@ -84,10 +84,6 @@ TEST_F(ClockLogTest, ReportsOnceWhatCannotBeWritten) {
   EXPECT_THAT(problems_[0], testing::HasSubstr("clock changes cannot be logged"));
 }
 
-}  // namespace
-
-namespace {
-
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;

@@ -21,19 +21,11 @@ TEST(Environment, HasTheVariablesOfTheProcess) {
   ASSERT_EQ(::unsetenv(name), 0);
 }
 
-}  // namespace
-
-namespace {
-
 TEST(HostName, IsThatOfTheSystem) {
   utsname system{};
   ASSERT_EQ(::uname(&system), 0);
   EXPECT_EQ(host_name(), system.nodename);
 }
-
-}  // namespace
-
-namespace {
 
 TEST(ProgramWords, EndWithNull) {
   const ProgramWords words(std::vector<std::string>{"program", "", "an argument"});

@@ -51,10 +51,6 @@ TEST(Utf8, RefusesBytesThatStartNoCharacter) {
   EXPECT_EQ(utf8_character_size("\xC3("), 0);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr std::array<std::string_view, 5> kNames = {"steps", "seed", "schedule", "microbatches", "microbatch_size"};
 
 TEST(NearestName, FindsOneWithALetterChangedAddedLeftOutOrSwapped) {
@@ -115,10 +111,6 @@ TEST(NamesOfFamily, BeginWithTheLettersAndDigitsBeforeTheRest) {
   EXPECT_EQ(names_of_family("100-x", kSome), Names());
   EXPECT_EQ(names_of_family("", kSome), Names());
 }
-
-}  // namespace
-
-namespace {
 
 TEST(GpuUuid, IsOneTextWhateverItsCase) {
   EXPECT_EQ(normal_gpu_uuid("GPU-0A1B2C3D-4E5F"), "GPU-0a1b2c3d-4e5f");

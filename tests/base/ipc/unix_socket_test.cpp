@@ -84,10 +84,6 @@ TEST(UnixAddress, RefusesAbstractNamesThatDoNotFit) {
   EXPECT_THROW((void)UnixAddress::of_abstract_name(""), InputError);
 }
 
-}  // namespace
-
-namespace {
-
 TEST(PeerOf, IsTheProcessThatConnected) {
   int ends[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -106,10 +102,6 @@ TEST(PeerOf, RefusesWhatIsNoSocket) {
   const FileDescriptor second(ends[1]);
   EXPECT_THROW((void)peer_of(first.get()), Error);
 }
-
-}  // namespace
-
-namespace {
 
 class UnixListener : public ::testing::Test {
  protected:
@@ -169,10 +161,6 @@ TEST_F(UnixListener, RefusesPathsThatCannotBe) {
     EXPECT_NE(std::string(error.what()).find("mkdir -p " + (folder_ / "missing").string()), std::string::npos);
   }
 }
-
-}  // namespace
-
-namespace {
 
 class DescriptorPassing : public testing::Test {
  protected:

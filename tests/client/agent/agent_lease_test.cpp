@@ -113,10 +113,6 @@ TEST(HeldPlans, AreForgotten) {
   EXPECT_EQ(plans.version_of(3), 1) << "which was followed is still known";
 }
 
-}  // namespace
-
-namespace {
-
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::IsEmpty;

@@ -28,10 +28,6 @@ TEST(KnownStreams, KeepTheirNumbers) {
   EXPECT_EQ(streams.stream(), &first);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 class CudaStreamDriverTest : public testing::Test {

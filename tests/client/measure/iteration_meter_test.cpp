@@ -341,10 +341,6 @@ TEST(ProfileCollector, LeavesOutAnIterationThatRanWithoutThePlan) {
   EXPECT_EQ(cell(*result, OpKind::forward, kTriedMhz).units, 7);
 }
 
-}  // namespace
-
-namespace {
-
 MeasuredIteration iteration(double time_s, double power_w, double mean_clock_mhz, int min_clock_mhz,
                             int max_clock_mhz) {
   MeasuredIteration iteration;

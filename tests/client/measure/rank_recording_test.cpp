@@ -38,10 +38,6 @@ TEST(RecordingWriter, EndsBeforeAFileIsTooLongToBeRead) {
   EXPECT_EQ(std::ranges::count(units, '\n') % 3, 1) << "the header, and what was flushed together";
 }
 
-}  // namespace
-
-namespace {
-
 TEST(RecordedIterations, AreAllByDefault) {
   const RecordedIterations all;
   EXPECT_TRUE(all.contains(0));

@@ -81,10 +81,6 @@ TEST(GpuChoice, TakesNoOtherRanksGpuWhenOneIsLeft) {
   EXPECT_THROW((void)choose_gpu(system, 0, kSeesAll), gpu::GpuError) << "all are lost";
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 

@@ -156,10 +156,6 @@ TEST(JobPlace, ReadsTheSizesOfAJob) {
   EXPECT_THAT(error_of([] { (void)read_job_sizes(R"({"parallel": {"pp": 0}})"); }), HasSubstr("$.parallel.pp"));
 }
 
-}  // namespace
-
-namespace {
-
 TEST(KnownPlace, SaysHowItIsKnown) {
   KnownPlace place({.rank = 2, .reason = "pp_rank"}, 2);
   EXPECT_EQ(place.get().pp_rank, 2);

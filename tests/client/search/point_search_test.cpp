@@ -47,10 +47,6 @@ TEST(PauseFilter, CountsWhatItLeavesOutInARow) {
   EXPECT_EQ(pauses.in_a_row(), 0);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 using testing::SizeIs;
 

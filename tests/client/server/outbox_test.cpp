@@ -107,10 +107,6 @@ TEST(DecisionQueue, SendsEverythingToTheNextJobOfTheRun) {
   EXPECT_EQ(body->work, work(6));
 }
 
-}  // namespace
-
-namespace {
-
 protocol::IterationReport report(std::int64_t iteration) {
   protocol::IterationReport report;
   report.iteration = iteration;

@@ -68,10 +68,6 @@ TEST(IterationWaits, AreAtMostAShareOfAnIterationWhateverIsAskedFor) {
   EXPECT_EQ(waits.take_s(1), 0.5 * IterationWaits::kMostShare);
 }
 
-}  // namespace
-
-namespace {
-
 using namespace std::chrono_literals;
 
 /// Iterations from the begin of a profile plan to the end of its trials.

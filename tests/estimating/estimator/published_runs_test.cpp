@@ -7,7 +7,7 @@
 #include "planning/simulator/shared_data.h"
 
 /// How far estimates are from published iterations. Nothing is fitted on any of these rows: costs come from data
-/// sheets, from sampled operators and from microbenchmarks (gpu_efficiency.cpp, link_costs.cpp, HostCosts). Limits are
+/// sheets, from sampled operators and from microbenchmarks (gpu_tables.cpp, roofline_costs.cpp, HostCosts). Limits are
 /// what is reached, rounded up; bench/ACCURACY.md has the rows.
 namespace lowgear::estimator {
 namespace {

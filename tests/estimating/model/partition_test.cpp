@@ -242,10 +242,6 @@ TEST(Partition, ByCostRefusesCostsThatAreNone) {
               HasSubstr("at most 1024"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 
 TEST(MerakPartition, DividesEvenly) {

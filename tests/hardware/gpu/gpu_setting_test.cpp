@@ -35,10 +35,6 @@ TEST(WorkloadPowerProfile, SetsAreListedByNumber) {
   EXPECT_EQ(to_string(set), "compute, llm_training, profile_254");
 }
 
-}  // namespace
-
-namespace {
-
 TEST(GpuSetting, SaysWhatItDoes) {
   EXPECT_EQ(to_string(LockSmClocks{345, 1005}), "lock SM clocks to 345-1005 MHz");
   EXPECT_EQ(to_string(ResetSmClocks{}), "reset SM clocks");

@@ -52,10 +52,6 @@ TEST(GpuQuantity, IsEmptyWhereTheGpuDoesNotReportIt) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;

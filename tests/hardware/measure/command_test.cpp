@@ -77,10 +77,6 @@ TEST(SignalGuard, LeavesNoProcessBehind) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
-}  // namespace
-
-namespace {
-
 CommandResult run(const std::vector<std::string>& words) {
   SignalGuard guard;
   return run_command(words, CommandOutput::standard_output, guard);

@@ -135,10 +135,6 @@ TEST(EnergyTrack, CountsOnOverReadingsThatAreMissing) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 gpu::GpuFeatures all_features() {
   gpu::GpuFeatures features;
   for (gpu::GpuFeatureStatus& feature : features) feature.works = true;

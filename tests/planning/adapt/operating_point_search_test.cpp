@@ -204,10 +204,6 @@ TEST(OperatingPointSearch, RefusesWhatItCannotUse) {
   EXPECT_THAT(error_of([&] { (void)search.estimate(2); }), HasSubstr("there is no point 2"));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 
 /// As an H100 lists them.

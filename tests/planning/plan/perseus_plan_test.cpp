@@ -147,10 +147,6 @@ TEST(ClocksForPerseusPlan, RefuseWhatTheScheduleDoesNotRun) {
   EXPECT_THAT(error_with("[[1, ('backward', 2), 3, 4], [5, 6, 7, 8]]"), HasSubstr("stage 0, entry 1 is a backward"));
 }
 
-}  // namespace
-
-namespace {
-
 TEST(LiteralCursor, SkipsBlanksAndComments) {
   LiteralCursor cursor(" \t# the first [ is a comment's\r\n\f [ 1");
   EXPECT_TRUE(cursor.accept('['));
@@ -177,10 +173,6 @@ TEST(LiteralCursor, MovesNoFurtherThanTheEnd) {
   cursor.move_to(1);
   EXPECT_EQ(cursor.peek(), 'b');
 }
-
-}  // namespace
-
-namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;

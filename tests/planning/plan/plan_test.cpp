@@ -103,10 +103,6 @@ TEST(ClocksForPlan, RefusesAnotherNumberOfRanks) {
   EXPECT_THAT(error_of(plan_for(pipeline(2, 2)), pipeline(3, 2)), HasSubstr("2 ranks, but the schedule has 3"));
 }
 
-}  // namespace
-
-namespace {
-
 Plan plan_with(const std::vector<std::string>& settings) {
   Plan plan;
   plan.ranks.emplace_back();
@@ -132,10 +128,6 @@ TEST(PowerLimitSetting, IsTheOnlyOneThatPasses) {
   EXPECT_THROW(refuse_settings_but_power_limits(plan_with({"pl:300", "sm12"}), "it"), InputError);
 }
 
-}  // namespace
-
-namespace {
-
 TEST(UniformPlan, HasEveryComputationInOrderAtOneClock) {
   const schedule::Schedule schedule = schedule::one_f_one_b_schedule(2, 3);
   const Plan plan = uniform_plan(schedule, 1410, "profile");
@@ -159,10 +151,6 @@ TEST(UniformPlan, LeavesMessagesOut) {
   const schedule::Schedule schedule = schedule::one_f_one_b_schedule(2, 3);
   EXPECT_EQ(uniform_plan(with_communication(schedule), 900, "profile").ranks[0].size(), schedule.ranks[0].size());
 }
-
-}  // namespace
-
-namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;

@@ -133,10 +133,6 @@ TEST(RanksText, ListsRanges) {
   EXPECT_EQ(ranks_text(std::vector{1, 4, 5, 7, 8, 9}), "ranks 1, 4, 5, 7 to 9");
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

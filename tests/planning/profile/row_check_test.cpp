@@ -213,10 +213,6 @@ TEST(CheckRows, ToleratesWhatAPowerLimitDoes) {
               IsEmpty());
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 TEST(Setting, IsANameThatPassesThroughEveryFormat) {

@@ -157,10 +157,6 @@ TEST(Communication, IsNotAddedToWhatCannotRun) {
   EXPECT_THROW((void)with_communication(schedule_from({"0F0", "1F0 1B0"})), InputError);
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 
 // An oracle that shares nothing with the simulation: the graph of what must begin and complete before what.

@@ -390,10 +390,6 @@ TEST(MakeSchedule, RefusesSizesOutOfBounds) {
       "their graph; at most 67108864 are supported: lower one of them");
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

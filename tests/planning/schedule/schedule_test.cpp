@@ -187,10 +187,6 @@ TEST(Schedule, HoldsWhatTheDefinitionCounts) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::Each;
 using testing::HasSubstr;
 

@@ -92,10 +92,6 @@ TEST(SharedSlowdowns, RefuseWhatIsOutOfRange) {
   refused({{0.5, 1}}, std::nan(""));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 
 MonitoredLoad no_measurement(const std::string& file) { throw InputError("read " + file); }

@@ -221,10 +221,6 @@ TEST(CostsWithSwitchLatency, KeepASettingAtTheOldClockWhereItWasMeasured) {
   EXPECT_THAT(seconds(at_once), ElementsAre(1.5, 4));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 
 /// Ops without meaning and random edges from earlier to later ones of a random order.
@@ -318,10 +314,6 @@ TEST(TimingGraph, GivesTheSameInSecondsAndPicoseconds) {
     EXPECT_NEAR(start_s[op], s_from_ps(start_ps[op]), 1e-12);
   }
 }
-
-}  // namespace
-
-namespace {
 
 using ::testing::ElementsAre;
 

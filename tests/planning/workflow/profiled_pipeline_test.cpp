@@ -79,10 +79,6 @@ TEST(FitProfile, AddsRecomputationsOnlyWhereTheScheduleHasThem) {
             "measure it, or state recomputation_share, its share of the forward's time and energy (about 1)");
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -70,10 +70,6 @@ TEST(JointFrontier, IsReadAsItIsWritten) {
   EXPECT_THAT(error_of([] { (void)read_joint_frontier("time_s,energy_j,order\n", "f.csv"); }), HasSubstr("no rows"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 
 RunFile sample_run() {

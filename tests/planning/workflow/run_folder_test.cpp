@@ -61,10 +61,6 @@ TEST(PlanToShow, IsTheSlowestThatIsNoSlowerThanTheBaseline) {
   EXPECT_EQ(plan_to_show(plans, 0.5), 0);
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 

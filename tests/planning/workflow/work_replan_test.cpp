@@ -118,10 +118,6 @@ TEST(WorkChange, RefusesWhatCannotBe) {
               HasSubstr("was not measured with recomputation"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

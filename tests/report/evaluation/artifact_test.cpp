@@ -85,10 +85,6 @@ TEST(Dump, SaysWhereTheBaselineIsNotAtFullClocks) {
   EXPECT_FALSE(none.windows[0].saving_pct);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr const char* kRun =
     R"([{"rank":0,"iter_time":[9,9,1,3],"iter_energy":[9,9,10,20]},{"rank":1,"iter_time":[9,9,2,2],"iter_energy":[9,9,1,1]}])";
 

@@ -89,10 +89,6 @@ TEST(Evaluation, ReproducesEveryPublishedCellThatHasItsInput) {
   EXPECT_EQ(reproduced, (std::map<std::string, int>{{"figure 7", 4}, {"table 3", 2}, {"table 4", 5}, {"table 6", 8}}));
 }
 
-}  // namespace
-
-namespace {
-
 const ExtrinsicCurve::Point& peak_of(const ExtrinsicCurve& curve) {
   return *std::ranges::max_element(curve.points, {}, &ExtrinsicCurve::Point::saving_pct);
 }

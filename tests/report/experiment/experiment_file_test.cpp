@@ -130,10 +130,6 @@ TEST(Turns, EveryArmStandsEvenlyInEveryBlock) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 ExperimentRecord sample_record() {
   ExperimentFile file;
   file.arms = {{"full", {}}, {"planned", {}}};

@@ -46,10 +46,6 @@ TEST(RunValidity, IsLostIfTheMachineStoodStill) {
   EXPECT_THAT(run.reason(), HasSubstr("the machine stood still"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::AllOf;
 
 std::string line(int step, const std::string& more = R"("energy_j":10,"energy":"measured")") {
@@ -233,10 +229,6 @@ TEST(ReadMetrics, RefusesWithFileAndLine) {
 TEST(ReadMetrics, NeverAddsMeasuredAndSimulatedEnergies) {
   expect_refused(line(0) + line(1, R"("energy_j":1,"energy":"simulated")"), HasSubstr("measured and simulated"));
 }
-
-}  // namespace
-
-namespace {
 
 /// Losses 10, 9, ..., with 100 tokens, 1 s and 5 J a step, 50 J in the first.
 RunRecord falling(int steps) {

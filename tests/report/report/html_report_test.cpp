@@ -248,10 +248,6 @@ TEST(ReportJson, HasSettingsOnlyWhereOpsHaveOne) {
   EXPECT_EQ(json["baseline_timeline"], without["baseline_timeline"]);
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::Not;
 
 constexpr std::string_view kDataOpen = R"(<script id="report-data" type="application/json">)";

@@ -47,10 +47,6 @@ TEST(Month, RefusesWhatIsNone) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 UsageRow row() {

@@ -31,10 +31,6 @@ TEST(LastingState, ForgetsWhatComesAndGoes) {
   for (int now_s = 0; now_s < 100; ++now_s) EXPECT_EQ(state.observe(now_s % 9 != 0, now_s, 10), std::nullopt);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr double kSafeW = 200;
 constexpr double kMostW = 400;
 constexpr double kLeastW = 100;

@@ -114,10 +114,6 @@ TEST(KeepPhases, IsNeededAsJobsDrift) {
   EXPECT_GT(worst_s, 0.4);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr double kHighW = 1000;
 constexpr double kLowW = 200;
 

@@ -39,10 +39,6 @@ TEST(Scopes, IncludeNoOthers) {
   EXPECT_TRUE(Scopes().empty());
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -166,10 +162,6 @@ TEST(Tokens, OfRootMayBeReadByTheGroupOfAServerThatIsAnotherUser) {
   EXPECT_THAT(as_other(0644), HasSubstr("chmod 600"));
   EXPECT_THAT(as_other(0660), HasSubstr("chmod"));
 }
-
-}  // namespace
-
-namespace {
 
 class WatchedTokensTest : public testing::Test {
  protected:

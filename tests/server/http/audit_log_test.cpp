@@ -72,10 +72,6 @@ TEST(AuditEntry, EventsHaveADetail) {
   EXPECT_EQ(entry["detail"], "2 tokens are valid");
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -162,10 +158,6 @@ TEST_F(AuditFileTest, IsRefusedWhereOthersCouldChangeIt) {
   ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
   EXPECT_NE(error_of([&] { AuditFile file({.path = folder / "a"}); }), "no error");
 }
-
-}  // namespace
-
-namespace {
 
 constexpr AuditTime kBegin{std::chrono::seconds(1'700'000'000)};
 

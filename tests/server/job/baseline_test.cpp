@@ -74,10 +74,6 @@ TEST(IterationMeans, CountAllWhereManyStall) {
   EXPECT_EQ(means_of(of_times({1, 30, 1, 1})).stalled, 1);
 }
 
-}  // namespace
-
-namespace {
-
 class BaselineTest : public testing::Test {
  protected:
   BaselineTest() {

@@ -24,10 +24,6 @@ TEST(ClockDifference, FollowsAClockThatIsSet) {
   EXPECT_NEAR(clock.behind_s(), 5.01, 1e-9);
 }
 
-}  // namespace
-
-namespace {
-
 protocol::IterationReport begun(std::int64_t iteration, double begin_s, double delay_s = 0, int plan_version = 3) {
   protocol::IterationReport report{
       .iteration = iteration, .plan_version = plan_version, .time_s = 1, .energy_j = {}, .begin_s = begin_s};

@@ -53,10 +53,6 @@ TEST(SwitchBoundary, RefusesWhatMakesNoSense) {
               HasSubstr("too far ahead"));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 using testing::Field;
 using testing::IsEmpty;

@@ -63,10 +63,6 @@ TEST(RankPlanTexts, MakesATextOnceForAllThatGetTheSame) {
   EXPECT_NE(texts.text(0, 0, 128), texts.text(0, 0, 129));
 }
 
-}  // namespace
-
-namespace {
-
 PlanVersion plan(protocol::PlanPurpose purpose = protocol::PlanPurpose::train) {
   PlanVersion version;
   version.purpose = purpose;

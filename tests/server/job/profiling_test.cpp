@@ -117,10 +117,6 @@ TEST(TrialSweep, DoesWithoutARankUntilItPostsAgain) {
   EXPECT_TRUE(sweep.waits_for(0));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 const std::vector<int> kClocks{1410, 1305, 1200, 1095, 990, 885};

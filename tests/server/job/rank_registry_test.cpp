@@ -43,10 +43,6 @@ TEST(Secret, IsComparedWhole) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 protocol::RankSpec spec(int rank, int pp_rank, int dp_rank, std::vector<int> clocks_mhz = {1410, 1200, 900}) {
   protocol::RankSpec spec;
   spec.rank = rank;
@@ -140,10 +136,6 @@ TEST(RankRegistry, NumbersHosts) {
   for (int rank = 0; rank < 4; ++rank) (void)ranks.add(spec(rank, rank / 2, rank % 2), "", 1);
   EXPECT_EQ(ranks.hosts(), (std::vector<std::vector<int>>{{0, 1}, {0, 1}}));
 }
-
-}  // namespace
-
-namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;

@@ -183,10 +183,6 @@ TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
   EXPECT_GT(metrics::expect_samples_in_families(server_metrics(snapshot).text()), 60U);
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<BudgetSnapshot> budgets(double watts, double planned_w) {
   std::vector<BudgetSnapshot> all(1);
   all[0].name = "row-1";

@@ -42,10 +42,6 @@ TEST(PerseusBrowserGuard, OnlyTheLoopbackInterfaceIsNamedThere) {
   EXPECT_EQ(status({{"host", "node0:7787"}}, false), 200);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;

@@ -73,10 +73,6 @@ TEST(MeasuredProfile, ReadsBackWhatItWrites) {
   EXPECT_THROW((void)read_measured_profile(R"({"format":"lowgear.measured_profile/2"})"), InputError);
 }
 
-}  // namespace
-
-namespace {
-
 Json job() {
   return Json::parse(R"({"run":"r","model":"m","gpu":"g","parallel":{"pp":2},"schedule":"1f1b","microbatches":4})");
 }

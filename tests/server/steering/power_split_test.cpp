@@ -76,10 +76,6 @@ TEST(PowerCurve, RefusesWhatIsNoFrontier) {
   EXPECT_THAT(refusal({{1, 10}, {2, 9}, {3, 7}}), HasSubstr("vertex 2 of the frontier: energies must fall"));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 using testing::IsEmpty;
 

@@ -112,10 +112,6 @@ TEST_F(DatabaseTest, TellsAFileThatCannotBeOpened) {
             DatabaseFault::other);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 
 class StoreSchemaTest : public testing::Test {

@@ -204,10 +204,6 @@ TEST(MicrobatchSlice, RefusesUnequalParts) {
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {1, 0, -2, 0}); }), HasSubstr("microbatches is -2"));
 }
 
-}  // namespace
-
-namespace {
-
 TEST(Permutation, TakesEveryValueOnce) {
   for (const std::int64_t size : {1, 2, 3, 4, 5, 16, 17, 100, 1023, 1024, 1025, 65537}) {
     for (const std::uint64_t seed : {0ULL, 1ULL, ~0ULL}) {

@@ -191,10 +191,6 @@ TEST(TokenType, TheSmallestThatHoldsAVocabulary) {
   EXPECT_EQ(token_type_for(65537), TokenType::uint32);
 }
 
-}  // namespace
-
-namespace {
-
 using std::string_literals::operator""s;
 using ::testing::HasSubstr;
 

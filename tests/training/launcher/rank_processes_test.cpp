@@ -354,10 +354,6 @@ TEST(ThreadsPerRank, DividesTheCoresAndLeavesOneAtLeast) {
   EXPECT_EQ(threads_per_rank(0), cores);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -102,10 +102,6 @@ TEST(LayerStateBytes, AreTwelveForEachParameterOfALayer) {
   EXPECT_LT(layer_state_bytes(config, 2), layer_state_bytes(config, 1));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -179,10 +175,6 @@ TEST(LayerMoves, CarriedOutGiveEveryRankItsNewLayersAndNoneMoves) {
     EXPECT_TRUE(std::ranges::is_sorted(moves, {}, &LayerMove::layer));
   }
 }
-
-}  // namespace
-
-namespace {
 
 using testing::HasSubstr;
 

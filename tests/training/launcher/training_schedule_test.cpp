@@ -313,10 +313,6 @@ TEST(EvaluationSchedule, HasTheForwardsOfTheFirstMicrobatches) {
   EXPECT_NO_THROW(require_runnable(quarter, schedule::P2pGrouping::none));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;

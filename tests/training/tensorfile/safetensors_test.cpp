@@ -200,10 +200,6 @@ TEST(SafetensorsFile, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal_at(folder / "empty"), HasSubstr("empty: 0 bytes, too few"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

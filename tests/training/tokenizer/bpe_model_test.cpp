@@ -106,10 +106,6 @@ TEST_F(SmallModel, RefusesAPairTwice) {
   EXPECT_THROW(BpeModel(byte_tokens_, std::vector<BpeMerge>{{'a', 'a', 256}, {'a', 'a', 257}}), Error);
 }
 
-}  // namespace
-
-namespace {
-
 TEST(ByteAlphabet, WritesBytesAsGpt2Does) {
   EXPECT_EQ(alphabet_from_bytes(" "), "Ġ");
   EXPECT_EQ(alphabet_from_bytes("\n"), "Ċ");

@@ -35,10 +35,6 @@ TEST(AddedTokens, FindsNothingWhereThereIsNothing) {
   EXPECT_FALSE(tokens.find("a>"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -61,8 +61,8 @@ void add_price_options(CLI::App& app, PriceArguments& arguments);
 [[nodiscard]] estimator::SampleSet load_samples(const std::string& folder);
 
 /// The published estimator's estimate of the job in `job_file`, which is one of its own files. Its samples come from
-/// the folders `operator` and `nccl` in `folder` or, where `folder` is empty, from the folders that the file names,
-/// which are looked for beside the file and then in the current folder. Throws InputError.
+/// the folders `operator` and `nccl` in `folder`. Where `folder` is empty, they come from the folders that the file
+/// names; a relative path is tried in the file's folder first and then in the current one. Throws InputError.
 [[nodiscard]] estimator::PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder);
 
 /// The same estimate of a job that was read before. Folders that the job names are looked for in `from` and then in the

@@ -15,7 +15,8 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 
 /// The whole file; a pipe up to its end. Throws InputError with the path and the system's reason when it is missing,
 /// unreadable, a directory, a device other than a terminal or /dev/null, or larger than `max_bytes`, of which no more
-/// is read; also when it is an archive or another known kind of binary file (see file_kind.h), or a pointer of Git LFS.
+/// is read; also when it is an archive or another known kind of binary file (`known_file_kind`), or a pointer of Git
+/// LFS.
 /// `-` reads standard input.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxDocumentBytes);
 

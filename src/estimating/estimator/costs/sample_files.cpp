@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/numbers/median.h"
 
 namespace lowgear::estimator {
 
@@ -84,9 +85,7 @@ class PassSamples {
     };
     std::vector<double> distances;
     std::ranges::transform(rows_, std::back_inserter(distances), distance);
-    const auto middle = distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2);
-    std::ranges::nth_element(distances, middle);
-    const double limit = std::max(std::log(kLeastFactor), kUsualDistances * *middle);
+    const double limit = std::max(std::log(kLeastFactor), kUsualDistances * upper_median(std::span(distances)));
     discard([&](const TimedOperator& row) { return distance(row) > limit; },
             fmt::format("{} is more than {:.2g} times off the trend of the others", name_, std::exp(limit)));
   }
@@ -146,8 +145,7 @@ double plateau_s(std::span<const CollectiveSample> rows) {
   if (high.elements < kLeastSpread * low.elements) return 0;
   std::vector<double> times;
   for (const CollectiveSample& row : rows) times.push_back(row.time_s);
-  std::ranges::sort(times);
-  const double median = times[times.size() / 2];
+  const double median = upper_median(std::span(times));
   const auto near =
       std::ranges::count_if(times, [median](double time_s) { return std::abs(time_s / median - 1) < kSame; });
   return 2 * static_cast<std::size_t>(near) > times.size() ? median : 0;

@@ -68,7 +68,7 @@ struct PassShares {
 };
 
 /// Speed of kernels as a share of the data sheet's values. Fitted to measurements of operators (never to measured
-/// iterations); gpu_efficiency.cpp names the data of each GPU.
+/// iterations); gpu_tables.cpp names the data of each GPU.
 struct KernelEfficiency {
   double matmul_peak = 0.8;        ///< of tensor FLOP/s, products whose tiles fill all multiprocessors
   double batched_product = 0.65;   ///< of memory bandwidth, products of unfused attention

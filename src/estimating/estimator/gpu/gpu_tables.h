@@ -6,12 +6,12 @@
 
 namespace lowgear::estimator {
 
-/// How fast kernels run on a GPU of the catalogue, by its own name (no alias). gpu_efficiency.cpp names the
+/// How fast kernels run on a GPU of the catalogue, by its own name (no alias). gpu_tables.cpp names the
 /// measurements that support each.
 [[nodiscard]] KernelEfficiency kernel_efficiency(std::string_view gpu);
 
 /// Power of a GPU of the catalogue, by its own name (no alias), whose data sheet states a limit of `limit_w`.
-/// gpu_power.cpp names the measurements that support each.
+/// gpu_tables.cpp names the measurements that support each.
 [[nodiscard]] GpuPowerModel power_model(std::string_view gpu, double limit_w);
 
 }  // namespace lowgear::estimator

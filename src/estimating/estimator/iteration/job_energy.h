@@ -43,8 +43,8 @@ inline constexpr std::string_view kWaitingPart = "waiting in the pipeline";
 inline constexpr std::string_view kGradientsPart = "gradients";
 inline constexpr std::string_view kOptimizerPart = "optimizer";
 
-/// Where the time of an iteration goes on a GPU of a pipeline rank: every kind of work of its virtual stages over all
-/// microbatches, then waiting, sums over replicas and the optimizer. Sums to the iteration's time.
+/// The parts of an iteration's time on a GPU of a pipeline rank: each kind of work of its virtual stages over all
+/// microbatches, then waiting, gradient sums over replicas and the optimizer. They add up to the iteration's time.
 [[nodiscard]] std::vector<TimePart> time_breakdown(const TrainingJob& job, const IterationEstimate& estimate, int rank);
 
 /// The pipeline rank with most work: the one that the others wait for.

@@ -58,7 +58,7 @@ struct RunSummary {
   double tokens_per_s = 0;
   std::optional<double> mfu;  ///< over the same time, 0 to 1; empty unless every step has one
   bool simulated = false;
-  std::string invalid = {};        ///< why the figures mean nothing (run_validity.h); empty: they do
+  std::string invalid = {};        ///< why the figures mean nothing (run_record.h); empty: they do
   std::string validity_note = {};  ///< about steps that do not count against the run
   std::int64_t lost_metrics = 0;   ///< steps whose metrics could not be written
   /// Steps in which a rank or more had no answer from the job's server; empty where it has none.

@@ -35,10 +35,6 @@ TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {
             schedule::peak_in_flight_activations(schedule::one_f_one_b_schedule(3, 8)));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;

@@ -73,10 +73,6 @@ TEST(RepeatReceivedSignal, SendsWhatHasComeToWhoeverWaitsNow) {
             SIGTERM);
 }
 
-}  // namespace
-
-namespace {
-
 TEST(Memory, ThisMachineHasSome) {
   const auto available = available_memory_bytes();
   if (!available) GTEST_SKIP() << "SKIPPED: this system does not say how much memory it has";

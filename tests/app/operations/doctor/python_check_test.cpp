@@ -151,10 +151,6 @@ TEST(PythonPackage, IsFoundWhereInstallationsPutIt) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::Contains;
 using testing::Each;

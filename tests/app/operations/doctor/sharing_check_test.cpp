@@ -81,10 +81,6 @@ TEST(SharingFacts, LookGreenContextsUpInTheLibrary) {
   EXPECT_EQ(contexts(FAKE_CUDA), GreenContexts::there);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 Finding mode_finding(std::optional<gpu::ComputeMode> mode, bool mig = false) {

@@ -152,10 +152,6 @@ TEST(EnergyCheck, NamesFaultsAsMetricsDo) {
   EXPECT_EQ(name(EnergyFault::too_high), "too_high");
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 StatedEnergy stated(double energy_j, double time_s) {
@@ -234,10 +230,6 @@ TEST(EnergyRun, GivesIntervalsThatAreLeftOutTheirShare) {
   EXPECT_FALSE(run.add(2, stated(80, 0.001)).verdict.usable());
   EXPECT_TRUE(run.add(200, stated(80, 0.001)).verdict.usable());
 }
-
-}  // namespace
-
-namespace {
 
 TEST(PowerIntegral, AddsUpBetweenReadings) {
   PowerIntegral power(0.1);

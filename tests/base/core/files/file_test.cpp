@@ -300,10 +300,6 @@ TEST_F(FileTest, SettlesAnExchangeThatWasCutShort) {
   EXPECT_THAT(folder_.names(), ElementsAre("b", "b/earlier"));
 }
 
-}  // namespace
-
-namespace {
-
 using std::string_literals::operator""s;
 using ::testing::HasSubstr;
 

@@ -258,10 +258,6 @@ TEST(CsvTable, RefusesWhatIsNoWholeNumberAtItsCell) {
   EXPECT_THAT(error_of([&] { (void)table.integer(2, 0); }), StartsWith("t.csv:4:1"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::StartsWith;
 
 constexpr const char* kRefusal =

@@ -196,10 +196,6 @@ TEST_F(JsonViewTest, ChecksTheFormat) {
             "q.json: $: the member \"format\" is missing");
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<long long> numbers(std::string_view text) {
   std::vector<long long> read;
   for_each_json_line(text, "log", [&](const JsonView& line) { read.push_back(line.at("n").integer()); });

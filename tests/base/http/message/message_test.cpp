@@ -67,10 +67,6 @@ TEST(RetryAfter, IsBounded) {
   for (const char* text : {"-5", "soon", "1e3", "99999999999999999999", ""}) EXPECT_EQ(wait_of(text), 0s) << text;
 }
 
-}  // namespace
-
-namespace {
-
 TEST(HttpEndpointTest, TakesTcpAndUnixSockets) {
   EXPECT_EQ(Endpoint::parse("http://node-1.example:8080").host, "node-1.example");
   EXPECT_EQ(Endpoint::parse("http://node-1.example:8080/").port, 8080);
@@ -119,10 +115,6 @@ TEST(HttpEndpointTest, AnythingElseIsAnInputError) {
   EXPECT_EQ(Endpoint::parse("unix:/" + std::string(106, 'x')).unix_path.size(), 107U);
   EXPECT_THROW((void)Endpoint::parse("unix:/" + std::string(107, 'x')), InputError) << "no socket can be there";
 }
-
-}  // namespace
-
-namespace {
 
 TEST(Host, OfTheLoopbackInterface) {
   for (const char* host : {"localhost", "localhost:9400", "LocalHost:1", "127.0.0.1", "127.0.0.1:9400", "[::1]",

@@ -53,10 +53,6 @@ TEST(MatchPath, BracesStandForOnePartEach) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 using ::testing::Pair;
 

@@ -143,10 +143,6 @@ TEST(SerializeHead, AnswersThatNeverHaveABodySayNoLength) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 
 ResponseParser parse(std::string_view text, std::size_t piece, ResponseBody body = ResponseBody::expected,

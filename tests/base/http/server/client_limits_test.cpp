@@ -57,10 +57,6 @@ TEST_F(ConnectionTableTest, CountsStreamsUntilTheyEnd) {
   EXPECT_TRUE(table_.empty());
 }
 
-}  // namespace
-
-namespace {
-
 using namespace std::chrono_literals;
 
 TEST(RateLimiterTest, WithoutALimitNothingIsRefusedOrRemembered) {

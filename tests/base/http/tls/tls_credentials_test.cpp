@@ -95,10 +95,6 @@ TEST_F(TlsCredentialsTest, OfClientsAreChecked) {
       AllOf(HasSubstr("x: cannot be read"), Not(HasSubstr("server.pem"))));
 }
 
-}  // namespace
-
-namespace {
-
 TEST(WatchedTls, ReadsChangedFilesAgainAndKeepsWhatThereIsWhenTheyAreRefused) {
   const TemporaryFolder folder;
   const TestAuthority authority(folder.path());
@@ -122,10 +118,6 @@ TEST(WatchedTls, ReadsChangedFilesAgainAndKeepsWhatThereIsWhenTheyAreRefused) {
   EXPECT_TRUE(accepted->accepted);
   EXPECT_NE(tls.side()->expires(), before);
 }
-
-}  // namespace
-
-namespace {
 
 TlsClientFiles files_of(const std::map<std::string, std::string, std::less<>>& variables, const char* ca = "") {
   const auto environment = [&](std::string_view name) {

@@ -86,10 +86,6 @@ TEST(GradientBoostedTrees, SayWhatXGBoostDoesNotTake) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;

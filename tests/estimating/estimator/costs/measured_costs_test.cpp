@@ -233,10 +233,6 @@ TEST(MeasuredOperatorCosts, TakeTheShareOfPairsWithinAWindow) {
   EXPECT_THAT(costs.notes(), Contains(HasSubstr("fused_attention: sampled without a window")));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 

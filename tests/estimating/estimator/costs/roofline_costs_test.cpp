@@ -95,10 +95,6 @@ TEST(RooflineCosts, DropoutInFusedAttentionTakesCycles) {
   EXPECT_NEAR(added_us(Pass::backward), 300, 10);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr Cluster kCluster{8, {300e9, 3e-6}, {25e9, 14e-6}};
 
 double time_s(CollectiveKind kind, double bytes, RankGroup group) {

@@ -186,10 +186,6 @@ TEST(Describe, SaysWhatIsNotAsUsual) {
   EXPECT_EQ(describe(gpu), "h100-sxm (500 W, 96 GB, 2400 GB/s)");
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;

@@ -142,10 +142,6 @@ TEST_P(AgainstMeasuredProfile, AtEqualTimeThePowerModelAloneIsWithinThreePoints)
 INSTANTIATE_TEST_SUITE_P(Microbatches, AgainstMeasuredProfile, testing::Values(12, 24),
                          testing::PrintToStringParamName());
 
-}  // namespace
-
-namespace {
-
 IterationEstimate two_stages() {
   IterationEstimate estimate;
   estimate.stages.resize(2);

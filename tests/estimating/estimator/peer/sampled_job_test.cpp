@@ -73,10 +73,6 @@ TEST(ParseSampledJob, SaysWhereWhatIsWrong) {
   EXPECT_THAT(error_with("\"fwd_syncs\":2,", ""), testing::HasSubstr("\"fwd_syncs\" is missing"));
 }
 
-}  // namespace
-
-namespace {
-
 std::optional<ConfigFile> no_such_files(const std::string& /*path*/) { return std::nullopt; }
 
 TrainingJob parse_sampled(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {

@@ -84,10 +84,6 @@ TEST(RandomForest, NeedsATargetForEachRow) {
   EXPECT_THROW((void)predict(samples, 1, 1, {}), std::invalid_argument);
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

@@ -27,10 +27,6 @@ TEST(WorkCost, TakesAnotherTimeForTheSameWork) {
   EXPECT_DOUBLE_EQ(longer.memory_bytes, 10);
 }
 
-}  // namespace
-
-namespace {
-
 TEST(Operators, CountLinearByHand) {
   const Operator forward{OperatorKind::linear, Pass::forward, {8, 4, 16, 1}, DataType::bf16};
   EXPECT_DOUBLE_EQ(flops(forward), 2 * 8 * 4 * 16);

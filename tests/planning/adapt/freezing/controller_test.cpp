@@ -226,10 +226,6 @@ TEST(FreezingController, WhatIsConfirmedIsNotUndoneForAMissingNumber) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 /// A controller's life on made-up observations, with a broken one among them, and what it wrote.

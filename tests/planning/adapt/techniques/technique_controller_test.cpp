@@ -207,10 +207,6 @@ TEST(TechniqueController, RefusesWhatCannotBe) {
   EXPECT_THAT(error(freezing_options(), {.good = {1, 0}, .freezing = {}}), HasSubstr("two numbers of frozen blocks"));
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::HasSubstr;
 
 /// A run that was continued once, with all that may happen in one.

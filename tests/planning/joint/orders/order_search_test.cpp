@@ -181,10 +181,6 @@ TEST(OrderSearch, RefusesStagesThatAreNotTrained) {
   EXPECT_THAT(error_of([&] { OrderSearch search(problem); }), HasSubstr("train every stage"));
 }
 
-}  // namespace
-
-namespace {
-
 /// The order with two neighbours of a rank exchanged, whatever they are.
 schedule::Schedule shuffled(schedule::Schedule order, std::mt19937& random) {
   auto& actions = order.ranks[random() % order.ranks.size()];

@@ -126,10 +126,6 @@ TEST(ExponentialFit, WhateverItReturnsIsFinite) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 TEST(InitialGuess, ReadsPythonsAndJsonsLiterals) {

@@ -283,10 +283,6 @@ TEST(EffectiveEnergy, IsLinearBetweenBreakpoints) {
   EXPECT_TRUE(effective_energy_zj(instance, time_ps) == (175 + 120) * kJoule);
 }
 
-}  // namespace
-
-namespace {
-
 /// A profile of which every stage but the last is alike, as pipelines of equal transformer layers have.
 profile::StageProfile profile_of(int stages, double last_stage_factor, double spread, unsigned seed) {
   std::mt19937_64 random(seed);

@@ -166,10 +166,6 @@ TEST(Makespan, EqualsTheLongestOfAllPaths) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAreArray;

@@ -163,10 +163,6 @@ TEST(PlanLibrary, SplicesKeepTheirDeadlines) {
   EXPECT_GT(spliced, 100);
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<std::int32_t> random_choice(const PlanningModel& model, std::mt19937_64& random) {
   std::vector<std::int32_t> choice;
   for (int op = 0; op < model.instance.op_count(); ++op) {
@@ -195,10 +191,6 @@ TEST(SplitPlan, HasTheMakespanOfTheMixedClocks) {
     }
   }
 }
-
-}  // namespace
-
-namespace {
 
 /// The planner of a model, with what it stands on.
 class PreparedPlanner {

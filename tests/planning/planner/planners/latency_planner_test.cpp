@@ -232,10 +232,6 @@ TEST(LatencyPlanner, AsksForTighterDeadlinesWhereAPlanIsLate) {
   EXPECT_THAT(plan->clocks_mhz, ElementsAre(1000, 1000, 1000, 1000));
 }
 
-}  // namespace
-
-namespace {
-
 constexpr int kRanks = 3;
 constexpr int kMicrobatches = 6;
 const std::vector<double> kBlockingW(kRanks, 80);

@@ -159,10 +159,6 @@ TEST(PoliciesOfClocks, RunEachWithItsFastestSetting) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 class LowgearPolicyTest : public testing::Test {
@@ -219,10 +215,6 @@ TEST_F(LowgearPolicyTest, PassesItsOptionsOn) {
     }
   }
 }
-
-}  // namespace
-
-namespace {
 
 using testing::HasSubstr;
 

@@ -70,10 +70,6 @@ TEST(StageColumns, DoubtTransfersThatTakeManyTimesTheirForward) {
             "p.csv: a transfer of stage 0 takes 2 s, and its forward 0.05 s: give seconds");
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

@@ -103,10 +103,6 @@ TEST(PartTable, RefusesOptionsThatAreSlowerAtAHigherClock) {
   EXPECT_EQ(read("0,forward,a,900,x,1,2,1\n0,forward,a,1410,x,1.01,3,1\n").size(), 2);  // noise
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 /// Two parts with three options each, at two clocks.

@@ -121,10 +121,6 @@ TEST(FindSwitchLatency, FindsNoneWhereNothingTellsIt) {
   EXPECT_FALSE(find_switch_latency({}));
 }
 
-}  // namespace
-
-namespace {
-
 Recording recording_of(std::initializer_list<RecordedUnit> units) {
   Recording recording;
   recording.units = units;
@@ -152,10 +148,6 @@ TEST(ClockEvents, OfNoRequestAreNone) {
   EXPECT_TRUE(clock_events(recording_of({unit_at(0, 1, 0), unit_at(1, 2, 0)})).empty());
   EXPECT_TRUE(clock_events({}).empty());
 }
-
-}  // namespace
-
-namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;

@@ -79,10 +79,6 @@ TEST(EnvPipeConfig, TakesClocksAndStepsOfAnyGpu) {
   EXPECT_EQ(job.envpipe->options.raise_step_mhz, 15);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;

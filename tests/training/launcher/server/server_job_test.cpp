@@ -127,10 +127,6 @@ TEST(ServedOrder, IsTheAssumedOneWhereNoServerAnswers) {
   EXPECT_THAT(order.note, HasSubstr("a backward is taken to last twice as long as a forward"));
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 constexpr const char* kJob =

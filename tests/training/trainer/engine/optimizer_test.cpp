@@ -151,10 +151,6 @@ TEST(StateSquares, AreThoseOfMomentChangeAndValue) {
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(sums[i].item<double>(), expected[i], 1e-5 * expected[i]) << i;
 }
 
-}  // namespace
-
-namespace {
-
 using testing::DoubleNear;
 using testing::Pointwise;
 

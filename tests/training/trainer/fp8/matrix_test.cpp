@@ -101,10 +101,6 @@ TEST_P(EveryFormat, EndsAtTheLargestNumber) {
 
 INSTANTIATE_TEST_SUITE_P(Fp8Number, EveryFormat, testing::Values(Format::e4m3, Format::e5m2));
 
-}  // namespace
-
-namespace {
-
 at::Tensor random_matrix(std::int64_t rows, std::int64_t columns, std::uint64_t seed, double size = 1) {
   return at::empty({rows, columns}).normal_(0, size, at::detail::createCPUGenerator(seed));
 }

@@ -304,10 +304,6 @@ TEST(ActivationMeter, GrowsInProportionToLayersAndTokens) {
   EXPECT_EQ(metered(2, 5), metered(2, 1) + 4 * sequence);
 }
 
-}  // namespace
-
-namespace {
-
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Gt;

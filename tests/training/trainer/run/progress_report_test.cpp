@@ -44,10 +44,6 @@ TEST(ServerPresence, CountsRanksThatAloneHaveNoAnswer) {
             "server until it responds");
 }
 
-}  // namespace
-
-namespace {
-
 StepResult step(double time_s, std::optional<double> energy_j) {
   StepResult result;
   result.time_s = time_s;
@@ -87,7 +83,7 @@ TEST(RunTotals, HaveNoEnergyUnlessEveryStepHasOne) {
   EXPECT_FALSE(totals.summary().step_energy_j);
 }
 
-/// The rule is that of `lowgear report` (run_validity.h).
+/// The rule is that of `lowgear report` (run_record.h).
 TEST(RunTotals, AreInvalidAsTheReportOfTheirMetricsIs) {
   RunTotals totals(0, 4, 100);
   StepResult marked = step(1, 10);
@@ -103,10 +99,6 @@ TEST(RunTotals, AreInvalidAsTheReportOfTheirMetricsIs) {
   EXPECT_EQ(totals.summary().invalid, "");
   EXPECT_NE(totals.summary().text().find("\nnote: 2 of 3 steps are marked invalid"), std::string::npos);
 }
-
-}  // namespace
-
-namespace {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -299,10 +291,6 @@ TEST_F(Metrics, AreNoneWhenAllWasDoneBefore) {
   report(4, 4, 20);
   EXPECT_THAT(summary_.text(), HasSubstr("4 steps were done before"));
 }
-
-}  // namespace
-
-namespace {
 
 launcher::TrainConfig config() {
   launcher::TrainConfig config;
