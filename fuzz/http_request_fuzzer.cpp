@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -97,24 +98,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t piece = data[0] == 0 ? size : data[0];
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   const http::Limits limits{.header_bytes = 512, .body_bytes = 256};
-  http::RequestParser parser(limits);
+  std::optional<http::RequestParser> parser(std::in_place, limits);
   std::string waiting;
-  while (!rest.empty() && !parser.refusal()) {
+  while (!rest.empty() && !parser->refusal()) {
     waiting += rest.substr(0, piece);
     rest.remove_prefix(std::min(piece, rest.size()));
     while (!waiting.empty()) {
-      const std::size_t taken = parser.put(waiting);
+      const std::size_t taken = parser->put(waiting);
       if (taken > waiting.size()) std::abort();
       waiting.erase(0, taken);
-      if (parser.refusal()) {
-        check_answer(*parser.refusal());
+      if (parser->refusal()) {
+        check_answer(*parser->refusal());
         return 0;
       }
-      if (parser.complete()) {
-        const http::Request request = parser.take();
+      if (parser->complete()) {
+        const http::Request request = parser->take();
         if (request.body.size() > limits.body_bytes || request.path.size() > limits.header_bytes) std::abort();
         answer(request);
-        parser = http::RequestParser(limits);
+        parser.emplace(limits);
         continue;
       }
       if (taken == 0) break;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,18 +19,17 @@ constexpr http::Limits kLimits{.header_bytes = 256, .body_bytes = 128};
 
 /// Empty when there is no response in it.
 std::optional<http::ReplyText> parse(std::string_view bytes, std::size_t piece, http::ResponseBody body) {
-  http::ResponseParser parser(kLimits, body);
-  while (!bytes.empty()) {
-    parser.put(bytes.substr(0, piece));
-    bytes.remove_prefix(std::min(piece, bytes.size()));
-  }
-  parser.end();
-  if (parser.problem()) {
-    if (parser.complete() || parser.keep_alive() || parser.problem()->find('\n') != std::string::npos) std::abort();
+  const auto receive = [&](std::span<char> room) -> std::optional<std::size_t> {
+    const std::size_t count = bytes.copy(room.data(), std::min(piece, room.size()));
+    bytes.remove_prefix(count);
+    return count;
+  };
+  const http::ReceivedResponse response = http::read_response(receive, kLimits, body);
+  if (!response.reply) {
+    if (response.keep_alive || response.problem.find('\n') != std::string::npos) std::abort();
     return std::nullopt;
   }
-  if (!parser.complete()) return std::nullopt;
-  http::ReplyText reply = parser.take();
+  const http::ReplyText& reply = *response.reply;
   if (reply.body.size() > kLimits.body_bytes || reply.status < 200) std::abort();
   for (const auto& [name, value] : reply.headers) {
     if (name.size() + value.size() > kLimits.header_bytes) std::abort();

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include "base/core/error.h"
@@ -29,9 +30,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Kind = ClientError::Kind;
-
-constexpr std::size_t kReceiveBytes = std::size_t{16} * 1024;
-constexpr std::size_t kMaxRecordBytes = std::size_t{16} * 1024;  // of TLS
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -51,6 +49,10 @@ bool is_token(std::string_view text) {
 bool is_target(std::string_view target) {
   return target.starts_with('/') &&
          std::ranges::all_of(target, [](char letter) { return letter > ' ' && letter != '\x7f'; });
+}
+
+bool is_waiting(StreamStatus status) {
+  return status == StreamStatus::wants_read || status == StreamStatus::wants_write;
 }
 
 bool is_header_value(std::string_view value) { return value.find_first_of({"\r\n\0", 3}) == std::string_view::npos; }
@@ -109,7 +111,7 @@ class Client::Exchange {
 
  private:
   void disconnect() {
-    client_.tls_.reset();
+    client_.stream_.reset();
     client_.connection_.reset();
   }
 
@@ -147,7 +149,6 @@ class Client::Exchange {
   void connect() {
     disconnect();
     sent_ = received_ = 0;
-    is_cut_off_ = false;
     const Clock::time_point until = std::min(deadline_, Clock::now() + client_.options_.connect_timeout);
     if (!client_.endpoint_.unix_path.empty()) {
       const ipc::UnixAddress address = ipc::UnixAddress::of_path(client_.endpoint_.unix_path);
@@ -164,24 +165,23 @@ class Client::Exchange {
     if (!client_.connection_) fail(Kind::unreachable, "cannot be reached: " + reason(error));
     const int enabled = 1;
     ::setsockopt(client_.connection_.get(), IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof(enabled));
-    if (client_.tls_side_) shake_hands(until);
+    shake_hands(until);
   }
 
   void shake_hands(Clock::time_point until) {
-    client_.tls_ = client_.tls_side_->stream(client_.connection_.get(), client_.endpoint_.host);
     while (true) {
-      const TlsStep step = client_.tls_->handshake();
-      if (step.status == TlsStatus::done) return;
-      if (step.status != TlsStatus::wants_read && step.status != TlsStatus::wants_write) {
-        const std::string why = client_.tls_->problem();
+      const StreamStep step = client_.stream_->handshake();
+      if (step.status == StreamStatus::done) return;
+      if (!is_waiting(step.status)) {
+        const std::string why = client_.stream_->problem();
         fail(Kind::untrusted, "TLS failed: " + (why.empty() ? "it closed the connection" : why));
       }
       await(step.status, until, Kind::unreachable, "cannot be reached: it does not speak TLS in time");
     }
   }
 
-  void await(TlsStatus wanted, Clock::time_point until, Kind kind_when_late, const char* late) {
-    await(wanted == TlsStatus::wants_read ? short{POLLIN} : short{POLLOUT}, until, kind_when_late, late);
+  void await(StreamStatus wanted, Clock::time_point until, Kind kind_when_late, const char* late) {
+    await(wanted == StreamStatus::wants_read ? short{POLLIN} : short{POLLOUT}, until, kind_when_late, late);
   }
 
   AddressList look_up() {
@@ -210,43 +210,37 @@ class Client::Exchange {
       socklen_t length = sizeof(error);
       if (::getsockopt(client_.connection_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     }
-    if (error != 0) disconnect();
+    if (error != 0) {
+      disconnect();
+    } else {
+      const int descriptor = client_.connection_.get();
+      client_.stream_ =
+          client_.tls_side_ ? client_.tls_side_->stream(descriptor, client_.endpoint_.host) : SocketStream(descriptor);
+    }
     return error;
   }
 
   /// Empty when the connection ended before the answer did.
   std::optional<ReplyText> attempt(std::string_view head, std::string_view body, ResponseBody answer) {
-    ResponseParser parser(client_.options_.limits, answer);
     send(head, body);
-    while (!parser.complete()) {
-      const std::string_view bytes = receive();
-      // Without the end that TLS says, a response without a length may have been cut off.
-      if (bytes.empty() && !is_cut_off_) parser.end();
-      parser.put(bytes);
-      if (parser.problem()) fail(Kind::malformed, *parser.problem());
-      if (bytes.empty() && !parser.complete()) {
-        disconnect();
-        return std::nullopt;
-      }
-    }
-    if (!parser.keep_alive()) disconnect();
-    return parser.take();
+    ReceivedResponse response =
+        read_response([this](std::span<char> room) { return receive(room); }, client_.options_.limits, answer);
+    if (!response.problem.empty()) fail(Kind::malformed, response.problem);
+    if (!response.keep_alive) disconnect();
+    return std::move(response.reply);
   }
 
   /// Sends all, or what the server takes: it may answer, with a refusal, before it has read the rest.
   void send(std::string_view head, std::string_view body) {
-    std::string record;  // head and body together, where they are encrypted
     while (!head.empty() || !body.empty()) {
-      if (client_.tls_) {
-        record.assign(head.substr(0, kMaxRecordBytes));
-        record.append(body.substr(0, kMaxRecordBytes - record.size()));
-      }
-      const TlsStep step = client_.tls_ ? client_.tls_->write(record) : send_plain(head, body);
-      if (step.status == TlsStatus::wants_read || step.status == TlsStatus::wants_write) {
+      const std::array<iovec, 2> pieces{iovec{.iov_base = const_cast<char*>(head.data()), .iov_len = head.size()},
+                                        iovec{.iov_base = const_cast<char*>(body.data()), .iov_len = body.size()}};
+      const StreamStep step = client_.stream_->write(pieces);
+      if (is_waiting(step.status)) {
         await(step.status, deadline_, Kind::timed_out, "it did not accept the request in time");
         continue;
       }
-      if (step.status != TlsStatus::done) return;
+      if (step.status != StreamStatus::done) return;
       sent_ += step.bytes;
       const std::size_t of_head = std::min(step.bytes, head.size());
       head.remove_prefix(of_head);
@@ -254,41 +248,17 @@ class Client::Exchange {
     }
   }
 
-  [[nodiscard]] TlsStep send_plain(std::string_view head, std::string_view body) const {
-    std::array<iovec, 2> pieces{iovec{.iov_base = const_cast<char*>(head.data()), .iov_len = head.size()},
-                                iovec{.iov_base = const_cast<char*>(body.data()), .iov_len = body.size()}};
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = pieces.size();
+  /// 0 at the end of the connection; empty when it failed: a response without a length may have been cut off.
+  std::optional<std::size_t> receive(std::span<char> room) {
     while (true) {
-      const ssize_t sent = ::sendmsg(client_.connection_.get(), &message, MSG_NOSIGNAL);
-      if (sent >= 0) return {TlsStatus::done, static_cast<std::size_t>(sent)};
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return {TlsStatus::wants_write, 0};
-      if (errno != EINTR) return {TlsStatus::failed, 0};
-    }
-  }
-
-  /// Empty when the connection has ended.
-  std::string_view receive() {
-    while (true) {
-      const TlsStep step = client_.tls_ ? client_.tls_->read(buffer_) : receive_plain();
-      if (step.status == TlsStatus::done) {
-        received_ += step.bytes;
-        return {buffer_.data(), step.bytes};
+      const StreamStep step = client_.stream_->read(room);
+      if (is_waiting(step.status)) {
+        await(step.status, deadline_, Kind::timed_out, "it did not respond in time");
+        continue;
       }
-      if (step.status == TlsStatus::failed) is_cut_off_ = true;
-      if (step.status == TlsStatus::ended || step.status == TlsStatus::failed) return {};
-      await(step.status, deadline_, Kind::timed_out, "it did not respond in time");
-    }
-  }
-
-  [[nodiscard]] TlsStep receive_plain() {
-    while (true) {
-      const ssize_t received = ::recv(client_.connection_.get(), buffer_.data(), buffer_.size(), 0);
-      if (received > 0) return {TlsStatus::done, static_cast<std::size_t>(received)};
-      if (received == 0) return {TlsStatus::ended, 0};
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return {TlsStatus::wants_read, 0};
-      if (errno != EINTR) return {TlsStatus::ended, 0};
+      received_ += step.bytes;
+      if (step.status == StreamStatus::failed) return std::nullopt;
+      return step.bytes;
     }
   }
 
@@ -296,8 +266,6 @@ class Client::Exchange {
   Clock::time_point deadline_;
   std::size_t sent_ = 0;      ///< over this connection
   std::size_t received_ = 0;  ///< over this connection
-  bool is_cut_off_ = false;   ///< the connection failed, and did not end
-  std::array<char, kReceiveBytes> buffer_{};
 };
 
 Client::Client(Endpoint endpoint, ClientOptions options)

@@ -73,7 +73,7 @@ class Client {
   FileDescriptor cancelled_;                       ///< an eventfd, readable once cancelled
   std::shared_ptr<const TlsClientSide> tls_side_;  ///< null: without TLS
   FileDescriptor connection_;
-  std::optional<TlsStream> tls_;  ///< over the connection
+  std::optional<SocketStream> stream_;  ///< over the connection
 };
 
 /// The token in a file that holds one word and nothing else but blanks after it. Throws InputError, naming the file,

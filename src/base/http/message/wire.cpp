@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/string_type.hpp>
 #include <boost/beast/http/fields.hpp>
-#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/rfc7230.hpp>
 #include <boost/beast/http/status.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <ctime>
 #include <iterator>
 #include <utility>
@@ -78,54 +79,41 @@ bool has_no_body(int status) { return status == 204 || status == 304; }
 
 }  // namespace
 
-struct RequestParser::State {
-  explicit State(Limits given) : limits(given) {
-    parser.eager(false);  // stops after the headers, which decide whether the body is read at all
-    parser.header_limit(static_cast<std::uint32_t>(given.header_bytes));
-    parser.body_limit(given.body_bytes);
-  }
-
-  Limits limits;
-  http::request_parser<http::string_body> parser;
-  std::optional<Response> refusal;
-};
-
-RequestParser::RequestParser(Limits limits) : state_(std::make_unique<State>(limits)) {}
-RequestParser::~RequestParser() = default;
-RequestParser::RequestParser(RequestParser&&) noexcept = default;
-RequestParser& RequestParser::operator=(RequestParser&&) noexcept = default;
+RequestParser::RequestParser(Limits limits) : limits_(limits) {
+  parser_.eager(false);  // stops after the headers, which decide whether the body is read at all
+  parser_.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
+  parser_.body_limit(limits.body_bytes);
+}
 
 std::size_t RequestParser::put(std::string_view bytes) {
-  if (bytes.empty() || complete() || state_->refusal) return 0;
+  if (bytes.empty() || complete() || refusal_) return 0;
   boost::system::error_code error;
-  const std::size_t taken = state_->parser.put(boost::asio::buffer(bytes.data(), bytes.size()), error);
+  const std::size_t taken = parser_.put(boost::asio::buffer(bytes.data(), bytes.size()), error);
   if (error == http::error::need_more) return taken;
   if (error) {
-    state_->refusal = refusal_of(error, state_->limits);
-  } else if (state_->parser.is_header_done() && state_->parser.get().count(http::field::transfer_encoding) > 0) {
+    refusal_ = refusal_of(error, limits_);
+  } else if (parser_.is_header_done() && parser_.get().count(http::field::transfer_encoding) > 0) {
     // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short. Of a body in another
     // encoding it would not know where it ends.
-    state_->refusal = error_response(ErrorCode::length_required, "send the body with Content-Length, not chunked");
-  } else if (const std::string_view name = repeated_field(state_->parser.get()); !name.empty()) {
-    state_->refusal =
+    refusal_ = error_response(ErrorCode::length_required, "send the body with Content-Length, not chunked");
+  } else if (const std::string_view name = repeated_field(parser_.get()); !name.empty()) {
+    refusal_ =
         error_response(ErrorCode::bad_request, fmt::format("the header {} occurs more than once; send it once", name));
   }
   return taken;
 }
 
-bool RequestParser::complete() const { return !state_->refusal && state_->parser.is_done(); }
-
-const std::optional<Response>& RequestParser::refusal() const { return state_->refusal; }
+bool RequestParser::complete() const { return !refusal_ && parser_.is_done(); }
 
 bool RequestParser::expects_continue() const {
-  if (!state_->parser.is_header_done() || complete() || state_->refusal) return false;
-  return boost::beast::iequals(state_->parser.get()[http::field::expect], "100-continue");
+  if (!parser_.is_header_done() || complete() || refusal_) return false;
+  return boost::beast::iequals(parser_.get()[http::field::expect], "100-continue");
 }
 
-bool RequestParser::keep_alive() const { return !state_->refusal && state_->parser.get().keep_alive(); }
+bool RequestParser::keep_alive() const { return !refusal_ && parser_.get().keep_alive(); }
 
 Request RequestParser::take() {
-  auto message = state_->parser.release();
+  auto message = parser_.release();
   std::string_view target = to_std(message.target());
   // The absolute form, as proxies send it.
   if (const std::size_t scheme = target.find("://"); scheme != std::string_view::npos && !target.starts_with('/')) {
@@ -182,79 +170,70 @@ std::string problem_of(const boost::system::error_code& error, const Limits& lim
   return "its response is not HTTP/1.1: " + error.message();
 }
 
+/// A stream of Beast's over a function.
+class ReceivingStream {
+ public:
+  explicit ReceivingStream(const ReceiveBytes& receive) : receive_(receive) {}
+
+  template <typename Buffers>
+  std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
+    const boost::asio::mutable_buffer room = *boost::asio::buffer_sequence_begin(buffers);
+    const std::optional<std::size_t> bytes = receive_({static_cast<char*>(room.data()), room.size()});
+    error = {};
+    if (!bytes) error = boost::asio::error::connection_reset;
+    if (bytes == 0U) error = boost::asio::error::eof;
+    return bytes.value_or(0);
+  }
+  /// Beast wants one that throws, too.
+  template <typename Buffers>
+  std::size_t read_some(const Buffers& buffers) {
+    boost::system::error_code error;
+    const std::size_t bytes = read_some(buffers, error);
+    if (error) throw boost::system::system_error(error);
+    return bytes;
+  }
+
+ private:
+  const ReceiveBytes& receive_;
+};
+
+bool has_ended(const boost::system::error_code& error) {
+  return error == http::error::end_of_stream || error == http::error::partial_message ||
+         error == boost::asio::error::connection_reset;
+}
+
 }  // namespace
 
-struct ResponseParser::State {
-  State(const Limits& limits, ResponseBody body) {
-    parser.eager(false);  // stops after the headers
+ReceivedResponse read_response(const ReceiveBytes& receive, const Limits& limits, ResponseBody body) {
+  constexpr std::size_t kReceiveBytes = std::size_t{16} * 1024;
+  ReceivingStream stream(receive);
+  boost::beast::flat_buffer buffer;
+  buffer.reserve(kReceiveBytes);
+  while (true) {
+    http::response_parser<http::string_body> parser;
     parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
     parser.body_limit(limits.body_bytes);
     parser.skip(body == ResponseBody::none);
-  }
-  http::response_parser<http::string_body> parser;
-};
-
-ResponseParser::ResponseParser(Limits limits, ResponseBody body)
-    : limits_(limits), body_(body), state_(std::make_unique<State>(limits, body)) {}
-ResponseParser::~ResponseParser() = default;
-ResponseParser::ResponseParser(ResponseParser&&) noexcept = default;
-ResponseParser& ResponseParser::operator=(ResponseParser&&) noexcept = default;
-
-void ResponseParser::put(std::string_view bytes) {
-  waiting_ += bytes;
-  parse();
-}
-
-void ResponseParser::parse() {
-  while (!waiting_.empty() && !complete() && !problem_) {
     boost::system::error_code error;
-    const std::size_t taken = state_->parser.put(boost::asio::buffer(waiting_), error);
-    waiting_.erase(0, taken);
-    if (error && error != http::error::need_more) {
-      problem_ = problem_of(error, limits_);
-      return;
-    }
-    if (!state_->parser.is_header_done()) {
-      if (taken == 0) return;
-      continue;
-    }
-    const unsigned status = state_->parser.get().result_int();
-    if (status == kSwitchingProtocols) {
-      problem_ = "it switches to another protocol";
-      return;
-    }
-    if (state_->parser.get().count(http::field::transfer_encoding) > 0) {
+    http::read_header(stream, buffer, parser, error);
+    const unsigned status = error ? 0 : parser.get().result_int();
+    if (status == kSwitchingProtocols) return {.reply = {}, .problem = "it switches to another protocol"};
+    if (!error && parser.get().count(http::field::transfer_encoding) > 0) {
       // Beast 1.74 asserts on a chunk's header that comes in pieces.
-      problem_ = "its response is chunked, or has another encoding";
-      return;
+      return {.reply = {}, .problem = "its response is chunked, or has another encoding"};
     }
-    if (status < kFirstFinalStatus) {
-      state_ = std::make_unique<State>(limits_, body_);
-    } else if (taken == 0) {
-      return;
-    }
+    if (!error && status < kFirstFinalStatus) continue;
+    if (!error && !parser.is_done()) http::read(stream, buffer, parser, error);
+    if (has_ended(error)) return {};
+    if (error) return {.reply = {}, .problem = problem_of(error, limits)};
+    const bool keep_alive = buffer.size() == 0 && parser.keep_alive() && !parser.need_eof();
+    auto message = parser.release();
+    return {.reply = ReplyText{.status = static_cast<int>(message.result_int()),
+                               .headers = to_headers(message),
+                               .body = std::move(message.body())},
+            .problem = {},
+            .keep_alive = keep_alive};
   }
-}
-
-void ResponseParser::end() {
-  if (complete() || problem_ || !state_->parser.is_header_done()) return;
-  boost::system::error_code error;
-  state_->parser.put_eof(error);  // an error: it has a length, which was not reached
-}
-
-bool ResponseParser::complete() const { return !problem_ && state_->parser.is_done(); }
-
-bool ResponseParser::keep_alive() const {
-  return complete() && waiting_.empty() && state_->parser.get().keep_alive() && !state_->parser.need_eof();
-}
-
-ReplyText ResponseParser::take() {
-  auto message = state_->parser.release();
-  ReplyText reply;
-  reply.status = static_cast<int>(message.result_int());
-  reply.headers = to_headers(message);
-  reply.body = std::move(message.body());
-  return reply;
 }
 
 }  // namespace lowgear::http

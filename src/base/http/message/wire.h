@@ -1,8 +1,11 @@
 #pragma once
 
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,11 +17,6 @@ namespace lowgear::http {
 class RequestParser {
  public:
   explicit RequestParser(Limits limits);
-  ~RequestParser();
-  RequestParser(const RequestParser&) = delete;
-  RequestParser& operator=(const RequestParser&) = delete;
-  RequestParser(RequestParser&&) noexcept;
-  RequestParser& operator=(RequestParser&&) noexcept;
 
   /// Consumes bytes of the connection and returns their number, at most to the end of the headers or of the request.
   /// Call it until it consumes nothing, and pass the remaining bytes again later, with more after them. Consumes
@@ -28,7 +26,7 @@ class RequestParser {
   [[nodiscard]] bool complete() const;
   /// Why the request is refused: 400 (also a header such as Host or Authorization that comes twice), 411 (a body in
   /// chunks), 413 (body too large), or 431 (headers too large).
-  [[nodiscard]] const std::optional<Response>& refusal() const;
+  [[nodiscard]] const std::optional<Response>& refusal() const { return refusal_; }
   /// The client waits for `100 Continue` before it sends the body.
   [[nodiscard]] bool expects_continue() const;
   /// Whether the connection may carry another request.
@@ -37,8 +35,9 @@ class RequestParser {
   [[nodiscard]] Request take();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  Limits limits_;
+  boost::beast::http::request_parser<boost::beast::http::string_body> parser_;
+  std::optional<Response> refusal_;
 };
 
 enum class AfterResponse : unsigned char { keep_alive, close };
@@ -52,39 +51,16 @@ enum class ResponseLength : unsigned char {
 
 enum class ResponseBody : unsigned char { expected, none };  ///< none: the answer to HEAD
 
-/// Reads one HTTP/1.x response from the bytes of a connection, however they are cut. Interim responses (1xx) before it
-/// are skipped.
-class ResponseParser {
- public:
-  ResponseParser(Limits limits, ResponseBody body);
-  ~ResponseParser();
-  ResponseParser(const ResponseParser&) = delete;
-  ResponseParser& operator=(const ResponseParser&) = delete;
-  ResponseParser(ResponseParser&&) noexcept;
-  ResponseParser& operator=(ResponseParser&&) noexcept;
-
-  /// Takes bytes of the connection.
-  void put(std::string_view bytes);
-  /// The connection has ended, and with it a response without a length.
-  void end();
-
-  [[nodiscard]] bool complete() const;
-  /// Why the bytes are not a response; empty until then.
-  [[nodiscard]] const std::optional<std::string>& problem() const { return problem_; }
-  /// Whether the connection may carry another request.
-  [[nodiscard]] bool keep_alive() const;
-  /// The complete response, once.
-  [[nodiscard]] ReplyText take();
-
- private:
-  struct State;
-  void parse();
-
-  Limits limits_;
-  ResponseBody body_;
-  std::unique_ptr<State> state_;
-  std::string waiting_;  ///< not taken yet
-  std::optional<std::string> problem_;
+struct ReceivedResponse {
+  std::optional<ReplyText> reply;  ///< empty: there is a problem, or the connection ended before the response did
+  std::string problem;             ///< why the bytes are not a response
+  bool keep_alive = false;         ///< the connection may carry another request
 };
+
+/// Receives bytes into `room` and returns their number: 0 at the end of the connection, nothing when it broke.
+using ReceiveBytes = std::function<std::optional<std::size_t>(std::span<char> room)>;
+
+/// Reads one HTTP/1.x response. Skips interim responses (1xx) before it.
+[[nodiscard]] ReceivedResponse read_response(const ReceiveBytes& receive, const Limits& limits, ResponseBody body);
 
 }  // namespace lowgear::http

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -12,7 +11,6 @@
 
 #include "base/core/log.h"
 #include "base/http/message/error.h"
-#include "base/http/server/connection_reply.h"
 
 namespace lowgear::http {
 namespace {
@@ -25,27 +23,81 @@ constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;
 constexpr std::size_t kMaxIdleBytes = 2048;
 /// Pieces that one system call sends.
 constexpr std::size_t kMaxPieces = 16;
-/// Of TLS.
-constexpr std::size_t kMaxRecordBytes = std::size_t{16} * 1024;
 
 std::shared_ptr<const std::string> shared_text(std::string text) {
   return std::make_shared<const std::string>(std::move(text));
 }
 
+class ConnectionStream : public EventStream {
+ public:
+  explicit ConnectionStream(std::weak_ptr<Connection> connection) : connection_(std::move(connection)) {}
+  ConnectionStream(const ConnectionStream&) = delete;
+  ConnectionStream& operator=(const ConnectionStream&) = delete;
+  ~ConnectionStream() override {
+    if (const auto connection = connection_.lock()) connection->drop_stream();
+  }
+  void push(std::shared_ptr<const std::string> event) override {
+    if (const auto connection = connection_.lock()) connection->push(std::move(event));
+  }
+  [[nodiscard]] bool closed() const override {
+    const auto connection = connection_.lock();
+    return !connection || !connection->streaming();
+  }
+
+ private:
+  std::weak_ptr<Connection> connection_;
+};
+
+/// The reply to one request of a connection, which it does not keep alive.
+class ConnectionReply final : public Reply {
+ public:
+  ConnectionReply(std::weak_ptr<Connection> connection, std::uint64_t request)
+      : connection_(std::move(connection)), request_(request) {}
+  ConnectionReply(const ConnectionReply&) = delete;
+  ConnectionReply& operator=(const ConnectionReply&) = delete;
+  ~ConnectionReply() override {
+    if (!closed()) send(error_response(ErrorCode::internal, "the request was not answered"));
+  }
+
+  void send(Response response) override {
+    answered_ = true;
+    if (const auto connection = connection_.lock()) connection->answer(request_, response);
+  }
+  [[nodiscard]] std::shared_ptr<EventStream> stream(Response head) override {
+    const auto connection = connection_.lock();
+    if (connection && connection->begin_stream(request_, head)) return std::make_shared<ConnectionStream>(connection);
+    answered_ = true;
+    return nullptr;
+  }
+  [[nodiscard]] bool closed() const override {
+    const auto connection = connection_.lock();
+    return !connection || !connection->awaits_answer(request_);
+  }
+  void on_close(std::function<void()> callback) override {
+    if (answered_) return;
+    const auto connection = connection_.lock();
+    if (!connection || !connection->on_close(request_, callback)) callback();
+  }
+
+ private:
+  std::weak_ptr<Connection> connection_;
+  std::uint64_t request_;
+  bool answered_ = false;  ///< other than by a stream
+};
+
 }  // namespace
 
-Connection::Connection(Socket socket, Remote remote, ConnectionOwner& owner, std::optional<TlsStream> tls)
+Connection::Connection(Socket socket, Remote remote, ConnectionOwner& owner, SocketStream stream)
     : socket_(std::move(socket)),
-      tls_(std::move(tls)),
+      stream_(std::move(stream)),
       remote_(std::move(remote)),
       owner_(owner),
       deadline_{boost::asio::steady_timer(socket_.get_executor())} {}
 
 void Connection::start() {
-  if (!tls_) return await_first_request();
   state_ = State::handshaking;
-  arm(owner_.options().request_timeout);
   handshake();
+  if (state_ == State::handshaking) arm(owner_.options().request_timeout);
 }
 
 void Connection::await_first_request() {
@@ -72,22 +124,19 @@ void Connection::drain() {
   end_stream();
 }
 
-// --- TLS
-// --------------------------------------------------------------------------------------------------------------
-
 void Connection::handshake() {
-  const TlsStep step = tls_->handshake();
+  const StreamStep step = stream_.handshake();
   switch (step.status) {
-    case TlsStatus::done:
+    case StreamStatus::done:
       return await_first_request();
-    case TlsStatus::ended:
-    case TlsStatus::failed:
+    case StreamStatus::ended:
+    case StreamStatus::failed:
       return on_failed_handshake();
-    case TlsStatus::wants_read:
-    case TlsStatus::wants_write:
+    case StreamStatus::wants_read:
+    case StreamStatus::wants_write:
       break;
   }
-  const auto wait = step.status == TlsStatus::wants_read ? Socket::wait_read : Socket::wait_write;
+  const auto wait = step.status == StreamStatus::wants_read ? Socket::wait_read : Socket::wait_write;
   socket_.async_wait(wait, [self = shared_from_this()](const boost::system::error_code& error) {
     if (self->state_ == State::closed) return;
     if (error) return self->close();
@@ -96,7 +145,7 @@ void Connection::handshake() {
 }
 
 void Connection::on_failed_handshake() {
-  if (tls_->is_plain_http()) {
+  if (stream_.is_plain_http()) {
     const Response response =
         error_response(ErrorCode::bad_request, "this port speaks TLS: use https:// instead of http://");
     std::string text = serialize_head(response, AfterResponse::close, ResponseLength::known);
@@ -105,18 +154,6 @@ void Connection::on_failed_handshake() {
   }
   close();
 }
-
-TlsStep Connection::read_from_socket(std::span<char> buffer) {
-  if (tls_) return tls_->read(buffer);
-  const ssize_t received = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (received > 0) return {TlsStatus::done, static_cast<std::size_t>(received)};
-  if (received == 0) return {TlsStatus::ended, 0};
-  const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-  return {again ? TlsStatus::wants_read : TlsStatus::failed, 0};
-}
-
-// --- reading
-// ----------------------------------------------------------------------------------------------------------
 
 void Connection::wait_for_input() {
   if (state_ == State::closed || input_.is_awaited || input_.has_ended) return;
@@ -130,7 +167,7 @@ void Connection::wait_for_input() {
     self->wait_for_input();
   };
   // What TLS has taken from the socket already, the socket does not show.
-  if (tls_ && tls_->has_more()) {
+  if (stream_.has_more()) {
     return boost::asio::post(socket_.get_executor(), [on_input] { on_input({}); });
   }
   socket_.async_wait(Socket::wait_read, on_input);
@@ -138,10 +175,10 @@ void Connection::wait_for_input() {
 
 void Connection::receive() {
   const std::span<char> buffer = owner_.receive_buffer();
-  const TlsStep step = read_from_socket(buffer);
-  if (step.status == TlsStatus::failed) return close();
-  if (step.status == TlsStatus::ended) return on_end_of_input();
-  if (step.status != TlsStatus::done) return;
+  const StreamStep step = stream_.read(buffer);
+  if (step.status == StreamStatus::failed) return close();
+  if (step.status == StreamStatus::ended) return on_end_of_input();
+  if (step.status != StreamStatus::done) return;
   if (state_ == State::streaming || state_ == State::lingering) {
     input_.discarded_bytes += step.bytes;
     if (input_.discarded_bytes > kMaxDiscarded) close();
@@ -162,7 +199,7 @@ void Connection::parse() {
     // From the first byte to the last: a client that sends one byte at a time gains no time by it.
     state_ = State::reading;
     owner_.set_idle(*this, false);
-    input_.parser.emplace(owner_.options().limits);
+    input_.parser = std::make_unique<RequestParser>(owner_.options().limits);
     input_.told_to_continue = false;
     request_.head_only = false;
     request_.text.clear();
@@ -193,9 +230,6 @@ void Connection::dispatch() {
   if (const std::optional<Response> refusal = owner_.refuse(remote_.client)) return respond(*refusal, request_.after);
   owner_.handle(std::move(request), std::make_shared<ConnectionReply>(weak_from_this(), request_.number));
 }
-
-// --- answering
-// --------------------------------------------------------------------------------------------------------
 
 bool Connection::awaits_answer(std::uint64_t request) const {
   return state_ == State::handling && request == request_.number;
@@ -272,9 +306,6 @@ void Connection::drop_stream() {
   end_stream();
 }
 
-// --- writing
-// ----------------------------------------------------------------------------------------------------------
-
 void Connection::write(std::shared_ptr<const std::string> text) {
   output_.bytes += text->size();
   output_.texts.push_back(std::move(text));
@@ -284,18 +315,18 @@ void Connection::write(std::shared_ptr<const std::string> text) {
 /// Sends what the socket takes.
 void Connection::flush() {
   if (output_.awaits_room) return;
-  TlsStatus status = TlsStatus::done;
+  StreamStatus status = StreamStatus::done;
   while (!output_.texts.empty()) {
-    const TlsStep step = write_to_socket();
+    const StreamStep step = write_pieces();
     status = step.status;
-    if (status == TlsStatus::ended || status == TlsStatus::failed) return close();
-    if (status != TlsStatus::done) break;
+    if (status == StreamStatus::ended || status == StreamStatus::failed) return close();
+    if (status != StreamStatus::done) break;
     consume(step.bytes);
   }
   if (output_.texts.empty()) return on_flushed();
   if (state_ == State::streaming) arm(owner_.options().request_timeout);
   output_.awaits_room = true;
-  const auto wait = status == TlsStatus::wants_read ? Socket::wait_read : Socket::wait_write;
+  const auto wait = status == StreamStatus::wants_read ? Socket::wait_read : Socket::wait_write;
   socket_.async_wait(wait, [self = shared_from_this()](const boost::system::error_code& error) {
     self->output_.awaits_room = false;
     if (self->state_ == State::closed) return;
@@ -304,8 +335,7 @@ void Connection::flush() {
   });
 }
 
-/// Pieces together: without copying them where nothing is encrypted, else as one record.
-TlsStep Connection::write_to_socket() {
+StreamStep Connection::write_pieces() {
   std::array<iovec, kMaxPieces> pieces{};
   std::size_t count = 0;
   for (const auto& text : output_.texts) {
@@ -313,21 +343,7 @@ TlsStep Connection::write_to_socket() {
     const std::size_t skipped = count == 0 ? output_.written_bytes : 0;
     pieces[count++] = {.iov_base = const_cast<char*>(text->data() + skipped), .iov_len = text->size() - skipped};
   }
-  if (tls_) {
-    std::string record;
-    for (const iovec& piece : std::span(pieces).first(count)) {
-      const std::size_t room = kMaxRecordBytes - record.size();
-      record.append(static_cast<const char*>(piece.iov_base), std::min(piece.iov_len, room));
-    }
-    return tls_->write(record);
-  }
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = count;
-  const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent >= 0) return {TlsStatus::done, static_cast<std::size_t>(sent)};
-  const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-  return {again ? TlsStatus::wants_write : TlsStatus::failed, 0};
+  return stream_.write(std::span(pieces).first(count));
 }
 
 void Connection::consume(std::size_t bytes) {
@@ -372,15 +388,12 @@ void Connection::linger() {
   if (input_.has_ended) return close();
   state_ = State::lingering;
   boost::system::error_code ignored;
-  if (tls_) tls_->end();
+  stream_.end();
   socket_.shutdown(Socket::shutdown_send, ignored);
   input_.text.clear();
   arm(kLingerTimeout);
   wait_for_input();
 }
-
-// --- deadlines
-// --------------------------------------------------------------------------------------------------------
 
 void Connection::arm(Clock::duration timeout) {
   deadline_.at = Clock::now() + timeout;

@@ -17,7 +17,7 @@
 #include "base/http/message/wire.h"
 #include "base/http/server/reply.h"
 #include "base/http/server/server.h"
-#include "base/http/tls/tls_stream.h"
+#include "base/http/tls/socket_stream.h"
 
 namespace lowgear::http {
 
@@ -51,8 +51,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Clock = std::chrono::steady_clock;
 
-  /// With `tls`, which is over that socket, the connection begins with a handshake.
-  Connection(Socket socket, Remote remote, ConnectionOwner& owner, std::optional<TlsStream> tls = std::nullopt);
+  /// `stream` is over that socket.
+  Connection(Socket socket, Remote remote, ConnectionOwner& owner, SocketStream stream);
 
   void start();
   void close();
@@ -98,7 +98,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool is_awaited = false;
     bool has_ended = false;
     std::size_t discarded_bytes = 0;
-    std::optional<RequestParser> parser;  ///< of the request that is being read
+    std::unique_ptr<RequestParser> parser;  ///< of the request that is being read
     bool told_to_continue = false;
   };
   /// The latest request.
@@ -123,14 +123,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_failed_handshake();
   void wait_for_input();
   void receive();
-  [[nodiscard]] TlsStep read_from_socket(std::span<char> buffer);
-  [[nodiscard]] TlsStep write_to_socket();
   void on_end_of_input();
   void parse();
   void dispatch();
   void respond(const Response& response, AfterResponse after);
   void write(std::shared_ptr<const std::string> text);
   void flush();
+  [[nodiscard]] StreamStep write_pieces();
   void consume(std::size_t bytes);
   void on_flushed();
   void await_next_request();
@@ -142,7 +141,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_timeout();
 
   Socket socket_;
-  std::optional<TlsStream> tls_;  ///< empty: what is sent and received is plain
+  SocketStream stream_;
   Remote remote_;
   ConnectionOwner& owner_;
   State state_ = State::waiting;

@@ -1,25 +1,21 @@
 #include "base/http/server/server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/network_v6.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <exception>
-#include <iterator>
 #include <list>
 #include <optional>
 #include <string_view>
@@ -39,8 +35,9 @@
 namespace lowgear::http {
 namespace {
 
-using StreamProtocol = boost::asio::generic::stream_protocol;
-using Acceptor = boost::asio::basic_socket_acceptor<StreamProtocol>;
+namespace asio = boost::asio;
+using StreamProtocol = asio::generic::stream_protocol;
+using Acceptor = asio::basic_socket_acceptor<StreamProtocol>;
 
 constexpr std::chrono::milliseconds kAcceptRetry{100};
 constexpr std::size_t kReceiveBytes = std::size_t{64} * 1024;
@@ -61,7 +58,7 @@ struct SocketFile {
 
 class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this<Server::Impl> {
  public:
-  Impl(boost::asio::io_context& io, Handler& handler, ServerOptions options)
+  Impl(asio::io_context& io, Handler& handler, ServerOptions options)
       : io_(io),
         handler_(handler),
         options_(std::move(options)),
@@ -146,7 +143,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
  private:
   struct Listener {
     Acceptor acceptor;
-    boost::asio::steady_timer retry;
+    asio::steady_timer retry;
     std::shared_ptr<const TlsServerSide> tls;
   };
   void warn(const std::string& message) const {
@@ -155,7 +152,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
 
   void add_listener(FileDescriptor socket, const StreamProtocol& protocol,
                     std::shared_ptr<const TlsServerSide> tls = nullptr) {
-    listeners_.emplace_back(Listener{Acceptor(io_), boost::asio::steady_timer(io_), std::move(tls)});
+    listeners_.emplace_back(Listener{Acceptor(io_), asio::steady_timer(io_), std::move(tls)});
     Listener& listener = listeners_.back();
     listener.acceptor.assign(protocol, socket.get());
     (void)socket.release();
@@ -206,8 +203,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
     boost::system::error_code ignored;
     socket.native_non_blocking(true, ignored);
     std::string client = remote->client;
-    std::optional<TlsStream> stream;
-    if (tls != nullptr) stream = tls->stream(socket.native_handle());
+    SocketStream stream = tls == nullptr ? SocketStream(socket.native_handle()) : tls->stream(socket.native_handle());
     auto connection = std::make_shared<Connection>(std::move(socket), std::move(*remote), *this, std::move(stream));
     connections_.add(connection, std::move(client));
     connection->start();
@@ -234,10 +230,10 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
 
   void report_drained() {
     drain_timer_.cancel();
-    if (drained_) boost::asio::post(io_, std::exchange(drained_, nullptr));
+    if (drained_) asio::post(io_, std::exchange(drained_, nullptr));
   }
 
-  boost::asio::io_context& io_;
+  asio::io_context& io_;
   Handler& handler_;
   ServerOptions options_;
   RateLimiter rate_limiter_;
@@ -245,13 +241,13 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   std::list<Listener> listeners_;
   std::vector<SocketFile> files_;
   ConnectionTable<Connection> connections_;
-  boost::asio::steady_timer drain_timer_;
+  asio::steady_timer drain_timer_;
   std::function<void()> drained_;
   bool listening_ = true;
   bool draining_ = false;
 };
 
-Server::Server(boost::asio::io_context& io, Handler& handler, ServerOptions options)
+Server::Server(asio::io_context& io, Handler& handler, ServerOptions options)
     : impl_(std::make_shared<Impl>(io, handler, std::move(options))) {}
 
 // NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
@@ -282,34 +278,20 @@ std::size_t Server::streams() const { return impl_->streams(); }
 
 namespace {
 
-std::string text_of(int family, const void* address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const char* const written = ::inet_ntop(family, address, text.data(), text.size());
-  return written == nullptr ? std::string() : std::string(written);
-}
-
-Remote remote_of(const in_addr& address) {
-  constexpr std::uint32_t kLoopbackNetwork = 127;
-  Remote remote;
-  remote.address = text_of(AF_INET, &address);
-  const bool loopback = ntohl(address.s_addr) >> 24U == kLoopbackNetwork;
-  remote.client = loopback ? "127.0.0.0/8" : remote.address;
-  return remote;
-}
-
-Remote remote_of(const in6_addr& address) {
-  constexpr std::size_t kNetworkBytes = 8;
-  constexpr std::size_t kMappedAt = 12;
-  if (IN6_IS_ADDR_V4MAPPED(&address)) {
-    in_addr mapped{};
-    std::memcpy(&mapped, address.s6_addr + kMappedAt, sizeof(mapped));
-    return remote_of(mapped);
+Remote remote_of(asio::ip::address address) {
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
   }
   Remote remote;
-  remote.address = text_of(AF_INET6, &address);
-  in6_addr network = address;
-  std::fill(network.s6_addr + kNetworkBytes, std::end(network.s6_addr), std::uint8_t{0});
-  remote.client = text_of(AF_INET6, &network) + "/64";
+  if (address.is_v4()) {
+    remote.address = address.to_string();
+    remote.client = address.is_loopback() ? "127.0.0.0/8" : remote.address;
+    return remote;
+  }
+  constexpr unsigned short kNetworkBits = 64;
+  const asio::ip::address_v6 without_interface(address.to_v6().to_bytes());
+  remote.address = without_interface.to_string();
+  remote.client = asio::ip::make_network_v6(without_interface, kNetworkBits).canonical().to_string();
   return remote;
 }
 
@@ -324,51 +306,16 @@ Remote remote_of(const ipc::UnixPeer& peer) {
 }  // namespace
 
 std::optional<Remote> remote_of(int socket) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
-  switch (storage.ss_family) {
-    case AF_UNIX:
-      return remote_of(ipc::peer_of(socket));
-    case AF_INET:
-      return remote_of(reinterpret_cast<const sockaddr_in&>(storage).sin_addr);
-    case AF_INET6:
-      return remote_of(reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
-    default:
-      return std::nullopt;
-  }
+  asio::ip::tcp::endpoint end;
+  auto size = static_cast<socklen_t>(end.capacity());
+  if (::getpeername(socket, end.data(), &size) != 0) return std::nullopt;
+  const int family = end.data()->sa_family;
+  if (family == AF_UNIX) return remote_of(ipc::peer_of(socket));
+  if (family != AF_INET && family != AF_INET6) return std::nullopt;
+  return remote_of(end.address());
 }
 
 namespace {
-
-struct TcpAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-};
-
-std::optional<TcpAddress> numeric_address(const std::string& text, std::uint16_t port) {
-  TcpAddress address;
-  auto& four = reinterpret_cast<sockaddr_in&>(address.storage);
-  if (::inet_pton(AF_INET, text.c_str(), &four.sin_addr) == 1) {
-    four.sin_family = AF_INET;
-    four.sin_port = htons(port);
-    address.size = sizeof(sockaddr_in);
-    return address;
-  }
-  auto& six = reinterpret_cast<sockaddr_in6&>(address.storage);
-  if (::inet_pton(AF_INET6, text.c_str(), &six.sin6_addr) == 1) {
-    six.sin6_family = AF_INET6;
-    six.sin6_port = htons(port);
-    address.size = sizeof(sockaddr_in6);
-    return address;
-  }
-  return std::nullopt;
-}
-
-std::uint16_t port_of(const sockaddr_storage& storage) {
-  return ntohs(storage.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
-                                            : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
-}
 
 [[noreturn]] void throw_listen_error(const std::string& address, std::uint16_t port) {
   const int error = errno;
@@ -395,24 +342,23 @@ void set_up_connections(const FileDescriptor& socket) {
 }  // namespace
 
 TcpListener listen_tcp(const std::string& address, std::uint16_t port) {
-  const std::optional<TcpAddress> where = numeric_address(address, port);
-  if (!where) throw InputError(quote(address) + " is not an address to listen on; write one as 127.0.0.1 or ::1");
+  boost::system::error_code unknown;
+  const asio::ip::tcp::endpoint where(asio::ip::make_address(address, unknown), port);
+  if (unknown) throw InputError(quote(address) + " is not an address to listen on; write one as 127.0.0.1 or ::1");
   TcpListener listener;
-  listener.socket = FileDescriptor(::socket(where->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listener.socket = FileDescriptor(::socket(where.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.socket) throw_listen_error(address, port);
   const int enabled = 1;
   ::setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &enabled, sizeof(enabled));
   set_up_connections(listener.socket);
-  if (::bind(listener.socket.get(), reinterpret_cast<const sockaddr*>(&where->storage), where->size) != 0 ||
-      ::listen(listener.socket.get(), SOMAXCONN) != 0) {
+  asio::ip::tcp::endpoint taken;
+  auto size = static_cast<socklen_t>(taken.capacity());
+  if (::bind(listener.socket.get(), where.data(), static_cast<socklen_t>(where.size())) != 0 ||
+      ::listen(listener.socket.get(), SOMAXCONN) != 0 ||
+      ::getsockname(listener.socket.get(), taken.data(), &size) != 0) {
     throw_listen_error(address, port);
   }
-  sockaddr_storage taken{};
-  socklen_t size = sizeof(taken);
-  if (::getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&taken), &size) != 0) {
-    throw_listen_error(address, port);
-  }
-  listener.port = port_of(taken);
+  listener.port = taken.port();
   return listener;
 }
 

@@ -152,7 +152,7 @@ void TlsServerSide::reload() {
   expires_s_ = static_cast<double>(::timegm(&expires));
 }
 
-TlsStream TlsServerSide::stream(int socket) const {
+SocketStream TlsServerSide::stream(int socket) const {
   SSL* const ssl = SSL_new(context_.get());
   if (ssl != nullptr) SSL_set_accept_state(ssl);
   return {ssl, socket};
@@ -168,9 +168,9 @@ TlsClientSide::TlsClientSide(const TlsClientFiles& files) : context_(new_context
   if (!files.certificate.empty()) use_certificate(context_.get(), files.certificate, files.key);
 }
 
-TlsStream TlsClientSide::stream(int socket, const std::string& host) const {
+SocketStream TlsClientSide::stream(int socket, const std::string& host) const {
   SSL* const ssl = SSL_new(context_.get());
-  TlsStream stream(ssl, socket);
+  SocketStream stream(ssl, socket);
   SSL_set_connect_state(ssl);
   X509_VERIFY_PARAM* const expected = SSL_get0_param(ssl);
   const std::string name = host.substr(0, host.find('%'));  // without the interface of a link-local address

@@ -9,7 +9,7 @@ struct ssl_ctx_st;  // SSL_CTX of OpenSSL
 
 #include "base/core/environment.h"
 #include "base/core/files/file_watch.h"
-#include "base/http/tls/tls_stream.h"
+#include "base/http/tls/socket_stream.h"
 
 namespace lowgear::http {
 
@@ -36,7 +36,7 @@ class TlsServerSide {
   [[nodiscard]] double expires_s() const { return expires_s_; }
 
   /// Over a socket that was accepted.
-  [[nodiscard]] TlsStream stream(int socket) const;
+  [[nodiscard]] SocketStream stream(int socket) const;
 
  private:
   struct Free {
@@ -62,7 +62,7 @@ class TlsClientSide {
   explicit TlsClientSide(const TlsClientFiles& files);
 
   /// Over a socket that is connected to `host`, a name or an address, which the certificate has to be for.
-  [[nodiscard]] TlsStream stream(int socket, const std::string& host) const;
+  [[nodiscard]] SocketStream stream(int socket, const std::string& host) const;
 
  private:
   struct Free {

@@ -1,4 +1,4 @@
-#include "base/http/tls/tls_stream.h"
+#include "base/http/tls/socket_stream.h"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -6,6 +6,7 @@
 #include <openssl/x509_vfy.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <new>
@@ -15,6 +16,10 @@
 namespace lowgear::http {
 namespace {
 
+constexpr std::size_t kMaxRecordBytes = std::size_t{16} * 1024;  // of TLS
+
+bool try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
 // OpenSSL's own BIO of a socket sends without MSG_NOSIGNAL: a peer that has gone would end the process.
 
 int socket_of(BIO* bio) { return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))); }
@@ -22,14 +27,14 @@ int socket_of(BIO* bio) { return static_cast<int>(reinterpret_cast<std::intptr_t
 int send_bytes(BIO* bio, const char* bytes, int count) {
   BIO_clear_retry_flags(bio);
   const ssize_t sent = ::send(socket_of(bio), bytes, static_cast<std::size_t>(count), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) BIO_set_retry_write(bio);
+  if (sent < 0 && try_again()) BIO_set_retry_write(bio);
   return static_cast<int>(sent);
 }
 
 int receive_bytes(BIO* bio, char* bytes, int count) {
   BIO_clear_retry_flags(bio);
   const ssize_t received = ::recv(socket_of(bio), bytes, static_cast<std::size_t>(count), MSG_DONTWAIT);
-  if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) BIO_set_retry_read(bio);
+  if (received < 0 && try_again()) BIO_set_retry_read(bio);
   return static_cast<int>(received);
 }
 
@@ -58,26 +63,35 @@ BIO_METHOD* socket_method() {
 
 }  // namespace
 
-void TlsStream::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
+void SocketStream::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
-TlsStream::TlsStream(ssl_st* ssl, int socket) : ssl_(ssl) {
+SocketStream::SocketStream(int socket) : socket_(socket) {}
+
+SocketStream::SocketStream(ssl_st* ssl, int socket) : socket_(socket), ssl_(ssl) {
   BIO* const bio = ssl == nullptr ? nullptr : BIO_new(socket_method());
   if (bio == nullptr) throw std::bad_alloc();
   BIO_set_data(bio, reinterpret_cast<void*>(std::intptr_t{socket}));
   SSL_set_bio(ssl_.get(), bio, bio);
 }
 
-TlsStream::~TlsStream() = default;
-TlsStream::TlsStream(TlsStream&&) noexcept = default;
-TlsStream& TlsStream::operator=(TlsStream&&) noexcept = default;
+SocketStream::~SocketStream() = default;
+SocketStream::SocketStream(SocketStream&&) noexcept = default;
+SocketStream& SocketStream::operator=(SocketStream&&) noexcept = default;
 
-TlsStep TlsStream::handshake() {
+StreamStep SocketStream::handshake() {
+  if (!ssl_) return {StreamStatus::done, 0};
   ERR_clear_error();
   errno = 0;
   return step_of(SSL_do_handshake(ssl_.get()), 0);
 }
 
-TlsStep TlsStream::read(std::span<char> buffer) {
+StreamStep SocketStream::read(std::span<char> buffer) {
+  if (!ssl_) {
+    const ssize_t received = ::recv(socket_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (received > 0) return {StreamStatus::done, static_cast<std::size_t>(received)};
+    if (received == 0) return {StreamStatus::ended, 0};
+    return {try_again() ? StreamStatus::wants_read : StreamStatus::failed, 0};
+  }
   ERR_clear_error();
   errno = 0;
   std::size_t bytes = 0;
@@ -85,35 +99,49 @@ TlsStep TlsStream::read(std::span<char> buffer) {
   return step_of(result, bytes);
 }
 
-TlsStep TlsStream::write(std::string_view bytes) {
+StreamStep SocketStream::write(std::span<const iovec> pieces) {
+  if (!ssl_) {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(pieces.data());
+    message.msg_iovlen = pieces.size();
+    const ssize_t sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return {StreamStatus::done, static_cast<std::size_t>(sent)};
+    return {try_again() ? StreamStatus::wants_write : StreamStatus::failed, 0};
+  }
+  std::string record;
+  for (const iovec& piece : pieces) {
+    const std::size_t room = kMaxRecordBytes - record.size();
+    record.append(static_cast<const char*>(piece.iov_base), std::min(piece.iov_len, room));
+  }
   ERR_clear_error();
   errno = 0;
   std::size_t written = 0;
-  const int result = SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &written);
+  const int result = SSL_write_ex(ssl_.get(), record.data(), record.size(), &written);
   return step_of(result, written);
 }
 
-void TlsStream::end() {
+void SocketStream::end() {
+  if (!ssl_) return;
   ERR_clear_error();
   if (SSL_is_init_finished(ssl_.get()) != 0) (void)SSL_shutdown(ssl_.get());
   ERR_clear_error();
 }
 
-bool TlsStream::has_more() const { return SSL_pending(ssl_.get()) > 0; }
+bool SocketStream::has_more() const { return ssl_ && SSL_pending(ssl_.get()) > 0; }
 
-TlsStep TlsStream::step_of(int result, std::size_t bytes) {
-  if (result > 0) return {TlsStatus::done, bytes};
+StreamStep SocketStream::step_of(int result, std::size_t bytes) {
+  if (result > 0) return {StreamStatus::done, bytes};
   const int system_error = errno;
   switch (SSL_get_error(ssl_.get(), result)) {
     case SSL_ERROR_WANT_READ:
-      return {TlsStatus::wants_read, 0};
+      return {StreamStatus::wants_read, 0};
     case SSL_ERROR_WANT_WRITE:
-      return {TlsStatus::wants_write, 0};
+      return {StreamStatus::wants_write, 0};
     case SSL_ERROR_ZERO_RETURN:
-      return {TlsStatus::ended, 0};
+      return {StreamStatus::ended, 0};
     case SSL_ERROR_SYSCALL:
       problem_ = system_error == 0 ? "" : std::generic_category().message(system_error);
-      return {TlsStatus::failed, 0};
+      return {StreamStatus::failed, 0};
     default:
       break;
   }
@@ -127,7 +155,7 @@ TlsStep TlsStream::step_of(int result, std::size_t bytes) {
     problem_ = X509_verify_cert_error_string(verified);
   }
   ERR_clear_error();
-  return {TlsStatus::failed, 0};
+  return {StreamStatus::failed, 0};
 }
 
 }  // namespace lowgear::http
