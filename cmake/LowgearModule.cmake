@@ -129,18 +129,19 @@ function(lowgear_small_program target)
   lowgear_share_precompiled(${target} lowgear_precompiled_program)
 endfunction()
 
-# lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...])
-# A module as a shared library that loads into any process: it brings the C++ library, fmt and OpenSSL along, needs only the C
-# library, of glibc 2.31 or newer, and shows only the symbols that the version script EXPORTS names.
+# lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...] [STATIC libx.a...])
+# A module as a shared library that loads into any process: it brings the C++ library, fmt and OpenSSL along, and the archives
+# STATIC whole, which stand in for the shared libraries that its modules are linked with. It needs only the C library, of glibc
+# 2.31 or newer, and shows only the symbols that the version script EXPORTS names.
 function(lowgear_loadable target module exports)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;STATIC" ${ARGN})
   set(script ${CMAKE_CURRENT_SOURCE_DIR}/${exports})
   add_library(${target} SHARED ${ARG_SOURCES} $<TARGET_OBJECTS:lowgear_own_fmt>)
   if(ARG_SOURCES)
     lowgear_compile_together(${target} SOURCES ${ARG_SOURCES})
   endif()
-  target_link_libraries(${target} PRIVATE -Wl,--as-needed -Wl,--whole-archive lowgear_${module} -Wl,--no-whole-archive
-                                          lowgear_build_flags)
+  target_link_libraries(${target} PRIVATE -Wl,--as-needed -Wl,--whole-archive lowgear_${module} ${ARG_STATIC}
+                                          -Wl,--no-whole-archive lowgear_build_flags)
   target_link_options(${target} PRIVATE -Wl,--version-script=${script} -Wl,--no-undefined)
   if(NOT LOWGEAR_SANITIZE)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
@@ -151,12 +152,14 @@ endfunction()
 
 # lowgear_python_test(MODULE.NAME [words...] [COST seconds] [WAITS] [WITH thing...] [ENVIRONMENT NAME=value...])
 # A test in Python: words for the interpreter, a script of this folder first; without any, NAME_test.py. WITH names what
-# it finds in its environment: `package` (python/ on its path), and as LOWGEAR_BINARY, LOWGEAR_LIBRARY, LOWGEAR_NVML,
-# LOWGEAR_TRAINER and LOWGEAR_SAMPLER the files of `binary`, `library`, `nvml`, `trainer` and `sampler`. A test that
+# it finds in its environment: `package` (python/ on its path), and as LOWGEAR_BINARY, LOWGEAR_LIBRARY,
+# LOWGEAR_PLANNING_LIBRARY, LOWGEAR_NVML, LOWGEAR_TRAINER and LOWGEAR_SAMPLER the files of `binary`, `library`,
+# `planning_library`, `nvml`, `trainer` and `sampler`. A test that
 # ends with 77 is skipped. COST is about how long it takes, more where it computes: ctest begins with the largest, and what
 # computes should run with what waits. WAITS: it computes little, mostly waits for programs, and holds on a busy machine.
 set(lowgear_file_of_binary lowgear)
 set(lowgear_file_of_library liblowgear)
+set(lowgear_file_of_planning_library liblowgear_planning)
 set(lowgear_file_of_nvml lowgear_nvml)
 set(lowgear_file_of_trainer lowgear_trainer_program)
 set(lowgear_file_of_sampler lowgear_sampler_program)

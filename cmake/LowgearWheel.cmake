@@ -20,10 +20,12 @@ set(lowgear_stripped ${lowgear_wheel}.stripped)
 add_custom_target(lowgear_wheel
   COMMAND ${CMAKE_COMMAND} -E make_directory ${lowgear_stripped}
   COMMAND ${CMAKE_STRIP} -o ${lowgear_stripped}/liblowgear.so.1 $<TARGET_FILE:liblowgear>
+  COMMAND ${CMAKE_STRIP} -o ${lowgear_stripped}/liblowgear_planning.so $<TARGET_FILE:liblowgear_planning>
   COMMAND ${CMAKE_STRIP} -o ${lowgear_stripped}/libnvidia-ml.so.1 $<TARGET_FILE:lowgear_nvml>
   COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/python/platform_wheel.py --out ${lowgear_wheel}
           --command $<TARGET_FILE:lowgear_portable> --library ${lowgear_stripped}/liblowgear.so.1
+          --planning-library ${lowgear_stripped}/liblowgear_planning.so
           --simulated-nvml ${lowgear_stripped}/libnvidia-ml.so.1 ${lowgear_notices}
-  DEPENDS lowgear_portable liblowgear lowgear_nvml
+  DEPENDS lowgear_portable liblowgear liblowgear_planning lowgear_nvml
   COMMENT "Writing the wheel"
   VERBATIM)

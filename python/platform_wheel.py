@@ -1,6 +1,7 @@
 """Builds the wheel that needs no other installation: the package, and what was compiled for it.
 
-    python3 platform_wheel.py --out DIR --command lowgear --library liblowgear.so.1 --simulated-nvml libnvidia-ml.so.1
+    python3 platform_wheel.py --out DIR --command lowgear --library liblowgear.so.1 \
+        --planning-library liblowgear_planning.so --simulated-nvml libnvidia-ml.so.1
 
 The same files give the same wheel, byte by byte. Its tag says the oldest glibc that all of them load with, and at least
 2.31, which is what they are tested with. Needs nothing but Python.
@@ -73,13 +74,14 @@ def platform_tag(contents):
     return f"manylinux_2_{minor}_{machines.pop()}"
 
 
-def build(out, command, library, simulated_nvml, notices):
+def build(out, command, library, planning_library, simulated_nvml, notices):
     """Writes the wheel into a folder and returns its name. The other arguments are paths; `notices` has one for each
     name of what is compiled in."""
     name = build_backend.project_name()
     program = f"{name}.data/scripts/lowgear"
     compiled = {
         f"{build_backend.PACKAGE}/liblowgear.so.1": library.read_bytes(),
+        f"{build_backend.PACKAGE}/liblowgear_planning.so": planning_library.read_bytes(),
         f"{build_backend.PACKAGE}/simgpu/libnvidia-ml.so.1": simulated_nvml.read_bytes(),
         program: command.read_bytes(),
     }
@@ -92,7 +94,7 @@ def build(out, command, library, simulated_nvml, notices):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for option in ("--out", "--command", "--library", "--simulated-nvml"):
+    for option in ("--out", "--command", "--library", "--planning-library", "--simulated-nvml"):
         parser.add_argument(option, type=Path, required=True)
     parser.add_argument("--notice", metavar="NAME=FILE", action="append", default=[])
     arguments = vars(parser.parse_args())

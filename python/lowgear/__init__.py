@@ -11,8 +11,8 @@
                         forward(...)
 
 Clocks are set by the agent of the node (`lowgear agent`). Without one everything works all the same but for the clocks;
-`Client.status()` says what is missing. Needs nothing but liblowgear.so, which is looked for where LOWGEAR_LIBRARY says,
-next to this package, and where the system looks.
+`Client.status()` says what is missing. The package needs nothing but liblowgear.so: the library that LOWGEAR_LIBRARY
+names, or else the one next to this package, or the system's.
 
 It also plans: `plan`, `replan`, `verify`, `simulate`, `estimate`, `search`, `emulate`, `evaluate` and `thin` are the
 commands of these names as functions (lowgear.planning, docs/python.md).

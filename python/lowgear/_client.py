@@ -20,23 +20,24 @@ _LEGACY_STREAM = 1  # as the driver's interface names the default stream; runtim
 
 
 class Measurement(NamedTuple):
-    """What the GPU used during a window; None where it does not report it, or its energy not all the time."""
+    """Time and energy of a GPU during a window. A value is None where the GPU does not report it; energy also where the GPU
+    has not reported it all the time."""
 
     time_s: float
     energy_j: Optional[float]
-    energy_uncertainty_j: Optional[float]  # of the counter's steps, or of the power readings, as +-
+    energy_uncertainty_j: Optional[float]  # +-, of the counter's steps or of the power readings
     mean_power_w: Optional[float]
     peak_power_w: Optional[float]
     mean_sm_clock_mhz: Optional[float]
     power_capped_s: Optional[float]
     max_temperature_c: Optional[int]
     simulated: bool
-    energy_source: Optional[str]  # "counter"; "integrated power" where there is none, or it cannot be right
-    problem: str  # why something is missing, or why the counter is not used; empty when nothing is
+    energy_source: Optional[str]  # "counter", or "integrated power" where the counter is missing or cannot be right
+    problem: str  # why a value is missing or the counter is not used; empty: no problem
 
 
 class Status(NamedTuple):
-    """How a client stands. `problem` says what does not work, for a person."""
+    """State of a client. `problem` tells a person what does not work."""
 
     rank: int
     world_size: int
@@ -53,45 +54,45 @@ class Status(NamedTuple):
     gpu_uuid: str
     problem: str
     server_connected: bool
-    plan_version: int  # of the server's plan that the newest iteration followed; 0: none
+    plan_version: int  # of the server's plan that the newest iteration has followed; 0: none
     reports_lost: int
     server_problem: str
     pp_rank: int  # in the pipeline; -1: not certain
     stage: int  # the only one of this rank; -1: not certain, or it has several
-    place: str  # how they are known; or why not, and what to pass
-    following: bool  # False: after refuse or stop_following, or a schedule that differs; plans are not followed
-    stream_marks: bool  # marks are ordered with the GPU's work (use_stream); False: they are the host's
-    differing_iterations: int  # that did not run what `expect` was given
+    place: str  # source of pp_rank and stage; or why they are not certain, and what to pass
+    following: bool  # False after refuse, stop_following or a schedule that differs: plans are not followed
+    stream_marks: bool  # True: the GPU makes the marks, in the order of its work (use_stream); False: the host does
+    differing_iterations: int  # iterations that ran other units than `expect` names
     not_following: str  # why plans are not followed
-    difference: str  # the first one: "iteration 12, unit 5: expected backward 3 of stage 1, got forward 4 of stage 1"
-    stream_problem: str  # why marks are the host's although use_stream was called, or what was lost
-    decisions_waiting: int  # reported decisions that the server does not have yet
-    decisions_lost: int  # that it will not get: it is older, or was away for too long
+    difference: str  # the first difference: "iteration 12, unit 5: expected backward 3 of stage 1, got forward 4 of stage 1"
+    stream_problem: str  # why the host makes the marks although use_stream was called, or which marks were lost
+    decisions_waiting: int  # decisions that the server has not received yet
+    decisions_lost: int  # decisions that the server will not receive: it was away for too long
 
 
 class OperatingPoint(NamedTuple):
-    """How the search of the operating point stands.
+    """State of the search of the operating point.
 
     `state`: off; waiting (for the GPUs, or the job's first iterations); running; found (the job runs at `value`); none (no
-    point is shown to save energy) and cut_off (it could not be searched to its end), in which the GPUs' settings are their
-    own; elsewhere (the job's first rank searches).
+    point is shown to save energy); cut_off (the search could not end); elsewhere (the job's first rank searches). After
+    none and cut_off the GPUs have their own settings.
     """
 
     state: str
     points: str  # clock or power-limit
-    value: Optional[float]  # at which the job runs now, in MHz or W; None: the GPUs' own choice
-    energy_pct: Optional[float]  # of the point that was found, against the first; below 0: it saves
+    value: Optional[float]  # point at which the job runs now, in MHz or W; None: the GPUs' own choice
+    energy_pct: Optional[float]  # of the point that was found, against the first point; below 0: it saves
     energy_error_pct: Optional[float]  # half the width of its 99 % interval
     slowdown_pct: Optional[float]
     slowdown_error_pct: Optional[float]
     iterations: int  # observed so far
-    cost_time_s: float  # what searching took more than as many iterations at the first point; below 0: less
+    cost_time_s: float  # time of the search less that of the same iterations at the first point
     cost_energy_j: float
-    reason: str  # the newest decision with its numbers, or what is waited for
+    reason: str  # newest decision with its numbers, or what the search waits for
 
 
 class Window:
-    """An energy window; `measurement` is there once it is over."""
+    """An energy window; `measurement` is set when it ends."""
 
     def __init__(self, name: str):
         self.name = name
@@ -103,19 +104,19 @@ def _encode(text):
 
 
 class Client:
-    """A training process' client. One thread marks iterations and units; a context manager closes it.
+    """The client of a training process. One thread marks iterations and units. `with` closes the client.
 
     Every argument left out is taken from the environment: the rank from torchrun, Slurm, Open MPI or MPICH, the GPU from
     CUDA_VISIBLE_DEVICES, LOWGEAR_AGENT_SOCKET, LOWGEAR_JOB, LOWGEAR_RECORDING. `agent_socket=""` uses no agent.
 
-    With `server` (LOWGEAR_SERVER) plans come from `lowgear serve`, and none is loaded; several addresses with commas
-    between them are of one server that may move from one to another. `job_spec` (LOWGEAR_JOB_SPEC) is
-    then the job as docs/server-api.md has it, a dict or JSON, the same on all ranks.
+    With `server` (LOWGEAR_SERVER) plans come from `lowgear serve`, and the job loads none. Several addresses, separated by
+    commas, are those between which one server may move. `job_spec` (LOWGEAR_JOB_SPEC) then describes the job as in
+    docs/server-api.md, as a dict or JSON, the same on all ranks.
 
     `pp_rank` (LOWGEAR_PP_RANK) is this process' rank in the pipeline, for plans, instructions and the server; `dp_rank`
-    and `tp_rank` its place among replicas and among ranks that share layers. Instead of them `rank_order`
+    and `tp_rank` are its place among replicas and among ranks that share layers. In place of them `rank_order`
     (LOWGEAR_RANK_ORDER) may say how the job numbers its ranks: "megatron", "deepspeed", or axes such as
-    "tp-cp-ep-dp-pp", those of neighbouring ranks first.
+    "tp-cp-ep-dp-pp", that of neighbouring ranks first.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Client:
         _library.check(self._library, code)
 
     def close(self):
-        """Ends the lease, so that the GPU's clocks go back, and finishes the recording. May be called twice.
+        """Ends the lease, which gives the GPU its own clocks back, and completes the recording. May be called twice.
 
         Warns (RuntimeWarning) when the server does not answer.
         """
@@ -189,33 +190,33 @@ class Client:
             self._library.lowgear_close(self._handle)
 
     def load_plan(self, path, plan_rank: int = -1, nearest_below: bool = False):
-        """Hands a plan over. `plan_rank` is which of the plan's ranks this process is; -1: the first that tells of
-        `pp_rank`, `rank_order`, the sizes of `job_spec` where one alone is above 1, a job of one process, a plan of one
-        rank or of as many as the job has.
+        """Hands a plan over to the agent. `plan_rank` is the rank of the plan that this process is. With -1 the first of
+        these decides that can: `pp_rank`; `rank_order`; the sizes of `job_spec` where only one is above 1; a job of one
+        process; a plan of one rank or of as many ranks as the job has.
 
-        A lease that the administrator has ended is taken again by this call alone.
+        Only this call takes a lease again that the administrator has ended.
 
-        Raises Refused when the agent does not take it, AgentUnavailable when there is none (the plan is kept for when
-        there is), InvalidUse when the file is no plan, or it is not certain which of its ranks this is.
+        Raises Refused when the agent refuses the plan, AgentUnavailable without an agent (the plan is kept until there
+        is one), InvalidUse when the file is no plan or the rank of this process is not certain.
         """
         flags = _NEAREST_BELOW if nearest_below else 0
         self._own_stage = None
         self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
 
     def stagger(self):
-        """Waits if the server asks this rank to, so that the power of several jobs swings less; at most a tenth of an
-        iteration. Called by the training thread, right before it begins an iteration.
+        """Waits, at most a tenth of an iteration, if the server asks this rank to, so that the power of several jobs
+        swings less. The training thread calls it right before it begins an iteration.
         """
         self._check(self._library.lowgear_stagger(self._handle))
 
     def iteration_begin(self):
-        """The next iteration begins: one after the last, or 0."""
+        """Begins the next iteration: number 0, or one more than the last."""
         self._library.lowgear_iteration_begin(self._handle)
 
     def iteration_begin_at(self, number: int):
-        """The iteration of this number begins: the framework's own, the same on all ranks. `iteration_begin` continues
-        from it. A number at or below an earlier one says that training has gone back to a checkpoint: what is repeated
-        is recorded, and not reported to the server again.
+        """Begins the iteration of the framework's own number, the same on all ranks. `iteration_begin` continues from it.
+        A number at or below an earlier one means that training has gone back to a checkpoint: repeated iterations are
+        recorded, but not reported to the server again.
 
         Raises InvalidUse above 1,000,000,000.
         """
@@ -225,30 +226,30 @@ class Client:
     def iteration_end(self):
         self._library.lowgear_iteration_end(self._handle)
 
-    #: As a microbatch: the next one, counted for each kind and stage from 0 in every iteration. None says the same.
+    #: The next microbatch, counted from 0 in every iteration for each kind and stage. None means the same.
     NEXT = _NEXT
 
     def unit_begin(self, kind: str, stage: int, microbatch: Optional[int] = None):
-        """A unit begins: kind is forward, backward, input_gradient, weight_gradient, recomputation,
-        recomputing_backward (a backward that repeats its forward), or forward_backward for one that does both in one.
-        Two may be open at once.
+        """Begins a unit. `kind` is forward, backward, input_gradient, weight_gradient, recomputation,
+        recomputing_backward (a backward that repeats its forward) or forward_backward (the forward of one microbatch and
+        the backward of another in one). Two units may be open at once.
         """
         number = _NEXT if microbatch is None else microbatch
         if self._library.lowgear_unit_begin(self._handle, _KINDS[kind], stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
 
     def unit_end(self, kind: str, stage: int, microbatch: Optional[int] = None):
-        """It ends; without a microbatch: the one of this kind and stage that began as the next one last."""
+        """Ends a unit. Without a microbatch: the newest unit of this kind and stage that began as the next one."""
         number = _NEXT if microbatch is None else microbatch
         if self._library.lowgear_unit_end(self._handle, _KINDS[kind], stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
 
     def expect(self, units: Optional[Iterable[Tuple[str, int, int]]], refuse: bool = True):
-        """The units (kind, stage, microbatch) that this rank begins in every iteration, in order. From the next
-        iteration on the marks are checked against them; the first difference ends following plans, as `refuse` does,
-        unless `refuse` is False: then it is only counted. None or no units: nothing is expected any more.
+        """Names the units (kind, stage, microbatch) that this rank begins in every iteration, in order. The client checks
+        the marks against them from the next iteration on. The first difference ends following plans, as the method
+        `refuse` does; with `refuse=False` differences are only counted. None or no units end the check.
 
-        Called by the training thread.
+        The training thread calls it.
         """
         wanted = [(_KINDS[kind], stage, microbatch) for kind, stage, microbatch in units or ()]
         array = (_library.UnitStruct * len(wanted))(*wanted)
@@ -256,18 +257,18 @@ class Client:
         self._check(self._library.lowgear_expect(self._handle, array, len(wanted), flags))
 
     def refuse(self, reason: str):
-        """No more plans are followed for the life of this client: the GPU's clocks are given back, measuring continues,
-        the server receives the reason. The first reason is kept.
+        """Ends following plans for the life of this client. The GPU gets its own clocks back, measuring continues, and the
+        server receives the reason. The first reason is kept.
         """
         self._check(self._library.lowgear_refuse(self._handle, reason.encode("utf-8", "replace")))
 
     def stop_following(self):
-        """Plans are not followed until `follow_again`: the GPU's clocks are given back, measuring continues."""
+        """Pauses following plans until `follow_again`. The GPU gets its own clocks back, measuring continues."""
         self._check(self._library.lowgear_stop_following(self._handle))
 
     def follow_again(self):
-        """Undoes `stop_following`: the GPU is asked for again, and the newest plan of the server is followed from the
-        iteration that the server names; a plan that was loaded is to be loaded again.
+        """Undoes `stop_following`: requests the GPU again, and follows the newest plan of the server from the iteration
+        that the server names. A plan that was loaded has to be loaded again.
 
         Raises Refused after `refuse` or a schedule that differs.
         """
@@ -275,11 +276,11 @@ class Client:
 
     def report_decision(self, technique: str, change: str, *, from_iteration: int, configuration: str, reason: str):
         """Reports a decision about how the job runs to the server, which keeps it with the job and shows it. One rank
-        of the job reports. Returns at once; without a server nothing happens.
+        of the job reports. Returns at once; does nothing without a server.
 
         Args:
-            technique, change: what decides and what it does, each a word of a-z, 0-9 and _: "freezing", "adopt".
-            from_iteration: the first one that runs as it says.
+            technique, change: who decides and what the decision does, each a word of a-z, 0-9 and _: "freezing", "adopt".
+            from_iteration: the first iteration that runs so.
             configuration: how the job runs from then on: "6 of 24 blocks frozen".
             reason: a sentence for a person.
 
@@ -291,19 +292,20 @@ class Client:
         self._check(self._library.lowgear_report_decision(self._handle, ctypes.byref(decision)))
 
     def report_work(self, layers: int, frozen_layers: int = 0, precision: str = "bf16"):
-        """Reports what the job works on from now on to the server: layers of the model, how many are frozen, and the
-        precision in which most is computed, as a word.
+        """Reports the job's work from now on to the server: layers of the model, number of frozen layers, and the main
+        precision of its computations as a word.
 
         Raises InvalidUse for layers that no model has.
         """
         self._check(self._library.lowgear_report_work(self._handle, layers, frozen_layers, _encode(precision)))
 
     def use_stream(self, handle: Optional[int]):
-        """From now on marks count when the GPU gets to them on this stream: `torch.cuda.current_stream().cuda_stream`,
-        where 0 is the default stream. None: when they are made, by the host. Cheap where the stream is the one before.
+        """From now on a mark takes effect when the GPU reaches it on this stream, such as
+        `torch.cuda.current_stream().cuda_stream`; 0 is the default stream. With None a mark takes effect when the host makes
+        it. A call with the same stream as before is cheap.
 
-        Where the driver cannot do it, marks stay the host's and `status().stream_problem` says why. Called by the
-        training thread, after the framework has chosen its GPU.
+        Where the driver does not support it, the host goes on making the marks and `status().stream_problem` says why. The
+        training thread calls it after the framework has chosen its GPU.
         """
         pointer = None if handle is None else handle or _LEGACY_STREAM
         self._check(self._library.lowgear_use_stream(self._handle, pointer))
@@ -317,16 +319,22 @@ class Client:
         max_iterations: int = 0,
         record=None,
     ):
-        """Searches the operating point at which an iteration uses least energy and takes at most `slowdown_pct` longer
-        than at the first point, while the job trains, and has it run there until `close`. Returns at once;
-        `operating_point()` says how it stands.
+        """Searches, while the job trains, the operating point at which an iteration uses least energy and takes at most
+        `slowdown_pct` longer than at the first point. The job then runs there until `close`. Returns at once;
+        `operating_point()` tells the state of the search.
 
-        Every rank calls it, once; all are on one node. No plan is followed any more. The first rank measures the GPUs of
-        all and sets them through the agent. `points`: clock or power-limit; `values` in MHz or W, full speed first, are
-        chosen where they are left out. `block_s` (30): least time for which a point is measured at once. `record`: file
-        to which observations and decisions are appended.
+        Every rank calls it once; all ranks are on one node. The client follows no plan any more. The first rank measures
+        the GPUs of all ranks and sets them through the agent.
 
-        Raises InvalidUse where it cannot begin: a value, a server that plans the job, a GPU without an energy counter.
+        Args:
+            points: clock or power-limit.
+            values: of the points, in MHz or W, full speed first; the library chooses them by default.
+            block_s: shortest measurement of a point, in s (30).
+            max_iterations: longest search.
+            record: file to which observations and decisions are appended.
+
+        Raises InvalidUse where the search cannot begin: for a wrong value, with a server that plans the job, or on a GPU
+        without an energy counter.
         """
         if points not in _POINTS:
             raise _library.InvalidUse(f"there are no operating points {points!r}; there are {', '.join(_POINTS)}")
@@ -345,7 +353,7 @@ class Client:
         self._check(self._library.lowgear_search_begin(self._handle, ctypes.byref(options)))
 
     def operating_point(self) -> OperatingPoint:
-        """How the search stands: after `search_operating_point`, or under `lowgear run --search`."""
+        """State of the search that `search_operating_point` or `lowgear run --search` has begun."""
         result = _library.SearchStruct(ctypes.sizeof(_library.SearchStruct))
         self._check(self._library.lowgear_get_search(self._handle, ctypes.byref(result)))
         values = {field: getattr(result, field) for field in OperatingPoint._fields}
@@ -398,8 +406,8 @@ class Client:
             )
 
     def status(self) -> Status:
-        # What a library does not know of yet it leaves as it is.
-        result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct), pp_rank=-1, stage=-1, following=1)
+        """The client's state now."""
+        result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
         self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
         flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated", "server_connected", "following", "stream_marks"}
         values = {}
@@ -423,9 +431,9 @@ class Client:
         self.iteration_end()
 
     def on_instruction_begin(self, name: str, stage: Optional[int] = None):
-        """`name` is forward or backward; the stage is the one of this process, unless it is given.
+        """`name` is forward or backward. The stage is by default that of this process.
 
-        Raises InvalidUse where that is not certain: pass `stage` here, or `pp_rank` to the client.
+        Raises InvalidUse where that stage is not certain: pass `stage` here, or `pp_rank` to the client.
         """
         if name not in _KINDS:
             return

@@ -19,11 +19,11 @@ class InvalidUse(LowgearError, ValueError):
 
 
 class Refused(LowgearError):
-    """The agent said no."""
+    """The agent has refused."""
 
 
 class AgentUnavailable(LowgearError):
-    """There is no agent to do it. What was asked for is done once there is one."""
+    """There is no agent. What was requested happens once there is one."""
 
 
 class Options(ctypes.Structure):
@@ -120,24 +120,20 @@ class SearchStruct(ctypes.Structure):
     )
 
 
-def _candidates():
-    named = os.environ.get("LOWGEAR_LIBRARY")
-    if named:
-        return [named]
-    return [str(Path(__file__).with_name("liblowgear.so.1")), "liblowgear.so.1", "liblowgear.so"]
-
-
-def _open():
+def open_library(file, variable, candidates, named):
+    """Opens a shared library: the one that the variable has named, or else the first candidate that loads. Raises
+    LowgearError where none does."""
+    candidates = [named] if named else candidates
     tried = []
-    for name in _candidates():
+    for name in candidates:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
             tried.append(str(error))
     raise LowgearError(
-        f"liblowgear.so {'cannot be loaded' if any(map(os.path.exists, _candidates())) else 'is not found'} ("
+        f"{file} {'cannot be loaded' if any(map(os.path.exists, candidates)) else 'is not found'} ("
         + "; ".join(tried)
-        + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
+        + f"); install Lowgear, or set {variable} to its path (build/release/lib/{file})"
     )
 
 
@@ -154,8 +150,10 @@ def _abi_version(library):
 
 
 def load():
-    """The library, with prototypes. Raises LowgearError when it is nowhere, of another version, or not Lowgear's."""
-    library = _open()
+    """Loads the library and declares its functions. Raises LowgearError when it is missing, of another version, or not
+    Lowgear's."""
+    candidates = [str(Path(__file__).with_name("liblowgear.so.1")), "liblowgear.so.1", "liblowgear.so"]
+    library = open_library("liblowgear.so", "LOWGEAR_LIBRARY", candidates, os.environ.get("LOWGEAR_LIBRARY"))
     version = _abi_version(library)
     if version >> 16 != _ABI_MAJOR or version & 0xFFFF < _ABI_MINOR:
         raise LowgearError(f"{library._name} is of another version than this package; install both from one release")
@@ -187,7 +185,7 @@ def load():
 
 
 def check(library, code):
-    """Raises what a code that is not OK means. A client of the parent process does nothing, without an error."""
+    """Raises the error of a code other than OK. The parent process' client does nothing in a child, without an error."""
     if code in (OK, FORKED):
         return
     message = library.lowgear_last_error().decode("utf-8", "replace") or "invalid argument"

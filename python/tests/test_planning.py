@@ -1,4 +1,4 @@
-"""Planning in Python against the real command: its figures, its refusals, and what notebooks show."""
+"""Planning in Python against the command: its figures, its refusals, and what notebooks show."""
 
 import ast
 import csv
@@ -14,6 +14,7 @@ import tempfile
 import threading
 import unittest
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from unittest import mock
@@ -23,6 +24,7 @@ import lowgear
 from lowgear import planning
 
 SOURCE = Path(__file__).resolve().parent.parent
+BINARY = Path(os.environ.get("LOWGEAR_BINARY") or SOURCE.parent / "build" / "release" / "bin" / "lowgear")
 POWER_W = 80
 
 # Two stages at three clocks, as in docs/formats.md.
@@ -44,9 +46,11 @@ JOB = {
 
 def setUpModule():
     try:
-        planning.find_command()
-    except planning.CommandNotFound as error:
+        planning.call.load()
+    except lowgear.LowgearError as error:
         raise unittest.SkipTest(f"SKIPPED: {error}") from None
+    if not BINARY.is_file():
+        raise unittest.SkipTest(f"SKIPPED: {BINARY} is not there; set LOWGEAR_BINARY to the path of lowgear")
 
 
 class Frame:
@@ -70,7 +74,7 @@ def emulate_profile(profile):
 
 
 def command(*words, folder):
-    done = subprocess.run([str(planning.find_command()), *words], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run([str(BINARY), *words], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -277,9 +281,12 @@ class TestPlan(InAFolder):
         self.assertTrue(lowgear.verify(result))
         self.assertEqual(lowgear.simulate(result).energy_j, result.shown_plan.energy_j)
 
-    def test_nothing_is_left_in_the_temporary_folder(self):
-        with mock.patch.object(tempfile, "tempdir", str(self.folder)):
-            plan()
+    def test_nothing_is_written(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        with mock.patch.dict(os.environ, TMPDIR=str(self.folder)):
+            lowgear.simulate(lowgear.replan(plan(), layers=4).plan)
+            lowgear.estimate(JOB)
             with self.assertRaises(lowgear.InvalidUse):
                 plan(microbatches=0)
         self.assertEqual(list(self.folder.iterdir()), [])
@@ -398,7 +405,7 @@ class TestReplan(InAFolder):
         words = ["--layers", "3,1", "--freeze", "1", "--scale", "0-1=0.8,0.7", "--microbatches", "6", "--keep-partition"]
         said = json.loads(
             subprocess.run(
-                [planning.find_command(), "replan", self.folder / "plan", *words, "--json"], check=True, capture_output=True
+                [BINARY, "replan", self.folder / "plan", *words, "--json"], check=True, capture_output=True
             ).stdout
         )
         change = dict(layers=[3, 1], freeze=1, scales=[(0, 1, 0.8, 0.7)], microbatches=6, keep_partition=True)
@@ -621,48 +628,29 @@ class TestNotebooks(InAFolder):
         self.assertIn("3 plans", repr(result))
 
 
-class TestCommand(InAFolder):
-    def fake(self, body):
-        path = self.folder / "lowgear"
-        path.write_text(f"#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'lowgear {lowgear.__version__}'; exit; fi\n{body}\n")
-        path.chmod(0o755)
-        return mock.patch.dict(os.environ, LOWGEAR_COMMAND=str(path))
+class TestCall(InAFolder):
+    def library(self, name):
+        return mock.patch.dict(os.environ, LOWGEAR_PLANNING_LIBRARY=str(name))
 
-    def test_where_it_is_looked_for(self):
-        with mock.patch.dict(os.environ, LOWGEAR_COMMAND=str(self.folder)):
-            with self.assertRaisesRegex(planning.CommandNotFound, "LOWGEAR_COMMAND"):
+    def test_the_library_that_is_named(self):
+        with self.library(self.folder / "none.so"):
+            with self.assertRaisesRegex(lowgear.LowgearError, "is not found.*none.so.*set LOWGEAR_PLANNING_LIBRARY"):
                 plan()
-        with mock.patch.dict(os.environ, PATH=str(planning.find_command().parent)):
-            os.environ.pop("LOWGEAR_COMMAND", None)
-            self.assertTrue(planning.find_command().is_file())
+        with self.library("libm.so.6"):
+            with self.assertRaisesRegex(lowgear.LowgearError, "libm.so.6 is .*set LOWGEAR_PLANNING_LIBRARY"):
+                plan()
 
     def test_one_of_another_version_is_refused(self):
-        path = self.folder / "lowgear"
-        path.write_text("#!/bin/sh\necho lowgear 0.0.1\n")
-        path.chmod(0o755)
-        with mock.patch.dict(os.environ, LOWGEAR_COMMAND=str(path)):
-            with self.assertRaisesRegex(lowgear.LowgearError, "0.0.1.*one release"):
-                plan()
+        with mock.patch.object(lowgear, "__version__", "0.0.1"):
+            with self.assertRaisesRegex(lowgear.LowgearError, "of version .*this package of 0.0.1; install both from one release"):
+                planning.call._load.__wrapped__(None)
 
-    def test_one_that_is_no_program_is_refused(self):
-        path = self.folder / "lowgear"
-        path.write_text("text\n")
-        path.chmod(0o755)
-        with mock.patch.dict(os.environ, LOWGEAR_COMMAND=str(path)):
-            with self.assertRaisesRegex(lowgear.LowgearError, "lowgear cannot be run: Exec format error; set LOWGEAR_COMMAND"):
-                plan()
-
-    def test_failures_and_signals_are_errors_of_their_own(self):
-        with self.fake("echo 'lowgear: error: the disk is full' >&2; exit 1"):
+    def test_failures_are_errors_of_their_own(self):
+        failure = {"error": {"kind": "failed", "message": "the disk is full"}}
+        with mock.patch.object(planning.call, "_answer", lambda verb, request: failure):
             with self.assertRaisesRegex(lowgear.LowgearError, "^the disk is full$") as caught:
                 plan()
-            self.assertNotIsInstance(caught.exception, lowgear.InvalidUse)
-        with self.fake("kill -KILL $$"):
-            with self.assertRaisesRegex(lowgear.LowgearError, "SIGKILL"):
-                plan()
-        with self.fake("exit 1"):
-            with self.assertRaisesRegex(lowgear.LowgearError, "said nothing"):
-                plan()
+        self.assertNotIsInstance(caught.exception, lowgear.InvalidUse)
 
     def test_warnings_become_warnings(self):
         above_limit = [dict(row, energy=row["energy"] * 1.8) for row in ROWS]
@@ -671,47 +659,30 @@ class TestCommand(InAFolder):
             plan(above_limit, gpu="NVIDIA A100-SXM4-80GB")
         own = [one for one in caught if issubclass(one.category, planning.LowgearWarning)]
         self.assertTrue(own)
+        self.assertEqual(own[0].filename, __file__)
 
-    def test_words_of_users_reach_no_shell(self):
-        marker = self.folder / "marker"
-        with self.assertRaises(lowgear.InvalidUse):
-            plan(schedule=f"$(touch {marker}); touch {marker}")
-        self.assertFalse(marker.exists())
+    def test_an_interrupt_cancels_the_call(self):
+        ended = []
 
-    def test_an_interrupt_ends_the_command(self):
-        # The command says who it is and then waits for ever; it must be gone once the interrupt is reported.
-        note = self.folder / "pid"
-        with self.fake(f"echo $$ > {note}.part; mv {note}.part {note}; exec sleep 1000"):
-            script = "import lowgear\ntry:\n  lowgear.plan([], blocking_power_w=1)\nexcept KeyboardInterrupt:\n  print('ended')"
-            script = script.replace("[]", repr(ROWS))
-            python = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True)
-            self.addCleanup(python.stdout.close)
-            waiting = threading.Event()
-            while not note.exists():
-                self.assertIsNone(python.poll(), "it ended before the command was started")
-                waiting.wait(0.02)
-            python.send_signal(signal.SIGINT)  # to Python alone, as a notebook does
-            self.assertEqual(python.communicate()[0], b"ended\n")
-        with self.assertRaises(ProcessLookupError):
-            os.kill(int(note.read_text()), 0)
+        class Waiting:
+            """A library whose call is interrupted and ends once it is cancelled, never otherwise."""
 
-    def test_an_interrupt_while_the_command_starts_ends_it(self):
-        started = []
+            def lowgear_call(self, verb, request, cancelled):
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                while not cancelled._obj.value:
+                    threading.Event().wait(0.001)
+                ended.append(verb)
 
-        class Interrupted(subprocess.Popen):
-            """Interrupted when the program runs and Popen() has not returned."""
-
-            def _execute_child(self, *words):
-                super()._execute_child(*words)
-                started.append(self.pid)
-                signal.raise_signal(signal.SIGINT)
-
-        with self.fake("exec sleep 1000"), mock.patch("subprocess.Popen", Interrupted):
+        with mock.patch.object(planning.call, "load", Waiting):
             with self.assertRaises(KeyboardInterrupt):
-                planning.command._execute([planning.find_command()], None)
-        with self.assertRaises(ProcessLookupError):
-            os.kill(started[0], 0)
-        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+                plan()
+        self.assertEqual(ended, [b"plan"])
+
+    def test_threads_plan_at_once(self):
+        expected = plan()
+        with ThreadPoolExecutor(4) as pool:
+            for result in pool.map(lambda _: plan(), range(8)):
+                self.assertEqual(result.files["frontier.csv"], expected.files["frontier.csv"])
 
 
 class TestNames(unittest.TestCase):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lowgear import _client, _library
 
-HEADER = Path(__file__).parents[2] / "src/client/lowgear.h"
+CLIENT = Path(__file__).parents[2] / "src/client"
+HEADER = CLIENT / "lowgear.h"
 STRUCTS = {
     "lowgear_options": _library.Options,
     "lowgear_unit": _library.UnitStruct,
@@ -52,6 +53,8 @@ class TestStructs(unittest.TestCase):
     def test_a_status_has_what_the_library_fills(self):
         filled = [name for name, _ in _library.StatusStruct._fields_ if name != "struct_size"]
         self.assertEqual(list(_client.Status._fields), filled)
+        body = re.search(r"^lowgear_status status_of\(.*?^}", (CLIENT / "c_api.cpp").read_text(), re.S | re.M)[0]
+        self.assertEqual(re.findall(r"result\.(\w+)", body), filled)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from installed_files import SOURCE, VERSION, run
 sys.path.insert(0, str(SOURCE / "python"))
 platform_wheel = importlib.import_module("platform_wheel")
 
-COMPILED = {name: Path(os.environ[name.upper()]) for name in ("command", "library", "simulated_nvml")}
+COMPILED = {name: Path(os.environ[name.upper()]) for name in ("command", "library", "planning_library", "simulated_nvml")}
 NAME = f"lowgear-{VERSION}"
 MOST_BYTES = 15_000_000
 # Those of the C library. Everything else has to be inside.
@@ -46,7 +46,8 @@ class Wheel(unittest.TestCase):
         modules = {path.relative_to(SOURCE / "python").as_posix() for path in (SOURCE / "python/lowgear").rglob("*")
                    if path.is_file() and "__pycache__" not in path.parts}
         described = {f"{NAME}.dist-info/{file}" for file in ("METADATA", "WHEEL", "RECORD", "licenses/Lowgear")}
-        compiled = {"lowgear/liblowgear.so.1", "lowgear/simgpu/libnvidia-ml.so.1", f"{NAME}.data/scripts/lowgear"}
+        compiled = {"lowgear/liblowgear.so.1", "lowgear/liblowgear_planning.so", "lowgear/simgpu/libnvidia-ml.so.1",
+                    f"{NAME}.data/scripts/lowgear"}
         names = {entry.filename for entry in self.entries}
         self.assertEqual(names - {f"{NAME}.dist-info/entry_points.txt"}, modules | described | compiled)
         self.assertLess(self.wheel.stat().st_size, MOST_BYTES)
@@ -138,9 +139,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("built without SentencePiece", refused.stderr)
 
-    def test_python_finds_the_command_that_came_with_it(self):
-        found = self.python("from lowgear import planning; print(planning.find_command())")
-        self.assertEqual(Path(found.strip()), (self.bin / "lowgear").resolve())
+    def test_python_plans_with_the_library_that_came_with_it(self):
         planned = self.python(
             "import lowgear; rows = [dict(stage=0, instruction=kind, clock_mhz=1000, time_s=1, energy_j=100)"
             " for kind in ('forward', 'backward')]; r = lowgear.plan(rows, microbatches=2, blocking_power_w=50);"

@@ -19,7 +19,7 @@ def adapter_of(name: str) -> ModuleType:
 
 
 def install(name: str, module: object, marks: Marks = _MARKS) -> None:
-    """Has the adapter of a module installed. Never raises: what is not supported is refused, and the job continues. Where
+    """Has the adapter of a module installed. Never raises: it refuses what it does not support, and the job continues. Where
     the adapter marks no units, no plan depends on it: a pipeline may run in the same process, by another framework."""
     follows_plans = True
     try:

@@ -1,4 +1,4 @@
-"""What a framework knows of its job: this rank's place in it, and the order in which every rank runs its units."""
+"""A job as its framework knows it: this rank's place, and the order in which every rank runs its units."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ _LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_grad
 
 
 class Place(NamedTuple):
-    """A rank's place: in the pipeline, among replicas, among ranks that share layers; each of how many."""
+    """A rank's place in the pipeline, among replicas and among ranks that share layers, with the size of each."""
 
     pp_rank: int
     pp: int
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
     @property
     def speaks(self) -> bool:
-        """One pipeline of the job says what all of them would say."""
+        """Whether this rank's pipeline writes the messages of the job; the others stay silent."""
         return self.dp_rank == 0 and self.tp_rank == 0
 
 
@@ -58,7 +58,7 @@ def schedule_csv(orders: List[List[Unit]]) -> str:
 
 
 def first_difference(expected: List[Unit], seen: List[Unit]) -> Optional[str]:
-    """Where what ran leaves the schedule, in words; None where it does not."""
+    """The first difference of the units that ran from the schedule, in words; None without one."""
     if expected == seen:
         return None
     for at, (wanted, got) in enumerate(zip(expected, seen)):
@@ -70,13 +70,13 @@ def first_difference(expected: List[Unit], seen: List[Unit]) -> Optional[str]:
 
 
 def _command_digest() -> str:
-    """Tells jobs with other arguments apart; the same on all ranks: launchers pass each its own --local_rank."""
+    """Tells jobs with other arguments apart. It is the same on all ranks, to which launchers pass --local_rank of their own."""
     words = [word for word in sys.argv if not word.startswith(("--local_rank", "--local-rank"))]
     return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def job_spec(job: Job) -> Dict[str, Any]:
-    """The body of POST /v1/jobs (docs/server-api.md), the same on all ranks. What LOWGEAR_JOB_SPEC says counts more;
+    """The body of POST /v1/jobs (docs/server-api.md), the same on all ranks. LOWGEAR_JOB_SPEC overrides it;
     LOWGEAR_SLOWDOWN is `slowdown_pct`, LOWGEAR_SWITCH_LATENCY `switch_latency_ms`.
 
     Raises ValueError where one of them is invalid.

@@ -1,4 +1,4 @@
-"""What a process tells Lowgear: iterations, units, and whether they are those of the schedule. One in a process."""
+"""Marks of a process: iterations and units, compared with the schedule. One object in a process."""
 
 import atexit
 import threading
@@ -45,22 +45,22 @@ class Marks:
 
     @property
     def refused(self) -> Optional[str]:
-        """Why no plan is followed; None where nothing speaks against it."""
+        """Why no plan is followed; None: one may be."""
         return self._refused
 
     def running(self, source: str) -> bool:
-        """Whether `source` is the adapter that marks, and in an iteration."""
+        """Whether the adapter `source` marks, and an iteration runs."""
         return self._running and self._source == source
 
     def claim(self, source: str, level: int) -> bool:
-        """Whether `source` is the one that marks from now on."""
+        """Whether the adapter `source` marks from now on."""
         if source != self._source and level > self._level:
             self.pause()
             self._source, self._level = source, level
         return source == self._source and not self._off
 
     def begin(self, source: str, level: int, job: Callable[[], Job], number: Optional[int] = None) -> None:
-        """An iteration begins; the one before ends here at the latest. `job` is asked for in every iteration, as its
+        """Begins an iteration; the one before ends here at the latest. It calls `job` in every iteration, as the
         schedule may change. `number`: the framework's own count, the same on all ranks."""
         if not self.claim(source, level):
             return
@@ -83,7 +83,7 @@ class Marks:
         self._thread = threading.get_ident()
 
     def pause(self) -> None:
-        """The iteration is over: an evaluation or a checkpoint comes before the next one, or the next one itself."""
+        """Ends the iteration: an evaluation, a checkpoint or the next iteration follows."""
         if not self._running:
             return
         self.end_unit()
@@ -115,8 +115,8 @@ class Marks:
             self._session.client.unit_end(*unit)
 
     def call(self) -> Generator[None, Any, Any]:
-        """For observers, around a call of the job: its result. When the job raises an exception, what is seen of this
-        iteration proves nothing."""
+        """For observers: runs the job's call and returns its result. After an exception of the job, this iteration is not
+        compared with the schedule."""
         try:
             return (yield)
         except GeneratorExit:
@@ -125,7 +125,7 @@ class Marks:
             raise
 
     def unit(self, source: str, kind: str, stage: int, microbatch: int) -> Generator[None, Any, Any]:
-        """For observers of a call that is one unit."""
+        """For observers of a call that is a unit."""
         marked = self.begin_unit(source, kind, stage, microbatch)
         result = yield from self.call()
         if marked:
@@ -133,7 +133,7 @@ class Marks:
         return result
 
     def refuse(self, reason: str) -> None:
-        """No more plans; measuring continues. The first reason is said, and given to the server."""
+        """Ends following plans; measuring continues. It says the first reason and reports it to the server."""
         if self._refused:
             return
         self._refused = reason
@@ -144,11 +144,11 @@ class Marks:
             self.close()  # its library cannot do one without the other
 
     def fail(self, error: BaseException) -> None:
-        """Something of ours went wrong in the middle of a job."""
+        """Handles an error of Lowgear in the middle of a job."""
         self.refuse(f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """At the end of the process: the iteration is over, clocks go back, the recording is finished. What follows the
+        """At the end of the process: ends the iteration, gives clocks back and completes the recording. Work after the
         last step of an optimizer is no iteration."""
         self._off = True
         try:
@@ -196,7 +196,7 @@ class Marks:
 
 
 def _attached(job: Job, status: Any) -> str:
-    """What a user wants to know at the first iteration."""
+    """The line for the user at the first iteration."""
     units = "iterations only" if job.orders is None else f"{len(job.expected or ())} units an iteration on this rank"
     missing = [text for text in (status.problem, status.server_problem) if text]
     problems = f"; {'; '.join(missing)}" if missing else ""

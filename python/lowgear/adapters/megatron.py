@@ -42,7 +42,7 @@ def interleaved_order_of(rank: int, pp: int, chunks: int, table: List[Tuple[int,
 
 
 def _first_tensor(output: Any) -> Any:
-    """What a backward gets again of what its forward has returned."""
+    """The tensor in a forward's result that its backward receives again."""
     while isinstance(output, (list, tuple, dict)) and output:
         output = next(iter(output.values())) if isinstance(output, dict) else output[0]
     return output

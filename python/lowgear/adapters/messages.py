@@ -1,4 +1,4 @@
-"""What is said to people, by one process of a job where all would say the same."""
+"""Messages to people, from one process of a job where all would write the same."""
 
 import os
 import sys

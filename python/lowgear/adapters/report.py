@@ -27,8 +27,8 @@ _OPTIMIZERS = ("torch.optim.optimizer",)
 
 
 class Framework(NamedTuple):
-    """What users know by a name of its own. `package` is what is imported of it, `modules` those of ADAPTERS by which its
-    jobs are observed."""
+    """A framework by the name that users know. `package` is the one that they import, `modules` the modules of ADAPTERS by
+    which Lowgear observes its jobs."""
 
     name: str
     distribution: str
@@ -198,5 +198,5 @@ def report() -> Dict[str, Any]:
 
 
 def main() -> None:
-    """Writes the report as one line. What a site prints as Python starts comes before it."""
+    """Writes the report as one line, after anything that a site prints as Python starts."""
     sys.stdout.write("\n" + json.dumps(report()) + "\n")

@@ -35,7 +35,7 @@ def _launch() -> dict:
 
 
 def _has_client() -> bool:
-    """Whether the program marks its units itself: two clients of one process would be two of the same rank."""
+    """Whether the program marks its units itself. Two clients of one process would claim the same rank."""
     import gc
 
     import lowgear
@@ -44,7 +44,7 @@ def _has_client() -> bool:
 
 
 def _recording(rank: int, earlier: int) -> dict:
-    """Where a process records that had `earlier` clients: as parts of its first recording."""
+    """The folder for the recording of a process that had `earlier` clients: a part of its first recording."""
     name = os.environ.get("LOWGEAR_RECORDING")
     if not name or earlier == 0:
         return {}
@@ -53,7 +53,7 @@ def _recording(rank: int, earlier: int) -> dict:
 
 
 class Session:
-    """A client, opened for one job, and what was asked of it."""
+    """A client that was opened for one job, and its requests."""
 
     def __init__(self, job: Job, refused: Optional[str], earlier: int = 0):
         import lowgear
@@ -69,7 +69,7 @@ class Session:
         self.is_served = bool(os.environ.get("LOWGEAR_SERVER")) and not refused
         place = job.place
         ranks = {"pp_rank": place.pp_rank, "dp_rank": place.dp_rank, "tp_rank": place.tp_rank}
-        # A job that is refused is not registered: what it would be registered as is not certain.
+        # A refused job is not registered, as its order is not certain.
         serving = {"server": ""} if refused else {"job_spec": job_spec(job)}
         launch = _launch()
         recording = _recording(launch.get("rank", int(os.environ.get("RANK") or 0)), earlier)
@@ -82,7 +82,7 @@ class Session:
         if os.environ.get("LOWGEAR_RECORDING") and not refused:
             self._record_order(Path(os.environ["LOWGEAR_RECORDING"]))
         if job.expected is not None and not refused:
-            self._attempt("expect", job.expected, False)  # what it means is decided here, where more is known
+            self._attempt("expect", job.expected, False)  # Python decides what a difference means: it knows more
 
     def _load_plan(self, name: str) -> None:
         import lowgear
@@ -110,7 +110,8 @@ class Session:
             pass  # a disk that is full: the recording says so itself
 
     def _attempt(self, name: str, *arguments: Any) -> bool:
-        """Calls what this machine or this job may not allow; False where it failed once. The client's status says why."""
+        """Calls a function that this machine or this job may not allow; False once it has failed. The client's status says
+        why."""
         if name in self._failed:
             return False
         try:
@@ -146,5 +147,5 @@ class Session:
         return self.problem
 
     def refuse(self, reason: str) -> bool:
-        """Clocks are given back and measuring continues; False where the library does not take it."""
+        """Gives clocks back; measuring continues. False where the library refuses."""
         return self._attempt("refuse", reason)

@@ -16,11 +16,11 @@ _Names = ChainMap  # what a scope has defined, then what surrounds it
 
 
 class NotRead(Exception):
-    """What a source says only when it is executed."""
+    """A part of a source that only its execution shows."""
 
 
 class Unread:
-    """In place of a value that only an execution gives. Whoever looks into it gets NotRead."""
+    """Stands for a value that only an execution gives. Looking into it raises NotRead."""
 
     def __init__(self, what: str):
         object.__setattr__(self, "what", what)
@@ -50,12 +50,12 @@ def find_source(name: str, path: List[str]) -> Optional[Path]:
 
 
 def decorators_of(function: Any) -> Tuple[str, ...]:
-    """Names of the decorators of a function in a shape: what they do to its parameters is not seen."""
+    """Names of the decorators of a function in a shape. Their effect on its parameters is not known."""
     return getattr(function, "__lowgear_decorators__", ())
 
 
 class Shape(types.ModuleType):
-    """A module of which only the shape is known. What it imports is looked up when it is asked for."""
+    """A module of which only the shape is known. Its imports are looked up on access."""
 
     def __init__(self, name: str, file: Path, resolve: Callable[[str, str], Any]):
         super().__init__(name)
@@ -94,7 +94,7 @@ class Shapes:
         return self._shapes[name]
 
     def _resolved(self, module: str, name: str) -> Any:
-        """What `from module import name` gives; Unread where that is not known."""
+        """The value of `from module import name`; Unread where it is not known."""
         try:
             return self.module(f"{module}.{name}") if name else self.module(module)
         except (LookupError, OSError, SyntaxError, ValueError):
@@ -111,7 +111,7 @@ class _Reader:
         self._package = package
 
     def read(self, statements: Iterable[ast.stmt], names: _Names, prefix: str = "") -> None:
-        """Puts what the statements define into `names`. What several branches define counts as in the first one."""
+        """Adds the definitions of the statements to `names`. Of several branches the first one counts."""
         for statement in statements:
             if getattr(statement, "name", "") in _CALLED_BY_PYTHON and not prefix:
                 continue

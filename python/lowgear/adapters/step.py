@@ -21,7 +21,7 @@ def _place() -> Place:
 
 
 class _Iterations:
-    """Iterations of one framework, which end where they end or where the next one begins."""
+    """Iterations of one framework. Each ends where the framework ends it, or where the next one begins."""
 
     def __init__(self, marks: Marks, source: str, level: int):
         self.marks = marks
@@ -52,7 +52,7 @@ class _Optimizers:
         self._leader: Any = lambda: None
 
     def stepped(self, optimizer: Any, *_: Any) -> None:
-        """PyTorch's global hook after a step: nothing may leave it."""
+        """PyTorch's global hook after a step. It must not raise."""
         try:
             if self._leader() is None:
                 self._leader = weakref.ref(optimizer)
@@ -160,7 +160,7 @@ class _DeepSpeed:
 
 
 def _guard(marks: Marks, function: Any, *args: Any) -> None:
-    """For callbacks that frameworks call: nothing may leave them."""
+    """For callbacks of frameworks, which must not raise."""
     try:
         function(*args)
     except Exception as error:

@@ -59,19 +59,19 @@ def _units(actions: List[Any]) -> List[Unit]:
 
 
 def orders_of(schedule: Any) -> List[List[Unit]]:
-    """What every pipeline rank computes in one step, in order. Raises Unsupported where the schedule does not say."""
+    """The units of every pipeline rank in one step, in order. Raises Unsupported where the schedule does not list them."""
     stage = _stages(schedule)[0]
     loop = _LOOPS.get(_loop_of(schedule))
     if loop is not None:
         return [loop(rank, stage.num_stages, schedule._n_microbatches) for rank in range(stage.num_stages)]
     table = getattr(schedule, "pipeline_order_with_comms", None) or getattr(schedule, "pipeline_order", None)
     if not table:
-        raise Unsupported(f"{type(schedule).__name__} has no pipeline_order that says what it runs")
+        raise Unsupported(f"{type(schedule).__name__} has no pipeline_order, which lists its units")
     return [_units(table[rank]) for rank in sorted(table)]
 
 
 def _check(schedule: Any) -> None:
-    """Raises Unsupported where units would pass by the methods that are observed."""
+    """Raises Unsupported where units would not run through the observed methods."""
     for stage in _stages(schedule):
         for name in _METHODS:
             if not is_wrapped(getattr(type(stage), name)):
@@ -102,7 +102,7 @@ class _Replicas:
 
     @staticmethod
     def _pipeline(distributed: Any, stage: Any, pp: int) -> int:
-        """The how manieth of the pipelines, where their ranks are evenly apart."""
+        """Number of this pipeline among all, where their ranks are evenly apart."""
         ranks = distributed.get_process_group_ranks(stage.group)
         apart = ranks[1] - ranks[0] if pp > 1 else 1
         return ranks[0] // (apart * pp) * apart + ranks[0] % apart

@@ -9,7 +9,7 @@ Observer = Callable[[Dict[str, Any]], Generator[None, Any, None]]
 
 
 class Unsupported(Exception):
-    """What an adapter needs is not there in this version of a framework."""
+    """This version of a framework lacks a part that an adapter needs, or has one that it does not support."""
 
 
 def version_of(module_name: str) -> str:
@@ -76,7 +76,7 @@ def observed(function: Callable, signature: inspect.Signature, needs: Iterable[s
              place: str) -> Callable:
     """`function` of this signature, observed: `observer` is a generator function that gets the arguments by the names of
     the parameters, runs to its `yield` before the call and gets the result from it after the call. When the call raises,
-    the generator is closed there and the exception passes on unchanged. What the observer raises goes to `fail(error)`.
+    the generator is closed there and the exception passes on unchanged. An exception of the observer goes to `fail(error)`.
 
     Raises Unsupported where the function lacks a parameter of `needs`.
     """
@@ -122,7 +122,7 @@ def observed(function: Callable, signature: inspect.Signature, needs: Iterable[s
 
 
 def _guarded(fail, function, *args):
-    """None where ours fails: it is no concern of the job."""
+    """None where the observer fails, which must not concern the job."""
     try:
         return function(*args)
     except StopIteration:

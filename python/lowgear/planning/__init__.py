@@ -2,13 +2,12 @@
 `thin` of `lowgear` as functions; and what Perseus' analysis of a job's results calls (`dumps`).
 
 They take dicts, lists, data frames or paths, and return objects that print themselves in terminals and draw themselves
-in notebooks. All that they compute the command computes (`lowgear`, found as `command.find_command` says): figures are
-its figures, refusals its messages. Nothing but Python's standard library is needed; pandas only where one asks for a
-data frame.
+in notebooks. liblowgear_planning.so computes all figures, with the code of the command: figures are its figures, refusals
+its messages. Nothing else but Python's standard library is needed; pandas only where you ask for a data frame.
 """
 
+from .call import LowgearWarning
 from .clusters import CellRow, EmulatedRow, PointRow, WindowRow, emulate, evaluate, thin, windows
-from .command import CommandNotFound, LowgearWarning, find_command
 from .dumps import ProfilingResult, load_prof, total_time_and_energy
 from .estimates import Estimate, PublishedEstimate, SearchResult
 from .jobs import estimate, search
@@ -20,7 +19,6 @@ from .work import PlannedWork, ReplanResult
 
 __all__ = [
     "CellRow",
-    "CommandNotFound",
     "EmulatedRow",
     "Estimate",
     "LowgearWarning",
@@ -40,7 +38,6 @@ __all__ = [
     "emulate",
     "estimate",
     "evaluate",
-    "find_command",
     "load_prof",
     "plan",
     "replan",

@@ -6,8 +6,8 @@ import os
 from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .._library import InvalidUse
-from .command import option_words, run
-from .inputs import PathLike, ProfileLike, Scratch, is_path, profile_file
+from .call import Request
+from .inputs import PathLike, ProfileLike, is_path, profile_file
 from .table import Table
 
 _PARAMETERS = {"blocking-power": "blocking_power_w", "straggler": "stragglers", "perseus-unit": "perseus_unit_s"}
@@ -28,7 +28,8 @@ class EmulatedRow(NamedTuple):
 
 
 class CellRow(NamedTuple):
-    """A published cell in per cent, and what the folders' results, the method planned again and Lowgear's plan give."""
+    """A published cell in per cent, beside the values of the folders' results, of the method planned again, and of Lowgear's
+    plan."""
 
     table: str
     gpu: str
@@ -54,7 +55,7 @@ class PointRow(NamedTuple):
 
 
 class WindowRow(NamedTuple):
-    """A measured window of a job: an iteration, its power states, and what it saves against windows 0 and 1."""
+    """A measured window of a job: an iteration, its power states, and its saving against windows 0 and 1."""
 
     folder: str
     window: int
@@ -105,22 +106,20 @@ def emulate(
 
     Raises InvalidUse with the command's message. Source: Chung et al., SOSP'24, section 6.3.
     """
-    with Scratch(_PARAMETERS) as scratch:
-        words = option_words(
-            {
-                "profile": profile_file(scratch, profile),
-                "blocking_power": blocking_power_w,
-                "microbatches": _with_commas(microbatches),
-                "pipelines": pipelines,
-                "global_microbatches": global_microbatches,
-                "tensor_parallel": tensor_parallel,
-                "straggler": _with_commas(stragglers),
-                "policy": policy,
-                "perseus_unit": perseus_unit_s,
-                "accounting": accounting,
-            }
-        )
-        document = run("emulate", words, folder=scratch.path, wording=scratch.wording()).document
+    request = Request("emulate", _PARAMETERS)
+    options = {
+        "profile": profile_file(request, profile),
+        "blocking_power": blocking_power_w,
+        "microbatches": _with_commas(microbatches),
+        "pipelines": pipelines,
+        "global_microbatches": global_microbatches,
+        "tensor_parallel": tensor_parallel,
+        "straggler": _with_commas(stragglers),
+        "policy": policy,
+        "perseus_unit": perseus_unit_s,
+        "accounting": accounting,
+    }
+    document = request.run(options).result
     rows = (row for cluster in document["clusters"] for row in _rows_of(cluster))
     return Table(EmulatedRow, rows, f"emulated with plans of {document['plans']}")
 
@@ -132,12 +131,12 @@ def _paths(folders: Sequence[PathLike]) -> Sequence[str]:
 
 
 def evaluate(*folders: PathLike) -> Tuple[Table[CellRow], Table[PointRow]]:
-    """The published tables of Perseus (SOSP'24) beside what folders of the artifact's shape and Lowgear give, cell by
+    """The published tables of Perseus (SOSP'24) beside the values of folders of the artifact's shape and of Lowgear, cell by
     cell, and the measured points of its figure 9.
 
     Raises InvalidUse with the command's message where a folder cannot be read or has no such file.
     """
-    document = run("evaluate", _paths(folders)).document
+    document = Request("evaluate").run({}, *_paths(folders)).result
     if "cells" not in document:
         raise InvalidUse("no file of the shape of Perseus' sosp24_data; windows() shows the results of jobs")
     cells = (CellRow(**row) for row in document["cells"])
@@ -151,7 +150,7 @@ def windows(*folders: PathLike) -> Table[WindowRow]:
 
     Raises InvalidUse with the command's message where a folder has none.
     """
-    document = run("evaluate", _paths(folders)).document
+    document = Request("evaluate").run({}, *_paths(folders)).result
     if not document["dumps"]:
         raise InvalidUse("no N.prof.json of a job's results; evaluate() shows Perseus' published tables")
     rows = (WindowRow(dump["folder"], **row) for dump in document["dumps"] for row in dump["windows"])
@@ -159,12 +158,12 @@ def windows(*folders: PathLike) -> Table[WindowRow]:
 
 
 def thin(folder: PathLike, *, keep: Union[int, str], out: PathLike) -> int:
-    """Copies some of a folder's plans for Perseus or Zeus to `out`, in the order of their names; returns how many.
+    """Copies a subset of a folder's plans for Perseus or Zeus to `out`, in the order of their names. Returns its size.
 
     Args:
         keep: a number of plans, evenly; `every:50` for every 50th and the last; or `all`.
 
     Raises InvalidUse with the command's message.
     """
-    words = [os.path.abspath(os.fspath(folder)), *option_words({"keep": keep, "out": os.path.abspath(os.fspath(out))})]
-    return run("thin", words).document["kept"]
+    options = {"keep": keep, "out": os.path.abspath(os.fspath(out))}
+    return Request("thin").run(options, os.path.abspath(os.fspath(folder))).result["kept"]

@@ -1,4 +1,4 @@
-"""`load_prof` and `total_time_and_energy`: what Perseus' `utils` have of these names, for code that calls them."""
+"""`load_prof` and `total_time_and_energy`: the functions of these names in Perseus' `utils`, for code that calls them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Breakdown = Dict[str, List[List[float]]]
 
 
 class ProfilingResult(NamedTuple):
-    """What a rank measured in a window: one value an iteration, in s and J; breakdowns by instruction."""
+    """Measurements of a rank in a window: one value an iteration, in s and J; breakdowns by instruction."""
 
     rank: int
     iter_time: List[float]
@@ -39,7 +39,7 @@ def _result(path: Path, rank: Any) -> ProfilingResult:
 def load_prof(directory: Union[str, "os.PathLike[str]"], schedule_num: int) -> List[ProfilingResult]:
     """The window `schedule_num` of a job's results, `N.prof.json`, by rank as the file has them.
 
-    Raises FileNotFoundError where it is not there, and InvalidUse where it is another file.
+    Raises FileNotFoundError where the file is missing, and InvalidUse where it holds something else.
     """
     path = Path(directory, f"{schedule_num}.prof.json")
     try:

@@ -1,4 +1,4 @@
-"""What `estimate` and `search` return: values that print and draw themselves."""
+"""Results of `estimate` and `search`: values that print and draw themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GIB = 2.0**30
 
 
 class Part(NamedTuple):
-    """What the time of an iteration goes to, on the pipeline rank that works longest."""
+    """A part of the time of an iteration, on the pipeline rank that works longest."""
 
     name: str
     time_s: float
@@ -37,7 +37,7 @@ class MemoryRow(NamedTuple):
 class ClockRow(NamedTuple):
     """Time and energy of the job at some choice of clocks: of all GPUs, in one iteration."""
 
-    name: str  # `full clocks`, `no later`, `least energy`, or what was asked for
+    name: str  # `full clocks`, `no later`, `least energy`, or the request
     basis: str  # `estimated`, `planned` or `replayed`
     time_s: float
     energy_j: float
@@ -58,8 +58,8 @@ class ProfileRow(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A layout of a search with its *estimated* figures of one iteration: energies are of all GPUs. What follows
-    quick_planned_energy_j is *planned* and there for the best layouts only."""
+    """A layout of a search with its *estimated* figures of one iteration: energies are of all GPUs. The fields after
+    quick_planned_energy_j are *planned*, for the best layouts only."""
 
     dp: int
     tp: int
@@ -112,7 +112,7 @@ class Estimate:
 
     time_s: s of one iteration at full clocks, +- error_s (90 % interval). fits: whether every GPU's memory holds its
     share. mfu: model FLOPs over the data sheet's peak, a share of 1. tokens_per_s: of all GPUs. document: everything
-    that was found, as `lowgear.estimate/1` of docs/formats.md. notes: what was assumed, one line each.
+    that was found, as `lowgear.estimate/1` of docs/formats.md. notes: assumptions, one line each.
     """
 
     def __init__(self, document: Mapping[str, Any], profile: Table[ProfileRow], notes: Tuple[str, ...] = ()):
@@ -128,7 +128,7 @@ class Estimate:
 
     @property
     def breakdown(self) -> Table[Part]:
-        """What the time goes to; the parts sum to time_s."""
+        """Parts of the time; they sum to time_s."""
         parts = self.document["iteration"]["breakdown"]["parts"]
         return Table(Part, (Part(part["name"], part["time_s"]) for part in parts), "time of an iteration (estimated)")
 
@@ -189,8 +189,8 @@ class Estimate:
 class PublishedEstimate:
     """An estimate by the formula of the published estimator (DebarghaG/estimate-train-time).
 
-    time_s: s of one iteration; that tool's `one_batch_predict` returns it in microseconds. pipeline_s, gradients_s and
-    update_s are what it is the sum of. document: everything, as `lowgear.published_estimate/1` of docs/formats.md.
+    time_s: s of one iteration; that tool's `one_batch_predict` returns it in microseconds. It is the sum of
+    pipeline_s, gradients_s and update_s. document: everything, as `lowgear.published_estimate/1` of docs/formats.md.
     """
 
     def __init__(self, document: Mapping[str, Any]):
@@ -202,7 +202,7 @@ class PublishedEstimate:
 
     @property
     def predictions(self) -> Table[Part]:
-        """What the regressors say of each operator and collective."""
+        """Predictions of the regressors for each operator and collective."""
         rows = (Part(row["name"], row["time_s"]) for row in self.document["predictions"])
         return Table(Part, rows, "predictions of the published estimator")
 
@@ -227,9 +227,9 @@ class PublishedEstimate:
 class SearchResult:
     """Layouts of a job, best first, with *estimated* figures.
 
-    best: the layouts that were planned. pareto: those that no other beats in both time and energy, fastest first. why:
+    best: the layouts that were planned. pareto: layouts that no other beats in both time and energy, fastest first. why:
     where the winner gains on the best layout with another tp or pp. document: everything, as `lowgear.search/1` of
-    docs/formats.md. notes: what was assumed, one line each.
+    docs/formats.md. notes: assumptions, one line each.
     """
 
     def __init__(self, document: Mapping[str, Any], notes: Tuple[str, ...] = ()):

@@ -1,4 +1,4 @@
-"""What users hand over, as the files that the command reads."""
+"""Values of users as the options and files that the planning library reads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import io
 import json
 import numbers
 import os
-import tempfile
-from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .._library import InvalidUse
-from .command import Wording
+from .call import Request
 
 PathLike = Union[str, "os.PathLike[str]"]
 # Rows, columns, a data frame, or a file.
@@ -33,34 +31,6 @@ _WHOLE_NUMBERS = ("stage", "frequency", "rank")
 
 def is_path(value: Any) -> bool:
     return isinstance(value, (str, os.PathLike))
-
-
-class Scratch:
-    """A folder of this call, which goes with it: files that the command reads, and what their names stand for."""
-
-    def __init__(self, options: Optional[Mapping[str, str]] = None):
-        self._folder = tempfile.TemporaryDirectory(prefix="lowgear-")
-        self._options = dict(options or {})
-        self._files: Dict[str, str] = {}
-
-    def __enter__(self) -> Scratch:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._folder.cleanup()
-
-    @property
-    def path(self) -> Path:
-        return Path(self._folder.name)
-
-    def write(self, file: str, text: str, stands_for: str) -> str:
-        """Writes a file for the command, whose messages will name `stands_for` instead; returns its name."""
-        (self.path / file).write_bytes(text.encode())
-        self._files[file] = stands_for
-        return file
-
-    def wording(self) -> Wording:
-        return Wording(self._options, self._files)
 
 
 def _require_once(names: Iterable[Any], what: str) -> None:
@@ -134,13 +104,13 @@ def profile_csv(data: Any) -> str:
     return out.getvalue()
 
 
-def profile_file(scratch: Scratch, profile: ProfileLike) -> str:
+def profile_file(request: Request, profile: ProfileLike) -> str:
     if is_path(profile):
         return os.path.abspath(os.fspath(profile))
-    return scratch.write("profile.csv", profile_csv(profile), "profile")
+    return request.give("profile.csv", profile_csv(profile), "profile", header_lines=1)
 
 
-def power_option(scratch: Scratch, power_w: PowerLike) -> str:
+def power_option(request: Request, power_w: PowerLike) -> str:
     """A number for all ranks, or one for each: as a list, as a dict by rank, or in a file."""
     if is_path(power_w):
         return os.path.abspath(os.fspath(power_w))
@@ -148,10 +118,10 @@ def power_option(scratch: Scratch, power_w: PowerLike) -> str:
         return str(power_w)
     ranks = power_w.items() if isinstance(power_w, Mapping) else enumerate(power_w)
     text = "stage,blocking_power\n" + "".join(f"{rank},{value}\n" for rank, value in ranks)
-    return scratch.write("blocking_power.csv", text, "blocking_power_w")
+    return request.give("blocking_power.csv", text, "blocking_power_w", header_lines=1)
 
 
-def schedule_option(scratch: Scratch, schedule: ScheduleLike) -> str:
+def schedule_option(request: Request, schedule: ScheduleLike) -> str:
     """A name, a file, or for each rank its actions in PyTorch's notation; also its `pipeline_order`, as it is."""
     if is_path(schedule):
         text = os.fspath(schedule)
@@ -165,10 +135,10 @@ def schedule_option(scratch: Scratch, schedule: ScheduleLike) -> str:
     writer = csv.writer(out, lineterminator="\n")
     for actions in schedule:
         writer.writerow("" if action is None else str(action) for action in actions)
-    return scratch.write("schedule.csv", out.getvalue(), "schedule")
+    return request.give("schedule.csv", out.getvalue(), "schedule", header_lines=0)
 
 
-def job_option(scratch: Scratch, job: Union[PathLike, Mapping[str, Any], None]) -> Optional[str]:
+def job_option(request: Request, job: Union[PathLike, Mapping[str, Any], None]) -> Optional[str]:
     """A job file, or a dict as such a file has it: JSON is YAML."""
     if job is None:
         return None
@@ -178,5 +148,4 @@ def job_option(scratch: Scratch, job: Union[PathLike, Mapping[str, Any], None]) 
         text = json.dumps(job, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidUse(f"job: {error}; give numbers, texts, lists and dicts as a job file has them") from None
-    scratch.write("job.yaml", text, "job")
-    return str(scratch.path / "job.yaml")
+    return request.give("job.yaml", text, "job")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
-from typing import Any, Dict, List, Literal, Mapping, Union, overload
+import io
+from typing import Any, Dict, Literal, Mapping, Union, overload
 
 from .._library import InvalidUse
-from .command import option_words, run
+from .call import Request
 from .estimates import Estimate, ProfileRow, PublishedEstimate, SearchResult
-from .inputs import PathLike, Scratch, job_option
+from .inputs import PathLike, job_option
 from .table import Table
 
 JobLike = Union[PathLike, Mapping[str, Any], None]
+_PROFILE = "profile.csv"  # in memory
 _OURS = ("json", "emit_profile", "peer_formula")
 
 
-def _words(options: Mapping[str, Any]) -> List[str]:
-    """Options of a job by their names in Python, as words: those that take `true` or `false`, and the pair
+def _translated(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Options of a job as the command has them: those that take `true` or `false`, and the pair
     `--sequence-parallel` and `--no-sequence-parallel`, are plain truth values here."""
     if "sequence_parallel" in options and "no_sequence_parallel" in options:
         raise InvalidUse("sequence_parallel and no_sequence_parallel are two names of one option; give the former")
@@ -30,15 +31,14 @@ def _words(options: Mapping[str, Any]) -> List[str]:
         if name == "sequence_parallel" and value is False:
             name, value = "no_sequence_parallel", True
         translated[name] = value
-    return option_words(translated)
+    return translated
 
 
-def _read_profile(path: Path) -> Table[ProfileRow]:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [
-            ProfileRow(int(row["stage"]), row["instruction"], int(row["frequency"]), float(row["time"]), float(row["energy"]))
-            for row in csv.DictReader(file)
-        ]
+def _read_profile(text: str) -> Table[ProfileRow]:
+    rows = [
+        ProfileRow(int(row["stage"]), row["instruction"], int(row["frequency"]), float(row["time"]), float(row["energy"]))
+        for row in csv.DictReader(io.StringIO(text))
+    ]
     return Table(ProfileRow, rows, "stage profile (estimated)")
 
 
@@ -50,7 +50,7 @@ def estimate(job: JobLike = None, *, formula: str = "lowgear", **options: Any) -
     """Estimates memory, time and energy of a training job without a GPU.
 
     Args:
-        job: a job file (YAML), or a dict as such a file has it (docs/estimating.md). Options stand before what it says.
+        job: a job file (YAML), or a dict as such a file has it (docs/estimating.md). Options override it.
         formula: `lowgear`, or `published` for that of the published estimator, with its regressors and its flaws; its
             only option is `operators`.
         options: every option of `lowgear estimate`, with underscores. Most used: model, gpu (names), gpus, nodes, tp, pp,
@@ -71,24 +71,20 @@ def estimate(job: JobLike = None, *, formula: str = "lowgear", **options: Any) -
     """
     if formula not in ("lowgear", "published"):
         raise InvalidUse(f"formula: expected lowgear or published, not {formula!r}")
-    with Scratch() as scratch:
-        file = job_option(scratch, job)
-        words = _words({"job": file, **options})
-        # Messages name what the user gave, not where this function has put it.
-        wording = scratch.wording()._replace(files={str(scratch.path / "job.yaml"): "job"})
-        if formula == "published":
-            return PublishedEstimate(run("estimate", [*words, "--peer-formula"], wording=wording).document)
-        profile = scratch.path / "profile.csv"
-        done = run("estimate", [*words, f"--emit-profile={profile}"], wording=wording)
-        notes = tuple(note for note in done.notes if str(profile) not in note)
-        return Estimate(done.document, _read_profile(profile), notes)
+    request = Request("estimate")
+    words = _translated({"job": job_option(request, job), **options})
+    if formula == "published":
+        return PublishedEstimate(request.run({**words, "peer_formula": True}).result)
+    reply = request.run({**words, "emit_profile": _PROFILE}, keep=[_PROFILE])
+    notes = tuple(note for note in reply.notes if not note.startswith(_PROFILE))
+    return Estimate(reply.result, _read_profile(reply.files[_PROFILE].decode()), notes)
 
 
 def search(job: JobLike = None, **options: Any) -> SearchResult:
     """Finds the layout of a training job with the least time, energy or cost.
 
     Args:
-        job: as `estimate` takes it; its own layout is not looked at.
+        job: as `estimate` takes it; its own layout is ignored.
         options: every option of `lowgear search`, with underscores. Most used: model, gpu (names), gpus, global_batch
             (sequences), seq (tokens), objective (`time`, `energy`, `cost`), top (layouts to plan), operators (folder of
             samples); tp, pp, dp, cp, ep, virtual_stages, micro_batch, zero, recompute keep to one value; max_cp,
@@ -96,8 +92,6 @@ def search(job: JobLike = None, **options: Any) -> SearchResult:
 
     Raises InvalidUse with the command's message where the job cannot be run, or no layout divides it.
     """
-    with Scratch() as scratch:
-        words = _words({"job": job_option(scratch, job), **options})
-        wording = scratch.wording()._replace(files={str(scratch.path / "job.yaml"): "job"})
-        done = run("search", words, wording=wording)
-        return SearchResult(done.document, done.notes)
+    request = Request("search")
+    reply = request.run(_translated({"job": job_option(request, job), **options}))
+    return SearchResult(reply.result, reply.notes)

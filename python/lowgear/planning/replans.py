@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NamedTuple, Optional, Sequence, Union
 
 from .._library import InvalidUse
-from .command import option_words, run
-from .inputs import PathLike, Scratch, is_path
-from .pipelines import read_folder
+from .call import Request
+from .inputs import PathLike, is_path
+from .pipelines import give_folder, out_folder, planned_files
 from .results import PlanResult
 from .work import ReplanResult
 
@@ -36,13 +35,12 @@ def _scale_words(scales: Sequence[Sequence[float]]) -> Sequence[str]:
     return words
 
 
-def _folder_words(plan: Union[PlanResult, PathLike], scratch: Scratch) -> str:
+def _folder_of(plan: Union[PlanResult, PathLike], request: Request) -> str:
     if is_path(plan):
         return os.path.abspath(os.fspath(plan))
     if not isinstance(plan, PlanResult):
         raise InvalidUse(f"replan takes a result of plan or its folder, not {type(plan).__name__}")
-    plan.save(scratch.path / "plan")
-    return "plan"
+    return give_folder(request, plan)
 
 
 def replan(
@@ -65,8 +63,8 @@ def replan(
         plan: a result of `plan`, or a folder that `lowgear plan` has written, for the work with nothing frozen.
         layers: of the model, divided evenly over the stages, the first stages one more; or those of every stage.
         freeze: number of first layers that are frozen, together with the embedding.
-        scales: for each range of layers `(first, last, time)` or `(first, last, time, energy)`, factors on what the
-            profile has, as with another precision.
+        scales: for each range of layers `(first, last, time)` or `(first, last, time, energy)`, factors on the
+            profile's values, as with another precision.
         drop_weight_gradients: share of the weight gradients of all layers that steps leave out.
         recompute: `added`, where layers now repeat their forward before their backward and did not in the profile;
             `removed` for the opposite.
@@ -80,21 +78,19 @@ def replan(
 
     Raises InvalidUse with the command's message for what cannot be planned, LowgearError for what failed.
     """
-    with Scratch(_PARAMETERS) as scratch:
-        target = Path(os.path.abspath(out)) if out is not None else scratch.path / "new"
-        words = option_words(
-            {
-                "layers": layers if isinstance(layers, int) else ",".join(map(str, layers)),
-                "freeze": freeze,
-                "scale": _scale_words(scales),
-                "drop_weight_gradients": drop_weight_gradients,
-                "recompute": recompute,
-                "microbatches": microbatches,
-                "keep_partition": keep_partition,
-                "time": step_time,
-                "deadline": deadline_s,
-                "out": target,
-            }
-        )
-        done = run("replan", [_folder_words(plan, scratch), *words], folder=scratch.path, wording=scratch.wording())
-        return ReplanResult(done.document, read_folder(target), done.notes)
+    request = Request("replan", _PARAMETERS)
+    target, kept = out_folder(out)
+    options = {
+        "layers": layers if isinstance(layers, int) else ",".join(map(str, layers)),
+        "freeze": freeze,
+        "scale": _scale_words(scales),
+        "drop_weight_gradients": drop_weight_gradients,
+        "recompute": recompute,
+        "microbatches": microbatches,
+        "keep_partition": keep_partition,
+        "time": step_time,
+        "deadline": deadline_s,
+        "out": target,
+    }
+    reply = request.run(options, _folder_of(plan, request), keep=kept)
+    return ReplanResult(reply.result, planned_files(reply, out), reply.notes)

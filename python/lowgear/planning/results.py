@@ -1,4 +1,4 @@
-"""What `plan`, `verify` and `simulate` return: values that print and draw themselves."""
+"""Results of `plan`, `verify` and `simulate`: values that print and draw themselves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PlanRow(NamedTuple):
 
 
 class PolicyRow(NamedTuple):
-    """What another policy would do, *replayed* the same way for all."""
+    """Another policy on the same pipeline, *replayed* the same way for all."""
 
     policy: str
     time_s: float
@@ -89,7 +89,7 @@ def _timeline_of(title: str, ops: Sequence[Op], time_s: float) -> str:
 
 
 def _known(value: Any) -> Optional[float]:
-    """A figure of a document or a cell: files write whole numbers without a point, and what is not known not at all."""
+    """A figure of a document or a cell. Files write whole numbers without a point, and leave unknown figures out."""
     return None if value in (None, "") else float(value)
 
 
@@ -190,10 +190,10 @@ class Plan:
 
 
 class PlanResult:
-    """What `plan` has found: the proven frontier, and plans on it. A value: it needs no folder and can be pickled.
+    """The proven frontier, and plans on it. A value: it needs no folder and can be pickled.
 
     files: the output folder of `lowgear plan` by name, as docs/formats.md describes it: report.html, certificate.txt...
-    notes: what the command said of the input, one line each.
+    notes: remarks on the input, one line each.
     """
 
     def __init__(self, document: Mapping[str, Any], files: Mapping[str, bytes], notes: Tuple[str, ...] = ()):
@@ -253,7 +253,7 @@ class PlanResult:
 
     @property
     def baseline(self) -> Figures:
-        """Every op at its highest profiled clock, *replayed*: what savings are against."""
+        """Every op at its highest profiled clock, *replayed*. Savings are against it."""
         return Figures(self.document["baseline"]["time_s"], self.document["baseline"]["energy_j"])
 
     @property
@@ -273,7 +273,7 @@ class PlanResult:
 
     @functools.cached_property
     def shown_plan(self) -> Plan:
-        """The slowest plan that takes no longer than the baseline, or else the fastest: what savings are named of."""
+        """The slowest plan that takes no longer than the baseline, or else the fastest. `saving_pct` is that of this plan."""
         return self.plan(self.document["shown_plan"])
 
     @property
@@ -283,7 +283,7 @@ class PlanResult:
 
     @property
     def slowdown_pct(self) -> float:
-        """How much longer than the baseline the shown plan takes, in per cent of its time."""
+        """Time of the shown plan above that of the baseline, in per cent."""
         return change_pct(self.baseline.time_s, self.shown_plan.time_s)
 
     def plan(self, number: int) -> Plan:
@@ -330,10 +330,10 @@ class PlanResult:
 
 
 class Verification:
-    """What `verify` has checked, with code that shares nothing with the planner. True when everything held.
+    """Result of `verify`, whose code shares nothing with the planner. True when every check held.
 
-    vertices, plans: how many were checked. epsilon: largest relative distance between frontier and bound, a share of 1.
-    max_gap_pct: largest energy of a plan over its bound, in %. failures: what did not hold, one line each.
+    vertices, plans: numbers of those checked. epsilon: largest relative distance between frontier and bound, a share of 1.
+    max_gap_pct: largest energy of a plan over its bound, in %. failures: checks that failed, one line each.
     """
 
     def __init__(self, document: Mapping[str, Any]):
@@ -368,9 +368,9 @@ def _figures(document: Mapping[str, Any], name: str) -> Optional[Figures]:
 class Simulation:
     """A plan as `simulate` has replayed it. All figures are *replayed*, of one iteration.
 
-    time_s: s; energy_j: J of all ranks, one GPU each. ranks: seconds busy and waiting. planned: what the plan states.
-    unslowed: without the stragglers that were given. late: with clocks that change late by a usual switch latency,
-    where none is known. cluster: all data-parallel pipelines together. Each of them is None where it does not apply.
+    time_s: s; energy_j: J of all ranks, one GPU each. ranks: seconds busy and waiting. planned: the plan's own figures.
+    unslowed: without the given stragglers. late: with clocks that change late by a usual switch latency, where none is
+    known. cluster: all data-parallel pipelines together. Each of them is None where it does not apply.
     """
 
     def __init__(self, document: Mapping[str, Any], trace: str, notes: Tuple[str, ...] = ()):

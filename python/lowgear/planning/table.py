@@ -21,7 +21,7 @@ def _text(value: Any) -> str:
 
 
 class Table(Sequence[Row]):
-    """Rows of one kind, each a named tuple. Column names end in their unit; what has none is a count, a name or a share.
+    """Rows of one kind, each a named tuple. Column names end in their unit; columns without one are counts, names or shares.
 
     `table[3]` is a row, `table["time_s"]` a column as a list.
     """
@@ -63,8 +63,8 @@ class Table(Sequence[Row]):
         return [dict(zip(self.columns, row)) for row in self._rows]
 
     def to_csv(self, path: Union[str, "os.PathLike[str]", None] = None) -> Optional[str]:
-        """The table as CSV with a header: returned, or written to `path`. Numbers keep all digits; what is not known is
-        an empty cell."""
+        """The table as CSV with a header: returned, or written to `path`. Numbers keep all digits; unknown values are
+        empty cells."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)

@@ -1,4 +1,4 @@
-"""What `replan` returns: work before and after a change, and the plan to switch to."""
+"""Results of `replan`: work before and after a change, and the plan to switch to."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class PlannedWork:
 
 
 class ReplanResult:
-    """What `replan` has found: the work before and after, and the plan to switch to. A value that can be pickled.
+    """The work before and after, and the plan to switch to. A value that can be pickled.
 
     before: the work that was planned. same_partition: the new work on the old partition; None where that cannot keep
-    the new deadline. after: what to switch to. plan: the clocks of `after`. energy_pct, time_pct: change against the
+    the new deadline. after: the work to switch to. plan: the clocks of `after`. energy_pct, time_pct: change against the
     plan before, in per cent, per microbatch (*planned*). files: the new output folder of `lowgear plan` by name. notes:
-    what the command said of the input.
+    remarks on the input.
     """
 
     def __init__(self, document: Mapping[str, Any], files: Mapping[str, bytes], notes: Tuple[str, ...] = ()):

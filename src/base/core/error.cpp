@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/core/located_error.h"
 #include "base/core/text.h"
 
 namespace lowgear {
@@ -32,11 +33,12 @@ std::string to_string(const SourceLocation& where) {
 }
 
 void throw_input_error(const SourceLocation& where, std::string_view what, std::string_view fix) {
+  std::string problem(what);
+  if (!fix.empty()) fmt::format_to(std::back_inserter(problem), "; {}", fix);
   std::string message = printable(to_string(where), std::string_view::npos);
   if (!message.empty()) message += ": ";
-  message += what;
-  if (!fix.empty()) fmt::format_to(std::back_inserter(message), "; {}", fix);
-  throw InputError(message);
+  message += problem;
+  throw LocatedError(message, where, std::move(problem));
 }
 
 std::string printable(std::string_view text, std::size_t max_characters) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/cli/call/call.h"
 #include "app/cli/run_lowgear.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
@@ -68,7 +69,23 @@ struct SameRequest {
   std::vector<std::string> options;
 };
 
-TEST(OnePlanner, GivesTheSamePlanToTheServerAndToTheCommand) {
+/// The plan of a call with the options of a command, as Python makes it.
+std::string called(const std::string& profile, const std::vector<std::string>& options) {
+  Json request = {{"options",
+                   {{"profile", "profile.csv"},
+                    {"stages", kStages},
+                    {"microbatches", kMicrobatches},
+                    {"blocking-power", 70},
+                    {"out", "plan"}}},
+                  {"files", {{"profile.csv", profile}}},
+                  {"keep", {"plan"}}};
+  for (std::size_t i = 0; i < options.size(); i += 2) request["options"][options[i].substr(2)] = options[i + 1];
+  const Json reply = cli::call("plan", request.dump(), [] { return false; });
+  EXPECT_FALSE(reply.contains("error")) << reply;
+  return reply["files"]["plan/plans/00000.json"].get<std::string>();
+}
+
+TEST(OnePlanner, GivesTheSamePlanToTheServerTheCommandAndPython) {
   const TemporaryFolder folder;
   const profile::StageProfile rows = few_rows();
   const std::string path = cli::write_text(folder / "profile.csv", write_stage_profile(rows));
@@ -91,6 +108,7 @@ TEST(OnePlanner, GivesTheSamePlanToTheServerAndToTheCommand) {
         cli::run_lowgear(cli::pipeline_command("plan", path, kStages, kMicrobatches, options));
     ASSERT_EQ(printed.exit_code, 0) << printed.err;
     const std::string of_command = read_file((folder / "out/plans/00000.json").string());
+    EXPECT_EQ(called(write_stage_profile(rows), same.options), of_command);
     const std::string of_server = write_plan(job.plan({.request = same.request}).plan.plans.front());
     if (same.request.policy == planner::kLowgearPolicy) {
       EXPECT_EQ(of_server, of_command);

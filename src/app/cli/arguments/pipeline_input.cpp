@@ -12,6 +12,7 @@
 #include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/memory_files.h"
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "estimating/estimator/gpu/gpu_model.h"
@@ -89,7 +90,7 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   if (path == kFreeOrder) {
     throw InputError("--schedule auto: only lowgear plan searches orders; name one of them here, or a schedule.csv");
   }
-  if (!std::filesystem::exists(path) && path != "-") {
+  if (!file_exists(path) && !std::filesystem::exists(path) && path != "-") {
     throw InputError(fmt::format("--schedule: there is no schedule and no file {}; {}there are {}", quote(path),
                                  nearest_schedule(path), schedule_help()));
   }

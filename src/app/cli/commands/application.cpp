@@ -37,11 +37,12 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
   return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
 }
 
-std::string no_verb_message(std::span<const Verb> verbs, const std::string& word) {
+UsageError no_verb(std::span<const Verb> verbs, const std::string& word) {
   std::vector<std::string_view> names;
   for (const Verb& verb : verbs) names.push_back(verb.name);
-  return fmt::format("there is no command {}{}; the commands are {}; see lowgear --help", quote(word),
-                     did_you_mean(word, names), names_of(verbs));
+  return {fmt::format("there is no command {}{}; the commands are {}", quote(word), did_you_mean(word, names),
+                      names_of(verbs)),
+          "lowgear --help"};
 }
 
 bool is_unknown_verb(std::span<const Verb> verbs, std::span<const std::string> words) {
@@ -70,20 +71,19 @@ std::string no_option_message(const CLI::App& verb, const std::string& option) {
   return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));
 }
 
-/// A mistake in the command line, in one line that ends in where help is.
-std::string usage_message(const CLI::App& app, std::span<const Verb> verbs, std::span<const std::string> arguments,
-                          const CLI::ParseError& error) {
+/// A mistake in the command line.
+UsageError usage_error(const CLI::App& app, std::span<const Verb> verbs, std::span<const std::string> arguments,
+                       const CLI::ParseError& error) {
   const auto selected = app.get_subcommands();
-  if (!selected.empty()) {
-    const CLI::App& verb = *selected.front();
-    // A misspelt option is reported as such, not by the required one that it was meant to be.
-    const auto unknown =
-        dynamic_cast<const CLI::ValidationError*>(&error) == nullptr ? unknown_option(verb, arguments) : std::nullopt;
-    return fmt::format("{}; see lowgear {} --help",
-                       unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
-                       verb.get_name());
+  if (selected.empty()) {
+    return {fmt::format("a command is missing; the commands are {}", names_of(verbs)), "lowgear --help"};
   }
-  return fmt::format("a command is missing; the commands are {}; see lowgear --help", names_of(verbs));
+  const CLI::App& verb = *selected.front();
+  // A misspelt option is reported as such, not by the required one that it was meant to be.
+  const auto unknown =
+      dynamic_cast<const CLI::ValidationError*>(&error) == nullptr ? unknown_option(verb, arguments) : std::nullopt;
+  return {unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
+          fmt::format("lowgear {} --help", verb.get_name())};
 }
 
 /// `help` and `help VERB` as `--help` and `VERB --help`.
@@ -130,35 +130,48 @@ void Application::heed_log_level() const {
   ::setenv(kLogVariable, name.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
 }
 
-ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
-  const std::vector<std::string> words = with_help_option(arguments);
-  if (is_unknown_verb(verbs_, words)) {
-    console.error(no_verb_message(verbs_, words.front()));
-    return ExitCode::bad_usage;
-  }
+void Application::parse(std::span<const std::string> words) {
+  if (is_unknown_verb(verbs_, words)) throw no_verb(verbs_, words.front());
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
   try {
     app_.parse(std::move(reversed));
+  } catch (const CLI::Success&) {  // help or version was asked for
+    throw;
+  } catch (const CLI::ParseError& error) {
+    throw usage_error(app_, verbs_, words, error);
+  }
+}
+
+const VerbAction& Application::action() const { return actions_.at(app_.get_subcommands().front()->get_name()); }
+
+ExitCode Application::run_verb(std::span<const std::string> words, Console& console) {
+  parse(words);
+  return action()(console);
+}
+
+ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
+  try {
+    parse(with_help_option(arguments));
   } catch (const CLI::CallForHelp&) {
     console.print(app_.help());
     return ExitCode::ok;
   } catch (const CLI::CallForVersion&) {
     console.print(fmt::format("lowgear {}\n", version()));
     return ExitCode::ok;
-  } catch (const CLI::ParseError& error) {
-    console.error(usage_message(app_, verbs_, words, error));
-    return ExitCode::bad_usage;
   }
   throw_if_interrupted();
   heed_log_level();
   console.set_level(log_level());
-  return actions_.at(app_.get_subcommands().front()->get_name())(console);
+  return action()(console);
 }
 
 int Application::run(std::span<const std::string> arguments, Console& console) {
   ExitCode code = ExitCode::failed;
   try {
     code = parse_and_run(arguments, console);
+  } catch (const UsageError& error) {
+    console.error(fmt::format("{}; see {}", error.what(), error.help()));
+    code = ExitCode::bad_usage;
   } catch (const InputError& error) {
     console.error(error.what());
     code = ExitCode::bad_usage;
@@ -174,7 +187,7 @@ int Application::run(std::span<const std::string> arguments, Console& console) {
 
 int run_program(int argc, char** argv, std::vector<Verb> verbs) {
   install_signal_handlers();
-  Console console(STDOUT_FILENO);
+  TerminalConsole console(STDOUT_FILENO);
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     return Application(std::move(verbs)).run(arguments, console);

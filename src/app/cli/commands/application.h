@@ -5,12 +5,25 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/console.h"
+#include "base/core/error.h"
 
 namespace lowgear::cli {
+
+/// Words that are no command line of the program. The message does not say where help is; `help` does: `lowgear plan
+/// --help`.
+class UsageError final : public InputError {
+ public:
+  UsageError(const std::string& message, std::string help) : InputError(message), help_(std::move(help)) {}
+  [[nodiscard]] const std::string& help() const { return help_; }
+
+ private:
+  std::string help_;
+};
 
 /// The command line: verbs with their options.
 class Application {
@@ -22,8 +35,14 @@ class Application {
   /// standard error. Throws Interrupted.
   [[nodiscard]] int run(std::span<const std::string> arguments, Console& console);
 
+  /// Runs a verb with its words, for a caller that handles errors itself. Throws UsageError, Interrupted, and what the
+  /// verb throws.
+  [[nodiscard]] ExitCode run_verb(std::span<const std::string> words, Console& console);
+
  private:
   [[nodiscard]] ExitCode parse_and_run(std::span<const std::string> arguments, Console& console);
+  void parse(std::span<const std::string> words);
+  [[nodiscard]] const VerbAction& action() const;
   /// That of the option, which the environment hands on to children, or the environment's.
   void heed_log_level() const;
 

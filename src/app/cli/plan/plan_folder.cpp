@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/memory_files.h"
 #include "planning/workflow/run_folder.h"
 
 namespace lowgear::cli {
@@ -35,12 +38,9 @@ std::string output_file::perseus_plan(int number) { return fmt::format("freqs_pi
 
 /// Throws when the folder holds another number of plans than its table lists: a table cut short would go unnoticed.
 void require_listed_plans(const fs::path& folder, std::size_t listed) {
-  std::size_t found = 0;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(folder / fs::path(output_file::plan(0)).parent_path(), error)) {
-    found += entry.path().extension() == ".json" ? 1 : 0;
-  }
+  const std::vector<fs::path> files = files_in(folder / fs::path(output_file::plan(0)).parent_path());
+  const auto found = static_cast<std::size_t>(
+      std::ranges::count_if(files, [](const fs::path& file) { return file.extension() == ".json"; }));
   if (found != listed) {
     throw_input_error({(folder / output_file::kPlans).string(), 0, 0},
                       fmt::format("lists {} plans, and the folder holds {}", listed, found), "plan again");
@@ -48,8 +48,8 @@ void require_listed_plans(const fs::path& folder, std::size_t listed) {
 }
 
 void require_run(const fs::path& folder) {
+  if (file_exists(folder / output_file::kRun)) return;
   std::error_code unknown;
-  if (fs::is_regular_file(folder / output_file::kRun, unknown)) return;
   const std::string problem = !fs::exists(folder, unknown)         ? "no such folder"
                               : !fs::is_directory(folder, unknown) ? "it is a file"
                                                                    : fmt::format("holds no {}", output_file::kRun);
@@ -57,7 +57,7 @@ void require_run(const fs::path& folder) {
 }
 
 bool is_joint_folder(const fs::path& folder) {
-  return fs::is_regular_file(folder / output_file::of_order(0, output_file::kRun));
+  return file_exists(folder / output_file::of_order(0, output_file::kRun));
 }
 
 planner::JointFolder read_joint_folder(const fs::path& folder) {
@@ -73,12 +73,12 @@ planner::JointFolder read_joint_folder(const fs::path& folder) {
     files.plans.push_back(read_part(folder, output_file::plan(number)));
   }
   require_listed_plans(folder, files.plans.size());
-  if (fs::is_regular_file(folder / output_file::kLayers)) {
+  if (file_exists(folder / output_file::kLayers)) {
     files.moved = planner::MovedLayers{.layers = read_part(folder, output_file::kLayers),
                                        .given_profile = read_part(folder, output_file::kGivenProfile)};
   }
   const auto of_order = [](int number, std::string_view file) { return output_file::of_order(number, file); };
-  for (int number = 0; fs::is_regular_file(folder / of_order(number, output_file::kRun)); ++number) {
+  for (int number = 0; file_exists(folder / of_order(number, output_file::kRun)); ++number) {
     planner::PlanFolder& order = files.orders.emplace_back();
     order.run = read_part(folder, of_order(number, output_file::kRun));
     order.profile = read_part(folder, of_order(number, output_file::kProfile));
@@ -96,7 +96,7 @@ planner::PlanFolder read_plan_folder(const fs::path& folder) {
                       fmt::format("plan again with one of them: --schedule {}",
                                   (folder / output_file::of_order(0, output_file::kSchedule)).string()));
   }
-  const bool has_own_frontier = fs::exists(folder / output_file::kExactFrontier);
+  const bool has_own_frontier = file_exists(folder / output_file::kExactFrontier);
   planner::PlanFolder files;
   files.run = read_part(folder, output_file::kRun);
   files.profile = read_part(folder, output_file::kProfile);
@@ -113,7 +113,7 @@ planner::PlanFolder read_plan_folder(const fs::path& folder) {
 
 workflow::RunContents read_run_contents(const planner::PlanFolder& files, const fs::path& folder) {
   std::optional<planner::PlanFolder::File> lower_bound;
-  if (fs::exists(folder / output_file::kLowerBound)) lower_bound = read_part(folder, output_file::kLowerBound);
+  if (file_exists(folder / output_file::kLowerBound)) lower_bound = read_part(folder, output_file::kLowerBound);
   return workflow::read_run_contents(files, lower_bound);
 }
 

@@ -36,28 +36,26 @@ bool colours_allowed(int file_descriptor) {
   return ::isatty(file_descriptor) == 1 && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
 }
 
-Console::Console(int output) : output_(output) {
+TerminalConsole::TerminalConsole(int output) : output_(output) {
   const auto mode = colours_allowed(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
   log_ = std::make_unique<spdlog::logger>("lowgear", std::make_shared<spdlog::sinks::stderr_color_sink_st>(mode));
   log_->set_pattern("lowgear: %^%l%$: %v");
 }
 
-Console::~Console() = default;
+TerminalConsole::~TerminalConsole() = default;
 
-// To print is to change the console, although no member changes.
-// NOLINTBEGIN(readability-make-member-function-const,readability-convert-member-functions-to-static)
-void Console::print(std::string_view text) { write_text(output_, "<stdout>", text); }
-void Console::print_aside(std::string_view text) { write_text(STDERR_FILENO, "<stderr>", text); }
-// NOLINTEND(readability-make-member-function-const,readability-convert-member-functions-to-static)
+void TerminalConsole::print(std::string_view text) { write_text(output_, "<stdout>", text); }
+void TerminalConsole::print_aside(std::string_view text) { write_text(STDERR_FILENO, "<stderr>", text); }
 
-void Console::print_json(const Json& json) { print(json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'); }
+void TerminalConsole::print_json(const Json& json) {
+  print(json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
+}
 
-void Console::note(std::string_view text) { log_->info(text); }
-void Console::warn(std::string_view text) { log_->warn(text); }
-void Console::error(std::string_view text) { log_->error(text); }
-void Console::mute_notes() { set_level(LogLevel::warning); }
+void TerminalConsole::note(std::string_view text) { log_->info(text); }
+void TerminalConsole::warn(std::string_view text) { log_->warn(text); }
+void TerminalConsole::error(std::string_view text) { log_->error(text); }
 
-void Console::set_level(LogLevel level) {
+void TerminalConsole::set_level(LogLevel level) {
   const auto least = level == LogLevel::error     ? spdlog::level::err
                      : level == LogLevel::warning ? spdlog::level::warn
                                                   : spdlog::level::info;

@@ -16,31 +16,48 @@ namespace lowgear::cli {
 /// not say NO_COLOR (https://no-color.org).
 [[nodiscard]] bool colours_allowed(int file_descriptor);
 
-/// Output of a command: results to standard output, everything else to standard error.
+/// Output of a command: results, and remarks about them.
 class Console {
  public:
-  /// `output` is the file descriptor of standard output.
-  explicit Console(int output);
-  ~Console();
+  Console() = default;
+  virtual ~Console() = default;
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// Writes a result. Drops the rest after the reader has closed the pipe (`| head`). Throws Error when
-  /// standard output cannot be written for another reason (a full disk).
-  void print(std::string_view text);
-  /// Writes a result on standard error, for verbs whose standard output belongs to the command that they run.
-  void print_aside(std::string_view text);
-  /// Writes one object, with invalid bytes of UTF-8 (in a file's name) replaced.
-  void print_json(const Json& json);
+  /// Writes a result as text.
+  virtual void print(std::string_view text) = 0;
+  /// Writes a result beside standard output, for verbs whose standard output belongs to the command that they run.
+  virtual void print_aside(std::string_view text) = 0;
+  /// Writes a result as one object.
+  virtual void print_json(const Json& json) = 0;
 
-  /// Remarks on standard error, one line each.
-  void note(std::string_view text);
-  void warn(std::string_view text);
-  void error(std::string_view text);
-  /// Drops notes from now on.
-  void mute_notes();
+  /// Remarks, one line each.
+  virtual void note(std::string_view text) = 0;
+  virtual void warn(std::string_view text) = 0;
+  virtual void error(std::string_view text) = 0;
   /// Drops remarks below the level, and still those that were dropped before.
-  void set_level(LogLevel level);
+  virtual void set_level(LogLevel level) = 0;
+  /// Drops notes from now on.
+  void mute_notes() { set_level(LogLevel::warning); }
+};
+
+/// The console of a program: results to standard output, remarks to standard error.
+class TerminalConsole final : public Console {
+ public:
+  /// `output` is the file descriptor of standard output.
+  explicit TerminalConsole(int output);
+  ~TerminalConsole() override;
+
+  /// Drops the rest after the reader has closed the pipe (`| head`). Throws Error when standard output cannot be
+  /// written for another reason (a full disk).
+  void print(std::string_view text) override;
+  void print_aside(std::string_view text) override;
+  /// Replaces invalid bytes of UTF-8 (in a file's name).
+  void print_json(const Json& json) override;
+  void note(std::string_view text) override;
+  void warn(std::string_view text) override;
+  void error(std::string_view text) override;
+  void set_level(LogLevel level) override;
 
  private:
   int output_;

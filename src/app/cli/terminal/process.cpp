@@ -7,12 +7,16 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace lowgear::cli {
 namespace {
 
 // A handler can leave word in nothing but such a variable.
 volatile std::sig_atomic_t received_signal = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+thread_local const CallWithinProcess* call_of_this_thread =
+    nullptr;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 
@@ -39,8 +43,20 @@ void install_signal_handlers() {
 }
 
 void throw_if_interrupted() {
+  if (call_of_this_thread != nullptr) {
+    if (call_of_this_thread->is_cancelled()) throw Interrupted{};
+    return;
+  }
   if (received_signal != 0) throw Interrupted{received_signal};
 }
+
+CallWithinProcess::CallWithinProcess(std::function<bool()> is_cancelled) : is_cancelled_(std::move(is_cancelled)) {
+  call_of_this_thread = this;
+}
+
+CallWithinProcess::~CallWithinProcess() { call_of_this_thread = nullptr; }
+
+bool CallWithinProcess::is_running() { return call_of_this_thread != nullptr; }
 
 void end_on_signals() {
   for (const int signal_number : kSignals) {

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 namespace lowgear::cli {
@@ -16,8 +17,25 @@ struct Interrupted {
 /// a failed write.
 void install_signal_handlers();
 
-/// Throws Interrupted after one of these signals.
+/// Throws Interrupted after one of these signals, or where the caller of this thread has cancelled the call.
 void throw_if_interrupted();
+
+/// While it lives, this thread works for a caller within the process: `throw_if_interrupted` asks the caller in place
+/// of the signals, and nothing is drawn on the terminal.
+class CallWithinProcess {
+ public:
+  explicit CallWithinProcess(std::function<bool()> is_cancelled);
+  ~CallWithinProcess();
+  CallWithinProcess(const CallWithinProcess&) = delete;
+  CallWithinProcess& operator=(const CallWithinProcess&) = delete;
+
+  /// Whether this thread works for such a caller.
+  [[nodiscard]] static bool is_running();
+  [[nodiscard]] bool is_cancelled() const { return is_cancelled_(); }
+
+ private:
+  std::function<bool()> is_cancelled_;
+};
 
 /// From here on each of these signals ends the program at once: there is nothing to clean up. Throws
 /// Interrupted when one of them has come.

@@ -53,7 +53,9 @@ std::string progress_line(std::string_view activity, double fraction, int width)
   return line;
 }
 
-ProgressBar::ProgressBar() : terminal_(::isatty(STDERR_FILENO) == 1), next_(Clock::now() + kQuietAtFirst) {}
+ProgressBar::ProgressBar()
+    : terminal_(!CallWithinProcess::is_running() && ::isatty(STDERR_FILENO) == 1),
+      next_(Clock::now() + kQuietAtFirst) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) draw(kEraseLine);

@@ -19,6 +19,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/files/folder_manifest.h"
+#include "base/core/files/memory_files.h"
 #include "base/core/log.h"
 
 namespace lowgear {
@@ -189,6 +190,10 @@ bool is_mount_point(const fs::path& path) {
 }  // namespace
 
 std::string read_file(const fs::path& path, std::size_t max_bytes) {
+  if (const std::string* text = MemoryFiles::given(path)) {
+    if (text->size() > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
+    return checked(*text, path);
+  }
   if (path == "-") return checked(read_all(STDIN_FILENO, "<stdin>", max_bytes, 0), "<stdin>");
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};
@@ -226,6 +231,7 @@ void settle_exchange(const fs::path& a, const fs::path& b) {
 
 void write_file_atomically(const fs::path& path, std::string_view content) {
   if (path.empty()) throw InputError("cannot write a file without a name");
+  if (MemoryFiles* memory = MemoryFiles::keeper_of(path)) return memory->write(path, content);
   const fs::path target = resolve(path);
   struct stat status = {};
   const bool exists = ::stat(target.c_str(), &status) == 0;
@@ -243,6 +249,7 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 void check_writable(const fs::path& path) {
+  if (MemoryFiles::keeper_of(path) != nullptr) return;
   const fs::path target = resolve(path);
   struct stat status = {};
   const bool is_device = ::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
@@ -301,6 +308,10 @@ void check_replaceable(const fs::path& folder) {
 
 StagedDirectory::StagedDirectory(const fs::path& target, std::string marker) : marker_(std::move(marker)) {
   if (target.empty()) throw InputError("cannot write to a folder without a name");
+  if (MemoryFiles::keeper_of(target) != nullptr) {
+    target_ = target;
+    return;
+  }
   target_ = resolve(target);
   check_target();
   try {
@@ -314,7 +325,7 @@ StagedDirectory::StagedDirectory(const fs::path& target, std::string marker) : m
 }
 
 StagedDirectory::~StagedDirectory() {
-  if (committed_) return;
+  if (committed_ || staging_.empty()) return;
   std::error_code ignored;
   fs::remove_all(staging_, ignored);
   remove_made_parents();
@@ -358,6 +369,7 @@ void StagedDirectory::remove_made_parents() const noexcept {
 }
 
 void StagedDirectory::write(const fs::path& relative, std::string_view content) {
+  if (MemoryFiles* memory = MemoryFiles::keeper_of(target_)) return memory->write(target_ / relative, content);
   const fs::path path = staging_ / relative;
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
@@ -366,6 +378,7 @@ void StagedDirectory::write(const fs::path& relative, std::string_view content) 
 }
 
 void StagedDirectory::commit() {
+  if (staging_.empty()) return;  // in memory
   write(kFolderManifestName, write_folder_manifest(all_files(staging_)));
   // A plain rename replaces an absent or empty target, and refuses any other.
   const int error_number = rename_path(staging_, target_);

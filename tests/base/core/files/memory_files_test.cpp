@@ -1,0 +1,73 @@
+#include "base/core/files/memory_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+TEST(MemoryFiles, AreReadByTheirNames) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "b.csv", "disk");
+  const MemoryFiles files({{"a.csv", "text"}, {"plan/x.json", "{}"}, {"plan/orders/y.json", "{}"}}, {});
+  EXPECT_EQ(read_file("a.csv"), "text");
+  EXPECT_EQ(read_file(folder / "b.csv"), "disk");
+  EXPECT_TRUE(file_exists("plan/x.json"));
+  EXPECT_TRUE(file_exists(folder / "b.csv"));
+  EXPECT_FALSE(file_exists("plan"));
+  EXPECT_THAT(files_in("plan"), ElementsAre("plan/x.json"));
+  EXPECT_THAT(files_in(folder.path()), ElementsAre(folder / "b.csv"));
+}
+
+TEST(MemoryFiles, AreReadWithTheLimitsOfFiles) {
+  const MemoryFiles files({{"a.csv", "12345"}, {"archive", "PK\x03\x04"}}, {});
+  EXPECT_THROW((void)read_file("a.csv", 4), InputError);
+  EXPECT_THROW((void)read_file("archive"), InputError);
+}
+
+TEST(MemoryFiles, KeepOutputsOfTheirNames) {
+  const TemporaryFolder folder;
+  MemoryFiles files({}, {"out", "trace.json"});
+  check_writable("trace.json");
+  write_file_atomically("trace.json", "trace");
+  write_file_atomically(folder / "trace.json", "disk");
+  StagedDirectory directory("out", "run.json");
+  directory.write("plans/0.json", "plan");
+  directory.commit();
+  EXPECT_THAT(files.written(), ElementsAre(Pair("out/plans/0.json", "plan"), Pair("trace.json", "trace")));
+  EXPECT_EQ(read_file(folder / "trace.json"), "disk");
+}
+
+TEST(MemoryFiles, AreThoseOfTheirThread) {
+  const MemoryFiles files({{"a.csv", "text"}}, {});
+  std::thread([] {
+    EXPECT_FALSE(file_exists("a.csv"));
+    const MemoryFiles own({{"a.csv", "other"}}, {});
+    EXPECT_EQ(read_file("a.csv"), "other");
+  }).join();
+  EXPECT_EQ(read_file("a.csv"), "text");
+}
+
+TEST(MemoryFiles, EndWithTheirObject) {
+  const MemoryFiles outer({{"a.csv", "outer"}}, {});
+  {
+    const MemoryFiles inner({{"b.csv", "inner"}}, {});
+    EXPECT_FALSE(file_exists("a.csv"));
+  }
+  EXPECT_TRUE(file_exists("a.csv"));
+  EXPECT_FALSE(file_exists("b.csv"));
+}
+
+}  // namespace
+}  // namespace lowgear
